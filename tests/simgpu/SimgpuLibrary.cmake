@@ -1,0 +1,40 @@
+# simgpu_library(NAME cuda SONAME libcuda.so.1 ERROR 801 PATTERNS "cu*" [VERSION_NODE node] SOURCES ...)
+#
+# Builds one vendor library from its sources and a stub for every other name of exports/NAME.txt.
+# ERROR is the library's own code for "not supported".  The result is linked -Bsymbolic so that calls
+# inside it do not go through the PLT: the real libraries cannot be interposed from inside either.
+function(simgpu_library)
+  cmake_parse_arguments(ARG "" "NAME;SONAME;ERROR;VERSION_NODE" "PATTERNS;SOURCES" ${ARGN})
+  set(gen ${CMAKE_CURRENT_BINARY_DIR})
+  set(list ${PROJECT_SOURCE_DIR}/tests/simgpu/exports/${ARG_NAME}.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(STRINGS ${list} names)
+
+  set(stubs "// Generated from exports/${ARG_NAME}.txt.\n  .text\n")
+  foreach(name IN LISTS names)
+    string(APPEND stubs "  .weak ${name}\n  .type ${name},@function\n${name}:\n"
+      "  leaq .Lname_${name}(%rip), %rdi\n  movl $${ARG_ERROR}, %esi\n  jmp simgpu_unsupported\n"
+      "  .size ${name}, .-${name}\n")
+  endforeach()
+  string(APPEND stubs "  .section .rodata\n")
+  foreach(name IN LISTS names)
+    string(APPEND stubs ".Lname_${name}: .asciz \"${name}\"\n")
+  endforeach()
+  string(APPEND stubs "  .section .note.GNU-stack,\"\",@progbits\n")
+  file(CONFIGURE OUTPUT ${gen}/${ARG_NAME}_stubs.S CONTENT "${stubs}" @ONLY)
+
+  list(JOIN ARG_PATTERNS "; " patterns)
+  file(CONFIGURE OUTPUT ${gen}/${ARG_NAME}.map
+    CONTENT "${ARG_VERSION_NODE} { global: ${patterns}; simgpu*; local: *; };\n" @ONLY)
+
+  add_library(simgpu_${ARG_NAME} SHARED ${ARG_SOURCES} ${gen}/${ARG_NAME}_stubs.S)
+  string(REGEX REPLACE "\\.so\\..*" "" base ${ARG_SONAME})
+  string(REGEX REPLACE ".*\\.so\\." "" version ${ARG_SONAME})
+  string(REGEX REPLACE "^lib" "" base ${base})
+  set_target_properties(simgpu_${ARG_NAME} PROPERTIES
+    OUTPUT_NAME ${base} SOVERSION ${version} VERSION ${version}
+    LIBRARY_OUTPUT_DIRECTORY ${SIMGPU_OUT} LINK_DEPENDS ${gen}/${ARG_NAME}.map)
+  target_link_libraries(simgpu_${ARG_NAME} PRIVATE simgpu_common simgpu_headers tt_warnings Threads::Threads)
+  target_link_options(simgpu_${ARG_NAME} PRIVATE
+    -Wl,--version-script=${gen}/${ARG_NAME}.map -Wl,-Bsymbolic)
+endfunction()

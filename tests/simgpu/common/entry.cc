@@ -1,0 +1,138 @@
+#include "common/entry.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace simgpu {
+namespace {
+
+struct Failure {
+  std::string function;
+  uint64_t nth = 1;
+  bool and_later = false;
+  int code = 0;
+  bool async = false;
+};
+
+struct Settings {
+  bool verbose = false;
+  std::vector<Failure> failures;
+};
+
+thread_local int t_async_failure = 0;
+
+// "cudaMalloc@3+=2:async" -> Failure.  A part that does not parse is reported and left out.
+bool parse_failure(const std::string& part, Failure& out) {
+  const size_t at = part.find('@');
+  const size_t equals = part.find('=');
+  if (at == std::string::npos || equals == std::string::npos || equals < at) {
+    return false;
+  }
+  out.function = part.substr(0, at);
+  char* end = nullptr;
+  out.nth = strtoull(part.c_str() + at + 1, &end, 10);
+  out.and_later = *end == '+';
+  out.code = static_cast<int>(strtol(part.c_str() + equals + 1, &end, 10));
+  out.async = strcmp(end, ":async") == 0;
+  return out.nth > 0 && out.code != 0 && (*end == '\0' || out.async);
+}
+
+Settings read_settings() {
+  Settings settings;
+  const char* verbose = getenv("SIMGPU_VERBOSE");
+  settings.verbose = verbose && strcmp(verbose, "0") != 0 && *verbose;
+  const char* fail = getenv("SIMGPU_FAIL");
+  std::string_view rest = fail ? fail : "";
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    const std::string part(rest.substr(0, comma));
+    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+    if (Failure failure; parse_failure(part, failure)) {
+      settings.failures.push_back(failure);
+    } else {
+      fprintf(stderr, "simgpu: SIMGPU_FAIL: '%s' is not FUNCTION@N=CODE[:async]\n", part.c_str());
+    }
+  }
+  return settings;
+}
+
+// Never destroyed: calls may come from other threads while the process exits.
+const Settings& settings() {
+  static const Settings& value = *new Settings(read_settings());
+  return value;
+}
+
+// "cuMemAlloc_v2" and "cuMemcpyAsync_ptsz" are also called by their names without suffix.
+bool same_function(const std::string& asked, const char* name) {
+  const size_t length = asked.size();
+  if (strncmp(asked.c_str(), name, length) != 0) {
+    return false;
+  }
+  return name[length] == '\0' || strncmp(name + length, "_v", 2) == 0 ||
+         strncmp(name + length, "_pt", 3) == 0;
+}
+
+}  // namespace
+
+bool g_watched = !settings().failures.empty() || settings().verbose;
+
+int Entry::enter_watched() {
+  const uint64_t nth = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (settings().verbose) {
+    fprintf(stderr, "simgpu: %s\n", name_);
+  }
+  for (const Failure& failure : settings().failures) {
+    const bool now = failure.and_later ? nth >= failure.nth : nth == failure.nth;
+    if (!now || !same_function(failure.function, name_)) {
+      continue;
+    }
+    if (!failure.async) {
+      return failure.code;
+    }
+    t_async_failure = failure.code;
+  }
+  return 0;
+}
+
+int take_async_failure() {
+  const int code = t_async_failure;
+  t_async_failure = 0;
+  return code;
+}
+
+extern "C" int simgpu_unsupported(const char* function, int error) {
+  static std::mutex& mutex = *new std::mutex;
+  static std::set<std::string>& named = *new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (named.insert(function).second) {
+    fprintf(stderr, "simgpu: %s is not supported\n", function);
+  }
+  return error;
+}
+
+bool glob_match(const char* pattern, const char* text) {
+  for (; *pattern; ++pattern, ++text) {
+    if (*pattern == '*') {
+      for (const char* rest = text;; ++rest) {
+        if (glob_match(pattern + 1, rest)) {
+          return true;
+        }
+        if (!*rest) {
+          return false;
+        }
+      }
+    }
+    if (*pattern != *text) {
+      return false;
+    }
+  }
+  return !*text;
+}
+
+}  // namespace simgpu
