@@ -1,0 +1,43 @@
+# What every test of ours runs with: the simulated libraries first on the loader's path, a time limit (a test
+# that hangs is a failed test), and sanitizers that stop at the first report.
+set(SIMGPU_DIR ${CMAKE_BINARY_DIR}/simgpu)
+
+# tt_test_properties(NAME [TIMEOUT seconds] [LABELS label..] [PROCESSORS n])
+function(tt_test_properties name)
+  cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  if(NOT ARG_PROCESSORS)
+    set(ARG_PROCESSORS 1)
+  endif()
+  if(TT_SANITIZE)
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")  # instrumented code is that much slower, TSan above all
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" PROCESSORS ${ARG_PROCESSORS}
+    ENVIRONMENT "LD_LIBRARY_PATH=${SIMGPU_DIR};ASAN_OPTIONS=detect_stack_use_after_return=1;\
+UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1;TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+endfunction()
+
+# Reads the settings that a test states in comments `// KEYWORD: key=value ..` on its first 20 lines.
+# tt_header_lines(FILE KEYWORD out): a list with one element per such line, the text after the colon.
+function(tt_header_lines file keyword out)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} head LIMIT_COUNT 20)
+  set(found)
+  foreach(line IN LISTS head)
+    if(line MATCHES "^// ${keyword}: *(.*)$")
+      list(APPEND found "${CMAKE_MATCH_1}")
+    endif()
+  endforeach()
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+
+# tt_header_value("key=value key2=value2" key out [default])
+function(tt_header_value text key out)
+  if("${text}" MATCHES "(^| )${key}=([^ ]*)")
+    set(${out} "${CMAKE_MATCH_2}" PARENT_SCOPE)
+  else()
+    set(${out} "${ARGN}" PARENT_SCOPE)
+  endif()
+endfunction()
