@@ -1,0 +1,83 @@
+# Shared by the scripts of this folder and .ci/run; sourced, never run.
+#
+# What the project needs from Debian 12, in one place.  A row: what to try, then the package that has it.
+# A tool that is already there from elsewhere is used as it is.
+# shellcheck shell=bash
+need_to_test=(
+  "g++ --version|g++"
+  "cmake --version|cmake"
+  "ninja --version|ninja-build"
+  "/usr/bin/python3 --version|python3"
+  "header gtest/gtest.h|libgtest-dev"
+  "header benchmark/benchmark.h|libbenchmark-dev"
+)
+need_to_lint=(
+  "clang++ --version|clang"
+  "clang-format --version|clang-format"
+  "clang-tidy --version|clang-tidy"
+)
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root" || exit 1
+jobs=$(nproc)
+export CTEST_OUTPUT_ON_FAILURE=1
+
+say() { printf '== %s\n' "$*"; }
+die() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit 1
+}
+
+header() { [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]]; }
+
+# The packages of those rows whose test fails.
+missing() {
+  local row
+  for row in "$@"; do
+    ${row%|*} >/dev/null 2>&1 </dev/null || echo "${row#*|}"
+  done
+}
+
+# set_up ROW..: installs what is missing, or says that nothing is.
+set_up() {
+  local packages as_root=()
+  mapfile -t packages < <(missing "$@")
+  if ((${#packages[@]} == 0)); then
+    say "set-up: nothing to install"
+    return
+  fi
+  command -v apt-get >/dev/null || die "missing: ${packages[*]} (Debian's names); there is no apt-get here, install them yourself"
+  if ((EUID != 0)); then
+    sudo -n true 2>/dev/null || die "missing: ${packages[*]}; to install them run this once as root or with sudo without password"
+    as_root=(sudo -n env)
+  fi
+  say "set-up: installing from Debian: ${packages[*]}"
+  "${as_root[@]}" apt-get update -q || say "set-up: 'apt-get update' failed, trying with the package lists that are here"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -q -y --no-install-recommends "${packages[@]}" </dev/null || die "apt-get could not install: ${packages[*]}"
+  mapfile -t packages < <(missing "$@")
+  ((${#packages[@]} == 0)) || die "installed, but still not usable: ${packages[*]}"
+}
+
+# build_preset PRESET [-DNAME=VALUE ..]: configures once (ninja does it again by itself), then builds.
+build_preset() {
+  local preset=$1 folder=build-$1
+  shift
+  [[ $preset != dev ]] || folder=build
+  if [[ ! -e $folder/build.ninja || $# -gt 0 ]]; then
+    say "configuring $folder"
+    cmake --preset "$preset" "$@" || die "configuration failed (above).  CUDA or NCCL headers elsewhere?  Say" \
+      "-DTT_CUDA_INCLUDE=FOLDER -DTT_NCCL_INCLUDE=FOLDER, or set CUDA_PATH"
+  fi
+  say "building $folder"
+  cmake --build "$folder" --parallel "$jobs" || die "the build of $folder failed (above)"
+}
+
+# GCC 12's sanitizers do not start where the kernel randomises addresses in more than 28 bits.
+fixed_addresses() {
+  if (($(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28) > 28)) && setarch -R true 2>/dev/null; then
+    setarch -R "$@"
+  else
+    "$@"
+  fi
+}
