@@ -37,9 +37,10 @@ class Entry {
 // The error code that the work enqueued by the current call shall end with, or 0; asking clears it.
 int take_async_failure();
 
-// Names `function` on stderr, once per function, and returns `error`.  Called by the generated stubs.
+// Names `function` on stderr, once per function, and returns `error`.  Called by the generated
+// stubs.
 extern "C" __attribute__((visibility("hidden"))) int simgpu_unsupported(const char* function,
-                                                                         int error);
+                                                                        int error);
 
 // Compares a function name with a pattern: '*' stands for any run of characters.
 bool glob_match(const char* pattern, const char* text);
@@ -47,7 +48,7 @@ bool glob_match(const char* pattern, const char* text);
 }  // namespace simgpu
 
 // First statement of an exported function that returns an error code of type `result`.
-#define SIMGPU_ENTER(result)                              \
-  static constinit simgpu::Entry simgpu_entry{__func__};  \
-  if (const int simgpu_injected = simgpu_entry.enter())   \
-    return static_cast<result>(simgpu_injected)
+#define SIMGPU_ENTER(result)                             \
+  static constinit simgpu::Entry simgpu_entry{__func__}; \
+  if (const int simgpu_injected = simgpu_entry.enter())  \
+  return static_cast<result>(simgpu_injected)
