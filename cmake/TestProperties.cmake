@@ -1,5 +1,6 @@
-# What every test of ours runs with: the simulated libraries first on the loader's path, a time limit (a test
-# that hangs is a failed test), and sanitizers that stop at the first report.
+# What every test of ours runs with: the simulated libraries first on the loader's path, a simulated machine of its
+# own (tests that run at the same time must not see each other's device memory), a time limit (a test that hangs
+# is a failed test), and sanitizers that stop at the first report.
 set(SIMGPU_DIR ${CMAKE_BINARY_DIR}/simgpu)
 
 # tt_test_properties(NAME [TIMEOUT seconds] [LABELS label..] [PROCESSORS n])
@@ -15,7 +16,8 @@ function(tt_test_properties name)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")  # instrumented code is that much slower, TSan above all
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" PROCESSORS ${ARG_PROCESSORS}
-    ENVIRONMENT "LD_LIBRARY_PATH=${SIMGPU_DIR};ASAN_OPTIONS=detect_stack_use_after_return=1;\
+    ENVIRONMENT "LD_LIBRARY_PATH=${SIMGPU_DIR};SIMGPU_NODE=${CMAKE_BINARY_DIR}/${name};\
+ASAN_OPTIONS=detect_stack_use_after_return=1;\
 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1;TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 endfunction()
 

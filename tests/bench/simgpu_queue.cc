@@ -114,7 +114,7 @@ BENCHMARK(drain)->Iterations(1)->Repetitions(3)->UseManualTime()->Unit(benchmark
 BENCHMARK(enqueue_runtime)->Iterations(kLaunches)->Repetitions(3)->UseRealTime();
 BENCHMARK(enqueue_driver)->Iterations(kLaunches)->Repetitions(3)->UseRealTime();
 
-// simgpu reads its settings when it is loaded: they must be there before.
+// simgpu reads its settings once, some of them when it is loaded: they must be there before.
 void run_again_with_settings(char** argv) {
   if (!getenv("SIMGPU_QUEUE_DEPTH")) {
     setenv("SIMGPU_QUEUE_DEPTH", "1100000", 1);
