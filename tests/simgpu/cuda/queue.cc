@@ -25,6 +25,8 @@ uint64_t queue_depth() {
 // Below this the clock is polled: a timed sleep costs about as much.
 constexpr int64_t kPollBelowNs = 30'000;
 
+}  // namespace
+
 void wait_until(int64_t time_ns, const Fault& fault) {
   for (int64_t now = now_ns(); now < time_ns; now = now_ns()) {
     if (fault.cancelled.load(std::memory_order_relaxed)) {
@@ -39,15 +41,15 @@ void wait_until(int64_t time_ns, const Fault& fault) {
   }
 }
 
-}  // namespace
-
 int64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-bool Ticket::done() const { return !queue || queue->completed() >= sequence; }
+bool Ticket::done() const {
+  return !queue || queue->completed() >= sequence;
+}
 
 void Ticket::wait() const {
   if (queue) {
@@ -55,9 +57,13 @@ void Ticket::wait() const {
   }
 }
 
-void Run::ends_now() { end_ns = std::max(start_ns, now_ns()); }
+void Run::ends_now() {
+  end_ns = std::max(start_ns, now_ns());
+}
 
-Ticket Queue::last() { return {shared_from_this(), issued()}; }
+Ticket Queue::last() {
+  return {shared_from_this(), issued()};
+}
 
 void Queue::wait(uint64_t sequence) {
   if (completed() >= sequence) {
@@ -147,8 +153,8 @@ void Queue::execute(Operation& operation) {
   end_ns_.store(run.end_ns, std::memory_order_release);
 }
 
-// A waiter adds itself before it looks at completed_; this looks at waiters_ after it has stored it.
-// Both in one total order, so one of the two sees the other.
+// A waiter adds itself before it looks at completed_; this looks at waiters_ after it has stored
+// it. Both in one total order, so one of the two sees the other.
 void Queue::publish() {
   completed_.store(completed_.load(std::memory_order_relaxed) + 1);
   if (waiters_.load() > 0) {

@@ -48,6 +48,9 @@ struct Run {
   void ends_now();
 };
 
+// Blocks until the real clock has got to `time_ns`, or the context is cancelled.
+void wait_until(int64_t time_ns, const Fault& fault);
+
 // Something a device does.  Immutable once submitted, so that a graph and all its launches share it.
 class Work {
  public:
