@@ -1,0 +1,9 @@
+#include "cuda/array.h"
+
+namespace simgpu {
+
+std::shared_ptr<Array> find_array(CUarray handle) {
+  return handle && handle->alive.load(std::memory_order_acquire) ? handle->array : nullptr;
+}
+
+}  // namespace simgpu
