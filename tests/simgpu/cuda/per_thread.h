@@ -1,4 +1,5 @@
-// The *_ptsz and *_ptds variants: the base function, called while the null stream means the thread's own.
+// The *_ptsz and *_ptds variants: the base function, called while the null stream means the
+// thread's own.
 //
 //   SIMGPU_PER_THREAD(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds)
 //
@@ -31,13 +32,12 @@ struct PerThread<base> {
 };
 }  // namespace simgpu
 
-// A C name for an instance of a template: a jump through a pointer to it.  (g++ ignores an assembler label on
-// a member of a class template, so the name cannot be given directly.)
-#define SIMGPU_PER_THREAD(base, variant)                                                   \
-  extern "C" {                                                                             \
-  [[gnu::visibility("hidden")]] extern decltype(&base) const simgpu_to_##variant;          \
-  [[gnu::used]] decltype(&base) const simgpu_to_##variant =                                \
-      &simgpu::PerThread<&base>::call;                                                     \
-  }                                                                                        \
-  __asm__(".text\n.globl " #variant "\n.type " #variant ",@function\n" #variant            \
+// A C name for an instance of a template: a jump through a pointer to it.  (g++ ignores an
+// assembler label on a member of a class template, so the name cannot be given directly.)
+#define SIMGPU_PER_THREAD(base, variant)                                                     \
+  extern "C" {                                                                               \
+  [[gnu::visibility("hidden")]] extern decltype(&base) const simgpu_to_##variant;            \
+  [[gnu::used]] decltype(&base) const simgpu_to_##variant = &simgpu::PerThread<&base>::call; \
+  }                                                                                          \
+  __asm__(".text\n.globl " #variant "\n.type " #variant ",@function\n" #variant              \
           ":\n\tjmp *simgpu_to_" #variant "(%rip)\n.size " #variant ", .-" #variant "\n")

@@ -1,10 +1,10 @@
-// A queue of device work: what a stream is.  Operations run in order, on a thread of the queue's own
-// that starts with the first operation.
+// A queue of device work: what a stream is.  Operations run in order, on a thread of the queue's
+// own that starts with the first operation.
 //
-// Time is virtual but anchored: an operation starts when its predecessor, its dependencies and its own
-// issue are past, and ends a modelled (or, for work that waits for the outside, real) time later.  The thread
-// publishes the end only when the real clock has got there, so that a synchronising host really
-// waits, while the timestamps are free of scheduling noise.
+// Time is virtual but anchored: an operation starts when its predecessor, its dependencies and its
+// own issue are past, and ends a modelled (or, for work that waits for the outside, real) time
+// later.  The thread publishes the end only when the real clock has got there, so that a
+// synchronising host really waits, while the timestamps are free of scheduling noise.
 #pragma once
 #include <cuda.h>
 
@@ -51,7 +51,8 @@ struct Run {
 // Blocks until the real clock has got to `time_ns`, or the context is cancelled.
 void wait_until(int64_t time_ns, const Fault& fault);
 
-// Something a device does.  Immutable once submitted, so that a graph and all its launches share it.
+// Something a device does.  Immutable once submitted, so that a graph and all its launches share
+// it.
 class Work {
  public:
   Work() = default;
@@ -74,8 +75,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
  public:
   explicit Queue(std::shared_ptr<Fault> fault) : fault_(std::move(fault)) {}
 
-  // Appends and returns the operation's number, counted from 1.  `order(dependencies)` runs under the
-  // queue's lock before the number exists, so two queues that look at each other cannot form a
+  // Appends and returns the operation's number, counted from 1.  `order(dependencies)` runs under
+  // the queue's lock before the number exists, so two queues that look at each other cannot form a
   // cycle.  Blocks while SIMGPU_QUEUE_DEPTH operations are pending, unless `exempt`.
   template <class Order>
   uint64_t push(Operation operation, Order order, bool exempt = false);

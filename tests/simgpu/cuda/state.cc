@@ -33,7 +33,9 @@ std::shared_ptr<Stream> per_thread_stream(Context& context) {
   return stream;
 }
 
-void mark_forked() { g_forked.store(g_initialised.load()); }
+void mark_forked() {
+  g_forked.store(g_initialised.load());
+}
 
 }  // namespace
 
@@ -68,22 +70,28 @@ int device_count() {
   return count;
 }
 
-bool valid_device(CUdevice device) { return device >= 0 && device < device_count(); }
+bool valid_device(CUdevice device) {
+  return device >= 0 && device < device_count();
+}
 
 Device& device_at(int ordinal) {
-  static std::array<Device, kMaxDevices>& devices = [] -> std::array<Device, kMaxDevices>& {
+  static auto& devices = *[] {
     auto* all = new std::array<Device, kMaxDevices>;
     for (int i = 0; i < kMaxDevices; ++i) {
       (*all)[i].ordinal = i;
     }
-    return *all;
+    return all;
   }();
   return devices[ordinal];
 }
 
-std::vector<Context*>& context_stack() { return t_contexts; }
+std::vector<Context*>& context_stack() {
+  return t_contexts;
+}
 
-Context* current_context() { return t_contexts.empty() ? nullptr : t_contexts.back(); }
+Context* current_context() {
+  return t_contexts.empty() ? nullptr : t_contexts.back();
+}
 
 void set_current_context(Context* context) {
   if (!t_contexts.empty()) {
@@ -130,8 +138,32 @@ CUresult check_context() {
   return static_cast<CUresult>(context->fault->error.load(std::memory_order_relaxed));
 }
 
+namespace {
+
+void drop_idle_retired(Context& context, std::vector<std::shared_ptr<Stream>>& dropped) {
+  for (std::shared_ptr<Stream>& stream : context.retired) {
+    if (stream->queue->idle()) {
+      dropped.push_back(std::move(stream));
+    }
+  }
+  std::erase(context.retired, nullptr);
+}
+
+}  // namespace
+
+void retire(const std::shared_ptr<Stream>& stream) {
+  std::vector<std::shared_ptr<Stream>> dropped;  // destroyed after the lock is gone
+  const std::lock_guard lock(stream->context->mutex);
+  drop_idle_retired(*stream->context, dropped);
+  if (!stream->queue->idle()) {
+    stream->context->retired.push_back(stream);
+  }
+}
+
 std::vector<std::shared_ptr<Stream>> streams_of(Context& context) {
+  std::vector<std::shared_ptr<Stream>> dropped;
   const std::lock_guard lock(context.mutex);
+  drop_idle_retired(context, dropped);
   std::vector<std::shared_ptr<Stream>> all = {context.legacy};
   std::erase_if(context.streams, [](const auto& stream) { return stream.expired(); });
   for (const std::weak_ptr<Stream>& weak : context.streams) {

@@ -1,7 +1,7 @@
 // The objects behind the driver's handles, and the rules for finding them.
 //
-// Handles are pointers to slots that are recycled but never returned to the system, so a stale handle is
-// recognised (`alive` is false) instead of being a use after free.
+// Handles are pointers to slots that are recycled but never returned to the system, so a stale
+// handle is recognised (`alive` is false) instead of being a use after free.
 #pragma once
 #include <cuda.h>
 
@@ -31,7 +31,8 @@ struct CUctx_st {
   std::shared_ptr<simgpu::Fault> fault = std::make_shared<simgpu::Fault>();
   std::mutex mutex;  // guards what follows
   std::shared_ptr<simgpu::Stream> legacy;
-  std::vector<std::weak_ptr<simgpu::Stream>> streams;  // all but the legacy stream
+  std::vector<std::weak_ptr<simgpu::Stream>> streams;    // all but the legacy stream
+  std::vector<std::shared_ptr<simgpu::Stream>> retired;  // destroyed, but with work still queued
   std::map<int, size_t> limits;
   std::vector<int> peers;  // devices whose memory was made accessible
 };
@@ -47,7 +48,7 @@ struct CUevent_st {
 namespace simgpu {
 using Context = CUctx_st;
 
-struct Stream {
+struct Stream : std::enable_shared_from_this<Stream> {
   Context* context = nullptr;
   unsigned flags = 0;  // CU_STREAM_NON_BLOCKING or 0
   int priority = 0;
@@ -55,9 +56,12 @@ struct Stream {
   bool legacy = false;
   CUstream handle = nullptr;  // what the application holds; the special values for default streams
   std::shared_ptr<Queue> queue;
-  // Set while the stream is being captured; guarded by capture.cc's lock, `capturing` readable without.
+  // Set while the stream is being captured; guarded by capture.cc's lock, `capturing` readable
+  // without.
   std::atomic<bool> capturing{false};
   std::shared_ptr<Capture> capture;
+
+  std::map<int, CUstreamAttrValue> attributes;  // guarded by the context's mutex
 
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
   ~Stream() { queue->close(); }
@@ -73,9 +77,9 @@ struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
   std::mutex mutex;
-  std::shared_ptr<Recording> last;           // null: never recorded, which counts as complete
-  std::weak_ptr<Capture> captured_in;        // recorded inside a capture: usable only there
-  std::vector<CUgraphNode> captured_after;   // the nodes that a wait then depends on
+  std::shared_ptr<Recording> last;             // null: never recorded, which counts as complete
+  std::weak_ptr<Capture> captured_in;          // recorded inside a capture: usable only there
+  std::vector<CUgraphNode> captured_after;     // the nodes that a wait then depends on
   std::shared_ptr<struct SharedEvent> shared;  // ipc.cc: visible to other processes
 };
 
@@ -113,9 +117,10 @@ struct Device {
 };
 
 // --- init and devices
-CUresult initialise();   // cuInit
-CUresult check_ready();  // cuInit was called, in this process (a fork child starts over: not initialised)
-int device_count();      // SIMGPU_DEVICES, default 1
+CUresult initialise();  // cuInit
+CUresult
+check_ready();  // cuInit was called, in this process (a fork child starts over: not initialised)
+int device_count();  // SIMGPU_DEVICES, default 1
 bool valid_device(CUdevice device);
 Device& device_at(int ordinal);
 
@@ -128,27 +133,32 @@ Context* new_context(int device, unsigned flags, bool primary);
 void tear_down(Context& context);
 // CUDA_SUCCESS, or why no call can proceed: no context, destroyed, or its sticky error.
 CUresult check_context();
-// Blocks until everything issued in the context so far is done; returns the sticky error if there is one.
+// Blocks until everything issued in the context so far is done; returns the sticky error if there
+// is one.
 CUresult synchronize(Context& context);
 std::vector<std::shared_ptr<Stream>> streams_of(Context& context);  // all, the legacy stream first
 
 // --- streams
-// What the handle means in the current context and thread.  0 is the legacy stream, or the thread's own inside
-// a *_ptsz/_ptds function; 1 and 2 always are those two.
+// What the handle means in the current context and thread.  0 is the legacy stream, or the thread's
+// own inside a *_ptsz/_ptds function; 1 and 2 always are those two.
 CUresult find_stream(CUstream handle, std::shared_ptr<Stream>& out);
 std::shared_ptr<Stream> new_stream(Context& context, unsigned flags, int priority);
+// The application has destroyed the stream: the context keeps it until its queue is empty.
+void retire(const std::shared_ptr<Stream>& stream);
 // True inside the per-thread-default-stream variants of functions, on this thread.
 extern thread_local bool t_per_thread_default;
 
 // --- submitting
-// Enqueues (or, while the stream is captured, adds to the graph) and returns at once.  Orders legacy and blocking
-// streams as documented.  `ticket` (may be null) receives the place in the queue; unset when captured.
+// Enqueues (or, while the stream is captured, adds to the graph) and returns at once.  Orders
+// legacy and blocking streams as documented.  `ticket` (may be null) receives the place in the
+// queue; unset when captured.
 CUresult submit(Stream& stream, std::shared_ptr<const Work> work, Ticket* ticket = nullptr,
                 std::vector<Ticket> dependencies = {});
 // The same, never captured: for the nodes of a launched graph and for internal use.
 Ticket submit_now(Stream& stream, std::shared_ptr<const Work> work,
                   std::vector<Ticket> dependencies = {}, bool exempt = false);
-// submit, then wait for it; returns the sticky error if the work failed.  Fails on a captured stream.
+// submit, then wait for it; returns the sticky error if the work failed.  Fails on a captured
+// stream.
 CUresult submit_and_wait(Stream& stream, std::shared_ptr<const Work> work);
 
 // --- events
@@ -157,25 +167,25 @@ CUresult find_event(CUevent handle, std::shared_ptr<Event>& out);
 std::shared_ptr<const Work> record_work(std::shared_ptr<Recording> recording);
 // Records now on the stream (never captured).
 void record_now(Stream& stream, Event& event);
+// A new handle for an event; never null.
+CUevent new_event_handle(std::shared_ptr<Event> event);
 // What waiting for the event's last recording depends on (empty ticket if there is none).
 Ticket event_ticket(Event& event);
 
 }  // namespace simgpu
 
 // First statement of a driver function; the second form also needs a usable current context.
-#define SIMGPU_DRIVER_ENTER()                                    \
-  SIMGPU_ENTER(CUresult);                                        \
-  if (const CUresult simgpu_ready = simgpu::check_ready();       \
-      simgpu_ready != CUDA_SUCCESS)                              \
-    return simgpu_ready
+#define SIMGPU_DRIVER_ENTER()                                                            \
+  SIMGPU_ENTER(CUresult);                                                                \
+  if (const CUresult simgpu_ready = simgpu::check_ready(); simgpu_ready != CUDA_SUCCESS) \
+  return simgpu_ready
 
-#define SIMGPU_CONTEXT_ENTER()                                   \
-  SIMGPU_DRIVER_ENTER();                                         \
-  if (const CUresult simgpu_usable = simgpu::check_context();    \
-      simgpu_usable != CUDA_SUCCESS)                             \
-    return simgpu_usable
+#define SIMGPU_CONTEXT_ENTER()                                                               \
+  SIMGPU_DRIVER_ENTER();                                                                     \
+  if (const CUresult simgpu_usable = simgpu::check_context(); simgpu_usable != CUDA_SUCCESS) \
+  return simgpu_usable
 
 // Returns from the enclosing function if `call` fails.
-#define SIMGPU_TRY(call)                                         \
+#define SIMGPU_TRY(call)                                                    \
   if (const CUresult simgpu_result = (call); simgpu_result != CUDA_SUCCESS) \
-    return simgpu_result
+  return simgpu_result

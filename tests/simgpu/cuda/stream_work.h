@@ -1,4 +1,5 @@
-// Work that is neither a kernel nor a copy: host functions, stream memory operations, nothing at all.
+// Work that is neither a kernel nor a copy: host functions, stream memory operations, nothing at
+// all.
 #pragma once
 #include <cuda.h>
 

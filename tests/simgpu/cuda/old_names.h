@@ -1,0 +1,15 @@
+// Earlier versions of driver functions, under names that cuda.h's macros hide.
+//
+//   SIMGPU_OLD_NAME(cuEventElapsedTime, cuEventElapsedTime_v2);
+//
+// makes the first name a jump to the second; both must have the same ABI.
+#pragma once
+#include <cuda.h>
+
+#define SIMGPU_OLD_NAME_(name, target)                                                     \
+  __asm__(".text\n.globl " #name "\n.type " #name ",@function\n" #name ":\n\tjmp " #target \
+          "@PLT\n.size " #name ", .-" #name "\n")
+#define SIMGPU_OLD_NAME(name, target) SIMGPU_OLD_NAME_(name, target)
+
+extern "C" CUresult simgpu_old_cuGetProcAddress(const char* name, void** address, int version,
+                                                cuuint64_t flags);
