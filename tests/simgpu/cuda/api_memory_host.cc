@@ -2,6 +2,7 @@
 #include "cuda/capture.h"
 #include "cuda/host_memory.h"
 #include "cuda/memory.h"
+#include "cuda/old_names.h"
 
 namespace simgpu {
 namespace {
@@ -111,3 +112,6 @@ extern "C" CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsign
   *address = range->base;
   return CUDA_SUCCESS;
 }
+
+#undef cuMemHostRegister
+SIMGPU_OLD_NAME(cuMemHostRegister, cuMemHostRegister_v2);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/ipc.h"
 #include "cuda/node_account.h"
 
 namespace simgpu {
@@ -215,6 +216,7 @@ CUresult charge_context(Context& context) {
 }
 
 void release_memory(Context& context) {
+  forget_opened(context);
   address_map().remove_if([&](const Range& range) { return range.context == &context; });
   NodeAccount::get().refund(context.device, context_bytes());
 }

@@ -12,31 +12,10 @@
 #include <string>
 
 #include "cuda/memory.h"
+#include "cuda/process.h"
 
 namespace simgpu {
 namespace {
-
-// Field 22 of /proc/PID/stat; 0 if there is no such process or it is dead already.
-uint64_t start_time_of(pid_t pid) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
-  FILE* file = fopen(path, "re");
-  if (!file) {
-    return 0;
-  }
-  char text[1024] = {};
-  const size_t length = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  const char* rest = length ? strrchr(text, ')') : nullptr;  // the name may contain anything
-  if (!rest || rest[1] == '\0' || rest[2] == 'Z' || rest[2] == 'X') {
-    return 0;
-  }
-  ++rest;  // the blank before field 3
-  for (int field = 3; field < 22 && rest; ++field) {
-    rest = strchr(rest + 1, ' ');
-  }
-  return rest ? strtoull(rest, nullptr, 10) : 0;
-}
 
 // A process, also after its pid was used again.
 uint64_t identity_of(pid_t pid, uint64_t start_time) {
