@@ -66,24 +66,30 @@ Ticket Queue::last() {
 }
 
 void Queue::wait(uint64_t sequence) {
-  if (completed() >= sequence) {
-    return;
-  }
-  waiters_.fetch_add(1);
-  {
+  if (completed() < sequence) {
     std::unique_lock lock(mutex_);
-    done_cv_.wait(lock, [&] { return completed_.load() >= sequence; });
+    wait_locked(lock, sequence);
   }
-  waiters_.fetch_sub(1);
 }
 
-void Queue::wait_for_room(std::unique_lock<std::mutex>& lock) {
-  if (issued() - completed() < queue_depth()) {
-    return;
+// A waiter writes wake_at_ before it looks at completed_; publish() looks at wake_at_ after it has
+// written completed_.  All four in one total order, so one of the two sees the other.
+void Queue::wait_locked(std::unique_lock<std::mutex>& lock, uint64_t sequence) {
+  while (true) {
+    wake_at_.store(std::min(wake_at_.load(), sequence));
+    if (completed_.load() >= sequence) {
+      return;
+    }
+    done_cv_.wait(lock);
   }
-  waiters_.fetch_add(1);
-  done_cv_.wait(lock, [&] { return issued() - completed_.load() < queue_depth(); });
-  waiters_.fetch_sub(1);
+}
+
+// Waits for a sixteenth of the queue to drain, so that a short kernel does not cost a wake-up each.
+void Queue::wait_for_room(std::unique_lock<std::mutex>& lock) {
+  const uint64_t depth = queue_depth();
+  while (issued() - completed() >= depth) {
+    wait_locked(lock, issued() - depth + 1 + depth / 16);
+  }
 }
 
 void Queue::append(Operation&& operation) {
@@ -153,12 +159,12 @@ void Queue::execute(Operation& operation) {
   end_ns_.store(run.end_ns, std::memory_order_release);
 }
 
-// A waiter adds itself before it looks at completed_; this looks at waiters_ after it has stored
-// it. Both in one total order, so one of the two sees the other.
 void Queue::publish() {
-  completed_.store(completed_.load(std::memory_order_relaxed) + 1);
-  if (waiters_.load() > 0) {
+  const uint64_t done = completed_.load(std::memory_order_relaxed) + 1;
+  completed_.store(done);
+  if (done >= wake_at_.load()) {
     const std::lock_guard lock(mutex_);
+    wake_at_.store(UINT64_MAX);  // who must wait on says so again
     done_cv_.notify_all();
   }
 }

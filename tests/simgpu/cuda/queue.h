@@ -95,6 +95,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   void close();
 
  private:
+  void wait_locked(std::unique_lock<std::mutex>& lock, uint64_t sequence);
   void wait_for_room(std::unique_lock<std::mutex>& lock);
   void append(Operation&& operation);  // needs the lock
   void work_loop();
@@ -111,7 +112,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool closed_ = false;
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> completed_{0};
-  std::atomic<uint32_t> waiters_{0};
+  std::atomic<uint64_t> wake_at_{UINT64_MAX};  // the lowest number somebody waits for
   std::atomic<int64_t> end_ns_{0};
 };
 

@@ -39,7 +39,7 @@ void mark_forked() {
 
 }  // namespace
 
-thread_local bool t_per_thread_default = false;
+constinit thread_local bool t_per_thread_default = false;
 
 // cuInit.  A process that was initialised before it forked cannot use CUDA in the child.
 CUresult initialise() {

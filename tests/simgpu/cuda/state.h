@@ -146,7 +146,7 @@ std::shared_ptr<Stream> new_stream(Context& context, unsigned flags, int priorit
 // The application has destroyed the stream: the context keeps it until its queue is empty.
 void retire(const std::shared_ptr<Stream>& stream);
 // True inside the per-thread-default-stream variants of functions, on this thread.
-extern thread_local bool t_per_thread_default;
+extern constinit thread_local bool t_per_thread_default;
 
 // --- submitting
 // Enqueues (or, while the stream is captured, adds to the graph) and returns at once.  Orders
