@@ -1,4 +1,6 @@
 // Device variables by their host names.
+#include "cudart/symbol.h"
+
 #include "cudart/api.h"
 #include "cudart/convert.h"
 #include "cudart/registry.h"
@@ -14,19 +16,26 @@ Status find_part(const void* symbol, size_t offset, size_t count, CUdeviceptr& s
   return offset <= bytes && count <= bytes - offset ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// A copy to a variable comes from anywhere but cannot go to the host, and vice versa.
-Status check_to(cudaMemcpyKind kind) {
-  const bool possible = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice ||
-                        kind == cudaMemcpyDefault;
-  return possible ? cudaSuccess : cudaErrorInvalidMemcpyDirection;
-}
-Status check_from(cudaMemcpyKind kind) {
-  const bool possible = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice ||
-                        kind == cudaMemcpyDefault;
-  return possible ? cudaSuccess : cudaErrorInvalidMemcpyDirection;
+}  // namespace
+
+// A copy to a variable may come from anywhere but cannot go to the host, and vice versa.
+Status find_target(const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind,
+                   CUdeviceptr& start) {
+  if (kind != cudaMemcpyHostToDevice && kind != cudaMemcpyDeviceToDevice &&
+      kind != cudaMemcpyDefault) {
+    return cudaErrorInvalidMemcpyDirection;
+  }
+  return find_part(symbol, offset, count, start);
 }
 
-}  // namespace
+Status find_source(const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind,
+                   CUdeviceptr& start) {
+  if (kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyDeviceToDevice &&
+      kind != cudaMemcpyDefault) {
+    return cudaErrorInvalidMemcpyDirection;
+  }
+  return find_part(symbol, offset, count, start);
+}
 
 SIMGPU_RT(context, cudaGetSymbolAddress, (void** memory, const void* symbol), (memory, symbol)) {
   if (!memory) {
@@ -49,8 +58,7 @@ SIMGPU_RT_STREAM(context, cudaMemcpyToSymbol, _ptds,
                   cudaMemcpyKind kind),
                  (symbol, source, count, offset, kind)) {
   CUdeviceptr start = 0;
-  SIMGPU_TRY(check_to(kind));
-  SIMGPU_TRY(find_part(symbol, offset, count, start));
+  SIMGPU_TRY(find_target(symbol, count, offset, kind, start));
   return kind == cudaMemcpyHostToDevice ? calls.cuMemcpyHtoD(start, source, count)
                                         : calls.cuMemcpy(start, address(source), count);
 }
@@ -60,8 +68,7 @@ SIMGPU_RT_STREAM(context, cudaMemcpyToSymbolAsync, _ptsz,
                   cudaMemcpyKind kind, cudaStream_t stream),
                  (symbol, source, count, offset, kind, stream)) {
   CUdeviceptr start = 0;
-  SIMGPU_TRY(check_to(kind));
-  SIMGPU_TRY(find_part(symbol, offset, count, start));
+  SIMGPU_TRY(find_target(symbol, count, offset, kind, start));
   return kind == cudaMemcpyHostToDevice
              ? calls.cuMemcpyHtoDAsync(start, source, count, stream)
              : calls.cuMemcpyAsync(start, address(source), count, stream);
@@ -72,8 +79,7 @@ SIMGPU_RT_STREAM(context, cudaMemcpyFromSymbol, _ptds,
                   cudaMemcpyKind kind),
                  (target, symbol, count, offset, kind)) {
   CUdeviceptr start = 0;
-  SIMGPU_TRY(check_from(kind));
-  SIMGPU_TRY(find_part(symbol, offset, count, start));
+  SIMGPU_TRY(find_source(symbol, count, offset, kind, start));
   return kind == cudaMemcpyDeviceToHost ? calls.cuMemcpyDtoH(target, start, count)
                                         : calls.cuMemcpy(address(target), start, count);
 }
@@ -83,8 +89,7 @@ SIMGPU_RT_STREAM(context, cudaMemcpyFromSymbolAsync, _ptsz,
                   cudaMemcpyKind kind, cudaStream_t stream),
                  (target, symbol, count, offset, kind, stream)) {
   CUdeviceptr start = 0;
-  SIMGPU_TRY(check_from(kind));
-  SIMGPU_TRY(find_part(symbol, offset, count, start));
+  SIMGPU_TRY(find_source(symbol, count, offset, kind, start));
   return kind == cudaMemcpyDeviceToHost
              ? calls.cuMemcpyDtoHAsync(target, start, count, stream)
              : calls.cuMemcpyAsync(address(target), start, count, stream);
