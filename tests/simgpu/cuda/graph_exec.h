@@ -76,6 +76,7 @@ struct Exec {
   uint64_t flags = 0;
   ExecGraph root;
   std::unordered_map<uint64_t, ExecNode*> by_id;
+  bool stale = false;  // nodes were updated since `plan` was made
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const Work> launch_work;  // of `plan`, where all launches can share one
   Ticket last;                              // the last launch
@@ -115,6 +116,8 @@ CUresult update(Exec& exec, ExecGraph& part, const CUgraph_st& graph,
 
 CUresult find_exec(CUgraphExec handle, std::shared_ptr<Exec>& out);
 CUgraphExec new_exec_handle(std::shared_ptr<Exec> exec);
+// A launch that runs goes on; the rest is freed when it ends.
+CUresult destroy_exec(CUgraphExec handle);
 
 }  // namespace simgpu
 
