@@ -1,0 +1,129 @@
+// The end of communicators, and questions about them.
+#include "nccl/api.h"
+#include "nccl/debug.h"
+#include "nccl/group.h"
+
+namespace simgpu::nccl {
+namespace {
+
+ncclResult_t answer(ncclComm_t comm, const char* call, int* out, int ncclComm::*member) {
+  ncclResult_t result = check_ready(comm, call);
+  result = result == ncclSuccess ? check_pointer(out, call, "out") : result;
+  if (result == ncclSuccess) {
+    *out = comm->*member;
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace simgpu::nccl
+
+using namespace simgpu::nccl;
+
+SIMGPU_NCCL_EXPORT(ncclCommFinalize);
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  SIMGPU_ENTER(ncclResult_t);
+  if (!comm) {
+    return ncclSuccess;
+  }
+  ncclResult_t result = check_ready(comm, "ncclCommFinalize");
+  if (result == ncclSuccess && (comm->revoked.load() || comm->finalized.exchange(true))) {
+    warn("ncclCommFinalize : the communicator was finalized or revoked before");
+    result = ncclInvalidArgument;
+  }
+  if (result != ncclSuccess) {
+    return group_fail(result);
+  }
+  return run_job(Job{comm, nullptr, {[comm](const Stop&) { return wait_launched(*comm); }}, {}});
+}
+
+SIMGPU_NCCL_EXPORT(ncclCommDestroy);
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  SIMGPU_ENTER(ncclResult_t);
+  if (!comm) {
+    return ncclSuccess;
+  }
+  if (const ncclResult_t result = check_ready(comm, "ncclCommDestroy"); result != ncclSuccess) {
+    return group_fail(result);
+  }
+  // Never in the background, even if the communicator does not block: nobody could ask for its
+  // state.
+  const ncclResult_t result = wait_launched(*comm);
+  release(*comm);
+  return result;
+}
+
+SIMGPU_NCCL_EXPORT(ncclCommAbort);
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  SIMGPU_ENTER(ncclResult_t);
+  if (!comm) {
+    return ncclSuccess;
+  }
+  if (const ncclResult_t result = check_comm(comm, "ncclCommAbort"); result != ncclSuccess) {
+    return result;
+  }
+  if (comm->aborted.exchange(true)) {
+    warn("ncclCommAbort : the communicator is being aborted already");
+    return ncclInvalidArgument;
+  }
+  stop_everything(*comm);
+  wait_idle(*comm, true);
+  release(*comm);
+  return ncclSuccess;
+}
+
+SIMGPU_NCCL_EXPORT(ncclCommRevoke);
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
+  SIMGPU_ENTER(ncclResult_t);
+  if (!comm) {
+    return ncclSuccess;
+  }
+  ncclResult_t result = check_comm(comm, "ncclCommRevoke");
+  if (result == ncclSuccess && revokeFlags != NCCL_REVOKE_DEFAULT) {
+    warn("ncclCommRevoke : revokeFlags %d must be NCCL_REVOKE_DEFAULT (0)", revokeFlags);
+    result = ncclInvalidArgument;
+  }
+  if (result == ncclSuccess && comm->revoked.exchange(true)) {
+    warn("ncclCommRevoke : the communicator was revoked before");
+    result = ncclInvalidArgument;
+  }
+  if (result != ncclSuccess) {
+    return group_fail(result);
+  }
+  stop_everything(*comm);
+  const auto settle = [comm](const Stop&) {
+    wait_idle(*comm, false);
+    return ncclSuccess;
+  };
+  return run_job(Job{comm, nullptr, {settle}, {}});
+}
+
+SIMGPU_NCCL_EXPORT(ncclCommGetAsyncError);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  SIMGPU_ENTER(ncclResult_t);
+  ncclResult_t result = check_comm(comm, "ncclCommGetAsyncError");
+  result = result == ncclSuccess ? check_pointer(asyncError, "ncclCommGetAsyncError", "asyncError")
+                                 : result;
+  if (result == ncclSuccess) {
+    *asyncError = comm->state.load(std::memory_order_acquire);
+  }
+  return result;
+}
+
+SIMGPU_NCCL_EXPORT(ncclCommCount);
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  SIMGPU_ENTER(ncclResult_t);
+  return answer(comm, "ncclCommCount", count, &ncclComm::rank_count);
+}
+
+SIMGPU_NCCL_EXPORT(ncclCommCuDevice);
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  SIMGPU_ENTER(ncclResult_t);
+  return answer(comm, "ncclCommCuDevice", device, &ncclComm::device);
+}
+
+SIMGPU_NCCL_EXPORT(ncclCommUserRank);
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  SIMGPU_ENTER(ncclResult_t);
+  return answer(comm, "ncclCommUserRank", rank, &ncclComm::rank);
+}
