@@ -82,8 +82,13 @@ CUresult record(CUevent event_handle, CUstream stream_handle, unsigned flags) {
   if (event->context != stream->context) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  const bool external = flags & CU_EVENT_RECORD_EXTERNAL;
   if (stream->capturing.load()) {
-    return capture_record(*stream, *event);
+    return external ? capture_event_node(*stream, event_handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+                    : capture_record(*stream, *event);
+  }
+  if (external) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   if (stream->legacy) {
     SIMGPU_TRY(forbid_legacy_while_capturing(*stream->context));

@@ -84,6 +84,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   // pending.
   const std::shared_ptr<Stream> stream = std::move(handle->stream);
   handle->stream.reset();
+  abandon_capture(*stream);
   retire(stream);
   stream_slots().give(handle);
   return CUDA_SUCCESS;
@@ -129,6 +130,12 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags
   SIMGPU_TRY(find_event(event_handle, event));
   if (flags & ~CU_EVENT_WAIT_EXTERNAL) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool external = flags & CU_EVENT_WAIT_EXTERNAL;
+  if (external) {
+    return stream->capturing.load()
+               ? capture_event_node(*stream, event_handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT)
+               : CUDA_ERROR_INVALID_VALUE;
   }
   if (stream->capturing.load() || recorded_in_capture(*event)) {
     return capture_wait(*stream, *event);
