@@ -1,5 +1,6 @@
 // Linear device memory.
 #include "cuda/capture.h"
+#include "cuda/graph_memory.h"
 #include "cuda/memory.h"
 #include "cuda/node_account.h"
 
@@ -85,6 +86,9 @@ extern "C" CUresult cuMemFree(CUdeviceptr address) {
   const RangePtr range = address_map().find(address);
   if (!range || range->base != address || !freed_by_cuMemFree(*range)) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (range->kind == RangeKind::kGraph) {
+    return free_graph_memory(address);
   }
   if (range->kind == RangeKind::kDevice || range->kind == RangeKind::kManaged) {
     SIMGPU_TRY(synchronize_users(*range));

@@ -123,7 +123,8 @@ Located locate(uintptr_t address, size_t bytes) {
                   : range.kind == RangeKind::kManaged ? Place::kManaged
                                                       : Place::kPinned;
   located.sync_memops = range.sync_memops.load(std::memory_order_relaxed);
-  located.accessible = range.readable != 0;
+  // Memory of a graph is captured before it is allocated; whether it is, shows when the work runs.
+  located.accessible = range.readable != 0 || range.kind == RangeKind::kGraph;
   for (const RangePtr& more : pin.more) {
     located.accessible = located.accessible && more->readable != 0;
   }

@@ -14,6 +14,8 @@ namespace simgpu {
 CUresult make_alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS& parameters, std::shared_ptr<const Work>& work);
 // Frees an address that an alloc work reserved; CUDA_ERROR_INVALID_VALUE if it is none.
 CUresult make_free_work(CUdeviceptr address, std::shared_ptr<const Work>& work);
+// What cuMemFree does with such an address; CUDA_ERROR_INVALID_VALUE if nothing is allocated there.
+CUresult free_graph_memory(CUdeviceptr address);
 bool alloc_params_of(const Work& work, CUDA_MEM_ALLOC_NODE_PARAMS& parameters);
 bool free_address_of(const Work& work, CUdeviceptr& address);
 
