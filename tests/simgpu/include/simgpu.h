@@ -46,11 +46,12 @@ static inline int simgpu_register(const char* name, simgpuKernelBody body, void*
                                   size_t parameter_count, const size_t* parameter_bytes) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   simgpuRegisterKernelFunction* call =
-      driver ? (simgpuRegisterKernelFunction*)dlsym(driver, "simgpuRegisterKernel") : NULL;
+      driver ? (simgpuRegisterKernelFunction*)dlsym(driver, "simgpuRegisterKernel")
+             : NULL; /* NOLINT(modernize-use-nullptr): C too */
   if (call) {
     call(name, body, user, parameter_count, parameter_bytes);
   }
-  return call != NULL;
+  return call != NULL; /* NOLINT(modernize-use-nullptr) */
 }
 
 #ifdef __cplusplus
