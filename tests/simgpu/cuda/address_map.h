@@ -1,4 +1,5 @@
-// Every range of addresses that CUDA knows in this process, and what cuPointerGetAttribute says about it.
+// Every range of addresses that CUDA knows in this process, and what cuPointerGetAttribute says
+// about it.
 #pragma once
 #include <cuda.h>
 
@@ -30,7 +31,7 @@ struct Range {
   uintptr_t base = 0;
   size_t bytes = 0;
   RangeKind kind = RangeKind::kDevice;
-  int device = 0;
+  int device = 0;              // -1: physical memory on the host (kVirtual)
   Context* context = nullptr;  // null: belongs to the device, not to a context
   uint64_t id = next_id();
   unsigned flags = 0;  // as given to the call that made it
@@ -47,12 +48,13 @@ struct Range {
   size_t file_offset = 0;
 
   uintptr_t end() const { return base + bytes; }
-  bool on_device() const { return kind <= RangeKind::kIpc; }
+  bool on_device() const { return kind <= RangeKind::kIpc && device >= 0; }
   static uint64_t next_id();
 };
 using RangePtr = std::shared_ptr<Range>;
 
-// Keeps a span of memory alive while a copy runs.  More than one range only for neighbouring cuMemMap mappings.
+// Keeps a span of memory alive while a copy runs.  More than one range only for neighbouring
+// cuMemMap mappings.
 struct Pin {
   RangePtr first;
   std::vector<RangePtr> more;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "cuda/ipc.h"
 #include "cuda/node_account.h"
@@ -76,7 +77,7 @@ size_t context_bytes() {
 void open_device(DeviceMemory& memory, int device) {
   memory.device = device;
   const size_t bytes = device_capacity();
-  memory.file = create_memory_file("simgpu-device", bytes);
+  memory.file = create_memory_file(("simgpu-device" + std::to_string(device)).c_str(), bytes);
   if (memory.file < 0) {
     return;
   }
@@ -157,7 +158,8 @@ std::shared_ptr<Physical> Physical::create(int device, size_t bytes) {
   if (charged && !NodeAccount::get().charge(device, bytes, device_capacity())) {
     return nullptr;
   }
-  const int file = create_memory_file("simgpu-physical", bytes);
+  // Importing processes read the device from the name.
+  const int file = create_memory_file(("simgpu-physical" + std::to_string(device)).c_str(), bytes);
   if (file < 0) {
     if (charged) {
       NodeAccount::get().refund(device, bytes);
