@@ -1,6 +1,8 @@
 // Making executables, keeping their plans up to date, launching.
 #include "cuda/graph_exec.h"
 
+#include <algorithm>
+
 #include "cuda/capture.h"
 #include "cuda/graph_memory.h"
 
@@ -116,13 +118,16 @@ void collect_references(const CUgraph_st& graph, std::map<CUuserObject, unsigned
 
 // Memory that the last launch left allocated, and memory for this one.
 CUresult prepare_memory(const Plan& plan, bool auto_free, Stream& stream) {
+  const auto live = [&](uint32_t step) { return graph_memory_live(*plan.works[step].work); };
+  if (std::any_of(plan.alloc_steps.begin(), plan.alloc_steps.end(), live)) {
+    // What is queued may free it, and it must not be freed under work that uses it.
+    submit_now(stream, nullptr).wait();
+  }
   for (uint32_t step : plan.alloc_steps) {
-    if (graph_memory_live(*plan.works[step].work)) {
-      if (!auto_free) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      // As cuMemFreeAsync would: what still uses the memory on this stream comes first.
-      submit_now(stream, nullptr).wait();
+    if (live(step) && !auto_free) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (live(step)) {
       graph_memory_free(*plan.works[step].work);
     }
   }
