@@ -29,14 +29,24 @@ struct Version {
 };
 using ProcTable = std::unordered_map<std::string, std::vector<Version>>;
 
+struct ProcRow {
+  const char* name;
+  Version version;
+};
+
+// One array, not 635 statements: those took the compiler half a minute.
+const ProcRow kProcRows[] = {
+#define SIMGPU_PROC(name, since, symbol) {#name, {since, false, symbols::at_##symbol}},
+#define SIMGPU_PROC_PER_THREAD(name, since, symbol) {#name, {since, true, symbols::at_##symbol}},
+#include "cuda/proc_address.def"
+};
+
 const ProcTable& proc_table() {
   static const ProcTable& table = *[] {
     auto* filled = new ProcTable;
-#define SIMGPU_PROC(name, version, symbol) \
-  (*filled)[#name].push_back({version, false, symbols::at_##symbol});
-#define SIMGPU_PROC_PER_THREAD(name, version, symbol) \
-  (*filled)[#name].push_back({version, true, symbols::at_##symbol});
-#include "cuda/proc_address.def"
+    for (const ProcRow& row : kProcRows) {
+      (*filled)[row.name].push_back(row.version);
+    }
     return filled;
   }();
   return table;
