@@ -14,6 +14,7 @@
 #include "cuda/state.h"
 
 namespace simgpu {
+class Pool;
 
 enum class RangeKind {
   kDevice,      // cuMemAlloc
@@ -36,6 +37,7 @@ struct Range {
   uint64_t id = next_id();
   unsigned flags = 0;  // as given to the call that made it
   CUmemoryPool pool = nullptr;
+  std::shared_ptr<Pool> owner;  // kPool: whose piece it is; null if it was imported
   unsigned handle_types = 0;
   uint64_t physical_id = 0;  // kVirtual: the allocation behind it
   std::atomic<bool> sync_memops{false};

@@ -3,6 +3,7 @@
 #include "cuda/graph_memory.h"
 #include "cuda/memory.h"
 #include "cuda/node_account.h"
+#include "cuda/pool.h"
 
 namespace simgpu {
 namespace {
@@ -95,7 +96,13 @@ extern "C" CUresult cuMemFree(CUdeviceptr address) {
   }
   const uint64_t id = range->id;
   const auto same = [id](const Range& other) { return other.id == id; };
-  return address_map().remove(address, same) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!address_map().remove(address, same)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (range->owner) {
+    range->owner->give_now(address);
+  }
+  return CUDA_SUCCESS;
 }
 
 extern "C" CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {

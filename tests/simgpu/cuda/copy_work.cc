@@ -3,6 +3,7 @@
 
 #include "cuda/copy.h"
 #include "cuda/copy_plan.h"
+#include "cuda/pool.h"
 
 namespace simgpu {
 namespace {
@@ -95,7 +96,11 @@ bool may(const Range& range, bool write) {
 }  // namespace
 
 bool hold(uintptr_t address, size_t bytes, bool write, Pin& pin) {
-  if (!address_map().pin(address, bytes, pin) || !may(*pin.first, write)) {
+  // Pool memory may have been freed behind this work in its stream: then the chunk tells.
+  if (!address_map().pin(address, bytes, pin) && !pool_chunks().pin(address, bytes, pin = {})) {
+    return false;
+  }
+  if (!may(*pin.first, write)) {
     return false;
   }
   for (const RangePtr& range : pin.more) {

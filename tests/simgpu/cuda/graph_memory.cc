@@ -236,6 +236,10 @@ CUresult make_free_work(CUdeviceptr address, std::shared_ptr<const Work>& work) 
   return CUDA_SUCCESS;
 }
 
+std::shared_ptr<const Work> free_graph_memory_work(CUdeviceptr address) {
+  return std::make_shared<FreeWork>(address);
+}
+
 CUresult free_graph_memory(CUdeviceptr address) {
   const std::shared_ptr<GraphAllocation> allocation = find_allocation(address);
   if (!allocation) {

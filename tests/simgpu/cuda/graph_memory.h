@@ -16,6 +16,8 @@ CUresult make_alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS& parameters, std::shared_ptr
 CUresult make_free_work(CUdeviceptr address, std::shared_ptr<const Work>& work);
 // What cuMemFree does with such an address; CUDA_ERROR_INVALID_VALUE if nothing is allocated there.
 CUresult free_graph_memory(CUdeviceptr address);
+// The same in stream order, for cuMemFreeAsync outside a capture.
+std::shared_ptr<const Work> free_graph_memory_work(CUdeviceptr address);
 bool alloc_params_of(const Work& work, CUDA_MEM_ALLOC_NODE_PARAMS& parameters);
 bool free_address_of(const Work& work, CUdeviceptr& address);
 

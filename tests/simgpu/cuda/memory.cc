@@ -11,8 +11,10 @@
 #include <cstring>
 #include <string>
 
+#include "cuda/array.h"
 #include "cuda/ipc.h"
 #include "cuda/node_account.h"
+#include "cuda/pool.h"
 
 namespace simgpu {
 namespace {
@@ -219,6 +221,8 @@ CUresult charge_context(Context& context) {
 
 void release_memory(Context& context) {
   forget_opened(context);
+  release_pool_memory(context);
+  release_arrays(context);
   address_map().remove_if([&](const Range& range) { return range.context == &context; });
   NodeAccount::get().refund(context.device, context_bytes());
 }
