@@ -82,6 +82,7 @@ TEST(LazyInit, HappensWhenNeeded) {
                            "InitDeviceDoesNotSelect", "FirstValidDeviceIsUsed"}) {
     EXPECT_EQ(run_again(std::string("LazyInit.DISABLED_") + test, {}), 0) << test;
   }
+  EXPECT_EQ(run_again("LazyInit.DISABLED_NoDevice", {"SIMGPU_DEVICES=0"}), 0);
 }
 
 TEST(Devices, EachThreadHasItsOwn) {
