@@ -2,3 +2,7 @@
 add_library(tt_warnings INTERFACE)
 target_compile_options(tt_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Werror>)
+# A library that misses one of its own functions does not link, rather than failing in somebody's program.
+if(NOT TT_SANITIZE)
+  string(APPEND CMAKE_SHARED_LINKER_FLAGS " -Wl,-z,defs")
+endif()
