@@ -110,7 +110,7 @@ SIMGPU_RT_STREAM(context, cudaStreamAddCallback, _ptsz,
   if (!function || flags != 0) {
     return cudaErrorInvalidValue;
   }
-  auto callback = std::make_unique<Callback>(function, user);
+  auto callback = std::make_unique<Callback>(Callback{function, user});
   SIMGPU_TRY(calls.cuStreamAddCallback(stream, run_callback, callback.get(), 0));
   // Freed by run_callback, which runs even when the stream has failed.
   (void)callback.release();  // NOLINT(bugprone-unused-return-value)
