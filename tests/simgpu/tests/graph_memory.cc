@@ -15,7 +15,8 @@ class Memory : public Graph {
   CUdeviceptr alloc_node(CUgraph graph, CUgraphNode& node) {
     CUDA_MEM_ALLOC_NODE_PARAMS p = {};
     p.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    p.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    p.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    p.poolProps.location.id = 0;
     p.bytesize = kBytes;
     EXPECT_OK(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &p));
     EXPECT_NE(0u, p.dptr);
