@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "cuda/managed.h"
 #include "cuda/memory.h"
 
 namespace simgpu {
@@ -44,6 +45,7 @@ CUresult allocate_host(Context& context, RangeKind kind, size_t bytes, unsigned 
   if (!block) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  forget_advice(reinterpret_cast<uintptr_t>(block->data()), bytes);
   auto range = std::make_shared<Range>();
   range->base = reinterpret_cast<uintptr_t>(block->data());
   range->bytes = bytes;
