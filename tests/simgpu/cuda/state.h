@@ -90,7 +90,7 @@ class Slots {
   Slot* take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
-      return new Slot;
+      return all_.emplace_back(std::make_unique<Slot>()).get();
     }
     Slot* slot = free_.back();
     free_.pop_back();
@@ -103,6 +103,8 @@ class Slots {
 
  private:
   std::mutex mutex_;
+  std::vector<std::unique_ptr<Slot>>
+      all_;  // what a program never destroys is not lost memory of ours
   std::vector<Slot*> free_;
 };
 
