@@ -1,7 +1,7 @@
 # TT_SANITIZE=address,undefined or thread: for all targets, since the pieces load each other.
 set(TT_SANITIZE "" CACHE STRING "sanitizers for every target: empty, 'address,undefined' or 'thread'")
 if(TT_SANITIZE)
-  add_compile_options(-fsanitize=${TT_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${TT_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TT_SANITIZE})
   if(TT_SANITIZE MATCHES undefined)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined>)
