@@ -101,6 +101,8 @@ extern "C" CUresult cuMemFree(CUdeviceptr address) {
   }
   if (range->owner) {
     range->owner->give_now(address);
+  } else if (range->kind == RangeKind::kPool) {
+    forget_imported(*range);
   }
   return CUDA_SUCCESS;
 }

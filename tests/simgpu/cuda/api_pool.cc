@@ -13,7 +13,12 @@ class FreeMark : public Work {
  public:
   explicit FreeMark(RangePtr range) : range_(std::move(range)) {}
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
-  CUresult run(Run&) const override { return CUDA_SUCCESS; }
+  CUresult run(Run&) const override {
+    if (!range_->owner) {
+      forget_imported(*range_);
+    }
+    return CUDA_SUCCESS;
+  }
 
  private:
   const RangePtr range_;

@@ -283,6 +283,7 @@ extern "C" CUresult cuMemPoolImportPointer(CUdeviceptr* out, CUmemoryPool handle
   range->pool = handle;
   range->backing = std::move(piece);
   address_map().insert(range);
+  pool_chunks().insert(range);
   *out = range->base;
   return CUDA_SUCCESS;
 }

@@ -1,11 +1,13 @@
 #include "cuda/node_account.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +22,12 @@ namespace {
 // A process, also after its pid was used again.
 uint64_t identity_of(pid_t pid, uint64_t start_time) {
   return static_cast<uint64_t>(pid) << 32 | (start_time & 0xffffffff);
+}
+
+constexpr char kFolder[] = "/dev/shm";
+
+std::string name_prefix() {
+  return "simgpu-node-" + std::to_string(getuid()) + "-";
 }
 
 // FNV-1a: the settings need not be readable in the name, only equal.
@@ -51,13 +59,14 @@ NodeAccount::Table* NodeAccount::private_table() {
 }
 
 NodeAccount::NodeAccount() : pid_(getpid()), owner_(identity_of(pid_, start_time_of(pid_))) {
-  snprintf(path_, sizeof path_, "/dev/shm/simgpu-node-%u-%016llx", static_cast<unsigned>(getuid()),
+  snprintf(path_, sizeof path_, "%s/%s%016llx", kFolder, name_prefix().c_str(),
            static_cast<unsigned long long>(hash_of(settings_key())));
   if (!join()) {
     table_ = private_table();  // without /dev/shm this process counts alone
     slot_ = 0;
     return;
   }
+  remove_abandoned();
   atexit([] { NodeAccount::get().leave(); });
 }
 
@@ -89,6 +98,38 @@ bool NodeAccount::join() {
   const bool claimed = claim_slot();
   flock(file_, LOCK_UN);
   return claimed;
+}
+
+bool NodeAccount::abandoned(Table& table) {
+  reclaim_dead(table);
+  return std::all_of(std::begin(table.owners), std::end(table.owners),
+                     [](const std::atomic<uint64_t>& owner) { return owner.load() == 0; });
+}
+
+// Tables whose processes were all killed, and whose settings nobody uses any more.
+void NodeAccount::remove_abandoned() {
+  const std::string prefix = name_prefix();
+  DIR* folder = opendir(kFolder);
+  while (const dirent* entry = folder ? readdir(folder) : nullptr) {
+    const std::string path = std::string(kFolder) + "/" + entry->d_name;
+    if (strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0 || path == path_) {
+      continue;
+    }
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    struct stat status;
+    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0 && fstat(file, &status) == 0 &&
+        status.st_size == sizeof(Table)) {
+      void* memory = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+      if (memory != MAP_FAILED && abandoned(*static_cast<Table*>(memory))) {
+        unlink(path.c_str());
+      }
+      munmap(memory, sizeof(Table));
+    }
+    close(file);
+  }
+  if (folder) {
+    closedir(folder);
+  }
 }
 
 bool NodeAccount::claim_slot() {

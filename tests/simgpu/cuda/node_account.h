@@ -1,9 +1,10 @@
 // How much of each device the processes of this machine use together.
 //
-// CUDA shows a process what its neighbours use, and a neighbour can run it out of memory.  The processes share a
-// table in /dev/shm, named by user and by the settings that must agree (memory per device, device count, and
-// SIMGPU_NODE, which tests set to be alone).  A process owns one slot and changes it with atomics only.  Slots of
-// dead processes are reclaimed by whoever asks next; the last process to exit normally removes the table.
+// CUDA shows a process what its neighbours use, and a neighbour can run it out of memory.  The
+// processes share a table in /dev/shm, named by user and by the settings that must agree (memory
+// per device, device count, and SIMGPU_NODE, which tests set to be alone).  A process owns one slot
+// and changes it with atomics only.  Slots of dead processes are reclaimed by whoever asks next;
+// the last process to exit normally removes the table.
 #pragma once
 #include <sys/types.h>
 
@@ -21,7 +22,8 @@ class NodeAccount {
   // The table of this process, joined at the first call.
   static NodeAccount& get();
 
-  // Adds `bytes` to this process's use of `device`, unless all processes together would exceed `capacity`.
+  // Adds `bytes` to this process's use of `device`, unless all processes together would exceed
+  // `capacity`.
   bool charge(int device, size_t bytes, size_t capacity);
   void refund(int device, size_t bytes);
   // What all living processes use.
@@ -30,7 +32,7 @@ class NodeAccount {
  private:
   static constexpr int kSlots = 256;
   struct Table {
-    std::atomic<uint64_t> owners[kSlots];               // 0: free
+    std::atomic<uint64_t> owners[kSlots];             // 0: free
     std::atomic<uint64_t> used[kMaxDevices][kSlots];  // bytes
   };
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -43,6 +45,8 @@ class NodeAccount {
   static void empty_slot(Table& table, int slot);
   static Table* private_table();
   void leave();  // at exit
+  bool abandoned(Table& table);
+  void remove_abandoned();
 
   char path_[128];
   int file_ = -1;

@@ -112,6 +112,8 @@ void retire_pool_handle(CUmemoryPool handle);
 std::shared_ptr<Pool> find_pool(CUmemoryPool handle);
 // Lets all pools of a device give unused chunks back, whatever their thresholds.
 void release_unused(int device);
+// A pointer from another process's pool counts as a chunk of its own, until its free is reached.
+void forget_imported(const Range& range);
 // Frees what a context that goes away has allocated.
 void release_pool_memory(Context& context);
 

@@ -111,7 +111,12 @@ void trim_pools(int device) {
   }
 }
 
+void forget_imported(const Range& range) {
+  pool_chunks().remove(range.base, [&](const Range& other) { return other.id == range.id; });
+}
+
 void release_pool_memory(Context& context) {
+  pool_chunks().remove_if([&](const Range& range) { return range.context == &context; });
   for (int device = 0; device < device_count(); ++device) {
     for (const std::shared_ptr<Pool>& pool : pools_of(device)) {
       for (const uintptr_t address : pool->addresses_of(context)) {
