@@ -119,7 +119,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
 }
 
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
-  SIMGPU_DRIVER_ENTER();
+  SIMGPU_CONTEXT_ENTER();
   std::shared_ptr<Exec> exec;
   std::shared_ptr<Stream> stream;
   SIMGPU_TRY(find_exec(handle, exec));
@@ -128,7 +128,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
 }
 
 CUresult cuGraphUpload(CUgraphExec handle, CUstream stream) {
-  SIMGPU_DRIVER_ENTER();
+  SIMGPU_CONTEXT_ENTER();
   return upload_to(handle, stream);
 }
 

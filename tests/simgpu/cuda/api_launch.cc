@@ -55,7 +55,10 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigne
   const CUDA_KERNEL_NODE_PARAMS parameters = {function,  grid_x,  grid_y,  grid_z,
                                               block_x,   block_y, block_z, shared_bytes,
                                               arguments, nullptr, nullptr, nullptr};
-  return launch(parameters, stream, true, {});
+  CUlaunchAttribute cooperative = {};  // for captured launches: a node tells it again
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  return launch(parameters, stream, true, {cooperative});
 }
 
 // Cooperative launches are checked; the other attributes

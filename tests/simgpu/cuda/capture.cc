@@ -87,7 +87,9 @@ CUresult capture_add(Stream& stream, std::shared_ptr<const Work> work) {
     for (const CUlaunchAttribute& attribute : launch_attributes_of(*work)) {
       content.attributes[attribute.id] = attribute.value;
     }
-    content.attributes[CU_LAUNCH_ATTRIBUTE_PRIORITY].priority = stream.priority;
+    CUlaunchAttributeValue priority = {};
+    priority.priority = stream.priority;
+    content.attributes.emplace(CU_LAUNCH_ATTRIBUTE_PRIORITY, priority);
   }
   content.context = stream.context;
   content.work = std::move(work);
