@@ -9,7 +9,7 @@ namespace simgpu::cudart {
 namespace {
 
 struct ErrorText {
-  cudaError_t code;
+  int code;
   const char* name;
   const char* text;
 };
@@ -21,10 +21,11 @@ constexpr ErrorText kErrors[] = {
 #undef ERROR
 };
 
-const ErrorText* find_error(cudaError_t code) {
-  const ErrorText* found = std::lower_bound(
-      std::begin(kErrors), std::end(kErrors), code,
-      [](const ErrorText& error, cudaError_t wanted) { return error.code < wanted; });
+// Takes any number: programs ask about codes of other versions too.
+const ErrorText* find_error(int code) {
+  const ErrorText* found =
+      std::lower_bound(std::begin(kErrors), std::end(kErrors), code,
+                       [](const ErrorText& error, int wanted) { return error.code < wanted; });
   return found != std::end(kErrors) && found->code == code ? found : nullptr;
 }
 
@@ -55,8 +56,7 @@ cudaError_t Status::translate(CUresult code) {
     default:
       break;
   }
-  const cudaError_t same = static_cast<cudaError_t>(code);
-  return find_error(same) ? same : cudaErrorUnknown;
+  return find_error(code) ? static_cast<cudaError_t>(code) : cudaErrorUnknown;
 }
 
 cudaError_t record_failure(cudaError_t code) {
