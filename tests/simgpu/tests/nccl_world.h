@@ -239,6 +239,8 @@ T* device_array(size_t count, T value) {
   const std::vector<T> host(count, value);
   CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&memory), count * sizeof(T)));
   CUDA_OK(cudaMemcpy(memory, host.data(), count * sizeof(T), cudaMemcpyHostToDevice));
+  // The call may return before the bytes of pageable memory are there.
+  CUDA_OK(cudaStreamSynchronize(nullptr));
   return memory;
 }
 
