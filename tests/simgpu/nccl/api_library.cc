@@ -69,6 +69,7 @@ ncclResult_t ncclGroupEnd() {
   return group_end();
 }
 
+// SIMGPU_DIFFERS(ncclGroupSimulateEnd): the estimate is a constant per kernel and per byte
 SIMGPU_NCCL_EXPORT(ncclGroupSimulateEnd);
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
   SIMGPU_ENTER(ncclResult_t);
@@ -84,6 +85,7 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
   return result;
 }
 
+// SIMGPU_DIFFERS(ncclMemAlloc): cudaMalloc, as the real one does on devices without virtual memory
 SIMGPU_NCCL_EXPORT(ncclMemAlloc);
 ncclResult_t ncclMemAlloc(void** ptr, size_t size) {
   SIMGPU_ENTER(ncclResult_t);

@@ -1,5 +1,6 @@
-// Registered buffers and windows: checked and remembered, since all memory here can be shared
-// anyway.
+// Registered buffers and windows: checked and remembered, nothing becomes faster by them.
+// SIMGPU_DIFFERS(ncclCommWindowRegister): any device memory will do, and the window is only a
+// handle, since the device-side functions that would use it are not there
 #include "nccl/api.h"
 #include "nccl/debug.h"
 #include "nccl/group.h"

@@ -75,8 +75,8 @@ struct ncclComm {
   uint32_t splits = 0;
   uint32_t shrinks = 0;
   uint32_t windows = 0;
-  cudaEvent_t last_event = nullptr;  // after the last kernel that was launched
-  cudaStream_t last_stream = nullptr;
+  cudaEvent_t last_event = nullptr;     // after the last kernel that was launched
+  unsigned long long last_stream = 0;   // its id: a handle may be used again
   cudaEvent_t capture_event = nullptr;  // the same inside the capture `capture_id`
   cudaStream_t capture_stream = nullptr;
   unsigned long long capture_id = 0;

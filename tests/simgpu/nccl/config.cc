@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -9,25 +10,19 @@ namespace simgpu::nccl {
 namespace {
 
 constexpr unsigned kConfigMagic = 0xcafebeef;
-constexpr unsigned kFirstVersion = NCCL_VERSION(2, 14, 0);  // the first with a configuration
 
-// The caller may have been compiled against an older header: what lies beyond its size is
-// undefined.
+// The caller may have been compiled against another header: what an older one lacks is undefined,
+// what a newer one adds is left out.
 ncclResult_t widen(const ncclConfig_t& given, ncclConfig_t& out) {
   size_t size = 0;
   memcpy(&size, &given, sizeof size);
-  if (size < offsetof(ncclConfig_t, blocking) + sizeof(int) || size > sizeof out) {
+  if (size < offsetof(ncclConfig_t, blocking) + sizeof(int)) {
     warn("ncclConfig_t is not initialized: its size is %zu", size);
     return ncclInvalidArgument;
   }
-  memcpy(&out, &given, size);
+  memcpy(&out, &given, std::min(size, sizeof out));
   if (out.magic != kConfigMagic) {
     warn("ncclConfig_t is not initialized via NCCL_CONFIG_INITIALIZER");
-    return ncclInvalidArgument;
-  }
-  if (out.version < kFirstVersion || out.version > NCCL_VERSION_CODE) {
-    warn("ncclConfig_t has version %u, which NCCL %d does not know", out.version,
-         NCCL_VERSION_CODE);
     return ncclInvalidArgument;
   }
   return ncclSuccess;

@@ -31,7 +31,8 @@ class KernelRun {
 
   Communicator& comm() const { return comm_; }
   bool stopped() const {
-    return comm_.epoch.load(std::memory_order_relaxed) != epoch_ || (cancelled_ && *cancelled_);
+    return comm_.epoch.load(std::memory_order_relaxed) != epoch_ ||
+           (cancelled_ && __atomic_load_n(cancelled_, __ATOMIC_RELAXED) != 0);
   }
   // False when stopped.
   template <class Ready>

@@ -206,6 +206,11 @@ struct Capture {
   unsigned long long id = 0;
 };
 
+unsigned long long id_of(cudaStream_t stream) {
+  unsigned long long id = 0;
+  return cudaStreamGetId(stream, &id) == cudaSuccess ? id : 0;
+}
+
 cudaError_t capture_of(cudaStream_t stream, Capture& capture) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t error =
@@ -221,7 +226,7 @@ cudaError_t follow_previous(Communicator& comm, cudaStream_t stream, const Captu
                ? cudaStreamWaitEvent(stream, comm.capture_event, 0)
                : cudaSuccess;
   }
-  return comm.last_event && comm.last_stream != stream
+  return comm.last_event && comm.last_stream != id_of(stream)
              ? cudaStreamWaitEvent(stream, comm.last_event, 0)
              : cudaSuccess;
 }
@@ -234,8 +239,12 @@ cudaError_t mark_last(Communicator& comm, cudaStream_t stream, const Capture& ca
       return error;
     }
   }
-  (capture.active ? comm.capture_stream : comm.last_stream) = stream;
-  comm.capture_id = capture.active ? capture.id : comm.capture_id;
+  if (capture.active) {
+    comm.capture_stream = stream;
+    comm.capture_id = capture.id;
+  } else {
+    comm.last_stream = id_of(stream);
+  }
   return cudaEventRecord(event, stream);
 }
 

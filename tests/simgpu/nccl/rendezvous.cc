@@ -31,7 +31,7 @@ struct Record {
   int64_t fd;
 };
 
-// Field 22 of /proc/PID/stat, 0 when there is no such process.
+// Field 22 of /proc/PID/stat, 0 when there is no such process or only its remains (state Z or X).
 uint64_t start_time(int64_t pid) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
@@ -44,6 +44,9 @@ uint64_t start_time(int64_t pid) {
   fclose(file);
   text[size] = '\0';
   const char* at = strrchr(text, ')');  // the command before it may hold anything
+  if (!at || at[1] == '\0' || at[2] == 'Z' || at[2] == 'X') {
+    return 0;
+  }
   for (int field = 2; at && field < 22; ++field) {
     at = strchr(at + 1, ' ');
   }

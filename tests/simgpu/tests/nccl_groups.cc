@@ -63,6 +63,22 @@ TEST(Groups, CommunicatorsMadeInAGroup) {
   EXPECT_TRUE(world.all_succeed());
 }
 
+TEST(Groups, SeveralUniqueIds) {
+  World world(3, [](const Process& process) {
+    ncclUniqueId ids[] = {process.id(0), process.id(1)};
+    Rank rank{.rank = process.index, .device = process.index};
+    CUDA_OK(cudaSetDevice(rank.device));
+    CUDA_OK(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
+    NCCL_OK(ncclCommInitRankScalable(&rank.comm, process.count, process.index, 2, ids, nullptr));
+    float* buffer = device_array(kCount, 1.0F);
+    NCCL_OK(ncclAllReduce(buffer, buffer, kCount, ncclFloat, ncclSum, rank.comm, rank.stream));
+    rank.sync();
+    NEED(all_equal(buffer, kCount, 3.0F));
+    rank.leave();
+  });
+  EXPECT_TRUE(world.all_succeed());
+}
+
 // Several collectives and transfers of one communicator run as one operation.
 TEST(Groups, ManyOperationsOfOneCommunicator) {
   World world(2, [](const Process& process) {
