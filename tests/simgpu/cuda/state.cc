@@ -104,6 +104,12 @@ void set_current_context(Context* context) {
 
 Context* new_context(int device, unsigned flags, bool primary) {
   auto* context = new Context;  // lives for ever: a stale handle must be recognisable
+  static std::mutex& mutex = *new std::mutex;
+  static std::vector<Context*>& all = *new std::vector<Context*>;  // reachable, so not a leak
+  {
+    const std::lock_guard lock(mutex);
+    all.push_back(context);
+  }
   context->device = device;
   context->flags = flags;
   context->primary = primary;
