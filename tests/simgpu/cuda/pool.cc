@@ -193,10 +193,10 @@ std::vector<uintptr_t> Pool::addresses_of(const Context& context) {
 void Pool::trim(size_t keep_bytes) {
   std::vector<std::shared_ptr<Block>> released;  // given back without the lock
   const std::lock_guard lock(mutex_);
+  collect_finished();
   if (reserved_ <= keep_bytes) {
     return;
   }
-  collect_finished();
   for (auto chunk = chunks_.begin(); chunk != chunks_.end();) {
     const size_t bytes = chunk->block->bytes();
     if (chunk->arena.free_bytes() != bytes || reserved_ - bytes < keep_bytes) {

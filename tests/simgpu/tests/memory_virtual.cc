@@ -52,7 +52,7 @@ TEST_F(Virtual, GranularityIsTwoMegabytes) {
 }
 
 TEST_F(Virtual, PhysicalMemoryCountsAddressesDoNot) {
-  const CUdeviceptr address = reserve(size_t{1} << 40);
+  const CUdeviceptr address = reserve(size_t{1} << 36);
   EXPECT_EQ(free_bytes(), kTotal);
   const auto handle = create(20 * kUnit);
   EXPECT_EQ(free_bytes(), kTotal - 20 * kUnit);
@@ -64,7 +64,7 @@ TEST_F(Virtual, PhysicalMemoryCountsAddressesDoNot) {
   CU_OK(cuMemRelease(handle));
   EXPECT_EQ(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(free_bytes(), kTotal);
-  CU_OK(cuMemAddressFree(address, size_t{1} << 40));
+  CU_OK(cuMemAddressFree(address, size_t{1} << 36));
 }
 
 TEST_F(Virtual, OneAllocationAtTwoAddresses) {
