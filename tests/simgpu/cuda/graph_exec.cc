@@ -206,7 +206,7 @@ CUgraph graph_of(const ExecGraph& exec) {
 void refresh_plan(Exec& exec) {
   auto plan = std::make_shared<Plan>();
   plan->layout = exec.plan->layout;
-  plan->queues = exec.plan->queues;
+  plan->records = exec.plan->records;
   plan->references = exec.plan->references;
   plan->works.resize(plan->layout->steps.size());
   fill_works(exec.root, *plan);
@@ -233,7 +233,7 @@ CUresult instantiate(CUgraph graph, uint64_t flags, std::shared_ptr<Exec>& out,
   std::map<CUuserObject, unsigned> references;
   collect_references(*graph, references);
   auto plan = std::make_shared<Plan>();
-  plan->queues = std::make_shared<LaneQueues>(layout->lanes.size(), count_records(exec->root));
+  plan->records = std::make_shared<RecordQueues>(count_records(exec->root));
   plan->references = std::make_shared<UserReferences>(references);
   plan->layout = std::move(layout);
   exec->plan = std::move(plan);

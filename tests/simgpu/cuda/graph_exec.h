@@ -49,17 +49,15 @@ struct StepWork {
   std::shared_ptr<Event> event;
 };
 
-// The queues that an executable's launches use one after the other: no two launches overlap.
-class LaneQueues {
+// Where the event record nodes of an executable complete, launch after launch: one queue each.
+class RecordQueues {
  public:
-  LaneQueues(size_t lanes, size_t records);
-  ~LaneQueues();
-  Queue& lane(size_t index) const { return *lanes_[index - 1]; }
-  const std::shared_ptr<Queue>& record(size_t index) const { return records_[index]; }
+  explicit RecordQueues(size_t count);
+  ~RecordQueues();
+  const std::shared_ptr<Queue>& at(size_t index) const { return queues_[index]; }
 
  private:
-  std::vector<std::shared_ptr<Queue>> lanes_;    // of lanes 1 and up
-  std::vector<std::shared_ptr<Queue>> records_;  // where event record nodes complete
+  std::vector<std::shared_ptr<Queue>> queues_;
 };
 
 struct Plan {
@@ -67,7 +65,7 @@ struct Plan {
   std::vector<StepWork> works;
   std::vector<uint32_t> event_steps;  // record and wait nodes, in topological order
   std::vector<uint32_t> alloc_steps;
-  std::shared_ptr<const LaneQueues> queues;
+  std::shared_ptr<const RecordQueues> records;
   std::shared_ptr<const UserReferences> references;  // kept while a launch runs
 };
 

@@ -59,6 +59,35 @@ struct EventStep {
 };
 using EventSteps = std::unordered_map<uint32_t, EventStep>;
 
+// Threads for lanes, shared by all launches: a process has as many as ever ran at the same time.
+class LanePool {
+ public:
+  std::shared_ptr<Queue> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      return std::make_shared<Queue>(fault_);
+    }
+    std::shared_ptr<Queue> queue = std::move(free_.back());
+    free_.pop_back();
+    return queue;
+  }
+  void give(std::shared_ptr<Queue> queue) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(queue));
+  }
+
+ private:
+  // Errors of a context must not make a lane skip its part: the others would wait for it.
+  const std::shared_ptr<Fault> fault_ = std::make_shared<Fault>();
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Queue>> free_;
+};
+
+LanePool& lane_pool() {
+  static LanePool& pool = *new LanePool;
+  return pool;
+}
+
 // One run of a plan.
 class Playback {
  public:
@@ -116,12 +145,14 @@ int64_t Playback::play() {
   for (uint32_t lane = 1; lane < layout.lanes.size(); ++lane) {
     Operation operation;
     operation.work = std::make_shared<LaneWork>(*this, lane);
-    plan_.queues->lane(lane).push(std::move(operation));
-    others.push_back(plan_.queues->lane(lane).last());
+    std::shared_ptr<Queue> queue = lane_pool().take();
+    const uint64_t sequence = queue->push(std::move(operation));
+    others.push_back({std::move(queue), sequence});
   }
   play_lane(0);
-  for (const Ticket& ticket : others) {
+  for (Ticket& ticket : others) {
     ticket.wait();
+    lane_pool().give(std::move(ticket.queue));
   }
   int64_t end_ns = start_ns_;
   for (size_t step = 0; step < layout.steps.size(); ++step) {
@@ -251,22 +282,16 @@ EventStep wait_at_launch(Event& event) {
 
 }  // namespace
 
-LaneQueues::LaneQueues(size_t lanes, size_t records) {
-  // Errors of the context must not make a lane skip its part: the others would wait for it.
+RecordQueues::RecordQueues(size_t count) {
   const auto fault = std::make_shared<Fault>();
-  for (size_t i = 1; i < lanes; ++i) {
-    lanes_.push_back(std::make_shared<Queue>(fault));
-  }
-  for (size_t i = 0; i < records; ++i) {
-    records_.push_back(std::make_shared<Queue>(fault));
+  for (size_t i = 0; i < count; ++i) {
+    queues_.push_back(std::make_shared<Queue>(fault));
   }
 }
 
-LaneQueues::~LaneQueues() {
-  for (const auto* queues : {&lanes_, &records_}) {
-    for (const std::shared_ptr<Queue>& queue : *queues) {
-      queue->close();
-    }
+RecordQueues::~RecordQueues() {
+  for (const std::shared_ptr<Queue>& queue : queues_) {
+    queue->close();
   }
 }
 
@@ -285,7 +310,7 @@ std::shared_ptr<const Work> make_graph_work_with_events(std::shared_ptr<const Pl
   for (uint32_t step : plan->event_steps) {
     const StepWork& todo = plan->works[step];
     events[step] = todo.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD
-                       ? record_at_launch(*todo.event, plan->queues->record(records++))
+                       ? record_at_launch(*todo.event, plan->records->at(records++))
                        : wait_at_launch(*todo.event);
   }
   return std::make_shared<GraphWork>(std::move(plan), std::move(events));

@@ -1,10 +1,17 @@
 // What a launched graph does: order, concurrency, lifetime.
+#include <filesystem>
+
 #include "graph_support.h"
 
 namespace graph_test {
 namespace {
 
 using GraphLaunch = Graph;
+
+size_t thread_count() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
+}
 
 TEST_F(GraphLaunch, CapturedWorkRunsOnlyWhenLaunchedAndEachTime) {
   const CUstream s = stream();
@@ -270,8 +277,10 @@ TEST_F(GraphLaunch, ManyLayersKeepTheirOrderOnFewThreads) {
   }
   const CUgraphExec exec = instantiate(graph);
   const CUstream s = stream();
+  const size_t threads_before = thread_count();
   ASSERT_OK(cuGraphLaunch(exec, s));
   ASSERT_OK(cuStreamSynchronize(s));
+  EXPECT_LE(thread_count(), threads_before + 4);  // the stream's and three lanes'
   const std::vector<int> entries = log_.entries();
   ASSERT_EQ(1000u, entries.size());
   EXPECT_TRUE(std::is_sorted(entries.begin(), entries.end()));
