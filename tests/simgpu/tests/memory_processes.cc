@@ -364,11 +364,49 @@ TEST_F(Processes, PoolPointersAreShared) {
   CU_OK(cuMemPoolDestroy(pool));
 }
 
+// --- settings
+
+// Says what is free in a process with SIMGPU_CONTEXT_MB=5, and how long 20 MB take at
+// SIMGPU_COPY_GBPS=1.
+void modelled() {
+  setenv("SIMGPU_CONTEXT_MB", "5", 1);
+  setenv("SIMGPU_COPY_GBPS", "1", 1);
+  start_child();
+  size_t free = 0, total = 0;
+  CHILD_OK(cuMemGetInfo(&free, &total));
+  tell(&free, sizeof free);
+  CUevent start, end;
+  CHILD_OK(cuEventCreate(&start, 0));
+  CHILD_OK(cuEventCreate(&end, 0));
+  CUdeviceptr a, b;
+  CHILD_OK(cuMemAlloc(&a, 20'000'000));
+  CHILD_OK(cuMemAlloc(&b, 20'000'000));
+  CHILD_OK(cuEventRecord(start, nullptr));
+  CHILD_OK(cuMemcpyDtoDAsync(b, a, 20'000'000, nullptr));
+  CHILD_OK(cuEventRecord(end, nullptr));
+  CHILD_OK(cuEventSynchronize(end));
+  float ms = 0;
+  CHILD_OK(cuEventElapsedTime(&ms, start, end));
+  tell(&ms, sizeof ms);
+}
+
+TEST_F(Processes, ContextsAndTransfersCostWhatIsSet) {
+  Child child("modelled");
+  size_t free = 0;
+  float ms = 0;
+  child.receive(&free, sizeof free);
+  child.receive(&ms, sizeof ms);
+  EXPECT_EQ(free, kTotal - (5 << 20));
+  EXPECT_GE(ms, 20.f);
+  EXPECT_EQ(child.wait(), 0);
+}
+
 const struct {
   const char* name;
   void (*run)();
 } kRoles[] = {{"neighbour", neighbour}, {"lonely", lonely}, {"importer", importer},
-              {"waiter", waiter},       {"mapper", mapper}, {"pool_importer", pool_importer}};
+              {"waiter", waiter},       {"mapper", mapper}, {"pool_importer", pool_importer},
+              {"modelled", modelled}};
 
 }  // namespace
 
