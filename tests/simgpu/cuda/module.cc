@@ -1,6 +1,6 @@
 #include "cuda/module.h"
 
-#include <cstring>
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -75,7 +75,7 @@ CUresult find_global(Module& module, const char* name, LoadedGlobal& out) {
     }
     // Device memory is host memory here: the initial value needs no copy on a stream.
     const std::vector<uint8_t>& initial = known->second.initial;
-    std::memcpy(reinterpret_cast<void*>(address), initial.data(), initial.size());
+    std::copy(initial.begin(), initial.end(), reinterpret_cast<uint8_t*>(address));
     global = {address, known->second.bytes};
   }
   out = global;
