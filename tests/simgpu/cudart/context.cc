@@ -82,7 +82,8 @@ Status need_context_slowly() {
 Status current_device(int& device) {
   CUcontext current = nullptr;
   CUdevice of_context = 0;
-  if (g_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current && !was_reset(current) &&
+  SIMGPU_TRY(g_driver.cuCtxGetCurrent(&current));
+  if (current && (is_ready(current) || !was_reset(current)) &&
       g_driver.cuCtxGetDevice_v2000(&of_context) == CUDA_SUCCESS) {
     device = of_context;
   } else {

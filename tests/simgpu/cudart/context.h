@@ -31,13 +31,18 @@ inline Status need_nothing() {
 // The driver is loaded and initialised.
 Status need_driver();
 
-// As above, and the calling thread has a context.
+// True if need_context() has found this context in order and nothing was reset since.
+inline bool is_ready(CUcontext context) {
+  return context == t_thread.ready &&
+         t_thread.ready_generation == g_generation.load(std::memory_order_acquire);
+}
+
+// As need_driver(), and the calling thread has a context.
 Status need_context_slowly();
 inline Status need_context() {
-  if (CUcontext current = nullptr;
-      __builtin_expect(t_thread.ready != nullptr, 1) &&
-      g_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == t_thread.ready &&
-      t_thread.ready_generation == g_generation.load(std::memory_order_acquire)) {
+  CUcontext current = nullptr;
+  if (__builtin_expect(t_thread.ready != nullptr, 1) &&
+      g_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && is_ready(current)) {
     return cudaSuccess;
   }
   return need_context_slowly();

@@ -1,7 +1,4 @@
 // Devices: counting, selecting, asking, resetting.
-#include <algorithm>
-#include <cstdlib>
-#include <iterator>
 #include <vector>
 
 #include "cudart/api.h"
@@ -178,6 +175,27 @@ SIMGPU_RT(driver, cudaDeviceGetP2PAttribute,
   SIMGPU_TRY(check_device(target));
   return g_driver.cuDeviceGetP2PAttribute(value, static_cast<CUdevice_P2PAttribute>(attribute),
                                           source, target);
+}
+
+static_assert(sizeof(cudaAtomicOperation) == sizeof(CUatomicOperation));
+
+SIMGPU_RT(driver, cudaDeviceGetHostAtomicCapabilities,
+          (unsigned* capabilities, const cudaAtomicOperation* operations, unsigned count,
+           int device),
+          (capabilities, operations, count, device)) {
+  SIMGPU_TRY(check_device(device));
+  return g_driver.cuDeviceGetHostAtomicCapabilities(
+      capabilities, reinterpret_cast<const CUatomicOperation*>(operations), count, device);
+}
+
+SIMGPU_RT(driver, cudaDeviceGetP2PAtomicCapabilities,
+          (unsigned* capabilities, const cudaAtomicOperation* operations, unsigned count,
+           int source, int target),
+          (capabilities, operations, count, source, target)) {
+  SIMGPU_TRY(check_device(source));
+  SIMGPU_TRY(check_device(target));
+  return g_driver.cuDeviceGetP2PAtomicCapabilities(
+      capabilities, reinterpret_cast<const CUatomicOperation*>(operations), count, source, target);
 }
 
 SIMGPU_RT(driver, cudaDeviceCanAccessPeer, (int* can_access, int device, int peer),

@@ -63,24 +63,9 @@ void Properties::identify() {
   set(prop_.ECCEnabled, ATTRIBUTE(ECC_ENABLED));
   set(prop_.isMultiGpuBoard, ATTRIBUTE(MULTI_GPU_BOARD));
   set(prop_.multiGpuBoardGroupID, ATTRIBUTE(MULTI_GPU_BOARD_GROUP_ID));
-#if CUDART_VERSION >= 13000
-  set(prop_.deviceNumaConfig, ATTRIBUTE(NUMA_CONFIG));
-  set(prop_.deviceNumaId, ATTRIBUTE(NUMA_ID));
-  set(prop_.mpsEnabled, ATTRIBUTE(MPS_ENABLED));
-  set(prop_.hostNumaId, ATTRIBUTE(HOST_NUMA_ID));
-  set(prop_.gpuPciDeviceID, ATTRIBUTE(GPU_PCI_DEVICE_ID));
-  set(prop_.gpuPciSubsystemID, ATTRIBUTE(GPU_PCI_SUBSYSTEM_ID));
-  set(prop_.hostNumaMultinodeIpcSupported, ATTRIBUTE(HOST_NUMA_MULTINODE_IPC_SUPPORTED));
-#else
-  set(prop_.clockRate, ATTRIBUTE(CLOCK_RATE));
-  set(prop_.memoryClockRate, ATTRIBUTE(MEMORY_CLOCK_RATE));
-  set(prop_.computeMode, ATTRIBUTE(COMPUTE_MODE));
-  set(prop_.deviceOverlap, ATTRIBUTE(GPU_OVERLAP));
-  set(prop_.kernelExecTimeoutEnabled, ATTRIBUTE(KERNEL_EXEC_TIMEOUT));
-  set(prop_.cooperativeMultiDeviceLaunch, ATTRIBUTE(COOPERATIVE_MULTI_DEVICE_LAUNCH));
-  set(prop_.singleToDoublePrecisionPerfRatio, ATTRIBUTE(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO));
-  set(prop_.maxTexture1DLinear, ATTRIBUTE(MAXIMUM_TEXTURE1D_LINEAR_WIDTH));
-#endif
+#define SET(field, attribute) set(prop_.field, ATTRIBUTE(attribute));
+  SIMGPU_RT_OWN_PROPERTIES(SET)
+#undef SET
 }
 
 void Properties::fill_limits() {

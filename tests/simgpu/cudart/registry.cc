@@ -77,7 +77,10 @@ Status set_managed_pointers(FatBinary& binary) {
 }
 
 // Memory of the current context for a variable that the driver cannot find, because the image is
-// compressed and simgpu does not decompress it.  It starts as zeros.
+// compressed and simgpu does not decompress it.
+//
+// SIMGPU_DIFFERS(cudaGetSymbolAddress, cudaMemcpyToSymbol*, cudaMemcpyFromSymbol*): variables of
+// a compressed image start as zeros, whatever the program initialises them with.
 Status stand_in(FatBinary& binary, const Variable& variable, CUdeviceptr& address) {
   CUcontext context = nullptr;
   SIMGPU_TRY(g_driver.cuCtxGetCurrent(&context));

@@ -1,4 +1,7 @@
-// Texture and surface objects.  Nothing samples them here; they keep what they were made from.
+// Texture and surface objects.
+//
+// SIMGPU_DIFFERS(cudaCreateTextureObject, cudaCreateSurfaceObject): nothing samples the object; it
+// keeps what it was made from.
 #include <cstring>
 
 #include "cudart/api.h"
