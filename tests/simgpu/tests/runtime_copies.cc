@@ -336,6 +336,63 @@ TEST(Pointers, RegisteredMemory) {
   (void)cudaGetLastError();
 }
 
+// Handles travel as text in the environment.
+template <class Handle>
+std::string to_text(const Handle& handle) {
+  std::string text;
+  for (const char c : handle.reserved) {
+    text += static_cast<char>('a' + (c >> 4 & 15));
+    text += static_cast<char>('a' + (c & 15));
+  }
+  return text;
+}
+
+template <class Handle>
+Handle from_text(const char* text) {
+  Handle handle;
+  for (char& c : handle.reserved) {
+    c = static_cast<char>((text[0] - 'a') << 4 | (text[1] - 'a'));
+    text += 2;
+  }
+  return handle;
+}
+
+TEST(Sharing, DISABLED_OtherProcess) {
+  setenv("SIMGPU_NODE", getenv("TEST_NODE"), 1);
+  void* memory = nullptr;
+  cudaEvent_t event;
+  RT_OK(cudaIpcOpenMemHandle(&memory, from_text<cudaIpcMemHandle_t>(getenv("TEST_MEMORY")),
+                             cudaIpcMemLazyEnablePeerAccess));
+  RT_OK(cudaIpcOpenEventHandle(&event, from_text<cudaIpcEventHandle_t>(getenv("TEST_EVENT"))));
+  RT_OK(cudaEventSynchronize(event));
+  unsigned char back[64];
+  RT_OK(cudaMemcpy(back, memory, sizeof back, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(back[63], 21);
+  RT_OK(cudaMemset(memory, 22, 64));
+  RT_OK(cudaDeviceSynchronize());
+  RT_OK(cudaIpcCloseMemHandle(memory));
+  RT_OK(cudaEventDestroy(event));
+}
+
+TEST(Sharing, MemoryAndEventsWithAnotherProcess) {
+  Device memory(64);
+  cudaEvent_t event;
+  cudaIpcMemHandle_t memory_handle;
+  cudaIpcEventHandle_t event_handle;
+  RT_OK(cudaEventCreateWithFlags(&event, cudaEventInterprocess | cudaEventDisableTiming));
+  RT_OK(cudaMemset(memory.get(), 21, 64));
+  RT_OK(cudaEventRecord(event, nullptr));
+  RT_OK(cudaIpcGetMemHandle(&memory_handle, memory.get()));
+  RT_OK(cudaIpcGetEventHandle(&event_handle, event));
+  EXPECT_EQ(
+      run_again("Sharing.DISABLED_OtherProcess",
+                {"TEST_NODE=" + std::string(getenv("SIMGPU_NODE")),
+                 "TEST_MEMORY=" + to_text(memory_handle), "TEST_EVENT=" + to_text(event_handle)}),
+      0);
+  EXPECT_EQ(memory.read(64), Bytes(64, 22));
+  RT_OK(cudaEventDestroy(event));
+}
+
 TEST(Pools, StreamOrderedMemory) {
   cudaStream_t stream;
   RT_OK(cudaStreamCreate(&stream));

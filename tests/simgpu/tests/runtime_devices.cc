@@ -232,6 +232,16 @@ TEST(Devices, PeerAccess) {
   (void)cudaGetLastError();
 }
 
+TEST(Devices, Atomics) {
+  const cudaAtomicOperation operation = cudaAtomicOperationIntegerAdd;
+  unsigned capabilities = 0;
+  RT_OK(cudaDeviceGetHostAtomicCapabilities(&capabilities, &operation, 1, 0));
+  RT_OK(cudaDeviceGetP2PAtomicCapabilities(&capabilities, &operation, 1, 0, 1));
+  EXPECT_EQ(cudaDeviceGetHostAtomicCapabilities(&capabilities, &operation, 1, 9),
+            cudaErrorInvalidDevice);
+  (void)cudaGetLastError();
+}
+
 TEST(Devices, Versions) {
   int version = 0;
   RT_OK(cudaRuntimeGetVersion(&version));
