@@ -133,9 +133,11 @@ class CollectiveGraph : public testing::Test {
     RT_OK(cudaSetDevice(0));
     RT_OK(cudaStreamSynchronize(streams_[0]));
     fill();
+    RT_OK(cudaSetDevice(0));
   }
   void TearDown() override {
     for (int d = 0; d < 2; ++d) {
+      EXPECT_EQ(cudaSetDevice(d), cudaSuccess);
       EXPECT_EQ(ncclCommDestroy(comms_[d]), ncclSuccess);
       EXPECT_EQ(cudaFree(data_[d]), cudaSuccess);
     }
@@ -143,7 +145,10 @@ class CollectiveGraph : public testing::Test {
   void fill() {
     for (int d = 0; d < 2; ++d) {
       const std::vector<float> values(kCount, static_cast<float>(d + 1));
+      RT_OK(cudaSetDevice(d));
       RT_OK(cudaMemcpy(data_[d], values.data(), kCount * sizeof(float), cudaMemcpyHostToDevice));
+      RT_OK(
+          cudaDeviceSynchronize());  // a small copy from pageable memory may return before its end
     }
   }
   void all_reduce(bool both, int only = 0) {
