@@ -34,8 +34,8 @@ void add_neighbours_on_host(simgpu::Grid, int* now, int* next, int count) {
   }
 }
 
-int main() {
-  simgpu::kernel("add_neighbours", &add_neighbours_on_host);
+// As many as the device holds at once.
+unsigned resident_blocks() {
   cudaDeviceProp props{};
   CUDA_CHECK(cudaGetDeviceProperties(&props, 0));
   int cooperative = 0;
@@ -44,8 +44,12 @@ int main() {
   int per_multiprocessor = 0;
   CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, add_neighbours,
                                                            kThreads, 0));
-  const unsigned blocks = static_cast<unsigned>(per_multiprocessor * props.multiProcessorCount);
+  return static_cast<unsigned>(per_multiprocessor * props.multiProcessorCount);
+}
 
+int main() {
+  simgpu::kernel("add_neighbours", &add_neighbours_on_host);
+  const unsigned blocks = resident_blocks();
   int count = 10'000;
   std::vector<int> start(static_cast<size_t>(count), 0);
   start[0] = 1;

@@ -26,6 +26,18 @@ float between_ms(cudaEvent_t from, cudaEvent_t to) {
   return ms;
 }
 
+void check_times(cudaEvent_t start, cudaEvent_t middle, cudaEvent_t end) {
+  const float first = between_ms(start, middle), rest = between_ms(middle, end);
+  const float all = between_ms(start, end);
+  CHECK(first >= 19.9F && rest >= 39.9F, "one kernel %g ms, two %g ms", static_cast<double>(first),
+        static_cast<double>(rest));
+  CHECK(std::fabs(all - first - rest) < 0.01F, "%g + %g is not %g", static_cast<double>(first),
+        static_cast<double>(rest), static_cast<double>(all));
+  CHECK(between_ms(end, start) < 0, "time runs backwards");
+  printf("event_timing: %.2f + %.2f = %.2f ms\n", static_cast<double>(first),
+         static_cast<double>(rest), static_cast<double>(all));
+}
+
 int main() {
   simgpu::kernel(
       "spend_20_ms", +[](simgpu::Grid, int* runs) { *runs += 1; });
@@ -53,13 +65,7 @@ int main() {
   CUDA_CHECK(cudaEventSynchronize(untimed));
   CUDA_CHECK(cudaEventQuery(end));
 
-  const float first = between_ms(start, middle), rest = between_ms(middle, end);
-  const float all = between_ms(start, end);
-  CHECK(first >= 19.9F && rest >= 39.9F, "one kernel %g ms, two %g ms", static_cast<double>(first),
-        static_cast<double>(rest));
-  CHECK(std::fabs(all - first - rest) < 0.01F, "%g + %g is not %g", static_cast<double>(first),
-        static_cast<double>(rest), static_cast<double>(all));
-  CHECK(between_ms(end, start) < 0, "time runs backwards");
+  check_times(start, middle, end);
   CUDA_CHECK(cudaEventQuery(never));  // never recorded: nothing to wait for
   CUDA_EXPECT(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, start, untimed));
   CUDA_EXPECT(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, start, never));
@@ -69,7 +75,5 @@ int main() {
     CUDA_CHECK(cudaEventDestroy(event));
   }
   CUDA_CHECK(cudaStreamDestroy(stream));
-  printf("event_timing: %.2f + %.2f = %.2f ms\n", static_cast<double>(first),
-         static_cast<double>(rest), static_cast<double>(all));
   return 0;
 }

@@ -16,7 +16,8 @@ class GrowingVector {
  public:
   explicit GrowingVector(CUdevice device) {
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties_.location.id = device;
     access_.location = properties_.location;
     access_.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     CU_CHECK(cuMemGetAllocationGranularity(&granularity_, &properties_,

@@ -52,6 +52,18 @@ void submit(Batch& batch, cudaStream_t stream) {
   CUDA_CHECK(cudaStreamAddCallback(stream, note_end, &batch, 0));
 }
 
+void check_and_free(const std::vector<Batch>& batches) {
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const Batch& batch = batches[i];
+    CHECK(batch.sum == kCount * (batch.number + 1L), "sum %zu is %ld", i, batch.sum);
+    CHECK(batch.status == cudaSuccess, "callback %zu was told %d", i, batch.status);
+    CHECK(i < 2 || batch.position > batches[i - 2].position,
+          "callbacks of a stream ran out of order");
+    CUDA_CHECK(cudaFreeHost(batch.host));
+    CUDA_CHECK(cudaFree(batch.device));
+  }
+}
+
 int main() {
   simgpu::kernel(
       "increment", +[](simgpu::Grid, int* values, int count) {
@@ -80,15 +92,7 @@ int main() {
     CUDA_CHECK(cudaStreamSynchronize(stream));  // callbacks are part of what is waited for
   }
   CHECK(finished == kBatches, "%d callbacks were called", finished.load());
-  for (size_t i = 0; i < batches.size(); ++i) {
-    const Batch& batch = batches[i];
-    CHECK(batch.sum == kCount * (batch.number + 1L), "sum %zu is %ld", i, batch.sum);
-    CHECK(batch.status == cudaSuccess, "callback %zu was told %d", i, batch.status);
-    CHECK(i < 2 || batch.position > batches[i - 2].position,
-          "callbacks of a stream ran out of order");
-    CUDA_CHECK(cudaFreeHost(batch.host));
-    CUDA_CHECK(cudaFree(batch.device));
-  }
+  check_and_free(batches);
   for (cudaStream_t stream : streams) {
     CUDA_CHECK(cudaStreamDestroy(stream));
   }

@@ -24,6 +24,25 @@ struct Exported {
   cudaIpcEventHandle_t event;
 };
 
+// Writes into the right neighbour's memory, reads what the left one wrote into ours.
+void exchange(int round, int* theirs, cudaEvent_t written_theirs, const DeviceBuffer<int>& mine,
+              cudaEvent_t written, cudaStream_t stream) {
+  const int rank = world_rank(), writer = (rank + world_size() - 1) % world_size();
+  const std::string name = "round" + std::to_string(round);
+  write_rank<<<kCount / 256, 256, 0, stream>>>(theirs, kCount, 10 * round + rank);
+  CUDA_CHECK(cudaGetLastError());
+  CUDA_CHECK(cudaEventRecord(written_theirs, stream));
+  meet(name + ".recorded");
+  CUDA_CHECK(cudaStreamWaitEvent(stream, written, 0));
+  std::vector<int> values(kCount);
+  CUDA_CHECK(
+      cudaMemcpyAsync(values.data(), mine.data(), mine.bytes(), cudaMemcpyDeviceToHost, stream));
+  CUDA_CHECK(cudaStreamSynchronize(stream));
+  check_values(name, values,
+               [&](size_t i) { return 1000 * (10 * round + writer) + static_cast<int>(i); });
+  meet(name + ".read");
+}
+
 int main() {
   simgpu::kernel(
       "write_rank", +[](simgpu::Grid, int* values, int count, int rank) {
@@ -33,8 +52,7 @@ int main() {
       });
   select_device();
   const int rank = world_rank();
-  const int owner = (rank + 1) % world_size();                  // into whose memory we write
-  const int writer = (rank + world_size() - 1) % world_size();  // who writes into ours
+  const int owner = (rank + 1) % world_size();  // into whose memory we write
 
   const DeviceBuffer<int> mine(std::vector<int>(kCount, -1));
   cudaStream_t stream;
@@ -54,26 +72,13 @@ int main() {
   CUDA_CHECK(cudaIpcOpenEventHandle(&written_theirs, other.event));
 
   for (int round = 0; round < kRounds; ++round) {
-    const std::string name = "round" + std::to_string(round);
-    write_rank<<<kCount / 256, 256, 0, stream>>>(static_cast<int*>(theirs), kCount,
-                                                 10 * round + rank);
-    CUDA_CHECK(cudaGetLastError());
-    CUDA_CHECK(cudaEventRecord(written_theirs, stream));
-    meet(name + ".recorded");
-    CUDA_CHECK(cudaStreamWaitEvent(stream, written, 0));
-    std::vector<int> values(kCount);
-    CUDA_CHECK(
-        cudaMemcpyAsync(values.data(), mine.data(), mine.bytes(), cudaMemcpyDeviceToHost, stream));
-    CUDA_CHECK(cudaStreamSynchronize(stream));
-    check_values(name, values,
-                 [&](size_t i) { return 1000 * (10 * round + writer) + static_cast<int>(i); });
-    meet(name + ".read");
+    exchange(round, static_cast<int*>(theirs), written_theirs, mine, written, stream);
   }
   CUDA_CHECK(cudaIpcCloseMemHandle(theirs));
   CUDA_CHECK(cudaEventDestroy(written_theirs));
   meet("closed");  // memory that others have open must not be freed
   CUDA_CHECK(cudaEventDestroy(written));
   CUDA_CHECK(cudaStreamDestroy(stream));
-  printf("rank %d: %d rounds written by rank %d\n", rank, kRounds, writer);
+  printf("ipc_exchange: rank %d, %d rounds\n", rank, kRounds);
   return 0;
 }

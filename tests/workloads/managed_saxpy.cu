@@ -13,15 +13,29 @@ __global__ void saxpy(int count, float a, const float* x, float* y) {
   }
 }
 
+void saxpy_on_host(simgpu::Grid, int count, float a, const float* x, float* y) {
+  for (int i = 0; i < count; ++i) {
+    y[i] = a * x[i] + y[i];
+  }
+}
+
 __managed__ int g_launches = 1;
 
+// Of memory that was advised to be mostly read, and of an address inside other memory.
+void check_attributes(const float* advised, const float* inside, size_t bytes) {
+  cudaPointerAttributes attributes{};
+  CUDA_CHECK(cudaPointerGetAttributes(&attributes, inside));
+  CHECK(attributes.type == cudaMemoryTypeManaged && attributes.hostPointer == inside &&
+            attributes.devicePointer == inside,
+        "managed memory is not seen as such: type %d", attributes.type);
+  int read_mostly = 0;
+  CUDA_CHECK(cudaMemRangeGetAttribute(&read_mostly, sizeof read_mostly,
+                                      cudaMemRangeAttributeReadMostly, advised, bytes));
+  CHECK(read_mostly == 1, "the advice was forgotten");
+}
+
 int main() {
-  simgpu::kernel(
-      "saxpy", +[](simgpu::Grid, int count, float a, const float* x, float* y) {
-        for (int i = 0; i < count; ++i) {
-          y[i] = a * x[i] + y[i];
-        }
-      });
+  simgpu::kernel("saxpy", &saxpy_on_host);
   constexpr int kCount = 1 << 18;
   constexpr size_t kBytes = kCount * sizeof(float);
   float *x = nullptr, *y = nullptr;
@@ -49,15 +63,7 @@ int main() {
   CUDA_CHECK(cudaStreamSynchronize(stream));
   check_values("y", y, kCount, [](size_t i) { return 1 + 6 * static_cast<float>(i % 1000); });
 
-  cudaPointerAttributes attributes{};
-  CUDA_CHECK(cudaPointerGetAttributes(&attributes, y + 100));
-  CHECK(attributes.type == cudaMemoryTypeManaged && attributes.hostPointer == y + 100 &&
-            attributes.devicePointer == y + 100,
-        "managed memory is not seen as such: type %d", attributes.type);
-  int read_mostly = 0;
-  CUDA_CHECK(cudaMemRangeGetAttribute(&read_mostly, sizeof read_mostly,
-                                      cudaMemRangeAttributeReadMostly, x, kBytes));
-  CHECK(read_mostly == 1, "the advice was forgotten");
+  check_attributes(x, y + 100, kBytes);
   CHECK(g_launches == 1, "a managed variable starts as %d", g_launches);
   g_launches = 3;
   CUDA_CHECK(cudaStreamDestroy(stream));

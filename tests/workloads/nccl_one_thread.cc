@@ -14,6 +14,7 @@ std::vector<Member> by_init_all(int devices) {
   std::vector<ncclComm_t> comms(static_cast<size_t>(devices));
   NCCL_CHECK(ncclCommInitAll(comms.data(), devices, nullptr));
   std::vector<Member> members;
+  members.reserve(comms.size());
   for (int i = 0; i < devices; ++i) {
     members.push_back({i, i, comms[static_cast<size_t>(i)], nullptr});
   }

@@ -38,7 +38,7 @@ float value_at(int rank, size_t i) {
   return static_cast<float>((static_cast<size_t>(rank) * 5 + i) % 16);
 }
 
-const Operation kOperations[] = {
+constexpr Operation kOperations[] = {
     {"all_reduce", false,
      [](const float* send, float* receive, size_t count, const Member& m, int) {
        return ncclAllReduce(send, receive, count, ncclFloat, ncclSum, m.comm, m.stream);
@@ -254,6 +254,7 @@ int main(int argc, char** argv) {
            "bytes", "count", "type", "time", "GB/s", "bus GB/s", "wrong");
   }
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(shared.options.threads));
   for (int thread = 0; thread < shared.options.threads; ++thread) {
     threads.emplace_back(run_thread, std::cref(shared), thread);
   }

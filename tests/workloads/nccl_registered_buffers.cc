@@ -35,7 +35,7 @@ void check(const float* values, double expected) {
 // Out of place, in place, and a part that does not begin where the buffer begins.
 void reduce(float* send, float* receive, ncclComm_t comm, cudaStream_t stream) {
   const int size = world_size();
-  const double sum = size * (size + 1) / 2;
+  const int sum = size * (size + 1) / 2;
   for (int round = 0; round < 3; ++round) {
     fill(send, static_cast<float>(world_rank() + 1), stream);
     NCCL_CHECK(ncclAllReduce(send, receive, kCount, ncclFloat, ncclSum, comm, stream));

@@ -14,7 +14,7 @@
 
 namespace {
 
-const char* const kPtx = R"(
+constexpr char kPtx[] = R"(
 .version 7.0
 .target sm_70
 .address_size 64

@@ -30,6 +30,22 @@ void check_type(const void* pointer, cudaMemoryType expected) {
   CHECK(attributes.type == expected, "memory has type %d, not %d", attributes.type, expected);
 }
 
+void register_once(int* memory) {
+  check_type(memory, cudaMemoryTypeUnregistered);
+  CUDA_CHECK(cudaHostRegister(memory, kBytes, cudaHostRegisterMapped));
+  check_type(memory, cudaMemoryTypeHost);
+  CUDA_EXPECT(cudaErrorHostMemoryAlreadyRegistered,
+              cudaHostRegister(memory, kBytes, cudaHostRegisterMapped));
+  cudaGetLastError();
+}
+
+void unregister(int* memory) {
+  CUDA_CHECK(cudaHostUnregister(memory));
+  check_type(memory, cudaMemoryTypeUnregistered);
+  CUDA_EXPECT(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(memory));
+  cudaGetLastError();
+}
+
 int main() {
   simgpu::kernel(
       "vector_add", +[](simgpu::Grid, const int* a, const int* b, int* c, int count) {
@@ -45,13 +61,8 @@ int main() {
   CUDA_CHECK(cudaHostAlloc(&a, kBytes, cudaHostAllocMapped | cudaHostAllocPortable));
   CUDA_CHECK(cudaHostAlloc(&b, kBytes, cudaHostAllocMapped | cudaHostAllocWriteCombined));
   int* const c = static_cast<int*>(aligned_alloc(4096, kBytes));
-  check_type(c, cudaMemoryTypeUnregistered);
-  CUDA_CHECK(cudaHostRegister(c, kBytes, cudaHostRegisterMapped));
-  check_type(c, cudaMemoryTypeHost);
+  register_once(c);
   check_type(a, cudaMemoryTypeHost);
-  CUDA_EXPECT(cudaErrorHostMemoryAlreadyRegistered,
-              cudaHostRegister(c, kBytes, cudaHostRegisterMapped));
-  cudaGetLastError();
   unsigned flags = 0;
   CUDA_CHECK(cudaHostGetFlags(&flags, a));
   CHECK(flags & cudaHostAllocMapped, "flags are %u", flags);
@@ -66,10 +77,7 @@ int main() {
   CUDA_CHECK(cudaDeviceSynchronize());
   check_values("c", c, kCount, [](size_t i) { return 3 * static_cast<int>(i); });
 
-  CUDA_CHECK(cudaHostUnregister(c));
-  check_type(c, cudaMemoryTypeUnregistered);
-  CUDA_EXPECT(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(c));
-  cudaGetLastError();
+  unregister(c);
   free(c);
   CUDA_CHECK(cudaFreeHost(a));
   CUDA_CHECK(cudaFreeHost(b));
