@@ -1,5 +1,7 @@
 #include "common/entry.h"
 
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -62,6 +64,19 @@ Settings read_settings() {
   return settings;
 }
 
+// The work that this call is about to enqueue is enqueued by the driver, in its own copy of this
+// file.
+void fail_next_work(int code) {
+  using Fail = void(int);
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void* call = driver ? dlsym(driver, "simgpuFailNextWork") : nullptr;
+  if (call) {
+    reinterpret_cast<Fail*>(call)(code);
+  } else {
+    t_async_failure = code;
+  }
+}
+
 // Never destroyed: calls may come from other threads while the process exits.
 const Settings& settings() {
   static const Settings& value = *new Settings(read_settings());
@@ -95,9 +110,13 @@ int Entry::enter_watched() {
     if (!failure.async) {
       return failure.code;
     }
-    t_async_failure = failure.code;
+    fail_next_work(failure.code);
   }
   return 0;
+}
+
+void set_async_failure(int code) {
+  t_async_failure = code;
 }
 
 int take_async_failure() {

@@ -36,6 +36,8 @@ class Entry {
 
 // The error code that the work enqueued by the current call shall end with, or 0; asking clears it.
 int take_async_failure();
+// What the driver's exported simgpuFailNextWork(code) does, on behalf of the other libraries.
+void set_async_failure(int code);
 
 // Names `function` on stderr, once per function, and returns `error`.  Called by the generated
 // stubs.

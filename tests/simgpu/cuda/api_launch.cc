@@ -90,3 +90,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
 SIMGPU_PER_THREAD(cuLaunchKernel, cuLaunchKernel_ptsz);
 SIMGPU_PER_THREAD(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz);
 SIMGPU_PER_THREAD(cuLaunchKernelEx, cuLaunchKernelEx_ptsz);
+
+// Called by the other simulated libraries for SIMGPU_FAIL=...:async (common/entry.cc).
+extern "C" void simgpuFailNextWork(int code) {
+  set_async_failure(code);
+}

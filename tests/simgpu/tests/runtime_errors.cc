@@ -94,11 +94,15 @@ TEST(Errors, DISABLED_Injected) {
   EXPECT_EQ(cudaMemset(memory, 0, 4), cudaErrorUnknown);
   EXPECT_EQ(cudaMemset(memory, 0, 4), cudaErrorUnknown);
   EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaErrorNotPermitted);  // injected into the driver
+  RT_OK(cudaLaunchHostFunc(
+      nullptr, [](void*) {}, nullptr));  // fails when it runs
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
 }
 
 TEST(Errors, TestsCanInjectThem) {
   EXPECT_EQ(run_again("Errors.DISABLED_Injected",
-                      {"SIMGPU_FAIL=cudaMalloc@2=2,cudaMemset@1+=999,cuStreamSynchronize@1=800"}),
+                      {"SIMGPU_FAIL=cudaMalloc@2=2,cudaMemset@1+=999,cuStreamSynchronize@1=800,"
+                       "cudaLaunchHostFunc@1=700:async"}),
             0);
 }
 
