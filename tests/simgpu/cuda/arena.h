@@ -1,7 +1,7 @@
 // First-fit layout of a device's linear memory: offsets only, no bytes.
 //
-// First fit at 512 bytes is what makes fragmentation real: a request fails when no hole is large enough, although
-// the holes together would be.
+// First fit at 512 bytes is what makes fragmentation real: a request fails when no hole is large
+// enough, although the holes together would be.
 #pragma once
 #include <cstddef>
 #include <map>

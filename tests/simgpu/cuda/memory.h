@@ -1,8 +1,10 @@
-// A device's memory: SIMGPU_MEMORY bytes (default 16 GiB, suffixes K, M, G; the same for every device).
+// A device's memory: SIMGPU_MEMORY bytes (default 16 GiB, suffixes K, M, G; the same for every
+// device).
 //
-// Linear memory (cuMemAlloc and pools) is one mapping of one file in memory, laid out first fit.  Physical
-// memory (cuMemCreate, graph memory) has files of its own: it counts against the capacity, not against the
-// layout.  All of it is charged to the table that the processes of the machine share (node_account.h).
+// Linear memory (cuMemAlloc and pools) is one mapping of one file in memory, laid out first fit.
+// Physical memory (cuMemCreate, graph memory) has files of its own: it counts against the capacity,
+// not against the layout.  All of it is charged to the table that the processes of the machine
+// share (node_account.h).
 #pragma once
 #include <cuda.h>
 
@@ -20,7 +22,9 @@ namespace simgpu {
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kGranularityBytes = size_t{2} << 20;  // of physical memory
 
-constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
+constexpr size_t round_up(size_t value, size_t to) {
+  return (value + to - 1) / to * to;
+}
 
 size_t device_capacity();  // SIMGPU_MEMORY
 
@@ -56,7 +60,8 @@ class Block {
   size_t bytes_;
 };
 
-// A piece of physical memory: a file in memory, charged to a device (host memory: device -1, not charged).
+// A piece of physical memory: a file in memory, charged to a device (host memory: device -1, not
+// charged).
 class Physical {
  public:
   static std::shared_ptr<Physical> create(int device, size_t bytes);
@@ -82,7 +87,8 @@ class Physical {
 // cuMemAlloc: a block in the address map, owned by the context.
 CUresult allocate_linear(Context& context, size_t bytes, RangePtr& out);
 
-// Waits for the work that may use `range`, as cuMemFree does; the sticky error of its context or of the current one.
+// Waits for the work that may use `range`, as cuMemFree does; the sticky error of its context or of
+// the current one.
 CUresult synchronize_users(const Range& range);
 
 // A new, empty file in memory, closed on exec; -1 with errno.

@@ -316,6 +316,7 @@ TEST_F(Copy, PageableDestinationWaitsPinnedDoesNot) {
   const CUstream stream = new_stream();
   const CUdeviceptr a = allocate(4096);
   CU_OK(cuMemsetD8(a, 9, 4096));
+  CU_OK(cuCtxSynchronize());  // the set returned at once, and the other stream does not wait for it
   std::vector<Byte> pageable(4096);
   void* pinned = nullptr;
   CU_OK(cuMemAllocHost(&pinned, 4096));
