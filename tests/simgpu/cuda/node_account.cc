@@ -1,16 +1,18 @@
 #include "cuda/node_account.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "cuda/memory.h"
@@ -22,12 +24,6 @@ namespace {
 // A process, also after its pid was used again.
 uint64_t identity_of(pid_t pid, uint64_t start_time) {
   return static_cast<uint64_t>(pid) << 32 | (start_time & 0xffffffff);
-}
-
-constexpr char kFolder[] = "/dev/shm";
-
-std::string name_prefix() {
-  return "simgpu-node-" + std::to_string(getuid()) + "-";
 }
 
 // FNV-1a: the settings need not be readable in the name, only equal.
@@ -45,6 +41,74 @@ std::string settings_key() {
          (node ? node : "");
 }
 
+constexpr const char* kTableName = "simgpu-node";
+
+// A socket bound to a name that only exists as long as the socket: nothing to clean up, however the
+// process ends.  -1 if the name is taken or the system refuses.
+int claim_name(const std::string& name) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (name.size() + 1 > sizeof address.sun_path) {
+    return -1;
+  }
+  name.copy(address.sun_path + 1, name.size());  // the leading zero makes it abstract
+  const int claimed = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (claimed >= 0 && bind(claimed, reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    close(claimed);
+    return -1;
+  }
+  return claimed;
+}
+
+// Joining is short; who cannot lock for this long counts alone.
+int lock_name(const std::string& name) {
+  for (int attempt = 0; attempt < 5000; ++attempt) {
+    const int lock = claim_name(name);
+    if (lock >= 0 || errno != EADDRINUSE) {
+      return lock;
+    }
+    usleep(1000);
+  }
+  return -1;
+}
+
+// The table of a process that has joined, or -1.  The name says who and which descriptor; the
+// process may have ended and left the name to a fork child, or its pid to a stranger.
+int open_table_of(pid_t pid, int descriptor, size_t bytes) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor);
+  char target[64] = {};
+  const std::string wanted = std::string("/memfd:") + kTableName;
+  if (readlink(path.c_str(), target, sizeof target - 1) < 0 ||
+      wanted.compare(0, wanted.size(), target, wanted.size()) != 0) {
+    return -1;
+  }
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat status;
+  if (file >= 0 && (fstat(file, &status) != 0 || static_cast<size_t>(status.st_size) != bytes)) {
+    close(file);
+    return -1;
+  }
+  return file;
+}
+
+// Looks through the abstract names of this machine for one that starts with `prefix`.
+int find_table(const std::string& prefix, size_t bytes) {
+  std::ifstream names("/proc/net/unix");
+  for (std::string line; std::getline(names, line);) {
+    const size_t at = line.find("@" + prefix);
+    int pid = 0, descriptor = 0;
+    if (at == std::string::npos ||
+        sscanf(line.c_str() + at + 1 + prefix.size(), "%d-%d", &pid, &descriptor) != 2) {
+      continue;
+    }
+    if (const int file = open_table_of(pid, descriptor, bytes); file >= 0) {
+      return file;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
 NodeAccount& NodeAccount::get() {
@@ -59,77 +123,47 @@ NodeAccount::Table* NodeAccount::private_table() {
 }
 
 NodeAccount::NodeAccount() : pid_(getpid()), owner_(identity_of(pid_, start_time_of(pid_))) {
-  snprintf(path_, sizeof path_, "%s/%s%016llx", kFolder, name_prefix().c_str(),
-           static_cast<unsigned long long>(hash_of(settings_key())));
   if (!join()) {
-    table_ = private_table();  // without /dev/shm this process counts alone
+    table_ = private_table();  // this process counts alone
     slot_ = 0;
     return;
   }
-  remove_abandoned();
   atexit([] { NodeAccount::get().leave(); });
 }
 
-// The file may be removed between open and lock by a process that leaves: then it has no name any
-// more.
 bool NodeAccount::join() {
-  for (int attempt = 0; attempt < 1000; ++attempt) {
-    file_ = open(path_, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file_ < 0) {
+  char key[32];
+  snprintf(key, sizeof key, "-%u-%016llx-", static_cast<unsigned>(getuid()),
+           static_cast<unsigned long long>(hash_of(settings_key())));
+  const std::string prefix = std::string(kTableName) + key;
+  const int lock = lock_name(prefix + "lock");
+  if (lock < 0) {
+    return false;
+  }
+  const bool joined = map_table(prefix) && claim_slot();
+  if (joined) {
+    // Both stay open as long as the process lives: the name is how the others find the table.
+    claim_name(prefix + std::to_string(pid_) + "-" + std::to_string(file_));
+  }
+  close(lock);
+  return joined;
+}
+
+bool NodeAccount::map_table(const std::string& prefix) {
+  file_ = find_table(prefix, sizeof(Table));
+  if (file_ < 0) {
+    file_ = memfd_create(kTableName, MFD_CLOEXEC);
+    if (file_ < 0 || ftruncate(file_, sizeof(Table)) != 0) {
       return false;
     }
-    struct stat status;
-    if (flock(file_, LOCK_EX) == 0 && fstat(file_, &status) == 0 && status.st_nlink > 0) {
-      break;
-    }
-    close(file_);
-    file_ = -1;
   }
-  void* memory = MAP_FAILED;
-  if (file_ >= 0 && ftruncate(file_, sizeof(Table)) == 0) {
-    memory = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-  }
+  void* memory = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (memory == MAP_FAILED) {
-    close(file_);
     return false;
   }
   table_ = static_cast<Table*>(memory);
-  reclaim_dead(*table_);  // also what SIGKILL left behind
-  const bool claimed = claim_slot();
-  flock(file_, LOCK_UN);
-  return claimed;
-}
-
-bool NodeAccount::abandoned(Table& table) {
-  reclaim_dead(table);
-  return std::all_of(std::begin(table.owners), std::end(table.owners),
-                     [](const std::atomic<uint64_t>& owner) { return owner.load() == 0; });
-}
-
-// Tables whose processes were all killed, and whose settings nobody uses any more.
-void NodeAccount::remove_abandoned() {
-  const std::string prefix = name_prefix();
-  DIR* folder = opendir(kFolder);
-  while (const dirent* entry = folder ? readdir(folder) : nullptr) {
-    const std::string path = std::string(kFolder) + "/" + entry->d_name;
-    if (strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0 || path == path_) {
-      continue;
-    }
-    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    struct stat status;
-    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0 && fstat(file, &status) == 0 &&
-        status.st_size == sizeof(Table)) {
-      void* memory = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-      if (memory != MAP_FAILED && abandoned(*static_cast<Table*>(memory))) {
-        unlink(path.c_str());
-      }
-      munmap(memory, sizeof(Table));
-    }
-    close(file);
-  }
-  if (folder) {
-    closedir(folder);
-  }
+  reclaim_dead(*table_);
+  return true;
 }
 
 bool NodeAccount::claim_slot() {
@@ -213,18 +247,7 @@ void NodeAccount::leave() {
     return;  // a fork child: the slot is its parent's
   }
   Table* table = table_.exchange(private_table());
-  flock(file_, LOCK_EX);
-  // Dead neighbours first: else their slots keep the table for ever.
-  reclaim_dead(*table);
-  bool alone = true;
-  for (int slot = 0; slot < kSlots; ++slot) {
-    alone = alone && (slot == slot_ || table->owners[slot].load() == 0);
-  }
-  if (alone) {
-    unlink(path_);
-  }
   empty_slot(*table, slot_);
-  flock(file_, LOCK_UN);
 }
 
 }  // namespace simgpu

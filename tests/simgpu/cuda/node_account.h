@@ -1,10 +1,14 @@
 // How much of each device the processes of this machine use together.
 //
 // CUDA shows a process what its neighbours use, and a neighbour can run it out of memory.  The
-// processes share a table in /dev/shm, named by user and by the settings that must agree (memory
-// per device, device count, and SIMGPU_NODE, which tests set to be alone).  A process owns one slot
-// and changes it with atomics only.  Slots of dead processes are reclaimed by whoever asks next;
-// the last process to exit normally removes the table.
+// processes share a table, one for each user and each combination of the settings that must agree
+// (memory per device, device count, and SIMGPU_NODE, which tests set to be alone).  A process owns
+// one slot and changes it with atomics only.  Slots of dead processes are reclaimed by whoever
+// asks.
+//
+// The table is a memfd, and its members find it through abstract socket names in /proc/net/unix:
+// both vanish with the last process that has them, so that not even SIGKILL leaves anything behind.
+// (A file in /dev/shm did.)  Processes in different network namespaces are different machines.
 #pragma once
 #include <sys/types.h>
 
@@ -12,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "cuda/state.h"
 
@@ -39,16 +44,14 @@ class NodeAccount {
 
   NodeAccount();
   bool join();
+  bool map_table(const std::string& prefix);
   bool claim_slot();
   size_t sum(int device) const;
   void reclaim_dead(Table& table);
   static void empty_slot(Table& table, int slot);
   static Table* private_table();
   void leave();  // at exit
-  bool abandoned(Table& table);
-  void remove_abandoned();
 
-  char path_[128];
   int file_ = -1;
   std::atomic<Table*> table_{nullptr};
   int slot_ = -1;

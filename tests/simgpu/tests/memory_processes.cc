@@ -1,11 +1,11 @@
 // test: labels=multiprocess
 // Memory, events and physical allocations shared by processes, and what neighbours leave of a
 // device.
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "memory_support.h"
 
@@ -19,19 +19,6 @@ using std::chrono::milliseconds;
 using Byte = unsigned char;
 
 using Processes = DriverTest;
-
-// The node tables that are there now.
-std::vector<std::string> tables() {
-  std::vector<std::string> names;
-  DIR* folder = opendir("/dev/shm");
-  while (const dirent* entry = folder ? readdir(folder) : nullptr) {
-    if (strncmp(entry->d_name, "simgpu-node-", 12) == 0) {
-      names.push_back(entry->d_name);
-    }
-  }
-  closedir(folder);
-  return names;
-}
 
 #define CHILD_OK(call)                                                   \
   if (const CUresult result = (call); result != CUDA_SUCCESS) {          \
@@ -89,37 +76,22 @@ TEST_F(Processes, KilledNeighboursMemoryIsReclaimed) {
   EXPECT_EQ(free_bytes(), kTotal - (32 << 20));
 }
 
-// Counts the tables, so nobody else's table may come or go: it uses a key of its own, and looks for
-// that one.
-void lonely() {
-  const std::vector<std::string> before = tables();
-  start_child();
-  std::string mine;
-  for (const std::string& name : tables()) {
-    if (std::find(before.begin(), before.end(), name) == before.end()) {
-      mine = name;
-    }
-  }
-  char text[200] = {};
-  mine.copy(text, sizeof text - 1);
-  tell(text, sizeof text);
-  int unused;
-  hear(&unused, sizeof unused);
-  exit(0);
-}
-
-TEST_F(Processes, TheLastOneRemovesTheTable) {
-  const std::string node = getenv("SIMGPU_NODE");
-  setenv("SIMGPU_NODE", (node + "-lonely").c_str(), 1);
-  Child child("lonely");
-  setenv("SIMGPU_NODE", node.c_str(), 1);
-  char text[200];
-  child.receive(text, sizeof text);
-  const std::string path = std::string("/dev/shm/") + text;
-  EXPECT_EQ(access(path.c_str(), F_OK), 0) << path;
-  child.send(text, sizeof(int));
-  EXPECT_EQ(child.wait(), 0);
-  EXPECT_NE(access(path.c_str(), F_OK), 0) << path;
+TEST_F(Processes, TheTableHasNoNameThatOutlivesAProcess) {
+  Child child("neighbour");
+  const size_t bytes = 1 << 20;
+  child.send(&bytes, sizeof bytes);
+  CUresult result;
+  child.receive(&result, sizeof result);
+  const std::string mark = "-" + std::to_string(child.pid()) + "-";
+  const auto named = [&] {
+    std::ifstream names("/proc/net/unix");
+    const std::string all((std::istreambuf_iterator<char>(names)), {});
+    return all.find(mark) != std::string::npos;
+  };
+  EXPECT_TRUE(named());
+  kill(child.pid(), SIGKILL);
+  child.wait();
+  EXPECT_FALSE(named());
 }
 
 // --- IPC memory
@@ -404,9 +376,8 @@ TEST_F(Processes, ContextsAndTransfersCostWhatIsSet) {
 const struct {
   const char* name;
   void (*run)();
-} kRoles[] = {{"neighbour", neighbour}, {"lonely", lonely}, {"importer", importer},
-              {"waiter", waiter},       {"mapper", mapper}, {"pool_importer", pool_importer},
-              {"modelled", modelled}};
+} kRoles[] = {{"neighbour", neighbour}, {"importer", importer},           {"waiter", waiter},
+              {"mapper", mapper},       {"pool_importer", pool_importer}, {"modelled", modelled}};
 
 }  // namespace
 
