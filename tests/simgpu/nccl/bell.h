@@ -48,7 +48,7 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free &&
 // Few spins: there are more ranks than cores.  The nap bounds how late a stop is seen that rings no
 // bell (a context that is destroyed).
 inline constexpr int kSpins = 32;
-inline constexpr int64_t kNap_ns = 20'000'000;
+inline constexpr int64_t kNapNs = 20'000'000;
 
 // Returns true as soon as ready(), false as soon as stop().  Whoever makes ready() true rings
 // `bell`.
@@ -65,7 +65,7 @@ bool wait_on(Bell& bell, Ready&& ready, Stop&& stop) {
     if (round < kSpins) {
       __builtin_ia32_pause();
     } else {
-      bell.wait(seen, kNap_ns);
+      bell.wait(seen, kNapNs);
     }
   }
 }

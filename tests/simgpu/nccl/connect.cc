@@ -12,7 +12,7 @@ namespace simgpu::nccl {
 namespace {
 
 // An all-reduce up to this size takes the tree; SIMGPU_NCCL_TREE_BYTES, or NCCL_ALGO=Ring|Tree.
-constexpr size_t kDefaultTree_bytes = 64 * 1024;
+constexpr size_t kDefaultTreeBytes = 64 * 1024;
 
 size_t read_tree_bytes() {
   if (const char* algorithm = getenv("NCCL_ALGO")) {
@@ -24,7 +24,7 @@ size_t read_tree_bytes() {
     }
   }
   const char* text = getenv("SIMGPU_NCCL_TREE_BYTES");
-  return text && *text ? strtoull(text, nullptr, 10) : kDefaultTree_bytes;
+  return text && *text ? strtoull(text, nullptr, 10) : kDefaultTreeBytes;
 }
 
 size_t bytes_of(const Operation& operation) {

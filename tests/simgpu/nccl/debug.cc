@@ -16,7 +16,7 @@
 namespace simgpu::nccl {
 namespace {
 
-constexpr size_t kLine_bytes = 1024;
+constexpr size_t kLineBytes = 1024;
 
 DebugLevel read_level() {
   const char* text = getenv("NCCL_DEBUG");
@@ -69,7 +69,7 @@ void reload_debug_level() {
 }
 
 void warn(const char* format, ...) {
-  char text[kLine_bytes];
+  char text[kLineBytes];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -87,7 +87,7 @@ void info(const char* format, ...) {
   if (debug_level() < DebugLevel::kInfo) {
     return;
   }
-  char text[kLine_bytes];
+  char text[kLineBytes];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -106,7 +106,7 @@ void print_version_once() {
 }
 
 const char* last_error() {
-  thread_local char text[kLine_bytes];
+  thread_local char text[kLineBytes];
   const std::lock_guard lock(stored_error().mutex);
   snprintf(text, sizeof text, "%s", stored_error().text.c_str());
   return text;

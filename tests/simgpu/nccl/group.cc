@@ -224,15 +224,15 @@ ncclResult_t group_simulate(float& estimated_us) {
     return ncclInvalidUsage;
   }
   // Roughly a kernel's start and 100 GB/s; nobody shall build on the figure.
-  constexpr float kStart_us = 10.0F;
-  constexpr float kBytesPer_us = 100e3F;
+  constexpr float kStartUs = 10.0F;
+  constexpr float kBytesPerUs = 100e3F;
   estimated_us = 0;
   for (const Pending& pending : t_group.work.operations) {
-    estimated_us += kStart_us;
+    estimated_us += kStartUs;
     for (const auto* list : {&pending.collectives, &pending.transfers}) {
       for (const Operation& operation : *list) {
         const size_t bytes = operation.count * type_bytes(operation.type);
-        estimated_us += static_cast<float>(bytes) / kBytesPer_us;
+        estimated_us += static_cast<float>(bytes) / kBytesPerUs;
       }
     }
   }

@@ -162,7 +162,7 @@ class Kernels {
     static FatBinaryWrapper& wrapper = *new FatBinaryWrapper{.data = &header};
     module_ = __cudaRegisterFatBinary(&wrapper);
     __cudaRegisterFatBinaryEnd(module_);
-    const size_t parameter_bytes[] = {sizeof(Plan*)};
+    const size_t parameter_bytes[] = {sizeof(void*)};
     simgpu_register("_Z*ncclDevKernel_*", kernel_body, nullptr, 1, parameter_bytes);
   }
   const void* find(const std::string& name) {

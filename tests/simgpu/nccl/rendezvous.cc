@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kMagic = 0x31767a64'6e65726eULL;
 constexpr char kFolder[] = "/dev/shm/";
 constexpr char kPrefix[] = "simgpu-nccl-";
-constexpr useconds_t kRetry_us = 5'000;
+constexpr useconds_t kRetryUs = 5'000;
 
 // Where the maker of the shared memory keeps it open.
 struct Record {
@@ -184,7 +184,7 @@ bool enter(Segment& segment, int rank_count, int rank, uint64_t gpu, const std::
 std::shared_ptr<Segment> Rendezvous::attach(uint64_t key, int rank_count, int rank, uint64_t gpu,
                                             const std::atomic<bool>& stop, int& error) {
   const std::string path = path_of(key);
-  for (error = 0; !stop.load(); usleep(kRetry_us)) {
+  for (error = 0; !stop.load(); usleep(kRetryUs)) {
     const LockedFile file(path, O_CREAT, LOCK_EX);
     if (!file) {
       if (errno == EAGAIN) {

@@ -11,11 +11,11 @@ namespace simgpu::nccl {
 namespace {
 
 constexpr uint64_t kMagic = 0x31676573'6c63636eULL;
-constexpr size_t kPage_bytes = 4096;
+constexpr size_t kPageBytes = 4096;
 constexpr uint64_t kDefaultSlots = 8;
 // With one slot a ring of ranks that all forward would wait for each other.
 constexpr uint64_t kLeastSlots = 2;
-constexpr uint64_t kDefaultSlot_bytes = 512 * 1024;
+constexpr uint64_t kDefaultSlotBytes = 512 * 1024;
 
 size_t round_up(size_t bytes, size_t to) {
   return (bytes + to - 1) / to * to;
@@ -35,11 +35,11 @@ size_t cells_offset() {
 }
 
 size_t header_size(uint64_t ranks) {
-  return round_up(cells_offset() + ranks * sizeof(RankCell) + 2 * ranks * ranks, kPage_bytes);
+  return round_up(cells_offset() + ranks * sizeof(RankCell) + 2 * ranks * ranks, kPageBytes);
 }
 
 size_t control_size(const SegmentHeader& header) {
-  return round_up(sizeof(FifoControl) + header.slot_count * sizeof(ChunkHeader), kPage_bytes);
+  return round_up(sizeof(FifoControl) + header.slot_count * sizeof(ChunkHeader), kPageBytes);
 }
 
 size_t fifo_size(const SegmentHeader& header) {
@@ -59,7 +59,7 @@ std::shared_ptr<Segment> Segment::create(int rank_count) {
   plain.slot_count =
       static_cast<uint32_t>(setting("SIMGPU_NCCL_SLOTS", kDefaultSlots, kLeastSlots, 4096));
   plain.slot_bytes =
-      round_up(setting("SIMGPU_NCCL_SLOT_BYTES", kDefaultSlot_bytes, 64, 1 << 30), kPage_bytes);
+      round_up(setting("SIMGPU_NCCL_SLOT_BYTES", kDefaultSlotBytes, 64, 1 << 30), kPageBytes);
   const size_t queues = size_t(kLanes) * plain.rank_count * plain.rank_count;
   const size_t bytes = header_size(plain.rank_count) + queues * fifo_size(plain);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||

@@ -6,7 +6,7 @@ namespace nccl_test {
 namespace {
 
 constexpr size_t kCount = 1000;
-constexpr size_t kEager_bytes =
+constexpr size_t kEagerBytes =
     size_t{8} * 512 * 1024;  // what a connected send moves without its receiver
 
 enum Stage { kStart, kEntered, kReturned, kDone };
@@ -133,7 +133,7 @@ TEST(Hangs, OrdersThatDifferOnOneCommunicator) {
 }
 
 TEST(Hangs, SendWaitsForItsReceiverBeyondTheEagerCapacity) {
-  constexpr size_t kFits = kEager_bytes / sizeof(float);
+  constexpr size_t kFits = kEagerBytes / sizeof(float);
   World world(2, [](const Process& process) {
     Rank rank = Rank::join(process.id(), process.count, process.index);
     float* buffer = device_array(kFits + 1, 1.0F + static_cast<float>(process.index));
@@ -201,10 +201,10 @@ void send_then_receive(const Process& process, size_t count) {
 
 TEST(Hangs, TwoLargeSendsThatWaitForEachOther) {
   World large(2, [](const Process& process) {
-    send_then_receive(process, kEager_bytes / sizeof(float) + 1);
+    send_then_receive(process, kEagerBytes / sizeof(float) + 1);
   });
   World small(
-      2, [](const Process& process) { send_then_receive(process, kEager_bytes / sizeof(float)); });
+      2, [](const Process& process) { send_then_receive(process, kEagerBytes / sizeof(float)); });
   EXPECT_TRUE(small.all_succeed());
   EXPECT_TRUE(large.hangs_at(0, kEntered));
   EXPECT_TRUE(large.hangs_at(1, kEntered));

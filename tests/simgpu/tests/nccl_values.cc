@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kSmall = 33;      // takes the tree, and does not divide by the ranks
 constexpr size_t kMiddle = 5'003;  // per block: several chunks where they are small
 constexpr size_t kLarge = 70'001;  // takes the ring with every type
-constexpr size_t kMaxElement_bytes = 8;
+constexpr size_t kMaxElementBytes = 8;
 constexpr int kMaxRanks = 8;
 
 constexpr ncclDataType_t kTypes[] = {ncclInt8,    ncclUint8,    ncclInt32,      ncclUint32,
@@ -111,11 +111,11 @@ struct Member : Rank {
   ncclRedOp_t made = ncclSum;
 
   void allocate(int ranks) {
-    const size_t bytes = kLarge * kMaxElement_bytes * static_cast<size_t>(ranks);
+    const size_t bytes = kLarge * kMaxElementBytes * static_cast<size_t>(ranks);
     CUDA_OK(cudaSetDevice(device));
     CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&send), bytes));
     CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&receive), bytes));
-    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&scalar), kMaxElement_bytes));
+    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&scalar), kMaxElementBytes));
   }
   // Elements i of `into` become value(i).
   template <class Value>
@@ -134,7 +134,7 @@ struct Member : Rank {
     CUDA_OK(cudaMemcpyAsync(host.data(), buffer, host.size(), cudaMemcpyDeviceToHost, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
     for (size_t i = 0; i < count; ++i) {
-      char wanted[kMaxElement_bytes];
+      char wanted[kMaxElementBytes];
       encode(type, value(i), wanted);
       if (memcmp(wanted, &host[i * bytes_of(type)], bytes_of(type)) != 0) {
         fprintf(stderr, "rank %d: %s, type %d, count %zu: element %zu is wrong\n", rank, what, type,
@@ -145,7 +145,7 @@ struct Member : Rank {
   }
   ncclRedOp_t reduction(Op op, ncclDataType_t type) {
     if (op == Op::kScaleByHost) {
-      char two[kMaxElement_bytes];
+      char two[kMaxElementBytes];
       encode(type, 2, two);
       NCCL_OK(ncclRedOpCreatePreMulSum(&made, two, type, ncclScalarHostImmediate, comm));
       return made;
