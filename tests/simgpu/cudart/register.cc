@@ -93,7 +93,7 @@ extern "C" char __cudaInitModule(void** handle) {
   if (record(need_context()) != cudaSuccess) {
     return 0;
   }
-  return record(load_binary(binary_of(handle))) == cudaSuccess;
+  return record(load_binary(binary_of(handle))) == cudaSuccess ? 1 : 0;
 }
 
 }  // namespace simgpu::cudart
