@@ -56,9 +56,9 @@ void record_now(Stream& stream, Event& event) {
     return;
   }
   auto recording = std::make_shared<Recording>();
-  // Under the event's lock: who sees the recording sees its ticket.
-  const std::lock_guard lock(event.mutex);
+  // Not under the event's lock: this may wait for room in the queue, and a query must not.
   recording->ticket = submit_now(stream, record_work(recording));
+  const std::lock_guard lock(event.mutex);
   event.last = std::move(recording);
   event.captured_in.reset();
   event.captured_after.clear();
@@ -216,10 +216,10 @@ CUresult cuCtxRecordEvent(CUcontext context, CUevent handle) {
   // A queue of its own: the event waits for all streams and holds up none.
   const std::shared_ptr<Stream> join = new_stream(*context, CU_STREAM_NON_BLOCKING, 0);
   auto recording = std::make_shared<Recording>();
-  const std::lock_guard lock(event->mutex);
   recording->ticket = submit_now(*join, record_work(recording), std::move(all));
-  event->last = std::move(recording);
   retire(join);
+  const std::lock_guard lock(event->mutex);
+  event->last = std::move(recording);
   return CUDA_SUCCESS;
 }
 

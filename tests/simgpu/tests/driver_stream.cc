@@ -187,6 +187,29 @@ TEST_F(Stream, AQueueThatIsFullBlocksTheLaunch) {
 
 using EventTest = Driver;
 
+TEST_F(EventTest, AQueryDoesNotWaitForARecordThatWaitsForRoom) {
+  const CUstream s = stream(CU_STREAM_NON_BLOCKING);
+  CUevent event = nullptr;
+  ASSERT_OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+  Gate gate;
+  gate.hold(s);
+  for (int i = 0; i < 1023; ++i) {
+    ASSERT_OK(launch(function("f"), s));
+  }
+  std::atomic<bool> recorded{false};
+  std::thread recorder([&] {
+    EXPECT_OK(cuCtxSetCurrent(context_));
+    EXPECT_OK(cuEventRecord(event, s));  // the queue is full
+    recorded = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_OK(cuEventQuery(event));  // not recorded yet
+  EXPECT_FALSE(recorded);
+  gate.open();
+  recorder.join();
+  EXPECT_OK(cuStreamSynchronize(s));
+}
+
 TEST_F(EventTest, NeverRecordedCountsAsComplete) {
   CUevent event = nullptr;
   ASSERT_OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
