@@ -141,22 +141,22 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
 }
 
 SIMGPU_NCCL_EXPORT(ncclCommShrink);
-ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
-                            ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded_ranks, int excluded_count,
+                            ncclComm_t* newcomm, ncclConfig_t* config, int shrink_flags) {
   SIMGPU_ENTER(ncclResult_t);
-  const bool abort = (shrinkFlags & NCCL_SHRINK_ABORT) != 0;
+  const bool abort = (shrink_flags & NCCL_SHRINK_ABORT) != 0;
   Config merged;
   ncclResult_t result =
       abort ? check_comm(comm, "ncclCommShrink") : check_ready(comm, "ncclCommShrink");
   result = result == ncclSuccess ? check_pointer(newcomm, "ncclCommShrink", "newcomm") : result;
-  if (result == ncclSuccess && (!excludeRanksList || excludeRanksCount <= 0)) {
+  if (result == ncclSuccess && (!excluded_ranks || excluded_count <= 0)) {
     warn("ncclCommShrink : excludeRanksList argument is NULL or empty");
     result = ncclInvalidArgument;
   }
   if (result != ncclSuccess) {
     return group_fail(result);
   }
-  std::vector<int> excluded(excludeRanksList, excludeRanksList + excludeRanksCount);
+  std::vector<int> excluded(excluded_ranks, excluded_ranks + excluded_count);
   std::sort(excluded.begin(), excluded.end());
   result = check_excluded(*comm, excluded);
   result = result == ncclSuccess ? parse_config(config, &comm->config, merged) : result;

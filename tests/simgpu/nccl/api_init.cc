@@ -108,35 +108,35 @@ ncclResult_t init_all(ncclComm_t* handles, int count, const int* devices) {
 using namespace simgpu::nccl;
 
 SIMGPU_NCCL_EXPORT(ncclGetUniqueId);
-ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
+ncclResult_t ncclGetUniqueId(ncclUniqueId* unique_id) {
   SIMGPU_ENTER(ncclResult_t);
-  if (const ncclResult_t result = check_pointer(uniqueId, "ncclGetUniqueId", "out");
+  if (const ncclResult_t result = check_pointer(unique_id, "ncclGetUniqueId", "out");
       result != ncclSuccess) {
     return result;
   }
   Rendezvous::remove_leftovers();
-  *uniqueId = new_unique_id();
+  *unique_id = new_unique_id();
   return ncclSuccess;
 }
 
 SIMGPU_NCCL_EXPORT(ncclCommInitRank);
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank) {
   SIMGPU_ENTER(ncclResult_t);
-  return init_on_current_device({"ncclCommInitRank", nranks, rank, 1, &commId, nullptr}, comm);
+  return init_on_current_device({"ncclCommInitRank", nranks, rank, 1, &id, nullptr}, comm);
 }
 
 SIMGPU_NCCL_EXPORT(ncclCommInitRankConfig);
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   SIMGPU_ENTER(ncclResult_t);
-  return init_on_current_device({"ncclCommInitRankConfig", nranks, rank, 1, &commId, config}, comm);
+  return init_on_current_device({"ncclCommInitRankConfig", nranks, rank, 1, &id, config}, comm);
 }
 
 SIMGPU_NCCL_EXPORT(ncclCommInitRankScalable);
-ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
-                                      ncclUniqueId* commIds, ncclConfig_t* config) {
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int id_count,
+                                      ncclUniqueId* ids, ncclConfig_t* config) {
   SIMGPU_ENTER(ncclResult_t);
-  return init_on_current_device({"ncclCommInitRankScalable", nranks, myrank, nId, commIds, config},
+  return init_on_current_device({"ncclCommInitRankScalable", nranks, myrank, id_count, ids, config},
                                 newcomm);
 }
 

@@ -71,16 +71,16 @@ ncclResult_t ncclGroupEnd() {
 
 // SIMGPU_DIFFERS(ncclGroupSimulateEnd): the estimate is a constant per kernel and per byte
 SIMGPU_NCCL_EXPORT(ncclGroupSimulateEnd);
-ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* sim_info) {
   SIMGPU_ENTER(ncclResult_t);
-  if (simInfo && simInfo->magic != kSimulationMagic) {
+  if (sim_info && sim_info->magic != kSimulationMagic) {
     warn("ncclSimInfo_t is not initialized via NCCL_SIM_INFO_INITIALIZER");
     return group_fail(ncclInvalidArgument);
   }
   float estimated_us = NCCL_UNDEF_FLOAT;
   const ncclResult_t result = group_simulate(estimated_us);
-  if (result == ncclSuccess && simInfo) {
-    simInfo->estimatedTime = estimated_us;
+  if (result == ncclSuccess && sim_info) {
+    sim_info->estimatedTime = estimated_us;
   }
   return result;
 }

@@ -73,14 +73,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 SIMGPU_NCCL_EXPORT(ncclCommRevoke);
-ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int revoke_flags) {
   SIMGPU_ENTER(ncclResult_t);
   if (!comm) {
     return ncclSuccess;
   }
   ncclResult_t result = check_comm(comm, "ncclCommRevoke");
-  if (result == ncclSuccess && revokeFlags != NCCL_REVOKE_DEFAULT) {
-    warn("ncclCommRevoke : revokeFlags %d must be NCCL_REVOKE_DEFAULT (0)", revokeFlags);
+  if (result == ncclSuccess && revoke_flags != NCCL_REVOKE_DEFAULT) {
+    warn("ncclCommRevoke : revokeFlags %d must be NCCL_REVOKE_DEFAULT (0)", revoke_flags);
     result = ncclInvalidArgument;
   }
   if (result == ncclSuccess && comm->revoked.exchange(true)) {
@@ -99,13 +99,13 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
 }
 
 SIMGPU_NCCL_EXPORT(ncclCommGetAsyncError);
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* async_error) {
   SIMGPU_ENTER(ncclResult_t);
   ncclResult_t result = check_comm(comm, "ncclCommGetAsyncError");
-  result = result == ncclSuccess ? check_pointer(asyncError, "ncclCommGetAsyncError", "asyncError")
+  result = result == ncclSuccess ? check_pointer(async_error, "ncclCommGetAsyncError", "asyncError")
                                  : result;
   if (result == ncclSuccess) {
-    *asyncError = comm->state.load(std::memory_order_acquire);
+    *async_error = comm->state.load(std::memory_order_acquire);
   }
   return result;
 }

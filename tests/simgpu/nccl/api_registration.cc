@@ -93,14 +93,14 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
 
 SIMGPU_NCCL_EXPORT(ncclCommWindowRegister);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
-                                    int winFlags) {
+                                    int win_flags) {
   SIMGPU_ENTER(ncclResult_t);
   ncclResult_t result = check_ready(comm, "ncclCommWindowRegister");
   result = result == ncclSuccess ? check_pointer(win, "ncclCommWindowRegister", "win") : result;
   result = result == ncclSuccess ? check_buffer("ncclCommWindowRegister", buff, size) : result;
   const bool aligned = reinterpret_cast<uintptr_t>(buff) % NCCL_WIN_REQUIRED_ALIGNMENT == 0;
-  if (result == ncclSuccess && ((winFlags & ~NCCL_WIN_COLL_SYMMETRIC) != 0 || !aligned)) {
-    warn("ncclCommWindowRegister : buffer %p or flags %d", buff, winFlags);
+  if (result == ncclSuccess && ((win_flags & ~NCCL_WIN_COLL_SYMMETRIC) != 0 || !aligned)) {
+    warn("ncclCommWindowRegister : buffer %p or flags %d", buff, win_flags);
     result = ncclInvalidArgument;
   }
   if (result != ncclSuccess) {
