@@ -21,6 +21,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root" || exit 1
 jobs=$(nproc)
 export CTEST_OUTPUT_ON_FAILURE=1
+# Where ccache is installed, another clone of the same sources finds what this one compiled.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 
 say() { printf '== %s\n' "$*"; }
 die() {
