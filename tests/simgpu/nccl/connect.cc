@@ -12,7 +12,7 @@ namespace simgpu::nccl {
 namespace {
 
 // An all-reduce up to this size takes the tree; SIMGPU_NCCL_TREE_BYTES, or NCCL_ALGO=Ring|Tree.
-constexpr size_t kDefaultTreeBytes = 64 * 1024;
+constexpr size_t kDefaultTreeBytes = size_t{64} * 1024;
 
 size_t read_tree_bytes() {
   if (const char* algorithm = getenv("NCCL_ALGO")) {

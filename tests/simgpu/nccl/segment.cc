@@ -15,7 +15,7 @@ constexpr size_t kPageBytes = 4096;
 constexpr uint64_t kDefaultSlots = 8;
 // With one slot a ring of ranks that all forward would wait for each other.
 constexpr uint64_t kLeastSlots = 2;
-constexpr uint64_t kDefaultSlotBytes = 512 * 1024;
+constexpr uint64_t kDefaultSlotBytes = uint64_t{512} * 1024;
 
 size_t round_up(size_t bytes, size_t to) {
   return (bytes + to - 1) / to * to;
