@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Only for what must happen: reached by a broken library or a machine that stands still.
-constexpr milliseconds kLimit{100'000};
+constexpr milliseconds kLimit{250'000};
 // How long something must not happen before it counts as hanging.  A slow machine makes such a
 // check weaker, never wrong.
 constexpr milliseconds kHang{300};
