@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "cuda/capture.h"
@@ -65,7 +66,11 @@ CUresult check_ready() {
 int device_count() {
   static const int count = [] {
     const char* text = getenv("SIMGPU_DEVICES");
-    return text && *text ? std::clamp(atoi(text), 0, kMaxDevices) : 1;
+    const int asked = text && *text ? atoi(text) : kDefaultDevices;
+    if (asked < 0 || asked > kMaxDevices) {
+      fprintf(stderr, "simgpu: SIMGPU_DEVICES: %s is not 0 to %d\n", text, kMaxDevices);
+    }
+    return std::clamp(asked, 0, kMaxDevices);
   }();
   return count;
 }

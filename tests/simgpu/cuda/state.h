@@ -108,7 +108,8 @@ class Slots {
   std::vector<Slot*> free_;
 };
 
-constexpr int kMaxDevices = 16;
+constexpr int kMaxDevices = 64;
+constexpr int kDefaultDevices = 8;  // as in the usual training machine
 
 struct Device {
   int ordinal = 0;
@@ -122,7 +123,7 @@ struct Device {
 CUresult initialise();  // cuInit
 CUresult
 check_ready();  // cuInit was called, in this process (a fork child starts over: not initialised)
-int device_count();  // SIMGPU_DEVICES, default 1
+int device_count();  // SIMGPU_DEVICES
 bool valid_device(CUdevice device);
 Device& device_at(int ordinal);
 
