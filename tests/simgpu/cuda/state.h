@@ -108,7 +108,7 @@ class Slots {
   std::vector<Slot*> free_;
 };
 
-constexpr int kMaxDevices = 64;
+constexpr int kMaxDevices = 16;
 constexpr int kDefaultDevices = 8;  // as in the usual training machine
 
 struct Device {
