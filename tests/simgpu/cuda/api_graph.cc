@@ -32,6 +32,7 @@ CUresult give_edges(const std::vector<Edge>& edges, CUgraphNode* nodes, CUgraphE
     return CUDA_ERROR_LOSSY_QUERY;
   }
   std::vector<CUgraphNode> ends;
+  ends.reserve(edges.size());
   for (const Edge& edge : edges) {
     ends.push_back(edge.node);
   }

@@ -35,7 +35,7 @@ struct ProcRow {
 };
 
 // One array, not 635 statements: those took the compiler half a minute.
-const ProcRow kProcRows[] = {
+constexpr ProcRow kProcRows[] = {
 #define SIMGPU_PROC(name, since, symbol) {#name, {since, false, symbols::at_##symbol}},
 #define SIMGPU_PROC_PER_THREAD(name, since, symbol) {#name, {since, true, symbols::at_##symbol}},
 #include "cuda/proc_address.def"

@@ -9,7 +9,7 @@ namespace simgpu {
 namespace {
 
 // What cuMemFree takes.
-bool freed_by_cuMemFree(const Range& range) {
+bool freed_by_plain_free(const Range& range) {
   switch (range.kind) {
     case RangeKind::kDevice:
     case RangeKind::kPool:
@@ -85,7 +85,7 @@ extern "C" CUresult cuMemFree(CUdeviceptr address) {
   }
   SIMGPU_TRY(forbid_unsafe_while_capturing());
   const RangePtr range = address_map().find(address);
-  if (!range || range->base != address || !freed_by_cuMemFree(*range)) {
+  if (!range || range->base != address || !freed_by_plain_free(*range)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (range->kind == RangeKind::kGraph) {

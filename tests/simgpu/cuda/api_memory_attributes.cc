@@ -10,7 +10,7 @@ namespace {
 // Writes `value` as the type that the attribute has.
 template <class T>
 CUresult put(void* data, T value) {
-  memcpy(data, &value, sizeof value);
+  memcpy(data, &value, sizeof(T));  // NOLINT(bugprone-sizeof-expression): pointers are values
   return CUDA_SUCCESS;
 }
 

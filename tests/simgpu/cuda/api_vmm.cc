@@ -59,7 +59,8 @@ void unmap_when_unused(RangePtr range) {
   while (!users.expired()) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  mmap(reinterpret_cast<void*>(base), bytes, PROT_NONE, kNowhere | MAP_FIXED, -1, 0);
+  static_cast<void>(
+      mmap(reinterpret_cast<void*>(base), bytes, PROT_NONE, kNowhere | MAP_FIXED, -1, 0));
 }
 
 struct Access {

@@ -139,6 +139,7 @@ CUresult clone_graph(const CUgraph_st& original, CUgraph& clone) {
   }
   const auto translate = [&](const std::vector<Edge>& edges) {
     std::vector<Edge> out;
+    out.reserve(edges.size());
     for (const Edge& edge : edges) {
       out.push_back({copies.at(edge.node), edge.data});
     }

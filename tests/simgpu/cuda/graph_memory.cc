@@ -50,8 +50,8 @@ class Reservation {
            memory_;
   }
   void unmap() {
-    mmap(memory_, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-         0);
+    static_cast<void>(mmap(memory_, bytes_, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
   }
 
  private:

@@ -45,7 +45,9 @@ size_t parse_bytes(const char* text) {
     default:
       break;
   }
-  return end != text && *end == '\0' && value > 0 ? static_cast<size_t>(value * unit) : 0;
+  return end != text && *end == '\0' && value > 0
+             ? static_cast<size_t>(value * static_cast<double>(unit))
+             : 0;
 }
 
 // Makes freed bytes read as zeros and returns their pages to the system where no neighbour needs

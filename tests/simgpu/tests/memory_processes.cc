@@ -373,7 +373,7 @@ TEST_F(Processes, ContextsAndTransfersCostWhatIsSet) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-const struct {
+constexpr struct {
   const char* name;
   void (*run)();
 } kRoles[] = {{"neighbour", neighbour}, {"importer", importer},           {"waiter", waiter},

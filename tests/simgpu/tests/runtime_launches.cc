@@ -47,7 +47,7 @@ class Launches : public ::testing::Test {
         .variable(g_table, "table", sizeof g_table)
         .managed(reinterpret_cast<void**>(&g_managed), "managed", sizeof(int))
         .end();
-    module_ = &module;
+    test_module = &module;
   }
   void SetUp() override {
     RT_OK(cudaSetDevice(0));
@@ -64,7 +64,7 @@ class Launches : public ::testing::Test {
     return value;
   }
 
-  static inline Module* module_ = nullptr;
+  static inline Module* test_module = nullptr;
   int* memory_ = nullptr;
   int value_ = 3;
   int count_ = 16;
@@ -216,7 +216,7 @@ TEST_F(Launches, EachDeviceHasItsOwnVariables) {
 }
 
 TEST_F(Launches, ManagedVariablesAreReachedByTheHost) {
-  EXPECT_EQ(module_->init(), 1);
+  EXPECT_EQ(test_module->init(), 1);
   ASSERT_NE(g_managed, nullptr);
   *g_managed = 4;
   count_ = 1;
