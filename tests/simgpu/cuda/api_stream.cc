@@ -162,59 +162,46 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* d
   return submit(*stream, std::make_shared<Callback>(handle, function, data));
 }
 
-CUresult cuStreamGetPriority(CUstream handle, int* priority) {
-  SIMGPU_DRIVER_ENTER();
+namespace {
+
+// For the functions that tell one thing about a stream.
+template <class Value, class Read>
+CUresult tell(CUstream handle, Value* out, Read read) {
   std::shared_ptr<Stream> stream;
   SIMGPU_TRY(find_stream(handle, stream));
-  if (!priority) {
+  if (!out) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *priority = stream->priority;
+  const std::lock_guard lock(stream->context->mutex);
+  *out = read(*stream);
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuStreamGetPriority(CUstream handle, int* priority) {
+  SIMGPU_DRIVER_ENTER();
+  return tell(handle, priority, [](const Stream& stream) { return stream.priority; });
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
   SIMGPU_DRIVER_ENTER();
-  std::shared_ptr<Stream> stream;
-  SIMGPU_TRY(find_stream(handle, stream));
-  if (!flags) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  *flags = stream->flags;
-  return CUDA_SUCCESS;
+  return tell(handle, flags, [](const Stream& stream) { return stream.flags; });
 }
 
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
   SIMGPU_DRIVER_ENTER();
-  std::shared_ptr<Stream> stream;
-  SIMGPU_TRY(find_stream(handle, stream));
-  if (!id) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  *id = stream->id;
-  return CUDA_SUCCESS;
+  return tell(handle, id, [](const Stream& stream) { return stream.id; });
 }
 
 CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
   SIMGPU_DRIVER_ENTER();
-  std::shared_ptr<Stream> stream;
-  SIMGPU_TRY(find_stream(handle, stream));
-  if (!device) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  *device = stream->context->device;
-  return CUDA_SUCCESS;
+  return tell(handle, device, [](const Stream& stream) { return stream.context->device; });
 }
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   SIMGPU_DRIVER_ENTER();
-  std::shared_ptr<Stream> stream;
-  SIMGPU_TRY(find_stream(handle, stream));
-  if (!context) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  *context = stream->context;
-  return CUDA_SUCCESS;
+  return tell(handle, context, [](const Stream& stream) { return stream.context; });
 }
 
 CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) {
@@ -243,18 +230,14 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstream
 
 CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAttrValue* value) {
   SIMGPU_DRIVER_ENTER();
-  std::shared_ptr<Stream> stream;
-  SIMGPU_TRY(find_stream(handle, stream));
-  if (!value) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const std::lock_guard lock(stream->context->mutex);
-  const auto found = stream->attributes.find(id);
-  *value = found == stream->attributes.end() ? CUstreamAttrValue{} : found->second;
-  if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
-    value->priority = stream->priority;
-  }
-  return CUDA_SUCCESS;
+  return tell(handle, value, [id](const Stream& stream) {
+    const auto found = stream.attributes.find(id);
+    CUstreamAttrValue out = found == stream.attributes.end() ? CUstreamAttrValue{} : found->second;
+    if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+      out.priority = stream.priority;
+    }
+    return out;
+  });
 }
 
 CUresult cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle) {
