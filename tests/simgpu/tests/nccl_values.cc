@@ -1,4 +1,4 @@
-// test: timeout=300 labels=multiprocess
+// test: timeout=900 labels=multiprocess
 // Every collective with every data type and reduction gives the right values, element by element,
 // with 1, 2, 4 and 8 ranks that are processes, threads, or devices of one thread.
 #include <cuda_bf16.h>
