@@ -19,18 +19,27 @@ std::atomic<uint64_t> g_next_id{1};
 
 thread_local std::vector<Context*> t_contexts;
 
-// Default streams of this thread, one per context that it used them in.
-thread_local std::vector<std::pair<Context*, std::shared_ptr<Stream>>> t_default_streams;
+// Default streams of this thread, one per context that it used them in.  Their work outlives the
+// thread, and the context must still find it.
+struct DefaultStreams {
+  std::vector<std::pair<Context*, std::shared_ptr<Stream>>> all;
+  ~DefaultStreams() {
+    for (const auto& [owner, stream] : all) {
+      retire(stream);
+    }
+  }
+};
+thread_local DefaultStreams t_default_streams;
 
 std::shared_ptr<Stream> per_thread_stream(Context& context) {
-  for (const auto& [owner, stream] : t_default_streams) {
+  for (const auto& [owner, stream] : t_default_streams.all) {
     if (owner == &context) {
       return stream;
     }
   }
   std::shared_ptr<Stream> stream = new_stream(context, CU_STREAM_DEFAULT, 0);
   stream->handle = CU_STREAM_PER_THREAD;
-  t_default_streams.emplace_back(&context, stream);
+  t_default_streams.all.emplace_back(&context, stream);
   return stream;
 }
 

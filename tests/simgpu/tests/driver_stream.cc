@@ -101,6 +101,18 @@ TEST_F(Stream, PerThreadDefaultStreamsOfTwoThreadsAreApart) {
   EXPECT_OK(cuCtxSynchronize());
 }
 
+TEST_F(Stream, WorkOfAThreadThatEndedIsStillWaitedFor) {
+  Gate gate;
+  std::thread([&] {
+    EXPECT_OK(cuCtxSetCurrent(context_));
+    gate.hold(CU_STREAM_PER_THREAD);
+  }).join();
+  EXPECT_CUDA(ERROR_NOT_READY, cuStreamQuery(CU_STREAM_LEGACY));  // behind all blocking streams
+  gate.open();
+  EXPECT_OK(cuCtxSynchronize());
+  EXPECT_OK(cuStreamQuery(CU_STREAM_LEGACY));
+}
+
 TEST_F(Stream, ManyThreadsOnLegacyAndBlockingStreamsDoNotDeadlock) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
