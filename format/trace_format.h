@@ -1,0 +1,418 @@
+// How a trace lies on disk.  One file per process; both halves of traintrace include this header
+// and nothing of each other.
+//
+// What constrains it
+// - The process may be killed at any instruction, and the trace must be readable up to the last
+//   record.  So the file is mapped MAP_SHARED and written with plain stores: what was stored is in
+//   the page cache, whoever dies.  Nothing is buffered, nothing is flushed, there is no trailer
+//   that a reader would need.
+// - It is read while it is written (`attach`).  A reader takes no lock and stops nobody: whatever
+//   can change under it is a single aligned word, or is guarded by a word that is written last
+//   (`committed`, `ordinal`, `used`).
+// - Its size is bounded and fixed at the start: a hole in a mapped file on a full disk kills with
+//   SIGBUS, so all of it is allocated before it is mapped.
+// - What a hang or a leak needs is old, and must not be overwritten by what is new: events lie in
+//   a ring whose oldest chunks are reused, everything else lies in tables that are never evicted.
+// - Rows of calls.def come and go: the file names its own calls and fields (section kSchema), and
+//   sections and their elements carry their sizes, so an older or newer trace stays readable.
+//
+// Rejected: one ring for all threads (an atomic per event, 4 threads cost 4x); a ring per thread
+// (threads x size is unbounded, and a thread that was busy once holds its memory for ever);
+// varint-packed records (10 ns per call for half the bytes: the ring holds a million calls as it
+// is; TRAINTRACE_MODE=full packs off the hot path); a separate index or footer (a killed process
+// would not have written it).
+//
+// Byte order is the host's (little-endian on every machine with CUDA); `magic` tells.
+#pragma once
+
+#include <cstdint>
+
+namespace traintrace::format {
+
+// The file
+
+inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
+// Raised when a reader of the previous version would misunderstand; growing elements and new
+// sections do not.
+inline constexpr uint32_t kVersion = 1;
+
+enum SectionKind : uint32_t {
+  kNoSection = 0,
+  kSchema = 1,         // text, see below
+  kStats = 2,          // uint64_t per row of stats.def, in the order that the schema names them
+  kThreads = 3,        // Thread
+  kCommunicators = 4,  // Communicator
+  kOperations = 5,     // Operation: kRecentOperations for each element of kCommunicators
+  kPeers = 6,          // Peer
+  kStreams = 7,        // Stream
+  kAllocations =
+      8,  // Allocation, an open-addressing hash table: a hole ends nothing, read all of it
+  kDefinitions = 9,  // chunks of definitions, never reused
+  kEvents = 10,      // chunks of events, reused oldest first
+};
+
+struct Section {
+  uint32_t kind;  // SectionKind; a reader skips kinds it does not know
+  uint32_t
+      element_bytes;  // size of one element (of one chunk for kDefinitions and kEvents), 1 for text
+  uint64_t offset;    // from the start of the file
+  uint64_t bytes;     // a multiple of element_bytes
+};
+inline constexpr int kMaxSections = 24;
+
+// One instant in three clocks.
+struct ClockAnchor {
+  uint64_t ticks;         // what records carry
+  uint64_t monotonic_ns;  // CLOCK_MONOTONIC
+  uint64_t realtime_ns;   // CLOCK_REALTIME, since the epoch
+};
+
+enum ClockKind : uint32_t {
+  kTsc = 1,          // ticks are the processor's time stamp counter, invariant and synchronised
+  kMonotonicNs = 2,  // ticks are CLOCK_MONOTONIC in ns
+};
+
+enum ExitKind : uint32_t {
+  kNotExited = 0,  // running, or gone without a word: killed by a signal, machine lost
+  kExit = 1,       // exit() or return from main
+  kFastExit = 2,   // _exit, _Exit, quick_exit
+};
+
+// At offset 0, 4096 bytes.
+struct FileHeader {
+  char magic[8];
+  uint32_t version;
+  uint32_t header_bytes;
+  uint32_t section_count;
+  uint32_t
+      ready;  // 1 once everything below and all sections are in place; 0: nothing was recorded yet
+  Section sections[kMaxSections];
+
+  int32_t pid;
+  int32_t parent_pid;
+  uint64_t start_time;  // field 22 of /proc/PID/stat: with pid, the process's identity on its host
+  uint64_t boot_id[2];  // of /proc/sys/kernel/random/boot_id
+  uint64_t pid_namespace;  // inode of /proc/self/ns/pid
+  char host[64];           // NUL-terminated
+
+  uint32_t clock;         // ClockKind
+  uint32_t anchor_index;  // which of `anchors` was written last
+  ClockAnchor first_anchor;
+  ClockAnchor anchors[2];  // renewed each second, in turn; the one named by anchor_index is whole
+
+  uint64_t armed_ticks;
+  uint64_t last_alive_ticks;  // stored each second by the tracer's own thread
+  uint64_t exit_ticks;
+  uint32_t exit_kind;   // ExitKind, stored after exit_status and exit_ticks
+  int32_t exit_status;  // argument of exit
+
+  uint64_t next_ordinal;  // of event chunks: the next one handed out
+  uint64_t next_definition_chunk;
+};
+static_assert(sizeof(FileHeader) <= 4096);
+inline constexpr uint32_t kHeaderBytes = 4096;
+
+// The schema
+// Lines of text, fields separated by one blank, ended by a NUL:
+//   traintrace VERSION
+//   call ID NAME LIBRARY KIND FIELD..     FIELD is `in:NAME:FORMAT` (in the enter record) or
+//   `out:NAME:FORMAT`
+//                                         (in the leave record, present only if the call succeeded)
+//   stat INDEX NAME SEVERITY
+// IDs and indices are those of this file, in any order, with gaps.  FORMAT says how to print a
+// 64-bit value (fields.def).  A reader takes an unknown FORMAT as hex.
+
+// Events
+// A chunk belongs to one thread while it is written.  Its records lie one after the other behind
+// the header.
+
+struct EventChunk {
+  uint64_t ordinal;  // 0: never used.  Else larger = younger; stored as 0 before a chunk is reused
+                     // and set last, so a reader that sees the same value before and after copying
+                     // has a whole chunk
+  uint32_t thread;   // Thread::serial
+  int32_t tid;
+  uint64_t first_event;  // number of records this thread had written before this chunk
+  uint32_t committed;    // bytes of whole records behind this header
+  uint32_t reserved;
+};
+static_assert(sizeof(EventChunk) == 32);
+
+enum RecordType : uint8_t {
+  kEnter = 1,  // a call was entered
+  kLeave = 2,  // the innermost open call of this thread returned
+  kNote = 3,   // something about the trace itself: `call` is a NoteKind
+};
+
+enum NoteKind : uint16_t {
+  kDropped = 1,  // one word: this many calls of this thread were not recorded here
+};
+
+// The first word of every record, then `words` - 1 more.  Word 1 is always the time in ticks.
+struct RecordHead {
+  uint16_t call;      // id of the schema
+  uint8_t words : 6;  // 64-bit words including this one
+  uint8_t type : 2;   // RecordType
+  uint8_t device;     // enter: the thread's current device, kNoDevice if not known
+  uint32_t
+      stack;  // enter: id of a Stack definition, 0 for none.  leave: the result code, as int32_t
+};
+static_assert(sizeof(RecordHead) == 8);
+inline constexpr uint8_t kNoDevice = 255;
+inline constexpr int kMaxFields = 16;
+// enter: head, ticks, caller (the return address of the call), `in` fields.   leave: head, ticks,
+// `out` fields.
+
+// Definitions
+// What is recorded once and referred to by id.  Chunks as for events, but never reused: a chunk
+// whose thread ended goes on with the next thread.
+
+struct DefinitionChunk {
+  uint64_t ordinal;    // 0: never used
+  uint32_t committed;  // bytes of whole definitions behind this header
+  uint32_t reserved;
+};
+
+enum DefinitionKind : uint32_t {
+  kModule = 1,      // ModuleDefinition, build-id, path
+  kPythonCode = 2,  // PythonCodeDefinition, texts, line table
+  kStack = 3,       // StackDefinition, frames
+  kKernel = 4,      // KernelDefinition, name
+  kFact = 5,        // FactDefinition, key, value
+};
+
+// Each definition starts with this and is padded to 8 bytes.
+struct DefinitionHead {
+  uint32_t kind;   // DefinitionKind; a reader skips kinds it does not know
+  uint32_t bytes;  // including this head and the padding
+};
+
+struct ModuleDefinition {
+  DefinitionHead head;
+  uint64_t begin;  // addresses in the recorded process
+  uint64_t end;
+  uint64_t bias;          // address in the process - address in the ELF file
+  uint64_t loaded_ticks;  // seen first at
+  uint32_t build_id_bytes;
+  uint32_t path_bytes;
+  // build-id, path (not NUL-terminated)
+};
+
+struct PythonCodeDefinition {
+  DefinitionHead head;
+  uint32_t id;
+  uint32_t minor;  // of CPython 3.minor: says how to read the line table
+  int32_t first_line;
+  uint32_t name_bytes;
+  uint32_t file_bytes;
+  uint32_t line_table_bytes;
+  // qualified name, file, line table
+};
+
+struct PythonFrame {
+  uint32_t code;        // id of a PythonCodeDefinition
+  int32_t instruction;  // offset of the current instruction in bytes
+};
+
+struct StackDefinition {
+  DefinitionHead head;
+  uint32_t id;  // never 0
+  uint16_t python_frames;
+  uint16_t native_frames;
+  // PythonFrame[python_frames], uint64_t return addresses[native_frames]; innermost first
+};
+
+struct KernelDefinition {
+  DefinitionHead head;
+  uint64_t function;  // as launches name it: host address (runtime) or handle (driver)
+  uint32_t name_bytes;
+  uint32_t reserved;
+  // mangled name
+};
+
+struct FactDefinition {
+  DefinitionHead head;
+  uint32_t key_bytes;
+  uint32_t value_bytes;
+  // key: "env.NAME", "exe", "command-line" (arguments separated by NUL), "cwd",
+  // "cuda-driver-version", "nccl-version", "setting.NAME" (value in force), "setting-error.NAME"
+  // (bad value that was ignored), .. value
+};
+
+// Tables
+// An element is in use if its first word is not 0.  Words that change later change by one aligned
+// store.
+
+struct OpenCall {
+  uint64_t enter_ticks;  // 0: no call open.  Stored last on enter and first on leave
+  uint16_t call;
+  uint16_t reserved;
+  uint32_t stack;
+};
+
+struct Thread {
+  uint32_t serial;  // unique in this process, from 1
+  int32_t tid;
+  char name[16];
+  uint64_t started_ticks;  // its first event
+  uint64_t ended_ticks;    // seen gone at; 0: alive
+  uint64_t events;         // records written
+  uint64_t dropped;        // calls not recorded: no chunk to be had, or nested in a signal handler
+  OpenCall open[2];  // calls in flight: [0] CUDA, [1] NCCL (that may have a CUDA call open inside)
+  // Polling is not recorded call by call: the first query after another call is a record, the
+  // following ones of the same function on the same object count here.
+  uint64_t last_query_ticks;
+  uint64_t queries;          // since that record
+  uint64_t last_call_ticks;  // time of the last enter or query
+  uint16_t last_call;        // 0xffff: none yet
+  uint16_t group_depth;  // ncclGroupStart without ncclGroupEnd
+  uint32_t last_stack;   // of the last call that had one
+  uint64_t reserved;
+};
+static_assert(sizeof(Thread) == 128);
+
+enum CommunicatorOrigin : uint32_t {
+  kInitRank = 1,  // by unique id: CommInitRank, -Config, -Scalable
+  kInitAll = 2,
+  kSplit = 3,
+  kShrink = 4,
+  kUnknownOrigin = 5,  // first seen when used: its creation was not recorded
+};
+
+// Words of Communicator::flags.
+enum CommunicatorFlag : uint32_t {
+  kInitDone = 1,  // creation has succeeded
+  kNonBlocking = 2,
+  kFinalized = 4,     // ncclCommFinalize succeeded
+  kDestroyed = 8,     // ncclCommDestroy was entered
+  kAborted = 16,      // ncclCommAbort, Revoke or Shrink with abort was entered: progress is frozen
+  kAsyncError = 32,   // ncclCommGetAsyncError reported `async_error`
+  kNoColor = 64,      // a split in which this rank took part without becoming a member
+  kInitFailed = 128,  // creation has failed, with `async_error`
+};
+
+struct Checkpoint {
+  uint64_t sequence;  // 0: none
+  uint64_t hash;      // rolling hash after that operation
+};
+// Taken at every kCheckpointEvery-th operation, into element (sequence / kCheckpointEvery) %
+// kCheckpoints.
+inline constexpr int kCheckpoints = 16;
+inline constexpr uint64_t kCheckpointEvery = 256;
+
+struct Communicator {
+  uint32_t used;       // 1 once the element is whole
+  uint32_t origin;     // CommunicatorOrigin
+  uint64_t id;         // equal on all ranks, different for different communicators (docs/format.md)
+  uint64_t handle;     // ncclComm_t; 0 until known and after it was destroyed
+  uint64_t parent;     // id of the parent of a split or shrink, else 0
+  uint64_t nccl_hash;  // NCCL's own commHash, to join with its logs and RAS; 0 if not derivable
+  int32_t size;        // -1: not known
+  int32_t rank;        // rank of this process within it; -1: not known
+  int32_t device;
+  int32_t color;           // split
+  int32_t key;             // split
+  uint32_t ordinal;        // n-th split of the parent, n-th use of the unique id
+  uint32_t flags;          // CommunicatorFlag
+  int32_t async_error;     // ncclResult_t
+  uint64_t created_ticks;  // entry of the creating call
+  uint64_t ready_ticks;    // its successful return
+  uint64_t ended_ticks;    // entry of Destroy or Abort
+  uint32_t created_stack;
+  uint32_t ended_stack;
+  char name[32];         // ncclConfig_t.commName, NUL-terminated, may be empty
+  uint64_t collectives;  // issued: entered without an immediate error; the sequence of the last one
+  uint64_t hash;  // rolling hash of their kind, count, type, reduction and root (docs/format.md)
+  uint64_t operations;    // all, send and receive too: index of the next element in kOperations
+  uint64_t last_ticks;    // entry of the last operation
+  uint64_t members_hash;  // shrink: of the excluded ranks
+  uint32_t parent_index;  // split, shrink: index of this rank's parent + 1, 0: not known
+  uint32_t reserved;
+  Checkpoint checkpoints[kCheckpoints];  // one beyond `collectives` was taken back
+  // `hash` at sequence n lies in latest[n % 2] too: where `collectives` and `hash` were read an
+  // instant apart, this tells which belong together.
+  Checkpoint latest[2];
+};
+
+inline constexpr uint32_t kRecentOperations = 64;
+
+enum OperationFlag : uint8_t {
+  kGrouped = 1,  // called between GroupStart and GroupEnd
+  kLaunched =
+      2,  // handed to the stream: the call, or the outermost GroupEnd, has returned successfully
+  kCaptured = 4,    // into a graph: does not run now
+  kEmpty = 8,       // count 0: NCCL drops it
+  kFailed = 16,     // the call returned an error
+  kUntracked = 32,  // its completion cannot be observed (launch still under way, unknown stream)
+  kReplayed = 64,   // by a graph launch
+  kFinished = 128,  // known directly, or frozen as such by an abort
+};
+
+// Operation n of a communicator lies in element n % kRecentOperations of its part of kOperations.
+struct Operation {
+  uint64_t enter_ticks;  // 0: unused.  Stored last
+  uint64_t leave_ticks;  // 0: the call has not returned
+  uint64_t sequence;     // collectives: from 1; send and receive: from 1 per peer and direction
+  uint64_t count;        // elements
+  uint16_t call;
+  uint8_t data_type;  // ncclDataType_t, 255: none
+  uint8_t flags;      // OperationFlag
+  uint32_t stack;
+  int32_t reduction;   // ncclRedOp_t: 0..4 built in, 5: made by PreMulSum, -1: none
+  int32_t peer;        // root of a rooted collective, peer of send and receive, -1: none
+  uint32_t stream;     // index in kStreams + 1, 0: not known
+  uint32_t index_low;  // low 32 bits of n: tells a reader which lap this is
+  uint64_t position;   // finished when the stream's `completed` has reached it; 0: not known
+};
+static_assert(sizeof(Operation) == 64);
+// An `Operation::position` of an aborted communicator: its kernels leave early, so that completion
+// says nothing; what was finished when the abort was entered has kFinished.
+inline constexpr uint64_t kNeverReached = ~uint64_t{0};
+
+struct Peer {
+  uint32_t communicator;  // index in kCommunicators + 1
+  uint32_t is_receive;
+  int32_t peer;
+  uint32_t reserved;
+  uint64_t operations;
+  uint64_t hash;  // rolling hash of their count and type: both ends have the same
+  uint64_t last_ticks;
+  Checkpoint latest[2];  // as Communicator's
+};
+
+enum StreamFlag : uint32_t {
+  kStreamDestroyed = 1,
+  kCapturing = 2,
+  kImplicit = 4,  // a default stream: nobody created it
+};
+
+// GPU progress as seen from the host, without putting anything on a stream: `issued` counts what
+// was handed to the stream (NCCL operations, and waits for events behind NCCL operations of other
+// streams); an event recorded there remembers that number, and a successful query or
+// synchronisation of the event or of the stream raises `completed` to it.
+struct Stream {
+  uint64_t handle_tag;  // handle + 1, so that the default stream is not 0
+  int32_t device;       // -1: not known
+  uint32_t flags;       // StreamFlag
+  uint64_t issued;
+  uint64_t completed;
+  uint64_t completed_ticks;
+  uint64_t created_ticks;
+  uint64_t destroyed_ticks;
+  uint32_t stack;
+  uint32_t reserved;
+};
+
+struct Allocation {
+  uint64_t address;  // or handle of memory.  0: unused, 1: freed and reusable; stored last
+  uint64_t bytes;
+  uint64_t ticks;
+  uint64_t stream;  // handle of a stream-ordered allocation
+  uint32_t stack;
+  uint16_t call;
+  uint8_t device;
+  uint8_t reserved;
+};
+static_assert(sizeof(Allocation) == 40);
+
+}  // namespace traintrace::format
