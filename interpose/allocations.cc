@@ -1,0 +1,136 @@
+#include "interpose/allocations.h"
+
+#include <string.h>
+
+#include "interpose/state.h"
+#include "interpose/stats.h"
+#include "interpose/tables.h"
+
+namespace traintrace {
+namespace {
+
+using format::CallId;
+
+// One address may be reserved, mapped and registered at the same time, and handles of memory are
+// numbers of their own: what a call is about says which of them it means.
+enum class Space : uint8_t { kMemory, kHandle, kReserved, kMapped, kRegistered, kArray };
+
+struct SpaceOfName {
+  const char* part;
+  Space space;
+};
+// The first one that a call's name contains says it.
+constexpr SpaceOfName kSpacesOfNames[] = {
+    {"AddressReserve", Space::kReserved},
+    {"AddressFree", Space::kReserved},
+    {"HostRegister", Space::kRegistered},
+    {"HostUnregister", Space::kRegistered},
+    {"cuMemCreate", Space::kHandle},
+    {"cuMemRelease", Space::kHandle},
+    {"AllocationHandle", Space::kHandle},
+    {"ShareableHandle", Space::kHandle},
+    {"cuMemMap", Space::kMapped},
+    {"cuMemUnmap", Space::kMapped},
+    {"Array", Space::kArray},
+};
+Space g_spaces[format::kCallCount];  // by call id
+
+Space space_named(const char* name) {
+  for (const SpaceOfName& entry : kSpacesOfNames) {
+    if (strstr(name, entry.part) != nullptr) {
+      return entry.space;
+    }
+  }
+  return Space::kMemory;
+}
+
+// Element i of the table belongs to the key in g_keys[i].  Searches do not end at a free element
+// (handle_map.h says why) but at the longest way that was ever needed.
+constexpr uint32_t kLongestWay = 128;
+uint64_t* g_keys;
+uint32_t g_count;
+uint32_t g_longest;
+
+uint64_t key_of(CallId call, uint64_t address) {
+  return address ^ static_cast<uint64_t>(g_spaces[static_cast<size_t>(call)]) << 60;
+}
+
+uint32_t index_at(uint64_t key, uint32_t way) {
+  const uint32_t place = place_of(key, g_count) + way;
+  return place < g_count ? place : place - g_count;
+}
+
+constexpr uint32_t kNone = ~0U;
+constexpr uint64_t kFreed = 1;  // Allocation::address
+
+uint32_t find_key(uint64_t key) {
+  const uint32_t longest = load(g_longest);
+  for (uint32_t way = 0; way <= longest && way < g_count; ++way) {
+    const uint32_t index = index_at(key, way);
+    if (load(g_keys[index]) == key) {
+      return index;
+    }
+  }
+  return kNone;
+}
+
+uint32_t take_place(uint64_t key) {
+  for (uint32_t way = 0; way < kLongestWay && way < g_count; ++way) {
+    const uint32_t index = index_at(key, way);
+    if (load(g_keys[index]) == 0 && exchange_if(g_keys[index], uint64_t{0}, key)) {
+      raise_to(g_longest, way);
+      return index;
+    }
+  }
+  return kNone;
+}
+
+}  // namespace
+
+void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t bytes, uint64_t stream,
+               uint32_t stack, uint64_t ticks) noexcept {
+  const uint64_t key = key_of(call, address);
+  if (address == 0 || key == 0) {
+    return;
+  }
+  // Handed out again although its free was not seen (a device reset, a pool's end).
+  uint32_t index = find_key(key);
+  index = index == kNone ? take_place(key) : index;
+  if (index == kNone) {
+    count(format::Stat::AllocationsFull);
+    return;
+  }
+  replace(g_tables.allocations[index],
+          {address, bytes, ticks, stream, stack, static_cast<uint16_t>(call), thread.device, 0},
+          kFreed);
+}
+
+void freed(ThreadState&, CallId call, uint64_t address) noexcept {
+  const uint64_t key = key_of(call, address);
+  if (address == 0 || key == 0) {
+    return;
+  }
+  const uint32_t index = find_key(key);
+  if (index == kNone) {
+    count(format::Stat::UnknownFree);
+    return;
+  }
+  publish(g_tables.allocations[index].address, kFreed);
+  publish(g_keys[index], uint64_t{0});
+}
+
+void allocations_start() noexcept {
+  for (size_t call = 0; call < format::kCallCount; ++call) {
+    g_spaces[call] = space_named(format::kCalls[call].name);
+  }
+  g_keys = private_array<uint64_t>(g_tables.allocation_count);
+  g_count = g_keys == nullptr ? 0 : g_tables.allocation_count;
+  g_longest = 0;
+}
+
+void allocations_drop() noexcept {
+  g_keys = nullptr;
+  g_count = 0;
+}
+
+}  // namespace traintrace

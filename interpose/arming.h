@@ -1,0 +1,16 @@
+// When recording starts: at the first call that shows that this process uses a GPU.
+#pragma once
+
+namespace traintrace {
+
+// Starts recording unless that was tried before.  While another thread is at it this one waits, at
+// most 100 ms; then its call goes unrecorded.  True: armed.  Keeps errno.
+bool arm() noexcept;
+
+// Not forked from the process that loaded this library.
+bool is_process_of_load() noexcept;
+
+// Notes how the process ends; what comes after it is still recorded.
+void note_exit(int kind, int status) noexcept;
+
+}  // namespace traintrace

@@ -1,0 +1,276 @@
+#include "interpose/communicators.h"
+
+#include <string.h>
+
+#include "interpose/communicator_identity.h"
+#include "interpose/handle_map.h"
+#include "interpose/operations.h"
+#include "interpose/stats.h"
+
+namespace traintrace {
+namespace {
+
+using format::Communicator;
+
+// ncclResult_t, of which only these mean something here.
+constexpr int kSuccess = 0;
+constexpr int kInProgress = 7;
+
+// What the file need not know.
+struct Side {
+  uint32_t children;  // splits of it, those that failed after their arguments were checked too
+  // While the creating call has returned but the communicator is not there yet.
+  const ThreadState* pending;
+  const void* where;  // ncclComm_t* that NCCL will store it to, null: stored already
+};
+
+HandleMap g_numbers;
+Side* g_sides;
+uint32_t g_used;
+uint32_t g_pending;
+
+Side& side_of(uint32_t number) {
+  return g_sides[number - 1];
+}
+
+void map_handle(uint32_t number, uint64_t handle) {
+  if (handle == 0) {
+    return;
+  }
+  publish(communicator_at(number).handle, handle);
+  if (!g_numbers.put(handle, number)) {
+    count(format::Stat::CommunicatorsFull);
+  }
+}
+
+void set_done(Communicator& communicator, uint64_t ticks) {
+  if ((load(communicator.flags) & format::kInitDone) == 0) {
+    publish(communicator.ready_ticks, ticks);
+    fetch_or(communicator.flags, static_cast<uint32_t>(format::kInitDone));
+  }
+}
+
+void set_failed(uint32_t number, int result) {
+  Communicator& communicator = communicator_at(number);
+  publish(communicator.async_error, result);
+  fetch_or(communicator.flags, static_cast<uint32_t>(format::kInitFailed));
+  // NCCL counts a split once its arguments have been found good.
+  const uint32_t parent = communicator.parent_index;
+  if (communicator.origin == format::kSplit && parent != 0 && refused(result)) {
+    exchange_if(side_of(parent).children, communicator.ordinal, communicator.ordinal - 1);
+  }
+}
+
+void set_pending(ThreadState& thread, uint32_t number, const void* where) {
+  Side& side = side_of(number);
+  side.where = where;
+  if (side.pending == nullptr) {
+    fetch_add(g_pending, 1U);
+  }
+  publish(side.pending, static_cast<const ThreadState*>(&thread));
+}
+
+void set_settled(Side& side) {
+  side.where = nullptr;
+  publish(side.pending, static_cast<const ThreadState*>(nullptr));
+  fetch_add(g_pending, ~0U);
+}
+
+void read_deferred(uint32_t number) {
+  if (const void* const where = side_of(number).where) {
+    uint64_t handle = 0;
+    memcpy(&handle, where, sizeof handle);
+    map_handle(number, handle);
+  }
+}
+
+int32_t device_of(const ThreadState& thread) {
+  return thread.device == format::kNoDevice ? -1 : thread.device;
+}
+
+}  // namespace
+
+uint32_t communicator_entered(ThreadState& thread,
+                              const CommunicatorArguments& arguments) noexcept {
+  const bool child = arguments.origin == format::kSplit || arguments.origin == format::kShrink;
+  const uint32_t parent =
+      child ? number_of_communicator(thread, arguments.parent, arguments.ticks) : 0;
+  const uint32_t number = g_sides == nullptr ? 0 : take_number(g_used, g_tables.communicator_count);
+  if (number == 0) {
+    count(format::Stat::CommunicatorsFull);
+    return 0;
+  }
+  Communicator& into = communicator_at(number);
+  into.origin = arguments.origin;
+  into.size = arguments.size;
+  into.rank = arguments.rank;
+  into.device = arguments.device >= 0 || child ? arguments.device : device_of(thread);
+  into.color = arguments.color;
+  into.key = arguments.key;
+  into.flags = arguments.non_blocking ? uint32_t{format::kNonBlocking} : 0;
+  into.created_ticks = arguments.ticks;
+  into.created_stack = arguments.stack;
+  if (arguments.name != nullptr) {
+    strncpy(into.name, arguments.name, sizeof into.name - 1);
+  }
+  into.parent_index = parent;
+  identify(into, number, arguments, parent == 0 ? nullptr : &side_of(parent).children);
+  publish(into.used, 1U);
+  return number;
+}
+
+void communicator_ready(ThreadState& thread, uint32_t element, uint64_t handle, int result,
+                        uint64_t ticks) noexcept {
+  if (element == 0) {
+    return;
+  }
+  Communicator& communicator = communicator_at(element);
+  if (result != kSuccess && result != kInProgress) {
+    set_failed(element, result);
+    return;
+  }
+  map_handle(element, handle);
+  if (result == kInProgress) {
+    fetch_or(communicator.flags, static_cast<uint32_t>(format::kNonBlocking));
+  } else if (thread.group_depth > 0) {
+    set_pending(thread, element, nullptr);
+  } else {
+    set_done(communicator, ticks);
+  }
+}
+
+void communicator_deferred(ThreadState& thread, uint32_t element, const void* where) noexcept {
+  if (element != 0) {
+    set_pending(thread, element, where);
+  }
+}
+
+void communicators_group_ended(ThreadState& thread, int result, uint64_t ticks) noexcept {
+  if (load(g_pending) == 0) {
+    return;
+  }
+  for_each_communicator([&](uint32_t number, Communicator& communicator) {
+    Side& side = side_of(number);
+    if (load(side.pending) != &thread || result == kInProgress) {
+      return;
+    }
+    if (result == kSuccess) {
+      read_deferred(number);
+      set_done(communicator, ticks);
+    } else {
+      set_failed(number, result);
+    }
+    set_settled(side);
+  });
+}
+
+void communicator_error(ThreadState&, uint64_t handle, int async_error, uint64_t ticks) noexcept {
+  const uint32_t number = communicator_number(handle);
+  if (number == 0 || async_error == kInProgress) {
+    return;
+  }
+  Communicator& communicator = communicator_at(number);
+  if (async_error != kSuccess) {
+    publish(communicator.async_error, async_error);
+    fetch_or(communicator.flags, static_cast<uint32_t>(format::kAsyncError));
+    return;
+  }
+  set_done(communicator, ticks);
+  if ((load(communicator.flags) & format::kNonBlocking) != 0) {
+    operations_settled(number, ticks);
+  }
+  if (load(g_pending) == 0) {
+    return;
+  }
+  for_each_communicator([&](uint32_t child, Communicator& element) {
+    Side& side = side_of(child);
+    if (load(side.pending) != nullptr && (element.parent_index == number || child == number)) {
+      read_deferred(child);
+      set_done(element, ticks);
+      set_settled(side);
+    }
+  });
+}
+
+void communicator_ending(ThreadState&, uint64_t handle, CommunicatorEnd how, uint32_t stack,
+                         uint64_t ticks) noexcept {
+  const uint32_t number = communicator_number(handle);
+  if (number == 0 || how == CommunicatorEnd::kFinalize) {
+    return;
+  }
+  Communicator& communicator = communicator_at(number);
+  const bool aborts = how != CommunicatorEnd::kDestroy;
+  if (communicator.ended_ticks == 0) {
+    communicator.ended_stack = stack;
+    publish(communicator.ended_ticks, ticks);
+  }
+  const uint32_t flag = aborts ? uint32_t{format::kAborted} : uint32_t{format::kDestroyed};
+  const uint32_t before = fetch_or(communicator.flags, flag);
+  if ((flag & ~before & format::kAborted) != 0) {
+    freeze_operations(number);
+  }
+  if (how != CommunicatorEnd::kRevoke) {
+    g_numbers.erase(handle);  // another thread may get the same address before this call returns
+  }
+}
+
+void communicator_ended(ThreadState&, uint64_t handle, CommunicatorEnd how, int result) noexcept {
+  if (how == CommunicatorEnd::kRevoke || (result != kSuccess && result != kInProgress)) {
+    return;
+  }
+  if (how == CommunicatorEnd::kFinalize) {
+    if (const uint32_t number = communicator_number(handle)) {
+      fetch_or(communicator_at(number).flags, static_cast<uint32_t>(format::kFinalized));
+    }
+    return;
+  }
+  for_each_communicator([&](uint32_t, Communicator& communicator) {
+    if (load(communicator.handle) == handle && load(communicator.ended_ticks) != 0) {
+      publish(communicator.handle, uint64_t{0});
+    }
+  });
+}
+
+uint32_t communicators_used() noexcept {
+  const uint32_t used = load(g_used);
+  return used < g_tables.communicator_count ? used : g_tables.communicator_count;
+}
+
+uint32_t communicator_number(uint64_t handle) noexcept {
+  return static_cast<uint32_t>(handle == 0 ? 0 : g_numbers.find(handle));
+}
+
+uint32_t number_of_communicator(ThreadState& thread, uint64_t handle, uint64_t ticks) noexcept {
+  const uint32_t known = communicator_number(handle);
+  if (known != 0 || handle == 0) {
+    return known;
+  }
+  count(format::Stat::UnknownCommunicator);
+  CommunicatorArguments unknown{};
+  unknown.origin = format::kUnknownOrigin;
+  unknown.size = -1;
+  unknown.rank = -1;
+  unknown.device = -1;
+  unknown.ticks = ticks;
+  const uint32_t number = communicator_entered(thread, unknown);
+  if (number != 0) {
+    map_handle(number, handle);
+    set_done(communicator_at(number), ticks);
+  }
+  return number;
+}
+
+void communicators_start() noexcept {
+  g_used = 0;
+  g_pending = 0;
+  g_sides = private_array<Side>(g_tables.communicator_count);
+  g_numbers.start(g_tables.communicator_count);
+  identities_start();
+}
+
+void communicators_drop() noexcept {
+  g_sides = nullptr;
+  g_numbers.drop();
+}
+
+}  // namespace traintrace

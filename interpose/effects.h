@@ -1,0 +1,165 @@
+// What a call of each kind means for the tables that are never evicted: the calls into state.h that
+// follow from a row's kind and fields.  What does not follow from them is in specials_*.h.
+#pragma once
+
+#include "interpose/fields.h"
+#include "interpose/open_call.h"
+#include "interpose/state.h"
+
+namespace traintrace {
+
+// What an effect keeps from before the real call to after it.
+struct Scratch {
+  uint64_t mark = 0;
+  OperationRef operation = {};
+  uint32_t element = 0;
+  static constexpr int kMaxElements = 64;
+  uint32_t elements[kMaxElements];  // of ncclCommInitAll only, so not initialised
+};
+
+// A row.  `kPerThread`: stream 0 means the thread's own default stream.
+template <format::CallId kCallId, format::Kind kKindOf, bool kPerThread, class... Fields>
+struct Row {
+  using Field = format::Field;
+  using Kind = format::Kind;
+  static constexpr format::CallId kCall = kCallId;
+  static constexpr Kind kKind = kKindOf;
+
+  template <Field kName>
+  static constexpr bool kHas = Named<kName, Fields...>::kExists;
+  template <Field kName>
+  static constexpr bool kGives = ((Fields::kField == kName && Fields::kAfterCall) || ...);
+
+  static uint64_t stream_or_value(Field field, uint64_t value) noexcept {
+    constexpr uint64_t kOwnDefaultStream = 2;  // cudaStreamPerThread, CU_STREAM_PER_THREAD
+    return field == Field::Stream && kPerThread && value == 0 ? kOwnDefaultStream : value;
+  }
+
+  template <Field kName, class... Arguments>
+  static uint64_t get(Arguments... arguments) noexcept {
+    return stream_or_value(kName, Named<kName, Fields...>::read(0, arguments...));
+  }
+  template <Field kName, class... Arguments>
+  static int32_t get_int(Arguments... arguments) noexcept {
+    return static_cast<int32_t>(Named<kName, Fields...>::read(~uint64_t{0}, arguments...));
+  }
+
+  static constexpr bool is(Kind kind) { return kKind == kind; }
+  static constexpr bool waits() { return is(Kind::Sync) || is(Kind::Query); }
+
+  // Bytes of an allocation: as asked for, or pitch times rows.
+  template <class... Arguments>
+  static uint64_t bytes(Arguments... arguments) noexcept {
+    if constexpr (kHas<Field::Bytes>) {
+      return get<Field::Bytes>(arguments...);
+    } else {
+      return get<Field::Pitch>(arguments...) * get<Field::Height>(arguments...) *
+             Named<Field::Depth, Fields...>::read(1, arguments...);
+    }
+  }
+
+  // Memory is known by its address, else by the handle of it.
+  template <class... Arguments>
+  static uint64_t memory(Arguments... arguments) noexcept {
+    if constexpr (kHas<Field::Address>) {
+      return get<Field::Address>(arguments...);
+    } else if constexpr (kHas<Field::Handle>) {
+      return get<Field::Handle>(arguments...);
+    } else {
+      return get<Field::Array>(arguments...);
+    }
+  }
+
+  template <class... Arguments>
+  static void operation_enters(OpenFrame& frame, Scratch& scratch,
+                               Arguments... arguments) noexcept {
+    const int32_t root = get_int<Field::Root>(arguments...);
+    scratch.operation = operation_entered(
+        *frame.thread, {kCall, is(Kind::Collective), is(Kind::SendRecv) && kHas<Field::Destination>,
+                        get<Field::Communicator>(arguments...), get<Field::Count>(arguments...),
+                        get_int<Field::DataType>(arguments...), get_int<Field::RedOp>(arguments...),
+                        root >= 0 ? root : get_int<Field::Peer>(arguments...),
+                        get<Field::Stream>(arguments...), frame.stack, frame.ticks});
+  }
+
+  template <class... Arguments>
+  static void before(OpenFrame& frame, Scratch& scratch, Arguments... arguments) noexcept {
+    ThreadState& thread = *frame.thread;
+    if constexpr (is(Kind::Free)) {
+      if (const uint64_t address = memory(arguments...)) {
+        freed(thread, kCall, address);
+      }
+    } else if constexpr (is(Kind::Launch) && kHas<Field::Function>) {
+      kernel_launched(thread, get<Field::Function>(arguments...));
+    } else if constexpr (is(Kind::Collective) || is(Kind::SendRecv)) {
+      operation_enters(frame, scratch, arguments...);
+    } else if constexpr (waits() && kHas<Field::Stream>) {
+      scratch.mark = stream_mark(thread, get<Field::Stream>(arguments...));
+    } else if constexpr (waits() && kHas<Field::Event>) {
+      scratch.mark = event_mark(get<Field::Event>(arguments...));
+    } else if constexpr (is(Kind::Record) && kHas<Field::Stream>) {
+      scratch.mark = event_recording(thread, get<Field::Event>(arguments...),
+                                     get<Field::Stream>(arguments...));
+    } else if constexpr (is(Kind::Destroy) && kHas<Field::Stream>) {
+      stream_destroyed(thread, get<Field::Stream>(arguments...), frame.ticks);
+    } else if constexpr ((is(Kind::Destroy) || is(Kind::Record)) && kHas<Field::Event>) {
+      // Gone, or recorded for a whole context: it has no place on a stream any more.
+      event_destroyed(get<Field::Event>(arguments...));
+    } else if constexpr (is(Kind::Destroy) && kHas<Field::GraphExec>) {
+      graph_exec_destroyed(get<Field::GraphExec>(arguments...));
+    } else if constexpr (is(Kind::Destroy) && kHas<Field::Graph>) {
+      graph_destroyed(get<Field::Graph>(arguments...));
+    }
+  }
+
+  // After any outcome.
+  template <class... Arguments>
+  static void after(OpenFrame& frame, Scratch& scratch, int result, uint64_t ticks,
+                    Arguments... arguments) noexcept {
+    ThreadState& thread = *frame.thread;
+    if constexpr (is(Kind::Collective) || is(Kind::SendRecv)) {
+      operation_left(thread, scratch.operation, result, ticks);
+    } else if constexpr (is(Kind::GroupEnd)) {
+      group_ended(thread, result, ticks);
+    } else if constexpr (is(Kind::Capture) && kGives<Field::Graph>) {
+      capture_ended(thread, get<Field::Stream>(arguments...),
+                    result == 0 ? get<Field::Graph>(arguments...) : 0);
+    } else if (result == 0) {
+      after_success(frame, scratch, ticks, arguments...);
+    }
+  }
+
+  template <class... Arguments>
+  static void after_success(OpenFrame& frame, Scratch& scratch, uint64_t ticks,
+                            Arguments... arguments) noexcept {
+    ThreadState& thread = *frame.thread;
+    if constexpr (is(Kind::Alloc)) {
+      if (const uint64_t address = memory(arguments...)) {
+        allocated(thread, kCall, address, bytes(arguments...), get<Field::Stream>(arguments...),
+                  frame.stack, frame.ticks);
+      }
+    } else if constexpr (is(Kind::GroupStart)) {
+      group_started(thread);
+    } else if constexpr (waits() && (kHas<Field::Stream> || kHas<Field::Event>)) {
+      mark_completed(scratch.mark, ticks);
+    } else if constexpr (is(Kind::Sync) && !kHas<Field::Context>) {
+      device_completed(thread, frame.ticks, ticks);
+    } else if constexpr (is(Kind::Capture)) {
+      capture_began(thread, get<Field::Stream>(arguments...));
+    } else if constexpr (is(Kind::Record) && kHas<Field::Stream>) {
+      event_recorded(get<Field::Event>(arguments...), scratch.mark);
+    } else if constexpr (is(Kind::Wait) && kHas<Field::Event> && kHas<Field::Stream>) {
+      stream_waits(thread, get<Field::Stream>(arguments...), get<Field::Event>(arguments...));
+    } else if constexpr (is(Kind::Create) && kHas<Field::GraphExec> && kHas<Field::Graph>) {
+      graph_instantiated(thread, get<Field::GraphExec>(arguments...),
+                         get<Field::Graph>(arguments...));
+    } else if constexpr (is(Kind::Create) && kGives<Field::Stream>) {
+      stream_created(thread, get<Field::Stream>(arguments...), frame.stack, ticks);
+    } else if constexpr (is(Kind::GraphLaunch)) {
+      graph_launched(thread, get<Field::GraphExec>(arguments...), get<Field::Stream>(arguments...),
+                     frame.ticks, ticks);
+    }
+  }
+};
+
+}  // namespace traintrace

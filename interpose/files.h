@@ -1,0 +1,52 @@
+// Small files and text without stdio and malloc: the tracer may run where neither is safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace traintrace {
+
+// The beginning of a file, NUL-terminated, empty if it cannot be read.  Returns its length.
+size_t read_file(const char* path, char* into, size_t size) noexcept;
+
+bool starts_with(const char* text, const char* beginning) noexcept;
+bool equal(const char* a, const char* b) noexcept;
+
+// Text that grows in a given buffer; what does not fit is cut and `whole` becomes false.
+class Text {
+ public:
+  Text(char* buffer, size_t size) noexcept : buffer_(buffer), size_(size) {
+    if (size_) {
+      buffer_[0] = '\0';
+    }
+  }
+  Text& operator<<(const char* text) noexcept;
+  Text& operator<<(int64_t number) noexcept;
+  Text& append(const char* text, size_t bytes) noexcept;
+  const char* c_str() const noexcept { return buffer_; }
+  size_t length() const noexcept { return length_; }
+  bool whole() const noexcept { return whole_; }
+
+ private:
+  char* buffer_;
+  size_t size_;  // 0: only counts the length
+  size_t length_ = 0;
+  bool whole_ = true;
+};
+
+// A path, or anything as short.  Not the longest possible one: threads of the job may have small
+// stacks.
+inline constexpr size_t kMaxPath = 1024;
+struct ShortStorage {
+  char storage[kMaxPath];
+};
+struct ShortText : private ShortStorage, public Text {
+  ShortText() noexcept : Text(storage, sizeof storage) {}
+  ShortText(const ShortText&) = delete;
+  ShortText& operator=(const ShortText&) = delete;
+};
+
+// Unsigned decimal number at the start of the text; `end` (may be null) is where it stopped.
+uint64_t parse_number(const char* text, const char** end) noexcept;
+
+}  // namespace traintrace

@@ -1,0 +1,26 @@
+// Whether this process records, in one word that every intercepted call reads first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace traintrace {
+
+enum class ArmState : uint32_t { kUnarmed, kArming, kArmed, kSteppedAside };
+
+// A forked child finds this page zeroed whatever it was forked by (MADV_WIPEONFORK): it is not
+// armed and never writes into its parent's trace.
+union GuardPage {
+  struct {
+    uint64_t armed;  // generation of the trace, 0: not armed
+    uint32_t state;  // ArmState
+  } words;
+  char page[4096];
+};
+extern GuardPage g_guard;
+
+inline uint64_t armed_generation() noexcept {
+  return __atomic_load_n(&g_guard.words.armed, __ATOMIC_ACQUIRE);
+}
+
+}  // namespace traintrace

@@ -1,0 +1,101 @@
+#include "interpose/layout.h"
+
+#include <algorithm>
+
+#include "format/schema.h"
+#include "interpose/files.h"
+#include "interpose/sections.h"
+
+namespace traintrace {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kMiB = 1024UL * 1024;
+constexpr uint32_t kUsualDefinitionsMb = 16;
+constexpr uint32_t kDefinitionChunk = 16 * 1024;
+constexpr uint64_t kThreads = 1024;
+constexpr uint64_t kCommunicators = 512;
+constexpr uint64_t kStreams = 4096;
+constexpr uint64_t kPeers = 8192;
+constexpr uint64_t kAllocations = 65536;
+
+// Each thread holds one chunk, so there must be many; a chunk is a thread's step in the hot path,
+// so they must not be small.
+uint32_t chunk_bytes(uint32_t ring_mb) {
+  return std::clamp(ring_mb * 1024u, 4096u, 65536u);
+}
+
+void describe(Text& text, const format::CallSpec& call, int id) {
+  text << "call " << id << " " << call.name << " "
+       << format::kLibraryNames[static_cast<int>(call.library)] << " "
+       << format::spec_of(call.kind).name;
+  for (int i = 0; i < call.field_count; ++i) {
+    const format::FieldName& field = format::kFieldNames[static_cast<int>(call.fields[i].field)];
+    text << (call.fields[i].after_call ? " out:" : " in:") << field.name << ":" << field.format;
+  }
+  text << "\n";
+}
+
+void describe_all(Text& text) {
+  text << "traintrace " << int64_t{format::kVersion} << "\n";
+  for (int id = 0; id < static_cast<int>(format::kCallCount); ++id) {
+    describe(text, format::kCalls[id], id);
+  }
+  for (int i = 0; i < static_cast<int>(format::Stat::kCount); ++i) {
+    text << "stat " << i << " " << format::kStatSpecs[i].name << " "
+         << format::kStatSpecs[i].severity << "\n";
+  }
+}
+
+struct Layout {
+  format::FileHeader& header;
+  uint64_t end = format::kHeaderBytes;
+
+  void add(format::SectionKind kind, uint64_t element_bytes, uint64_t elements) {
+    header.sections[header.section_count++] = {kind, static_cast<uint32_t>(element_bytes), end,
+                                               element_bytes * elements};
+    end = (end + element_bytes * elements + kPage - 1) / kPage * kPage;
+  }
+};
+
+}  // namespace
+
+TraceSize usual_size(uint32_t ring_mb) noexcept {
+  return {ring_mb, std::min(kUsualDefinitionsMb, std::max(ring_mb, 1u))};
+}
+
+bool make_smaller(TraceSize& size) noexcept {
+  if (size.ring_mb == 1) {
+    return false;
+  }
+  size = usual_size(std::max(size.ring_mb / 4, 1u));
+  return true;
+}
+
+uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept {
+  Text schema(nullptr, 0);
+  describe_all(schema);
+  header.section_count = 0;
+  Layout layout{header};
+  layout.add(format::kSchema, 1, schema.length() + 1);
+  layout.add(format::kStats, sizeof(uint64_t), static_cast<uint64_t>(format::Stat::kCount));
+  layout.add(format::kThreads, sizeof(format::Thread), kThreads);
+  layout.add(format::kCommunicators, sizeof(format::Communicator), kCommunicators);
+  layout.add(format::kOperations, sizeof(format::Operation),
+             kCommunicators * format::kRecentOperations);
+  layout.add(format::kPeers, sizeof(format::Peer), kPeers);
+  layout.add(format::kStreams, sizeof(format::Stream), kStreams);
+  layout.add(format::kAllocations, sizeof(format::Allocation), kAllocations);
+  layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk);
+  const uint32_t chunk = chunk_bytes(size.ring_mb);
+  layout.add(format::kEvents, chunk, size.ring_mb * kMiB / chunk);
+  return layout.end;
+}
+
+void write_schema(format::FileHeader* file) noexcept {
+  const format::Section& section = section_of(file, format::kSchema);
+  Text text(at(file, section), section.bytes);
+  describe_all(text);
+}
+
+}  // namespace traintrace

@@ -1,0 +1,146 @@
+// A call as the tracer sees it while it runs: is it the outermost of its layer, what is recorded of
+// it, and the open call that a hang leaves behind in the thread's slot.
+#pragma once
+
+#include <cstdint>
+
+#include "interpose/clock.h"
+#include "interpose/recorder.h"
+
+namespace traintrace {
+
+// Lies on the stack of the wrapper.  While it is open, calls of the same layer made inside it (the
+// runtime's to the driver, NCCL's to itself) are parts of it and not recorded.
+struct OpenFrame {
+  uint64_t alive;  // its own address, scrambled: tells whether this memory is still the frame
+  ThreadState* thread;
+  uint64_t generation;
+  uint64_t ticks;
+  uint64_t caller;  // return address of the wrapper
+  uint32_t stack;
+  format::CallId call;
+  Layer layer;
+  bool recorded;  // has an enter record
+  bool folded;    // a query that only counts
+};
+
+// One bit for each call that TRAINTRACE_CALLS selects.
+extern uint64_t g_selected_calls[(format::kCallCount + 63) / 64];
+
+inline bool selected(format::CallId call) noexcept {
+  const auto index = static_cast<unsigned>(call);
+  return g_selected_calls[index / 64] >> (index % 64) & 1;
+}
+
+inline uint64_t scrambled(const OpenFrame* frame) noexcept {
+  return reinterpret_cast<uint64_t>(frame) ^ 0x7472'6163'656d'6521u;
+}
+
+void refuse_in_signal(ThreadState& thread) noexcept;
+
+// Until leave_tracer() a signal handler's calls are passed through.
+inline void enter_tracer(ThreadState& thread) noexcept {
+  thread.busy = true;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+inline void leave_tracer(ThreadState& thread) noexcept {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  thread.busy = false;
+}
+
+// False: this call is part of another one, or interrupted the tracer itself; it is passed through.
+// Else the thread is inside the tracer.
+inline bool open_call(OpenFrame& frame, ThreadState* thread, format::CallId call, Layer layer,
+                      const void* caller) noexcept {
+  if (thread->busy) [[unlikely]] {
+    refuse_in_signal(*thread);
+    return false;
+  }
+  // A frame that longjmp or a cancelled thread left behind lies deeper in the stack than this one,
+  // or was overwritten since.
+  const OpenFrame* const outer = thread->open_frame[static_cast<int>(layer)];
+  if (outer > &frame && outer->alive == scrambled(outer)) {
+    return false;
+  }
+  enter_tracer(*thread);
+  frame = {scrambled(&frame),
+           thread,
+           thread->generation,
+           clock_ticks(),
+           reinterpret_cast<uint64_t>(caller),
+           0,
+           call,
+           layer,
+           false,
+           false};
+  thread->open_frame[static_cast<int>(layer)] = &frame;
+  return true;
+}
+
+// In the thread's slot, where a reader finds the call that never returned.
+inline void show_open(const OpenFrame& frame) noexcept {
+  format::Thread& slot = *frame.thread->slot;
+  format::OpenCall& open = slot.open[static_cast<int>(frame.layer)];
+  open.call = static_cast<uint16_t>(frame.call);
+  open.stack = frame.stack;
+  __atomic_store_n(&open.enter_ticks, frame.ticks, __ATOMIC_RELEASE);
+  slot.last_call = static_cast<uint16_t>(frame.call);
+  slot.last_call_ticks = frame.ticks;
+  if (frame.stack) {
+    slot.last_stack = frame.stack;
+  }
+}
+
+inline void record_enter(OpenFrame& frame, const uint64_t* fields, int count) noexcept {
+  ThreadState& thread = *frame.thread;
+  if (selected(frame.call)) [[likely]] {
+    frame.recorded =
+        write_enter(thread, frame.call, frame.ticks, frame.caller, frame.stack, fields, count);
+    thread.last_query = kNoCall;
+  }
+  show_open(frame);
+}
+
+// True: this query is like the one recorded last, and only counts.
+inline bool fold_query(OpenFrame& frame, uint64_t object) noexcept {
+  ThreadState& thread = *frame.thread;
+  if (thread.last_query != static_cast<uint16_t>(frame.call) ||
+      thread.last_query_object != object) {
+    return false;
+  }
+  frame.folded = true;
+  thread.slot->queries++;
+  thread.slot->last_query_ticks = frame.ticks;
+  show_open(frame);
+  return true;
+}
+
+// After record_enter: the next equal query will be folded.
+inline void remember_query(const OpenFrame& frame, uint64_t object) noexcept {
+  frame.thread->last_query = static_cast<uint16_t>(frame.call);
+  frame.thread->last_query_object = object;
+  frame.thread->slot->queries = 0;
+}
+
+// A query that was folded, but failed otherwise than the one before, becomes a record after all.
+void unfold_query(OpenFrame& frame, const uint64_t* fields, int count, int outcome) noexcept;
+
+// After the real call.  False: this is a forked child that returns from its parent's call.
+inline bool reenter_tracer(const OpenFrame& frame) noexcept {
+  if (frame.generation != armed_generation()) [[unlikely]] {
+    return false;
+  }
+  enter_tracer(*frame.thread);
+  return true;
+}
+
+inline void close_call(OpenFrame& frame) noexcept {
+  ThreadState& thread = *frame.thread;
+  __atomic_store_n(&thread.slot->open[static_cast<int>(frame.layer)].enter_ticks, 0,
+                   __ATOMIC_RELEASE);
+  thread.open_frame[static_cast<int>(frame.layer)] = nullptr;
+  frame.alive = 0;
+  leave_tracer(thread);
+}
+
+}  // namespace traintrace

@@ -1,0 +1,321 @@
+#include "interpose/recorder.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "interpose/arming.h"
+#include "interpose/clock.h"
+#include "interpose/definitions.h"
+#include "interpose/sections.h"
+#include "interpose/state.h"
+#include "interpose/stats.h"
+
+namespace traintrace {
+
+constinit thread_local ThreadState* t_thread = nullptr;
+
+namespace {
+
+constexpr int kEnding = -1;  // as owner of a thread state: somebody takes it apart
+constexpr uint64_t kReapEveryNs = 100'000'000;
+
+// A thread that found the table full: in which trace, and its calls since, of which few try again.
+constinit thread_local uint64_t t_refused = 0;
+constinit thread_local uint32_t t_refused_calls = 0;
+constexpr uint32_t kTryAgainEvery = 256;
+// A signal handler must not claim a second place for a thread that is about to get one.
+constinit thread_local bool t_claiming = false;
+
+struct Recorder {
+  uint64_t generation;
+  format::FileHeader* file;
+  format::Thread* slots;
+  ThreadState* states;
+  NativeMemo* native_memos;
+  int32_t* owners;  // tid, 0: free
+  int thread_count;
+  char* chunks;
+  uint64_t chunk_bytes;
+  uint64_t chunk_count;
+  // Of each chunk: twice its ordinal, + 1 while somebody writes it; and how many records it has.
+  uint64_t* chunk_states;
+  uint32_t* chunk_records;
+  uint32_t next_serial;
+  uint32_t next_look;  // of reap_some
+  uint64_t last_reap_ns;
+};
+Recorder g_recorder;
+
+format::EventChunk* chunk_at(uint64_t index) {
+  return reinterpret_cast<format::EventChunk*>(g_recorder.chunks + index * g_recorder.chunk_bytes);
+}
+
+uint64_t index_of(const format::EventChunk* chunk) {
+  return static_cast<uint64_t>(reinterpret_cast<const char*>(chunk) - g_recorder.chunks) /
+         g_recorder.chunk_bytes;
+}
+
+void release_chunk(ThreadState& thread) {
+  if (thread.chunk) {
+    const uint64_t index = index_of(thread.chunk);
+    g_recorder.chunk_records[index] =
+        static_cast<uint32_t>(thread.events - thread.chunk->first_event);
+    __atomic_store_n(&g_recorder.chunk_states[index], thread.chunk->ordinal * 2, __ATOMIC_RELEASE);
+    thread.chunk = nullptr;
+  }
+}
+
+// The oldest chunk that nobody writes, or null.  A thread that was put aside for a whole lap finds
+// a younger chunk in its place and leaves it alone.
+format::EventChunk* take_chunk(uint64_t& ordinal) {
+  for (uint64_t tries = 0; tries < g_recorder.chunk_count; ++tries) {
+    ordinal = __atomic_fetch_add(&g_recorder.file->next_ordinal, 1, __ATOMIC_RELAXED);
+    const uint64_t index = ordinal % g_recorder.chunk_count;
+    uint64_t state = __atomic_load_n(&g_recorder.chunk_states[index], __ATOMIC_RELAXED);
+    const bool older_and_idle = state % 2 == 0 && state / 2 < ordinal;
+    if (older_and_idle &&
+        __atomic_compare_exchange_n(&g_recorder.chunk_states[index], &state, ordinal * 2 + 1, false,
+                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+      if (g_recorder.chunk_records[index]) {
+        count(format::Stat::RingOverwritten, g_recorder.chunk_records[index]);
+      }
+      return chunk_at(index);
+    }
+  }
+  return nullptr;
+}
+
+// A reader that sees the same ordinal before and after copying has a whole chunk.
+void begin_chunk(ThreadState& thread, format::EventChunk* chunk, uint64_t ordinal) {
+  __atomic_store_n(&chunk->ordinal, 0, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  chunk->committed = 0;
+  chunk->thread = thread.slot->serial;
+  chunk->tid = thread.tid;
+  chunk->first_event = thread.events;
+  __atomic_store_n(&chunk->ordinal, ordinal, __ATOMIC_RELEASE);
+  thread.chunk = chunk;
+  thread.next = reinterpret_cast<uint64_t*>(chunk + 1);
+  thread.end =
+      reinterpret_cast<uint64_t*>(reinterpret_cast<char*>(chunk) + g_recorder.chunk_bytes) -
+      kLeaveReserveWords;
+}
+
+void write_drop_note(ThreadState& thread) {
+  uint64_t* const word = thread.next;
+  write_head(word, {format::kDropped, 3, format::kNote, format::kNoDevice, 0}, clock_ticks());
+  word[2] = thread.unnoted_drops;
+  thread.unnoted_drops = 0;
+  commit_record(thread, word + 3);
+}
+
+bool is_gone(int32_t tid) {
+  const int saved = errno;
+  const bool gone = tgkill(getpid(), tid, 0) != 0 && errno == ESRCH;
+  errno = saved;
+  return gone;
+}
+
+void end_thread(int index, int32_t tid) {
+  if (!__atomic_compare_exchange_n(&g_recorder.owners[index], &tid, kEnding, false,
+                                   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+    return;
+  }
+  ThreadState& thread = g_recorder.states[index];
+  release_chunk(thread);
+  release_definitions(thread);
+  __atomic_store_n(&g_recorder.slots[index].ended_ticks, clock_ticks(), __ATOMIC_RELEASE);
+  thread.generation = 0;
+  __atomic_store_n(&g_recorder.owners[index], 0, __ATOMIC_RELEASE);
+}
+
+// A place that was never used, else the one whose thread ended longest ago.  -1: all are alive.
+int find_place(int32_t tid) {
+  int oldest = -1;
+  for (int i = 0; i < g_recorder.thread_count; ++i) {
+    const int32_t owner = __atomic_load_n(&g_recorder.owners[i], __ATOMIC_RELAXED);
+    if (owner == tid) {
+      end_thread(i, tid);  // of a thread that is gone: the kernel gave us its number
+    } else if (owner != 0) {
+      continue;
+    }
+    if (g_recorder.slots[i].serial == 0) {
+      return i;
+    }
+    if (oldest < 0 || g_recorder.slots[i].ended_ticks < g_recorder.slots[oldest].ended_ticks) {
+      oldest = i;
+    }
+  }
+  return oldest;
+}
+
+// `serial` is stored last: it says that the element is in use.
+void begin_slot(format::Thread& slot, int32_t tid) {
+  __atomic_store_n(&slot.serial, 0, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  const uint32_t serial = __atomic_add_fetch(&g_recorder.next_serial, 1, __ATOMIC_RELAXED);
+  __builtin_memset(&slot.tid, 0, sizeof slot - sizeof slot.serial);
+  slot.tid = tid;
+  slot.started_ticks = clock_ticks();
+  slot.last_call = kNoCall;
+  __atomic_store_n(&slot.serial, serial, __ATOMIC_RELEASE);
+}
+
+ThreadState* begin_thread(int index, int32_t tid) {
+  ThreadState& thread = g_recorder.states[index];
+  thread = {};
+  thread.slot = &g_recorder.slots[index];
+  thread.tid = tid;
+  thread.native_memo = &g_recorder.native_memos[index];
+  thread.native_memo->clear();
+  thread.device = format::kNoDevice;
+  thread.last_query = kNoCall;
+  begin_slot(*thread.slot, tid);
+  thread.generation = g_recorder.generation;
+  t_thread = &thread;
+  return &thread;
+}
+
+void end_if_gone(int index) {
+  const int32_t tid = __atomic_load_n(&g_recorder.owners[index], __ATOMIC_RELAXED);
+  if (tid > 0 && is_gone(tid)) {
+    end_thread(index, tid);
+  }
+}
+
+// Where threads come and go fast, most places belong to threads that are gone; where all are
+// alive, looking at each of them every time would cost.
+void reap_some() {
+  constexpr uint32_t kLookAt = 64;
+  const auto threads = static_cast<uint32_t>(g_recorder.thread_count);
+  const uint32_t first = __atomic_fetch_add(&g_recorder.next_look, kLookAt, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < kLookAt; ++i) {
+    end_if_gone(static_cast<int>((first + i) % threads));
+  }
+}
+
+bool may_reap_now() {
+  const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC);
+  uint64_t last_ns = __atomic_load_n(&g_recorder.last_reap_ns, __ATOMIC_RELAXED);
+  return now_ns - last_ns > kReapEveryNs &&
+         __atomic_compare_exchange_n(&g_recorder.last_reap_ns, &last_ns, now_ns, false,
+                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+// All private memory of the recorder in one mapping.
+template <class T>
+T* carve(char*& from, uint64_t elements) {
+  T* const result = reinterpret_cast<T*>(from);
+  from += (elements * sizeof(T) + 63) / 64 * 64;
+  return result;
+}
+
+}  // namespace
+
+bool next_chunk(ThreadState& thread) noexcept {
+  uint64_t ordinal = 0;
+  format::EventChunk* chunk = take_chunk(ordinal);
+  if (!chunk && may_reap_now()) {
+    reap_threads();
+    chunk = take_chunk(ordinal);
+  }
+  if (!chunk) {
+    return false;  // and keeps the old one, where open calls have room for their leave records
+  }
+  release_chunk(thread);
+  begin_chunk(thread, chunk, ordinal);
+  if (thread.unnoted_drops) {
+    write_drop_note(thread);
+  }
+  return true;
+}
+
+void drop_call(ThreadState& thread) noexcept {
+  ++thread.unnoted_drops;
+  ++thread.slot->dropped;
+  count(format::Stat::NoChunk);
+}
+
+ThreadState* claim_thread() noexcept {
+  const int32_t tid = gettid();
+  ThreadState* thread = nullptr;
+  t_claiming = true;
+  for (bool full = false; !thread && !full;) {
+    int index = find_place(tid);
+    if (index < 0) {
+      reap_some();
+      index = find_place(tid);
+    }
+    int32_t nobody = 0;
+    full = index < 0;
+    if (!full && __atomic_compare_exchange_n(&g_recorder.owners[index], &nobody, tid, false,
+                                             __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+      thread = begin_thread(index, tid);
+    }
+  }
+  t_claiming = false;
+  return thread;
+}
+
+void reap_threads() noexcept {
+  for (int i = 0; i < g_recorder.thread_count; ++i) {
+    end_if_gone(i);
+  }
+}
+
+ThreadState* thread_to_record_slow(bool arms) noexcept {
+  if (!armed_generation() && !(arms && arm())) {
+    return nullptr;
+  }
+  if (t_thread && t_thread->generation == armed_generation()) {
+    return t_thread;  // the one that armed
+  }
+  if (t_claiming) {
+    count(format::Stat::NestedInSignal);
+    return nullptr;
+  }
+  const bool refused = t_refused == armed_generation();
+  if (refused && ++t_refused_calls % kTryAgainEvery) {
+    return nullptr;
+  }
+  ThreadState* const thread = claim_thread();
+  if (!thread && !refused) {
+    t_refused = armed_generation();
+    count(format::Stat::ThreadsFull);
+  }
+  return thread;
+}
+
+bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
+  const format::Section& slots = section_of(file, format::kThreads);
+  const format::Section& events = section_of(file, format::kEvents);
+  g_recorder = {};
+  g_recorder.generation = generation;
+  g_recorder.file = file;
+  g_recorder.slots = reinterpret_cast<format::Thread*>(at(file, slots));
+  g_recorder.thread_count = static_cast<int>(slots.bytes / sizeof(format::Thread));
+  g_recorder.chunks = at(file, events);
+  g_recorder.chunk_bytes = events.element_bytes;
+  g_recorder.chunk_count = events.bytes / events.element_bytes;
+  const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
+  const uint64_t bytes = threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(int32_t)) +
+                         g_recorder.chunk_count * (sizeof(uint64_t) + sizeof(uint32_t)) + 4096;
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return false;
+  }
+  char* from = static_cast<char*>(memory);
+  g_recorder.states = carve<ThreadState>(from, threads);
+  g_recorder.native_memos = carve<NativeMemo>(from, threads);
+  g_recorder.owners = carve<int32_t>(from, threads);
+  g_recorder.chunk_states = carve<uint64_t>(from, g_recorder.chunk_count);
+  g_recorder.chunk_records = carve<uint32_t>(from, g_recorder.chunk_count);
+  file->next_ordinal = 1;
+  return true;
+}
+
+}  // namespace traintrace

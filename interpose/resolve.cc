@@ -1,0 +1,223 @@
+// Compiled without sibling calls: the real dlsym must see a return address in this library.
+#include "interpose/resolve.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include "interpose/elf_next.h"
+#include "interpose/objects.h"
+#include "interpose/stats.h"
+
+namespace traintrace {
+
+constinit void* g_originals[kMaxCopies][kSymbolCount] = {};
+
+namespace {
+
+using Dlsym = void* (*)(void*, const char*);
+using Dlvsym = void* (*)(void*, const char*, const char*);
+
+void* no_dlsym(void*, const char*) {
+  return nullptr;
+}
+void* no_dlvsym(void*, const char*, const char*) {
+  return nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+[[gnu::visibility("hidden")]] constinit Dlsym tt_real_dlsym = nullptr;
+[[gnu::visibility("hidden")]] constinit Dlvsym tt_real_dlvsym = nullptr;
+
+[[gnu::visibility("hidden")]] void tt_find_real() noexcept {
+  void* const sym = next_definition("dlsym");
+  void* const vsym = next_definition("dlvsym");
+  tt_real_dlvsym = vsym ? reinterpret_cast<Dlvsym>(vsym) : no_dlvsym;
+  tt_real_dlsym = sym ? reinterpret_cast<Dlsym>(sym) : no_dlsym;
+}
+}
+
+namespace {
+
+// Pointers only: this runs in every process that the preload is in.
+[[gnu::constructor]] void find_dlsym() {
+  tt_find_real();
+}
+
+// What entry_dlsym.S is told: an address is the answer, the real one is to answer, null is.
+using Answer = uintptr_t;
+constexpr Answer kAskReal = 0;
+constexpr Answer kNothing = 1;
+
+// We keep a pointer into it, so it must stay even where the program closes it.
+void pin(void* function) {
+  if (const link_map* const map = map_of(function)) {
+    if (void* const handle = handle_if_loaded(map->l_name, RTLD_NODELETE)) {
+      dlclose(handle);
+    }
+  }
+}
+
+void* ask(void* handle, SymbolId symbol) {
+  void* const found = handle ? real_lookup(handle, name_of(symbol)) : nullptr;
+  return found == entry_of(symbol) ? nullptr : found;
+}
+
+void* ask_loaded(const char* library, SymbolId symbol) {
+  void* const handle = handle_if_loaded(library);
+  void* const found = ask(handle, symbol);
+  if (handle) {
+    dlclose(handle);
+  }
+  return found;
+}
+
+// What the caller's own libraries have: it may be loaded with RTLD_LOCAL, out of our sight.
+void* ask_for_caller(const void* caller, SymbolId symbol) {
+  const link_map* const map = map_of(caller);
+  return map && map->l_name[0] ? ask_loaded(map->l_name, symbol) : nullptr;
+}
+
+void* ask_vendors(SymbolId symbol) {
+  static constexpr const char* kRuntime[] = {"libcudart.so.13", "libcudart.so.12",
+                                             "libcudart.so.11.0"};
+  switch (library_of(symbol)) {
+    case format::Library::Driver:
+      return ask_loaded("libcuda.so.1", symbol);
+    case format::Library::Nccl:
+      return ask_loaded("libnccl.so.2", symbol);
+    case format::Library::Runtime:
+      break;
+  }
+  for (const char* name : kRuntime) {
+    if (void* const found = ask_loaded(name, symbol)) {
+      return found;
+    }
+  }
+  return nullptr;
+}
+
+void* adopt(void* real, SymbolId symbol, int copy) {
+  void* expected = nullptr;
+  if (__atomic_compare_exchange_n(&g_originals[copy][symbol], &expected, real, false,
+                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    pin(real);
+    return real;
+  }
+  return expected;
+}
+
+// The first library that a function of `library` was taken from, where none is in sight of all.
+bool is_first_copy(void* real, SymbolId symbol) {
+  static constinit const link_map* firsts[3] = {};
+  const link_map*& first = firsts[static_cast<int>(library_of(symbol))];
+  const link_map* const map = map_of(real);
+  const link_map* expected = nullptr;
+  return __atomic_compare_exchange_n(&first, &expected, map, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED) ||
+         expected == map;
+}
+
+bool is_in_front_of_us(const void* caller) {
+  const link_map* const theirs = map_of(caller);
+  const link_map* map = map_of(reinterpret_cast<const void*>(&find_original));
+  while (map && map != theirs) {
+    map = map->l_prev;
+  }
+  return theirs && map == theirs;
+}
+
+// No library has it, and dlerror() must say so: callers print it.
+Answer nothing(SymbolId symbol) {
+  real_lookup(RTLD_NEXT, name_of(symbol));
+  return kNothing;
+}
+
+// dlsym of a special handle answers by who calls, so the real one must do it.  But where only our
+// entry would be found, no library has the function, and that must be the answer.
+Answer filter_special(void* handle, SymbolId symbol, const void* caller) {
+  if (ask(RTLD_NEXT, symbol)) {
+    return kAskReal;
+  }
+  if (handle == RTLD_DEFAULT) {
+    return ask_for_caller(caller, symbol) ? kAskReal : nothing(symbol);
+  }
+  return is_in_front_of_us(caller) ? nothing(symbol) : kAskReal;
+}
+
+}  // namespace
+
+void* real_lookup(void* handle, const char* name) noexcept {
+  if (!tt_real_dlsym) {
+    tt_find_real();
+  }
+  return tt_real_dlsym(handle, name);
+}
+
+void* look_up(const char* name) noexcept {
+  return real_lookup(RTLD_DEFAULT, name);
+}
+
+void* find_original(SymbolId symbol, int copy, const void* caller) noexcept {
+  const int saved_errno = errno;
+  void* found = nullptr;
+  if (copy) {
+    found = ask(handle_of_copy(library_of(symbol), copy), symbol);
+  } else {
+    found = ask(RTLD_NEXT, symbol);
+    found = found ? found : ask_for_caller(caller, symbol);
+    found = found ? found : ask_vendors(symbol);
+  }
+  dlerror();  // the program shall not find the failures of our attempts
+  if (found) {
+    found = adopt(found, symbol, copy);
+  } else {
+    count(format::Stat::MissingOriginal);
+  }
+  errno = saved_errno;
+  return found;
+}
+
+void* entry_instead_of(void* real, SymbolId symbol) noexcept {
+  void* const entry = entry_of(symbol);
+  void* known = __atomic_load_n(&g_originals[0][symbol], __ATOMIC_RELAXED);
+  known = known ? known : ask(RTLD_NEXT, symbol);
+  if (real == entry) {
+    return entry;
+  }
+  if (known ? real == known : is_first_copy(real, symbol)) {
+    adopt(real, symbol, 0);
+    return entry;
+  }
+  count(format::Stat::SecondCopy);
+  return real;
+}
+
+extern "C" [[gnu::visibility("hidden")]] uintptr_t tt_filter_dlsym(void* handle, const char* name,
+                                                                   const char* version,
+                                                                   const void* caller) noexcept {
+  const SymbolId symbol = name ? find_symbol(name) : kNoSymbol;
+  if (symbol == kNoSymbol || !entry_of(symbol)) {
+    return kAskReal;
+  }
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
+    return filter_special(handle, symbol, caller);
+  }
+  void* const real = version ? tt_real_dlvsym(handle, name, version) : tt_real_dlsym(handle, name);
+  if (!real) {
+    return kNothing;
+  }
+  if (real == entry_of(symbol)) {  // by the handle of the main program
+    const bool nowhere = filter_special(RTLD_DEFAULT, symbol, caller) == kNothing;
+    return nowhere ? kNothing : reinterpret_cast<Answer>(real);
+  }
+  void* const answer = entry_instead_of(real, symbol);
+  dlerror();
+  return reinterpret_cast<Answer>(answer);
+}
+
+}  // namespace traintrace

@@ -1,0 +1,32 @@
+// What the environment asks for (settings.def), read once when recording starts.
+#pragma once
+
+#include <cstdint>
+
+#include "format/schema.h"
+
+namespace traintrace {
+
+enum class Stacks : uint8_t { kOff, kNative, kPython, kAll };  // as settings.def names them
+
+struct Settings {
+  const char* dir;
+  uint32_t ring_mb;
+  Stacks stacks;
+  const char* calls;
+  bool disabled;
+  bool log;
+  // Why a setting is not what was asked for; null: it is.  The default is in force.
+  const char* errors[static_cast<int>(format::Setting::kCount)];
+};
+
+// The strings are those of the environment.
+Settings read_settings() noexcept;
+
+// The value in force, as text.
+const char* value_in_force(const Settings& settings, format::Setting setting) noexcept;
+
+// `*` and `?`, and several patterns separated by commas.
+bool matches_any(const char* patterns, const char* name) noexcept;
+
+}  // namespace traintrace

@@ -1,0 +1,25 @@
+// What sort of storage a path lies on, without touching it: a dead file server would block the
+// calling rank for ever.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "interpose/files.h"
+
+namespace traintrace {
+
+enum class Storage : uint8_t { kLocal, kMemory, kNetwork };
+
+// By the text of /proc/self/mountinfo, for an absolute path without symbolic links, `.` or `..`.
+Storage storage_of(const char* mountinfo, const char* path) noexcept;
+
+// Follows the symbolic links of an absolute path as far as they lead through local storage.
+// Parts that do not exist are taken as they are.  False: it leads to a network file system.
+bool resolve_locally(const char* mountinfo, const char* path, Text& into) noexcept;
+
+// How many bytes may still be used in memory before a container's limit is reached; UINT64_MAX:
+// there is none.
+uint64_t memory_headroom() noexcept;
+
+}  // namespace traintrace

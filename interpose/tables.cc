@@ -1,0 +1,68 @@
+#include "interpose/tables.h"
+
+#include <sys/mman.h>
+
+#include "interpose/sections.h"
+
+namespace traintrace {
+namespace {
+
+// What the indices ask for together is 9 MiB for tables of the usual size; it is touched as it is
+// used.
+constexpr size_t kPrivateBytes = size_t{16} << 20;
+constexpr size_t kAlignment = 64;
+
+char* g_memory;
+size_t g_memory_used;
+
+template <class T>
+uint32_t find_table(format::FileHeader* file, format::SectionKind kind, T*& into) noexcept {
+  const format::Section& section = section_of(file, kind);
+  into = reinterpret_cast<T*>(at(file, section));
+  return section.element_bytes == 0 ? 0
+                                    : static_cast<uint32_t>(section.bytes / section.element_bytes);
+}
+
+}  // namespace
+
+constinit Tables g_tables = {};
+
+void find_tables(format::FileHeader* file) noexcept {
+  Tables found{};
+  found.file = file;
+  found.communicator_count = find_table(file, format::kCommunicators, found.communicators);
+  find_table(file, format::kOperations, found.operations);
+  found.peer_count = find_table(file, format::kPeers, found.peers);
+  found.stream_count = find_table(file, format::kStreams, found.streams);
+  found.allocation_count = find_table(file, format::kAllocations, found.allocations);
+  found.definition_chunk_count = find_table(file, format::kDefinitions, found.definition_chunks);
+  found.definition_chunk_bytes = section_of(file, format::kDefinitions).element_bytes;
+  found.thread_count = find_table(file, format::kThreads, found.threads);
+  g_tables = found;
+}
+
+void private_memory_start() noexcept {
+  void* const memory = mmap(nullptr, kPrivateBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  g_memory = memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
+  g_memory_used = 0;
+}
+
+void* private_memory(size_t bytes) noexcept {
+  bytes = (bytes + kAlignment - 1) & ~(kAlignment - 1);
+  if (g_memory == nullptr || bytes > kPrivateBytes - g_memory_used) {
+    return nullptr;
+  }
+  char* const memory = g_memory + g_memory_used;
+  g_memory_used += bytes;
+  return memory;
+}
+
+void private_memory_drop() noexcept {
+  if (g_memory != nullptr) {
+    munmap(g_memory, kPrivateBytes);
+    g_memory = nullptr;
+  }
+}
+
+}  // namespace traintrace

@@ -1,0 +1,58 @@
+// What the tracer keeps for each thread of the job.  Lives in memory of our own (never malloc);
+// thread-local storage holds one pointer to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "format/trace_format.h"
+#include "interpose/native_memo.h"
+
+namespace traintrace {
+
+enum class Layer : uint8_t { kCuda, kNccl };  // as OpenCall's order; runtime and driver are one
+
+inline constexpr int kMaxGroupedOperations = 1024;
+
+struct OpenFrame;  // open_call.h
+
+inline constexpr uint16_t kNoCall = 0xffff;
+
+struct ThreadState {
+  uint64_t generation;        // of the trace file: another one after fork.  0: not in use
+  format::Thread* slot;       // in the file
+  format::EventChunk* chunk;  // being written, null: none
+  uint64_t* next;             // in it
+  uint64_t* end;              // for enter records: leave records of open calls always find room
+  uint64_t events;
+  uint64_t unnoted_drops;  // calls dropped since the last kDropped note
+  format::DefinitionChunk* definitions;
+  char* definitions_next;
+  char* definitions_end;
+  NativeMemo* native_memo;
+  int32_t tid;
+  uint8_t device;  // format::kNoDevice: not known
+  // Of cuCtxPushCurrent; the newest few, by count.
+  static constexpr int kMaxPushedDevices = 8;
+  uint8_t pushed_devices[kMaxPushedDevices];
+  uint32_t pushed_count;
+  bool busy;  // inside the tracer: a signal handler's calls pass through
+  // The call that is open in each layer, on the wrapper's stack.
+  const OpenFrame* open_frame[2];
+  // The query that was recorded last, if no other call was recorded since: equal ones only count.
+  uint16_t last_query;
+  int32_t last_query_outcome;
+  uint64_t last_query_object;
+  // Operations between GroupStart and the outermost GroupEnd, to be given their place on the
+  // stream.
+  uint32_t group_depth;
+  uint32_t grouped_count;
+  format::Operation* grouped[kMaxGroupedOperations];
+};
+
+// Room for a definition of `bytes` (head included, padded by this function), or null (counted).
+// Nothing is visible until it is committed.  Only the calling thread may write to it.
+void* begin_definition(ThreadState& thread, format::DefinitionKind kind, size_t bytes) noexcept;
+void commit_definition(ThreadState& thread, void* definition) noexcept;
+
+}  // namespace traintrace

@@ -1,0 +1,135 @@
+// The one body of all wrappers.
+#pragma once
+
+#include "interpose/effects.h"
+#include "interpose/resolve.h"
+
+namespace traintrace {
+
+// What a row cannot say.  Specialised in specials_*.h.
+template <format::CallId>
+struct Special {
+  static void before(OpenFrame&, Scratch&, auto...) noexcept {}
+  static void after(OpenFrame&, Scratch&, int, uint64_t, auto...) noexcept {}
+};
+
+// The documented answer where no library has the function.
+template <class Result>
+inline constexpr Result kMissingOriginal = {};
+
+inline constexpr int kNotReady = 600;      // cudaErrorNotReady, CUDA_ERROR_NOT_READY: no failure
+inline constexpr int kNcclInProgress = 7;  // neither failure nor success
+
+inline bool is_failure(int result) noexcept {
+  return result != 0 && result != kNotReady && result != kNcclInProgress;
+}
+
+template <format::Library kLibrary, class Row, class Function, class... Fields>
+struct Traced;
+
+template <format::Library kLibrary, class Row, class Result, class... Arguments, class... Fields>
+struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
+  static constexpr format::CallId kCall = Row::kCall;
+  static constexpr format::KindSpec kSpec = format::spec_of(Row::kKind);
+  static constexpr Layer kLayer = kLibrary == format::Library::Nccl ? Layer::kNccl : Layer::kCuda;
+  static constexpr bool kIsQuery =
+      Row::kKind == format::Kind::Query || Row::kKind == format::Kind::CommQuery;
+  static constexpr int kIns = ((Fields::kAfterCall ? 0 : kIsComm<Fields> ? 2 : 1) + ... + 0);
+  static constexpr int kOuts = ((Fields::kAfterCall ? 1 : 0) + ... + 0);
+  static_assert(kIns + kOuts <= format::kMaxFields && kOuts <= kMaxOutFields);
+
+  template <class Field>
+  static void put(uint64_t*& to, const Scratch& scratch, Arguments... arguments) noexcept {
+    if constexpr (kIsComm<Field>) {
+      *to++ = scratch.operation.communicator;
+      *to++ = scratch.operation.sequence;
+    } else if constexpr (Field::kField == format::Field::Communicator ||
+                         Field::kField == format::Field::NewCommunicator) {
+      *to++ = communicator_number(Field::read(arguments...));
+    } else {
+      *to++ = Row::stream_or_value(Field::kField, Field::read(arguments...));
+    }
+  }
+
+  template <bool kAfterCall>
+  static void collect(uint64_t* to, const Scratch& scratch, Arguments... arguments) noexcept {
+    [[maybe_unused]] const auto put_if = [&]<class Field>() {
+      if constexpr (Field::kAfterCall == kAfterCall) {
+        put<Field>(to, scratch, arguments...);
+      }
+    };
+    (put_if.template operator()<Fields>(), ...);
+  }
+
+  [[gnu::always_inline]] static void enter(OpenFrame& frame, Scratch& scratch,
+                                           Arguments... arguments) noexcept {
+    uint64_t fields[kIns + 1] = {};
+    if constexpr (kIsQuery) {
+      collect<false>(fields, scratch, arguments...);
+      if (fold_query(frame, kIns ? fields[0] : 0)) {
+        Row::before(frame, scratch, arguments...);
+        return;
+      }
+    }
+    if constexpr (kSpec.stack) {
+      frame.stack = current_stack(*frame.thread, __builtin_frame_address(0));
+    }
+    Row::before(frame, scratch, arguments...);
+    Special<kCall>::before(frame, scratch, arguments...);
+    collect<false>(fields, scratch, arguments...);
+    record_enter(frame, fields, kIns);
+    if constexpr (kIsQuery) {
+      remember_query(frame, kIns ? fields[0] : 0);
+    }
+  }
+
+  static void leave(OpenFrame& frame, Scratch& scratch, int result,
+                    Arguments... arguments) noexcept {
+    const uint64_t ticks = clock_ticks();
+    Row::after(frame, scratch, result, ticks, arguments...);
+    Special<kCall>::after(frame, scratch, result, ticks, arguments...);
+    uint64_t fields[kOuts + 1] = {};
+    const int outs = result == 0 ? kOuts : 0;
+    if (outs) {
+      collect<true>(fields, scratch, arguments...);
+    }
+    if constexpr (kIsQuery) {
+      const int outcome = result == 0 ? static_cast<int>(fields[0]) : result;
+      if (frame.folded && is_failure(outcome)) {
+        uint64_t ins[kIns + 1] = {};
+        collect<false>(ins, scratch, arguments...);
+        unfold_query(frame, ins, kIns, outcome);
+      } else if (!frame.folded) {
+        frame.thread->last_query_outcome = outcome;
+      }
+    }
+    if (frame.recorded) {
+      write_leave(*frame.thread, kCall, ticks, result, fields, outs);
+    }
+    close_call(frame);
+  }
+
+  static Result call(Arguments... arguments) {
+    const void* const caller = __builtin_return_address(0);
+    auto* const real =
+        reinterpret_cast<Result (*)(Arguments...)>(original(kLibrary, symbol_of(kCall), caller));
+    if (!real) [[unlikely]] {
+      return kMissingOriginal<Result>;
+    }
+    OpenFrame frame;
+    ThreadState* const thread = thread_to_record(kSpec.arms);
+    if (!thread || !open_call(frame, thread, kCall, kLayer, caller)) {
+      return real(arguments...);
+    }
+    Scratch scratch;
+    enter(frame, scratch, arguments...);
+    leave_tracer(*thread);
+    const Result result = real(arguments...);
+    if (reenter_tracer(frame)) [[likely]] {
+      leave(frame, scratch, static_cast<int>(result), arguments...);
+    }
+    return result;
+  }
+};
+
+}  // namespace traintrace

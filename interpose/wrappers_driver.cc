@@ -1,0 +1,98 @@
+// Every function under its own name.  NOLINTNEXTLINE(bugprone-reserved-identifier)
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+#include "interpose/specials_cuda.h"
+#include "interpose/wrap.h"
+
+#define TT_ROW_Runtime TT_LEAVE
+#define TT_ROW_Driver TT_TAKE
+#define TT_ROW_Nccl TT_LEAVE
+
+namespace traintrace {
+
+using format::CallId;
+
+template <>
+inline constexpr CUresult kMissingOriginal<CUresult> = CUDA_ERROR_NOT_FOUND;
+
+template <>
+struct Special<CallId::cuCtxCreate> : CreatesContext<CUcontext> {
+  static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext* context, unsigned,
+                    CUdevice device) {
+    if (result == 0) {
+      remember(frame, context, device);
+    }
+  }
+};
+template <>
+struct Special<CallId::cuCtxCreate_v2> : Special<CallId::cuCtxCreate> {};
+template <>
+struct Special<CallId::cuCtxCreate_v3> : CreatesContext<CUcontext> {
+  static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext* context,
+                    CUexecAffinityParam*, int, unsigned, CUdevice device) {
+    if (result == 0) {
+      remember(frame, context, device);
+    }
+  }
+};
+template <>
+struct Special<CallId::cuCtxCreate_v4> : CreatesContext<CUcontext> {
+  static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext* context,
+                    CUctxCreateParams*, unsigned, CUdevice device) {
+    if (result == 0) {
+      remember(frame, context, device);
+    }
+  }
+};
+
+template <>
+struct Special<CallId::cuDevicePrimaryCtxRetain> : NothingBefore {
+  static void after(OpenFrame&, Scratch&, int result, uint64_t, CUcontext* context,
+                    CUdevice device) {
+    if (result == 0 && context) {
+      remember_context(reinterpret_cast<uint64_t>(*context), device);
+    }
+  }
+};
+
+template <>
+struct Special<CallId::cuCtxSetCurrent> : NothingBefore {
+  static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext context) {
+    if (result == 0) {
+      frame.thread->device = device_of_context(reinterpret_cast<uint64_t>(context));
+    }
+  }
+};
+template <>
+struct Special<CallId::cuCtxPushCurrent> : NothingBefore {
+  static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext context) {
+    if (result == 0) {
+      push_device(*frame.thread, device_of_context(reinterpret_cast<uint64_t>(context)));
+    }
+  }
+};
+template <>
+struct Special<CallId::cuCtxPushCurrent_v2> : Special<CallId::cuCtxPushCurrent> {};
+template <>
+struct Special<CallId::cuCtxPopCurrent> : NothingBefore {
+  static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext*) {
+    if (result == 0) {
+      pop_device(*frame.thread);
+    }
+  }
+};
+template <>
+struct Special<CallId::cuCtxPopCurrent_v2> : Special<CallId::cuCtxPopCurrent> {};
+
+template <>
+struct Special<CallId::cuModuleGetFunction> : NamesFunction<CUfunction> {};
+template <>
+struct Special<CallId::cuLibraryGetKernel> : NamesFunction<CUkernel> {};
+
+// What the entries jump to, by call id.  NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" [[gnu::visibility("hidden")]] const void* const tt_calls_Driver[format::kCallCount] = {
+#include "format/calls.def"
+};
+
+}  // namespace traintrace
