@@ -1,0 +1,91 @@
+#include "analyzer/commands/analyze.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/model/look_up_code.h"
+#include "analyzer/model/rank_assignment.h"
+#include "analyzer/reporters/findings_report.h"
+
+namespace traintrace {
+namespace {
+
+void say(const ReadError& error) {
+  const std::string file = error.file.empty() ? "" : error.file + ": ";
+  const std::string offset = error.offset == 0 ? "" : fmt::format("at {}: ", error.offset);
+  fmt::print(stderr, "traintrace: {}{}{}\n", file, offset, error.message);
+}
+
+bool write_to(const std::string& output, const std::string& text) {
+  const bool to_stdout = output.empty() || output == "-";
+  std::FILE* file = to_stdout ? stdout : std::fopen(output.c_str(), "w");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr) {
+    written = (to_stdout ? std::fflush(file) : std::fclose(file)) == 0 && written;
+  }
+  if (!written) {
+    fmt::print(stderr, "traintrace: cannot write {}: {}\n", to_stdout ? "to stdout" : output,
+               std::strerror(errno));
+  }
+  return written;
+}
+
+void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& findings) {
+  if (!codes.empty()) {
+    std::erase_if(findings, [&](const Finding& finding) {
+      return std::find(codes.begin(), codes.end(), finding.code) == codes.end();
+    });
+  }
+}
+
+}  // namespace
+
+Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
+  Result<Run> run = build_run(std::move(traces.processes), std::move(traces.errors), options.run);
+  if (!run) {
+    return run.error();
+  }
+  Symbolizer symbolizer;
+  look_up_code(*run, symbolizer);
+  std::vector<Finding> findings = find_all(*run);
+  keep_only(options.only, findings);
+  const FindingsReport report = report_findings(*run, std::move(findings));
+  const std::string text = options.format == "json"   ? findings_json(*run, report)
+                           : options.format == "html" ? findings_html(*run, report)
+                                                      : findings_text(*run, report, options.colour);
+  return Analysis{text, report.has_error()};
+}
+
+int analyze(const AnalyzeOptions& options) {
+  // The tables say everything, but for one thing: which calls of a process that holds several ranks
+  // belong to which of them.
+  TraceSet traces = read_traces(options.traces, {.events = false});
+  if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
+    traces = read_traces(options.traces, {.events = true});
+  }
+  const std::vector<ReadError> unusable = traces.errors;
+  if (traces.processes.empty()) {
+    for (const ReadError& error : unusable) {
+      say(error);
+    }
+    if (!unusable.empty()) {
+      return 2;
+    }
+  }
+  const Result<Analysis> analysis = analyze_traces(std::move(traces), options);
+  if (!analysis) {
+    say(analysis.error());
+    return 2;
+  }
+  if (!write_to(options.output, analysis->text)) {
+    return 2;
+  }
+  return analysis->error ? 1 : 0;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,33 @@
+// traintrace analyze: the verdict about a recorded run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/model/build_run.h"
+#include "analyzer/reader/read_trace.h"
+
+namespace traintrace {
+
+struct AnalyzeOptions {
+  std::vector<std::string> traces;  // none: ./traintrace
+  std::vector<std::string> only;    // codes; none: all
+  RunOptions run;
+  std::string format = "text";  // text, json, html
+  std::string output;           // file; empty or "-": stdout
+  bool colour = false;          // of text
+};
+
+// Prints the report.  0: no finding of severity error; 1: at least one; 2: no input was usable, or
+// the report could not be written, as said on stderr.
+int analyze(const AnalyzeOptions& options);
+
+// The report as `format` and `only` ask for it; `error` says whether it has a finding of severity
+// error.
+struct Analysis {
+  std::string text;
+  bool error = false;
+};
+Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options);
+
+}  // namespace traintrace

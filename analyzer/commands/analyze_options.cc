@@ -1,0 +1,64 @@
+// The options of traintrace analyze.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "analyzer/commands/analyze.h"
+#include "analyzer/commands/command.h"
+#include "analyzer/detectors/catalogue.h"
+#include "analyzer/text/nearest.h"
+#include "analyzer/text/words.h"
+
+namespace traintrace {
+namespace {
+
+bool wants_colour() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0');
+}
+
+std::string complaint_about(const std::vector<std::string>& codes) {
+  std::vector<std::string> known;
+  for (const CatalogueRow& row : catalogue()) {
+    known.emplace_back(row.code);
+  }
+  for (const std::string& code : codes) {
+    if (catalogue_row(code) == nullptr) {
+      return "no finding has the code " + code + did_you_mean(code, known);
+    }
+  }
+  return "";
+}
+
+int run_analysis(AnalyzeOptions& options, const std::string& hang_after) {
+  const auto ns = parse_duration(hang_after);
+  if (!ns || *ns < 0) {
+    return fail("--hang-after=" + hang_after + ": write a time as 5s or 500ms");
+  }
+  options.run.hang_after = *ns;
+  if (const std::string complaint = complaint_about(options.only); !complaint.empty()) {
+    return fail(complaint);
+  }
+  options.colour = wants_colour();
+  return analyze(options);
+}
+
+}  // namespace
+
+void declare_analyze(CLI::App& command, Invocation& invocation) {
+  auto options = std::make_shared<AnalyzeOptions>();
+  auto hang_after = std::make_shared<std::string>("5s");
+  add_traces(command, options->traces);
+  command.add_option("--only", options->only, "only findings with these codes")->delimiter(',');
+  command.add_option("--run", options->run.run, "of several runs in the folder, this one");
+  command.add_option("--hang-after", *hang_after, "a shorter wait is a run in progress")
+      ->capture_default_str();
+  add_format(command, options->format, {"text", "json", "html"});
+  command.add_option("--output", options->output, "file for the result; - is stdout");
+  command.callback([options, hang_after, &invocation] {
+    invocation.status = run_analysis(*options, *hang_after);
+  });
+}
+
+}  // namespace traintrace

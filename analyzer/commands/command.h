@@ -1,0 +1,54 @@
+// The commands of traintrace: one file each, listed once in commands.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/reader/result.h"
+
+namespace traintrace {
+
+// One run of traintrace.
+struct Invocation {
+  int status = 0;
+  // Of `run`: what followed the first `--`, which no parser of options may touch.
+  std::vector<std::string> behind_dashes;
+  bool dashes = false;
+};
+
+struct Command {
+  const char* name;
+  const char* summary;  // one line
+  // Declares options, and what is done with them once they are read.
+  void (*declare)(CLI::App& command, Invocation& invocation);
+};
+std::span<const Command> commands();
+
+// One line on stderr; returns the status that goes with it.
+int fail(std::string_view message);
+// The same for an input.
+int fail(const ReadError& error);
+void say(const ReadError& error);  // without the status
+
+// Writes all of it; a reader that went away is no error.  2: the disk is full, or such.
+int print(std::string_view text);
+
+// TRACE... as most commands take it.
+void add_traces(CLI::App& command, std::vector<std::string>& traces);
+// --format=.. with the first one as default.
+void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats);
+
+void declare_run(CLI::App& command, Invocation& invocation);
+void declare_analyze(CLI::App& command, Invocation& invocation);
+void declare_dump(CLI::App& command, Invocation& invocation);
+void declare_report(CLI::App& command, Invocation& invocation);
+void declare_calls(CLI::App& command, Invocation& invocation);
+void declare_findings(CLI::App& command, Invocation& invocation);
+void declare_settings(CLI::App& command, Invocation& invocation);
+void declare_help(CLI::App& command, Invocation& invocation);
+
+}  // namespace traintrace

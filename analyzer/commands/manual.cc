@@ -1,0 +1,90 @@
+#include "analyzer/commands/manual.h"
+
+#include "format/schema.h"
+
+namespace traintrace {
+namespace {
+
+std::vector<const CLI::App*> subcommands(const CLI::App& root) {
+  return root.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::string roff(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '\\' ? "\\e" : c == '-' ? "\\-" : std::string(1, c);
+  }
+  return out.starts_with('.') || out.starts_with('\'') ? "\\&" + out : out;
+}
+
+bool is_named(const CLI::Option& option) {
+  return !option.get_lnames().empty() && option.get_lnames()[0] != "help";
+}
+
+std::string usage_line(const CLI::App& command) {
+  std::string line = ".TP\n.B " + roff("traintrace " + command.get_name());
+  for (const CLI::Option* option : command.get_options()) {
+    line += option->get_positional() ? " [" + roff(option->get_name(true)) + "]" : "";
+  }
+  return line + '\n' + roff(command.get_description()) + '\n';
+}
+
+std::string option_lines(const CLI::App& command) {
+  std::string text;
+  for (const CLI::Option* option : command.get_options()) {
+    if (is_named(*option)) {
+      text += ".TP\n.B " + roff("--" + option->get_lnames()[0]) + '\n' +
+              roff(option->get_description()) + '\n';
+    }
+  }
+  return text.empty() ? "" : ".SS " + roff("traintrace " + command.get_name()) + '\n' + text;
+}
+
+}  // namespace
+
+std::string man_page(const CLI::App& root) {
+  std::string text =
+      ".TH TRAINTRACE 1\n.SH NAME\ntraintrace \\- " + roff(root.get_description()) +
+      "\n.SH SYNOPSIS\n.B traintrace\nCOMMAND [OPTION]... [ARGUMENT]...\n.SH COMMANDS\n";
+  for (const CLI::App* command : subcommands(root)) {
+    text += usage_line(*command);
+  }
+  text += ".SH OPTIONS\n";
+  for (const CLI::App* command : subcommands(root)) {
+    text += option_lines(*command);
+  }
+  text += ".SH ENVIRONMENT\n";
+  for (const format::SettingSpec& setting : format::kSettings) {
+    text += ".TP\n.B " + roff(setting.environment) + '=' + roff(setting.values) + '\n' +
+            roff(setting.meaning) + " (default: " + roff(setting.fallback) + ")\n";
+  }
+  return text +
+         ".SH EXIT STATUS\n0, or 2 where something was wrong with the command line or with all "
+         "input.\n"
+         ".B analyze\ngives 1 for a finding of severity error,\n"
+         ".B run\nwhat the program gave, 128 + N if signal N ended it.\n";
+}
+
+std::string bash_completion(const CLI::App& root) {
+  std::string names;
+  std::string cases;
+  for (const CLI::App* command : subcommands(root)) {
+    names += (names.empty() ? "" : " ") + command->get_name();
+    std::string options;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        options += (options.empty() ? "--" : " --") + name;
+      }
+    }
+    cases += "    " + command->get_name() + ") words='" + options + "' ;;\n";
+  }
+  return "_traintrace() {\n  local words='" + names +
+         "'\n  local word=${COMP_WORDS[COMP_CWORD]}\n"
+         "  if ((COMP_CWORD > 1)); then\n    case ${COMP_WORDS[1]} in\n" +
+         cases +
+         "    esac\n    [[ $word == -* ]] || words=\n  fi\n"
+         "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
+         "complete -o default -F _traintrace traintrace\n";
+}
+
+}  // namespace traintrace

@@ -1,0 +1,106 @@
+// traintrace run: a program with the tracer in it.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "analyzer/commands/child.h"
+#include "analyzer/commands/command.h"
+#include "analyzer/commands/setting_values.h"
+#include "analyzer/text/nearest.h"
+#include "format/schema.h"
+
+namespace traintrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Installed beside bin/ as lib/, and so in the build folder.
+fs::path tracer_library() {
+  std::error_code problem;
+  const fs::path self = fs::read_symlink("/proc/self/exe", problem);
+  return self.parent_path().parent_path() / "lib" / "libtraintrace.so";
+}
+
+std::string with_tracer(const fs::path& library) {
+  const char* preload = std::getenv("LD_PRELOAD");
+  const bool more = preload != nullptr && *preload != '\0';
+  return library.string() + (more ? ":" + std::string(preload) : "");
+}
+
+using Settings = std::map<std::string, std::string>;  // environment variable -> value
+
+// Of those said as options.  An absolute folder: ranks may change theirs before they record.
+void put_into_environment(const Settings& settings, const fs::path& library) {
+  setenv("LD_PRELOAD", with_tracer(library).c_str(), 1);
+  for (const auto& [name, value] : settings) {
+    const bool folder = name == "TRAINTRACE_DIR";
+    setenv(name.c_str(), (folder ? fs::absolute(value).string() : value).c_str(), 1);
+  }
+  setenv("TRAINTRACE_DIR", fs::absolute("traintrace").c_str(), 0);
+}
+
+// An option that run does not have ends up as the first word of the program.
+std::vector<std::string> program_of(const CLI::App& command, const Invocation& invocation) {
+  std::vector<std::string> program = command.remaining();
+  if (!program.empty() && invocation.dashes) {
+    program.emplace_back("--");
+  }
+  program.insert(program.end(), invocation.behind_dashes.begin(), invocation.behind_dashes.end());
+  return program;
+}
+
+int run(const CLI::App& command, const Settings& settings, const Invocation& invocation) {
+  const std::vector<std::string> program = program_of(command, invocation);
+  if (!command.remaining().empty() && program[0].starts_with("-")) {
+    std::vector<std::string> known;
+    for (const CLI::Option* option : command.get_options()) {
+      known.push_back("--" + option->get_lnames().at(0));
+    }
+    const std::string name = program[0].substr(0, program[0].find('='));
+    return fail("run has no option " + name + did_you_mean(name, known));
+  }
+  for (const format::SettingSpec& setting : format::kSettings) {
+    const auto said = settings.find(setting.environment);
+    const std::string complaint =
+        said == settings.end() ? "" : complaint_about(setting, said->second);
+    if (!complaint.empty()) {
+      return fail(complaint);
+    }
+  }
+  if (program.empty()) {
+    return fail("run needs a program: traintrace run [--out=DIR] -- PROGRAM ARG...");
+  }
+  const fs::path library = tracer_library();
+  if (access(library.c_str(), R_OK) != 0) {
+    return fail("the tracer is not at " + library.string());
+  }
+  put_into_environment(settings, library);
+  return run_child(program);
+}
+
+}  // namespace
+
+void declare_run(CLI::App& command, Invocation& invocation) {
+  auto settings = std::make_shared<Settings>();
+  for (const format::SettingSpec& setting : format::kSettings) {
+    const std::string environment = setting.environment;
+    command
+        .add_option_function<std::string>(
+            "--" + std::string(setting.option),
+            [settings, environment](const std::string& value) { (*settings)[environment] = value; },
+            setting.meaning)
+        ->type_name(setting.values)
+        ->default_str(setting.fallback);
+  }
+  command.prefix_command();
+  command.footer(
+      "Then: [--] PROGRAM ARG...   The status is the program's, 128 + N if signal N ended it.");
+  command.callback([&command, settings, &invocation] {
+    invocation.status = run(command, *settings, invocation);
+  });
+}
+
+}  // namespace traintrace

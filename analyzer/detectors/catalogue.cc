@@ -1,0 +1,92 @@
+#include "analyzer/detectors/catalogue.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace traintrace {
+namespace {
+
+struct Explanation {
+  std::string_view code;
+  std::string_view text;
+};
+
+// What docs/findings.md says at more length.
+constexpr Explanation kExplanations[] = {
+    {"collective.missing-rank",
+     "Ranks have entered a collective, or put it on a stream, and it cannot have finished, because "
+     "the culprit has not entered it for at least --hang-after. The culprit waits for nobody that "
+     "was seen: a rank that is itself waiting elsewhere is a victim. Its last call and stack say "
+     "what it does instead. As many missing as waiting: nobody is blamed. A rank that went on with "
+     "other communicators within --hang-after is late, not missing."},
+    {"collective.dead-rank",
+     "The process of the culprit is gone while others run, or its last sign of life is more than "
+     "3 s before that of those that wait for it, and it left no exit record: it was killed by a "
+     "signal, or its machine was lost. After a smaller gap, when all are gone, nobody can say who "
+     "was first: possible, and nobody is blamed."},
+    {"collective.early-exit",
+     "The culprit called exit or _exit, or returned from main, while others went on to a "
+     "collective that needs it. With status 0 the numbers decide: the smaller side is blamed. With "
+     "another status its own end is the reason, however few wait."},
+    {"collective.cross-communicator-deadlock",
+     "Ranks have waited for each other for at least --hang-after, in operations of several "
+     "communicators: each has entered one that the other has not. The sides say who waits in which "
+     "operation; of two orders the one that fewer ranks have is blamed, else nobody."},
+    {"p2p.missing-recv",
+     "A rank waits in a send, and the peer has not posted the receive for at least --hang-after. "
+     "Sends of up to 4 MiB may be buffered and are not counted unless the host is blocked in "
+     "them."},
+    {"p2p.missing-send",
+     "A rank waits in a receive, and the peer has not posted the send for at least --hang-after."},
+    {"comm.init-incomplete",
+     "Ranks are inside the creation of a communicator, a split or a shrink, and others that belong "
+     "to it have not called it for at least --hang-after."},
+    {"run.in-progress",
+     "No rank has kept others waiting for --hang-after, and not every rank has ended normally: a "
+     "snapshot of a job that moves. The evidence lists who was waiting for whom."},
+    {"run.healthy",
+     "Every rank left an exit record with status 0, and nobody was waiting. Whether the last "
+     "operations finished on the GPU may not have been observed; a normal end implies it."},
+    {"trace.lost-records",
+     "The tracer counted what it could not record. Losses of severity info do not touch verdicts "
+     "(old calls overwritten in the ring; what a hang needs is kept apart); those of severity "
+     "warning turn a proof into likely."},
+    {"trace.missing-rank",
+     "Ranks that the world size promises have no trace among those that were read: they never "
+     "used a GPU, wrote elsewhere, or died before they began."},
+    {"trace.truncated", "A file ends before its own header says; what is there was used."},
+    {"trace.corrupt", "A part of a file cannot be what the tracer wrote; the rest was used."},
+    {"trace.clocks-unaligned",
+     "The creation of a communicator ended on one host before it began on another, so their clocks "
+     "differ at least by that. Who died first cannot be told across hosts to better than it."},
+    {"trace.version-skew", "Ranks of one run were recorded by different versions of the tracer."},
+};
+
+constexpr std::string_view explanation_of(std::string_view code) {
+  for (const Explanation& explanation : kExplanations) {
+    if (explanation.code == code) {
+      return explanation.text;
+    }
+  }
+  return {};
+}
+
+constexpr CatalogueRow kRows[] = {
+#define TT_FINDING(code, severity, built, values, meaning) \
+  {code, Severity::k##severity, meaning, explanation_of(code), values, built},
+#include "analyzer/detectors/catalogue.def"
+};
+
+}  // namespace
+
+std::span<const CatalogueRow> catalogue() {
+  return kRows;
+}
+
+const CatalogueRow* catalogue_row(std::string_view code) {
+  const auto row = std::find_if(std::begin(kRows), std::end(kRows),
+                                [&](const CatalogueRow& other) { return other.code == code; });
+  return row == std::end(kRows) ? nullptr : row;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,43 @@
+#include "analyzer/detectors/detectors.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace traintrace {
+namespace {
+
+constexpr Detector kDetectors[] = {
+    find_missing_rank,    find_dead_rank,
+    find_early_exit,      find_cross_communicator_deadlock,
+    find_missing_send,    find_missing_receive,
+    find_incomplete_init, find_lost_records,
+    find_missing_trace,   find_truncated,
+    find_corrupt,         find_unaligned_clocks,
+    find_version_skew,
+};
+
+auto order(const Finding& finding) {
+  return std::tuple(!finding.root, finding.severity, finding.code, finding.sequence.value_or(0),
+                    finding.communicator ? finding.communicator->name : std::string(),
+                    finding.communicator ? finding.communicator->id : CommunicatorId(),
+                    finding.culprits, finding.title);
+}
+
+}  // namespace
+
+std::vector<Finding> find_all(const Run& run) {
+  std::vector<Finding> findings;
+  for (const Detector detector : kDetectors) {
+    std::vector<Finding> found = detector(run);
+    std::move(found.begin(), found.end(), std::back_inserter(findings));
+  }
+  if (std::none_of(findings.begin(), findings.end(),
+                   [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
+    findings.push_back(summarise(run));
+  }
+  std::sort(findings.begin(), findings.end(),
+            [](const Finding& a, const Finding& b) { return order(a) < order(b); });
+  return findings;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,34 @@
+// All detectors.  Each looks at a run and at nothing else, and says what it has found.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+using Detector = std::vector<Finding> (*)(const Run&);
+
+// One file each, named as its code: collective_missing_rank.cc.
+std::vector<Finding> find_missing_rank(const Run& run);
+std::vector<Finding> find_dead_rank(const Run& run);
+std::vector<Finding> find_early_exit(const Run& run);
+std::vector<Finding> find_missing_send(const Run& run);
+std::vector<Finding> find_missing_receive(const Run& run);
+std::vector<Finding> find_incomplete_init(const Run& run);
+std::vector<Finding> find_cross_communicator_deadlock(const Run& run);
+std::vector<Finding> find_lost_records(const Run& run);
+std::vector<Finding> find_missing_trace(const Run& run);
+std::vector<Finding> find_truncated(const Run& run);
+std::vector<Finding> find_corrupt(const Run& run);
+std::vector<Finding> find_unaligned_clocks(const Run& run);
+std::vector<Finding> find_version_skew(const Run& run);
+
+// run.healthy or run.in-progress: for a run in which nothing is found at warning or above.
+Finding summarise(const Run& run);
+
+// What all of them find, in the order of the report: roots, severity, code, sequence.
+std::vector<Finding> find_all(const Run& run);
+
+}  // namespace traintrace

@@ -1,0 +1,51 @@
+// What is reported, before anybody decides how it looks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "analyzer/model/code_place.h"
+#include "analyzer/model/ids.h"
+
+namespace traintrace {
+
+enum class Severity : uint8_t { kError, kWarning, kInfo };
+enum class Certainty : uint8_t { kProof, kLikely, kPossible };
+inline constexpr const char* kSeverityNames[] = {"error", "warning", "info"};
+inline constexpr const char* kCertaintyNames[] = {"proof", "likely", "possible"};
+constexpr const char* name_of(Severity severity) {
+  return kSeverityNames[static_cast<size_t>(severity)];
+}
+constexpr const char* name_of(Certainty certainty) {
+  return kCertaintyNames[static_cast<size_t>(certainty)];
+}
+
+struct FindingCommunicator {
+  CommunicatorId id;
+  std::string name;
+  int size = -1;
+};
+
+struct Finding {
+  std::string_view code;  // of the catalogue
+  Severity severity = Severity::kInfo;
+  Certainty certainty = Certainty::kProof;
+  bool root = false;  // not a consequence of another finding
+  std::string title;
+  Ranks culprits;
+  Ranks victims;             // all that wait, directly or not
+  std::vector<Ranks> sides;  // by what they did
+  std::optional<FindingCommunicator> communicator;
+  std::vector<FindingCommunicator> communicators;  // of a circle
+  std::optional<uint64_t> sequence;
+  std::string operation;
+  std::vector<CodePlace> where;
+  std::vector<std::pair<std::string, int64_t>> values;  // keys as the catalogue lists them
+  std::vector<std::string> evidence;
+  std::string advice;
+};
+
+}  // namespace traintrace

@@ -1,0 +1,284 @@
+#include "analyzer/detectors/hang_finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/catalogue.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/communicators.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/text/values.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 8;  // of one kind in the evidence
+
+Ranks direct_waiters(const Wait& wait) {
+  Ranks ranks;
+  for (const Waiter& waiter : wait.waiters) {
+    ranks.push_back(waiter.rank);
+  }
+  return ranks;
+}
+
+const Wait& wait_of(const Run& run, const Hang& hang) {
+  return run.waits.waits[hang.wait];
+}
+
+std::optional<uint64_t> bytes_of(const OperationText& operation) {
+  uint64_t bytes = 0;
+  const uint64_t each = bytes_of_type(operation.data_type);
+  return each == 0 || __builtin_mul_overflow(operation.count, each, &bytes) ? std::nullopt
+                                                                            : std::optional(bytes);
+}
+
+std::string details_text(const Wait& wait) {
+  const OperationText& operation = wait.details;
+  std::string text =
+      fmt::format("{} of {} {}", wait.operation, operation.count,
+                  operation.data_type < 0 ? "elements" : data_type_name(operation.data_type));
+  if (const auto bytes = bytes_of(operation)) {
+    text += fmt::format(" ({} bytes)", *bytes);
+  }
+  if (operation.reduction >= 0) {
+    text += ", " + reduction_name(operation.reduction);
+  }
+  if (operation.collective && operation.peer >= 0) {
+    text += fmt::format(", root {}", operation.peer);
+  }
+  return text;
+}
+
+std::string wait_text(const Run& run, const Wait& wait) {
+  TimeNs since = 0;
+  TimeNs waited = 0;
+  for (const Waiter& waiter : wait.waiters) {
+    since = since == 0 ? waiter.since : std::min(since, waiter.since);
+    waited = std::max(waited, elapsed(waiter.since, waiter.until));
+  }
+  const Waiter& first = wait.waiters.front();
+  const auto place = user_place(run.processes[first.process], first.rank, first.stack);
+  return fmt::format("{} wait{} in {} since {}, for {}{}", ranks_text(direct_waiters(wait)),
+                     wait.waiters.size() == 1 ? "s" : "", operation_text(run, wait),
+                     run_time(run, since), seconds(waited),
+                     place ? fmt::format(", called at {}", place_text(*place)) : "");
+}
+
+// What a root did last where it is waited for.
+std::string reached_text(const Run& run, const Wait& wait, Rank rank) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  const Member* member = member_of(communicator, rank);
+  if (wait.kind != WaitKind::kCollective || member == nullptr) {
+    return "";
+  }
+  const CommunicatorText& text = text_of(run, *member);
+  if (text.collectives == 0) {
+    return fmt::format("rank {} has entered no collective of it", rank.value);
+  }
+  return fmt::format("rank {} had entered #{}{}", rank.value, text.collectives,
+                     text.last == 0 ? "" : " at " + run_time(run, text.last));
+}
+
+void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
+  const Wait& wait = wait_of(run, hang);
+  if (wait.details.enter != 0) {
+    finding.evidence.push_back(details_text(wait));
+  }
+  finding.evidence.push_back(wait_text(run, wait));
+  for (size_t i = 0; i < std::min(hang.roots.size(), kMostLines); ++i) {
+    if (const std::string reached = reached_text(run, wait, hang.roots[i]); !reached.empty()) {
+      finding.evidence.push_back(reached);
+    }
+    finding.evidence.push_back(last_call_text(run, hang.roots[i]));
+  }
+  size_t lines = 0;
+  for (const Wait& other : run.waits.waits) {
+    const bool behind = &other != &wait && std::any_of(other.waiters.begin(), other.waiters.end(),
+                                                       [&](const Waiter& w) {
+                                                         return contains(hang.victims, w.rank);
+                                                       });
+    if (behind && ++lines <= kMostLines) {
+      finding.evidence.push_back("behind it: " + wait_text(run, other));
+    }
+  }
+  if (lines > kMostLines) {
+    finding.evidence.push_back(fmt::format("and {} waits more", lines - kMostLines));
+  }
+}
+
+void add_doubts(const Doubts& doubts, Finding& finding) {
+  const std::pair<bool, const char*> lines[] = {
+      {doubts.lost_records, "not a proof: records of these ranks were lost"},
+      {doubts.missing_traces, "not a proof: some ranks left no trace"},
+      {doubts.truncated, "not a proof: a trace is truncated"},
+      {doubts.corrupt, "not a proof: a part of a trace cannot be read"},
+      {doubts.clocks, "not a proof: the hosts' clocks contradict each other"}};
+  for (const auto& [holds, line] : lines) {
+    if (holds) {
+      finding.evidence.push_back(line);
+    }
+  }
+}
+
+void add_places(const Run& run, const Hang& hang, Finding& finding) {
+  constexpr size_t kMostPlaces = 64;
+  for (size_t i = 0; i < std::min(hang.roots.size(), kMostPlaces); ++i) {
+    const Rank rank = hang.roots[i];
+    const RankState* state = state_of(run, rank);
+    const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+    const auto place =
+        activity ? user_place(trace_of(run, *state), rank, activity->stack) : std::nullopt;
+    if (place) {
+      finding.where.push_back(*place);
+    }
+  }
+  for (const Waiter& waiter : wait_of(run, hang).waiters) {
+    if (const auto place = user_place(run.processes[waiter.process], waiter.rank, waiter.stack)) {
+      finding.where.push_back(*place);
+      break;
+    }
+  }
+}
+
+bool lost_something(const ProcessTrace& trace) {
+  return std::any_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
+    return loss.count > 0 && loss.severity == "warning";
+  });
+}
+
+}  // namespace
+
+Doubts doubts_about(const Run& run, const Hang& hang) {
+  Doubts doubts;
+  doubts.missing_traces = !run.missing.empty();
+  const Wait& wait = wait_of(run, hang);
+  const auto look_at = [&](const ProcessTrace& trace) {
+    doubts.lost_records = doubts.lost_records || lost_something(trace);
+    for (const ReadError& error : trace.errors) {
+      (error.truncated ? doubts.truncated : doubts.corrupt) = true;
+    }
+  };
+  for (const Rank rank : hang.roots) {
+    if (const RankState* state = state_of(run, rank)) {
+      look_at(trace_of(run, *state));
+      for (const Waiter& waiter : wait.waiters) {
+        doubts.clocks = doubts.clocks || skew_between(run, trace_of(run, *state).host,
+                                                      run.processes[waiter.process].host) > 0;
+      }
+    }
+  }
+  for (const Waiter& waiter : wait.waiters) {
+    look_at(run.processes[waiter.process]);
+  }
+  for (const ReadError& error : run.unreadable) {
+    (error.truncated ? doubts.truncated : doubts.corrupt) = true;
+  }
+  return doubts;
+}
+
+bool any_doubt(const Run& run, bool Doubts::*doubt) {
+  return std::any_of(run.waits.hangs.begin(), run.waits.hangs.end(),
+                     [&](const Hang& hang) { return doubts_about(run, hang).*doubt; });
+}
+
+bool is_minority(const Hang& hang) {
+  return hang.roots.size() < hang.victims.size();
+}
+
+Finding hang_finding(const Run& run, const Hang& hang, std::string_view code) {
+  const Wait& wait = wait_of(run, hang);
+  const Communicator& communicator = run.communicators[wait.communicator];
+  Finding finding;
+  finding.code = code;
+  finding.severity = catalogue_row(code)->severity;
+  finding.root = true;
+  finding.victims = hang.victims;
+  finding.communicator = {communicator.id, communicator.name, communicator.size};
+  if (wait.kind != WaitKind::kInit) {
+    finding.sequence = wait.sequence;
+  }
+  finding.operation = wait.operation;
+  const Ranks direct = direct_waiters(wait);
+  Ranks behind;
+  std::set_difference(hang.victims.begin(), hang.victims.end(), direct.begin(), direct.end(),
+                      std::back_inserter(behind));
+  finding.sides = {hang.roots, direct};
+  if (!behind.empty()) {
+    finding.sides.push_back(behind);
+  }
+  finding.values = {{"waited_ns", hang.waited}};
+  const auto bytes = wait.details.enter == 0 ? std::nullopt : bytes_of(wait.details);
+  if (bytes) {
+    finding.values.emplace_back("bytes", static_cast<int64_t>(*bytes));
+  }
+  add_places(run, hang, finding);
+  add_evidence(run, hang, finding);
+  add_doubts(doubts_about(run, hang), finding);
+  return finding;
+}
+
+std::string operation_text(const Run& run, const Wait& wait) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  const std::string name = wait.operation.empty() ? "collective" : wait.operation;
+  return fmt::format("{}{} on communicator {}", name,
+                     wait.kind == WaitKind::kInit ? "" : fmt::format(" #{}", wait.sequence),
+                     label_of(run, communicator));
+}
+
+std::string waiting_text(const Run& run, const Hang& hang) {
+  const Ranks direct = direct_waiters(wait_of(run, hang));
+  std::string text = direct.size() == 1 ? fmt::format("rank {} waits", direct.front().value)
+                                        : fmt::format("{} ranks wait", direct.size());
+  return text;
+}
+
+std::string behind_text(const Run& run, const Hang& hang) {
+  const Ranks direct = direct_waiters(wait_of(run, hang));
+  const auto more = std::count_if(hang.victims.begin(), hang.victims.end(),
+                                  [&](Rank rank) { return !contains(direct, rank); });
+  return more == 0 ? "" : fmt::format(", and {} more behind", more);
+}
+
+std::string seconds(TimeNs duration) {
+  const double value = static_cast<double>(duration) / 1e9;
+  return value < 10 ? fmt::format("{:.3g} s", value) : fmt::format("{:.1f} s", value);
+}
+
+std::string run_time(const Run& run, TimeNs time) {
+  return fmt::format("+{:.3f} s", static_cast<double>(elapsed(run.start, time)) / 1e9);
+}
+
+std::string last_call_text(const Run& run, Rank rank) {
+  const RankState* state = state_of(run, rank);
+  if (state == nullptr) {
+    return fmt::format("rank {} left no trace", rank.value);
+  }
+  const auto activity = activity_of(run, *state);
+  if (!activity) {
+    return fmt::format("rank {}: no call is recorded", rank.value);
+  }
+  const auto place = user_place(trace_of(run, *state), rank, activity->stack);
+  if (state->ending == Ending::kRunning && elapsed(state->last_seen, run.end) > kDeadAfter) {
+    return fmt::format(
+        "rank {} is there, but was last heard of at {}: its process may be stopped; "
+        "its last call was {}",
+        rank.value, run_time(run, state->last_seen), activity->call);
+  }
+  const std::string at = place ? " at " + place_text(*place) : "";
+  const std::string when = run_time(run, activity->time);
+  if (activity->open) {
+    return fmt::format("rank {} is inside {}{}, since {}", rank.value, activity->call, at, when);
+  }
+  if (activity->queries > 0) {
+    return fmt::format("rank {} polls {}{}: {} times, the last at {}", rank.value, activity->call,
+                       at, activity->queries, when);
+  }
+  return fmt::format("rank {}: its last call was {}{}, at {}", rank.value, activity->call, at,
+                     when);
+}
+
+}  // namespace traintrace

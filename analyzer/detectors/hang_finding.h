@@ -1,0 +1,45 @@
+// What findings about a hang (Run::waits.hangs) have in common.
+#pragma once
+
+#include <string>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// Reasons why what rests on something's absence is no proof.
+struct Doubts {
+  bool lost_records = false;
+  bool missing_traces = false;
+  bool truncated = false;
+  bool corrupt = false;
+  bool clocks = false;
+
+  bool any() const { return lost_records || missing_traces || truncated || corrupt || clocks; }
+};
+Doubts doubts_about(const Run& run, const Hang& hang);
+
+// Does a doubt of that kind lower the certainty of any hang of the run?
+bool any_doubt(const Run& run, bool Doubts::*doubt);
+
+// Everything but title, certainty and who is to blame.
+Finding hang_finding(const Run& run, const Hang& hang, std::string_view code);
+
+// A majority cannot be wrong about a minority of three or more: then the roots are the culprits.
+bool is_minority(const Hang& hang);
+
+// "ncclAllReduce #812 on communicator dp (4 ranks)"
+std::string operation_text(const Run& run, const Wait& wait);
+// "3 ranks wait", "rank 0 waits"
+std::string waiting_text(const Run& run, const Hang& hang);
+// ", and 12 more behind", or nothing
+std::string behind_text(const Run& run, const Hang& hang);
+std::string seconds(TimeNs duration);  // "41.2 s"
+// "+12.5 s" after the start of the run.
+std::string run_time(const Run& run, TimeNs time);
+
+// "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
+std::string last_call_text(const Run& run, Rank rank);
+
+}  // namespace traintrace

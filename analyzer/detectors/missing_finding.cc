@@ -1,0 +1,72 @@
+#include "analyzer/detectors/missing_finding.h"
+
+#include <fmt/format.h>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/progress.h"
+
+namespace traintrace {
+namespace {
+
+Certainty certainty_of(const Run& run, const Hang& hang) {
+  if (hang.fate == Fate::kUntraced || hang.blocked) {
+    return Certainty::kPossible;
+  }
+  const Wait& wait = run.waits.waits[hang.wait];
+  // Who sends in a broadcast may be done long ago; who was not seen for long while the others
+  // waited may have been dead.
+  const bool sure = direction_of(wait.operation) == Direction::kAllToAll &&
+                    wait.kind != WaitKind::kSend && hang.witnessed >= run.hang_after &&
+                    !doubts_about(run, hang).any();
+  return sure ? Certainty::kProof : Certainty::kLikely;
+}
+
+const char* advice_for(const Hang& hang) {
+  if (hang.fate == Fate::kUntraced) {
+    return "look at the ranks without a trace: they never used a GPU, or their trace was not kept";
+  }
+  if (hang.blocked) {
+    return "the missing ranks are inside a call that waits: look at what it waits for";
+  }
+  return "look at what the missing ranks do instead: a branch that only they took, or work that "
+         "the "
+         "others do not have";
+}
+
+std::string title_of(const Run& run, const Hang& hang) {
+  const Wait& wait = run.waits.waits[hang.wait];
+  const std::string who = ranks_text(hang.roots);
+  const std::string verb = hang.fate == Fate::kUntraced ? "left no trace, and may not have entered"
+                           : wait.kind == WaitKind::kReceive ? "never sent what is awaited by"
+                           : wait.kind == WaitKind::kSend    ? "never received what is sent by"
+                                                             : "never entered";
+  return fmt::format("{} {} {}; {} in it{}", who, verb, operation_text(run, wait),
+                     waiting_text(run, hang), behind_text(run, hang));
+}
+
+}  // namespace
+
+std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_view code) {
+  std::vector<Finding> findings;
+  for (const Hang& hang : run.waits.hangs) {
+    if ((hang.fate != Fate::kAlive && hang.fate != Fate::kUntraced) ||
+        run.waits.waits[hang.wait].kind != kind) {
+      continue;
+    }
+    Finding finding = hang_finding(run, hang, code);
+    finding.title = title_of(run, hang);
+    finding.certainty = certainty_of(run, hang);
+    finding.advice = advice_for(hang);
+    if (finding.certainty == Certainty::kPossible) {
+      finding.title += "; nobody can be blamed yet";
+    } else if (is_minority(hang)) {
+      finding.culprits = hang.roots;
+    } else {
+      finding.title += "; as many do not wait as do, or more: nobody is blamed";
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace traintrace

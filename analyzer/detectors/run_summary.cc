@@ -1,0 +1,171 @@
+// run.healthy and run.in-progress: what is said of a run in which nothing wrong was found.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 8;
+
+uint64_t collectives_of(const Run& run, const Communicator& communicator, bool most) {
+  uint64_t result = text_of(run, communicator.members.front()).collectives;
+  for (const Member& member : communicator.members) {
+    const uint64_t own = text_of(run, member).collectives;
+    result = most ? std::max(result, own) : std::min(result, own);
+  }
+  return result;
+}
+
+// Nothing that rests on what is not there can be sure.
+bool is_complete(const Run& run) {
+  const auto whole = [](const ProcessTrace& trace) {
+    return trace.errors.empty() &&
+           std::none_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
+             return loss.count > 0 && loss.severity == "warning";
+           });
+  };
+  return run.missing.empty() && run.unreadable.empty() &&
+         std::all_of(run.processes.begin(), run.processes.end(), whole);
+}
+
+Finding healthy(const Run& run) {
+  Finding finding;
+  finding.code = "run.healthy";
+  uint64_t total = 0;
+  bool equal = true;
+  for (const Communicator& communicator : run.communicators) {
+    const uint64_t count = collectives_of(run, communicator, true);
+    total += count;
+    equal = equal && count == collectives_of(run, communicator, false);
+    if (finding.evidence.size() < kMostLines) {
+      finding.evidence.push_back(
+          fmt::format("communicator {}: {} collectives", communicator.name, count));
+    }
+  }
+  finding.certainty = equal && is_complete(run) ? Certainty::kProof : Certainty::kLikely;
+  finding.title =
+      fmt::format("nothing is wrong: {} rank{} ended normally{}", run.ranks.size(),
+                  run.ranks.size() == 1 ? "" : "s",
+                  run.communicators.empty() ? ""
+                  : equal                   ? ", with equal numbers of collectives"
+                          : "; the numbers of collectives differ, and nobody waited for the rest");
+  finding.values = {{"collective_count", static_cast<int64_t>(total)}};
+  return finding;
+}
+
+// Evidence: who was waiting for whom, and for how long.
+TimeNs add_waits(const Run& run, Finding& finding) {
+  TimeNs longest = 0;
+  for (const Wait& wait : run.waits.waits) {
+    Ranks waiting;
+    Ranks awaited;
+    TimeNs waited = 0;
+    for (const Waiter& waiter : wait.waiters) {
+      waiting.push_back(waiter.rank);
+      waited = std::max(waited, elapsed(waiter.since, waiter.until));
+    }
+    for (const Awaited& other : wait.awaited) {
+      awaited.push_back(other.rank);
+    }
+    longest = std::max(longest, waited);
+    if (finding.evidence.size() < kMostLines) {
+      finding.evidence.push_back(fmt::format(
+          "{} wait{} in {} for {}, for {}", ranks_text(waiting), waiting.size() == 1 ? "s" : "",
+          operation_text(run, wait), ranks_text(awaited), seconds(waited)));
+    }
+  }
+  return longest;
+}
+
+// How far it has come: "the run goes on", or "ranks 0-2 ended normally, rank 3 left no exit
+// record".
+std::string state_text(const Run& run) {
+  Ranks normal;
+  Ranks failed;
+  Ranks silent;
+  for (const RankState& state : run.ranks) {
+    (exited_normally(run, state)     ? normal
+     : exited_abnormally(run, state) ? failed
+                                     : silent)
+        .push_back(state.rank);
+  }
+  if (normal.empty() && failed.empty()) {
+    return run.live ? "the run goes on" : "the run was going on when its records end";
+  }
+  std::string text = normal.empty() ? "" : ranks_text(normal) + " ended normally";
+  if (!failed.empty()) {
+    text += fmt::format("{}{} exited with status {}", text.empty() ? "" : ", ", ranks_text(failed),
+                        trace_of(run, *state_of(run, failed.front())).exit_status);
+  }
+  if (!silent.empty()) {
+    text += fmt::format(", {} {}", ranks_text(silent),
+                        run.live ? "did not yet" : "left no exit record");
+  }
+  return text;
+}
+
+// Inside one call for as long as a hang takes.
+Ranks stuck_in_a_call(const Run& run) {
+  Ranks ranks;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    for (const TimeNs since : {blocked_in_nccl(trace), blocked_in_cuda(trace)}) {
+      if (since != 0 && elapsed(since, state.last_seen) >= run.hang_after) {
+        insert(ranks, state.rank);
+      }
+    }
+  }
+  return ranks;
+}
+
+bool is_silent(const Run& run, const RankState& state) {
+  return state.ending == Ending::kRunning && elapsed(state.last_seen, run.end) > kDeadAfter;
+}
+
+Finding in_progress(const Run& run) {
+  Finding finding;
+  finding.code = "run.in-progress";
+  const TimeNs longest = add_waits(run, finding);
+  const bool waiting = !run.waits.waits.empty();
+  finding.certainty = waiting && (!run.live || longest >= run.hang_after) ? Certainty::kPossible
+                      : run.live && is_complete(run)                      ? Certainty::kProof
+                                                                          : Certainty::kLikely;
+  finding.title = fmt::format("{}: no rank is known to have kept others waiting for {}",
+                              state_text(run), seconds(run.hang_after));
+  const Ranks stuck = stuck_in_a_call(run);
+  for (const RankState& state : run.ranks) {
+    if (finding.evidence.size() < 2 * kMostLines &&
+        (contains(stuck, state.rank) || is_silent(run, state))) {
+      finding.evidence.push_back(last_call_text(run, state.rank));
+    }
+  }
+  if (!stuck.empty()) {
+    finding.certainty = Certainty::kPossible;
+    finding.title = fmt::format(
+        "{}, but {} {} inside one call for {} or more; nothing that was recorded says why",
+        state_text(run), ranks_text(stuck), stuck.size() == 1 ? "has been" : "have been",
+        seconds(run.hang_after));
+  }
+  if (waiting) {
+    finding.values = {{"waited_ns", longest}};
+  }
+  return finding;
+}
+
+}  // namespace
+
+Finding summarise(const Run& run) {
+  const bool over = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
+    return exited_normally(run, state);
+  });
+  return over ? healthy(run) : in_progress(run);
+}
+
+}  // namespace traintrace

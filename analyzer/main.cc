@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "analyzer/commands/command.h"
+#include "analyzer/text/nearest.h"
+
+namespace traintrace {
+namespace {
+
+// One line about words that no command or option is called.
+int complain(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining(true);
+  const std::string word = extras.empty() ? "" : extras[0].substr(0, extras[0].find('='));
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  std::vector<std::string> known;
+  if (chosen.empty() && !word.starts_with("-")) {
+    for (const Command& command : commands()) {
+      known.emplace_back(command.name);
+    }
+    return fail("there is no command '" + word + "'" + did_you_mean(word, known));
+  }
+  const CLI::App& command = chosen.empty() ? app : *chosen[0];
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      known.push_back("--" + name);
+    }
+  }
+  const std::string what =
+      word.starts_with("-") ? " has no option " : " takes no more arguments, found ";
+  return fail((chosen.empty() ? "traintrace" : command.get_name()) + what + word +
+              did_you_mean(word, known));
+}
+
+void cut_at_dashes(std::vector<std::string>& words, Invocation& invocation) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  if (dashes != words.end()) {
+    invocation.dashes = true;
+    invocation.behind_dashes.assign(dashes + 1, words.end());
+    words.erase(dashes, words.end());
+  }
+}
+
+int run_command(int argc, char** argv) {
+  CLI::App app("why a training job hangs, runs out of memory or runs slow", "traintrace");
+  app.set_version_flag("--version", "traintrace " TT_VERSION);
+  app.require_subcommand(0, 1);  // words behind the first are arguments, whatever they are called
+  Invocation invocation;
+  for (const Command& command : commands()) {
+    command.declare(*app.add_subcommand(command.name, command.summary), invocation);
+  }
+  if (argc < 2) {
+    return fail("say a command: `traintrace help` lists them");
+  }
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words[0] == "run") {
+    cut_at_dashes(words, invocation);
+  }
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    app.parse(words);
+  } catch (const CLI::ExtrasError&) {
+    return complain(app);
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    return fail(error.what());
+  }
+  return invocation.status;
+}
+
+}  // namespace
+}  // namespace traintrace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // `traintrace dump | head` ends quietly, by EPIPE
+  try {
+    return traintrace::run_command(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, above all
+    std::fprintf(stderr, "traintrace: %s\n", error.what());
+    return 2;
+  }
+}

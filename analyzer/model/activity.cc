@@ -1,0 +1,113 @@
+#include "analyzer/model/activity.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "analyzer/model/code_place.h"
+
+namespace traintrace {
+namespace {
+
+bool is_python_place(const ProcessTrace& trace, uint32_t stack) {
+  const auto place = user_place(trace, {}, stack);
+  return place && place->language == "python";
+}
+
+Activity activity_of_thread(const ProcessTrace& trace, const ThreadText& thread) {
+  Activity activity;
+  // The call of NCCL is the outer one: what it calls of CUDA is its own affair.
+  for (const size_t layer : {1, 0}) {
+    const ThreadText::Open& open = thread.open[layer];
+    if (open.enter != 0) {
+      activity.call = call_name(trace, open.call);
+      activity.stack = open.stack;
+      activity.time = open.enter;
+      activity.open = true;
+      const CallSchema* schema = schema_of(trace, open.call);
+      activity.kind = schema == nullptr ? "" : schema->kind;
+      return activity;
+    }
+  }
+  if (thread.last_call) {
+    activity.call = call_name(trace, *thread.last_call);
+    const CallSchema* schema = schema_of(trace, *thread.last_call);
+    activity.kind = schema == nullptr ? "" : schema->kind;
+    activity.queries =
+        activity.kind == "query" || activity.kind == "comm-query" ? thread.queries : 0;
+  }
+  activity.stack = thread.last_stack;
+  activity.time =
+      std::max(thread.last_call_time, activity.queries > 0 ? thread.last_query_time : 0);
+  return activity;
+}
+
+std::optional<Activity> last_event_on(const ProcessTrace& trace, int device) {
+  for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
+    if (event->device == device && !event->enter_lost) {
+      Activity activity;
+      const CallSchema* schema = schema_of(trace, event->call);
+      activity.call = call_name(trace, event->call);
+      activity.kind = schema == nullptr ? "" : schema->kind;
+      activity.stack = event->stack;
+      activity.time = event->enter;
+      activity.open = !event->returned && !event->leave_lost;
+      return activity;
+    }
+  }
+  return std::nullopt;
+}
+
+// The earliest entry of an open call of those kinds.
+TimeNs open_since(const ProcessTrace& trace, size_t layer,
+                  std::initializer_list<std::string_view> kinds) {
+  TimeNs since = 0;
+  for (const ThreadText& thread : trace.threads) {
+    const ThreadText::Open& open = thread.open[layer];
+    const CallSchema* schema = open.enter == 0 ? nullptr : schema_of(trace, open.call);
+    if (schema != nullptr && std::find(kinds.begin(), kinds.end(), schema->kind) != kinds.end() &&
+        (since == 0 || open.enter < since)) {
+      since = open.enter;
+    }
+  }
+  return since;
+}
+
+}  // namespace
+
+const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call) {
+  return call < trace.calls.size() ? &trace.calls[call] : nullptr;
+}
+
+std::string call_name(const ProcessTrace& trace, uint32_t call) {
+  const CallSchema* schema = schema_of(trace, call);
+  return schema == nullptr ? "a call without a name" : schema->name;
+}
+
+TimeNs blocked_in_nccl(const ProcessTrace& trace) {
+  return open_since(trace, 1, {"collective", "send-recv", "group-end", "comm-init", "comm-end"});
+}
+
+TimeNs blocked_in_cuda(const ProcessTrace& trace) {
+  return open_since(
+      trace, 0, {"sync", "copy", "set", "alloc", "free", "module", "context", "launch", "destroy"});
+}
+
+std::optional<Activity> activity_of(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  if (state.device >= 0) {
+    return last_event_on(trace, state.device);
+  }
+  const ThreadText* best = nullptr;
+  std::tuple<bool, TimeNs> best_weight;
+  for (const ThreadText& thread : trace.threads) {
+    const Activity activity = activity_of_thread(trace, thread);
+    const std::tuple weight(is_python_place(trace, activity.stack), activity.time);
+    if (!activity.call.empty() && (best == nullptr || weight > best_weight)) {
+      best = &thread;
+      best_weight = weight;
+    }
+  }
+  return best == nullptr ? std::nullopt : std::optional(activity_of_thread(trace, *best));
+}
+
+}  // namespace traintrace

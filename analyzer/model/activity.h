@@ -1,0 +1,31 @@
+// What a process was doing when it was last heard of.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct Activity {
+  std::string call;      // ncclAllReduce; empty: none was recorded
+  std::string kind;      // kinds.def
+  uint32_t stack = 0;    // in the trace's `stacks`
+  TimeNs time = 0;       // when it was entered, or last polled
+  bool open = false;     // it has not returned
+  uint64_t queries = 0;  // how often it was polled since it was recorded
+};
+
+// Of the thread that runs the user's code: among those with Python frames of the user the one heard
+// of last, else of all.  In a process with several ranks, by its last call on that rank's device.
+std::optional<Activity> activity_of(const Run& run, const RankState& state);
+
+// Since when a thread of the process has been inside a call that waits for others; 0: none is.
+TimeNs blocked_in_nccl(const ProcessTrace& trace);
+TimeNs blocked_in_cuda(const ProcessTrace& trace);
+
+const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call);
+std::string call_name(const ProcessTrace& trace, uint32_t call);
+
+}  // namespace traintrace

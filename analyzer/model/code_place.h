@@ -1,0 +1,36 @@
+// Places in the user's code.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "analyzer/model/ids.h"
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+struct CodePlace {
+  Rank rank;
+  std::string file;
+  int line = 0;  // 0: not known
+  std::string function;
+  std::string language;  // python, c++; native: only the module is known, and an offset in it
+};
+
+// Neither the standard library, nor what is installed (torch and others), nor this tool.
+bool is_user_file(std::string_view file);
+
+// The return address of the innermost frame that is in no library of the system, of Python or of
+// the vendors; 0: there is none, or a Python frame says more.
+uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack);
+
+// The innermost frame of the user's code; where there are only native frames, the innermost that is
+// in no library of the system, of Python or of the vendors.  None: the stack is unknown or has no
+// such frame.
+std::optional<CodePlace> user_place(const ProcessTrace& trace, Rank rank, uint32_t stack);
+
+// "train.py:118 in train_step"; the folder is left out.
+std::string place_text(const CodePlace& place);
+
+}  // namespace traintrace

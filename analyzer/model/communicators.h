@@ -1,0 +1,18 @@
+// Communicators as all ranks together recorded them.
+#pragma once
+
+#include "analyzer/model/rank_assignment.h"
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// Fills run.communicators from run.processes; the other fields are in place.
+void merge_communicators(Run& run, const std::vector<RankSeat>& seats);
+
+// "dp (4 ranks)", "dp (ranks 0,2)" where several are called dp, "8 ranks 0-7" for an unnamed one.
+std::string label_of(const Run& run, const Communicator& communicator);
+
+// Of the host clocks: the creation of a communicator ends nowhere before it began everywhere.
+void find_clock_skew(Run& run);
+
+}  // namespace traintrace

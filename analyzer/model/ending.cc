@@ -1,0 +1,44 @@
+#include "analyzer/model/ending.h"
+
+#include <algorithm>
+
+#include "analyzer/model/elapsed.h"
+
+namespace traintrace {
+
+bool exited_normally(const Run& run, const RankState& state) {
+  return state.ending == Ending::kExited && trace_of(run, state).exit_status == 0;
+}
+
+bool exited_abnormally(const Run& run, const RankState& state) {
+  return state.ending == Ending::kExited && trace_of(run, state).exit_status != 0;
+}
+
+bool ended_early(const Run& run, const RankState& state) {
+  switch (state.ending) {
+    case Ending::kRunning:
+      return false;
+    case Ending::kExited:
+      return exited_abnormally(run, state);
+    case Ending::kGone:
+      if (run.live) {
+        return true;
+      }
+      break;
+    case Ending::kUnknown:
+      break;
+  }
+  return elapsed(state.last_seen, run.end) > kDeadAfter;
+}
+
+TimeNs skew_between(const Run& run, const std::string& a, const std::string& b) {
+  TimeNs worst = 0;
+  for (const ClockSkew& skew : run.skews) {
+    if ((skew.behind == a && skew.ahead == b) || (skew.behind == b && skew.ahead == a)) {
+      worst = std::max(worst, skew.skew);
+    }
+  }
+  return worst;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,215 @@
+#include "analyzer/model/grouping.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/launch_facts.h"
+
+namespace traintrace {
+namespace {
+
+// Processes of one launch are armed before the last of the others has been gone for that long.
+constexpr TimeNs kOverlapSlack = 5'000'000'000;
+
+struct Cluster {
+  std::vector<size_t> processes;
+  std::set<std::string> keys;
+  std::set<std::pair<uint64_t, int>> seats;  // (communicator, rank in it)
+  std::set<int> ranks;                       // as launched
+  TimeNs start = 0;
+  TimeNs end = 0;
+};
+
+Cluster cluster_of(const ProcessTrace& trace, size_t index) {
+  Cluster cluster;
+  cluster.processes = {index};
+  if (const std::string key = launch_key(trace); !key.empty()) {
+    cluster.keys.insert(key);
+  }
+  for (const CommunicatorText& communicator : trace.communicators) {
+    if (communicator.rank >= 0) {
+      cluster.seats.emplace(communicator.id, communicator.rank);
+    }
+  }
+  if (const auto rank = launched_rank(trace)) {
+    cluster.ranks.insert(*rank);
+  }
+  cluster.start = trace.armed;
+  cluster.end = last_sign_of_life(trace);
+  return cluster;
+}
+
+void absorb(Cluster& into, Cluster& from) {
+  into.processes.insert(into.processes.end(), from.processes.begin(), from.processes.end());
+  into.keys.merge(from.keys);
+  into.seats.merge(from.seats);
+  into.ranks.merge(from.ranks);
+  into.start = std::min(into.start, from.start);
+  into.end = std::max(into.end, from.end);
+  from.processes.clear();
+}
+
+template <class Set>
+bool disjoint(const Set& a, const Set& b) {
+  const Set& smaller = a.size() < b.size() ? a : b;
+  const Set& larger = a.size() < b.size() ? b : a;
+  return std::none_of(smaller.begin(), smaller.end(),
+                      [&](const auto& element) { return larger.contains(element); });
+}
+
+bool overlap(const Cluster& a, const Cluster& b) {
+  return elapsed(a.end, b.start) <= kOverlapSlack && elapsed(b.end, a.start) <= kOverlapSlack;
+}
+
+// Which of two processes with one environment is the rank: the one that has communicators, else the
+// older one.  Both, if both have.
+void follow(std::span<const ProcessTrace> traces, size_t older, size_t younger,
+            std::vector<size_t>& leaders) {
+  if (traces[younger].communicators.empty()) {
+    leaders[younger] = older;
+  } else if (traces[older].communicators.empty()) {
+    leaders[older] = younger;
+  }
+}
+
+// Processes that only inherited their rank: children of a rank that use CUDA too, and what a rank
+// was before it called exec.  For each process the one it follows, or itself.
+std::vector<size_t> find_leaders(std::span<const ProcessTrace> traces,
+                                 const std::vector<size_t>& order) {
+  std::vector<size_t> leaders(traces.size());
+  std::iota(leaders.begin(), leaders.end(), size_t{0});
+  std::map<std::pair<std::string, int>, size_t> youngest;  // so far, by host and pid
+  for (const size_t i : order) {
+    const ProcessTrace& trace = traces[i];
+    const auto before_exec = youngest.find({trace.host, trace.pid});
+    const auto parent = youngest.find({trace.host, trace.parent_pid});
+    if (before_exec != youngest.end() &&
+        traces[before_exec->second].start_time == trace.start_time) {
+      follow(traces, before_exec->second, i, leaders);
+    } else if (parent != youngest.end() && launched_rank(trace) &&
+               launched_rank(traces[parent->second]) == launched_rank(trace) &&
+               elapsed(last_sign_of_life(traces[parent->second]), trace.armed) <= kOverlapSlack) {
+      follow(traces, parent->second, i, leaders);
+    }
+    youngest[{trace.host, trace.pid}] = i;
+  }
+  for (const size_t i : order) {
+    while (leaders[leaders[i]] != leaders[i]) {
+      leaders[i] = leaders[leaders[i]];
+    }
+  }
+  return leaders;
+}
+
+// Where NCCL_COMM_ID gives the communicators of all runs the same ids, two processes sit in the
+// same place of one: then they belong to runs one after the other.
+std::vector<Cluster> split_by_seats(std::span<const ProcessTrace> traces, const Cluster& whole) {
+  std::vector<Cluster> parts;
+  for (const size_t i : whole.processes) {
+    Cluster own = cluster_of(traces[i], i);
+    const auto home = std::find_if(parts.rbegin(), parts.rend(), [&](const Cluster& part) {
+      return disjoint(part.seats, own.seats);
+    });
+    if (home == parts.rend()) {
+      parts.push_back(std::move(own));
+    } else {
+      absorb(*home, own);
+    }
+  }
+  return parts;
+}
+
+// Processes with a communicator in common, directly or by way of others.
+std::vector<Cluster> cluster_by_communicator(std::span<const ProcessTrace> traces,
+                                             const std::vector<size_t>& order) {
+  std::vector<size_t> leader(traces.size());
+  std::iota(leader.begin(), leader.end(), size_t{0});
+  const auto find = [&](size_t i) {
+    while (leader[i] != i) {
+      i = leader[i] = leader[leader[i]];
+    }
+    return i;
+  };
+  std::map<uint64_t, size_t> first_with;
+  for (const size_t i : order) {
+    for (const CommunicatorText& communicator : traces[i].communicators) {
+      leader[find(i)] = find(first_with.emplace(communicator.id, i).first->second);
+    }
+  }
+  std::map<size_t, Cluster> whole;  // by leader
+  std::map<size_t, size_t> seats;   // as many as the members brought
+  for (const size_t i : order) {
+    Cluster own = cluster_of(traces[i], i);
+    seats[find(i)] += own.seats.size();
+    const auto [at, is_new] = whole.try_emplace(find(i), own);
+    if (!is_new) {
+      absorb(at->second, own);
+    }
+  }
+  std::vector<Cluster> clusters;
+  for (auto& [first, cluster] : whole) {
+    if (cluster.seats.size() == seats[first]) {
+      clusters.push_back(std::move(cluster));
+      continue;
+    }
+    std::vector<Cluster> parts = split_by_seats(traces, cluster);
+    std::move(parts.begin(), parts.end(), std::back_inserter(clusters));
+  }
+  return clusters;
+}
+
+// What launchers say joins only what ran at one time and does not claim the same ranks.
+std::vector<Cluster> join_by_launch(std::vector<Cluster> clusters) {
+  std::sort(clusters.begin(), clusters.end(), [](const Cluster& a, const Cluster& b) {
+    return std::tie(a.start, a.processes) < std::tie(b.start, b.processes);
+  });
+  std::vector<Cluster> joined;
+  for (Cluster& cluster : clusters) {
+    const auto home = std::find_if(joined.rbegin(), joined.rend(), [&](const Cluster& other) {
+      return !disjoint(other.keys, cluster.keys) && disjoint(other.ranks, cluster.ranks) &&
+             disjoint(other.seats, cluster.seats) && overlap(other, cluster);
+    });
+    if (home == joined.rend()) {
+      joined.push_back(std::move(cluster));
+    } else {
+      absorb(*home, cluster);
+    }
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::vector<RunGroup> group_runs(std::span<const ProcessTrace> traces) {
+  std::vector<size_t> order(traces.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tie(traces[a].armed, traces[a].host, traces[a].pid, traces[a].start_time) <
+           std::tie(traces[b].armed, traces[b].host, traces[b].pid, traces[b].start_time);
+  });
+  const std::vector<size_t> leaders = find_leaders(traces, order);
+  std::vector<size_t> independent;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(independent),
+               [&](size_t i) { return leaders[i] == i; });
+  std::vector<RunGroup> groups;
+  for (Cluster& cluster : join_by_launch(cluster_by_communicator(traces, independent))) {
+    groups.push_back({std::move(cluster.processes), {}, cluster.start, cluster.end});
+  }
+  for (const size_t i : order) {
+    for (RunGroup& group : groups) {
+      if (leaders[i] != i && std::count(group.ranks.begin(), group.ranks.end(), leaders[i]) > 0) {
+        group.followers.push_back(i);
+      }
+    }
+  }
+  return groups;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,259 @@
+#include "analyzer/model/hangs.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/model/wait_search.h"
+
+namespace traintrace {
+namespace {
+
+TimeNs wait_start(const Waiter& waiter, const Awaited& awaited) {
+  // It cannot have waited for the n-th operation while the other was still in the one before.
+  return std::max(waiter.since, awaited.moved);
+}
+
+// Who ended by itself was not stuck, unless that was a time limit; who was killed while the others
+// went on had its own reason, unless it was stuck already.
+bool waited_at_its_end(const Run& run, const Wait& wait, const Waiter& waiter) {
+  const RankState& state = *state_of(run, waiter.rank);
+  if (exited_normally(run, state)) {
+    return false;
+  }
+  TimeNs start = waiter.since;
+  for (const Awaited& awaited : wait.awaited) {
+    start = std::max(start, wait_start(waiter, awaited));
+  }
+  return !ended_early(run, state) || elapsed(start, waiter.until) >= run.hang_after;
+}
+
+struct Graph {
+  const Run& run;
+  const WaitSearch& search;
+};
+
+// Until when is known what it did: a process that is there has done nothing since its last sign.
+TimeNs known_until(const Run& run, const RankState& state) {
+  return state.ending == Ending::kRunning ? std::max(state.last_seen, run.end) : state.last_seen;
+}
+
+// What the direct waiters of one root say together.
+struct Testimony {
+  size_t wait = 0;
+  TimeNs start = 0;  // of the earliest waiting
+  TimeNs waited = 0;
+  TimeNs witnessed = 0;
+  TimeNs last_seen = 0;  // of the waiters: the latest
+  bool one_runs = false;
+  bool one_blocked = false;
+  bool all_entered = true;  // the root is in every operation that it is waited for in
+};
+
+Testimony testimony_about(const Graph& graph, Rank root) {
+  Testimony sum;
+  bool first = true;
+  bool first_entered = false;
+  const RankState* state = state_of(graph.run, root);
+  for (const size_t index : graph.search.waits_for.at(root)) {
+    const Wait& wait = graph.search.waits[index];
+    const auto awaited = std::find_if(wait.awaited.begin(), wait.awaited.end(),
+                                      [&](const Awaited& other) { return other.rank == root; });
+    sum.all_entered = sum.all_entered && awaited->entered;
+    for (const Waiter& waiter : wait.waiters) {
+      const RankState& own = *state_of(graph.run, waiter.rank);
+      const TimeNs start = wait_start(waiter, *awaited);
+      const TimeNs seen =
+          state == nullptr ? start : std::min(waiter.until, known_until(graph.run, *state));
+      // Where it is missing says more than where it was.
+      if (first || std::pair(awaited->entered, start) < std::pair(first_entered, sum.start)) {
+        sum.start = start;
+        sum.wait = index;
+        first = false;
+        first_entered = awaited->entered;
+      }
+      sum.waited = std::max(sum.waited, elapsed(start, waiter.until));
+      sum.witnessed = std::max(sum.witnessed, elapsed(start, seen));
+      sum.last_seen = std::max(sum.last_seen, own.last_seen);
+      sum.one_runs = sum.one_runs || own.ending == Ending::kRunning;
+      sum.one_blocked = sum.one_blocked || waiter.blocked;
+    }
+  }
+  return sum;
+}
+
+// By how much the clock of the root's host may be off against the waiters'.
+TimeNs skew_of(const Graph& graph, const RankState& root, const Wait& wait) {
+  TimeNs worst = 0;
+  for (const Waiter& waiter : wait.waiters) {
+    worst = std::max(worst, skew_between(graph.run, trace_of(graph.run, root).host,
+                                         graph.run.processes[waiter.process].host));
+  }
+  return worst;
+}
+
+// It goes about its work on other communicators: late here, but not stuck.
+bool is_moving(const Run& run, const RankState& state) {
+  TimeNs last = 0;
+  for (const Communicator& communicator : run.communicators) {
+    const Member* member = member_of(communicator, state.rank);
+    if (member != nullptr && communicator.size != 1) {
+      last = std::max(last, text_of(run, *member).last);
+    }
+  }
+  return last != 0 && elapsed(last, known_until(run, state)) < run.hang_after;
+}
+
+// None: nothing is wrong with it as far as is known yet.
+std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& testimony) {
+  const Run& run = graph.run;
+  const RankState* state = state_of(run, root);
+  const bool long_enough = testimony.waited >= run.hang_after;
+  if (state == nullptr) {
+    return long_enough && testimony.one_blocked ? std::optional(Fate::kUntraced) : std::nullopt;
+  }
+  const TimeNs gap = elapsed(state->last_seen, testimony.last_seen) -
+                     skew_of(graph, *state, graph.search.waits[testimony.wait]);
+  if (state->ending == Ending::kExited) {
+    if (exited_normally(run, *state)) {
+      return long_enough && !testimony.all_entered ? std::optional(Fate::kExited) : std::nullopt;
+    }
+    // An exit is recorded to the ns, life each second: a little later may still be before.
+    return gap >= 0                  ? std::optional(Fate::kExited)
+           : gap >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
+                                     : std::nullopt;
+  }
+  if (state->ending != Ending::kRunning) {
+    if (gap > kDeadAfter || (state->ending == Ending::kGone && testimony.one_runs)) {
+      return Fate::kDied;
+    }
+    if (gap > kAliveUncertain && testimony.witnessed < run.hang_after) {
+      return Fate::kPerhapsDied;
+    }
+  }
+  return long_enough && !testimony.all_entered && !is_moving(run, *state)
+             ? std::optional(Fate::kAlive)
+             : std::nullopt;
+}
+
+bool has_pending_operations(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  return std::any_of(
+      trace.communicators.begin(), trace.communicators.end(), [&](const CommunicatorText& text) {
+        return text.size != 1 && !text.recent.empty() && !finished(trace, text.recent.back());
+      });
+}
+
+// Its host is inside NCCL, or waits for a GPU that has operations of NCCL to do, and why is not
+// seen: it is held up rather than elsewhere.
+bool is_blocked(const Run& run, Rank rank) {
+  const RankState* state = state_of(run, rank);
+  if (state == nullptr) {
+    return false;
+  }
+  const TimeNs nccl = blocked_in_nccl(trace_of(run, *state));
+  const TimeNs cuda =
+      has_pending_operations(run, *state) ? blocked_in_cuda(trace_of(run, *state)) : 0;
+  const auto for_long = [&](TimeNs since) {
+    return since != 0 && elapsed(since, known_until(run, *state)) >= run.hang_after;
+  };
+  return for_long(nccl) || for_long(cuda);
+}
+
+void keep_what_counts(const Run& run, std::vector<Wait>& waits) {
+  std::set<Rank> stuck;
+  for (Wait& wait : waits) {
+    std::erase_if(wait.waiters,
+                  [&](const Waiter& waiter) { return !waited_at_its_end(run, wait, waiter); });
+    for (const Waiter& waiter : wait.waiters) {
+      stuck.insert(waiter.rank);
+    }
+  }
+  // Who was stuck when it died is nobody's reason: the others would be stuck without that.
+  for (Wait& wait : waits) {
+    std::erase_if(wait.awaited, [&](const Awaited& awaited) {
+      return awaited.entered && !awaited.held_up && stuck.contains(awaited.rank);
+    });
+  }
+  std::erase_if(waits,
+                [](const Wait& wait) { return wait.waiters.empty() || wait.awaited.empty(); });
+}
+
+std::vector<Hang> hangs_with_roots(const Graph& graph) {
+  std::map<std::pair<size_t, Fate>, Hang> hangs;
+  for (const Rank rank : graph.search.roots()) {
+    const Testimony testimony = testimony_about(graph, rank);
+    const std::optional<Fate> fate = fate_of(graph, rank, testimony);
+    if (!fate) {
+      continue;
+    }
+    Hang& hang = hangs[{testimony.wait, *fate}];
+    hang.wait = testimony.wait;
+    hang.fate = *fate;
+    hang.roots.push_back(rank);
+    hang.waited = std::max(hang.waited, testimony.waited);
+    hang.witnessed = std::max(hang.witnessed, testimony.witnessed);
+    hang.entered = testimony.all_entered;
+    // One that waits behind its own part is held up by nothing else.
+    hang.blocked = hang.blocked || (*fate == Fate::kAlive && is_blocked(graph.run, rank) &&
+                                    !graph.search.waits_of.contains(rank));
+  }
+  std::vector<Hang> found;
+  for (auto& [key, hang] : hangs) {
+    hang.victims = graph.search.victims_of(hang.roots);
+    found.push_back(std::move(hang));
+  }
+  return found;
+}
+
+// Since the last of them came to wait, the circle has been closed.
+std::optional<Hang> hang_in_circle(const Run& run, const WaitSearch& search) {
+  const Ranks circle = search.circle();
+  Hang hang;
+  hang.fate = Fate::kCircle;
+  hang.roots = circle;
+  bool first = true;
+  for (size_t i = 0; i < search.waits.size(); ++i) {
+    for (const Waiter& waiter : search.waits[i].waiters) {
+      const TimeNs waited = elapsed(waiter.since, waiter.until);
+      const bool of_circle =
+          contains(circle, waiter.rank) &&
+          std::any_of(search.waits[i].awaited.begin(), search.waits[i].awaited.end(),
+                      [&](const Awaited& awaited) { return contains(circle, awaited.rank); });
+      if (of_circle) {
+        hang.wait = first ? i : hang.wait;
+        hang.waited = first ? waited : std::min(hang.waited, waited);
+        first = false;
+      }
+    }
+  }
+  hang.victims = circle;
+  for (const Rank rank : search.victims_of(circle)) {
+    insert(hang.victims, rank);
+  }
+  return first || hang.waited < run.hang_after ? std::nullopt : std::optional(hang);
+}
+
+}  // namespace
+
+std::vector<Hang> find_hangs(const Run& run, std::vector<Wait>& waits) {
+  keep_what_counts(run, waits);
+  const WaitSearch search(waits);
+  std::vector<Hang> found = hangs_with_roots({run, search});
+  if (const auto circle = hang_in_circle(run, search)) {
+    found.push_back(*circle);
+  }
+  // What holds them up is most likely what is wrong elsewhere.
+  if (std::any_of(found.begin(), found.end(), [](const Hang& hang) { return !hang.blocked; })) {
+    std::erase_if(found, [](const Hang& hang) { return hang.blocked; });
+  }
+  return found;
+}
+
+}  // namespace traintrace

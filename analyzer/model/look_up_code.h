@@ -1,0 +1,12 @@
+// Functions and lines for the native frames that a report may name.
+#pragma once
+
+#include "analyzer/model/run.h"
+#include "analyzer/symbols/symbolizer.h"
+
+namespace traintrace {
+
+// Fills ProcessTrace::code for call sites of recent operations and the last stacks of threads.
+void look_up_code(Run& run, Symbolizer& symbolizer);
+
+}  // namespace traintrace

@@ -1,0 +1,121 @@
+#include "analyzer/model/progress.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "analyzer/model/activity.h"
+
+namespace traintrace {
+namespace {
+
+bool runs(const OperationText& operation) {
+  return (operation.flags & (format::kCaptured | format::kFailed)) == 0;
+}
+
+// A thread is between GroupStart and GroupEnd.
+bool group_is_open(const ProcessTrace& trace) {
+  return std::any_of(trace.threads.begin(), trace.threads.end(), [](const ThreadText& thread) {
+    return thread.group_depth > 0 && thread.open[1].enter == 0;
+  });
+}
+
+// Of the collectives in which everybody needs everybody: the last that is finished on some rank.
+uint64_t last_finished(const Run& run, const Communicator& communicator) {
+  uint64_t last = 0;
+  for (const Member& member : communicator.members) {
+    const ProcessTrace& trace = run.processes[member.process];
+    for (const OperationText& operation : text_of(run, member).recent) {
+      if (operation.collective && operation.sequence > last && runs(operation) &&
+          (operation.flags & format::kEmpty) == 0 && finished(trace, operation) &&
+          direction_of(call_name(trace, operation.call)) == Direction::kAllToAll) {
+        last = operation.sequence;
+      }
+    }
+  }
+  return last;
+}
+
+// Whether that is news about a stream of the member.
+bool was_begun(Run& run, const Member& member, uint64_t sequence) {
+  ProcessTrace& trace = run.processes[member.process];
+  const OperationText* operation = collective_at(text_of(run, member), sequence);
+  if (operation == nullptr || operation->position == 0 || operation->stream == 0 ||
+      operation->stream > trace.streams.size()) {
+    return false;
+  }
+  uint64_t& completed = trace.streams[operation->stream - 1].completed;
+  const bool news = completed + 1 < operation->position;
+  completed = std::max(completed, operation->position - 1);
+  return news;
+}
+
+}  // namespace
+
+bool finished(const ProcessTrace& trace, const OperationText& operation) {
+  if ((operation.flags & format::kFinished) != 0) {
+    return true;
+  }
+  return operation.stream != 0 && operation.stream <= trace.streams.size() &&
+         operation.position != 0 &&
+         trace.streams[operation.stream - 1].completed >= operation.position;
+}
+
+void infer_progress(Run& run) {
+  constexpr int kMostHops = 64;
+  bool news = true;
+  for (int hop = 0; news && hop < kMostHops; ++hop) {
+    news = false;
+    for (const Communicator& communicator : run.communicators) {
+      const uint64_t sequence = last_finished(run, communicator);
+      for (const Member& member : communicator.members) {
+        news = (sequence != 0 && was_begun(run, member, sequence)) || news;
+      }
+    }
+  }
+}
+
+uint64_t sequence_reached(const ProcessTrace& trace, const CommunicatorText& communicator) {
+  uint64_t reached = communicator.collectives;
+  if (!group_is_open(trace)) {
+    return reached;
+  }
+  for (auto at = communicator.recent.rbegin(); at != communicator.recent.rend(); ++at) {
+    const bool pending = (at->flags & format::kGrouped) != 0 &&
+                         (at->flags & (format::kLaunched | format::kFailed)) == 0;
+    if (!pending) {
+      break;
+    }
+    if (at->collective && at->sequence != 0) {
+      reached = std::min(reached, at->sequence - 1);
+    }
+  }
+  return reached;
+}
+
+const OperationText* collective_at(const CommunicatorText& communicator, uint64_t sequence) {
+  for (auto at = communicator.recent.rbegin(); at != communicator.recent.rend(); ++at) {
+    if (at->collective && at->sequence == sequence && runs(*at)) {
+      return &*at;
+    }
+  }
+  return nullptr;
+}
+
+Direction direction_of(std::string_view function) {
+  if (function == "ncclBroadcast" || function == "ncclBcast" || function == "ncclScatter") {
+    return Direction::kFromRoot;
+  }
+  if (function == "ncclReduce" || function == "ncclGather") {
+    return Direction::kToRoot;
+  }
+  return Direction::kAllToAll;
+}
+
+uint64_t bytes_of_type(int data_type) {
+  // ncclDataType_t of NCCL 2.28: int8 uint8 int32 uint32 int64 uint64 float16 float32 float64
+  // bfloat16 float8e4m3 float8e5m2
+  constexpr uint64_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return data_type >= 0 && data_type < static_cast<int>(std::size(kBytes)) ? kBytes[data_type] : 0;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,35 @@
+// How far a member of a communicator has come, by what its process recorded.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// Known to be finished.  False says nothing.
+bool finished(const ProcessTrace& trace, const OperationText& operation);
+
+// An operation in which everybody needs everybody, finished anywhere, was begun everywhere; and
+// what lies before it on its stream is finished there.  Raises `completed` of streams whose own
+// process never asked.
+void infer_progress(Run& run);
+
+// The sequence of the last collective that was entered; one called inside a group that is still
+// being filled has not been.
+uint64_t sequence_reached(const ProcessTrace& trace, const CommunicatorText& communicator);
+
+// Collective number `sequence`, or null if it is not among the recent ones.  Captured and failed
+// ones do not run and are not found.
+const OperationText* collective_at(const CommunicatorText& communicator, uint64_t sequence);
+
+// Only a member of these that receives needs the others: small data is sent whether they are there
+// or not.
+enum class Direction : uint8_t { kAllToAll, kFromRoot, kToRoot };
+Direction direction_of(std::string_view function);
+
+// Bytes of one element of an ncclDataType_t; 0: not known.
+uint64_t bytes_of_type(int data_type);
+
+}  // namespace traintrace

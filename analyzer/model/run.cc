@@ -1,0 +1,29 @@
+#include "analyzer/model/run.h"
+
+#include <algorithm>
+
+namespace traintrace {
+
+const RankState* state_of(const Run& run, Rank rank) {
+  const auto found = std::lower_bound(run.ranks.begin(), run.ranks.end(), rank,
+                                      [](const RankState& a, Rank b) { return a.rank < b; });
+  return found != run.ranks.end() && found->rank == rank ? &*found : nullptr;
+}
+
+const Member* member_of(const Communicator& communicator, Rank rank) {
+  const auto& members = communicator.members;
+  const auto found = std::lower_bound(members.begin(), members.end(), rank,
+                                      [](const Member& a, Rank b) { return a.rank < b; });
+  return found != members.end() && found->rank == rank ? &*found : nullptr;
+}
+
+const Member* member_at(const Communicator& communicator, int local_rank) {
+  for (const Member& member : communicator.members) {
+    if (member.local_rank == local_rank) {
+      return &member;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,95 @@
+// One run of a job, as all its processes recorded it: plain data, and all that a detector sees.
+// Built by build_run.h; the order in which traces were given leaves no mark on it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/model/ids.h"
+#include "analyzer/model/waits.h"
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+// How a process ended, as far as can be told from here.
+enum class Ending : uint8_t {
+  kUnknown,  // no exit record, and it ran where we cannot look
+  kRunning,  // it is there right now
+  kGone,     // it is not, and left no exit record: a signal, a lost machine
+  kExited,   // exit record
+};
+
+struct RankState {
+  Rank rank;
+  size_t process = 0;  // in Run::processes
+  int device = -1;     // where one process holds several ranks: which one is this; else -1
+  Ending ending = Ending::kUnknown;
+  TimeNs last_seen = 0;  // last sign of life: the last-alive time or a later record
+};
+
+// A rank's side of a communicator.
+struct Member {
+  Rank rank;
+  int local_rank = -1;  // within the communicator; -1: cannot be told
+  size_t process = 0;   // in Run::processes
+  size_t element = 0;   // in that trace's `communicators`
+};
+
+struct Communicator {
+  CommunicatorId id;
+  CommunicatorId parent;        // of a split or shrink
+  std::string name;             // as given by the job, else what it is: "8 ranks 0-7"
+  bool named = false;           // by the job
+  int size = -1;                // -1: not known
+  TimeNs created = 0;           // when the first member began to create it
+  std::vector<Member> members;  // by rank: those that recorded something about it
+  Ranks absent;                 // members that recorded nothing about it, as far as they are known
+};
+
+struct OtherRun {
+  std::string id;
+  int ranks = 0;
+  TimeNs start = 0;
+  TimeNs end = 0;
+};
+
+// Clocks of two hosts that contradict each other by at least `skew`.
+struct ClockSkew {
+  std::string behind;
+  std::string ahead;
+  TimeNs skew = 0;
+};
+
+struct Run {
+  std::string id;
+  // By host, pid and start.  As recorded, but for what others know of their streams (progress.h).
+  std::vector<ProcessTrace> processes;
+  std::vector<RankState> ranks;  // by rank
+  Ranks missing;                 // ranks of the world that left no trace
+  int world_size = 0;
+  std::vector<std::string> hosts;
+  TimeNs start = 0;
+  TimeNs end = 0;
+  uint64_t records = 0;
+  bool live = false;                        // a process of it is running right now
+  std::vector<Communicator> communicators;  // by creation, then id
+  std::vector<ClockSkew> skews;
+  std::vector<OtherRun> others;       // in the same input, by start
+  std::vector<ReadError> unreadable;  // inputs of which nothing could be used
+  TimeNs hang_after = 0;
+  WaitGraph waits;
+};
+
+// Null if that rank left no trace.
+const RankState* state_of(const Run& run, Rank rank);
+
+inline const ProcessTrace& trace_of(const Run& run, const RankState& state) {
+  return run.processes[state.process];
+}
+inline const CommunicatorText& text_of(const Run& run, const Member& member) {
+  return run.processes[member.process].communicators[member.element];
+}
+const Member* member_of(const Communicator& communicator, Rank rank);
+const Member* member_at(const Communicator& communicator, int local_rank);
+
+}  // namespace traintrace

@@ -1,0 +1,98 @@
+#include "analyzer/model/wait_search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+namespace traintrace {
+namespace {
+
+bool is_held_up(const Wait& wait) {
+  return std::all_of(wait.awaited.begin(), wait.awaited.end(),
+                     [](const Awaited& awaited) { return awaited.held_up; });
+}
+
+}  // namespace
+
+WaitSearch::WaitSearch(const std::vector<Wait>& all) : waits(all) {
+  for (size_t i = 0; i < waits.size(); ++i) {
+    for (const Waiter& waiter : waits[i].waiters) {
+      waits_of[waiter.rank].push_back(i);
+    }
+    for (const Awaited& awaited : waits[i].awaited) {
+      waits_for[awaited.rank].push_back(i);
+    }
+  }
+}
+
+Ranks WaitSearch::victims_of(const Ranks& roots) const {
+  std::set<Rank> seen(roots.begin(), roots.end());
+  std::vector<Rank> open = roots;
+  std::vector<bool> walked(waits.size(), false);
+  while (!open.empty()) {
+    const auto next = waits_for.find(open.back());
+    open.pop_back();
+    for (const size_t index : next == waits_for.end() ? std::vector<size_t>{} : next->second) {
+      if (walked[index]) {
+        continue;
+      }
+      walked[index] = true;
+      for (const Waiter& waiter : waits[index].waiters) {
+        if (seen.insert(waiter.rank).second) {
+          open.push_back(waiter.rank);
+        }
+      }
+    }
+  }
+  Ranks victims;
+  std::copy_if(seen.begin(), seen.end(), std::back_inserter(victims),
+               [&](Rank rank) { return !contains(roots, rank); });
+  return victims;
+}
+
+Ranks WaitSearch::unexplained(const Ranks& roots) const {
+  const Ranks victims = victims_of(roots);
+  Ranks rest;
+  for (const auto& [rank, indices] : waits_for) {
+    if (!contains(victims, rank) && !contains(roots, rank)) {
+      rest.push_back(rank);
+    }
+  }
+  return rest;
+}
+
+Ranks WaitSearch::roots() const {
+  Ranks found;
+  for (const auto& [rank, indices] : waits_for) {
+    if (!waits_of.contains(rank)) {
+      found.push_back(rank);
+    }
+  }
+  for (const Rank rank : unexplained(found)) {
+    const auto own = waits_of.find(rank);
+    if (std::all_of(own->second.begin(), own->second.end(),
+                    [&](size_t index) { return is_held_up(waits[index]); })) {
+      insert(found, rank);
+    }
+  }
+  return found;
+}
+
+Ranks WaitSearch::circle() const {
+  Ranks core = unexplained(roots());
+  // Whoever is waited for only from outside leads away from it.
+  for (size_t before = core.size() + 1; core.size() < before;) {
+    before = core.size();
+    std::erase_if(core, [&](Rank rank) {
+      const std::vector<size_t>& indices = waits_for.at(rank);
+      return std::none_of(indices.begin(), indices.end(), [&](size_t index) {
+        const auto& waiters = waits[index].waiters;
+        return std::any_of(waiters.begin(), waiters.end(),
+                           [&](const Waiter& waiter) { return contains(core, waiter.rank); });
+      });
+    });
+  }
+  return core;
+}
+
+}  // namespace traintrace

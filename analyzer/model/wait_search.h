@@ -1,0 +1,34 @@
+// Walking the graph of who waits for whom.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// By waits rather than by pairs of ranks: a communicator of n ranks is one wait, not n * n edges.
+struct WaitSearch {
+  explicit WaitSearch(const std::vector<Wait>& all);
+
+  // All that wait for these ranks, directly or not, themselves left out.
+  Ranks victims_of(const Ranks& roots) const;
+
+  // Ranks that are waited for and wait for nobody; and where there is no such rank behind a wait,
+  // those that only wait behind their own part in it: they came to another operation instead, which
+  // the others cannot begin for want of the first.
+  Ranks roots() const;
+
+  // Of ranks that no root explains: those that wait for each other.
+  Ranks circle() const;
+
+  const std::vector<Wait>& waits;
+  std::map<Rank, std::vector<size_t>> waits_of;   // that it is a waiter of
+  std::map<Rank, std::vector<size_t>> waits_for;  // that it is awaited in
+
+ private:
+  Ranks unexplained(const Ranks& roots) const;
+};
+
+}  // namespace traintrace

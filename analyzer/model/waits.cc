@@ -1,0 +1,273 @@
+#include "analyzer/model/waits.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/hangs.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/model/run.h"
+#include "analyzer/model/stream_waits.h"
+
+namespace traintrace {
+namespace {
+
+// Up to that much a peer's buffers take without a receive being posted (NCCL_BUFFSIZE, 4 MiB).
+constexpr uint64_t kEagerBytes = 4 << 20;
+
+bool has_left(const Run& run, const Member& member) {
+  const CommunicatorText& text = text_of(run, member);
+  return (text.flags & (format::kFinalized | format::kDestroyed)) != 0 &&
+         (text.flags & format::kAborted) == 0 &&
+         blocked_in_nccl(run.processes[member.process]) == 0;
+}
+
+// Its host is inside one call, of those that wait for the GPU or for other ranks, since `from` or
+// later, for long enough to be stuck.
+bool is_blocked(const Run& run, const ProcessTrace& trace, TimeNs from, TimeNs until) {
+  for (const TimeNs since : {blocked_in_nccl(trace), blocked_in_cuda(trace)}) {
+    if (since != 0 && elapsed(std::max(since, from), until) >= run.hang_after) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Waiter waiter_in(const Run& run, const Member& member, uint64_t sequence) {
+  const CommunicatorText& text = text_of(run, member);
+  if (const OperationText* operation = collective_at(text, sequence)) {
+    return waiter_of(run, member, operation->enter, operation->stack);
+  }
+  // So long ago that it is not kept: at least as long as the oldest that is.
+  return waiter_of(run, member, text.recent.empty() ? text.last : text.recent.front().enter, 0);
+}
+
+// Creating the communicator: whoever has not begun to, or died while it did, is waited for.
+void add_init_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
+  const Communicator& communicator = run.communicators[index];
+  Wait wait;
+  wait.kind = WaitKind::kInit;
+  wait.communicator = index;
+  for (const Member& member : communicator.members) {
+    const CommunicatorText& text = text_of(run, member);
+    const ProcessTrace& trace = run.processes[member.process];
+    const bool done = text.ready != 0 || (text.flags & format::kInitDone) != 0 ||
+                      text.collectives != 0 || text.ended != 0 ||
+                      (text.flags & format::kInitFailed) != 0;
+    if (done || text.origin == format::kUnknownOrigin) {
+      continue;
+    }
+    if (ended_early(run, *state_of(run, member.rank))) {
+      wait.awaited.push_back({member.rank, true, text.created});
+    } else if (blocked_in_nccl(trace) != 0 || (text.flags & format::kNonBlocking) != 0) {
+      wait.waiters.push_back(waiter_of(run, member, text.created, text.created_stack));
+    }
+    constexpr const char* kNames[] = {"the creation",  "ncclCommInitRank", "ncclCommInitAll",
+                                      "ncclCommSplit", "ncclCommShrink",   "the creation"};
+    wait.operation = kNames[std::min<size_t>(text.origin, std::size(kNames) - 1)];
+  }
+  for (const Rank rank : communicator.absent) {
+    wait.awaited.push_back({rank, false, 0});
+  }
+  std::sort(wait.awaited.begin(), wait.awaited.end(),
+            [](const Awaited& a, const Awaited& b) { return a.rank < b.rank; });
+  if (!wait.waiters.empty() && !wait.awaited.empty()) {
+    waits.push_back(std::move(wait));
+  }
+}
+
+// Broadcast, reduce and the like: who only sends may be done long ago.  It waits for certain if it
+// is blocked, or has entered a later operation in which everybody needs everybody.
+bool must_wait(const Run& run, const Member& member, const Waiter& waiter, uint64_t sequence) {
+  const CommunicatorText& text = text_of(run, member);
+  const ProcessTrace& trace = run.processes[member.process];
+  const OperationText* operation = collective_at(text, sequence);
+  const Direction direction =
+      operation == nullptr ? Direction::kAllToAll : direction_of(call_name(trace, operation->call));
+  if (direction == Direction::kAllToAll || waiter.blocked) {
+    return true;
+  }
+  const bool is_root = member.local_rank == operation->peer && member.local_rank >= 0;
+  if (direction == Direction::kFromRoot ? !is_root : is_root) {
+    return true;
+  }
+  return std::any_of(text.recent.begin(), text.recent.end(), [&](const OperationText& later) {
+    return later.collective && later.sequence > sequence &&
+           direction_of(call_name(trace, later.call)) == Direction::kAllToAll;
+  });
+}
+
+// Has it a part in operation `sequence` that is not known to be over?
+bool is_in(const Run& run, const Member& member, uint64_t sequence) {
+  const OperationText* operation = collective_at(text_of(run, member), sequence);
+  return operation == nullptr || (!finished(run.processes[member.process], *operation) &&
+                                  (operation->flags & format::kEmpty) == 0);
+}
+
+// The first collective that somebody has entered and somebody has not; where everybody has come
+// equally far, the last one, for members that died in it.
+void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
+  const Communicator& communicator = run.communicators[index];
+  std::vector<uint64_t> reached;
+  for (const Member& member : communicator.members) {
+    reached.push_back(sequence_reached(run.processes[member.process], text_of(run, member)));
+  }
+  const auto [least, most] = std::minmax_element(reached.begin(), reached.end());
+  if (*most == 0 || communicator.size == 1) {
+    return;
+  }
+  Wait wait;
+  wait.communicator = index;
+  wait.sequence = *least < *most ? *least + 1 : *most;
+  bool certain = false;
+  for (size_t i = 0; i < communicator.members.size(); ++i) {
+    const Member& member = communicator.members[i];
+    const RankState& state = *state_of(run, member.rank);
+    if (reached[i] < wait.sequence) {
+      wait.awaited.push_back({member.rank, false, text_of(run, member).last});
+    } else if (*least == *most && ended_early(run, state) && is_in(run, member, wait.sequence)) {
+      wait.awaited.push_back({member.rank, true, text_of(run, member).last});
+    } else if (is_in(run, member, wait.sequence) && !has_left(run, member)) {
+      wait.waiters.push_back(waiter_in(run, member, wait.sequence));
+      certain = certain || must_wait(run, member, wait.waiters.back(), wait.sequence);
+      const OperationText* operation = collective_at(text_of(run, member), wait.sequence);
+      if (operation != nullptr && wait.details.enter == 0) {
+        wait.details = *operation;
+        wait.operation = call_name(run.processes[member.process], operation->call);
+      }
+    }
+  }
+  if (wait.awaited.empty() && static_cast<int>(communicator.members.size()) < communicator.size) {
+    // Whoever left no trace may be in it as well: only who is certainly stuck waits for them.
+    std::erase_if(wait.waiters, [](const Waiter& waiter) { return !waiter.blocked; });
+    for (const Rank rank : communicator.absent) {
+      if (state_of(run, rank) == nullptr) {
+        wait.awaited.push_back({rank, false, 0});
+      }
+    }
+  }
+  if (certain && !wait.waiters.empty() && !wait.awaited.empty()) {
+    waits.push_back(std::move(wait));
+  }
+}
+
+// Who has not come to where the others wait may be held up in an operation before it, which others
+// are through with: by a member that died with its own part undone.
+void add_held_up_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
+  const Communicator& communicator = run.communicators[index];
+  std::map<uint64_t, Wait> found;  // by sequence
+  uint64_t most = 0;
+  for (const Member& member : communicator.members) {
+    most = std::max(most, sequence_reached(run.processes[member.process], text_of(run, member)));
+  }
+  for (const Member& member : communicator.members) {
+    const uint64_t last = sequence_reached(run.processes[member.process], text_of(run, member));
+    if (last == 0 || last == most || ended_early(run, *state_of(run, member.rank)) ||
+        !is_in(run, member, last) || has_left(run, member)) {
+      continue;
+    }
+    const OperationText* operation = collective_at(text_of(run, member), last);
+    if (operation == nullptr) {
+      continue;
+    }
+    Wait& wait = found[last];
+    wait.communicator = index;
+    wait.sequence = last;
+    wait.details = *operation;
+    wait.operation = call_name(run.processes[member.process], operation->call);
+    wait.waiters.push_back(waiter_in(run, member, last));
+  }
+  for (auto& [sequence, wait] : found) {
+    for (const Member& member : communicator.members) {
+      const bool came =
+          sequence_reached(run.processes[member.process], text_of(run, member)) >= sequence;
+      if (came && ended_early(run, *state_of(run, member.rank)) && is_in(run, member, sequence)) {
+        wait.awaited.push_back({member.rank, true, text_of(run, member).last});
+      }
+    }
+    if (!wait.awaited.empty()) {
+      waits.push_back(std::move(wait));
+    }
+  }
+}
+
+// Whether `peer` has posted its side of operation number `sequence` from or to `rank`.
+bool has_posted(const Run& run, const Member& peer, bool receive, int rank, uint64_t sequence) {
+  for (const PeerText& text : run.processes[peer.process].peers) {
+    if (text.communicator == peer.element + 1 && text.receive == receive && text.peer == rank) {
+      return text.operations >= sequence;
+    }
+  }
+  return false;
+}
+
+bool is_eager(const OperationText& operation) {
+  uint64_t bytes = 0;
+  return !__builtin_mul_overflow(operation.count, bytes_of_type(operation.data_type), &bytes) &&
+         bytes <= kEagerBytes;
+}
+
+// Sends and receives whose other side never came.
+void add_peer_waits(const Run& run, size_t index, std::vector<Wait>& waits) {
+  const Communicator& communicator = run.communicators[index];
+  for (const Member& member : communicator.members) {
+    const CommunicatorText& text = text_of(run, member);
+    const ProcessTrace& trace = run.processes[member.process];
+    for (const OperationText& operation : text.recent) {
+      constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
+      if (operation.collective || (operation.flags & kNot) != 0 || finished(trace, operation) ||
+          has_left(run, member) || operation.peer == member.local_rank) {
+        continue;
+      }
+      const Member* peer = member_at(communicator, operation.peer);
+      Waiter own = waiter_of(run, member, operation.enter, operation.stack);
+      const bool may_be_done = !operation.receive && !own.blocked && is_eager(operation);
+      if (peer == nullptr || may_be_done || member.local_rank < 0 ||
+          has_posted(run, *peer, !operation.receive, member.local_rank, operation.sequence)) {
+        continue;
+      }
+      Wait wait;
+      wait.kind = operation.receive ? WaitKind::kReceive : WaitKind::kSend;
+      wait.communicator = index;
+      wait.sequence = operation.sequence;
+      wait.operation = call_name(trace, operation.call);
+      wait.details = operation;
+      wait.waiters = {own};
+      wait.awaited = {{peer->rank, false, text_of(run, *peer).last}};
+      waits.push_back(std::move(wait));
+      break;  // the first of them: later ones wait behind it
+    }
+  }
+}
+
+}  // namespace
+
+Waiter waiter_of(const Run& run, const Member& member, TimeNs since, uint32_t stack) {
+  const CommunicatorText& text = text_of(run, member);
+  const RankState* state = state_of(run, member.rank);
+  Waiter waiter{member.rank, member.process, since, state->last_seen, stack, false};
+  if ((text.flags & format::kAborted) != 0 && text.ended != 0) {
+    waiter.until = std::min(waiter.until, text.ended);
+  }
+  waiter.blocked = is_blocked(run, run.processes[member.process], since, waiter.until);
+  return waiter;
+}
+
+WaitGraph wait_graph(const Run& run) {
+  WaitGraph graph;
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    add_init_wait(run, i, graph.waits);
+    add_held_up_wait(run, i, graph.waits);
+    add_collective_wait(run, i, graph.waits);
+    add_peer_waits(run, i, graph.waits);
+  }
+  add_stream_waits(run, graph.waits);
+  graph.hangs = find_hangs(run, graph.waits);
+  return graph;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,86 @@
+// Who waits in which operation of which communicator for whom.
+//
+// NCCL has no wildcards: a collective needs all members of its communicator, a receive needs that
+// peer.  So a rank that waits for several waits for all of them (the AND model), and a rank that is
+// waited for and waits for nobody is where the trouble starts.  What is known of the GPU's progress
+// only takes waiting away: an operation not known to be finished counts as waited in, but nobody is
+// waited for unless they are missing from it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "analyzer/model/ids.h"
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+struct Run;
+struct Member;
+
+enum class WaitKind : uint8_t { kInit, kCollective, kReceive, kSend };
+
+struct Waiter {
+  Rank rank;
+  size_t process = 0;    // in Run::processes
+  TimeNs since = 0;      // it entered the operation
+  TimeNs until = 0;      // and was still in it then: its last sign of life, or when it gave up
+  uint32_t stack = 0;    // call site, in its trace's `stacks`
+  bool blocked = false;  // its host is inside a call that waits, so that it waits for certain
+};
+
+struct Awaited {
+  Rank rank;
+  bool entered = false;  // it is in the operation too, but dead or held up
+  TimeNs moved = 0;      // its last operation on this communicator
+  bool held_up = false;  // its part lies on a stream behind one that cannot finish
+};
+
+struct Wait {
+  WaitKind kind = WaitKind::kCollective;
+  size_t communicator = 0;       // in Run::communicators
+  uint64_t sequence = 0;         // 0: creating the communicator
+  std::string operation;         // ncclAllReduce
+  OperationText details;         // as one of the waiters entered it; `enter` 0: not known
+  std::vector<Waiter> waiters;   // by rank
+  std::vector<Awaited> awaited;  // by rank
+};
+
+enum class Fate : uint8_t {
+  kAlive,
+  kExited,         // by itself: exit record
+  kPerhapsExited,  // so too, with a failure, but the others ended at about the same time
+  kDied,           // seen to be gone, or silent 3 s before those that wait
+  kPerhapsDied,    // silent a little before them
+  kUntraced,       // left no trace
+  kCircle,         // they wait for each other
+};
+
+// Ranks that others wait for and that wait for nobody: where a hang starts.
+struct Hang {
+  size_t wait = 0;  // in WaitGraph::waits, where the waiting began
+  Fate fate = Fate::kAlive;
+  Ranks roots;
+  Ranks victims;         // all that wait for them, directly or not
+  TimeNs waited = 0;     // the longest that one of the direct waiters has been in it
+  TimeNs witnessed = 0;  // how much of that the roots were seen alive and not coming
+  bool entered = false;  // the roots have entered all operations that they are waited for in
+  bool blocked = false;  // a root is itself held up, in a way that nothing here explains
+};
+
+struct WaitGraph {
+  std::vector<Wait> waits;  // by communicator, kind, sequence
+  std::vector<Hang> hangs;  // by wait, fate
+};
+
+// R is dead if its last sign of life is that much before that of the ranks waiting for it: two
+// periods of the tracer's own thread and a second for a machine that is busy.
+inline constexpr TimeNs kDeadAfter = 3'000'000'000;
+
+WaitGraph wait_graph(const Run& run);
+
+// A rank that entered an operation of that communicator at `since`, from that call site.
+Waiter waiter_of(const Run& run, const Member& member, TimeNs since, uint32_t stack);
+
+}  // namespace traintrace

@@ -1,0 +1,176 @@
+#include "analyzer/reader/communicators.h"
+
+#include <algorithm>
+
+#include "analyzer/reader/elements.h"
+
+namespace traintrace {
+namespace {
+
+// The hash that belongs to a counter which was read an instant before or after it.
+template <class Counted>
+uint64_t hash_at(const Counted& from, uint64_t count) {
+  for (const format::Checkpoint& latest : from.latest) {
+    if (latest.sequence == count && count != 0) {
+      return latest.hash;
+    }
+  }
+  return from.hash;
+}
+
+CommunicatorText communicator_text(const TraceClock& clock, const format::Communicator& from) {
+  CommunicatorText to;
+  to.id = from.id;
+  to.parent = from.parent;
+  to.nccl_hash = from.nccl_hash;
+  to.handle = from.handle;
+  if (from.origin >= format::kInitRank && from.origin <= format::kUnknownOrigin) {
+    to.origin = static_cast<format::CommunicatorOrigin>(from.origin);
+  }
+  to.size = from.size;
+  to.rank = from.rank;
+  to.device = from.device;
+  to.color = from.color;
+  to.key = from.key;
+  to.ordinal = from.ordinal;
+  to.flags = from.flags;
+  to.async_error = from.async_error;
+  to.created = clock.ns(from.created_ticks);
+  to.ready = clock.ns(from.ready_ticks);
+  to.ended = clock.ns(from.ended_ticks);
+  to.last = clock.ns(from.last_ticks);
+  to.created_stack = from.created_stack;
+  to.ended_stack = from.ended_stack;
+  to.name = std::string(from.name, std::find(from.name, std::end(from.name), '\0'));
+  to.collectives = from.collectives;
+  to.hash = hash_at(from, from.collectives);
+  to.operations = from.operations;
+  to.members_hash = from.members_hash;
+  to.parent_index = from.parent_index;
+  for (const format::Checkpoint& checkpoint : from.checkpoints) {
+    if (checkpoint.sequence != 0 && checkpoint.sequence <= from.collectives) {
+      to.checkpoints.push_back(checkpoint);
+    }
+  }
+  std::sort(to.checkpoints.begin(), to.checkpoints.end(),
+            [](const format::Checkpoint& a, const format::Checkpoint& b) {
+              return a.sequence < b.sequence;
+            });
+  return to;
+}
+
+// The operation's number, of which the table keeps 32 bits: near `operations`, the number that the
+// communicator's counter shows.
+uint64_t full_index(uint32_t low, uint64_t operations) {
+  constexpr uint64_t kLap = uint64_t{1} << 32;
+  uint64_t index = (operations & ~(kLap - 1)) | low;
+  if (index > operations + format::kRecentOperations && index >= kLap) {
+    index -= kLap;
+  }
+  return index;
+}
+
+OperationText operation_text(ReadContext& context, const format::Operation& from,
+                             uint64_t operations) {
+  OperationText to;
+  to.index = full_index(from.index_low, operations);
+  to.sequence = from.sequence;
+  to.call = context.schema.call(from.call);
+  to.stack = from.stack;
+  to.enter = context.clock.ns(from.enter_ticks);
+  to.leave = context.clock.ns(from.leave_ticks);
+  to.count = from.count;
+  to.data_type = from.data_type == 255 ? -1 : from.data_type;
+  to.reduction = from.reduction;
+  to.peer = from.peer;
+  to.flags = from.flags;
+  to.stream = mapped(context.streams, from.stream);
+  to.position = from.position;
+  const CallSchema& call = context.schema.calls[to.call];
+  to.collective = call.kind == "collective";
+  to.receive = call.name.find("Recv") != std::string::npos;
+  return to;
+}
+
+void read_operations(ReadContext& context) {
+  const format::Section* section = context.layout.section(format::kOperations);
+  if (section == nullptr) {
+    return;
+  }
+  std::vector<CommunicatorText>& communicators = context.trace.communicators;
+  read_elements<format::Operation>(
+      context.file, *section,
+      [](const format::Operation& operation) { return operation.enter_ticks != 0; },
+      [](const format::Operation& a, const format::Operation& b) {
+        return a.enter_ticks == b.enter_ticks && a.index_low == b.index_low &&
+               a.sequence == b.sequence;
+      },
+      [&](uint64_t index, const format::Operation& operation) {
+        const uint64_t owner = mapped(context.communicators, index / format::kRecentOperations + 1);
+        const bool in_place =
+            operation.index_low % format::kRecentOperations == index % format::kRecentOperations;
+        if (owner != 0 && in_place) {
+          CommunicatorText& communicator = communicators[owner - 1];
+          communicator.recent.push_back(
+              operation_text(context, operation, communicator.operations));
+        }
+      });
+  for (CommunicatorText& communicator : communicators) {
+    std::sort(communicator.recent.begin(), communicator.recent.end(),
+              [](const OperationText& a, const OperationText& b) { return a.index < b.index; });
+  }
+}
+
+void read_peers(ReadContext& context) {
+  const format::Section* section = context.layout.section(format::kPeers);
+  if (section == nullptr) {
+    return;
+  }
+  read_elements<format::Peer>(
+      context.file, *section, [](const format::Peer& peer) { return peer.communicator != 0; },
+      [](const format::Peer& a, const format::Peer& b) { return a.operations == b.operations; },
+      [&](uint64_t, const format::Peer& from) {
+        PeerText peer;
+        peer.communicator = mapped(context.communicators, from.communicator);
+        peer.receive = from.is_receive != 0;
+        peer.peer = from.peer;
+        peer.operations = from.operations;
+        peer.hash = hash_at(from, from.operations);
+        peer.last = context.clock.ns(from.last_ticks);
+        if (peer.communicator != 0) {
+          context.trace.peers.push_back(peer);
+        }
+      });
+  std::sort(context.trace.peers.begin(), context.trace.peers.end(),
+            [](const PeerText& a, const PeerText& b) {
+              return std::tuple(a.communicator, a.receive, a.peer) <
+                     std::tuple(b.communicator, b.receive, b.peer);
+            });
+}
+
+}  // namespace
+
+void read_communicators(ReadContext& context) {
+  const format::Section* section = context.layout.section(format::kCommunicators);
+  if (section == nullptr) {
+    return;
+  }
+  read_elements<format::Communicator>(
+      context.file, *section,
+      [](const format::Communicator& communicator) { return communicator.used != 0; },
+      [](const format::Communicator& a, const format::Communicator& b) {
+        return a.used == b.used && a.id == b.id && a.collectives == b.collectives;
+      },
+      [&](uint64_t index, const format::Communicator& communicator) {
+        context.communicators.resize(index + 1);
+        context.trace.communicators.push_back(communicator_text(context.clock, communicator));
+        context.communicators[index] = static_cast<uint32_t>(context.trace.communicators.size());
+      });
+  for (CommunicatorText& communicator : context.trace.communicators) {
+    communicator.parent_index = mapped(context.communicators, communicator.parent_index);
+  }
+  read_operations(context);
+  read_peers(context);
+}
+
+}  // namespace traintrace

@@ -1,0 +1,275 @@
+#include "analyzer/reader/events.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "analyzer/reader/event_chunks.h"
+
+namespace traintrace {
+namespace {
+
+using format::RecordHead;
+
+// Where the words of a call's records go among its values.
+struct ValuePlaces {
+  std::vector<uint8_t> in, out;
+  std::vector<uint8_t> communicators;  // renumbered, as the file's table may have holes
+};
+
+struct ThreadState {
+  std::vector<uint32_t> open;  // indices in events: entered and not left yet; innermost last
+  uint64_t next_event = 0;     // number of the record that should come next
+  TimeNs first = 0, last = 0;
+  int tid = 0;
+};
+
+class EventReader {
+ public:
+  explicit EventReader(ReadContext& context) : context_(context), trace_(context.trace) {}
+
+  void read_all(const format::Section& section) {
+    const std::vector<ChunkPlace> chunks = find_chunks(context_.file, section);
+    reserve(chunks);
+    std::vector<uint64_t> buffer;
+    for (const ChunkPlace& place : chunks) {
+      const auto chunk = read_chunk(context_.file, place, buffer);
+      if (!chunk) {
+        continue;  // overwritten meanwhile: the next chunk of its thread shows the gap
+      }
+      read_records(place, *chunk);
+    }
+    complete_threads();
+    sort_events();
+  }
+
+  uint64_t lost() const { return lost_; }
+
+ private:
+  void reserve(const std::vector<ChunkPlace>& chunks) {
+    uint64_t bytes = 0;
+    for (const ChunkPlace& chunk : chunks) {
+      bytes += chunk.committed;
+    }
+    constexpr uint64_t kSmallestCall = 40;  // an enter and a leave record without fields
+    trace_.events.reserve(bytes / kSmallestCall + 1);
+    trace_.values.reserve(bytes / 16);
+  }
+
+  void read_records(const ChunkPlace& place, const Chunk& chunk) {
+    ThreadState& thread = threads_[chunk.head.thread];
+    thread.tid = chunk.head.tid;
+    begin_chunk(thread, chunk.head.first_event);
+    if (chunk.cut) {
+      complain(place.offset, "records that fit their chunk and the file, found " +
+                                 std::to_string(chunk.head.committed) + " bytes");
+    }
+    const std::span<const uint64_t> words = chunk.words;
+    for (size_t at = 0; at < words.size();) {
+      const RecordHead head = head_of(words[at]);
+      if (head.words < 2 || head.words > words.size() - at || head.type == 0 ||
+          (head.type == format::kEnter && head.words < 3)) {
+        complain(place.offset + sizeof(format::EventChunk) + at * 8,
+                 "a record of 2 to " + std::to_string(words.size() - at) + " words, found " +
+                     std::to_string(int{head.words}));
+        lose_open_calls(thread);
+        break;
+      }
+      read_record(thread, chunk.head.thread, head, words.subspan(at, head.words));
+      at += head.words;
+      ++thread.next_event;
+      ++trace_.records;
+    }
+  }
+
+  static RecordHead head_of(uint64_t word) {
+    RecordHead head;
+    std::memcpy(&head, &word, sizeof head);
+    return head;
+  }
+
+  void begin_chunk(ThreadState& thread, uint64_t first_event) {
+    if (first_event > thread.next_event) {
+      lost_ += first_event - thread.next_event;
+      lose_open_calls(thread);
+    }
+    thread.next_event = first_event;
+  }
+
+  // Their returns may have been overwritten.
+  void lose_open_calls(ThreadState& thread) {
+    for (const uint32_t index : thread.open) {
+      trace_.events[index].leave_lost = true;
+    }
+    thread.open.clear();
+  }
+
+  void read_record(ThreadState& thread, uint32_t serial, RecordHead head,
+                   std::span<const uint64_t> words) {
+    const TimeNs time = context_.clock.ns(words[1]);
+    thread.first = thread.first == 0 ? time : thread.first;
+    thread.last = time;
+    if (head.type == format::kEnter) {
+      thread.open.push_back(static_cast<uint32_t>(trace_.events.size()));
+      CallRecord& event = add_event(serial, head, time);
+      event.stack = head.stack;
+      event.device = head.device;
+      event.caller = words[2];
+      fill(event, false, words.subspan(3));
+    } else if (head.type == format::kLeave) {
+      CallRecord& event = trace_.events[event_left(thread, serial, head, time)];
+      event.leave = time;
+      event.returned = true;
+      event.result = static_cast<int32_t>(head.stack);
+      fill(event, true, words.subspan(2));
+    }
+  }
+
+  CallRecord& add_event(uint32_t serial, RecordHead head, TimeNs time) {
+    const uint32_t call = context_.schema.call(head.call);
+    CallRecord& event = trace_.events.emplace_back();
+    event.thread = serial;
+    event.call = call;
+    event.enter = time;
+    event.first_value = static_cast<uint32_t>(trace_.values.size());
+    event.value_count = static_cast<uint8_t>(context_.schema.calls[call].fields.size());
+    trace_.values.resize(trace_.values.size() + event.value_count);
+    return event;
+  }
+
+  // The innermost open entry of that call: those inside it were left by longjmp or an exception.
+  size_t event_left(ThreadState& thread, uint32_t serial, RecordHead head, TimeNs time) {
+    const uint32_t call = context_.schema.call(head.call);
+    for (size_t i = thread.open.size(); i-- > 0;) {
+      const uint32_t index = thread.open[i];
+      if (trace_.events[index].call == call) {
+        thread.open.resize(i);
+        return index;
+      }
+    }
+    add_event(serial, head, time).enter_lost = true;
+    return trace_.events.size() - 1;
+  }
+
+  void fill(const CallRecord& event, bool after_call, std::span<const uint64_t> words) {
+    const ValuePlaces& all = places(event.call);
+    const std::vector<uint8_t>& to = after_call ? all.out : all.in;
+    const size_t count = std::min(to.size(), words.size());
+    uint64_t* const values = trace_.values.data() + event.first_value;
+    for (size_t i = 0; i < count; ++i) {
+      values[to[i]] = words[i];
+    }
+    const std::vector<FieldSchema>& fields = context_.schema.calls[event.call].fields;
+    for (const uint8_t place : all.communicators) {
+      if (fields[place].after_call == after_call) {
+        values[place] = mapped(context_.communicators, values[place]);
+      }
+    }
+  }
+
+  const ValuePlaces& places(uint32_t call) {
+    while (places_.size() <= call) {
+      ValuePlaces& next = places_.emplace_back();
+      const std::vector<FieldSchema>& fields = context_.schema.calls[places_.size() - 1].fields;
+      for (size_t i = 0; i < fields.size(); ++i) {
+        (fields[i].after_call ? next.out : next.in).push_back(static_cast<uint8_t>(i));
+        if (fields[i].format == "communicator") {
+          next.communicators.push_back(static_cast<uint8_t>(i));
+        }
+      }
+    }
+    return places_[call];
+  }
+
+  // Threads whose place in the table was given to another, and those whose records are all gone.
+  void complete_threads() {
+    for (const ThreadText& thread : trace_.threads) {
+      lost_ += threads_.contains(thread.serial) ? 0 : thread.events;
+    }
+    for (const auto& [serial, state] : threads_) {
+      const bool known = std::any_of(
+          trace_.threads.begin(), trace_.threads.end(),
+          [serial = serial](const ThreadText& thread) { return thread.serial == serial; });
+      if (!known) {
+        ThreadText& thread = trace_.threads.emplace_back();
+        thread.serial = serial;
+        thread.tid = state.tid;
+        thread.started = state.first;
+        thread.ended = state.last;
+        thread.events = state.next_event;
+      }
+    }
+    std::stable_sort(trace_.threads.begin(), trace_.threads.end(),
+                     [](const ThreadText& a, const ThreadText& b) { return a.serial < b.serial; });
+  }
+
+  void sort_events() {
+    std::vector<CallRecord>& events = trace_.events;
+    const auto by_enter = [](const CallRecord& a, const CallRecord& b) {
+      return a.enter < b.enter;
+    };
+    if (!std::is_sorted(events.begin(), events.end(), by_enter)) {
+      std::stable_sort(events.begin(), events.end(), by_enter);
+    }
+  }
+
+  void complain(uint64_t offset, std::string expectation) {
+    constexpr size_t kMostComplaints = 20;
+    if (++complaints_ <= kMostComplaints) {
+      trace_.errors.push_back(context_.file.error(offset, "expected " + std::move(expectation)));
+    }
+  }
+
+  ReadContext& context_;
+  ProcessTrace& trace_;
+  std::unordered_map<uint32_t, ThreadState> threads_;
+  std::vector<ValuePlaces> places_;
+  uint64_t lost_ = 0;
+  size_t complaints_ = 0;
+};
+
+constexpr std::string_view kRingOverwritten = "ring-overwritten";
+
+// The tracer counts them too, but a chunk that is overwritten while it is read shows only here.
+void note_lost(ProcessTrace& trace, uint64_t lost) {
+  for (LossText& loss : trace.losses) {
+    if (loss.stat == kRingOverwritten) {
+      loss.count = std::max(loss.count, lost);
+      return;
+    }
+  }
+  if (lost != 0) {
+    trace.losses.push_back({std::string(kRingOverwritten), lost, "info"});
+  }
+}
+
+uint64_t records_by_tables(const ProcessTrace& trace) {
+  uint64_t records = 0;
+  for (const ThreadText& thread : trace.threads) {
+    records += thread.events;
+  }
+  for (const LossText& loss : trace.losses) {
+    if (loss.stat == kRingOverwritten) {
+      records -= std::min(records, loss.count);
+    }
+  }
+  return records;
+}
+
+}  // namespace
+
+void read_events(ReadContext& context, bool keep) {
+  const format::Section* section = context.layout.section(format::kEvents);
+  if (section == nullptr) {
+    return;
+  }
+  if (!keep) {
+    context.trace.records = records_by_tables(context.trace);
+    return;
+  }
+  EventReader reader(context);
+  reader.read_all(*section);
+  note_lost(context.trace, reader.lost());
+}
+
+}  // namespace traintrace

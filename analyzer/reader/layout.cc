@@ -1,0 +1,131 @@
+#include "analyzer/reader/layout.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+namespace traintrace {
+namespace {
+
+using format::FileHeader;
+using format::Section;
+
+constexpr uint32_t kMaxElementBytes = 64 << 20;
+
+Result<FileHeader> read_header(const TraceBytes& file) {
+  const auto fatal = [&](uint64_t offset, std::string message) {
+    return ReadError{file.path(), offset, std::move(message), true, false};
+  };
+  std::byte bytes[format::kHeaderBytes];
+  const size_t got = file.read(0, bytes);
+  const auto header = value_from<FileHeader>(std::span(bytes).first(got));
+  if (got < sizeof header.magic ||
+      std::memcmp(header.magic, format::kMagic, sizeof header.magic) != 0) {
+    return fatal(0, "expected a trace, which begins with \"trtrace\"");
+  }
+  if (got < sizeof header) {
+    ReadError error = fatal(got, "expected the rest of the header, " +
+                                     std::to_string(sizeof header) + " bytes; the file ends here");
+    error.truncated = true;
+    return error;
+  }
+  if (header.version != format::kVersion) {
+    return fatal(offsetof(FileHeader, version), "expected format version " +
+                                                    std::to_string(format::kVersion) + ", found " +
+                                                    std::to_string(header.version) +
+                                                    ": read it with the traintrace that wrote it");
+  }
+  if (header.ready != 1) {
+    return fatal(offsetof(FileHeader, ready),
+                 "expected a finished header: the process ended before it recorded anything");
+  }
+  if (header.section_count > format::kMaxSections) {
+    return fatal(offsetof(FileHeader, section_count),
+                 "expected at most " + std::to_string(format::kMaxSections) + " sections, found " +
+                     std::to_string(header.section_count));
+  }
+  return header;
+}
+
+// What is wrong with a section by itself, or nothing.
+std::string complaint_about(const Section& section, uint64_t header_bytes) {
+  uint64_t end = 0;
+  if (section.element_bytes == 0 || section.element_bytes > kMaxElementBytes) {
+    return "an element of 1 byte to 64 MiB, found " + std::to_string(section.element_bytes);
+  }
+  if (__builtin_add_overflow(section.offset, section.bytes, &end)) {
+    return "an end that fits 64 bits";
+  }
+  if (section.offset < header_bytes) {
+    return "a section behind the header, found offset " + std::to_string(section.offset);
+  }
+  return "";
+}
+
+// Cuts what the file has no longer, and half elements.  Of a chunk the beginning is of use too.
+void fit_into_file(const TraceBytes& file, uint64_t place, Section& section,
+                   std::vector<ReadError>& problems) {
+  const uint64_t there = section.offset < file.bytes() ? file.bytes() - section.offset : 0;
+  if (section.bytes > there) {
+    ReadError error =
+        file.error(file.bytes(), "expected " + std::to_string(section.bytes - there) +
+                                     " more bytes of section " + std::to_string(section.kind) +
+                                     "; the file ends here");
+    error.truncated = true;
+    problems.push_back(error);
+    section.bytes = there;
+  } else if (section.bytes % section.element_bytes != 0) {
+    problems.push_back(file.error(place, "expected a multiple of the element's size"));
+  }
+  const bool chunks = section.kind == format::kEvents || section.kind == format::kDefinitions;
+  section.bytes += chunks ? section.element_bytes - 1 : 0;
+  section.bytes -= section.bytes % section.element_bytes;
+}
+
+}  // namespace
+
+const Section* Layout::section(format::SectionKind kind) const {
+  for (const Section& section : sections) {
+    if (section.kind == kind) {
+      return &section;
+    }
+  }
+  return nullptr;
+}
+
+Result<Layout> read_layout(const TraceBytes& file, std::vector<ReadError>& problems) {
+  const Result<FileHeader> header = read_header(file);
+  if (!header) {
+    return header.error();
+  }
+  Layout layout{*header, {}};
+  const uint64_t header_bytes = std::max<uint64_t>(sizeof(FileHeader), header->header_bytes);
+  for (uint32_t i = 0; i < header->section_count; ++i) {
+    Section section = header->sections[i];
+    const uint64_t place = offsetof(FileHeader, sections) + i * sizeof(Section);
+    if (section.kind == format::kNoSection) {
+      continue;
+    }
+    std::string complaint = complaint_about(section, header_bytes);
+    for (const Section& other : layout.sections) {
+      if (complaint.empty() && other.kind == section.kind) {
+        complaint = "one section of kind " + std::to_string(section.kind);
+      }
+      if (complaint.empty() && section.offset < other.offset + other.bytes &&
+          other.offset < section.offset + section.bytes) {
+        complaint = "sections " + std::to_string(other.kind) + " and " +
+                    std::to_string(section.kind) + " not to overlap";
+      }
+    }
+    if (!complaint.empty()) {
+      problems.push_back(file.error(place, "expected " + complaint));
+      continue;
+    }
+    fit_into_file(file, place, section, problems);
+    layout.sections.push_back(section);
+  }
+  return layout;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,180 @@
+// One process as it was recorded: plain data, whatever it was read from (a live or dead native
+// trace, the text that `traintrace dump` prints, another tool's file).  Times are ns since the
+// epoch; ticks exist only inside the reader.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/reader/result.h"
+#include "format/trace_format.h"
+
+namespace traintrace {
+
+using TimeNs = int64_t;  // since the epoch; 0: not known or not yet
+
+struct FieldSchema {
+  std::string name;
+  std::string format;  // fields.def; unknown ones are printed as hex
+  bool after_call = false;
+};
+
+struct CallSchema {
+  std::string name;     // cudaMalloc
+  std::string library;  // runtime, driver, nccl
+  std::string kind;     // kinds.def: alloc, collective, ..
+  std::vector<FieldSchema> fields;
+};
+
+struct PythonFrameText {
+  std::string function;
+  std::string file;
+  int line = 0;  // 0: not known
+};
+
+struct StackText {
+  std::vector<PythonFrameText> python;  // innermost first
+  std::vector<uint64_t> native;         // return addresses, innermost first
+};
+
+struct ModuleText {
+  uint64_t begin = 0, end = 0, bias = 0;
+  std::string build_id;  // lower-case hex
+  std::string path;
+};
+
+// An enter record and what became of it.
+struct CallRecord {
+  uint32_t thread = 0;  // ThreadText::serial
+  uint32_t call = 0;    // index in ProcessTrace::calls
+  uint32_t stack = 0;   // key in ProcessTrace::stacks, 0: none
+  int32_t result = 0;
+  TimeNs enter = 0;
+  TimeNs leave = 0;     // 0: never returned as far as recorded
+  uint64_t caller = 0;  // return address
+  uint8_t device = format::kNoDevice;
+  bool returned = false;
+  bool enter_lost = false;   // only the leave record was left in the ring
+  bool leave_lost = false;   // records are missing after it: whether it returned is not known
+  uint8_t value_count = 0;   // as many as the call's schema has fields
+  uint32_t first_value = 0;  // in ProcessTrace::values
+};
+
+struct ThreadText {
+  uint32_t serial = 0;
+  int tid = 0;
+  std::string name;
+  TimeNs started = 0, ended = 0;
+  uint64_t events = 0, dropped = 0;
+  struct Open {
+    TimeNs enter = 0;  // 0: no call open
+    uint32_t call = 0;
+    uint32_t stack = 0;
+  } open[2];  // CUDA, NCCL
+  TimeNs last_call_time = 0, last_query_time = 0;
+  uint64_t queries = 0;
+  std::optional<uint32_t> last_call;
+  uint32_t last_stack = 0;
+  uint32_t group_depth = 0;
+};
+
+struct OperationText {
+  uint64_t index = 0;     // n-th operation of the communicator in this process, from 0
+  uint64_t sequence = 0;  // format::Operation::sequence
+  uint32_t call = 0;
+  uint32_t stack = 0;
+  TimeNs enter = 0, leave = 0;
+  uint64_t count = 0;
+  int data_type = -1, reduction = -1, peer = -1;  // vendors' numbers
+  uint8_t flags = 0;                              // format::OperationFlag
+  uint32_t stream = 0;                            // index in streams + 1
+  uint64_t position = 0;
+  bool collective = true, receive = false;
+};
+
+struct CommunicatorText {
+  uint64_t id = 0, parent = 0, nccl_hash = 0, handle = 0;
+  format::CommunicatorOrigin origin = format::kUnknownOrigin;
+  int size = -1, rank = -1, device = -1, color = 0, key = 0;
+  uint32_t ordinal = 0, flags = 0;
+  int async_error = 0;
+  TimeNs created = 0, ready = 0, ended = 0, last = 0;
+  uint32_t created_stack = 0, ended_stack = 0;
+  std::string name;
+  uint64_t collectives = 0, hash = 0, operations = 0, members_hash = 0;
+  uint32_t parent_index = 0;  // split, shrink: index in communicators + 1, 0: not known
+  std::vector<format::Checkpoint> checkpoints;  // by sequence
+  std::vector<OperationText> recent;            // by index; the last ones, never evicted
+};
+
+struct StreamText {
+  uint64_t handle = 0;
+  int device = -1;
+  uint32_t flags = 0;
+  uint64_t issued = 0, completed = 0;
+  TimeNs completed_time = 0, created = 0, destroyed = 0;
+  uint32_t stack = 0;
+};
+
+struct PeerText {
+  uint32_t communicator = 0;  // index in communicators + 1
+  bool receive = false;
+  int peer = -1;
+  uint64_t operations = 0, hash = 0;
+  TimeNs last = 0;
+};
+
+struct AllocationText {
+  uint64_t address = 0, bytes = 0, stream = 0;
+  TimeNs time = 0;
+  uint32_t stack = 0, call = 0;
+  uint8_t device = format::kNoDevice;
+};
+
+struct LossText {
+  std::string stat;  // stats.def
+  uint64_t count = 0;
+  std::string severity;  // info, warning
+};
+
+struct ProcessTrace {
+  std::string source;  // the file it came from
+  std::string host;
+  int pid = 0, parent_pid = 0;
+  uint64_t start_time = 0;
+  TimeNs armed = 0, last_alive = 0, exited = 0;
+  format::ExitKind exit_kind = format::kNotExited;
+  int exit_status = 0;
+  // Whether the process (pid, start time, boot) runs on this machine right now; empty: cannot be
+  // told from here.
+  std::optional<bool> running_now;
+  std::map<std::string, std::string> facts;  // FactDefinition
+  std::vector<CallSchema> calls;
+  std::vector<ThreadText> threads;
+  std::vector<CommunicatorText> communicators;
+  std::vector<PeerText> peers;
+  std::vector<StreamText> streams;
+  std::vector<AllocationText> allocations;
+  std::vector<ModuleText> modules;
+  std::map<uint32_t, StackText> stacks;
+  // Native return address -> where that is, for those that somebody looked up (symbols/).
+  std::map<uint64_t, PythonFrameText> code;
+  std::map<uint64_t, std::string> kernels;  // function -> mangled name
+  std::vector<CallRecord> events;           // by enter time, of all threads; empty if not asked for
+  std::vector<uint64_t> values;             // of all events; no allocation per event
+  uint64_t records = 0;                     // event records present in the file
+  std::vector<LossText> losses;
+  std::vector<ReadError> errors;
+
+  // One per field of the call's schema, `out` ones 0 if it has not returned successfully.
+  std::span<const uint64_t> values_of(const CallRecord& event) const {
+    return std::span(values).subspan(event.first_value, event.value_count);
+  }
+};
+
+}  // namespace traintrace

@@ -1,0 +1,29 @@
+// Native traces: one file per process, of a live or a dead process.  Nothing in them is trusted.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/reader/process_trace.h"
+#include "analyzer/reader/result.h"
+
+namespace traintrace {
+
+struct ReadOptions {
+  bool events = true;  // else only the tables: verdicts need no more, and they are small
+};
+
+// `path` may be a pointer file (HOST.PID.STARTTIME.pointer).  An error: nothing of it could be
+// used; what could not be read of a file that is usable otherwise is in ProcessTrace::errors.
+Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& options);
+
+// What the arguments of a command name: files and folders of traces, or text that dump printed.
+// None: ./traintrace.
+struct TraceSet {
+  std::vector<ProcessTrace> processes;  // sorted by path
+  std::vector<ReadError> errors;        // inputs of which nothing could be used
+};
+TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options);
+
+}  // namespace traintrace

@@ -1,0 +1,33 @@
+// From ticks to ns since the epoch.
+#pragma once
+
+#include "analyzer/reader/process_trace.h"
+#include "format/trace_format.h"
+
+namespace traintrace {
+
+class TraceClock {
+ public:
+  // The rate comes from the first and the last anchor; from this machine's clocks if the process
+  // was killed before there were two and this is the machine, not restarted since.
+  explicit TraceClock(const format::FileHeader& header);
+
+  // 0 stays 0.  Never decreases with ticks, also beyond the anchors, and whatever was done to the
+  // system's time: CLOCK_REALTIME counts as it was at the last anchor.
+  TimeNs ns(uint64_t ticks) const;
+
+  bool rate_known() const { return rate_known_; }
+
+ private:
+  void set_rate(const format::ClockAnchor& from, const format::ClockAnchor& to);
+
+  uint64_t base_ticks_ = 0;
+  TimeNs base_ns_ = 0;
+  uint64_t ns_per_tick_ = 0;  // times 2^kShift
+  bool rate_known_ = true;
+};
+
+// Whether the trace was written on this machine since it was started last.
+bool is_this_boot(const format::FileHeader& header);
+
+}  // namespace traintrace

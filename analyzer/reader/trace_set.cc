@@ -1,0 +1,97 @@
+// What the arguments of a command stand for.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "analyzer/reader/read_trace.h"
+#include "analyzer/text/dump_parser.h"
+
+namespace traintrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefaultFolder = "traintrace";
+
+// Sorted, so that nothing depends on the order in which a folder lists its files.
+void add_folder(const fs::path& folder, std::vector<std::string>& paths, TraceSet& set) {
+  std::error_code problem;
+  std::vector<std::string> found;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    const fs::path extension = entry->path().extension();
+    if (extension == ".trace" || extension == ".pointer") {
+      found.push_back(entry->path().string());
+    }
+  }
+  if (problem) {
+    set.errors.push_back({folder.string(), 0, "cannot be listed: " + problem.message(), true});
+  } else if (found.empty()) {
+    set.errors.push_back({folder.string(), 0, "expected files *.trace in this folder", true});
+  }
+  std::sort(found.begin(), found.end());
+  paths.insert(paths.end(), found.begin(), found.end());
+}
+
+bool is_native(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string head(21, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  return !file || head.starts_with(std::string_view(format::kMagic, sizeof format::kMagic)) ||
+         head == "traintrace-pointer 1\n" || head.find('\0') != head.npos;
+}
+
+void add_text(const std::string& path, TraceSet& set) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  Result<DumpText> dump = parse_dump(text, path);
+  if (!dump) {
+    set.errors.push_back(dump.error());
+    return;
+  }
+  std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
+}
+
+}  // namespace
+
+TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
+  TraceSet set;
+  std::vector<std::string> paths;
+  const std::string standard[] = {kDefaultFolder};
+  for (const std::string& argument :
+       arguments.empty() ? std::span<const std::string>(standard) : arguments) {
+    std::error_code ignored;
+    if (fs::is_directory(argument, ignored)) {
+      add_folder(argument, paths, set);
+    } else {
+      paths.push_back(argument);
+    }
+  }
+  // The same trace may be named twice, by its folder and by itself.
+  std::sort(paths.begin(), paths.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  for (const std::string& path : paths) {
+    if (!is_native(path)) {
+      add_text(path, set);
+      continue;
+    }
+    Result<ProcessTrace> trace = read_trace(path, options);
+    // A pointer may lead to a trace that was named as well.
+    const bool known = trace && std::any_of(set.processes.begin(), set.processes.end(),
+                                            [&](const ProcessTrace& other) {
+                                              return other.source == trace->source;
+                                            });
+    if (known) {
+      continue;
+    }
+    if (trace) {
+      set.processes.push_back(std::move(*trace));
+    } else {
+      set.errors.push_back(trace.error());
+    }
+  }
+  return set;
+}
+
+}  // namespace traintrace

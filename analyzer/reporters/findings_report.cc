@@ -1,0 +1,97 @@
+#include "analyzer/reporters/findings_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/elapsed.h"
+#include "format/schema.h"
+
+namespace traintrace {
+namespace {
+
+std::string advice_about(const std::string& stat) {
+  for (const format::StatSpec& spec : format::kStatSpecs) {
+    if (stat == spec.name) {
+      return spec.advice;
+    }
+  }
+  return "";
+}
+
+std::string verdict_of(const std::vector<Finding>& findings) {
+  if (findings.empty()) {
+    return "nothing of what was asked for was found";
+  }
+  const Finding& first = findings.front();
+  std::string verdict = first.certainty == Certainty::kProof    ? ""
+                        : first.certainty == Certainty::kLikely ? "likely: "
+                                                                : "possibly: ";
+  verdict += first.title;
+  for (const CodePlace& place : first.where) {
+    if (contains(first.culprits, place.rank)) {
+      verdict += fmt::format("; rank {} is at {}", place.rank.value, place_text(place));
+      break;
+    }
+  }
+  const auto roots = std::count_if(findings.begin(), findings.end(),
+                                   [](const Finding& finding) { return finding.root; });
+  if (roots > 1) {
+    verdict += fmt::format(" (and {} more root cause{})", roots - 1, roots == 2 ? "" : "s");
+  }
+  return verdict;
+}
+
+}  // namespace
+
+bool FindingsReport::has_error() const {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& finding) { return finding.severity == Severity::kError; });
+}
+
+FindingsReport report_findings(const Run& run, std::vector<Finding> findings) {
+  FindingsReport report;
+  report.verdict = verdict_of(findings);
+  std::vector<bool> told(run.processes.size(), false);
+  for (const RankState& state : run.ranks) {
+    if (told[state.process]) {
+      continue;
+    }
+    told[state.process] = true;
+    for (const LossText& loss : trace_of(run, state).losses) {
+      if (loss.count > 0) {
+        report.losses.push_back(
+            {loss.stat, state.rank, loss.count, loss.severity, advice_about(loss.stat)});
+      }
+    }
+  }
+  std::sort(report.losses.begin(), report.losses.end(),
+            [](const ReportedLoss& a, const ReportedLoss& b) {
+              return std::tie(a.rank, a.stat) < std::tie(b.rank, b.stat);
+            });
+  report.findings = std::move(findings);
+  return report;
+}
+
+std::string finding_line(const Finding& finding) {
+  std::string line =
+      fmt::format("{} {} {}", name_of(finding.severity), finding.code, name_of(finding.certainty));
+  if (!finding.culprits.empty()) {
+    line += " culprits=" + rank_list(finding.culprits);
+  }
+  if (!finding.victims.empty()) {
+    line += " victims=" + rank_list(finding.victims);
+  }
+  return line + ": " + finding.title;
+}
+
+std::string run_line(const Run& run) {
+  return fmt::format("run {}: {} of {} rank{} on {} host{}, {}, {} records", run.id,
+                     run.ranks.size(), run.world_size, run.world_size == 1 ? "" : "s",
+                     run.hosts.size(), run.hosts.size() == 1 ? "" : "s",
+                     seconds(elapsed(run.start, run.end)), run.records);
+}
+
+}  // namespace traintrace

@@ -1,0 +1,43 @@
+// What is said about a run: the verdict, the losses, the findings.  The three formats print this
+// and nothing else.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct ReportedLoss {
+  std::string stat;
+  Rank rank;
+  uint64_t count = 0;
+  std::string severity;
+  std::string advice;
+};
+
+struct FindingsReport {
+  std::string verdict;               // one sentence
+  std::vector<ReportedLoss> losses;  // by rank, stat
+  std::vector<Finding> findings;
+
+  bool has_error() const;
+};
+
+FindingsReport report_findings(const Run& run, std::vector<Finding> findings);
+
+std::string findings_json(const Run& run, const FindingsReport& report);  // traintrace.findings/1
+// One finding a line, with indented evidence.  `colour`: for a terminal.
+std::string findings_text(const Run& run, const FindingsReport& report, bool colour);
+std::string findings_html(const Run& run, const FindingsReport& report);  // one file, no scripts
+
+// "error collective.missing-rank proof culprits=2 victims=0,1,3: title"
+std::string finding_line(const Finding& finding);
+// "a run of 4 ranks on a, 42.0 s, 96412 records"
+std::string run_line(const Run& run);
+
+}  // namespace traintrace

@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include "analyzer/reporters/findings_report.h"
+
+namespace traintrace {
+namespace {
+
+std::string painted(const std::string& text, const char* code, bool colour) {
+  return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+}
+
+const char* colour_of(Severity severity) {
+  constexpr const char* kCodes[] = {"1;31", "33", "32"};
+  return kCodes[static_cast<size_t>(severity)];
+}
+
+// The job chose these names; a terminal must not take them for commands.
+std::string printable(const std::string& text) {
+  std::string clean;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      clean += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      clean += c;
+    }
+  }
+  return clean;
+}
+
+void add_finding(std::string& out, const Finding& finding, bool colour) {
+  out += painted(printable(finding_line(finding)), colour_of(finding.severity), colour) + "\n";
+  for (const CodePlace& place : finding.where) {
+    out += printable(fmt::format("    where: rank {}: {}{}{}", place.rank.value, place.file,
+                                 place.line > 0 ? fmt::format(":{}", place.line) : "",
+                                 place.function.empty() ? "" : " in " + place.function)) +
+           "\n";
+  }
+  for (const std::string& line : finding.evidence) {
+    out += "    " + printable(line) + "\n";
+  }
+  if (!finding.advice.empty()) {
+    out += "    advice: " + printable(finding.advice) + "\n";
+  }
+}
+
+}  // namespace
+
+std::string findings_text(const Run& run, const FindingsReport& report, bool colour) {
+  std::string out;
+  for (const ReportedLoss& loss : report.losses) {
+    out += fmt::format("lost: rank {}: {} {} ({}){}\n", loss.rank.value, loss.count,
+                       printable(loss.stat), loss.severity,
+                       loss.advice.empty() ? "" : ": " + loss.advice);
+  }
+  out += "verdict: " + painted(printable(report.verdict), "1", colour) + "\n";
+  out += printable(run_line(run)) + "\n";
+  for (const OtherRun& other : run.others) {
+    out += printable(fmt::format("not looked at: run {} with {} ranks; --run={}", other.id,
+                                 other.ranks, other.id)) +
+           "\n";
+  }
+  for (const Finding& finding : report.findings) {
+    out += "\n";
+    add_finding(out, finding, colour);
+  }
+  return out;
+}
+
+}  // namespace traintrace

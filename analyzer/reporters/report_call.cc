@@ -1,0 +1,55 @@
+#include <map>
+#include <tuple>
+
+#include "analyzer/reporters/report_sums.h"
+#include "analyzer/reporters/report_table.h"
+
+namespace traintrace {
+namespace {
+
+struct CallRow {
+  std::string library;
+  std::string kind;
+  ReportSums sums;
+};
+
+// Most time first; by name where that is equal.
+std::vector<std::pair<std::string, CallRow>> sorted(std::map<std::string, CallRow> rows) {
+  std::vector<std::pair<std::string, CallRow>> all(rows.begin(), rows.end());
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.second.sums.host_ns > b.second.sums.host_ns;
+  });
+  return all;
+}
+
+}  // namespace
+
+ReportTable report_by_call(std::span<const ProcessTrace> processes) {
+  std::map<std::string, CallRow> rows;
+  for (const ProcessTrace& trace : processes) {
+    std::vector<ReportSums> sums(trace.calls.size());
+    const auto sizes = size_fields(trace);
+    for (const CallRecord& event : trace.events) {
+      sums[event.call].add(event, size_of(trace, event, sizes));
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      if (sums[i].count != 0) {
+        CallRow& row = rows[trace.calls[i].name];
+        row.library = trace.calls[i].library;
+        row.kind = trace.calls[i].kind;
+        row.sums.add(sums[i]);
+      }
+    }
+  }
+  ReportTable table{"call", {"call", "library", "kind"}, {}};
+  table.columns.insert(table.columns.end(), ReportSums::columns().begin(),
+                       ReportSums::columns().end());
+  for (const auto& [name, row] : sorted(std::move(rows))) {
+    std::vector<ReportCell>& cells = table.rows.emplace_back();
+    cells = {name, row.library, row.kind};
+    row.sums.append_to(cells);
+  }
+  return table;
+}
+
+}  // namespace traintrace

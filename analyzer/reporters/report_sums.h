@@ -1,0 +1,89 @@
+// What the rows of reports add up.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/reader/process_trace.h"
+#include "analyzer/reporters/report_table.h"
+
+namespace traintrace {
+
+struct ReportSums {
+  int64_t count = 0;   // calls entered
+  int64_t failed = 0;  // returned an error
+  int64_t open = 0;    // had not returned
+  int64_t host_ns = 0;
+  int64_t max_ns = 0;
+  std::optional<int64_t> bytes;  // of calls that say how many
+
+  void add(const CallRecord& event, std::optional<uint64_t> event_bytes) {
+    ++count;
+    failed += event.returned && event.result != 0 ? 1 : 0;
+    open += !event.returned && !event.leave_lost ? 1 : 0;
+    if (event.returned && !event.enter_lost) {
+      const int64_t ns = std::max<int64_t>(event.leave - event.enter, 0);
+      host_ns += ns;
+      max_ns = std::max(max_ns, ns);
+    }
+    if (event_bytes) {
+      // Sizes in a damaged trace may be anything.
+      const auto wrapped = static_cast<uint64_t>(bytes.value_or(0)) + *event_bytes;
+      bytes = static_cast<int64_t>(wrapped);
+    }
+  }
+
+  void add(const ReportSums& other) {
+    count += other.count;
+    failed += other.failed;
+    open += other.open;
+    host_ns += other.host_ns;
+    max_ns = std::max(max_ns, other.max_ns);
+    if (other.bytes) {
+      bytes = static_cast<int64_t>(static_cast<uint64_t>(bytes.value_or(0)) +
+                                   static_cast<uint64_t>(*other.bytes));
+    }
+  }
+
+  static const std::vector<std::string>& columns() {
+    static const std::vector<std::string>& names = *new std::vector<std::string>{
+        "count", "failed_count", "open_count", "host_ns", "mean_ns", "max_ns", "bytes"};
+    return names;
+  }
+  void append_to(std::vector<ReportCell>& row) const {
+    const int64_t mean = count != 0 ? host_ns / count : 0;
+    for (const int64_t value : {count, failed, open, host_ns, mean, max_ns}) {
+      row.emplace_back(value);
+    }
+    // Not by a conditional expression, in which g++ 12 sees something uninitialised.
+    if (bytes) {
+      row.emplace_back(*bytes);
+    } else {
+      row.emplace_back();
+    }
+  }
+};
+
+// For each call of the trace, which of its values is its size.
+inline std::vector<std::optional<size_t>> size_fields(const ProcessTrace& trace) {
+  std::vector<std::optional<size_t>> fields;
+  for (const CallSchema& call : trace.calls) {
+    std::optional<size_t>& field = fields.emplace_back();
+    for (size_t i = 0; i < call.fields.size(); ++i) {
+      if (call.fields[i].name == "bytes") {
+        field = i;
+      }
+    }
+  }
+  return fields;
+}
+
+inline std::optional<uint64_t> size_of(const ProcessTrace& trace, const CallRecord& event,
+                                       const std::vector<std::optional<size_t>>& fields) {
+  const std::optional<size_t> field = fields.at(event.call);
+  return field ? std::optional(trace.values_of(event)[*field]) : std::nullopt;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,35 @@
+// A report: rows with named columns, and the forms in which it is written (contract.md, schema
+// traintrace.report/1).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+class Symbolizer;
+
+// Nothing: the figure does not apply, or cannot be known.
+using ReportCell = std::variant<std::monostate, int64_t, std::string, std::vector<std::string>>;
+
+struct ReportTable {
+  std::string by;                    // call, stack
+  std::vector<std::string> columns;  // units at their ends: _ns, _bytes, _count
+  std::vector<std::vector<ReportCell>> rows;
+};
+
+// One row per function: how often, how long in it on the host, how many bytes.
+ReportTable report_by_call(std::span<const ProcessTrace> processes);
+// One row per call stack, the same for all ranks that have it.
+ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer& symbolizer);
+
+std::string report_text(const ReportTable& table);
+std::string report_json(const ReportTable& table);
+std::string report_csv(const ReportTable& table);
+
+}  // namespace traintrace

@@ -1,0 +1,71 @@
+#include "analyzer/symbols/symbolizer.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "analyzer/symbols/module_symbols.h"
+#include "analyzer/text/labels.h"
+
+namespace traintrace {
+
+std::string native_frame_text(const NativeFrame& frame) {
+  const std::string module = frame.module.substr(frame.module.rfind('/') + 1);
+  if (frame.function.empty()) {
+    return module.empty() ? fmt::format("{:#x}", frame.offset)
+                          : fmt::format("{}+{:#x}", module, frame.offset);
+  }
+  if (frame.file.empty()) {
+    return fmt::format("{} ({})", frame.function, module);
+  }
+  return fmt::format("{} at {}:{}", frame.function, frame.file, frame.line);
+}
+
+std::string demangled(const std::string& symbol) {
+  if (!symbol.starts_with("_Z")) {
+    return symbol;
+  }
+  int status = 0;
+  char* text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
+  std::string result = status == 0 && text != nullptr ? text : symbol;
+  std::free(text);
+  return result;
+}
+
+Symbolizer::Symbolizer() = default;
+Symbolizer::~Symbolizer() = default;
+
+ModuleSymbols& Symbolizer::symbols_of(const ModuleText& module) {
+  std::unique_ptr<ModuleSymbols>& symbols = modules_[{module.path, module.build_id}];
+  if (symbols == nullptr) {
+    symbols = std::make_unique<ModuleSymbols>(module.path, module.build_id);
+  }
+  return *symbols;
+}
+
+const std::vector<NativeFrame>& Symbolizer::frames(const ProcessTrace& trace,
+                                                   uint64_t return_address) {
+  const ModuleText* module = module_of(trace, return_address - 1);
+  const ModuleSymbols* symbols = module == nullptr ? nullptr : &symbols_of(*module);
+  const uint64_t offset = module == nullptr ? return_address : return_address - module->bias;
+  const auto [entry, is_new] = cache_.try_emplace({symbols, offset});
+  std::vector<NativeFrame>& frames = entry->second;
+  if (!is_new) {
+    return frames;
+  }
+  if (symbols != nullptr) {
+    // The call lies before the address that it returns to, perhaps in another line.
+    frames = symbols->frames(offset - 1);
+  }
+  if (frames.empty()) {
+    frames.emplace_back();
+  }
+  for (NativeFrame& frame : frames) {
+    frame.module = module == nullptr ? "" : module->path;
+    frame.offset = offset;
+  }
+  return frames;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,51 @@
+// From addresses in a recorded process to functions and lines, offline: by the paths and build-ids
+// of the modules that it had loaded.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+struct NativeFrame {
+  std::string function;  // demangled; empty: not known
+  std::string file;      // empty: not known
+  int line = 0;          // 0: not known
+  std::string module;    // path; empty: the address lies in none
+  uint64_t offset = 0;   // in the module's ELF file; without a module the address itself
+  bool inlined = false;  // into the frame after it
+};
+
+// "train_step at model.cc:12", "libc.so.6+0x29d90"
+std::string native_frame_text(const NativeFrame& frame);
+
+std::string demangled(const std::string& symbol);
+
+class ModuleSymbols;
+
+class Symbolizer {
+ public:
+  Symbolizer();
+  ~Symbolizer();
+  Symbolizer(const Symbolizer&) = delete;
+  Symbolizer& operator=(const Symbolizer&) = delete;
+
+  // Of a return address: the call before it.  Innermost first; several where functions were
+  // inlined, at least one.  Files whose build-id is not the recorded one tell nothing.
+  const std::vector<NativeFrame>& frames(const ProcessTrace& trace, uint64_t return_address);
+
+ private:
+  using ModuleKey = std::pair<std::string, std::string>;  // path, build-id
+  ModuleSymbols& symbols_of(const ModuleText& module);
+
+  std::map<ModuleKey, std::unique_ptr<ModuleSymbols>> modules_;
+  std::map<std::pair<const ModuleSymbols*, uint64_t>, std::vector<NativeFrame>> cache_;
+};
+
+}  // namespace traintrace

@@ -1,0 +1,180 @@
+#include "analyzer/text/values.h"
+
+#include <iterator>
+#include <span>
+
+#include "analyzer/text/words.h"
+
+namespace traintrace {
+namespace {
+
+constexpr std::string_view kDataTypes[] = {"int8",    "uint8",    "int32",      "uint32",
+                                           "int64",   "uint64",   "float16",    "float32",
+                                           "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "avg"};
+constexpr std::string_view kCopyKinds[] = {"h2h", "h2d", "d2h", "d2d", "default"};
+constexpr std::string_view kNcclResults[] = {
+    "ncclSuccess",         "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError",
+    "ncclInvalidArgument", "ncclInvalidUsage",       "ncclRemoteError", "ncclInProgress"};
+
+struct ResultRow {
+  int32_t code;
+  std::string_view runtime;
+  std::string_view driver;
+};
+constexpr ResultRow kResults[] = {
+#define TT_RESULT(code, runtime, driver) {code, runtime, driver},
+#include "analyzer/text/results.def"
+};
+
+void append_signed(std::string& out, int64_t value) {
+  if (value < 0) {
+    out += '-';
+  }
+  append_unsigned(out, value < 0 ? -static_cast<uint64_t>(value) : static_cast<uint64_t>(value));
+}
+
+void append_name(std::string& out, std::span<const std::string_view> names, uint64_t value) {
+  if (value < names.size()) {
+    out += names[value];
+  } else {
+    append_signed(out, static_cast<int64_t>(value));
+  }
+}
+
+std::optional<uint64_t> parse_number(std::string_view text) {
+  if (const auto value = parse_unsigned(text)) {
+    return value;
+  }
+  if (const auto value = parse_signed(text)) {
+    return static_cast<uint64_t>(*value);
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> parse_name(std::span<const std::string_view> names, std::string_view text) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == text) {
+      return i;
+    }
+  }
+  return parse_number(text);
+}
+
+// x 32 bits, y 16, z 16.
+void append_grid(std::string& out, uint64_t value) {
+  append_unsigned(out, value & 0xffffffff);
+  out += 'x';
+  append_unsigned(out, value >> 32 & 0xffff);
+  out += 'x';
+  append_unsigned(out, value >> 48);
+}
+
+std::optional<uint64_t> parse_grid(std::string_view text) {
+  const size_t first = text.find('x', text.starts_with("0x") ? text.size() : 0);
+  if (first == text.npos) {
+    return parse_number(text);
+  }
+  const size_t second = text.find('x', first + 1);
+  if (second == text.npos) {
+    return std::nullopt;
+  }
+  const auto x = parse_unsigned(text.substr(0, first));
+  const auto y = parse_unsigned(text.substr(first + 1, second - first - 1));
+  const auto z = parse_unsigned(text.substr(second + 1));
+  if (!x || !y || !z || *x > 0xffffffff || *y > 0xffff || *z > 0xffff) {
+    return std::nullopt;
+  }
+  return *x | *y << 32 | *z << 48;
+}
+
+}  // namespace
+
+ValueFormat value_format(std::string_view name) {
+  constexpr std::string_view kNames[] = {"hex",   "decimal",      "signed", "bytes",    "datatype",
+                                         "redop", "communicator", "grid",   "copykind", "result"};
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) {
+      return static_cast<ValueFormat>(i);
+    }
+  }
+  return ValueFormat::kHex;
+}
+
+void append_value(std::string& out, ValueFormat format, uint64_t value) {
+  switch (format) {
+    case ValueFormat::kHex:
+      return append_hex(out, value);
+    case ValueFormat::kDecimal:
+    case ValueFormat::kBytes:
+    case ValueFormat::kCommunicator:
+      return append_unsigned(out, value);
+    case ValueFormat::kSigned:
+    case ValueFormat::kResult:
+      return append_signed(out, static_cast<int64_t>(value));
+    case ValueFormat::kDataType:
+      return append_name(out, kDataTypes, value);
+    case ValueFormat::kRedOp:
+      return append_name(out, kReductions, value);
+    case ValueFormat::kGrid:
+      return append_grid(out, value);
+    case ValueFormat::kCopyKind:
+      return append_name(out, kCopyKinds, value);
+  }
+}
+
+std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text) {
+  switch (format) {
+    case ValueFormat::kDataType:
+      return parse_name(kDataTypes, text);
+    case ValueFormat::kRedOp:
+      return parse_name(kReductions, text);
+    case ValueFormat::kCopyKind:
+      return parse_name(kCopyKinds, text);
+    case ValueFormat::kGrid:
+      return parse_grid(text);
+    default:
+      return parse_number(text);
+  }
+}
+
+void append_result(std::string& out, std::string_view library, int32_t result) {
+  if (library == "nccl") {
+    return append_name(out, kNcclResults, static_cast<uint64_t>(int64_t{result}));
+  }
+  for (const ResultRow& row : kResults) {
+    const std::string_view name = library == "driver" ? row.driver : row.runtime;
+    if (row.code == result && !name.empty()) {
+      out += name;
+      return;
+    }
+  }
+  append_signed(out, result);
+}
+
+std::optional<int32_t> parse_result(std::string_view text) {
+  for (const ResultRow& row : kResults) {
+    if (!text.empty() && (text == row.runtime || text == row.driver)) {
+      return row.code;
+    }
+  }
+  const auto value = parse_name(kNcclResults, text);
+  if (!value || static_cast<int64_t>(*value) != static_cast<int32_t>(*value)) {
+    return std::nullopt;
+  }
+  return static_cast<int32_t>(*value);
+}
+
+std::string data_type_name(int type) {
+  std::string name;
+  append_name(name, kDataTypes, static_cast<uint64_t>(int64_t{type}));
+  return name;
+}
+
+std::string reduction_name(int reduction) {
+  std::string name;
+  append_name(name, kReductions, static_cast<uint64_t>(int64_t{reduction}));
+  return name;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,36 @@
+// How the values of calls are written and read, by the formats of format/fields.def.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace traintrace {
+
+enum class ValueFormat : uint8_t {
+  kHex,
+  kDecimal,
+  kSigned,
+  kBytes,
+  kDataType,
+  kRedOp,
+  kCommunicator,  // printed as its number here; the caller knows its name
+  kGrid,
+  kCopyKind,
+  kResult,
+};
+ValueFormat value_format(std::string_view name);  // an unknown name is hex
+
+void append_value(std::string& out, ValueFormat format, uint64_t value);
+// Whatever append_value writes, and plain numbers.
+std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text);
+
+// `library` as CallSchema has it.
+void append_result(std::string& out, std::string_view library, int32_t result);
+std::optional<int32_t> parse_result(std::string_view text);
+
+std::string data_type_name(int type);  // float32; the number if it is not known
+std::string reduction_name(int reduction);
+
+}  // namespace traintrace
