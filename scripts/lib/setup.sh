@@ -8,8 +8,22 @@ need_to_test=(
   "cmake --version|cmake"
   "ninja --version|ninja-build"
   "/usr/bin/python3 --version|python3"
+  "header python3.11/Python.h|python3-dev"  # what its headers say is compared with our table of offsets
   "header gtest/gtest.h|libgtest-dev"
   "header benchmark/benchmark.h|libbenchmark-dev"
+  "header fmt/format.h|libfmt-dev"
+  "header CLI/CLI.hpp|libcli11-dev"
+  "header nlohmann/json.hpp|nlohmann-json3-dev"
+  "header elfutils/libdwfl.h|libdw-dev"
+  "header libelf.h|libelf-dev"
+  "test -e /usr/lib/$(uname -m)-linux-gnu/libunwind.so.8|libunwind8"  # its stacks are compared with ours
+)
+need_to_train=("test -x /usr/bin/torchrun|python3-torch")  # the example in PyTorch; the CPU is enough
+need_to_bench=(  # the peers beside which costs are measured
+  "lttng --version|lttng-tools"
+  "header lttng/tracepoint.h|liblttng-ust-dev"
+  "heaptrack --version|heaptrack"
+  "valgrind --version|valgrind"
 )
 need_to_lint=(
   "clang++ --version|clang"
@@ -22,7 +36,7 @@ cd "$root" || exit 1
 jobs=$(nproc)
 export CTEST_OUTPUT_ON_FAILURE=1
 # Where ccache is installed, another clone of the same sources finds what this one compiled.
-export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 
 say() { printf '== %s\n' "$*"; }
 die() {
@@ -30,7 +44,7 @@ die() {
   exit 1
 }
 
-header() { [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]]; }
+header() { [[ -e /usr/include/$1 || -e /usr/local/include/$1 || -e /usr/include/$(uname -m)-linux-gnu/$1 ]]; }
 
 # The packages of those rows whose test fails.
 missing() {
@@ -54,6 +68,7 @@ set_up() {
     as_root=(sudo -n env)
   fi
   say "set-up: installing from Debian: ${packages[*]}"
+  [[ " ${packages[*]} " != *" python3-torch "* ]] || say "set-up: PyTorch is 150 MB to download and 650 MB on disk"
   "${as_root[@]}" apt-get update -q || say "set-up: 'apt-get update' failed, trying with the package lists that are here"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -q -y --no-install-recommends "${packages[@]}" </dev/null || die "apt-get could not install: ${packages[*]}"
@@ -61,7 +76,9 @@ set_up() {
   ((${#packages[@]} == 0)) || die "installed, but still not usable: ${packages[*]}"
 }
 
-# build_preset PRESET [-DNAME=VALUE ..]: configures once (ninja does it again by itself), then builds.
+# build_preset PRESET [-DNAME=VALUE ..]: configures once (ninja does it again by itself), then builds all, or what
+# the array build_targets says.
+build_targets=(all)
 build_preset() {
   local preset=$1 folder=build-$1
   shift
@@ -72,7 +89,7 @@ build_preset() {
       "-DTT_CUDA_INCLUDE=FOLDER -DTT_NCCL_INCLUDE=FOLDER, or set CUDA_PATH"
   fi
   say "building $folder"
-  cmake --build "$folder" --parallel "$jobs" || die "the build of $folder failed (above)"
+  cmake --build "$folder" --parallel "$jobs" --target "${build_targets[@]}" || die "the build of $folder failed (above)"
 }
 
 # GCC 12's sanitizers do not start where the kernel randomises addresses in more than 28 bits.

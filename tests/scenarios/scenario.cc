@@ -1,0 +1,217 @@
+// Runs one scenario: a run as text, then `---`, then all findings about it, one a line:
+//
+//   SEVERITY CODE CERTAINTY culprits=2 victims=0,1,3 sides=2|0,1,3 on=dp seq=812
+//   operation=ncclAllReduce where=2@mining.py:41:hard_examples values=waited_ns:5000000000 (one
+//   line)
+//
+// What does not apply is left out.  Further lines behind `---`: `options hang-after=2s run=ID`, and
+// `run: id=.. ranks=.. missing=.. world=.. others=..`, compared where it is there.
+// The findings are compared whole, for several orders of the processes, and the JSON report must
+// not differ by a byte between them.
+//
+//   scenario [--update] FILE        --update writes what is found behind the `---`
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <sstream>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/model/build_run.h"
+#include "analyzer/reporters/findings_report.h"
+#include "analyzer/text/dump_parser.h"
+#include "analyzer/text/words.h"
+
+namespace traintrace {
+namespace {
+
+std::string compact(const Finding& finding) {
+  std::string line =
+      fmt::format("{} {} {}", name_of(finding.severity), finding.code, name_of(finding.certainty));
+  const auto add = [&](const char* key, const std::string& value) {
+    line += value.empty() ? "" : fmt::format(" {}={}", key, quoted(value));
+  };
+  add("culprits", rank_list(finding.culprits));
+  add("victims", rank_list(finding.victims));
+  std::string sides;
+  for (const Ranks& side : finding.sides) {
+    sides += (sides.empty() ? "" : "|") + rank_list(side);
+  }
+  add("sides", sides);
+  add("on", finding.communicator ? finding.communicator->name : "");
+  add("seq", finding.sequence ? std::to_string(*finding.sequence) : "");
+  add("operation", finding.operation);
+  std::string where;
+  for (const CodePlace& place : finding.where) {
+    where += fmt::format("{}{}@{}:{}:{}", where.empty() ? "" : ",", place.rank.value, place.file,
+                         place.line, place.function);
+  }
+  add("where", where);
+  std::string values;
+  for (const auto& [key, value] : finding.values) {
+    values += fmt::format("{}{}:{}", values.empty() ? "" : ",", key, value);
+  }
+  add("values", values);
+  return line;
+}
+
+std::string compact(const Run& run) {
+  Ranks ranks;
+  for (const RankState& state : run.ranks) {
+    ranks.push_back(state.rank);
+  }
+  std::string others;
+  for (const OtherRun& other : run.others) {
+    others += (others.empty() ? "" : ",") + other.id;
+  }
+  return fmt::format("run: id={} ranks={} missing={} world={} others={}", run.id, rank_list(ranks),
+                     rank_list(run.missing), run.world_size, others);
+}
+
+struct Expectation {
+  RunOptions options;
+  std::string option_line;
+  std::vector<std::string> findings;
+  std::string run;  // empty: not compared
+  std::string problem;
+};
+
+bool read_options(const std::string& line, RunOptions& options) {
+  const auto words = split_words(line);
+  for (size_t i = 1; words && i < words->size(); ++i) {
+    const std::string& word = (*words)[i];
+    if (word.starts_with("run=")) {
+      options.run = word.substr(4);
+    } else if (const auto duration = parse_duration(word.substr(word.find('=') + 1));
+               word.starts_with("hang-after=") && duration) {
+      options.hang_after = *duration;
+    } else {
+      return false;
+    }
+  }
+  return words.has_value();
+}
+
+Expectation read_expectation(const std::string& rest) {
+  Expectation expectation;
+  std::istringstream lines(rest);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("options ")) {
+      expectation.option_line = line;
+      if (!read_options(line, expectation.options)) {
+        expectation.problem = "expected 'options hang-after=DURATION run=ID': " + line;
+      }
+    } else if (line.starts_with("run: ")) {
+      expectation.run = line;
+    } else if (!line.empty() && !line.starts_with('#')) {
+      expectation.findings.push_back(line);
+    }
+  }
+  return expectation;
+}
+
+struct Outcome {
+  std::vector<std::string> findings;
+  std::string run;
+  std::string json;
+};
+
+Outcome judge(std::vector<ProcessTrace> processes, const RunOptions& options) {
+  Result<Run> run = build_run(std::move(processes), {}, options);
+  if (!run) {
+    return {{run.error().message}, "", ""};
+  }
+  Outcome outcome;
+  const std::vector<Finding> findings = find_all(*run);
+  for (const Finding& finding : findings) {
+    outcome.findings.push_back(compact(finding));
+  }
+  outcome.run = compact(*run);
+  outcome.json = findings_json(*run, report_findings(*run, findings));
+  return outcome;
+}
+
+void print(const char* what, const std::vector<std::string>& lines) {
+  std::cout << what << "\n";
+  for (const std::string& line : lines) {
+    std::cout << "  " << line << "\n";
+  }
+}
+
+bool check_orders(const DumpText& dump, const RunOptions& options, const Outcome& expected) {
+  std::mt19937 random(1);
+  std::vector<ProcessTrace> processes = dump.processes;
+  std::reverse(processes.begin(), processes.end());
+  for (int order = 0; order < 6; ++order) {
+    if (judge(processes, options).json != expected.json) {
+      std::cout << "the report depends on the order of the processes\n"
+                << expected.json << judge(processes, options).json;
+      return false;
+    }
+    std::shuffle(processes.begin(), processes.end(), random);
+  }
+  return true;
+}
+
+void update(const std::string& file, const std::string& text, const Expectation& expectation,
+            const Outcome& outcome) {
+  std::ofstream out(file);
+  const size_t end = text.starts_with("---") ? 0 : text.find("\n---");
+  out << text.substr(0, end == std::string::npos ? text.size() : end) << "\n---\n";
+  if (!expectation.option_line.empty()) {
+    out << expectation.option_line << "\n";
+  }
+  if (!expectation.run.empty()) {
+    out << outcome.run << "\n";
+  }
+  for (const std::string& line : outcome.findings) {
+    out << line << "\n";
+  }
+}
+
+int check(const std::string& file, bool updating) {
+  std::ifstream in(file);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const Result<DumpText> dump = parse_dump(text, file);
+  if (!dump) {
+    std::cout << fmt::format("{}:{}: {}\n", file, dump.error().offset, dump.error().message);
+    return 1;
+  }
+  const Expectation expectation = read_expectation(dump->rest);
+  if (!expectation.problem.empty()) {
+    std::cout << expectation.problem << "\n";
+    return 1;
+  }
+  const Outcome outcome = judge(dump->processes, expectation.options);
+  if (updating) {
+    update(file, text, expectation, outcome);
+    return 0;
+  }
+  bool right = check_orders(*dump, expectation.options, outcome);
+  if (outcome.findings != expectation.findings) {
+    print("expected:", expectation.findings);
+    print("found:", outcome.findings);
+    std::cout << outcome.json;
+    right = false;
+  }
+  if (!expectation.run.empty() && outcome.run != expectation.run) {
+    print("expected:", {expectation.run});
+    print("found:", {outcome.run});
+    right = false;
+  }
+  return right ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace traintrace
+
+int main(int argc, char** argv) {
+  const bool updating = argc == 3 && std::string(argv[1]) == "--update";
+  if (argc != 2 && !updating) {
+    std::cerr << "usage: scenario [--update] FILE\n";
+    return 2;
+  }
+  return traintrace::check(argv[argc - 1], updating);
+}

@@ -1,0 +1,258 @@
+// uses: analyzer
+// needs: traintrace traintrace_preload
+// The command as a person types it: what goes where, and with which status.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/trace_builder.h"
+
+namespace traintrace {
+namespace {
+
+using testing::enter;
+using testing::leave;
+using testing::TraceBuilder;
+
+namespace fs = std::filesystem;
+
+struct Said {
+  int status = -1;
+  std::string out, err;
+};
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+class CommandLine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/command_line.XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    const fs::path tests = fs::read_symlink("/proc/self/exe").parent_path();
+    program_ = (tests.parent_path() / "bin" / "traintrace").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // In the test's own folder.
+  Said traintrace(const std::string& arguments) const {
+    const std::string command =
+        "cd " + folder_ + " && { " + program_ + " " + arguments + "\n} >.out 2>.err";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 256, content_of(folder_ + "/.out"),
+            content_of(folder_ + "/.err")};
+  }
+  void write(const std::string& name, const std::string& content) const {
+    fs::create_directories(fs::path(folder_ + "/" + name).parent_path());
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << content;
+  }
+  // Nothing on stdout, one line on stderr, status 2.
+  void expect_refused(const std::string& arguments, const std::string& line) const {
+    const Said said = traintrace(arguments);
+    EXPECT_EQ(said.status, 2) << arguments;
+    EXPECT_EQ(said.out, "") << arguments;
+    EXPECT_EQ(said.err, "traintrace: " + line + "\n") << arguments;
+  }
+
+  std::string folder_;
+  std::string program_;
+};
+
+TEST_F(CommandLine, UnknownNamesAreRefusedWithTheNearestOne) {
+  expect_refused("analyse x", "there is no command 'analyse'; did you mean analyze?");
+  expect_refused("dump --rnk=3", "dump has no option --rnk; did you mean --rank?");
+  expect_refused("run --moed=ring ls", "run has no option --moed; did you mean --mode?");
+  expect_refused("run --mode=rign ls", "--mode=rign is none of ring|full; did you mean ring?");
+  expect_refused("run --ring-mb=0 ls", "--ring-mb=0 is not within 1..65536");
+  expect_refused("findings run.helthy",
+                 "no finding has the code run.helthy; did you mean run.healthy?");
+  expect_refused("help dmup", "there is no command 'dmup'; did you mean dump?");
+  expect_refused("analyze --only=run.helthy x",
+                 "no finding has the code run.helthy; did you mean run.healthy?");
+  expect_refused("analyze --hang-after=soon x", "--hang-after=soon: write a time as 5s or 500ms");
+  expect_refused("dump --rank=x docs", "docs: cannot be opened: No such file or directory");
+  expect_refused("attach 3", "'attach' is not built yet");
+  expect_refused("export perfetto x --output=y", "'export' is not built yet");
+  expect_refused("report --by=rank x", "--by=rank is not built yet");
+  expect_refused("run", "run needs a program: traintrace run [--out=DIR] -- PROGRAM ARG...");
+  expect_refused("", "say a command: `traintrace help` lists them");
+}
+
+TEST_F(CommandLine, HelpGoesToStdout) {
+  for (const char* arguments : {"help", "help dump", "--help", "dump --help", "--version",
+                                "settings", "calls", "findings", "findings run.healthy"}) {
+    const Said said = traintrace(arguments);
+    EXPECT_EQ(said.status, 0) << arguments;
+    EXPECT_EQ(said.err, "") << arguments;
+    EXPECT_NE(said.out, "") << arguments;
+  }
+  EXPECT_NE(traintrace("help dump").out.find("--since"), std::string::npos);
+}
+
+TEST_F(CommandLine, BashCompletesCommandsAndOptions) {
+  const auto completed = [&](const std::string& line, int words) {
+    return traintrace("help --bash-completion > c; bash -c '. ./c; COMP_WORDS=(" + line +
+                      "); COMP_CWORD=" + std::to_string(words) +
+                      "; _traintrace; echo ${COMPREPLY[*]}'")
+        .out;
+  };
+  EXPECT_EQ(completed("traintrace an", 1), "analyze\n");
+  EXPECT_EQ(completed("traintrace dump --s", 2), "--since\n");
+  EXPECT_EQ(completed("traintrace dump x", 2), "\n") << "files, which bash knows by itself";
+}
+
+TEST_F(CommandLine, TheManualHasEveryCommandAndSetting) {
+  const std::string manual = traintrace("help --man").out;
+  for (const char* text :
+       {".B traintrace analyze [TRACE]", "\\-\\-hang\\-after", "TRAINTRACE_RING_MB=1..65536"}) {
+    EXPECT_NE(manual.find(text), std::string::npos) << text << manual;
+  }
+}
+
+TEST_F(CommandLine, ATraceAndThePointerToItAreOneProcess) {
+  write("local/a.trace", TraceBuilder().build());
+  char host[65] = {};
+  gethostname(host, sizeof host - 1);
+  write("t/a.pointer", "traintrace-pointer 1\n" + folder_ + "/local/a.trace\n" + host + "\n");
+  const std::string out = traintrace("dump t " + folder_ + "/local").out;
+  EXPECT_NE(out.find("\nprocess "), std::string::npos);
+  EXPECT_EQ(out.find("\nprocess "), out.rfind("\nprocess "));
+}
+
+TEST_F(CommandLine, ListsAreJsonToo) {
+  for (const char* command : {"calls", "settings", "findings"}) {
+    const Said said = traintrace(std::string(command) + " --format=json");
+    const auto document = nlohmann::json::parse(said.out, nullptr, false);
+    ASSERT_FALSE(document.is_discarded()) << said.out;
+    EXPECT_FALSE(document.at(command).empty());
+  }
+}
+
+TEST_F(CommandLine, TheDefaultIsTheFolderTraintrace) {
+  EXPECT_EQ(traintrace("dump").status, 2);
+  TraceBuilder builder;
+  builder.add_thread(1, 2);
+  builder.add_chunk(1, 1, 0, {enter(9, 10), leave(9, 11)});
+  write("traintrace/node-a.4242.77.trace", builder.build());
+  write("traintrace/notes.txt", "not a trace, and not looked at");
+  const Said said = traintrace("dump");
+  EXPECT_EQ(said.status, 0);
+  EXPECT_EQ(said.err, "");
+  EXPECT_NE(said.out.find("+0.010000000 node-a:4242/1 > ncclGroupStart"), std::string::npos)
+      << said.out;
+}
+
+TEST_F(CommandLine, DumpKeepsWhatWasAskedFor) {
+  TraceBuilder builder;
+  builder.add_thread(1, 6);
+  builder.add_chunk(1, 1, 0,
+                    {enter(9, 10), leave(9, 11), enter(3, 20, {64}), leave(3, 21),
+                     enter(3, 30, {65}), leave(3, 31)});
+  builder.add_definition(format::FactDefinition{{}, 8, 1}, format::kFact, "env.RANK3");
+  write("t/a.trace", builder.build());
+  const auto calls = [&](const std::string& options) {
+    const std::string out = traintrace("dump t " + options).out;
+    std::string kept;
+    for (size_t at = 0; (at = out.find(" > ", at)) != out.npos; ++at) {
+      const size_t end = out.find(" on-device", at);
+      kept += out.substr(at + 3, end - at - 3) + ";";
+    }
+    return kept;
+  };
+  EXPECT_EQ(calls(""), "ncclGroupStart;cudaMalloc bytes=64;cudaMalloc bytes=65;");
+  EXPECT_EQ(calls("--call='cuda*' --until=+25ms"), "cudaMalloc bytes=64;");
+  EXPECT_EQ(calls("--since=+0.025"), "cudaMalloc bytes=65;");
+  EXPECT_EQ(calls("--limit=1"), "ncclGroupStart;");
+  EXPECT_EQ(calls("--rank=0-2"), "");
+  EXPECT_EQ(calls("--rank=3 --no-tables"),
+            "ncclGroupStart;cudaMalloc bytes=64;cudaMalloc bytes=65;");
+}
+
+TEST_F(CommandLine, OneBadFileDoesNotHideTheOthers) {
+  TraceBuilder builder;
+  write("t/good.trace", builder.build());
+  write("t/bad.trace", "nonsense");
+  const Said said = traintrace("dump t");
+  EXPECT_EQ(said.status, 0);
+  EXPECT_EQ(said.err, "traintrace: t/bad.trace: expected a trace, which begins with \"trtrace\"\n");
+  EXPECT_NE(said.out.find("process node-a:4242"), std::string::npos);
+}
+
+TEST_F(CommandLine, ReportsAddUpInEveryForm) {
+  write("run.txt",
+        "ranks 0-1\n"
+        "+1 0-1 calls cudaMalloc x3 bytes=10 takes=2ms @a.py:1:f\n"
+        "+2 0 calls cudaMalloc bytes=7 takes=1ms =cudaErrorMemoryAllocation @b.py:2:g\n"
+        "+3 1 enters cudaDeviceSynchronize\n");
+  const auto by_call = nlohmann::json::parse(traintrace("report run.txt --format=json").out);
+  EXPECT_EQ(by_call.at("schema"), "traintrace.report/1");
+  EXPECT_EQ(
+      by_call.at("rows").at(0),
+      nlohmann::json::parse(R"({"call":"cudaMalloc","library":"runtime","kind":"alloc","count":7,
+              "failed_count":1,"open_count":0,"host_ns":13000000,"mean_ns":1857142,"max_ns":2000000,"bytes":67})"));
+  EXPECT_EQ(by_call.at("rows").at(1).at("open_count"), 1);
+  EXPECT_TRUE(by_call.at("rows").at(1).at("bytes").is_null());
+  const auto by_stack =
+      nlohmann::json::parse(traintrace("report run.txt --by=stack --format=json").out);
+  ASSERT_EQ(by_stack.at("rows").size(), 2u);
+  EXPECT_EQ(by_stack.at("rows").at(0).at("count"), 6) << "the same stack on both ranks";
+  EXPECT_EQ(by_stack.at("rows").at(0).at("stack").at(0), "f at a.py:1");
+  EXPECT_EQ(traintrace("report run.txt --format=csv").out,
+            "call,library,kind,count,failed_count,open_count,host_ns,mean_ns,max_ns,bytes\n"
+            "cudaMalloc,runtime,alloc,7,1,0,13000000,1857142,2000000,67\n"
+            "cudaDeviceSynchronize,runtime,sync,1,0,1,0,0,0,\n");
+  EXPECT_NE(traintrace("report run.txt --by=stack").out.find("\n    f at a.py:1\n"),
+            std::string::npos);
+}
+
+TEST_F(CommandLine, AFullDiskUnderStdoutIsNotSilent) {
+  write("t/a.trace", TraceBuilder().build());
+  const int status =
+      std::system(("cd " + folder_ + " && " + program_ + " dump t >/dev/full 2>.err").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_EQ(content_of(folder_ + "/.err"),
+            "traintrace: cannot write to stdout: No space left on device\n");
+}
+
+// The preload of a sanitizer build works in no program but those that were built with it.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(CommandLine, RunReturnsThePrograms) {
+  EXPECT_EQ(traintrace("run true").status, 0);
+  EXPECT_EQ(traintrace("run -- sh -c 'exit 7'").status, 7);
+  EXPECT_EQ(traintrace("run sh -c 'kill -9 $$'").status, 137);
+  EXPECT_EQ(traintrace("run sh -c 'echo x; echo y >&2'").out, "x\n");
+  const Said missing = traintrace("run ./nothing");
+  EXPECT_EQ(missing.status, 127);
+  EXPECT_EQ(missing.err, "traintrace: cannot run ./nothing: No such file or directory\n");
+}
+
+TEST_F(CommandLine, RunSetsTheTracerAndItsSettings) {
+  const Said said = traintrace(
+      "run --out=o --ring-mb=7 -- sh -c 'echo $LD_PRELOAD $TRAINTRACE_DIR $TRAINTRACE_RING_MB $0' "
+      "-- --mode=x");
+  EXPECT_EQ(said.err, "");
+  EXPECT_NE(said.out.find("libtraintrace.so " + folder_ + "/o 7 --\n"), std::string::npos)
+      << said.out;
+}
+
+TEST_F(CommandLine, RunHandsSignalsOn) {
+  // The program ends by itself only after a minute.
+  const Said said = traintrace(
+      "run sh -c 'trap \"echo caught; exit 5\" TERM; echo ready >ready; sleep 60 & wait' & "
+      "n=0; while [ ! -s ready ] && [ $n -lt 1000 ]; do n=$((n+1)); sleep 0.02; done; kill -TERM "
+      "$!; wait $!");
+  EXPECT_EQ(said.status, 5);
+}
+#endif
+
+}  // namespace
+}  // namespace traintrace

@@ -1,0 +1,151 @@
+// uses: analyzer
+// The three formats of a report about one small hang.
+#include "analyzer/reporters/findings_report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/commands/analyze.h"
+#include "analyzer/text/dump_parser.h"
+
+namespace traintrace {
+namespace {
+
+constexpr const char* kHang = R"(
+ranks 0,1,3
+ranks 2 pid=1010
+loss before-arming 3 severity=warning
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x11 @/job/train.py:118:train_step
++2 0,1,3 enqueues ncclAllReduce on dp @/job/train.py:118:train_step
++2 2 polls cudaStreamQuery @/usr/lib/python3/dist-packages/torch/cuda/streams.py:9:query,/job/<mining>.py:41:hard_examples
+end +30
+)";
+
+TraceSet traces_of(const char* story) {
+  Result<DumpText> dump = parse_dump(story, "story");
+  EXPECT_TRUE(dump) << dump.error().message << " in line " << dump.error().offset;
+  return {std::move(dump->processes), {}};
+}
+
+std::string report(const char* story, const char* format, const AnalyzeOptions& given = {}) {
+  AnalyzeOptions options = given;
+  options.format = format;
+  const Result<Analysis> analysis = analyze_traces(traces_of(story), options);
+  return analysis ? analysis->text : analysis.error().message;
+}
+
+TEST(FindingsReport, JsonFollowsTheSchema) {
+  const nlohmann::json json = nlohmann::json::parse(report(kHang, "json"));
+  EXPECT_EQ(json["schema"], "traintrace.findings/1");
+  EXPECT_EQ(json["verdict"],
+            "likely: rank 2 never entered ncclAllReduce #12 on communicator dp (4 ranks); 3 ranks "
+            "wait in it; rank 2 is at <mining>.py:41 in hard_examples");
+  const nlohmann::json& run = json["run"];
+  EXPECT_EQ(run["ranks"], (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(run["missing_ranks"], std::vector<int>{});
+  EXPECT_EQ(run["world_size"], 4);
+  EXPECT_EQ(run["hosts"], std::vector<std::string>{"a"});
+  EXPECT_EQ(run["start_ns"], 1'700'000'000'000'000'000);
+  EXPECT_EQ(run["end_ns"], 1'700'000'030'000'000'000);
+  EXPECT_EQ(run["sources"], std::vector<std::string>{"traintrace"});
+  EXPECT_EQ(json["losses"],
+            nlohmann::json::parse(R"([{"stat": "before-arming", "rank": 2, "count": 3,
+                                       "severity": "warning", "advice": ""}])"));
+  ASSERT_EQ(json["findings"].size(), 2);
+  const nlohmann::json& finding = json["findings"][0];
+  EXPECT_EQ(finding["code"], "collective.missing-rank");
+  EXPECT_EQ(finding["severity"], "error");
+  EXPECT_EQ(finding["certainty"], "likely");
+  EXPECT_EQ(finding["culprits"], std::vector<int>{2});
+  EXPECT_EQ(finding["victims"], (std::vector<int>{0, 1, 3}));
+  EXPECT_EQ(finding["sides"], nlohmann::json::parse("[[2],[0,1,3]]"));
+  EXPECT_EQ(finding["communicator"]["name"], "dp");
+  EXPECT_EQ(finding["communicator"]["size"], 4);
+  EXPECT_EQ(finding["communicator"]["id"].get<std::string>().size(), 16);
+  EXPECT_EQ(finding["sequence"], 12);
+  EXPECT_EQ(finding["operation"], "ncclAllReduce");
+  EXPECT_EQ(finding["where"][0],
+            nlohmann::json::parse(R"({"rank": 2, "file": "/job/<mining>.py", "line": 41,
+                                      "function": "hard_examples", "language": "python"})"));
+  EXPECT_EQ(finding["where"][1]["line"], 118);
+  EXPECT_EQ(finding["values"]["waited_ns"], 28'000'000'000);
+  EXPECT_EQ(json["findings"][1]["code"], "trace.lost-records");
+  EXPECT_FALSE(json["findings"][1].contains("communicator"));
+}
+
+TEST(FindingsReport, TextHasLossesThenVerdictThenOneFindingALine) {
+  const std::string text = report(kHang, "text");
+  const size_t loss = text.find("lost: rank 2: 3 before-arming (warning)");
+  const size_t verdict = text.find("\nverdict: likely: rank 2 never entered ncclAllReduce #12");
+  const size_t finding =
+      text.find("\nerror collective.missing-rank likely culprits=2 victims=0,1,3: rank 2 never");
+  const size_t where = text.find("\n    where: rank 2: /job/<mining>.py:41 in hard_examples\n");
+  EXPECT_EQ(loss, 0);
+  EXPECT_LT(loss, verdict);
+  EXPECT_LT(verdict, finding);
+  EXPECT_LT(finding, where);
+  EXPECT_NE(where, std::string::npos) << text;
+  EXPECT_NE(text.find("ncclAllReduce of 1024 float32 (4096 bytes), sum"), std::string::npos);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+TEST(FindingsReport, HtmlSaysTheSameAndEscapesTheJobsNames) {
+  const std::string html = report(kHang, "html");
+  EXPECT_NE(html.find("<h1>likely: rank 2 never entered ncclAllReduce #12"), std::string::npos);
+  EXPECT_NE(html.find("/job/&lt;mining&gt;.py:41 in hard_examples"), std::string::npos);
+  EXPECT_EQ(html.find("<mining>"), std::string::npos);
+  EXPECT_EQ(html.find("<script"), std::string::npos);
+}
+
+TEST(FindingsReport, OnlyTheCodesAskedFor) {
+  AnalyzeOptions options;
+  options.only = {"trace.lost-records"};
+  const nlohmann::json json = nlohmann::json::parse(report(kHang, "json", options));
+  ASSERT_EQ(json["findings"].size(), 1);
+  EXPECT_EQ(json["findings"][0]["code"], "trace.lost-records");
+}
+
+TEST(FindingsReport, NamesThatAreNotUtf8AreStillJson) {
+  const nlohmann::json json = nlohmann::json::parse(
+      report("ranks 0-2\ncommunicator dp members=0-2\n+1 1-2 enqueues ncclAllReduce on dp\n"
+             "+1 0 polls cudaStreamQuery \"@\\xff.py:3:f\"\nend +30\n",
+             "json"));
+  EXPECT_EQ(json["findings"][0]["where"][0]["line"], 3);
+}
+
+TEST(FindingsReport, UnknownRunNamesThoseThatThereAre) {
+  AnalyzeOptions options;
+  options.run.run = "other";
+  EXPECT_EQ(report("run job7\nranks 0-1\n+1 0-1 calls cudaMalloc\n", "text", options),
+            "there is no run 'other', but: job7");
+}
+
+TEST(FindingsReport, NoTraceAtAllIsNoRun) {
+  EXPECT_FALSE(analyze_traces({}, {}));
+}
+
+TEST(FindingsReport, UnusableFilesAreFindings) {
+  TraceSet traces = traces_of("ranks 0-1\n+1 0-1 calls cudaMalloc\n+2 0-1 exits\n");
+  ReadError error;
+  error.file = "folder/b.1.2.trace";
+  error.message = "expected the magic of a trace";
+  error.fatal = true;
+  traces.errors.push_back(error);
+  AnalyzeOptions options;
+  options.format = "json";
+  const Result<Analysis> analysis = analyze_traces(std::move(traces), options);
+  ASSERT_TRUE(analysis);
+  EXPECT_FALSE(analysis->error);
+  const nlohmann::json json = nlohmann::json::parse(analysis->text);
+  ASSERT_EQ(json["findings"].size(), 2);
+  EXPECT_EQ(json["findings"][0]["code"], "run.healthy");
+  EXPECT_EQ(json["findings"][0]["certainty"], "likely");
+  EXPECT_EQ(json["findings"][1]["code"], "trace.corrupt");
+  EXPECT_EQ(json["findings"][1]["evidence"][0],
+            "not usable: b.1.2.trace: at 0: expected the magic of a trace");
+}
+
+}  // namespace
+}  // namespace traintrace

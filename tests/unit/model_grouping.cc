@@ -1,0 +1,153 @@
+// uses: analyzer
+// Which processes are one run, and which rank each of them is.
+#include "analyzer/model/grouping.h"
+
+#include <gtest/gtest.h>
+
+#include "analyzer/model/rank_assignment.h"
+
+namespace traintrace {
+namespace {
+
+constexpr TimeNs kSecond = 1'000'000'000;
+
+ProcessTrace process(int pid, TimeNs armed, TimeNs alive) {
+  ProcessTrace trace;
+  trace.host = "a";
+  trace.pid = pid;
+  trace.start_time = static_cast<uint64_t>(pid);
+  trace.armed = armed;
+  trace.last_alive = alive;
+  return trace;
+}
+
+ProcessTrace& with_rank(ProcessTrace& trace, const char* variable, const char* rank) {
+  trace.facts[std::string("env.") + variable] = rank;
+  return trace;
+}
+
+void add_communicator(ProcessTrace& trace, uint64_t id, int rank, int size, int device = -1) {
+  CommunicatorText& communicator = trace.communicators.emplace_back();
+  communicator.id = id;
+  communicator.rank = rank;
+  communicator.size = size;
+  communicator.device = device;
+  communicator.flags = format::kInitDone;
+}
+
+TEST(Grouping, OneCommunicatorIsOneRun) {
+  std::vector<ProcessTrace> traces = {process(1, kSecond, 9 * kSecond),
+                                      process(2, 100 * kSecond, 200 * kSecond)};
+  add_communicator(traces[0], 7, 0, 2);
+  add_communicator(traces[1], 7, 1, 2);
+  ASSERT_EQ(group_runs(traces).size(), 1);
+  traces[1].communicators[0].id = 8;
+  EXPECT_EQ(group_runs(traces).size(), 2);
+}
+
+// NCCL_COMM_ID gives the communicators of every run the same id.
+TEST(Grouping, TheSameSeatTwiceIsTwoRuns) {
+  std::vector<ProcessTrace> traces;
+  for (int run = 0; run < 3; ++run) {
+    for (int rank = 0; rank < 2; ++rank) {
+      traces.push_back(
+          process(10 * run + rank, (run * 20 + 1) * kSecond, (run * 20 + 9) * kSecond));
+      add_communicator(traces.back(), 7, rank, 2);
+    }
+  }
+  std::swap(traces[0], traces[5]);
+  const std::vector<RunGroup> groups = group_runs(traces);
+  ASSERT_EQ(groups.size(), 3);
+  for (const RunGroup& group : groups) {
+    ASSERT_EQ(group.ranks.size(), 2);
+    EXPECT_EQ(traces[group.ranks[0]].pid / 10, traces[group.ranks[1]].pid / 10);
+  }
+}
+
+TEST(Grouping, OneLaunchIsOneRunIfItsTimesOverlap) {
+  std::vector<ProcessTrace> traces = {process(1, kSecond, 9 * kSecond),
+                                      process(2, 2 * kSecond, 9 * kSecond),
+                                      process(3, 60 * kSecond, 90 * kSecond)};
+  with_rank(traces[0], "RANK", "0").facts["env.MASTER_PORT"] = "29500";
+  with_rank(traces[1], "RANK", "1").facts["env.MASTER_PORT"] = "29500";
+  with_rank(traces[2], "RANK", "2").facts["env.MASTER_PORT"] = "29500";
+  EXPECT_EQ(group_runs(traces).size(), 2);
+  traces[2].armed = 3 * kSecond;
+  EXPECT_EQ(group_runs(traces).size(), 1);
+  with_rank(traces[2], "RANK", "1");
+  EXPECT_EQ(group_runs(traces).size(), 2);
+}
+
+// A launcher that asked for nothing but a device, and the rank that it started with its own rank.
+TEST(Grouping, AChildWithCommunicatorsLeads) {
+  std::vector<ProcessTrace> traces = {process(1, kSecond, 9 * kSecond),
+                                      process(2, 2 * kSecond, 9 * kSecond)};
+  with_rank(traces[0], "RANK", "0");
+  with_rank(traces[1], "RANK", "0");
+  traces[1].parent_pid = 1;
+  add_communicator(traces[1], 7, 0, 1);
+  const std::vector<RunGroup> groups = group_runs(traces);
+  ASSERT_EQ(groups.size(), 1);
+  EXPECT_EQ(groups[0].ranks, std::vector<size_t>{1});
+  EXPECT_EQ(groups[0].followers, std::vector<size_t>{0});
+}
+
+TEST(Ranks, LaunchersAreBelievedWhereTheyTellProcessesApart) {
+  std::vector<ProcessTrace> traces = {process(1, 0, 0), process(2, 0, 0)};
+  add_communicator(traces[0], 7, 0, 2);
+  add_communicator(traces[1], 7, 1, 2);
+  with_rank(traces[0], "OMPI_COMM_WORLD_RANK", "5").facts["env.OMPI_COMM_WORLD_SIZE"] = "8";
+  with_rank(traces[1], "OMPI_COMM_WORLD_RANK", "4");
+  const RankAssignment assignment = assign_ranks(traces);
+  ASSERT_EQ(assignment.seats.size(), 2);
+  EXPECT_EQ(assignment.seats[0].rank, Rank{4});
+  EXPECT_EQ(assignment.seats[0].process, 1);
+  EXPECT_EQ(assignment.seats[1].rank, Rank{5});
+  EXPECT_EQ(assignment.world_size, 8);
+}
+
+// srun started one task, which started all ranks: SLURM says 0 to each.
+TEST(Ranks, ElseTheLargestCommunicatorCounts) {
+  std::vector<ProcessTrace> traces = {process(1, 0, 0), process(2, 0, 0), process(3, 0, 0)};
+  for (int i = 0; i < 3; ++i) {
+    with_rank(traces[static_cast<size_t>(i)], "SLURM_PROCID", "0");
+    add_communicator(traces[static_cast<size_t>(i)], 9, 2 - i, 3);
+  }
+  add_communicator(traces[0], 8, 0, 2);
+  add_communicator(traces[1], 8, 1, 2);
+  const RankAssignment assignment = assign_ranks(traces);
+  ASSERT_EQ(assignment.seats.size(), 3);
+  EXPECT_EQ(assignment.seats[0].process, 2);
+  EXPECT_EQ(assignment.seats[2].process, 0);
+  EXPECT_EQ(assignment.world_size, 3);
+}
+
+TEST(Ranks, SplitsOfSeveralRanksInOneProcessFollowTheirParents) {
+  std::vector<ProcessTrace> traces = {process(1, 0, 0)};
+  for (int rank = 0; rank < 4; ++rank) {
+    add_communicator(traces[0], 7, rank, 4, rank);
+  }
+  for (const int parent : {1, 3, 0, 2}) {
+    add_communicator(traces[0], parent % 2 == 0 ? 20 : 21, -1, -1, -1);
+    traces[0].communicators.back().parent = 7;
+    traces[0].communicators.back().parent_index = static_cast<uint32_t>(parent) + 1;
+    traces[0].communicators.back().origin = format::kSplit;
+  }
+  const RankAssignment assignment = assign_ranks(traces);
+  ASSERT_EQ(assignment.seats.size(), 4);
+  const std::vector<size_t> of_rank_3 = {3, 5};
+  EXPECT_EQ(assignment.seats[3].communicators, of_rank_3);
+  EXPECT_EQ(assignment.seats[3].rank, Rank{3});
+}
+
+TEST(Ranks, NonsenseIsNoRank) {
+  std::vector<ProcessTrace> traces = {process(1, 0, 0), process(2, 0, 0)};
+  with_rank(traces[0], "RANK", "99999999999");
+  with_rank(traces[1], "RANK", "-4");
+  const RankAssignment assignment = assign_ranks(traces);
+  EXPECT_EQ(assignment.seats[0].rank, Rank{0});
+  EXPECT_EQ(assignment.seats[1].rank, Rank{1});
+}
+
+}  // namespace
+}  // namespace traintrace

@@ -1,0 +1,88 @@
+// Stacks taken by several threads while libraries come and go below others.
+// test: timeout=300
+// uses: interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/native_frames.cc interpose/unwind_cfi.cc
+// uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "interpose/modules.h"
+#include "tests/unit/unwind_compare.h"
+
+namespace {
+
+using CallBack = void (*)(int (*callback)(), int depth);
+
+std::string beside_this_program(const char* name) {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  const std::string program(path, length < 0 ? 0 : static_cast<size_t>(length));
+  return program.substr(0, program.rfind('/') + 1) + name;
+}
+
+std::atomic<bool> g_done;
+volatile int g_sink;
+
+struct Taken {
+  uint64_t frames[64];
+  size_t count;
+};
+thread_local Taken t_taken;
+
+__attribute__((noinline)) int take() {
+  t_taken.count = traintrace::native_frames(__builtin_frame_address(0), t_taken.frames, 64);
+  return g_sink;
+}
+
+__attribute__((noinline)) int take_below(int depth) {
+  return (depth == 0 ? take() : take_below(depth - 1)) + g_sink;
+}
+
+// Frames of libraries that stay: always the same stack.
+void take_again_and_again() {
+  take_below(20);
+  const Taken first = t_taken;
+  size_t different = 0;
+  while (!g_done) {
+    take_below(20);
+    different += t_taken.count != first.count;
+    for (size_t i = 0; i + 1 < first.count; ++i) {  // the last but one: another call of this loop
+      different += t_taken.frames[i] != first.frames[i] && i < 20;
+    }
+  }
+  EXPECT_EQ(different, 0U);
+}
+
+TEST(UnwindThreads, WhileLibrariesComeAndGo) {
+  g_done = false;
+  std::vector<std::thread> threads;
+  threads.reserve(3);
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back(take_again_and_again);
+  }
+  size_t through = 0;
+  constexpr int kRounds = 300;
+  for (int round = 0; round < kRounds; ++round) {
+    const char* name = round % 2 == 0 ? "unwind_plugin1.so" : "unwind_plugin2.so";
+    void* library = dlopen(beside_this_program(name).c_str(), RTLD_NOW);
+    ASSERT_NE(library, nullptr) << dlerror();
+    reinterpret_cast<CallBack>(dlsym(library, "call_back"))(take, 20);
+    // Without a word from anybody: what is unknown or wrong is noticed on the way.
+    through += t_taken.count > 10;
+    dlclose(library);
+  }
+  g_done = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  // A stack may be cut while another thread reads the loader's list, but that is rare.
+  EXPECT_GT(through, kRounds * 8 / 10);
+}
+
+}  // namespace
