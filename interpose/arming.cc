@@ -20,6 +20,7 @@
 #include "interpose/stacks.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/versions.h"
 
 namespace traintrace {
 
@@ -134,11 +135,13 @@ bool fill(const Settings& settings, const TraceFile& file) {
   g_stack_mode = settings.stacks;
   set_python_lookup(look_up);
   state_start(file.header);
+  versions_start();
   ThreadState* const self = claim_thread();
   if (!self) {
     return false;
   }
   write_facts(*self, settings, file);
+  define_versions(*self);
   stats_go_to(
       reinterpret_cast<uint64_t*>(at(file.header, section_of(file.header, format::kStats))));
   __atomic_store_n(&file.header->ready, 1, __ATOMIC_RELEASE);

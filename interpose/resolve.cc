@@ -10,6 +10,7 @@
 #include "interpose/elf_next.h"
 #include "interpose/objects.h"
 #include "interpose/stats.h"
+#include "interpose/versions.h"
 
 namespace traintrace {
 
@@ -54,11 +55,14 @@ constexpr Answer kAskReal = 0;
 constexpr Answer kNothing = 1;
 
 // We keep a pointer into it, so it must stay even where the program closes it.
-void pin(void* function) {
-  if (const link_map* const map = map_of(function)) {
-    if (void* const handle = handle_if_loaded(map->l_name, RTLD_NODELETE)) {
-      dlclose(handle);
+void pin(void* function, SymbolId symbol, int copy) {
+  const link_map* const map = map_of(function);
+  void* const handle = map ? handle_if_loaded(map->l_name, RTLD_NODELETE) : nullptr;
+  if (handle) {
+    if (copy == 0) {
+      version_sought(library_of(symbol), handle);
     }
+    dlclose(handle);
   }
 }
 
@@ -105,7 +109,7 @@ void* adopt(void* real, SymbolId symbol, int copy) {
   void* expected = nullptr;
   if (__atomic_compare_exchange_n(&g_originals[copy][symbol], &expected, real, false,
                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-    pin(real);
+    pin(real, symbol, copy);
     return real;
   }
   return expected;
@@ -172,12 +176,12 @@ void* find_original(SymbolId symbol, int copy, const void* caller) noexcept {
     found = found ? found : ask_for_caller(caller, symbol);
     found = found ? found : ask_vendors(symbol);
   }
-  dlerror();  // the program shall not find the failures of our attempts
   if (found) {
     found = adopt(found, symbol, copy);
   } else {
     count(format::Stat::MissingOriginal);
   }
+  dlerror();  // the program shall not find the failures of our attempts
   errno = saved_errno;
   return found;
 }

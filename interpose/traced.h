@@ -3,6 +3,8 @@
 
 #include "interpose/effects.h"
 #include "interpose/resolve.h"
+#include "interpose/tables.h"
+#include "interpose/versions.h"
 
 namespace traintrace {
 
@@ -69,6 +71,11 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
       if (fold_query(frame, kIns ? fields[0] : 0)) {
         Row::before(frame, scratch, arguments...);
         return;
+      }
+    }
+    if constexpr (begins_use(Row::kKind)) {
+      if (load(g_new_version)) [[unlikely]] {
+        define_versions(*frame.thread);
       }
     }
     if constexpr (kSpec.stack) {

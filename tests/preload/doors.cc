@@ -271,6 +271,17 @@ ROLE(nccl) {
   return 0;
 }
 
+// What the headers say that simgpu was built with, which is what it says of itself.
+TEST(Doors, VersionsOfTheDriverAndOfNccl) {
+  std::map<std::string, std::string> facts = run_role("nccl").trace.facts;
+  EXPECT_EQ(facts["nccl-version"], std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) +
+                                       "." + std::to_string(NCCL_PATCH));
+  EXPECT_EQ(facts["cuda-driver-version"],
+            std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10));
+  facts = run_role("dlsym_runtime").trace.facts;
+  EXPECT_EQ(facts.count("nccl-version"), 0u);
+}
+
 TEST(Doors, NcclOpenedLocallyAndItsOwnRuntime) {
   const Recorded run = run_role("nccl");
   EXPECT_EQ(run.trace.left("ncclAllReduce"), 2u);

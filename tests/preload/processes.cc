@@ -123,6 +123,7 @@ TEST(Processes, AForkedChildThatUsesCudaHasItsOwnTrace) {
     EXPECT_EQ(values_in(traces[1]), (std::vector<uint64_t>{1, 2, 5}));
     EXPECT_EQ(traces[1].header.exit_kind, format::kExit);
     EXPECT_EQ(traces[0].header.parent_pid, traces[1].header.pid);
+    EXPECT_EQ(traces[0].facts.count("cuda-driver-version"), 1u);
   }
 }
 
