@@ -41,6 +41,9 @@ constexpr Explanation kExplanations[] = {
     {"comm.init-incomplete",
      "Ranks are inside the creation of a communicator, a split or a shrink, and others that belong "
      "to it have not called it for at least --hang-after."},
+    {"comm.version-mismatch",
+     "Members of one communicator loaded different versions of NCCL; those who differ from a "
+     "majority are named. Settings (NCCL_..) are not compared yet."},
     {"run.in-progress",
      "No rank has kept others waiting for --hang-after, and not every rank has ended normally: a "
      "snapshot of a job that moves. The evidence lists who was waiting for whom."},

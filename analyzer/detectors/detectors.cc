@@ -13,7 +13,7 @@ constexpr Detector kDetectors[] = {
     find_incomplete_init, find_lost_records,
     find_missing_trace,   find_truncated,
     find_corrupt,         find_unaligned_clocks,
-    find_version_skew,
+    find_version_skew,    find_version_mismatch,
 };
 
 auto order(const Finding& finding) {

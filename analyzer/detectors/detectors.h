@@ -18,6 +18,7 @@ std::vector<Finding> find_missing_send(const Run& run);
 std::vector<Finding> find_missing_receive(const Run& run);
 std::vector<Finding> find_incomplete_init(const Run& run);
 std::vector<Finding> find_cross_communicator_deadlock(const Run& run);
+std::vector<Finding> find_version_mismatch(const Run& run);
 std::vector<Finding> find_lost_records(const Run& run);
 std::vector<Finding> find_missing_trace(const Run& run);
 std::vector<Finding> find_truncated(const Run& run);
