@@ -1,0 +1,97 @@
+"""What recording does to the step time of a training job: examples/ddp on simgpu, with and without the preload.
+
+    steps.py BUILD_FOLDER [--pairs=12] [--steps=400] [--ranks=2]
+
+Pairs of runs, one of each kind right after the other and the order turned round each time, so that other load on the
+machine hits both.  A run counts by its median step.  Prints a table in Markdown: the median of the pairs' ratios, and
+the range that holds half of them.  Nothing of the job runs on a GPU, so no figure here is about one.
+"""
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+KINDS = {"by the clock": time.monotonic, "CPU time of the training thread": time.thread_time,
+         "CPU time of the process": time.process_time}
+
+
+def be_a_rank(steps, result):
+    """The job itself, with clocks around each step."""
+    sys.path.insert(0, "examples/ddp")
+    import train
+    times = {kind: [] for kind in KINDS}
+    train_step = train.Trainer.train_step
+
+    def timed(*arguments):
+        before = [clock() for clock in KINDS.values()]
+        loss = train_step(*arguments)
+        for kind, clock, began in zip(KINDS, KINDS.values(), before):
+            times[kind].append((clock() - began) * 1e3)
+        return loss
+
+    train.Trainer.train_step = timed
+    sys.argv[1:] = ["--workers=0", f"--steps={steps}"]
+    train.main()
+    with open(result, "w") as file:
+        json.dump({kind: statistics.median(of[len(of) // 10:]) for kind, of in times.items()}, file)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return str(listener.getsockname()[1])
+
+
+def run(options, scratch, traced):
+    """Milliseconds of the median step, by kind of clock: the mean over the ranks."""
+    folder = tempfile.mkdtemp(dir=scratch)
+    traces = os.path.join(folder, "traces")
+    os.mkdir(traces)
+    environment = {**os.environ, "WORLD_SIZE": str(options.ranks), "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1", "SIMGPU_NODE": folder, "TRAINTRACE_DIR": traces,
+                   "LD_LIBRARY_PATH": os.path.join(options.build, "simgpu")}
+    if traced:
+        environment["LD_PRELOAD"] = os.path.join(options.build, "lib", "libtraintrace.so")
+    results = [os.path.join(folder, f"rank{rank}") for rank in range(options.ranks)]
+    ranks = [subprocess.Popen(["/usr/bin/python3", __file__, "--rank", str(options.steps), result],
+                              env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                              text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+             for rank, result in enumerate(results)]
+    for rank in ranks:
+        errors = rank.communicate()[1]
+        if rank.returncode:
+            sys.exit(f"the job ended with {rank.returncode}: {errors}")
+    if len(os.listdir(traces)) != options.ranks * traced:
+        sys.exit(f"{len(os.listdir(traces))} traces of {options.ranks * traced}")
+    steps = [json.load(open(result)) for result in results]
+    return {kind: statistics.fmean(step[kind] for step in steps) for kind in KINDS}
+
+
+def main(options, scratch):
+    run(options, scratch, True)  # brings everything into the page cache
+    pairs = []
+    for number in range(options.pairs):
+        runs = {traced: run(options, scratch, traced) for traced in ((False, True), (True, False))[number % 2]}
+        pairs.append((runs[False], runs[True]))
+    print(f"| a step of examples/ddp, {options.ranks} ranks ({os.cpu_count()} cores) | without, ms | with / without | "
+          f"half of {options.pairs} pairs |\n|---|---|---|---|")
+    for kind in KINDS:
+        low, middle, high = statistics.quantiles([traced[kind] / bare[kind] for bare, traced in pairs], n=4)
+        bare = statistics.median(bare[kind] for bare, _ in pairs)
+        print(f"| {kind} | {bare:.2f} | {middle:.3f} | {low:.3f} .. {high:.3f} |")
+
+
+if sys.argv[1:2] == ["--rank"]:
+    be_a_rank(int(sys.argv[2]), sys.argv[3])
+else:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=os.path.abspath)
+    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--ranks", type=int, default=2)
+    with tempfile.TemporaryDirectory(prefix="traintrace-bench.", dir="/dev/shm") as folder:
+        main(parser.parse_args(), folder)
