@@ -2,6 +2,7 @@
 #include <cstring>
 #include <optional>
 
+#include "cpython/text.h"
 #include "interpose/python_frames.h"
 #include "interpose/python_memory.h"
 #include "interpose/python_runtime.h"
@@ -10,121 +11,11 @@ namespace traintrace {
 namespace {
 
 constexpr uint16_t kNone = PythonLayout::kNone;
-constexpr uint64_t kMaxTextLength = 1 << 20;
-constexpr uint64_t kMaxTableBytes = 1 << 26;
-
-// A str: its characters lie in one array, 1, 2 or 4 bytes each.
-struct Text {
-  uint64_t data;
-  uint64_t length;
-  uint32_t width;
-};
-
-// The state of a str is bit fields: interned, kind (3 bits), compact, ascii.  `interned` takes 2
-// bits, 8 in free-threaded builds, 16 in 3.14; the others cannot be 0, so only one reading fits.
-// Bytes per character, and kAscii; 0: not a state.
-constexpr uint32_t kAscii = 8;
-inline uint32_t read_state(uint32_t state) {
-  for (const int shift : {2, 8, 16}) {
-    const uint32_t bits = state >> shift;
-    const uint32_t width = bits & 7;
-    const bool compact = (bits >> 3 & 1) != 0;
-    const bool ascii = (bits >> 4 & 1) != 0;
-    if (compact && (width == 1 || (!ascii && (width == 2 || width == 4)))) {
-      return width | (ascii ? kAscii : 0);
-    }
-  }
-  return 0;
-}
-
-inline uint64_t characters(const PythonRuntime& python, uint64_t text, uint32_t kind) {
-  const PythonObjectLayout& at = python.layout.object;
-  return text + ((kind & kAscii) != 0 ? at.text_ascii_data : at.text_other_data);
-}
-
-template <class Memory>
-std::optional<Text> read_text(const PythonRuntime& python, uint64_t object, Memory& memory) {
-  const PythonLayout& at = python.layout;
-  uint64_t type = 0;
-  uint32_t state = 0;
-  Text text{};
-  if (!plausible_address(object) || !memory.load(object + at.object.type, type) ||
-      type != python.text_type || !memory.load(object + at.object.text_length, text.length) ||
-      text.length > kMaxTextLength || !memory.load(object + at.object.text_state, state)) {
-    return std::nullopt;
-  }
-  const uint32_t kind = read_state(state);
-  if (kind == 0) {
-    return std::nullopt;
-  }
-  text.width = kind & ~kAscii;
-  text.data = characters(python, object, kind);
-  return text;
-}
-
-// bytes: the line table.
-struct Bytes {
-  uint64_t data;
-  uint64_t size;
-};
-
-template <class Memory>
-std::optional<Bytes> read_bytes(const PythonRuntime& python, uint64_t object, Memory& memory) {
-  uint64_t type = 0;
-  Bytes bytes{object + python.layout.object.bytes_data, 0};
-  if (!plausible_address(object) || !memory.load(object + python.layout.object.type, type) ||
-      type != python.bytes_type || !memory.load(object + python.layout.object.size, bytes.size) ||
-      bytes.size > kMaxTableBytes) {
-    return std::nullopt;
-  }
-  return bytes;
-}
-
-uint32_t character(const Text& text, uint64_t index) {
-  const auto* data = reinterpret_cast<const uint8_t*>(text.data) + index * text.width;
-  if (text.width == 1) {
-    return *data;
-  }
-  if (text.width == 2) {
-    uint16_t value;
-    std::memcpy(&value, data, sizeof value);
-    return value;
-  }
-  uint32_t value;
-  std::memcpy(&value, data, sizeof value);
-  return value;
-}
-
-// What UTF-8 can say: surrogates stand for bytes of file names that are not UTF-8.
-uint32_t printable(uint32_t point) {
-  constexpr uint32_t kReplacement = 0xfffd;
-  return (point >= 0xd800 && point < 0xe000) || point > 0x10ffff ? kReplacement : point;
-}
-
-size_t utf8_size(uint32_t point) {
-  return point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-}
-
-char* put_utf8(char* out, uint32_t point) {
-  const size_t size = utf8_size(point);
-  if (size == 1) {
-    *out = static_cast<char>(point);
-    return out + 1;
-  }
-  for (size_t i = size - 1; i > 0; --i) {
-    out[i] = static_cast<char>(0x80 | (point & 0x3f));
-    point >>= 6;
-  }
-  constexpr uint8_t kLead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-  *out = static_cast<char>(kLead[size] | point);
-  return out + size;
-}
-
 // Characters from `first` on as UTF-8, as many as there is room for; returns how many bytes.
-size_t copy_utf8(const Text& text, uint64_t first, char* out, size_t room) {
+size_t copy_utf8(const PythonText& text, uint64_t first, char* out, size_t room) {
   char* end = out;
   for (uint64_t i = first; i < text.length; ++i) {
-    const uint32_t point = printable(character(text, i));
+    const uint32_t point = printable(python_character(text, i));
     if (static_cast<size_t>(end - out) + utf8_size(point) + 1 > room) {
       break;
     }
@@ -135,14 +26,14 @@ size_t copy_utf8(const Text& text, uint64_t first, char* out, size_t room) {
 }
 
 // The end of a path says more than its beginning.
-size_t copy_path(const Text& text, char* out, size_t room) {
+size_t copy_path(const PythonText& text, char* out, size_t room) {
   constexpr char kCut[] = "...";
   constexpr size_t kCutBytes = sizeof kCut - 1;
   size_t bytes = 0;
   uint64_t first = text.length;
   uint64_t first_after_cut = text.length;
   while (first > 0) {
-    bytes += utf8_size(printable(character(text, first - 1)));
+    bytes += utf8_size(printable(python_character(text, first - 1)));
     if (bytes + 1 > room) {
       std::memcpy(out, kCut, kCutBytes);
       return kCutBytes + copy_utf8(text, first_after_cut, out + kCutBytes, room - kCutBytes);
@@ -156,9 +47,9 @@ size_t copy_path(const Text& text, char* out, size_t room) {
 }
 
 struct CodeParts {
-  Text name;
-  Text file;
-  Bytes line_table;
+  PythonText name;
+  PythonText file;
+  PythonBytes line_table;
   int32_t first_line;
 };
 
@@ -176,9 +67,9 @@ std::optional<CodeParts> read_code(const PythonRuntime& python, uint64_t code) {
       !memory.load(code + at.code_first_line, first_line)) {
     return std::nullopt;
   }
-  const std::optional<Text> name_text = read_text(python, name, memory);
-  const std::optional<Text> file_text = read_text(python, file, memory);
-  const std::optional<Bytes> bytes = read_bytes(python, table, memory);
+  const std::optional<PythonText> name_text = read_python_text(python, name, memory);
+  const std::optional<PythonText> file_text = read_python_text(python, file, memory);
+  const std::optional<PythonBytes> bytes = read_python_bytes(python, table, memory);
   if (!name_text || !file_text || !bytes ||
       !memory.readable(name_text->data, name_text->length * name_text->width) ||
       !memory.readable(file_text->data, file_text->length * file_text->width) ||
@@ -217,11 +108,11 @@ void add_file(const PythonRuntime& python, uint64_t text, Key& key) {
   uint32_t state = 0;
   memory.load(text + at.text_length, length);
   memory.load(text + at.text_state, state);
-  const uint32_t kind = read_state(state);
-  const uint64_t bytes = length * (kind & ~kAscii);
+  const uint32_t kind = python_text_state(state);
+  const uint64_t bytes = length * (kind & ~kPythonAscii);
   key.add(bytes);
   if (bytes >= 8) {
-    key.add(word_at(characters(python, text, kind) + bytes - 8));
+    key.add(word_at(python_characters(python, text, kind) + bytes - 8));
   }
 }
 

@@ -3,18 +3,15 @@
 // While a thread is in our code it runs no bytecode, so its own frame chain stands still: it is
 // read in place, without the GIL, and nothing is asked of CPython but which thread state is ours
 // (PyGILState_GetThisThreadState, which reads thread-local storage and is documented to need no
-// GIL).  Reading in place needs to know where CPython keeps things: see python_layout.h.
+// GIL).  Reading in place needs to know where CPython keeps things: see cpython/layout.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace traintrace {
+#include "cpython/walk.h"
 
-struct PythonFrame {
-  uint64_t code;        // address of the code object
-  int32_t instruction;  // offset of the current instruction in bytes; -1: before the first
-};
+namespace traintrace {
 
 // Innermost first.  0 where this thread runs no Python, or where it is not known how to read it.
 // No allocation, lock or GIL; no system call either, but for the first frames ever seen (see

@@ -1,5 +1,5 @@
 // Interpreters made of a few bytes: versions that no test machine has, and some not to be believed.
-// uses: interpose/python_frames.cc interpose/python_code.cc interpose/python_layout.cc
+// uses: interpose/python_frames.cc interpose/python_code.cc cpython/layout.cc
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Compares our idea of an interpreter's structs with its own headers.
 #include <cstdio>
 
-#include "interpose/python_layout.h"
+#include "cpython/layout.h"
 #include "offsets.h"
 
 namespace {
@@ -24,7 +24,9 @@ int main() {
   const HeaderOffsets& headers = header_offsets;
   const auto layout = headers.published != nullptr
                           ? traintrace::published_python_layout(
-                                reinterpret_cast<uint64_t>(headers.published), headers.version)
+                                *static_cast<const traintrace::PublishedPythonTable*>(
+                                    headers.published),
+                                headers.version)
                           : traintrace::known_python_layout(headers.minor);
   if (!layout) {
     std::printf("no layout for 3.%d\n", headers.minor);

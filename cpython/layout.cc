@@ -1,8 +1,6 @@
-#include "interpose/python_layout.h"
+#include "cpython/layout.h"
 
 #include <cstring>
-
-#include "interpose/python_memory.h"
 
 namespace traintrace {
 namespace {
@@ -98,20 +96,13 @@ constexpr PythonLayout k312 = [] {
 // group is differs between versions and even betas, so each is looked for where it may be and
 // recognised by what must be in it (Include/internal/pycore_debug_offsets.h; pycore_runtime.h
 // in 3.13).
-constexpr size_t kTableWords = 80;
 constexpr size_t kVersion = 1;
 constexpr size_t kFreeThreaded = 2;
 constexpr size_t kRuntime = 3;      // size, finalizing, interpreters_head
 constexpr size_t kInterpreter = 6;  // 13 words in 3.13, 16 in 3.14
 
-struct PublishedTable {
-  uint64_t words[kTableWords];
-
-  bool small(size_t index, uint64_t end) const { return words[index] < end; }
-};
-
 // size, prev, next, interp, current_frame, thread_id, native_thread_id, datastack_chunk, status
-bool is_thread_group(const PublishedTable& table, size_t at) {
+bool is_thread_group(const PublishedPythonTable& table, size_t at) {
   const uint64_t* word = table.words + at;
   return word[0] < 4096 && word[1] == 0 && word[2] == 8 && word[3] == 16 &&
          word[4] + 8 <= word[0] && word[4] % 8 == 0 && word[5] + 16 <= word[0] &&
@@ -119,7 +110,7 @@ bool is_thread_group(const PublishedTable& table, size_t at) {
 }
 
 // size, previous, executable, instr_ptr, localsplus, owner, (3.14:) stackpointer, tlbc_index
-bool is_frame_group(const PublishedTable& table, size_t at) {
+bool is_frame_group(const PublishedPythonTable& table, size_t at) {
   const uint64_t* word = table.words + at;
   return word[0] < 512 && word[1] == 8 && word[2] == 0 && word[3] % 8 == 0 && word[3] < word[4] &&
          word[4] + 8 == word[0] && word[5] < word[4];
@@ -127,7 +118,7 @@ bool is_frame_group(const PublishedTable& table, size_t at) {
 
 // size, filename, name, qualname, linetable, firstlineno, argcount, localsplusnames,
 // localspluskinds, co_code_adaptive, (3.14:) co_tlbc
-bool is_code_group(const PublishedTable& table, size_t at) {
+bool is_code_group(const PublishedPythonTable& table, size_t at) {
   const uint64_t* word = table.words + at;
   return word[0] < 1024 && word[2] == word[1] + 8 && word[3] == word[2] + 8 &&
          word[4] == word[3] + 8 && word[5] < word[7] && word[7] < word[1] && word[7] % 8 == 0 &&
@@ -135,14 +126,14 @@ bool is_code_group(const PublishedTable& table, size_t at) {
 }
 
 // size, ob_type
-bool is_object_group(const PublishedTable& table, size_t at) {
+bool is_object_group(const PublishedPythonTable& table, size_t at) {
   const uint64_t* word = table.words + at;
   return (word[0] == 16 || word[0] == 32) && word[1] == word[0] - 8;
 }
 
 // The first place in [begin, end] where the group is; 0: nowhere.
-size_t find_group(const PublishedTable& table, size_t begin, size_t end,
-                  bool (*is_group)(const PublishedTable&, size_t)) {
+size_t find_group(const PublishedPythonTable& table, size_t begin, size_t end,
+                  bool (*is_group)(const PublishedPythonTable&, size_t)) {
   for (size_t at = begin; at <= end; ++at) {
     if (is_group(table, at)) {
       return at;
@@ -151,7 +142,7 @@ size_t find_group(const PublishedTable& table, size_t begin, size_t end,
   return 0;
 }
 
-std::optional<PythonLayout> read_table(const PublishedTable& table) {
+std::optional<PythonLayout> read_table(const PublishedPythonTable& table) {
   const size_t thread = find_group(table, kInterpreter + 13, kInterpreter + 20, is_thread_group);
   const size_t frame = thread == 0 ? 0 : find_group(table, thread + 9, thread + 11, is_frame_group);
   const size_t code = frame == 0 ? 0 : find_group(table, frame + 6, frame + 9, is_code_group);
@@ -209,11 +200,9 @@ std::optional<PythonLayout> known_python_layout(int minor) noexcept {
   }
 }
 
-std::optional<PythonLayout> published_python_layout(uint64_t runtime, uint64_t version) noexcept {
-  PublishedTable table;
-  ProbedMemory memory;
-  if (!plausible_address(runtime) || !memory.load(runtime, table) ||
-      std::memcmp(table.words, "xdebugpy", 8) != 0 || table.words[kVersion] != version ||
+std::optional<PythonLayout> published_python_layout(const PublishedPythonTable& table,
+                                                    uint64_t version) noexcept {
+  if (std::memcmp(table.words, "xdebugpy", 8) != 0 || table.words[kVersion] != version ||
       table.words[kFreeThreaded] > 1) {
     return std::nullopt;
   }

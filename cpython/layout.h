@@ -1,7 +1,8 @@
 // Where the versions of CPython keep what is read of threads, frames and code objects.
 //
 // 3.13 and later publish offsets at the beginning of _PyRuntime (struct _Py_DebugOffsets, meant for
-// debuggers); the earlier ones are in a table here.  All for 64-bit Linux.
+// debuggers); the earlier ones are in a table here.  All for 64-bit Linux.  Used from inside the
+// process (interpose/) and from outside (analyzer/live/).
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,32 @@ struct PythonLayout {
 // 3.9 to 3.12; nothing for others.
 std::optional<PythonLayout> known_python_layout(int minor) noexcept;
 
-// 3.13 and later: what the runtime at that address publishes, if it is of `version` (as in
-// Py_Version) and looks as expected.  Reads cannot fault.
-std::optional<PythonLayout> published_python_layout(uint64_t runtime, uint64_t version) noexcept;
+// What 3.13 and later have at the beginning of _PyRuntime.
+struct PublishedPythonTable {
+  uint64_t words[80];
+};
+
+// What the table says, if it is of `version` (as in Py_Version) and looks as expected.
+std::optional<PythonLayout> published_python_layout(const PublishedPythonTable& table,
+                                                    uint64_t version) noexcept;
+
+// The layout of `version`, if there is one for it.  `memory` reads the process.
+template <class Memory>
+std::optional<PythonLayout> python_layout(Memory& memory, uint64_t runtime,
+                                          uint64_t version) noexcept {
+  constexpr uint64_t kReleaseLevel = 0xf0;
+  constexpr uint64_t kFirstCandidate = 0xc0;  // alphas and betas: anybody's guess
+  constexpr uint64_t kNewest = 14;
+  const uint64_t minor = version >> 16 & 0xff;
+  if (version >> 24 != 3 || minor > kNewest || (version & kReleaseLevel) < kFirstCandidate) {
+    return std::nullopt;
+  }
+  if (minor < 13) {
+    return known_python_layout(static_cast<int>(minor));
+  }
+  PublishedPythonTable table;
+  return runtime % 8 == 0 && memory.load(runtime, table) ? published_python_layout(table, version)
+                                                         : std::nullopt;
+}
 
 }  // namespace traintrace
