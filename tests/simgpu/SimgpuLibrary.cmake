@@ -1,10 +1,12 @@
-# simgpu_library(NAME cuda SONAME libcuda.so.1 ERROR 801 PATTERNS "cu*" [VERSION_NODE node] SOURCES ...)
+# simgpu_library(NAME cuda SONAME libcuda.so.1 ERROR 801 PATTERNS "cu*" [VERSION_NODE node] [OUT folder]
+#                SOURCES ...)
 #
+# Without PATTERNS it exports the names of its list and nothing else.
 # Builds one vendor library from its sources and a stub for every other name of exports/NAME.txt.
 # ERROR is the library's own code for "not supported".  The result is linked -Bsymbolic so that calls
 # inside it do not go through the PLT: the real libraries cannot be interposed from inside either.
 function(simgpu_library)
-  cmake_parse_arguments(ARG "" "NAME;SONAME;ERROR;VERSION_NODE" "PATTERNS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;SONAME;ERROR;VERSION_NODE;OUT" "PATTERNS;SOURCES" ${ARGN})
   set(gen ${CMAKE_CURRENT_BINARY_DIR})
   set(list ${PROJECT_SOURCE_DIR}/tests/simgpu/exports/${ARG_NAME}.txt)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
@@ -23,6 +25,12 @@ function(simgpu_library)
   string(APPEND stubs "  .section .note.GNU-stack,\"\",@progbits\n")
   file(CONFIGURE OUTPUT ${gen}/${ARG_NAME}_stubs.S CONTENT "${stubs}" @ONLY)
 
+  if(NOT ARG_PATTERNS)
+    set(ARG_PATTERNS ${names})
+  endif()
+  if(NOT ARG_OUT)
+    set(ARG_OUT ${SIMGPU_OUT})
+  endif()
   list(JOIN ARG_PATTERNS "; " patterns)
   file(CONFIGURE OUTPUT ${gen}/${ARG_NAME}.map
     CONTENT "${ARG_VERSION_NODE} { global: ${patterns}; simgpu*; local: *; };\n" @ONLY)
@@ -33,7 +41,7 @@ function(simgpu_library)
   string(REGEX REPLACE "^lib" "" base ${base})
   set_target_properties(simgpu_${ARG_NAME} PROPERTIES
     OUTPUT_NAME ${base} SOVERSION ${version} VERSION ${version}
-    LIBRARY_OUTPUT_DIRECTORY ${SIMGPU_OUT} LINK_DEPENDS ${gen}/${ARG_NAME}.map)
+    LIBRARY_OUTPUT_DIRECTORY ${ARG_OUT} LINK_DEPENDS ${gen}/${ARG_NAME}.map)
   target_link_libraries(simgpu_${ARG_NAME} PRIVATE simgpu_common simgpu_headers tt_warnings Threads::Threads)
   target_link_options(simgpu_${ARG_NAME} PRIVATE
     -Wl,--version-script=${gen}/${ARG_NAME}.map -Wl,-Bsymbolic)

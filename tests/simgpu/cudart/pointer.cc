@@ -42,11 +42,12 @@ cudaMemoryType memory_type(const PointerFacts& facts) {
 
 }  // namespace
 
-SIMGPU_RT(context, cudaPointerGetAttributes,
-          (cudaPointerAttributes * attributes, const void* memory), (attributes, memory)) {
-  if (!attributes) {
+SIMGPU_RT(context, cudaPointerGetAttributes, (cudaPointerAttributes * declared, const void* memory),
+          (declared, memory)) {
+  if (!declared) {
     return cudaErrorInvalidValue;
   }
+  auto* const attributes = reinterpret_cast<PointerAttributes*>(declared);
   PointerFacts facts;
   SIMGPU_TRY(ask_driver(memory, facts));
   *attributes = {};

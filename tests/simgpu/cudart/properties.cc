@@ -10,7 +10,7 @@ namespace {
 // Sets one field after the other and keeps the first failure.
 class Properties {
  public:
-  Properties(cudaDeviceProp& prop, CUdevice device) : prop_(prop), device_(device) {}
+  Properties(DeviceProperties& prop, CUdevice device) : prop_(prop), device_(device) {}
 
   Status fill();
 
@@ -36,7 +36,7 @@ class Properties {
   void fill_memory();
   void fill_abilities();
 
-  cudaDeviceProp& prop_;
+  DeviceProperties& prop_;
   const CUdevice device_;
   CUresult result_ = CUDA_SUCCESS;
 };
@@ -187,7 +187,7 @@ Status Properties::fill() {
 }
 
 // How well a device meets a wish: the number of wished fields that it satisfies.
-int score(const cudaDeviceProp& device, const cudaDeviceProp& wish) {
+int score(const DeviceProperties& device, const DeviceProperties& wish) {
   const bool newer =
       device.major > wish.major || (device.major == wish.major && device.minor >= wish.minor);
   return (wish.major == 0 || newer) +
@@ -204,18 +204,22 @@ SIMGPU_RT(driver, cudaGetDeviceProperties, (cudaDeviceProp * prop, int device), 
   }
   int count = 0;
   SIMGPU_TRY(g_driver.cuDeviceGetCount(&count));
-  return device >= 0 && device < count ? Properties(*prop, device).fill() : cudaErrorInvalidDevice;
+  return device >= 0 && device < count
+             ? Properties(*reinterpret_cast<DeviceProperties*>(prop), device).fill()
+             : cudaErrorInvalidDevice;
 }
 
-SIMGPU_RT(driver, cudaChooseDevice, (int* device, const cudaDeviceProp* wish), (device, wish)) {
-  if (!device || !wish) {
+SIMGPU_RT(driver, cudaChooseDevice, (int* device, const cudaDeviceProp* declared),
+          (device, declared)) {
+  if (!device || !declared) {
     return cudaErrorInvalidValue;
   }
+  const auto* const wish = reinterpret_cast<const DeviceProperties*>(declared);
   int count = 0;
   SIMGPU_TRY(g_driver.cuDeviceGetCount(&count));
   int best = -1;
   for (int i = 0; i < count; ++i) {
-    cudaDeviceProp prop;
+    DeviceProperties prop;
     SIMGPU_TRY(Properties(prop, i).fill());
     if (const int points = score(prop, *wish); points > best) {
       best = points;
