@@ -47,8 +47,9 @@ enum SectionKind : uint32_t {
   kStreams = 7,        // Stream
   kAllocations =
       8,  // Allocation, an open-addressing hash table: a hole ends nothing, read all of it
-  kDefinitions = 9,  // chunks of definitions, never reused
-  kEvents = 10,      // chunks of events, reused oldest first
+  kDefinitions = 9,     // chunks of definitions, never reused
+  kEvents = 10,         // chunks of events, reused oldest first
+  kHostFunctions = 11,  // HostFunction
 };
 
 struct Section {
@@ -265,8 +266,8 @@ struct Thread {
   uint64_t queries;          // since that record
   uint64_t last_call_ticks;  // time of the last enter or query
   uint16_t last_call;        // 0xffff: none yet
-  uint16_t group_depth;  // ncclGroupStart without ncclGroupEnd
-  uint32_t last_stack;   // of the last call that had one
+  uint16_t group_depth;      // ncclGroupStart without ncclGroupEnd
+  uint32_t last_stack;       // of the last call that had one
   uint64_t reserved;
 };
 static_assert(sizeof(Thread) == 128);
@@ -402,6 +403,24 @@ struct Stream {
   uint32_t stack;
   uint32_t reserved;
 };
+
+// A function that a thread of CUDA's calls when a stream has come to it (cudaLaunchHostFunc,
+// cudaStreamAddCallback), from when it was put on the stream until its place is needed again.
+// Entered and not left: it holds the stream up, or did when the process ended.
+struct HostFunction {
+  uint64_t function;  // address.  0: unused; stored last
+  uint64_t enqueued_ticks;
+  uint64_t entered_ticks;  // 0: not yet
+  uint64_t left_ticks;     // 0: not yet
+  uint64_t position;       // Stream::issued before it: what lies further waits for it
+  uint32_t stream;         // index in kStreams + 1, 0: not known
+  uint32_t stack;          // of the call that put it there
+  int32_t tid;             // of the thread that entered it
+  uint16_t call;
+  uint8_t device;
+  uint8_t reserved;
+};
+static_assert(sizeof(HostFunction) == 56);
 
 struct Allocation {
   uint64_t address;  // or handle of memory.  0: unused, 1: freed and reusable; stored last

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "interpose/fields.h"
+#include "interpose/host_functions.h"
 #include "interpose/open_call.h"
 #include "interpose/state.h"
 
@@ -13,6 +14,7 @@ struct Scratch {
   uint64_t mark = 0;
   OperationRef operation = {};
   uint32_t element = 0;
+  uint32_t host_function = 0;
   static constexpr int kMaxElements = 64;
   uint32_t elements[kMaxElements];  // of ncclCommInitAll only, so not initialised
 };
@@ -109,6 +111,12 @@ struct Row {
       graph_exec_destroyed(get<Field::GraphExec>(arguments...));
     } else if constexpr (is(Kind::Destroy) && kHas<Field::Graph>) {
       graph_destroyed(get<Field::Graph>(arguments...));
+    } else if constexpr (is(Kind::HostFunction)) {
+      scratch.host_function = host_function_wrapped(
+          thread,
+          {kCall, get<Field::Stream>(arguments...),
+           reinterpret_cast<void*>(get<Field::Function>(arguments...)),
+           reinterpret_cast<void*>(get<Field::Value>(arguments...)), frame.stack, frame.ticks});
     }
   }
 
@@ -124,6 +132,8 @@ struct Row {
     } else if constexpr (is(Kind::Capture) && kGives<Field::Graph>) {
       capture_ended(thread, get<Field::Stream>(arguments...),
                     result == 0 ? get<Field::Graph>(arguments...) : 0);
+    } else if constexpr (is(Kind::HostFunction)) {
+      host_function_enqueued(scratch.host_function, result);
     } else if (result == 0) {
       after_success(frame, scratch, ticks, arguments...);
     }

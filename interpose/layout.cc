@@ -18,6 +18,7 @@ constexpr uint64_t kCommunicators = 512;
 constexpr uint64_t kStreams = 4096;
 constexpr uint64_t kPeers = 8192;
 constexpr uint64_t kAllocations = 65536;
+constexpr uint64_t kHostFunctions = 512;
 
 // Each thread holds one chunk, so there must be many; a chunk is a thread's step in the hot path,
 // so they must not be small.
@@ -85,6 +86,7 @@ uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept {
              kCommunicators * format::kRecentOperations);
   layout.add(format::kPeers, sizeof(format::Peer), kPeers);
   layout.add(format::kStreams, sizeof(format::Stream), kStreams);
+  layout.add(format::kHostFunctions, sizeof(format::HostFunction), kHostFunctions);
   layout.add(format::kAllocations, sizeof(format::Allocation), kAllocations);
   layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk);
   const uint32_t chunk = chunk_bytes(size.ring_mb);

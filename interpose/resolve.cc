@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "interpose/elf_next.h"
+#include "interpose/host_functions.h"
 #include "interpose/objects.h"
 #include "interpose/stats.h"
 #include "interpose/versions.h"
@@ -54,13 +55,22 @@ using Answer = uintptr_t;
 constexpr Answer kAskReal = 0;
 constexpr Answer kNothing = 1;
 
+// What we ourselves call in it.
+void found_library(format::Library library, void* handle) {
+  version_sought(library, handle);
+  if (library == format::Library::Driver && !host_functions_can_ask()) {
+    host_functions_may_ask(
+        reinterpret_cast<IsCapturing>(real_lookup(handle, "cuStreamIsCapturing")));
+  }
+}
+
 // We keep a pointer into it, so it must stay even where the program closes it.
 void pin(void* function, SymbolId symbol, int copy) {
   const link_map* const map = map_of(function);
   void* const handle = map ? handle_if_loaded(map->l_name, RTLD_NODELETE) : nullptr;
   if (handle) {
     if (copy == 0) {
-      version_sought(library_of(symbol), handle);
+      found_library(library_of(symbol), handle);
     }
     dlclose(handle);
   }

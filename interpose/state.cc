@@ -10,6 +10,7 @@
 #include "interpose/communicators.h"
 #include "interpose/definitions.h"
 #include "interpose/files.h"
+#include "interpose/host_functions.h"
 #include "interpose/kernels.h"
 #include "interpose/modules.h"
 #include "interpose/operations.h"
@@ -71,6 +72,7 @@ void state_start(format::FileHeader* file) noexcept {
   operations_start();
   streams_start();
   captures_start();
+  host_functions_start();
   allocations_start();
   definitions_start();
   modules_start();

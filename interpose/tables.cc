@@ -34,6 +34,7 @@ void find_tables(format::FileHeader* file) noexcept {
   find_table(file, format::kOperations, found.operations);
   found.peer_count = find_table(file, format::kPeers, found.peers);
   found.stream_count = find_table(file, format::kStreams, found.streams);
+  found.host_function_count = find_table(file, format::kHostFunctions, found.host_functions);
   found.allocation_count = find_table(file, format::kAllocations, found.allocations);
   found.definition_chunk_count = find_table(file, format::kDefinitions, found.definition_chunks);
   found.definition_chunk_bytes = section_of(file, format::kDefinitions).element_bytes;

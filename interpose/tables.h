@@ -81,6 +81,8 @@ struct Tables {
   uint32_t peer_count;
   format::Stream* streams;
   uint32_t stream_count;
+  format::HostFunction* host_functions;
+  uint32_t host_function_count;
   format::Allocation* allocations;
   uint32_t allocation_count;
   char* definition_chunks;

@@ -1,6 +1,8 @@
 // The one body of all wrappers.
 #pragma once
 
+#include <type_traits>
+
 #include "interpose/effects.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"
@@ -116,6 +118,29 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     close_call(frame);
   }
 
+  template <class Stream, class HostCall, class... Rest>
+  static Result call_wrapped(Result (*real)(Arguments...), uint32_t number, Stream stream, HostCall,
+                             void*, Rest... rest) {
+    HostCall ours;
+    if constexpr (std::is_invocable_v<HostCall, void*>) {
+      ours = call_host_function;
+    } else {
+      ours = reinterpret_cast<HostCall>(&call_host_function_with_status);
+    }
+    return real(stream, ours, host_function_data(number), rest...);
+  }
+
+  [[gnu::always_inline]] static Result call_real(Result (*real)(Arguments...),
+                                                 [[maybe_unused]] const Scratch& scratch,
+                                                 Arguments... arguments) {
+    if constexpr (Row::is(format::Kind::HostFunction)) {
+      if (scratch.host_function) {
+        return call_wrapped(real, scratch.host_function, arguments...);
+      }
+    }
+    return real(arguments...);
+  }
+
   static Result call(Arguments... arguments) {
     const void* const caller = __builtin_return_address(0);
     auto* const real =
@@ -131,7 +156,7 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     Scratch scratch;
     enter(frame, scratch, arguments...);
     leave_tracer(*thread);
-    const Result result = real(arguments...);
+    const Result result = call_real(real, scratch, arguments...);
     if (reenter_tracer(frame)) [[likely]] {
       leave(frame, scratch, static_cast<int>(result), arguments...);
     }

@@ -121,6 +121,17 @@ struct StreamText {
   uint32_t stack = 0;
 };
 
+// A function that CUDA calls when a stream comes to it.
+struct HostFunctionText {
+  uint64_t function = 0;  // address
+  TimeNs enqueued = 0, entered = 0, left = 0;
+  uint64_t position = 0;  // of its stream: what lies further waits for it
+  uint32_t stream = 0;    // index in streams + 1
+  uint32_t stack = 0, call = 0;
+  int tid = 0;  // that entered it
+  uint8_t device = format::kNoDevice;
+};
+
 struct PeerText {
   uint32_t communicator = 0;  // index in communicators + 1
   bool receive = false;
@@ -159,6 +170,7 @@ struct ProcessTrace {
   std::vector<CommunicatorText> communicators;
   std::vector<PeerText> peers;
   std::vector<StreamText> streams;
+  std::vector<HostFunctionText> host_functions;  // by enqueued
   std::vector<AllocationText> allocations;
   std::vector<ModuleText> modules;
   std::map<uint32_t, StackText> stacks;

@@ -101,6 +101,30 @@ void read_streams(ReadContext& context) {
       });
 }
 
+void read_host_functions(ReadContext& context) {
+  const format::Section* section = context.layout.section(format::kHostFunctions);
+  if (section == nullptr) {
+    return;
+  }
+  std::vector<HostFunctionText>& into = context.trace.host_functions;
+  read_elements<format::HostFunction>(
+      context.file, *section,
+      [](const format::HostFunction& element) { return element.function != 0; },
+      [](const format::HostFunction& a, const format::HostFunction& b) {
+        return a.function == b.function && a.enqueued_ticks == b.enqueued_ticks;
+      },
+      [&](uint64_t, const format::HostFunction& from) {
+        const TraceClock& clock = context.clock;
+        into.push_back({from.function, clock.ns(from.enqueued_ticks), clock.ns(from.entered_ticks),
+                        clock.ns(from.left_ticks), from.position,
+                        mapped(context.streams, from.stream), from.stack,
+                        context.schema.call(from.call), from.tid, from.device});
+      });
+  std::stable_sort(
+      into.begin(), into.end(),
+      [](const HostFunctionText& a, const HostFunctionText& b) { return a.enqueued < b.enqueued; });
+}
+
 void read_allocations(ReadContext& context) {
   const format::Section* section = context.layout.section(format::kAllocations);
   if (section == nullptr) {
@@ -141,6 +165,7 @@ void read_tables(ReadContext& context) {
   read_threads(context);
   read_streams(context);
   read_communicators(context);
+  read_host_functions(context);
   read_allocations(context);
 }
 

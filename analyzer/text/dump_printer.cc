@@ -47,6 +47,7 @@ class TablePrinter {
     }
     print_threads();
     print_streams();
+    print_host_functions();
     print_communicators();
     print_peers();
     print_allocations();
@@ -141,6 +142,14 @@ class TablePrinter {
     for (size_t i = 0; i < trace_.streams.size(); ++i) {
       begin("stream", i + 1);
       records::stream_keys(keys_, trace_.streams[i]);
+      out_ += '\n';
+    }
+  }
+
+  void print_host_functions() {
+    for (const HostFunctionText& function : trace_.host_functions) {
+      out_ += "host-function " + native_frame_word(trace_, function.function);
+      records::host_function_keys(keys_, function);
       out_ += '\n';
     }
   }

@@ -222,6 +222,19 @@ bool read_peer(DraftSet& drafts, Draft& draft, Words words) {
   return keys.finish();
 }
 
+bool read_host_function(DraftSet& drafts, Draft& draft, Words words) {
+  StackText address;
+  if (!parse_frame(words[1], address) || address.native.empty()) {
+    return drafts.fail("host-function 0xADDRESS ..");
+  }
+  HostFunctionText function;
+  function.function = address.native.front();
+  KeyReader keys(words.subspan(2), &draft, drafts);
+  records::host_function_keys(keys, function);
+  draft.trace.host_functions.push_back(function);
+  return keys.finish();
+}
+
 bool read_allocation(DraftSet& drafts, Draft& draft, Words words) {
   AllocationText allocation;
   if (!fits(parse_unsigned(words[1]), allocation.address)) {
@@ -248,6 +261,7 @@ constexpr LineKind kLines[] = {
     {"checkpoint", 4, "checkpoint NAME SEQUENCE 0xHASH", read_checkpoint},
     {"operation", 4, "operation NAME N CALL ..", read_operation},
     {"peer", 4, "peer NAME send|receive RANK ..", read_peer},
+    {"host-function", 2, "host-function 0xADDRESS ..", read_host_function},
     {"allocation", 2, "allocation 0xADDRESS ..", read_allocation},
 };
 

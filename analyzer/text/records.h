@@ -76,6 +76,19 @@ void stream_keys(Keys& keys, Record& r) {
 }
 
 template <class Keys, class Record>
+void host_function_keys(Keys& keys, Record& r) {
+  keys.call("call", r.call);
+  keys.number("stream", r.stream, 0);
+  keys.number("position", r.position, 0);
+  keys.number("device", r.device, format::kNoDevice);
+  keys.time("enqueued", r.enqueued);
+  keys.time("entered", r.entered);
+  keys.time("left", r.left);
+  keys.number("tid", r.tid, 0);
+  keys.stack(r.stack);
+}
+
+template <class Keys, class Record>
 void communicator_keys(Keys& keys, Record& r) {
   keys.hex("id", r.id);
   keys.text("name", r.name);

@@ -182,6 +182,24 @@ TEST(ReaderNative, CommunicatorsKeepTheirOperationsAndAreRenumbered) {
   EXPECT_EQ(trace.peers[0].communicator, 1u);
 }
 
+TEST(ReaderNative, HostFunctionsComeInTheirOrderWithTheirStreams) {
+  TraceBuilder builder;
+  builder.streams.resize(2);  // the first is not in use
+  builder.streams[1].handle_tag = 1;
+  builder.host_functions.resize(3);
+  builder.host_functions[0] = {0x5000, ticks_at_ms(9), 0, 0, 4, 2, 6, 0, 3, 1, 0};
+  builder.host_functions[2] = {0x6000, ticks_at_ms(8), ticks_at_ms(9), 0, 0, 2, 6, 77, 3, 1, 0};
+  const ProcessTrace trace = read_good(builder);
+  ASSERT_EQ(trace.host_functions.size(), 2u);
+  EXPECT_EQ(trace.host_functions[0].function, 0x6000u);
+  EXPECT_EQ(trace.host_functions[0].stream, 1u);
+  EXPECT_EQ(trace.host_functions[0].tid, 77);
+  EXPECT_NE(trace.host_functions[0].entered, 0);
+  EXPECT_EQ(trace.host_functions[0].left, 0);
+  EXPECT_EQ(trace.host_functions[1].position, 4u);
+  EXPECT_EQ(trace.host_functions[1].entered, 0);
+}
+
 TEST(ReaderNative, DefinitionsAreResolved) {
   TraceBuilder builder;
   builder.add_definition(format::ModuleDefinition{{}, 0x1000, 0x2000, 0x1000, 0, 2, 9},

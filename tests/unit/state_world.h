@@ -63,6 +63,7 @@ struct Sizes {
   uint32_t communicators = 64;
   uint32_t peers = 64;
   uint32_t streams = 64;
+  uint32_t host_functions = 4;
   uint32_t allocations = 256;
   uint32_t definition_chunks = 16;
   uint32_t threads = 16;
@@ -83,6 +84,7 @@ class World {
         sizes.communicators * format::kRecentOperations);
     add(format::kPeers, sizeof(format::Peer), sizes.peers);
     add(format::kStreams, sizeof(format::Stream), sizes.streams);
+    add(format::kHostFunctions, sizeof(format::HostFunction), sizes.host_functions);
     add(format::kAllocations, sizeof(format::Allocation), sizes.allocations);
     add(format::kDefinitions, 16384, sizes.definition_chunks);
     header().pid = 1234;

@@ -85,6 +85,7 @@ class TraceBuilder {
   std::vector<format::Peer> peers;
   std::vector<format::Stream> streams;
   std::vector<format::Allocation> allocations;
+  std::vector<format::HostFunction> host_functions;
 
   void add_thread(uint32_t serial, uint64_t events) {
     format::Thread thread{};
@@ -138,6 +139,7 @@ class TraceBuilder {
     append(file, format::kOperations, array(table), sizeof(format::Operation));
     append(file, format::kPeers, array(peers), sizeof(format::Peer));
     append(file, format::kStreams, array(streams), sizeof(format::Stream));
+    append(file, format::kHostFunctions, array(host_functions), sizeof(format::HostFunction));
     append(file, format::kAllocations, array(allocations), sizeof(format::Allocation));
     const format::DefinitionChunk head{1, static_cast<uint32_t>(definitions_.size()), 0};
     std::string definitions = bytes_of(head) + definitions_;

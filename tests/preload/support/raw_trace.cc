@@ -24,6 +24,8 @@ class RawReader {
       read_table(format::kThreads, trace_.threads);
       read_table(format::kCommunicators, trace_.communicators);
       read_table(format::kAllocations, trace_.allocations);
+      read_table(format::kHostFunctions, trace_.host_functions);
+      read_table(format::kStreams, trace_.streams);
       read_definitions();
       read_chunks();
       check_nesting();

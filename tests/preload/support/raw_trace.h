@@ -38,6 +38,8 @@ struct RawTrace {
   std::vector<traintrace::format::Thread> threads;
   std::vector<traintrace::format::Communicator> communicators;
   std::vector<traintrace::format::Allocation> allocations;
+  std::vector<traintrace::format::HostFunction> host_functions;
+  std::vector<traintrace::format::Stream> streams;
   std::vector<RawRecord> records;     // of each thread in order
   std::vector<std::string> problems;  // rules that are broken; empty: a sound trace
 
