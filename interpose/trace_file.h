@@ -24,7 +24,7 @@ Identity identify() noexcept;
 struct TraceFile {
   format::FileHeader* header;  // null: there is no file; `why` says so
   size_t bytes;
-  uint32_t ring_mb;  // may be less than asked for, where space is short
+  uint32_t ring_mb;       // may be less than asked for, where space is short
   const char* elsewhere;  // why it is not in TRAINTRACE_DIR, which gets a pointer; null: it is
   const char* why;
   ShortText path;

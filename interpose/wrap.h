@@ -42,7 +42,6 @@ namespace traintrace {
 
 template <format::Library kLibrary, format::CallId kCall, format::Kind kKind, bool kPerThread,
           class Function, class... Fields>
-using Wrapper =
-    Traced<kLibrary, Row<kCall, kKind, kPerThread, Fields...>, Function, Fields...>;
+using Wrapper = Traced<kLibrary, Row<kCall, kKind, kPerThread, Fields...>, Function, Fields...>;
 
 }  // namespace traintrace

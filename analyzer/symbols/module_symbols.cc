@@ -71,7 +71,7 @@ std::vector<Dwarf_Die> scopes_at(Dwfl_Module* module, Dwarf_Die* unit, Dwarf_Add
   std::free(scopes);
   scopes = nullptr;
   count = found ? dwarf_getscopes_die(&innermost, &scopes) : 0;
-  const std::vector<Dwarf_Die> all(scopes, scopes + std::max(count, 0));
+  std::vector<Dwarf_Die> all(scopes, scopes + std::max(count, 0));
   std::free(scopes);
   return all;
 }
