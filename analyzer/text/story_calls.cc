@@ -2,13 +2,10 @@
 #include <algorithm>
 
 #include "analyzer/text/story.h"
+#include "format/hashes.h"
 
 namespace traintrace {
 namespace {
-
-uint64_t hash_step(uint64_t hash, uint64_t value) {
-  return (hash ^ value) * 0x100000001b3;
-}
 
 uint64_t value_named(const StoryCall& call, std::string_view name, uint64_t absent) {
   const CallSchema& schema = call.draft->trace.calls[call.call];
@@ -77,22 +74,16 @@ void put_on_stream(const StoryCall& call, OperationText& operation) {
 
 uint64_t count_operation(const StoryCall& call, OperationText& operation) {
   CommunicatorText& communicator = call.draft->trace.communicators[*call.communicator];
-  uint64_t& hash =
-      operation.collective
-          ? communicator.hash
-          : peer_entry(*call.draft, *call.communicator, operation.peer, operation.receive).hash;
-  for (const char c : call.draft->trace.calls[call.call].name) {
-    hash = hash_step(hash, static_cast<unsigned char>(c));
-  }
-  hash = hash_step(hash, operation.count);
-  hash = hash_step(hash, static_cast<uint64_t>(operation.data_type));
-  hash = hash_step(hash, static_cast<uint64_t>(operation.reduction));
   if (!operation.collective) {
     PeerText& peer = peer_entry(*call.draft, *call.communicator, operation.peer, operation.receive);
+    peer.hash = format::rolling_peer_hash(peer.hash, operation.count, operation.data_type);
     peer.last = operation.enter;
     return ++peer.operations;
   }
-  hash = hash_step(hash, static_cast<uint64_t>(operation.peer));
+  const std::string& name = call.draft->trace.calls[call.call].name;
+  const uint64_t hash = communicator.hash =
+      format::rolling_hash(communicator.hash, format::call_name_hash(name.c_str()), operation.count,
+                           operation.data_type, operation.reduction, operation.peer);
   const uint64_t sequence = ++communicator.collectives;
   if (sequence % format::kCheckpointEvery == 0) {
     communicator.checkpoints.push_back({sequence, hash});
