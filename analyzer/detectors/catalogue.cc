@@ -28,6 +28,36 @@ constexpr Explanation kExplanations[] = {
      "The culprit called exit or _exit, or returned from main, while others went on to a "
      "collective that needs it. With status 0 the numbers decide: the smaller side is blamed. With "
      "another status its own end is the reason, however few wait."},
+    {"collective.skipped-call",
+     "NCCL matches the n-th collective of a rank with the n-th of all others. Up to one number the "
+     "culprit issued the same as they did, and from there on what they issued one (or more) later. "
+     "Where neighbours are equal, which of them it left out is a range, as narrow as the lines "
+     "that called allow. If all are equal, only those lines tell, and only if somebody waits for "
+     "it in the end. One against one, both sides are named and nobody is blamed."},
+    {"collective.extra-call",
+     "As collective.skipped-call, the other way round: the culprit issued a collective that nobody "
+     "else did, and the others' behind it."},
+    {"collective.order-swapped",
+     "Two collectives of one communicator were issued by all, but by the culprit in the other "
+     "order: both are seen on both sides. Inside one group NCCL sorts them again: a warning."},
+    {"collective.operation-mismatch",
+     "Different functions met at the same number of a communicator, and what follows does not say "
+     "that a call was left out or made in excess. Where only the hashes of the ranks' sequences "
+     "differ, because the place is too long ago, the range is named: possible, and nobody is "
+     "blamed."},
+    {"collective.count-mismatch",
+     "The same function met with different numbers of elements. NCCL does not check; whether it "
+     "hung, finished, or failed is said as observed."},
+    {"collective.dtype-mismatch",
+     "The same function met with different data types. Where data is only copied (AllGather, "
+     "Broadcast, AlltoAll, Gather, Scatter) and the bytes are equal it is harmless: info."},
+    {"collective.root-mismatch", "The same function met with different roots."},
+    {"collective.redop-mismatch",
+     "The same function met with different reductions. Reductions made by the user (PreMulSum) "
+     "are not told apart."},
+    {"collective.empty-call",
+     "Some ranks called with count 0, and the others did not: NCCL drops the call without a word, "
+     "so that their next one meets this one of the others."},
     {"collective.cross-communicator-deadlock",
      "Ranks have waited for each other for at least --hang-after, in operations of several "
      "communicators: each has entered one that the other has not. The sides say who waits in which "

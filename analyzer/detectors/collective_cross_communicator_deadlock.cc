@@ -75,7 +75,7 @@ Finding finding_about(const Run& run, const Hang& hang) {
 std::vector<Finding> find_cross_communicator_deadlock(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (hang.fate == Fate::kCircle) {
+    if (hang.fate == Fate::kCircle && hang.divergences.empty()) {
       findings.push_back(finding_about(run, hang));
     }
   }

@@ -79,7 +79,8 @@ void say_how(const Run& run, const Hang& hang, Finding& finding) {
 std::vector<Finding> find_dead_rank(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (hang.fate != Fate::kDied && hang.fate != Fate::kPerhapsDied) {
+    const bool dead = hang.fate == Fate::kDied || hang.fate == Fate::kPerhapsDied;
+    if (!dead || !hang.divergences.empty()) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.dead-rank");

@@ -59,7 +59,8 @@ void say_how(const Run& run, const Hang& hang, Finding& finding) {
 std::vector<Finding> find_early_exit(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (hang.fate != Fate::kExited && hang.fate != Fate::kPerhapsExited) {
+    const bool ended = hang.fate == Fate::kExited || hang.fate == Fate::kPerhapsExited;
+    if (!ended || !hang.divergences.empty()) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.early-exit");

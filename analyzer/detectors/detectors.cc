@@ -14,6 +14,11 @@ constexpr Detector kDetectors[] = {
     find_missing_trace,   find_truncated,
     find_corrupt,         find_unaligned_clocks,
     find_version_skew,    find_version_mismatch,
+    find_skipped_calls,   find_extra_calls,
+    find_swapped_order,   find_operation_mismatch,
+    find_count_mismatch,  find_type_mismatch,
+    find_root_mismatch,   find_reduction_mismatch,
+    find_empty_calls,
 };
 
 auto order(const Finding& finding) {

@@ -41,6 +41,7 @@ struct Finding {
   std::optional<FindingCommunicator> communicator;
   std::vector<FindingCommunicator> communicators;  // of a circle
   std::optional<uint64_t> sequence;
+  std::optional<uint64_t> sequence_last;  // it is one of `sequence`..`sequence_last`
   std::string operation;
   std::vector<CodePlace> where;
   std::vector<std::pair<std::string, int64_t>> values;  // keys as the catalogue lists them

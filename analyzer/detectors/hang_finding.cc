@@ -29,30 +29,6 @@ const Wait& wait_of(const Run& run, const Hang& hang) {
   return run.waits.waits[hang.wait];
 }
 
-std::optional<uint64_t> bytes_of(const OperationText& operation) {
-  uint64_t bytes = 0;
-  const uint64_t each = bytes_of_type(operation.data_type);
-  return each == 0 || __builtin_mul_overflow(operation.count, each, &bytes) ? std::nullopt
-                                                                            : std::optional(bytes);
-}
-
-std::string details_text(const Wait& wait) {
-  const OperationText& operation = wait.details;
-  std::string text =
-      fmt::format("{} of {} {}", wait.operation, operation.count,
-                  operation.data_type < 0 ? "elements" : data_type_name(operation.data_type));
-  if (const auto bytes = bytes_of(operation)) {
-    text += fmt::format(" ({} bytes)", *bytes);
-  }
-  if (operation.reduction >= 0) {
-    text += ", " + reduction_name(operation.reduction);
-  }
-  if (operation.collective && operation.peer >= 0) {
-    text += fmt::format(", root {}", operation.peer);
-  }
-  return text;
-}
-
 std::string wait_text(const Run& run, const Wait& wait) {
   TimeNs since = 0;
   TimeNs waited = 0;
@@ -86,7 +62,7 @@ std::string reached_text(const Run& run, const Wait& wait, Rank rank) {
 void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
   const Wait& wait = wait_of(run, hang);
   if (wait.details.enter != 0) {
-    finding.evidence.push_back(details_text(wait));
+    finding.evidence.push_back(arguments_text(wait.operation, wait.details));
   }
   finding.evidence.push_back(wait_text(run, wait));
   for (size_t i = 0; i < std::min(hang.roots.size(), kMostLines); ++i) {
@@ -151,6 +127,29 @@ bool lost_something(const ProcessTrace& trace) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> bytes_of(const OperationText& operation) {
+  uint64_t bytes = 0;
+  const uint64_t each = bytes_of_type(operation.data_type);
+  return each == 0 || __builtin_mul_overflow(operation.count, each, &bytes) ? std::nullopt
+                                                                            : std::optional(bytes);
+}
+
+std::string arguments_text(const std::string& function, const OperationText& operation) {
+  std::string text =
+      fmt::format("{} of {} {}", function, operation.count,
+                  operation.data_type < 0 ? "elements" : data_type_name(operation.data_type));
+  if (const auto bytes = bytes_of(operation)) {
+    text += fmt::format(" ({} bytes)", *bytes);
+  }
+  if (operation.reduction >= 0) {
+    text += ", " + reduction_name(operation.reduction);
+  }
+  if (operation.collective && operation.peer >= 0) {
+    text += fmt::format(", root {}", operation.peer);
+  }
+  return text;
+}
 
 Doubts doubts_about(const Run& run, const Hang& hang) {
   Doubts doubts;

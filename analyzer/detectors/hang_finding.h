@@ -1,6 +1,7 @@
 // What findings about a hang (Run::waits.hangs) have in common.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "analyzer/detectors/finding.h"
@@ -29,6 +30,9 @@ Finding hang_finding(const Run& run, const Hang& hang, std::string_view code);
 // A majority cannot be wrong about a minority of three or more: then the roots are the culprits.
 bool is_minority(const Hang& hang);
 
+// "ncclAllReduce of 1024 float32 (4096 bytes), sum"
+std::string arguments_text(const std::string& function, const OperationText& operation);
+std::optional<uint64_t> bytes_of(const OperationText& operation);
 // "ncclAllReduce #812 on communicator dp (4 ranks)"
 std::string operation_text(const Run& run, const Wait& wait);
 // "3 ranks wait", "rank 0 waits"

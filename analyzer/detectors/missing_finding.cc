@@ -50,7 +50,7 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if ((hang.fate != Fate::kAlive && hang.fate != Fate::kUntraced) ||
-        run.waits.waits[hang.wait].kind != kind) {
+        run.waits.waits[hang.wait].kind != kind || !hang.divergences.empty()) {
       continue;
     }
     Finding finding = hang_finding(run, hang, code);

@@ -125,6 +125,7 @@ Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> u
   merge_communicators(run, assignment.seats);
   find_clock_skew(run);
   infer_progress(run);
+  run.divergences = find_divergences(run);
   run.waits = wait_graph(run);
   return run;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/conflicts.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/progress.h"
@@ -248,6 +249,10 @@ std::vector<Hang> find_hangs(const Run& run, std::vector<Wait>& waits) {
   std::vector<Hang> found = hangs_with_roots({run, search});
   if (const auto circle = hang_in_circle(run, search)) {
     found.push_back(*circle);
+  }
+  for (Hang& hang : found) {
+    hang.divergences = reasons_for(run, waits[hang.wait], hang);
+    hang.blocked = hang.blocked && hang.divergences.empty();
   }
   // What holds them up is most likely what is wrong elsewhere.
   if (std::any_of(found.begin(), found.end(), [](const Hang& hang) { return !hang.blocked; })) {

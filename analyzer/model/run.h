@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/model/divergences.h"
 #include "analyzer/model/ids.h"
 #include "analyzer/model/waits.h"
 #include "analyzer/reader/process_trace.h"
@@ -77,6 +78,7 @@ struct Run {
   std::vector<OtherRun> others;       // in the same input, by start
   std::vector<ReadError> unreadable;  // inputs of which nothing could be used
   TimeNs hang_after = 0;
+  std::vector<Divergence> divergences;
   WaitGraph waits;
 };
 

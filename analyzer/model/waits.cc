@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/conflicts.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hangs.h"
@@ -19,13 +20,6 @@ namespace {
 // Up to that much a peer's buffers take without a receive being posted (NCCL_BUFFSIZE, 4 MiB).
 constexpr uint64_t kEagerBytes = 4 << 20;
 
-bool has_left(const Run& run, const Member& member) {
-  const CommunicatorText& text = text_of(run, member);
-  return (text.flags & (format::kFinalized | format::kDestroyed)) != 0 &&
-         (text.flags & format::kAborted) == 0 &&
-         blocked_in_nccl(run.processes[member.process]) == 0;
-}
-
 // Its host is inside one call, of those that wait for the GPU or for other ranks, since `from` or
 // later, for long enough to be stuck.
 bool is_blocked(const Run& run, const ProcessTrace& trace, TimeNs from, TimeNs until) {
@@ -35,15 +29,6 @@ bool is_blocked(const Run& run, const ProcessTrace& trace, TimeNs from, TimeNs u
     }
   }
   return false;
-}
-
-Waiter waiter_in(const Run& run, const Member& member, uint64_t sequence) {
-  const CommunicatorText& text = text_of(run, member);
-  if (const OperationText* operation = collective_at(text, sequence)) {
-    return waiter_of(run, member, operation->enter, operation->stack);
-  }
-  // So long ago that it is not kept: at least as long as the oldest that is.
-  return waiter_of(run, member, text.recent.empty() ? text.last : text.recent.front().enter, 0);
 }
 
 // Creating the communicator: whoever has not begun to, or died while it did, is waited for.
@@ -99,13 +84,6 @@ bool must_wait(const Run& run, const Member& member, const Waiter& waiter, uint6
     return later.collective && later.sequence > sequence &&
            direction_of(call_name(trace, later.call)) == Direction::kAllToAll;
   });
-}
-
-// Has it a part in operation `sequence` that is not known to be over?
-bool is_in(const Run& run, const Member& member, uint64_t sequence) {
-  const OperationText* operation = collective_at(text_of(run, member), sequence);
-  return operation == nullptr || (!finished(run.processes[member.process], *operation) &&
-                                  (operation->flags & format::kEmpty) == 0);
 }
 
 // The first collective that somebody has entered and somebody has not; where everybody has come
@@ -257,12 +235,37 @@ Waiter waiter_of(const Run& run, const Member& member, TimeNs since, uint32_t st
   return waiter;
 }
 
+bool has_left(const Run& run, const Member& member) {
+  const CommunicatorText& text = text_of(run, member);
+  return (text.flags & (format::kFinalized | format::kDestroyed)) != 0 &&
+         (text.flags & format::kAborted) == 0 &&
+         blocked_in_nccl(run.processes[member.process]) == 0;
+}
+
+// Has it a part in operation `sequence` that is not known to be over?
+bool is_in(const Run& run, const Member& member, uint64_t sequence) {
+  const OperationText* operation = collective_at(text_of(run, member), sequence);
+  return operation == nullptr || (!finished(run.processes[member.process], *operation) &&
+                                  (operation->flags & format::kEmpty) == 0);
+}
+
+Waiter waiter_in(const Run& run, const Member& member, uint64_t sequence) {
+  const CommunicatorText& text = text_of(run, member);
+  if (const OperationText* operation = collective_at(text, sequence)) {
+    return waiter_of(run, member, operation->enter, operation->stack);
+  }
+  // So long ago that it is not kept: at least as long as the oldest that is.
+  return waiter_of(run, member, text.recent.empty() ? text.last : text.recent.front().enter, 0);
+}
+
 WaitGraph wait_graph(const Run& run) {
   WaitGraph graph;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     add_init_wait(run, i, graph.waits);
-    add_held_up_wait(run, i, graph.waits);
-    add_collective_wait(run, i, graph.waits);
+    if (!add_conflict_waits(run, i, graph.waits)) {
+      add_held_up_wait(run, i, graph.waits);
+      add_collective_wait(run, i, graph.waits);
+    }
     add_peer_waits(run, i, graph.waits);
   }
   add_stream_waits(run, graph.waits);

@@ -67,6 +67,8 @@ struct Hang {
   TimeNs witnessed = 0;  // how much of that the roots were seen alive and not coming
   bool entered = false;  // the roots have entered all operations that they are waited for in
   bool blocked = false;  // a root is itself held up, in a way that nothing here explains
+  // In Run::divergences: what the roots did otherwise than the others, and so why they hang.
+  std::vector<size_t> divergences;
 };
 
 struct WaitGraph {
@@ -82,5 +84,11 @@ WaitGraph wait_graph(const Run& run);
 
 // A rank that entered an operation of that communicator at `since`, from that call site.
 Waiter waiter_of(const Run& run, const Member& member, TimeNs since, uint32_t stack);
+// One that has entered collective `sequence` of it.
+Waiter waiter_in(const Run& run, const Member& member, uint64_t sequence);
+// Has it a part in collective `sequence` that is not known to be over?
+bool is_in(const Run& run, const Member& member, uint64_t sequence);
+// It has finalized or destroyed the communicator.
+bool has_left(const Run& run, const Member& member);
 
 }  // namespace traintrace

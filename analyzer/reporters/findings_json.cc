@@ -85,6 +85,9 @@ Json json_of(const Finding& finding) {
   if (finding.sequence) {
     json["sequence"] = *finding.sequence;
   }
+  if (finding.sequence_last) {
+    json["sequence_last"] = *finding.sequence_last;
+  }
   if (!finding.operation.empty()) {
     json["operation"] = finding.operation;
   }

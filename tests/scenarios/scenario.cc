@@ -42,6 +42,7 @@ std::string compact(const Finding& finding) {
   add("sides", sides);
   add("on", finding.communicator ? finding.communicator->name : "");
   add("seq", finding.sequence ? std::to_string(*finding.sequence) : "");
+  add("last", finding.sequence_last ? std::to_string(*finding.sequence_last) : "");
   add("operation", finding.operation);
   std::string where;
   for (const CodePlace& place : finding.where) {

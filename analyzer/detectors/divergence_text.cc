@@ -1,0 +1,128 @@
+#include "analyzer/detectors/divergence_text.h"
+
+#include <fmt/format.h>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/communicators.h"
+#include "analyzer/text/values.h"
+
+namespace traintrace {
+namespace {
+
+std::string place_of(const Run& run, const SideCall& call) {
+  const auto place = user_place(run.processes[call.process], call.rank, call.item.operation.stack);
+  return place ? fmt::format(", at {}", place_text(*place)) : "";
+}
+
+// "ncclAllReduce #812 on communicator dp (4 ranks)", or "one of #800..#812 .."
+std::string number_text(const Run& run, const Divergence& divergence) {
+  const std::string on =
+      "on communicator " + label_of(run, run.communicators[divergence.communicator]);
+  const SideCall& call =
+      divergence.kind == DivergenceKind::kExtra ? divergence.own : divergence.expected;
+  const std::string name = call.item.function.empty() ? "collective" : call.item.function;
+  const uint64_t last = divergence.sequence + divergence.length - 1;
+  if (divergence.sequence_last > last) {
+    return fmt::format("{} of {} #{}..#{} {}",
+                       divergence.length == 1 ? "one" : std::to_string(divergence.length), name,
+                       divergence.sequence, divergence.sequence_last, on);
+  }
+  return divergence.length == 1 ? fmt::format("{} #{} {}", name, divergence.sequence, on)
+                                : fmt::format("{} calls, {} #{} to #{} {}", divergence.length, name,
+                                              divergence.sequence, last, on);
+}
+
+std::string both(const char* what, const std::string& own, const std::string& expected,
+                 const Divergence& divergence) {
+  return fmt::format("with {} {}, {} with {}", what, own, ranks_text(divergence.others), expected);
+}
+
+std::string count_of(const OperationText& operation) {
+  const auto bytes = bytes_of(operation);
+  return fmt::format("{}{}", operation.count, bytes ? fmt::format(" ({} bytes)", *bytes) : "");
+}
+
+std::string difference_text(const Divergence& divergence) {
+  const OperationText& own = divergence.own.item.operation;
+  const OperationText& expected = divergence.expected.item.operation;
+  switch (divergence.kind) {
+    case DivergenceKind::kRoot:
+      return both("root", std::to_string(own.peer), std::to_string(expected.peer), divergence);
+    case DivergenceKind::kReduction:
+      return both("reduction", reduction_name(own.reduction), reduction_name(expected.reduction),
+                  divergence);
+    case DivergenceKind::kType:
+    case DivergenceKind::kHarmlessType:
+      return both("type", data_type_name(own.data_type), data_type_name(expected.data_type),
+                  divergence);
+    default:
+      return both("count", count_of(own), count_of(expected), divergence);
+  }
+}
+
+std::string deed_text(const Run& run, const Divergence& divergence) {
+  const std::string who = ranks_text(divergence.deviants);
+  const std::string number = number_text(run, divergence);
+  switch (divergence.kind) {
+    case DivergenceKind::kSkipped:
+      return fmt::format("{} skipped {}, which {} called{}", who, number,
+                         ranks_text(divergence.others), place_of(run, divergence.expected));
+    case DivergenceKind::kExtra:
+      return fmt::format("{} called {}{}, which {} did not", who, number,
+                         place_of(run, divergence.own), ranks_text(divergence.others));
+    case DivergenceKind::kSwapped:
+      return fmt::format("{} called {} #{} before {}, {} in the other order{}", who,
+                         divergence.own.item.function, divergence.sequence + divergence.length,
+                         fmt::format("{} #{} on communicator {}", divergence.expected.item.function,
+                                     divergence.sequence,
+                                     label_of(run, run.communicators[divergence.communicator])),
+                         ranks_text(divergence.others),
+                         divergence.grouped ? ", inside a group" : "");
+    case DivergenceKind::kFunction:
+      return fmt::format("{} called {}{}, where {} called {}{}", who, divergence.own.item.function,
+                         place_of(run, divergence.own), ranks_text(divergence.others), number,
+                         place_of(run, divergence.expected));
+    case DivergenceKind::kUnknown:
+      return fmt::format(
+          "the collectives of {} differ from those of {} at {}; what they were is not kept", who,
+          ranks_text(divergence.others), number);
+    default:
+      return fmt::format("{} called {} {}", who, number, difference_text(divergence));
+  }
+}
+
+}  // namespace
+
+std::string divergence_title(const Run& run, const Divergence& divergence) {
+  std::string title = deed_text(run, divergence);
+  if (divergence.tie) {
+    title += "; as many did the one as the other: nobody is blamed";
+  }
+  return title;
+}
+
+std::string call_text(const Run& run, const SideCall& call, const Ranks& ranks) {
+  return fmt::format("{}: {}{}", ranks_text(ranks),
+                     arguments_text(call.item.function, call.item.operation), place_of(run, call));
+}
+
+const char* divergence_advice(DivergenceKind kind) {
+  switch (kind) {
+    case DivergenceKind::kSkipped:
+    case DivergenceKind::kExtra:
+      return "look for a branch around the call that not all ranks take";
+    case DivergenceKind::kSwapped:
+      return "let all ranks issue the operations of a communicator in one order";
+    case DivergenceKind::kEmpty:
+      return "NCCL drops a call with count 0: let all ranks skip it, or none";
+    case DivergenceKind::kHarmlessType:
+      return "nothing to do: the bytes are the same, and they are only copied";
+    case DivergenceKind::kUnknown:
+      return "record with a larger TRAINTRACE_RING_MB, or look at the run earlier";
+    default:
+      return "pass equal arguments on all ranks: NCCL does not check them, and what comes of it is "
+             "undefined";
+  }
+}
+
+}  // namespace traintrace

@@ -1,0 +1,128 @@
+#include "analyzer/model/conflicts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/progress.h"
+
+namespace traintrace {
+namespace {
+
+bool meets(const Divergence& divergence, size_t communicator) {
+  return divergence.communicator == communicator && divergence.exact && !divergence.by_site &&
+         divergence.kind != DivergenceKind::kHarmlessType;
+}
+
+bool waits_in(const Run& run, const Member& member, uint64_t sequence) {
+  const OperationText* operation = collective_at(text_of(run, member), sequence);
+  return operation != nullptr && (operation->flags & format::kEmpty) == 0 &&
+         is_in(run, member, sequence) && !has_left(run, member);
+}
+
+// `waiting` are in collective `sequence`, in which `awaited` issued something else.
+Wait conflict(const Run& run, size_t index, uint64_t sequence, const Ranks& waiting,
+              const Ranks& awaited) {
+  Wait wait;
+  wait.communicator = index;
+  wait.sequence = sequence;
+  for (const Member& member : run.communicators[index].members) {
+    const CommunicatorText& text = text_of(run, member);
+    const OperationText* operation = collective_at(text, sequence);
+    if (contains(awaited, member.rank)) {
+      wait.awaited.push_back({member.rank, false, operation == nullptr ? 0 : operation->enter});
+    } else if (contains(waiting, member.rank) && waits_in(run, member, sequence)) {
+      wait.waiters.push_back(waiter_in(run, member, sequence));
+      if (wait.details.enter == 0) {
+        wait.details = *operation;
+        wait.operation = call_name(run.processes[member.process], operation->call);
+      }
+    } else if (sequence_reached(run.processes[member.process], text) < sequence) {
+      wait.awaited.push_back({member.rank, false, text.last});
+    }
+  }
+  return wait;
+}
+
+bool is_shift(const Divergence& divergence) {
+  return divergence.kind == DivergenceKind::kSkipped || divergence.kind == DivergenceKind::kExtra ||
+         divergence.kind == DivergenceKind::kEmpty || divergence.kind == DivergenceKind::kUnknown;
+}
+
+bool overlap(const Ranks& a, const Ranks& b) {
+  return std::any_of(a.begin(), a.end(), [&](Rank rank) { return contains(b, rank); });
+}
+
+// The deviants have issued nothing behind the place where they diverged.
+bool stopped_there(const Run& run, const Divergence& divergence) {
+  const Communicator& communicator = run.communicators[divergence.communicator];
+  return std::all_of(divergence.deviants.begin(), divergence.deviants.end(), [&](Rank rank) {
+    const Member* member = member_of(communicator, rank);
+    return member != nullptr &&
+           sequence_reached(run.processes[member->process], text_of(run, *member)) <=
+               divergence.sequence +
+                   (divergence.kind == DivergenceKind::kSwapped ? divergence.length : 0);
+  });
+}
+
+bool explains(const Run& run, const Divergence& divergence, const Wait& wait, const Hang& hang) {
+  if (wait.kind != WaitKind::kCollective || wait.communicator != divergence.communicator ||
+      divergence.kind == DivergenceKind::kHarmlessType || wait.sequence < divergence.sequence) {
+    return false;
+  }
+  Ranks waiters;
+  for (const Waiter& waiter : wait.waiters) {
+    waiters.push_back(waiter.rank);
+  }
+  const bool concerned = overlap(hang.roots, divergence.deviants) ||
+                         (is_shift(divergence) && overlap(waiters, divergence.deviants)) ||
+                         (divergence.tie && overlap(hang.roots, divergence.others));
+  const bool there =
+      is_shift(divergence) || wait.sequence == divergence.met || stopped_there(run, divergence);
+  return concerned && there;
+}
+
+}  // namespace
+
+bool add_conflict_waits(const Run& run, size_t communicator, std::vector<Wait>& waits) {
+  const auto first =
+      std::find_if(run.divergences.begin(), run.divergences.end(),
+                   [&](const Divergence& divergence) { return meets(divergence, communicator); });
+  if (first == run.divergences.end()) {
+    return false;
+  }
+  Ranks deviants;
+  for (const Divergence& other : run.divergences) {
+    if (meets(other, communicator) && other.met == first->met) {
+      for (const Rank rank : other.deviants) {
+        insert(deviants, rank);
+      }
+    }
+  }
+  bool added = false;
+  const auto add = [&](const Ranks& waiting, const Ranks& awaited) {
+    Wait wait = conflict(run, communicator, first->met, waiting, awaited);
+    if (!wait.waiters.empty() && !wait.awaited.empty()) {
+      waits.push_back(std::move(wait));
+      added = true;
+    }
+  };
+  add(first->others, deviants);
+  // On a tie they wait for each other.
+  if (first->tie) {
+    add(deviants, first->others);
+  }
+  return added;
+}
+
+std::vector<size_t> reasons_for(const Run& run, const Wait& wait, const Hang& hang) {
+  std::vector<size_t> reasons;
+  for (size_t i = 0; i < run.divergences.size(); ++i) {
+    if (explains(run, run.divergences[i], wait, hang)) {
+      reasons.push_back(i);
+    }
+  }
+  return reasons;
+}
+
+}  // namespace traintrace

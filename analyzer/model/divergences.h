@@ -1,0 +1,61 @@
+// Members of a communicator that did not issue the same collectives: NCCL matches the n-th of each
+// with the n-th of all others, whatever they are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analyzer/model/ids.h"
+#include "analyzer/model/sequence_item.h"
+
+namespace traintrace {
+
+struct Run;
+
+enum class DivergenceKind : uint8_t {
+  kSkipped,
+  kExtra,
+  kSwapped,
+  kFunction,
+  kCount,
+  kEmpty,
+  kType,
+  kHarmlessType,  // of as many bytes, where data is only copied
+  kRoot,
+  kReduction,
+  kUnknown,  // by their hashes; the place is not kept
+};
+
+// A call of one rank that stands for all of its side.
+struct SideCall {
+  Rank rank;
+  size_t process = 0;
+  SequenceItem item;
+};
+
+struct Divergence {
+  DivergenceKind kind = DivergenceKind::kUnknown;
+  size_t communicator = 0;
+  uint64_t sequence = 0;       // the first collective that differs
+  uint64_t sequence_last = 0;  // it is one of these; equal: exactly that one
+  uint64_t met = 0;            // where calls met that do not belong together
+  uint64_t length = 1;         // calls skipped or made in excess; distance of those swapped
+  uint64_t matches = 0;        // collectives behind it that agree again
+  uint64_t more = 0;           // further differences behind it
+  Ranks deviants;              // fewer than the others, unless it is a tie
+  std::vector<Ranks> parts;    // deviants, by what they did
+  Ranks others;                // who agree with one another
+  bool tie = false;            // who is wrong cannot be said
+  bool exact = false;          // both calls that met are known
+  bool by_site = false;        // sizes are equal: only the lines that called tell
+  bool grouped = false;        // swapped inside a group, which NCCL sorts
+  bool complete = false;       // all members have come that far, and left a trace
+  SideCall own;                // the first deviant call
+  SideCall expected;           // what the others called there
+  SideCall own_second;         // of those swapped: the later one
+};
+
+// By communicator, then sequence; those that only lines tell are behind the others.
+std::vector<Divergence> find_divergences(const Run& run);
+
+}  // namespace traintrace

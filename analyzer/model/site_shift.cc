@@ -1,0 +1,85 @@
+#include "analyzer/model/site_shift.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace traintrace {
+namespace {
+
+constexpr uint64_t kLongest = 8;
+
+bool same_call(const SequenceItem* a, const SequenceItem* b) {
+  return a != nullptr && b != nullptr && a->key == b->key && a->site != 0 && a->site == b->site;
+}
+
+// `behind` left out `length` calls that `ahead` made.
+std::optional<SiteShift> shift_between(const Sequence& behind, const Sequence& ahead,
+                                       uint64_t length) {
+  uint64_t shifted = behind.reached + 1;  // from there on it agrees with the calls further on
+  while (shifted > behind.first &&
+         same_call(behind.at(shifted - 1), ahead.at(shifted - 1 + length))) {
+    --shifted;
+  }
+  const uint64_t begin = std::max(behind.first, ahead.first);
+  uint64_t agreed = begin;  // up to there with those at the same place
+  while (agreed <= behind.reached && same_call(behind.at(agreed), ahead.at(agreed))) {
+    ++agreed;
+  }
+  const uint64_t matches = behind.reached + 1 - shifted;
+  // All the same lines: nothing is told.
+  if (agreed > behind.reached || agreed < shifted || matches == 0) {
+    return std::nullopt;
+  }
+  SiteShift found;
+  found.length = length;
+  found.matches = matches;
+  found.number = shifted > begin ? shifted : 1;
+  found.number_last = agreed + length - 1;
+  return found;
+}
+
+std::optional<SiteShift> shift_of(const Sequence& deviant, const Sequence& normal) {
+  const bool extra = deviant.reached > normal.reached;
+  const Sequence& behind = extra ? normal : deviant;
+  const Sequence& ahead = extra ? deviant : normal;
+  for (uint64_t length = 1; length <= std::min(kLongest, ahead.reached - behind.reached);
+       ++length) {
+    if (auto found = shift_between(behind, ahead, length)) {
+      found->deviant = &deviant;
+      found->normal = &normal;
+      found->extra = extra;
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<SiteShift> find_site_shifts(const std::vector<Sequence>& sequences) {
+  std::map<uint64_t, std::vector<const Sequence*>> by_count;
+  for (const Sequence& sequence : sequences) {
+    by_count[sequence.reached].push_back(&sequence);
+  }
+  const auto most = std::max_element(by_count.begin(), by_count.end(), [](auto& a, auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  std::vector<SiteShift> found;
+  for (const auto& [count, members] : by_count) {
+    if (count == most->first || 2 * most->second.size() <= sequences.size()) {
+      continue;
+    }
+    for (const Sequence* deviant : members) {
+      if (auto shift = shift_of(*deviant, *most->second.front())) {
+        for (const Sequence* other : most->second) {
+          insert(shift->others, other->member->rank);
+        }
+        found.push_back(*shift);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace traintrace

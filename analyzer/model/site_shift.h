@@ -1,0 +1,26 @@
+// Calls skipped or made in excess among equal ones, which only the lines that called can tell.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/model/sequences.h"
+
+namespace traintrace {
+
+struct SiteShift {
+  const Sequence* deviant = nullptr;
+  const Sequence* normal = nullptr;
+  Ranks others;        // with as many collectives as `normal`
+  bool extra = false;  // else skipped
+  uint64_t length = 1;
+  uint64_t number = 0;  // the first of the calls concerned lies here..
+  uint64_t number_last = 0;
+  uint64_t matches = 0;
+};
+
+// Of members that have issued fewer or more collectives than most: those whose calls came from the
+// lines of the others' as many further on, or back, to the end of what is known, and before that
+// from the same ones.
+std::vector<SiteShift> find_site_shifts(const std::vector<Sequence>& sequences);
+
+}  // namespace traintrace
