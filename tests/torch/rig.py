@@ -1,6 +1,7 @@
 """What the scripts of this folder share: the process group, and the report of the losses."""
 import contextlib
 import datetime
+import json
 import os
 
 import torch
@@ -26,9 +27,12 @@ def job(timeout_s=60):
 
 
 def dump(rank):
-    """Flight Recorder's records, as torch itself would write them when its watchdog fires."""
+    """Flight Recorder's records, as torch itself would write them when its watchdog fires; what was allocated by cudaMalloc."""
     with open(os.path.join(os.environ["RIG_OUT"], f"flight.{rank}"), "wb") as file:
         file.write(torch._C._distributed_c10d._dump_nccl_trace())
+    stats = torch.cuda.memory_stats()
+    with open(os.path.join(os.environ["RIG_OUT"], f"memory.{rank}"), "w", encoding="utf-8") as file:
+        json.dump({"segments": stats["segment.all.allocated"], "bytes": stats["reserved_bytes.all.allocated"]}, file)
 
 
 def report(losses, expected, tolerance=1e-4):
