@@ -1,44 +1,74 @@
-"""Data-parallel training of a small model with DDP: every rank prints the losses, which must fall as on the CPU."""
+"""Data-parallel training with DDP, several buckets; --unused leaves a layer out of every other step.
+
+The mistakes are those that people make, and what they lead to in real PyTorch.
+"""
 import argparse
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import rig
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=12)
+parser.add_argument("--unused", action="store_true")
+parser.add_argument("--timeout", type=float, default=60)
+parser.add_argument("--mistake", choices=[
+    "rank0-only",  # a collective inside `if rank == 0`: the others are one behind from then on, and all hang at the end
+    "uneven",  # rank 0 has one batch more than the others, and no join
+    "exception",  # the last rank raises in step 3, while the others wait for its gradients
+    "item",  # harmless and slow: a synchronisation every step, thrice
+    "kept-loss",  # losses are kept with their graphs: memory grows
+    "out-of-memory",  # the last rank allocates more than there is
+])
 args = parser.parse_args()
 
 
-def model():
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+class Sometimes(nn.Module):
+    """The model, with a layer that only every other call uses."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.extra, self.calls = rig.model(), nn.Linear(16, 16), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.net(self.extra(x) if self.calls % 2 else x)
 
 
-def batch(step, rank):
-    torch.manual_seed(1000 * (step % 2) + rank)
-    x = torch.randn(24, 16)
-    return x, x[:, :4].sin()
+def make_mistake(job, kept):
+    last = job.rank == job.size - 1
+    if args.mistake == "rank0-only" and job.rank == 0:
+        dist.all_reduce(torch.ones(1, device="cuda"))
+    elif args.mistake == "exception" and last:
+        raise RuntimeError("a broken example")
+    elif args.mistake == "item":
+        for _ in range(3):
+            torch.ones(1, device="cuda").item()
+    elif args.mistake == "kept-loss":
+        kept.append(torch.zeros(1 << 20, device="cuda", requires_grad=True) * 2)
+    elif args.mistake == "out-of-memory" and last:
+        kept.append(torch.empty(1 << 34, device="cuda"))
 
 
-def train(net, device, ranks):
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    losses = []
-    for step in range(args.steps):
-        optimizer.zero_grad()
-        total = 0.0
-        for rank in ranks:
-            x, y = batch(step, rank)
-            loss = nn.functional.mse_loss(net(x.to(device)), y.to(device)) / len(ranks)
-            loss.backward()
-            total += loss.item()
-        optimizer.step()
-        losses.append(total)
-    return losses
+def train_wrongly(net, job):
+    kept = []
+    rig.train(net, "cuda", [job.rank], steps=3)
+    make_mistake(job, kept)
+    rig.train(net, "cuda", [job.rank], steps=4 if args.mistake == "uneven" and job.rank == 0 else 3)
+    torch.cuda.synchronize()
+    print(f"rank {job.rank}: done", flush=True)
 
 
-with rig.job() as job:
-    net = DistributedDataParallel(model().cuda(), bucket_cap_mb=0.002)
-    rig.report(train(net, "cuda", [job.rank]), train(model(), "cpu", range(job.size)))
+with rig.job(args.timeout) as job:
+    made = Sometimes if args.unused else rig.model
+    torch.manual_seed(2)
+    net = DistributedDataParallel(made().cuda(), bucket_cap_mb=0.002, find_unused_parameters=args.unused)
+    if args.mistake:
+        train_wrongly(net, job)
+    else:
+        losses = rig.train(net, "cuda", [job.rank])
+        # The layer's turns depend on how often the model is called: only one rank's can be followed on the CPU.
+        torch.manual_seed(2)
+        rig.report(losses, rig.train(made(), "cpu", range(job.size)) if not args.unused or job.size == 1 else [])
