@@ -8,10 +8,12 @@
 namespace traintrace {
 namespace {
 
-// What explains most with one fault is the cheapest.  A gap costs less than a changed call, but
-// what follows it must agree; of two explanations the one that fits the lines that called is taken.
+// What explains most with one fault is the cheapest.  A call left out or in excess costs less than
+// a changed one, but what follows it must agree, and each further one costs more than a rank that
+// is ahead by a step in a program that does the same in each.  Of two explanations the one that
+// fits the lines that called is taken.
 constexpr int kGap = 80;
-constexpr int kGapLonger = 5;
+constexpr int kGapLonger = 90;
 constexpr int kSwap = 75;
 constexpr int kSwapWider = 2;
 constexpr int kOtherArguments = 100;
@@ -20,9 +22,9 @@ constexpr int kSameSite = -40;  // the change is the only thing that is differen
 constexpr int kOtherSite = 35;
 constexpr int kBefore = 10;  // a difference before all that is known
 // Members mostly stop at the same place: who then has issued more, or less, did so for a reason.
-constexpr int kEndsElsewhere = 40;
-constexpr int kEndsFurther = 5;
-constexpr int kEndsFar = 100;
+constexpr int kEndsElsewhere = 45;
+constexpr int kEndsFurther = 1;
+constexpr int kEndsFar = 60;
 constexpr int kNever = std::numeric_limits<int>::max() / 2;
 constexpr size_t kMostItems = 128;
 constexpr size_t kWidestSwap = 8;
@@ -47,9 +49,11 @@ int pair_cost(const SequenceItem& a, const SequenceItem& b, bool telling) {
   if (a.key == b.key) {
     return other_site(a, b) ? kOtherSite : 0;
   }
-  const int cost = a.function == b.function ? kOtherArguments : kOtherFunction;
   const bool same_site = telling && a.site != 0 && a.site == b.site;
-  return cost + (same_site ? kSameSite : other_site(a, b) ? kOtherSite : 0);
+  if (a.function != b.function) {
+    return kOtherFunction + (same_site ? kSameSite : 0);
+  }
+  return kOtherArguments + (same_site ? kSameSite : other_site(a, b) ? kOtherSite : 0);
 }
 
 class Table {

@@ -1,6 +1,7 @@
 #include "analyzer/model/conflicts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "analyzer/model/activity.h"
@@ -84,12 +85,13 @@ bool explains(const Run& run, const Divergence& divergence, const Wait& wait, co
 
 }  // namespace
 
-bool add_conflict_waits(const Run& run, size_t communicator, std::vector<Wait>& waits) {
+void add_conflict_waits(const Run& run, size_t communicator, size_t before,
+                        std::vector<Wait>& waits) {
   const auto first =
       std::find_if(run.divergences.begin(), run.divergences.end(),
                    [&](const Divergence& divergence) { return meets(divergence, communicator); });
   if (first == run.divergences.end()) {
-    return false;
+    return;
   }
   Ranks deviants;
   for (const Divergence& other : run.divergences) {
@@ -99,20 +101,25 @@ bool add_conflict_waits(const Run& run, size_t communicator, std::vector<Wait>& 
       }
     }
   }
-  bool added = false;
-  const auto add = [&](const Ranks& waiting, const Ranks& awaited) {
-    Wait wait = conflict(run, communicator, first->met, waiting, awaited);
-    if (!wait.waiters.empty() && !wait.awaited.empty()) {
-      waits.push_back(std::move(wait));
-      added = true;
-    }
-  };
-  add(first->others, deviants);
+  std::vector<Wait> found = {conflict(run, communicator, first->met, first->others, deviants)};
   // On a tie they wait for each other.
   if (first->tie) {
-    add(deviants, first->others);
+    found.push_back(conflict(run, communicator, first->met, deviants, first->others));
   }
-  return added;
+  std::erase_if(found,
+                [](const Wait& wait) { return wait.waiters.empty() || wait.awaited.empty(); });
+  if (found.empty()) {
+    return;
+  }
+  const auto behind = waits.begin() + static_cast<std::ptrdiff_t>(before);
+  waits.erase(first->tie ? behind : waits.end(), waits.end());
+  for (size_t i = before; i < waits.size(); ++i) {
+    std::erase_if(waits[i].waiters,
+                  [&](const Waiter& waiter) { return contains(deviants, waiter.rank); });
+    std::erase_if(waits[i].awaited,
+                  [&](const Awaited& awaited) { return state_of(run, awaited.rank) == nullptr; });
+  }
+  std::move(found.begin(), found.end(), std::back_inserter(waits));
 }
 
 std::vector<size_t> reasons_for(const Run& run, const Wait& wait, const Hang& hang) {

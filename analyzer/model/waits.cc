@@ -262,10 +262,10 @@ WaitGraph wait_graph(const Run& run) {
   WaitGraph graph;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     add_init_wait(run, i, graph.waits);
-    if (!add_conflict_waits(run, i, graph.waits)) {
-      add_held_up_wait(run, i, graph.waits);
-      add_collective_wait(run, i, graph.waits);
-    }
+    const size_t before = graph.waits.size();
+    add_held_up_wait(run, i, graph.waits);
+    add_collective_wait(run, i, graph.waits);
+    add_conflict_waits(run, i, before, graph.waits);
     add_peer_waits(run, i, graph.waits);
   }
   add_stream_waits(run, graph.waits);

@@ -1,0 +1,110 @@
+// A training loop of which one rank makes a mistake: `mistakes NAME RANK`.  What comes of it is up
+// to NCCL. The ranks then go on as if nothing were, until they hang or are through.
+#include <nccl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "common/buffer.h"
+#include "common/nccl_ranks.h"
+
+namespace {
+
+constexpr int kSteps = 8;
+constexpr int kFaultStep = 5;
+constexpr size_t kMany = 4096;
+
+struct Job {
+  ncclComm_t comm = nullptr;
+  ncclComm_t other = nullptr;  // of the same ranks
+  cudaStream_t stream = nullptr;
+  cudaStream_t side = nullptr;
+  float* from = nullptr;
+  float* to = nullptr;
+  std::string mistake;
+  bool culprit = false;
+};
+
+void forward(const Job& job, size_t count = 1024, ncclDataType_t type = ncclFloat,
+             ncclRedOp_t op = ncclSum) {
+  NCCL_CHECK(ncclAllReduce(job.from, job.to, count, type, op, job.comm, job.stream));
+}
+void backward(const Job& job, ncclComm_t comm) {
+  NCCL_CHECK(ncclReduceScatter(job.from, job.to, 512, ncclFloat, ncclSum, comm, job.stream));
+}
+void weights(const Job& job, int root = 0) {
+  NCCL_CHECK(ncclBroadcast(job.from, job.to, 2048, ncclFloat, root, job.comm, job.stream));
+}
+void log_loss(const Job& job) {
+  NCCL_CHECK(ncclAllReduce(job.from, job.to, 1, ncclFloat, ncclMax, job.comm, job.stream));
+}
+
+void step(const Job& job) {
+  forward(job);
+  backward(job, job.comm);
+  weights(job);
+}
+
+// What the culprit does instead of a step.
+void mistaken_step(const Job& job) {
+  const std::string& mistake = job.mistake;
+  if (mistake == "skip") {
+    forward(job);
+    weights(job);
+  } else if (mistake == "extra") {
+    forward(job);
+    log_loss(job);
+    backward(job, job.comm);
+    weights(job);
+  } else if (mistake == "swap") {
+    backward(job, job.comm);
+    forward(job);
+    weights(job);
+  } else if (mistake == "operation") {
+    NCCL_CHECK(ncclAllGather(job.from, job.to, 1024, ncclFloat, job.comm, job.stream));
+    backward(job, job.comm);
+    weights(job);
+  } else if (mistake == "root") {
+    forward(job);
+    backward(job, job.comm);
+    weights(job, 1);
+  } else {
+    const size_t count = mistake == "count"        ? 1000
+                         : mistake == "count-more" ? 1200
+                         : mistake == "empty"      ? 0
+                                                   : 1024;
+    forward(job, count, mistake == "type" ? ncclHalf : ncclFloat,
+            mistake == "reduction" ? ncclProd : ncclSum);
+    backward(job, job.comm);
+    weights(job);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CHECK(argc == 3, "usage: mistakes NAME RANK");
+  select_device();
+  Job job;
+  job.mistake = argv[1];
+  job.culprit = atoi(argv[2]) == world_rank();
+  job.comm = world_communicator();
+  const DeviceBuffer<float> from(std::vector<float>(kMany, 1));
+  const DeviceBuffer<float> to(std::vector<float>(kMany, 0));
+  job.from = from.data();
+  job.to = to.data();
+  CUDA_CHECK(cudaStreamCreate(&job.stream));
+  for (int number = 0; number < kSteps; ++number) {
+    if (number == kFaultStep && job.culprit) {
+      mistaken_step(job);
+    } else {
+      step(job);
+    }
+    CUDA_CHECK(cudaStreamSynchronize(job.stream));
+  }
+  // Neither finalized nor destroyed: that would wait for what hangs.
+  printf("done\n");
+  fflush(stdout);
+  _exit(0);
+}

@@ -1,0 +1,84 @@
+"""verdict.py BUILD MISTAKE CULPRIT CODE [NAME=VALUE ..]: what is said about a program that makes that mistake on simgpu.
+
+From the first time on that anything at warning or above is found, it must be exactly CODE with exactly the culprit
+(-: nobody), and soon those that wait must be named.  CODE `-`: nothing may be found, in a run that ends."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+RANKS = 4
+build, mistake, culprit, code = sys.argv[1:5]
+settings = dict(argument.split("=", 1) for argument in sys.argv[5:])
+culprits = [] if culprit == "-" else [int(culprit)]
+
+
+def start(rank, folder):
+    environment = dict(
+        os.environ, **settings, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS),
+        LOCAL_WORLD_SIZE=str(RANKS), WORKLOAD_DIR=f"{folder}/shared", TRAINTRACE_DIR=f"{folder}/traces",
+        TRAINTRACE_RING_MB="4", SIMGPU_NODE=folder, SIMGPU_DEVICES=str(RANKS),
+        LD_PRELOAD=f"{build}/lib/libtraintrace.so")
+    with open(f"{folder}/output.{rank}", "wb") as output:
+        return subprocess.Popen([f"{build}/tests/mistakes", mistake, culprit], env=environment,
+                                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+
+
+def analyze(folder):
+    done = subprocess.run([f"{build}/bin/traintrace", "analyze", f"{folder}/traces", "--format=json", "--hang-after=2s"],
+                          capture_output=True, text=True, check=False)
+    return json.loads(done.stdout) if done.returncode < 2 else None
+
+
+def alarms(report):
+    return [finding for finding in report["findings"] if finding["severity"] != "info"]
+
+
+def is_wrong(found):
+    return [(finding["code"], finding["culprits"]) for finding in found] != ([] if code == "-" else [(code, culprits)])
+
+
+def is_settled(report, processes):
+    """Those that are left hang, and are named; or all are through."""
+    left = {rank for rank, process in enumerate(processes) if process.poll() is None}
+    named = {rank for finding in alarms(report) for rank in finding["victims"] + finding["culprits"]}
+    return left <= named and (alarms(report) or (code == "-" and not left))
+
+
+def judge(folder, processes):
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        report = analyze(folder)
+        if report is None:
+            continue
+        if is_wrong(alarms(report)) and (alarms(report) or all(process.poll() is not None for process in processes)):
+            return False, report
+        if is_settled(report, processes):
+            return True, report
+    return False, report
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="verdict.") as folder:
+        os.mkdir(f"{folder}/shared")
+        processes = [start(rank, folder) for rank in range(RANKS)]
+        try:
+            right, report = judge(folder, processes)
+        finally:
+            for process in processes:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+        if not right:
+            print(json.dumps(report, indent=1))
+            for rank in range(RANKS):
+                with open(f"{folder}/output.{rank}", errors="replace") as output:
+                    print(f"[{rank}]", output.read()[-500:])
+    print(("ok: " if right else "WRONG: ") + report["verdict"])
+    return 0 if right else 1
+
+
+sys.exit(main())
