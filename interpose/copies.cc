@@ -134,6 +134,11 @@ void remember(Library library, const void* caller, int copy) {
 
 }  // namespace
 
+bool is_vendor_library(const char* path) noexcept {
+  return is_called(Library::Runtime, path) || is_called(Library::Driver, path) ||
+         is_called(Library::Nccl, path);
+}
+
 int find_copy(Library library, SymbolId symbol, const void* caller) noexcept {
   const int saved_errno = errno;
   const int copy = has_several_copies(library) ? classify(library, symbol, caller) : 0;

@@ -16,6 +16,9 @@ inline constexpr int kMaxCopies = 3;  // number 0 is the one found first
 inline constexpr int kCallerPages = 1024;
 extern uint64_t g_caller_pages[kCallerPages];
 
+// By its file's name: libcudart, libcuda.so, libnccl.so.
+bool is_vendor_library(const char* path) noexcept;
+
 int find_copy(format::Library library, SymbolId symbol, const void* caller) noexcept;
 
 // Which copy of the library a call from that return address is meant for.

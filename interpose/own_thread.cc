@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "interpose/calls_past.h"
 #include "interpose/clock.h"
 #include "interpose/recorder.h"
 #include "interpose/state.h"
@@ -57,10 +58,12 @@ void* run(void* argument) {
   if (work.pointer_dir) {
     write_pointer_file(work.pointer_dir, identify(), work.trace_path);
   }
+  CallsPast calls_past;
   while (!is_alone()) {
     say_alive(work.file);
     if (self) {
       state_tick(*self);
+      calls_past.look(*self);
     }
     reap_threads();
     due_ns += kTickNs;
