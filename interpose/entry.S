@@ -45,6 +45,21 @@
 #define TT_CALL_AS(library, kind, exported, typed, ...) TT_CALL_ENTRY library, exported;
 #include "format/calls.def"
 
+    .set tt_id, 0
+    .macro TT_SECOND_ENTRY name
+    TT_ENTRY_AT second, \name, %tt_id
+    .set tt_id, tt_id + 1
+    .endm
+    .hidden tt_calls_second
+#define TT_SECOND_Runtime(function)
+#define TT_SECOND_Driver(function)
+#define TT_SECOND_Nccl(function) TT_SECOND_ENTRY p##function;
+#define TT_CALL(library, kind, function, ...) TT_SECOND_##library(function)
+#define TT_CALL_PTSZ(...)
+#define TT_CALL_PTDS(...)
+#define TT_CALL_AS(...)
+#include "format/calls.def"
+
 #define TT_EXPORT_Thunk(function)
 #define TT_EXPORT_Exit(function) TT_ENTRY function, .Ltarget_##function;
 #define TT_EXPORT_Driver(function) TT_EXPORT_Exit(function)
@@ -59,7 +74,7 @@
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
 #include "interpose/exports.def"
 
-// Where the entries are, calls first, then exports.  Not as &function in C++: the loader may answer that with the
+// Where the entries are, calls first, then exports, then NCCL's second names.  Not as &function in C++: the loader may answer that with the
 // address of another definition.  0: dlsym's answers are never replaced by it.
     .globl tt_entries
     .hidden tt_entries
@@ -79,5 +94,12 @@ tt_entries:
 #define TT_EXPORT_Runtime(function) .quad .Lentry_##function;
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
 #include "interpose/exports.def"
+#undef TT_SECOND_Nccl
+#define TT_SECOND_Nccl(function) .quad .Lentry_p##function;
+#define TT_CALL(library, kind, function, ...) TT_SECOND_##library(function)
+#define TT_CALL_PTSZ(...)
+#define TT_CALL_PTDS(...)
+#define TT_CALL_AS(...)
+#include "format/calls.def"
 
     .section .note.GNU-stack, "", @progbits

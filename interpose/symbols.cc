@@ -28,6 +28,12 @@ constexpr SymbolSpec kSymbols[kSymbolCount] = {
 #include "format/calls.def"
 #define TT_EXPORT(group, function) {#function, Library::TT_OF_##group},
 #include "interpose/exports.def"
+#define TT_SECOND_Nccl(function) {"p" #function, Library::Nccl},
+#define TT_CALL(library, kind, function, ...) TT_SECOND_##library(function)
+#define TT_CALL_PTSZ(...)
+#define TT_CALL_PTDS(...)
+#define TT_CALL_AS(...)
+#include "format/calls.def"
 };
 
 constexpr uint32_t hash_of(const char* name) {

@@ -141,10 +141,12 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     return real(arguments...);
   }
 
+  // Under the call's own name, or another one that the library has for it.
+  template <SymbolId kSymbol>
   static Result call(Arguments... arguments) {
     const void* const caller = __builtin_return_address(0);
     auto* const real =
-        reinterpret_cast<Result (*)(Arguments...)>(original(kLibrary, symbol_of(kCall), caller));
+        reinterpret_cast<Result (*)(Arguments...)>(original(kLibrary, kSymbol, caller));
     if (!real) [[unlikely]] {
       return kMissingOriginal<Result>;
     }

@@ -20,7 +20,7 @@
 #define TT_WRAPPER(library, kind, exported, typed, per_thread, ...)                                   \
   reinterpret_cast<const void*>(                                                                      \
       &Wrapper<format::Library::library, format::CallId::exported, format::Kind::kind, per_thread,    \
-               decltype(&typed) __VA_OPT__(,) __VA_ARGS__>::call),
+               decltype(&typed) __VA_OPT__(,) __VA_ARGS__>::template call<symbol_of(format::CallId::exported)>),
 #define TT_SKIP(...) nullptr,
 #define TT_SKIP_2(...) nullptr, nullptr,
 

@@ -317,6 +317,41 @@ TEST(Doors, AnotherPreloadInFrontOfThisOne) {
   EXPECT_EQ(run.trace.left("cudaMalloc"), 1u);
 }
 
+ROLE(both_names) {
+  void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_GLOBAL);
+  void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
+  ncclComm_t communicator = nullptr;
+  void* memory = nullptr;
+  if (!library || FIND(library, ncclCommInitAll)(&communicator, 1, nullptr) != ncclSuccess ||
+      find_malloc(runtime)(&memory, 4096) != cudaSuccess) {
+    return 1;
+  }
+  const auto usual = FIND(RTLD_DEFAULT, ncclAllReduce);
+  const auto second = find<decltype(ncclAllReduce)>(RTLD_DEFAULT, "pncclAllReduce");
+  const auto by_handle = find<decltype(ncclAllReduce)>(library, "pncclAllReduce");
+  for (const auto call : {usual, second, by_handle}) {
+    if (!call ||
+        call(memory, memory, 8, ncclFloat, ncclSum, communicator, nullptr) != ncclSuccess) {
+      return 2;
+    }
+  }
+  return FIND(runtime, cudaDeviceSynchronize)();
+}
+
+TEST(Doors, NcclsSecondNamesAreTheSameCalls) {
+  const std::string profiler = fixture("nccl_profiler");
+  const Recorded runs[] = {run_role("both_names"), run_role("both_names", profiler),
+                           run_role("both_names", "", profiler)};
+  for (const Recorded& run : runs) {
+    const auto calls = run.trace.of("ncclAllReduce", format::kEnter);
+    ASSERT_EQ(calls.size(), 3u);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      EXPECT_EQ(run.trace.value(calls[i], "seq"), i + 1);
+    }
+    EXPECT_EQ(run.outcome.output, &run == runs ? "" : "profiled 8\n");
+  }
+}
+
 ROLE(nothing) {
   return 0;
 }

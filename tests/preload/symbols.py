@@ -31,6 +31,8 @@ def rows(table):
         words = [word.strip() for word in row[2].split(",")]
         name = words[1] if row[1] == "TT_EXPORT" else words[2]
         names.append(name)
+        if words[0] == "Nccl" and row[1] == "TT_CALL":
+            names.append("p" + name)  # NCCL's second name for it
         suffix = {"TT_CALL_PTSZ": "_ptsz", "TT_CALL_PTDS": "_ptds"}.get(row[1])
         if suffix:
             names.append(name + suffix)
