@@ -35,6 +35,7 @@ consteval CallSpec spec(const char* name, Library library, Kind kind, Groups... 
 #define OUT_MEMBER(i, member, name) one(Field::name, true)
 #define PART(i, member, name) one(Field::name, false)
 #define SUM(i, n, name) one(Field::name, false)
+#define EXTENTS(i, n, type, name) one(Field::name, false)
 #define OUT(i, name) one(Field::name, true)
 #define COMM(i) Group{{{Field::Communicator, false}, {Field::Sequence, false}}, 2}
 #define TT_NAMED(name, library, kind, ...) \

@@ -85,6 +85,11 @@ uint32_t take_place(uint64_t key) {
   return kNone;
 }
 
+void remove(uint32_t index) {
+  publish(g_tables.allocations[index].address, kFreed);
+  publish(g_keys[index], uint64_t{0});
+}
+
 }  // namespace
 
 void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t bytes, uint64_t stream,
@@ -115,8 +120,30 @@ void freed(ThreadState&, CallId call, uint64_t address) noexcept {
     count(format::Stat::UnknownFree);
     return;
   }
-  publish(g_tables.allocations[index].address, kFreed);
-  publish(g_keys[index], uint64_t{0});
+  remove(index);
+}
+
+// One begins where the one before ends; where that was not seen, at a multiple of what can be
+// mapped at all.
+void freed_range(ThreadState&, CallId call, uint64_t address, uint64_t bytes) noexcept {
+  constexpr uint64_t kSmallest = uint64_t{2} << 20;
+  constexpr int kMostSteps = 1 << 14;
+  uint64_t offset = 0;
+  int found = 0;
+  for (int steps = 0; address != 0 && steps < kMostSteps && offset < bytes; ++steps) {
+    const uint32_t index = find_key(key_of(call, address + offset));
+    if (index == kNone) {
+      offset += kSmallest;
+      continue;
+    }
+    const uint64_t length = g_tables.allocations[index].bytes;
+    offset += length != 0 ? length : kSmallest;
+    ++found;
+    remove(index);
+  }
+  if (address != 0 && found == 0) {
+    count(format::Stat::UnknownFree);
+  }
 }
 
 void allocations_start() noexcept {

@@ -19,6 +19,23 @@ struct Scratch {
   uint32_t elements[kMaxElements];  // of ncclCommInitAll only, so not initialised
 };
 
+// Of one element of an array that the call makes; 0: not known.  Specialised in wrappers_*.cc.
+template <format::CallId>
+struct ArrayElement {
+  static uint64_t bytes(auto...) noexcept { return 0; }
+};
+
+// With all its levels, each half as large as the one before.  A height or depth of 0 is none.
+inline uint64_t elements_of_array(uint64_t width, uint64_t height, uint64_t depth,
+                                  uint64_t levels) noexcept {
+  uint64_t elements = 0;
+  const auto or_one = [](uint64_t length) { return length != 0 ? length : 1; };
+  for (uint64_t level = 0; level < levels && level < 64; ++level) {
+    elements += or_one(width >> level) * or_one(height >> level) * or_one(depth >> level);
+  }
+  return elements;
+}
+
 // A row.  `kPerThread`: stream 0 means the thread's own default stream.
 template <format::CallId kCallId, format::Kind kKindOf, bool kPerThread, class... Fields>
 struct Row {
@@ -49,11 +66,16 @@ struct Row {
   static constexpr bool is(Kind kind) { return kKind == kind; }
   static constexpr bool waits() { return is(Kind::Sync) || is(Kind::Query); }
 
-  // Bytes of an allocation: as asked for, or pitch times rows.
+  // Bytes of an allocation: as asked for, of all elements of an array, or pitch times rows.
   template <class... Arguments>
   static uint64_t bytes(Arguments... arguments) noexcept {
     if constexpr (kHas<Field::Bytes>) {
       return get<Field::Bytes>(arguments...);
+    } else if constexpr (kHas<Field::Array>) {
+      return ArrayElement<kCall>::bytes(arguments...) *
+             elements_of_array(get<Field::Width>(arguments...), get<Field::Height>(arguments...),
+                               get<Field::Depth>(arguments...),
+                               Named<Field::Levels, Fields...>::read(1, arguments...));
     } else {
       return get<Field::Pitch>(arguments...) * get<Field::Height>(arguments...) *
              Named<Field::Depth, Fields...>::read(1, arguments...);
@@ -87,7 +109,10 @@ struct Row {
   template <class... Arguments>
   static void before(OpenFrame& frame, Scratch& scratch, Arguments... arguments) noexcept {
     ThreadState& thread = *frame.thread;
-    if constexpr (is(Kind::Free)) {
+    if constexpr (is(Kind::Free) && kHas<Field::Address> && kHas<Field::Bytes>) {
+      freed_range(thread, kCall, get<Field::Address>(arguments...),
+                  get<Field::Bytes>(arguments...));
+    } else if constexpr (is(Kind::Free)) {
       if (const uint64_t address = memory(arguments...)) {
         freed(thread, kCall, address);
       }

@@ -107,10 +107,30 @@ struct Sum {
   static constexpr bool kAfterCall = false;
   template <class... Arguments>
   static uint64_t read(Arguments... arguments) noexcept {
-    const auto* const numbers = nth<kIndex>(arguments...);
+    const auto* const numbers = reinterpret_cast<const size_t*>(nth<kIndex>(arguments...));
     uint64_t sum = 0;
     for (size_t i = 0; numbers && i < nth<kCount>(arguments...); ++i) {
       sum += numbers[i];
+    }
+    return sum;
+  }
+};
+
+// Of an array of copies, parameter `kIndex`, whose length is parameter `kCount`.
+template <size_t kIndex, size_t kCount, class Copy, format::Field kName>
+struct Extents {
+  static constexpr format::Field kField = kName;
+  static constexpr bool kAfterCall = false;
+  template <class... Arguments>
+  static uint64_t read(Arguments... arguments) noexcept {
+    constexpr int kPointer = 1;  // cudaMemcpyOperandTypePointer, CU_MEMCPY_OPERAND_TYPE_POINTER
+    const auto* const copies = reinterpret_cast<const Copy*>(nth<kIndex>(arguments...));
+    uint64_t sum = 0;
+    for (size_t i = 0; copies && i < nth<kCount>(arguments...); ++i) {
+      const Copy& copy = copies[i];
+      if (copy.src.type == kPointer && copy.dst.type == kPointer) {
+        sum += copy.extent.width * copy.extent.height * copy.extent.depth;
+      }
     }
     return sum;
   }

@@ -18,6 +18,9 @@ void allocated(ThreadState& thread, format::CallId call, uint64_t address, uint6
 // At entry of the free: an address may be handed out again before it has returned.  `call` tells
 // what was freed: an address range that is reserved, what is mapped there, a handle of memory.
 void freed(ThreadState& thread, format::CallId call, uint64_t address) noexcept;
+// All that was allocated in a range (cuMemUnmap takes several mappings at once).
+void freed_range(ThreadState& thread, format::CallId call, uint64_t address,
+                 uint64_t bytes) noexcept;
 
 // NCCL operations.
 struct OperationArguments {

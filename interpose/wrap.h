@@ -14,6 +14,7 @@
 #define OUT_MEMBER(i, member, name) OutMember<i, format::Field::name, [](const auto& of) { return of.member; }>
 #define PART(i, member, name) Part<i, format::Field::name, [](const auto& of) { return of.member; }>
 #define SUM(i, n, name) Sum<i, n, format::Field::name>
+#define EXTENTS(i, n, type, name) Extents<i, n, type, format::Field::name>
 #define COMM(i) Comm<i>
 
 // Not through a function: the table must be there before any constructor runs, ours included.

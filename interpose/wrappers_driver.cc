@@ -90,6 +90,39 @@ struct Special<CallId::cuModuleGetFunction> : NamesFunction<CUfunction> {};
 template <>
 struct Special<CallId::cuLibraryGetKernel> : NamesFunction<CUkernel> {};
 
+inline uint64_t channel_bytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
+  }
+}
+struct DescribedElement {
+  static uint64_t bytes(auto*, const auto* description, auto...) {
+    return description ? channel_bytes(description->Format) * description->NumChannels : 0;
+  }
+};
+template <>
+struct ArrayElement<CallId::cuArrayCreate> : DescribedElement {};
+template <>
+struct ArrayElement<CallId::cuArrayCreate_v2> : DescribedElement {};
+template <>
+struct ArrayElement<CallId::cuArray3DCreate> : DescribedElement {};
+template <>
+struct ArrayElement<CallId::cuArray3DCreate_v2> : DescribedElement {};
+template <>
+struct ArrayElement<CallId::cuMipmappedArrayCreate> : DescribedElement {};
+
 // What the entries jump to, by call id.  NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" [[gnu::visibility("hidden")]] const void* const tt_calls_Driver[format::kCallCount] = {
 #include "format/calls.def"

@@ -35,6 +35,24 @@ struct Special<format::CallId::cudaSetDevice> : NothingBefore {
 template <>
 struct Special<format::CallId::cudaLibraryGetKernel> : NamesFunction<cudaKernel_t> {};
 
+struct ChannelBytes {
+  static uint64_t bytes(cudaArray_t*, const cudaChannelFormatDesc* format, auto...) {
+    constexpr int kFirstOfBlocks = cudaChannelFormatKindUnsignedBlockCompressed1;
+    const bool known = format && format->f < kFirstOfBlocks;
+    return known ? static_cast<uint64_t>(format->x + format->y + format->z + format->w) / 8 : 0;
+  }
+};
+template <>
+struct ArrayElement<format::CallId::cudaMallocArray> : ChannelBytes {};
+template <>
+struct ArrayElement<format::CallId::cudaMalloc3DArray> : ChannelBytes {};
+template <>
+struct ArrayElement<format::CallId::cudaMallocMipmappedArray> {
+  static uint64_t bytes(cudaMipmappedArray_t*, const cudaChannelFormatDesc* format, auto...) {
+    return ChannelBytes::bytes(nullptr, format);
+  }
+};
+
 // What the entries jump to, by call id.  NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" [[gnu::visibility("hidden")]] const void* const tt_calls_Runtime[format::kCallCount] = {
 #include "format/calls.def"

@@ -77,6 +77,31 @@ TEST(Allocations, FreesOfTheUnknownAreCounted) {
   EXPECT_EQ(world.stat(format::Stat::UnknownFree), 2u);
 }
 
+// PyTorch's expandable segments: one reservation, a mapping per piece, unmapped in one call.
+TEST(Allocations, OneCallUnmapsSeveralMappings) {
+  constexpr uint64_t kPiece = uint64_t{2} << 20;
+  constexpr uint64_t kBase = uint64_t{0x7f} << 40;
+  World world;
+  ThreadState& thread = world.thread();
+  allocated(thread, CallId::cuMemAddressReserve, kBase, 100 * kPiece, 0, 0, 1);
+  const auto map = [&](uint64_t piece, uint64_t pieces) {
+    allocated(thread, CallId::cuMemMap, kBase + piece * kPiece, pieces * kPiece, 0, 0, 1);
+  };
+  map(0, 1);
+  map(1, 10);
+  map(12, 1);  // the one at 11 was not seen
+  map(13, 2);
+  freed_range(thread, CallId::cuMemUnmap, kBase, 13 * kPiece);
+  EXPECT_EQ(live(world), (std::map<uint64_t, uint64_t>{{kBase, 100 * kPiece},
+                                                       {kBase + 13 * kPiece, 2 * kPiece}}));
+  freed_range(thread, CallId::cuMemUnmap, kBase + 13 * kPiece, 2 * kPiece);
+  EXPECT_EQ(world.stat(format::Stat::UnknownFree), 0u);
+  freed_range(thread, CallId::cuMemUnmap, kBase, kPiece);
+  EXPECT_EQ(world.stat(format::Stat::UnknownFree), 1u);
+  freed_range(thread, CallId::cuMemAddressFree, kBase, 100 * kPiece);
+  EXPECT_TRUE(live(world).empty());
+}
+
 TEST(Allocations, OneThreadFreesWhatAnotherOneTook) {
   World world;
   take(world, 0x5000, 1, 0);
