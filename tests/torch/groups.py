@@ -7,13 +7,14 @@ import torch.distributed as dist
 import rig
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--mistake", choices=["group-order"])
+parser.add_argument("--mistake", choices=["group-order"])  # rank 0 makes its groups in another order
+parser.add_argument("--timeout", type=float, default=60)
 args = parser.parse_args()
 
 
 def columns_in_parallel(job, group, ranks):
     """y = x w, the columns of w over the ranks of the group; the gradient of x is the sum over them."""
-    torch.manual_seed(5)
+    torch.manual_seed(sum(ranks))
     x, w = torch.randn(6, 8), torch.randn(8, 4 * len(ranks))
     mine = w.chunk(len(ranks), 1)[ranks.index(job.rank)].contiguous().cuda()
     pieces = [torch.empty(6, 4, device="cuda") for _ in ranks]
@@ -41,14 +42,15 @@ def pipeline(job, ranks, group):
         print(f"rank {job.rank}: {value[0].item()} {other[0].item()}", flush=True)
 
 
-with rig.job() as job:
+with rig.job(args.timeout) as job:
     world = list(range(job.size))
     halves = [world[: (job.size + 1) // 2], world[(job.size + 1) // 2:]] if job.size > 1 else [world]
     strided = [world[0::2], world[1::2]] if job.size > 1 else [world]
     layouts = [halves, strided]
-    if args.mistake == "group-order" and job.rank == 0:
-        layouts.reverse()
-    groups = [[dist.new_group(ranks) for ranks in layout] for layout in layouts]
+    wrong = args.mistake == "group-order" and job.rank == 0
+    groups = [[dist.new_group(ranks) for ranks in layout] for layout in (reversed(layouts) if wrong else layouts)]
+    if wrong:
+        groups.reverse()
     for layout, made in zip(layouts, groups):
         for ranks, group in zip(layout, made):
             if job.rank in ranks:
