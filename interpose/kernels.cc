@@ -11,69 +11,49 @@
 namespace traintrace {
 namespace {
 
-// Registered kernels: a row of hash tables, each started when the one before is nearly full.
+// Registered kernels, one behind the other: nothing is looked up before a kernel is launched, and
+// then all are gone through, once per kernel (10 us where PyTorch has registered 30,000).
 struct Registered {
-  uint64_t function;  // 0: free
-  const char* name;   // in the module, which is there as long as the function is
+  static constexpr uint32_t kCount = 1U << 16;
+  uint64_t functions[kCount];  // 0: not there yet
+  const char* names[kCount];   // in the module, which is there as long as the function is
 };
-constexpr uint32_t kSegmentSize = 1U << 13;
-constexpr uint32_t kSegments = 64;
-constexpr uint32_t kLongestWay = 16;
+constexpr uint32_t kSegments = 8;
 constinit Registered* g_segments[kSegments] = {};
+constinit uint32_t g_registered = 0;
 
 HandleMap g_defined;  // functions whose definition is written
 constexpr uint32_t kMostDefined = 1U << 14;
 
 constexpr size_t kMostName = 4096;  // templates of linear algebra come near it
 
-Registered* find_in(Registered* segment, uint64_t function) {
-  for (uint32_t way = 0; way < kLongestWay; ++way) {
-    Registered& at = segment[(place_of(function, kSegmentSize) + way) % kSegmentSize];
-    const uint64_t there = load(at.function);
-    if (there == function) {
-      return &at;
-    }
-    if (there == 0) {
-      return nullptr;
-    }
-  }
-  return nullptr;
-}
-
-Registered* find_registered(uint64_t function) {
-  for (uint32_t i = 0; i < kSegments && load(g_segments[i]) != nullptr; ++i) {
-    if (Registered* const found = find_in(load(g_segments[i]), function)) {
-      return found;
-    }
-  }
-  return nullptr;
-}
-
 Registered* segment_at(uint32_t i) {
   if (Registered* const there = load(g_segments[i])) {
     return there;
   }
-  void* const memory = mmap(nullptr, kSegmentSize * sizeof(Registered), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = mmap(nullptr, sizeof(Registered), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return nullptr;
   }
   auto* const mine = static_cast<Registered*>(memory);
   if (!exchange_if(g_segments[i], static_cast<Registered*>(nullptr), mine)) {
-    munmap(memory, kSegmentSize * sizeof(Registered));
+    munmap(memory, sizeof(Registered));
   }
   return load(g_segments[i]);
 }
 
-bool add_to(Registered* segment, uint64_t function, const char* name) {
-  for (uint32_t way = 0; way < kLongestWay; ++way) {
-    Registered& at = segment[(place_of(function, kSegmentSize) + way) % kSegmentSize];
-    if (load(at.function) == 0 && exchange_if(at.function, uint64_t{0}, function)) {
-      publish(at.name, name);
-      return true;
+// The place of the newest registration's name; null: there is none.
+const char** find_name(uint64_t function) {
+  constexpr uint32_t kMost = kSegments * Registered::kCount;
+  const uint32_t count = load(g_registered);
+  for (uint32_t i = count < kMost ? count : kMost; i-- > 0;) {
+    Registered* const segment = load(g_segments[i / Registered::kCount]);
+    if (segment != nullptr && load(segment->functions[i % Registered::kCount]) == function) {
+      return &segment->names[i % Registered::kCount];
     }
   }
-  return false;
+  return nullptr;
 }
 
 // Of a text that ought to be there but is not worth a fault.
@@ -104,8 +84,8 @@ void define(ThreadState& thread, uint64_t function, const char* name) {
   if (!g_defined.put(function, 1)) {
     return;
   }
-  const Registered* const registered = find_registered(function);
-  const char* const name = registered == nullptr ? nullptr : load(registered->name);
+  const char** const found = find_name(function);
+  const char* const name = found == nullptr ? nullptr : load(*found);
   if (name != nullptr) {
     define(thread, function, name);
   }
@@ -117,18 +97,17 @@ void kernel_registered(uint64_t function, const char* name) noexcept {
   if (function == 0 || name == nullptr) {
     return;
   }
+  const uint32_t index = take_number(g_registered, kSegments * Registered::kCount);
+  Registered* const segment = index == 0 ? nullptr : segment_at((index - 1) / Registered::kCount);
+  if (segment != nullptr) {
+    const uint32_t place = (index - 1) % Registered::kCount;
+    publish(segment->names[place], name);
+    publish(segment->functions[place], function);
+  } else if (const char** const again = find_name(function)) {
+    publish(*again, name);
+  }
   // At the address of one of a module that is gone: the new name counts from now on.
-  if (Registered* const again = find_registered(function)) {
-    publish(again->name, name);
-    g_defined.erase(function);
-    return;
-  }
-  for (uint32_t i = 0; i < kSegments; ++i) {
-    Registered* const segment = segment_at(i);
-    if (segment == nullptr || add_to(segment, function, name)) {
-      return;
-    }
-  }
+  g_defined.erase(function);
 }
 
 void kernel_named(ThreadState& thread, uint64_t function, const char* name) noexcept {
