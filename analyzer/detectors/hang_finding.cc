@@ -269,12 +269,14 @@ std::string last_call_text(const Run& run, Rank rank) {
   }
   const std::string at = place ? " at " + place_text(*place) : "";
   const std::string when = run_time(run, activity->time);
+  const bool ended = has_ended(*state);
   if (activity->open) {
-    return fmt::format("rank {} is inside {}{}, since {}", rank.value, activity->call, at, when);
+    return fmt::format("rank {} {} inside {}{}, since {}", rank.value, ended ? "was" : "is",
+                       activity->call, at, when);
   }
   if (activity->queries > 0) {
-    return fmt::format("rank {} polls {}{}: {} times, the last at {}", rank.value, activity->call,
-                       at, activity->queries, when);
+    return fmt::format("rank {} {} {}{}: {} times, the last at {}", rank.value,
+                       ended ? "polled" : "polls", activity->call, at, activity->queries, when);
   }
   return fmt::format("rank {}: its last call was {}{}, at {}", rank.value, activity->call, at,
                      when);

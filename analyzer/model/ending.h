@@ -9,6 +9,11 @@ namespace traintrace {
 // a busy machine, nothing is said about who was last.
 inline constexpr TimeNs kAliveUncertain = 2'000'000'000;
 
+// It is known to be there no more: what is said of it is said in the past tense.
+inline bool has_ended(const RankState& state) {
+  return state.ending == Ending::kExited || state.ending == Ending::kGone;
+}
+
 bool exited_normally(const Run& run, const RankState& state);
 bool exited_abnormally(const Run& run, const RankState& state);
 

@@ -7,6 +7,7 @@
 
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
 #include "format/schema.h"
 
 namespace traintrace {
@@ -21,7 +22,7 @@ std::string advice_about(const std::string& stat) {
   return "";
 }
 
-std::string verdict_of(const std::vector<Finding>& findings) {
+std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
   if (findings.empty()) {
     return "nothing of what was asked for was found";
   }
@@ -32,7 +33,10 @@ std::string verdict_of(const std::vector<Finding>& findings) {
   verdict += first.title;
   for (const CodePlace& place : first.where) {
     if (contains(first.culprits, place.rank)) {
-      verdict += fmt::format("; rank {} is at {}", place.rank.value, place_text(place));
+      const RankState* const state = state_of(run, place.rank);
+      verdict += fmt::format("; rank {} {} {}", place.rank.value,
+                             state != nullptr && has_ended(*state) ? "was last at" : "is at",
+                             place_text(place));
       break;
     }
   }
@@ -53,7 +57,7 @@ bool FindingsReport::has_error() const {
 
 FindingsReport report_findings(const Run& run, std::vector<Finding> findings) {
   FindingsReport report;
-  report.verdict = verdict_of(findings);
+  report.verdict = verdict_of(run, findings);
   std::vector<bool> told(run.processes.size(), false);
   for (const RankState& state : run.ranks) {
     if (told[state.process]) {
