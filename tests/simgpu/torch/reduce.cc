@@ -71,6 +71,11 @@ struct Registration {
                            reduce<Half, Half>);
     kernel<Reduction<Sum>>("*13reduce_kernel*8ReduceOpIN3c108BFloat16E*sum_functor*",
                            reduce<BFloat16, BFloat16>);
+    // A sum that is cast as it is made: the type of the output stands behind that of the index.
+    kernel<Reduction<Sum>>("*13reduce_kernel*8ReduceOpIN3c104HalfE*sum_functor*EEjfLi4E*",
+                           reduce<Half, float>);
+    kernel<Reduction<Sum>>("*13reduce_kernel*8ReduceOpIN3c108BFloat16E*sum_functor*EEjfLi4E*",
+                           reduce<BFloat16, float>);
     kernel<Reduction<Mean>>("*13reduce_kernel*8ReduceOpIf*7MeanOpsIffffE*", reduce<float, float>);
     kernel<Reduction<Norm>>("*13reduce_kernel*8ReduceOpIf*10NormTwoOpsIfffE*",
                             reduce<float, float>);
