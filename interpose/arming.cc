@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "interpose/clock.h"
+#include "interpose/elf_next.h"
 #include "interpose/facts.h"
 #include "interpose/open_call.h"
 #include "interpose/own_thread.h"
@@ -43,8 +44,12 @@ constinit OwnThreadWork g_own_thread_work = {};
 constinit char g_trace_path[kMaxPath] = {};
 constinit thread_local bool t_arming = false;
 
+// ThreadSanitizer ends a forked child that starts a thread, as recording does.
+constinit bool g_no_threads_in_children = false;
+
 [[gnu::constructor]] void remember_process() {
   g_loaded_in = g_process = getpid();
+  g_no_threads_in_children = next_definition("__tsan_init") != nullptr;
 }
 
 ArmState arm_state() {
@@ -153,7 +158,8 @@ bool fill(const Settings& settings, const TraceFile& file) {
 
 bool start_recording() {
   const Settings settings = read_settings();
-  if (settings.disabled || getauxval(AT_SECURE)) {
+  if (settings.disabled || getauxval(AT_SECURE) ||
+      (g_no_threads_in_children && !is_process_of_load())) {
     return false;
   }
   forget_parent();

@@ -4,7 +4,6 @@
 #include <link.h>
 
 #include <cstdint>
-#include <cstring>
 
 namespace traintrace {
 namespace {
@@ -24,14 +23,9 @@ const T* address(const ElfW(Dyn) & entry, uint64_t base) {
   return reinterpret_cast<const T*>(value < base ? base + value : value);
 }
 
-bool read_dynamic(const dl_phdr_info& info, Object& object) {
-  const ElfW(Dyn)* entry = nullptr;
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    if (info.dlpi_phdr[i].p_type == PT_DYNAMIC) {
-      entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
-    }
-  }
-  object = {info.dlpi_addr, nullptr, nullptr, nullptr, nullptr};
+bool read_dynamic(const link_map& map, Object& object) {
+  const ElfW(Dyn)* entry = map.l_ld;
+  object = {map.l_addr, nullptr, nullptr, nullptr, nullptr};
   for (; entry && entry->d_tag != DT_NULL; ++entry) {
     switch (entry->d_tag) {
       case DT_SYMTAB:
@@ -51,6 +45,12 @@ bool read_dynamic(const dl_phdr_info& info, Object& object) {
     }
   }
   return object.symbols && object.strings && object.gnu_hash;
+}
+
+bool is_same(const char* a, const char* b) {
+  for (; *a == *b && *a; ++a, ++b) {
+  }
+  return *a == *b;
 }
 
 uint32_t gnu_hash_of(const char* name) {
@@ -78,7 +78,7 @@ void* find_in(const Object& object, const char* name) {
     const ElfW(Sym)& symbol = object.symbols[index];
     if ((entry | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
         ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
-        strcmp(object.strings + symbol.st_name, name) == 0 &&
+        is_same(object.strings + symbol.st_name, name) &&
         !(object.versions && object.versions[index] & kHiddenVersion)) {
       return reinterpret_cast<void*>(object.base + symbol.st_value);
     }
@@ -88,47 +88,26 @@ void* find_in(const Object& object, const char* name) {
   }
 }
 
-struct Search {
-  const char* name;
-  bool behind_us;
-  void* before;  // found in front of this library: better than nothing
-  void* found;
-};
-
-bool is_this_library(const dl_phdr_info& info) {
-  const auto here = reinterpret_cast<uint64_t>(&next_definition);
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
-    const uint64_t begin = info.dlpi_addr + segment.p_vaddr;
-    if (segment.p_type == PT_LOAD && here >= begin && here < begin + segment.p_memsz) {
-      return true;
-    }
-  }
-  return false;
-}
-
-int visit(dl_phdr_info* info, size_t, void* context) {
-  Search& search = *static_cast<Search*>(context);
-  if (is_this_library(*info)) {
-    search.behind_us = true;
-    return 0;
-  }
-  Object object;
-  void* const found = read_dynamic(*info, object) ? find_in(object, search.name) : nullptr;
-  if (found && search.behind_us) {
-    search.found = found;
-    return 1;
-  }
-  search.before = search.before ? search.before : found;
-  return 0;
-}
-
 }  // namespace
 
+// Of the loader, by way of its list for debuggers: sanitizers replace dl_iterate_phdr and strcmp by
+// functions that do not work before they have asked dlsym for the real ones.
 void* next_definition(const char* function) noexcept {
-  Search search = {function, false, nullptr, nullptr};
-  dl_iterate_phdr(visit, &search);
-  return search.found ? search.found : search.before;
+  bool behind_us = false;
+  void* before = nullptr;  // found in front of this library: better than nothing
+  for (const link_map* map = _r_debug.r_map; map; map = map->l_next) {
+    if (map->l_ld == _DYNAMIC) {
+      behind_us = true;
+      continue;
+    }
+    Object object;
+    void* const found = read_dynamic(*map, object) ? find_in(object, function) : nullptr;
+    if (found && behind_us) {
+      return found;
+    }
+    before = before ? before : found;
+  }
+  return before;
 }
 
 }  // namespace traintrace

@@ -1,7 +1,6 @@
 #include "interpose/symbols.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace traintrace {
 namespace {
@@ -63,6 +62,13 @@ consteval Index sorted_by_hash() {
 }
 constexpr Index kIndex = sorted_by_hash();
 
+// Not strcmp: sanitizers replace it, and ask dlsym before theirs works.
+bool is_same(const char* a, const char* b) {
+  for (; *a == *b && *a; ++a, ++b) {
+  }
+  return *a == *b;
+}
+
 // dlsym is asked for many names, few of them ours; "cu" alone would be cuDNN, cuBLAS and curl too.
 bool may_be_ours(const char* name) {
   return (name[0] == 'c' && name[1] == 'u' &&
@@ -89,7 +95,7 @@ SymbolId find_symbol(const char* name) noexcept {
   const Row* row =
       std::lower_bound(kIndex.rows, end, hash, [](const Row& a, uint32_t b) { return a.hash < b; });
   for (; row != end && row->hash == hash; ++row) {
-    if (strcmp(kSymbols[row->symbol].name, name) == 0) {
+    if (is_same(kSymbols[row->symbol].name, name)) {
       return row->symbol;
     }
   }

@@ -1,0 +1,60 @@
+"""A program under a sanitizer, or under valgrind, does the same with the tracer, and nothing is reported.
+
+  sanitized.py LIBRARY PROGRAM BUILD SANITIZER     SANITIZER: asan, tsan or valgrind"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+library, program, build, sanitizer = sys.argv[1:5]
+SKIPPED = 77
+
+
+def skip(reason):
+    print(f"SKIPPED: {reason}")
+    sys.exit(SKIPPED)
+
+
+def runtime():
+    """The sanitizer's library must be the first of a process, so before us."""
+    path = subprocess.run(["g++", f"-print-file-name=lib{sanitizer}.so"], capture_output=True, text=True).stdout.strip()
+    if not os.path.isabs(path):
+        skip(f"g++ has no lib{sanitizer}.so")
+    return path
+
+
+def run(preload, folder):
+    first = [] if sanitizer == "valgrind" else [runtime()]
+    command = [program]
+    if sanitizer == "valgrind":
+        command = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=no", 
+                   f"--suppressions={os.path.dirname(__file__)}/sanitized/valgrind.supp", program]
+    elif subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
+        command = ["setarch", "-R", program]  # GCC 12's do not start at every address
+    environment = {**os.environ, "TRAINTRACE_DIR": folder, "TRAINTRACE_RING_MB": "4", "SIMGPU_DEVICES": "2",
+                   "SIMGPU_NODE": folder, "LD_LIBRARY_PATH": os.path.join(build, "simgpu"),
+                   "ASAN_OPTIONS": "detect_leaks=0:exitcode=99", 
+                   # Nothing of CUDA's is built for it, so it does not see how they wait for each other.
+                   "TSAN_OPTIONS": "exitcode=99:ignore_noninstrumented_modules=1"}
+    environment.pop("LD_PRELOAD", None)
+    if first + preload:
+        environment["LD_PRELOAD"] = " ".join(first + preload)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    errors = [line for line in done.stderr.splitlines() if "sigprocmask: unknown 'how' field" not in line]  # valgrind's
+    return done.returncode, done.stdout, "\n".join(errors)
+
+
+if sanitizer == "valgrind" and shutil.which("valgrind") is None:
+    skip("valgrind is not installed")
+with tempfile.TemporaryDirectory() as folder:
+    plain = run([], folder)
+    if plain[0] != 0 or plain[2]:
+        skip(f"without the tracer: exit {plain[0]}: {plain[1]}{plain[2][:3000]}")
+    traced = run([library], folder)
+    traces = [name for name in os.listdir(folder) if name.endswith(".trace")]
+    if traced != plain:
+        sys.exit(f"without the tracer:\n{plain}\nwith it: exit {traced[0]}\n{traced[1]}{traced[2][:10000]}")
+    if len(traces) != (1 if sanitizer == "tsan" else 2):  # of the program and of its forked child
+        sys.exit(f"{traces}")
+print(plain[1])
