@@ -50,6 +50,9 @@ enum SectionKind : uint32_t {
   kDefinitions = 9,     // chunks of definitions, never reused
   kEvents = 10,         // chunks of events, reused oldest first
   kHostFunctions = 11,  // HostFunction
+  // Only at the levels `marks` and `plugin` of TRAINTRACE_GPU_PROGRESS:
+  kMarks = 12,              // MarkWords, one for each element of kStreams
+  kOperationProgress = 13,  // OperationProgress, one for each element of kOperations
 };
 
 struct Section {
@@ -369,6 +372,51 @@ static_assert(sizeof(Operation) == 64);
 // An `Operation::position` of an aborted communicator: its kernels leave early, so that completion
 // says nothing; what was finished when the abort was entered has kFinished.
 inline constexpr uint64_t kNeverReached = ~uint64_t{0};
+
+// Level `marks`: of each stream two words that the GPU writes when the stream comes to them, before
+// and after the launch of NCCL operations.  The numbers of a stream's launches grow.
+struct MarkWords {
+  uint32_t reached;   // number of the last launch that the stream has come to
+  uint32_t finished;  // number of the last one that it has got past
+  uint32_t launched;  // last number given out, by the host: of later ones these words say nothing
+  uint32_t reserved;
+};
+constexpr bool is_marked(uint32_t word, uint32_t number) {
+  return static_cast<int32_t>(word - number) >= 0;
+}
+
+// The words must be pinned, and a trace may lie on a file system whose pages cannot be.  So the GPU
+// writes to a small file in memory, this and MarkWords behind it; kMarks is a copy made each second
+// and at the exit.  The fact `marks-file` says where it is; it stays after a SIGKILL.
+struct MarksFileHeader {
+  char magic[8];
+  int32_t pid;  // these three as in FileHeader
+  uint32_t streams;
+  uint64_t start_time;
+  uint64_t boot_id[2];
+  uint64_t alive_ns;  // CLOCK_REALTIME, stored each second: who finds it old may remove the file
+};
+inline constexpr char kMarksMagic[8] = {'t', 'r', 't', 'm', 'a', 'r', 'k', '\n'};
+inline constexpr uint32_t kMarksHeaderBytes = 4096;
+
+enum ProgressFlag : uint32_t {
+  kByMarks = 1,   // compare `launch` with the stream's MarkWords
+  kByPlugin = 2,  // NCCL's profiler said so: kSeenReached, kSeenFinished
+  // The launch holds operations of other communicators on the same stream: that it was reached
+  // says nothing about this operation.
+  kShared = 4,
+  kFrozen = 8,  // by an abort: only kSeenReached, kSeenFinished count
+  kSeenReached = 16,
+  kSeenFinished = 32,
+};
+
+// What the GPU, or NCCL, says about an operation.  `Operation::index_low` tells whose it is.
+struct alignas(8) OperationProgress {
+  uint32_t launch;  // 0: nothing is said.  Stored last
+  uint32_t stream;  // index in kStreams + 1
+  uint32_t index_low;
+  uint32_t flags;  // ProgressFlag
+};
 
 struct Peer {
   uint32_t communicator;  // index in kCommunicators + 1

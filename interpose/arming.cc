@@ -12,6 +12,7 @@
 #include "interpose/clock.h"
 #include "interpose/elf_next.h"
 #include "interpose/facts.h"
+#include "interpose/marks.h"
 #include "interpose/open_call.h"
 #include "interpose/own_thread.h"
 #include "interpose/python_frames.h"
@@ -138,6 +139,7 @@ bool fill(const Settings& settings, const TraceFile& file) {
     return false;
   }
   g_stack_mode = settings.stacks;
+  g_gpu_progress = settings.gpu_progress;
   set_python_lookup(look_up);
   state_start(file.header);
   versions_start();
@@ -236,6 +238,7 @@ bool is_process_of_load() noexcept {
 // A child of vfork shares this memory and ends by _exit if its exec fails: that is no exit of ours.
 void note_exit(int kind, int status) noexcept {
   if (armed_generation() && g_file->pid == getpid()) {
+    state_exit();
     g_file->exit_status = status;
     g_file->exit_ticks = clock_ticks();
     __atomic_store_n(&g_file->exit_kind, static_cast<uint32_t>(kind), __ATOMIC_RELEASE);

@@ -4,6 +4,7 @@
 
 #include "interpose/communicator_identity.h"
 #include "interpose/handle_map.h"
+#include "interpose/marks.h"
 #include "interpose/operations.h"
 #include "interpose/stats.h"
 
@@ -116,6 +117,7 @@ uint32_t communicator_entered(ThreadState& thread,
   into.parent_index = parent;
   identify(into, number, arguments, parent == 0 ? nullptr : &side_of(parent).children);
   publish(into.used, 1U);
+  marks_communicator(thread, number);
   return number;
 }
 

@@ -120,6 +120,8 @@ struct Row {
       kernel_launched(thread, get<Field::Function>(arguments...));
     } else if constexpr (is(Kind::Collective) || is(Kind::SendRecv)) {
       operation_enters(frame, scratch, arguments...);
+    } else if constexpr (is(Kind::GroupEnd)) {
+      group_ending(thread);
     } else if constexpr (waits() && kHas<Field::Stream>) {
       scratch.mark = stream_mark(thread, get<Field::Stream>(arguments...));
     } else if constexpr (waits() && kHas<Field::Event>) {

@@ -1,6 +1,7 @@
 #include "interpose/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,18 @@ size_t read_file(const char* path, char* into, size_t size) noexcept {
   }
   into[length] = '\0';
   return length;
+}
+
+int open_private_folder(const char* path) noexcept {
+  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  struct stat status;
+  if (folder >= 0 &&
+      (fstat(folder, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & 022))) {
+    close(folder);
+    errno = EACCES;
+    return -1;
+  }
+  return folder;
 }
 
 bool starts_with(const char* text, const char* beginning) noexcept {

@@ -9,6 +9,9 @@ namespace traintrace {
 // The beginning of a file, NUL-terminated, empty if it cannot be read.  Returns its length.
 size_t read_file(const char* path, char* into, size_t size) noexcept;
 
+// A folder that only this user can write to, whoever made it; -1: it cannot be had.
+int open_private_folder(const char* path) noexcept;
+
 bool starts_with(const char* text, const char* beginning) noexcept;
 bool equal(const char* a, const char* b) noexcept;
 

@@ -61,15 +61,15 @@ struct Layout {
 
 }  // namespace
 
-TraceSize usual_size(uint32_t ring_mb) noexcept {
-  return {ring_mb, std::min(kUsualDefinitionsMb, std::max(ring_mb, 1u))};
+TraceSize usual_size(uint32_t ring_mb, bool progress) noexcept {
+  return {ring_mb, std::min(kUsualDefinitionsMb, std::max(ring_mb, 1u)), progress};
 }
 
 bool make_smaller(TraceSize& size) noexcept {
   if (size.ring_mb == 1) {
     return false;
   }
-  size = usual_size(std::max(size.ring_mb / 4, 1u));
+  size = usual_size(std::max(size.ring_mb / 4, 1u), size.progress);
   return true;
 }
 
@@ -87,6 +87,11 @@ uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept {
   layout.add(format::kPeers, sizeof(format::Peer), kPeers);
   layout.add(format::kStreams, sizeof(format::Stream), kStreams);
   layout.add(format::kHostFunctions, sizeof(format::HostFunction), kHostFunctions);
+  if (size.progress) {
+    layout.add(format::kMarks, sizeof(format::MarkWords), kStreams);
+    layout.add(format::kOperationProgress, sizeof(format::OperationProgress),
+               kCommunicators * format::kRecentOperations);
+  }
   layout.add(format::kAllocations, sizeof(format::Allocation), kAllocations);
   layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk);
   const uint32_t chunk = chunk_bytes(size.ring_mb);

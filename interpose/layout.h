@@ -11,8 +11,9 @@ namespace traintrace {
 struct TraceSize {
   uint32_t ring_mb;
   uint32_t definitions_mb;
+  bool progress;  // the tables of the levels `marks` and `plugin`: half a MiB
 };
-TraceSize usual_size(uint32_t ring_mb) noexcept;
+TraceSize usual_size(uint32_t ring_mb, bool progress) noexcept;
 // What is left to try where the size does not fit; false: it is the smallest.
 bool make_smaller(TraceSize& size) noexcept;
 

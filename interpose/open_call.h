@@ -77,6 +77,30 @@ inline bool open_call(OpenFrame& frame, ThreadState* thread, format::CallId call
   return true;
 }
 
+// While it lives, the tracer itself calls the driver: what that calls in turn is no call of the
+// job.
+class OwnCall {
+ public:
+  explicit OwnCall(ThreadState& thread) noexcept
+      : thread_(thread), outer_(thread.open_frame[static_cast<int>(Layer::kCuda)]) {
+    frame_.alive = scrambled(&frame_);
+    thread.open_frame[static_cast<int>(Layer::kCuda)] = &frame_;
+    leave_tracer(thread);
+  }
+  ~OwnCall() {
+    enter_tracer(thread_);
+    frame_.alive = 0;
+    thread_.open_frame[static_cast<int>(Layer::kCuda)] = outer_;
+  }
+  OwnCall(const OwnCall&) = delete;
+  OwnCall& operator=(const OwnCall&) = delete;
+
+ private:
+  ThreadState& thread_;
+  const OpenFrame* outer_;
+  OpenFrame frame_ = {};
+};
+
 // In the thread's slot, where a reader finds the call that never returned.
 inline void show_open(const OpenFrame& frame) noexcept {
   format::Thread& slot = *frame.thread->slot;

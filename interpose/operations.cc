@@ -4,6 +4,7 @@
 #include "interpose/captures.h"
 #include "interpose/communicators.h"
 #include "interpose/handle_map.h"
+#include "interpose/marks.h"
 #include "interpose/stats.h"
 #include "interpose/streams.h"
 
@@ -151,6 +152,11 @@ void remember_grouped(ThreadState& thread, Operation* operation) {
   thread.grouped[thread.grouped_count++ % kMaxGroupedOperations] = operation;
 }
 
+uint32_t grouped_count(const ThreadState& thread) {
+  constexpr auto kMost = static_cast<uint32_t>(kMaxGroupedOperations);
+  return thread.grouped_count < kMost ? thread.grouped_count : kMost;
+}
+
 OperationRequest described(const OperationArguments& arguments, uint32_t communicator) {
   OperationRequest operation{};
   operation.count = arguments.count;
@@ -181,7 +187,11 @@ OperationRef operation_entered(ThreadState& thread, const OperationArguments& ar
   flags |= thread.group_depth > 0 ? format::kGrouped : 0;
   flags |= rest.stream == 0 ? format::kUntracked : 0;
   rest.flags = static_cast<uint8_t>(flags);
-  return {number, rest.sequence, publish_operation(communicator, operation, rest)};
+  Operation* const published = publish_operation(communicator, operation, rest);
+  if (thread.group_depth == 0) {
+    marks_before(thread, &published, 1);
+  }
+  return {number, rest.sequence, published};
 }
 
 void operation_left(ThreadState& thread, const OperationRef& ref, int result,
@@ -191,6 +201,9 @@ void operation_left(ThreadState& thread, const OperationRef& ref, int result,
     return;
   }
   Operation& operation = *ref.operation;
+  if (thread.group_depth == 0) {
+    marks_after(thread, &ref.operation, 1, result);
+  }
   publish(operation.leave_ticks, ticks);
   const auto call = static_cast<CallId>(operation.call);
   const OperationRequest same{operation.count,     ref.communicator, operation.stack,
@@ -223,6 +236,12 @@ void group_started(ThreadState& thread) noexcept {
   }
 }
 
+void group_ending(ThreadState& thread) noexcept {
+  if (thread.group_depth == 1) {
+    marks_before(thread, thread.grouped, grouped_count(thread));
+  }
+}
+
 void group_ended(ThreadState& thread, int result, uint64_t ticks) noexcept {
   if (thread.group_depth == 0) {
     return;
@@ -234,6 +253,7 @@ void group_ended(ThreadState& thread, int result, uint64_t ticks) noexcept {
   if (thread.group_depth > 0) {
     return;
   }
+  marks_after(thread, thread.grouped, grouped_count(thread), result);
   communicators_group_ended(thread, result, ticks);
   const uint32_t count = thread.grouped_count;
   for (uint32_t i = count > kMaxGroupedOperations ? count - kMaxGroupedOperations : 0; i < count;
@@ -279,6 +299,7 @@ void freeze_operations(uint32_t communicator) noexcept {
       g_tables.operations + (communicator - 1) * uint64_t{format::kRecentOperations};
   for (uint32_t i = 0; i < format::kRecentOperations; ++i) {
     Operation& operation = recent[i];
+    marks_freeze(operation);
     const uint64_t position = load(operation.position);
     if (load(operation.enter_ticks) == 0 || position == 0) {
       continue;

@@ -9,10 +9,13 @@ namespace traintrace {
 
 enum class Stacks : uint8_t { kOff, kNative, kPython, kAll };  // as settings.def names them
 
+enum class GpuProgress : uint8_t { kObserve, kMarks, kPlugin };
+
 struct Settings {
   const char* dir;
   uint32_t ring_mb;
   Stacks stacks;
+  GpuProgress gpu_progress;
   const char* calls;
   bool disabled;
   bool log;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "interpose/marks_driver.h"
 #include "interpose/traced.h"
 
 namespace traintrace {
@@ -49,9 +50,18 @@ inline CommunicatorArguments creation(const OpenFrame& frame, format::Communicat
   return arguments;
 }
 
+template <>
+struct Special<format::CallId::ncclGetUniqueId> {
+  static void before(OpenFrame& frame, Scratch&, auto...) {
+    marks_prepare(*frame.thread, MarksOccasion::kUniqueId);
+  }
+  static void after(OpenFrame&, Scratch&, int, uint64_t, auto...) {}
+};
+
 struct InitRank {
   static void start(OpenFrame& frame, Scratch& scratch, const ncclUniqueId* id, int ranks, int rank,
                     const ncclConfig_t* config) {
+    marks_prepare(*frame.thread, MarksOccasion::kCommunicator);
     CommunicatorArguments arguments = creation(frame, format::kInitRank, config);
     arguments.unique_id = id;
     arguments.size = ranks;
@@ -105,6 +115,8 @@ template <>
 struct Special<format::CallId::ncclCommInitAll> {
   static void before(OpenFrame& frame, Scratch& scratch, ncclComm_t*, int count,
                      const int* devices) {
+    marks_prepare(*frame.thread,
+                  count == 1 ? MarksOccasion::kCommunicator : MarksOccasion::kSeveralDevices);
     for (int i = 0; i < count && i < Scratch::kMaxElements; ++i) {
       CommunicatorArguments arguments = creation(frame, format::kInitAll, nullptr);
       arguments.size = count;

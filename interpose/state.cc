@@ -12,6 +12,8 @@
 #include "interpose/files.h"
 #include "interpose/host_functions.h"
 #include "interpose/kernels.h"
+#include "interpose/marks.h"
+#include "interpose/marks_file.h"
 #include "interpose/modules.h"
 #include "interpose/operations.h"
 #include "interpose/stacks.h"
@@ -71,6 +73,7 @@ void state_start(format::FileHeader* file) noexcept {
   communicators_start();
   operations_start();
   streams_start();
+  marks_start();
   captures_start();
   host_functions_start();
   allocations_start();
@@ -90,6 +93,8 @@ void state_reset_after_fork() noexcept {
   definitions_drop();
   allocations_drop();
   captures_drop();
+  marks_drop();
+  marks_file_drop();
   streams_drop();
   operations_drop();
   communicators_drop();
@@ -100,6 +105,13 @@ void state_reset_after_fork() noexcept {
 void state_tick(ThreadState& own) noexcept {
   define_modules(own);
   read_names();
+  marks_copy();
+  marks_file_alive();
+}
+
+void state_exit() noexcept {
+  marks_copy();
+  marks_file_remove();
 }
 
 }  // namespace traintrace

@@ -45,6 +45,7 @@ OperationRef operation_entered(ThreadState& thread, const OperationArguments& ar
 void operation_left(ThreadState& thread, const OperationRef& ref, int result,
                     uint64_t ticks) noexcept;
 void group_started(ThreadState& thread) noexcept;                            // after success
+void group_ending(ThreadState& thread) noexcept;                             // before the call
 void group_ended(ThreadState& thread, int result, uint64_t ticks) noexcept;  // after the call
 
 // Communicator life.  `entered` runs before the real call, so that an initialisation that hangs is
@@ -127,5 +128,7 @@ void state_start(format::FileHeader* file) noexcept;
 void state_reset_after_fork() noexcept;
 // By the tracer's own thread, each second: modules that were loaded since, threads' names.
 void state_tick(ThreadState& own) noexcept;
+// When the process ends.
+void state_exit() noexcept;
 
 }  // namespace traintrace

@@ -35,6 +35,11 @@ void find_tables(format::FileHeader* file) noexcept {
   found.peer_count = find_table(file, format::kPeers, found.peers);
   found.stream_count = find_table(file, format::kStreams, found.streams);
   found.host_function_count = find_table(file, format::kHostFunctions, found.host_functions);
+  if (find_table(file, format::kMarks, found.marks) < found.stream_count ||
+      find_table(file, format::kOperationProgress, found.progress) == 0) {
+    found.marks = nullptr;
+    found.progress = nullptr;
+  }
   found.allocation_count = find_table(file, format::kAllocations, found.allocations);
   found.definition_chunk_count = find_table(file, format::kDefinitions, found.definition_chunks);
   found.definition_chunk_bytes = section_of(file, format::kDefinitions).element_bytes;

@@ -83,6 +83,8 @@ struct Tables {
   uint32_t stream_count;
   format::HostFunction* host_functions;
   uint32_t host_function_count;
+  format::MarkWords* marks;  // null, as the next, unless asked for
+  format::OperationProgress* progress;
   format::Allocation* allocations;
   uint32_t allocation_count;
   char* definition_chunks;

@@ -54,16 +54,8 @@ void name_trace(Text& into, const Identity& identity, int attempt, const char* e
 
 // In a folder that everybody may write to, somebody else could have put ours in place.
 int open_folder(const Place& place) {
-  const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.ours ? O_NOFOLLOW : 0);
-  const int folder = open(place.folder.c_str(), flags);
-  struct stat status;
-  if (folder >= 0 && place.ours &&
-      (fstat(folder, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & 022))) {
-    close(folder);
-    errno = EACCES;
-    return -1;
-  }
-  return folder;
+  return place.ours ? open_private_folder(place.folder.c_str())
+                    : open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 bool has_room(int folder, Storage storage, uint64_t bytes) {
@@ -210,7 +202,7 @@ void create_trace_file(const Settings& settings, const Identity& identity,
   constexpr const char* kOverNetwork = "it lies on a network file system";
   into.why = kOverNetwork;
   const char* dir_problem = kOverNetwork;
-  TraceSize size = usual_size(settings.ring_mb);
+  TraceSize size = usual_size(settings.ring_mb, settings.gpu_progress != GpuProgress::kObserve);
   do {
     format::FileHeader layout = {};
     if (!within_file_limit(lay_out(size, layout))) {

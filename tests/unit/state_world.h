@@ -67,6 +67,7 @@ struct Sizes {
   uint32_t allocations = 256;
   uint32_t definition_chunks = 16;
   uint32_t threads = 16;
+  bool progress = false;
 };
 
 class World {
@@ -86,6 +87,11 @@ class World {
     add(format::kStreams, sizeof(format::Stream), sizes.streams);
     add(format::kHostFunctions, sizeof(format::HostFunction), sizes.host_functions);
     add(format::kAllocations, sizeof(format::Allocation), sizes.allocations);
+    if (sizes.progress) {
+      add(format::kMarks, sizeof(format::MarkWords), sizes.streams);
+      add(format::kOperationProgress, sizeof(format::OperationProgress),
+          sizes.communicators * format::kRecentOperations);
+    }
     add(format::kDefinitions, 16384, sizes.definition_chunks);
     header().pid = 1234;
     header().start_time = 99;
