@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/progress.h"
 
@@ -13,10 +15,13 @@ Certainty certainty_of(const Run& run, const Hang& hang) {
     return Certainty::kPossible;
   }
   const Wait& wait = run.waits.waits[hang.wait];
-  // Who sends in a broadcast may be done long ago; who was not seen for long while the others
-  // waited may have been dead.
-  const bool sure = direction_of(wait.operation) == Direction::kAllToAll &&
-                    wait.kind != WaitKind::kSend && hang.witnessed >= run.hang_after &&
+  // Who sends in a broadcast may be done long ago, unless the GPU says otherwise; who was not seen
+  // for long while the others waited may have been dead.
+  const bool all_need_all =
+      direction_of(wait.operation) == Direction::kAllToAll && wait.kind != WaitKind::kSend;
+  const bool unfinished = std::all_of(wait.waiters.begin(), wait.waiters.end(),
+                                      [](const Waiter& waiter) { return waiter.unfinished; });
+  const bool sure = (all_need_all || unfinished) && hang.witnessed >= run.hang_after &&
                     !doubts_about(run, hang).any();
   return sure ? Certainty::kProof : Certainty::kLikely;
 }

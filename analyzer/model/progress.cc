@@ -52,12 +52,26 @@ bool was_begun(Run& run, const Member& member, uint64_t sequence) {
 }  // namespace
 
 bool finished(const ProcessTrace& trace, const OperationText& operation) {
-  if ((operation.flags & format::kFinished) != 0) {
+  if ((operation.flags & format::kFinished) != 0 || operation.gpu == GpuState::kFinished) {
     return true;
   }
   return operation.stream != 0 && operation.stream <= trace.streams.size() &&
          operation.position != 0 &&
          trace.streams[operation.stream - 1].completed >= operation.position;
+}
+
+GpuState gpu_state(const ProcessTrace& trace, const OperationText& operation) {
+  constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
+  if ((operation.flags & kNot) != 0) {
+    return GpuState::kUnknown;
+  }
+  if (finished(trace, operation)) {
+    return GpuState::kFinished;
+  }
+  if ((operation.flags & format::kLaunched) != 0 && certainly_unfinished(operation.gpu)) {
+    return operation.gpu;
+  }
+  return operation.position == format::kNeverReached ? GpuState::kAborted : GpuState::kUnknown;
 }
 
 void infer_progress(Run& run) {

@@ -11,6 +11,14 @@ namespace traintrace {
 // Known to be finished.  False says nothing.
 bool finished(const ProcessTrace& trace, const OperationText& operation);
 
+// What is known of an operation on the GPU; of one that its host has not launched: nothing.
+// kEnqueued and kReached say for certain that it was not finished, kUnknown and kAborted say
+// nothing.
+GpuState gpu_state(const ProcessTrace& trace, const OperationText& operation);
+inline bool certainly_unfinished(GpuState state) {
+  return state == GpuState::kEnqueued || state == GpuState::kReached;
+}
+
 // An operation in which everybody needs everybody, finished anywhere, was begun everywhere; and
 // what lies before it on its stream is finished there.  Raises `completed` of streams whose own
 // process never asked.

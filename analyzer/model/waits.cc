@@ -73,7 +73,7 @@ bool must_wait(const Run& run, const Member& member, const Waiter& waiter, uint6
   const OperationText* operation = collective_at(text, sequence);
   const Direction direction =
       operation == nullptr ? Direction::kAllToAll : direction_of(call_name(trace, operation->call));
-  if (direction == Direction::kAllToAll || waiter.blocked) {
+  if (direction == Direction::kAllToAll || waiter.blocked || waiter.unfinished) {
     return true;
   }
   const bool is_root = member.local_rank == operation->peer && member.local_rank >= 0;
@@ -203,7 +203,9 @@ void add_peer_waits(const Run& run, size_t index, std::vector<Wait>& waits) {
       }
       const Member* peer = member_at(communicator, operation.peer);
       Waiter own = waiter_of(run, member, operation.enter, operation.stack);
-      const bool may_be_done = !operation.receive && !own.blocked && is_eager(operation);
+      own.unfinished = certainly_unfinished(gpu_state(trace, operation));
+      const bool may_be_done =
+          !operation.receive && !own.blocked && !own.unfinished && is_eager(operation);
       if (peer == nullptr || may_be_done || member.local_rank < 0 ||
           has_posted(run, *peer, !operation.receive, member.local_rank, operation.sequence)) {
         continue;
@@ -252,7 +254,9 @@ bool is_in(const Run& run, const Member& member, uint64_t sequence) {
 Waiter waiter_in(const Run& run, const Member& member, uint64_t sequence) {
   const CommunicatorText& text = text_of(run, member);
   if (const OperationText* operation = collective_at(text, sequence)) {
-    return waiter_of(run, member, operation->enter, operation->stack);
+    Waiter waiter = waiter_of(run, member, operation->enter, operation->stack);
+    waiter.unfinished = certainly_unfinished(gpu_state(run.processes[member.process], *operation));
+    return waiter;
   }
   // So long ago that it is not kept: at least as long as the oldest that is.
   return waiter_of(run, member, text.recent.empty() ? text.last : text.recent.front().enter, 0);

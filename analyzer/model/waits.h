@@ -23,11 +23,12 @@ enum class WaitKind : uint8_t { kInit, kCollective, kReceive, kSend };
 
 struct Waiter {
   Rank rank;
-  size_t process = 0;    // in Run::processes
-  TimeNs since = 0;      // it entered the operation
-  TimeNs until = 0;      // and was still in it then: its last sign of life, or when it gave up
-  uint32_t stack = 0;    // call site, in its trace's `stacks`
-  bool blocked = false;  // its host is inside a call that waits, so that it waits for certain
+  size_t process = 0;       // in Run::processes
+  TimeNs since = 0;         // it entered the operation
+  TimeNs until = 0;         // and was still in it then: its last sign of life, or when it gave up
+  uint32_t stack = 0;       // call site, in its trace's `stacks`
+  bool blocked = false;     // its host is inside a call that waits, so that it waits for certain
+  bool unfinished = false;  // the GPU said so, which comes to the same
 };
 
 struct Awaited {

@@ -83,6 +83,15 @@ struct ThreadText {
   uint32_t group_depth = 0;
 };
 
+// How far the GPU is with an operation, where it said so itself (marks, NCCL's profiler).
+enum class GpuState : uint8_t {
+  kUnknown,   // not followed: no evidence for anything
+  kEnqueued,  // its stream has not come to it
+  kReached,   // its stream has, and has not got past it
+  kFinished,
+  kAborted,  // never read: what the model makes of an abort
+};
+
 struct OperationText {
   uint64_t index = 0;     // n-th operation of the communicator in this process, from 0
   uint64_t sequence = 0;  // format::Operation::sequence
@@ -94,6 +103,7 @@ struct OperationText {
   uint8_t flags = 0;                              // format::OperationFlag
   uint32_t stream = 0;                            // index in streams + 1
   uint64_t position = 0;
+  GpuState gpu = GpuState::kUnknown;  // after an abort: as it was when the abort was entered
   bool collective = true, receive = false;
 };
 

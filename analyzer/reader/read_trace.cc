@@ -5,6 +5,7 @@
 
 #include "analyzer/reader/definitions.h"
 #include "analyzer/reader/events.h"
+#include "analyzer/reader/gpu_progress.h"
 #include "analyzer/reader/layout.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/tables.h"
@@ -66,6 +67,7 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   read_events(context, options.events);
   // Last: what the others refer to was defined before they were recorded.
   read_definitions(context);
+  read_gpu_progress(context);
   trace.calls = std::move(context.schema.calls);
   return trace;
 }

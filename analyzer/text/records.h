@@ -16,6 +16,7 @@ inline constexpr const char* kCommunicatorFlags[] = {
 inline constexpr const char* kOperationFlags[] = {"grouped", "launched",  "captured", "empty",
                                                   "failed",  "untracked", "replayed", "finished"};
 inline constexpr const char* kStreamFlags[] = {"destroyed", "capturing", "implicit"};
+inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished"};
 
 template <class Keys, class Record>
 void process_keys(Keys& keys, Record& r) {
@@ -129,6 +130,7 @@ void operation_keys(Keys& keys, Record& r) {
   keys.number("stream", r.stream, 0);
   keys.number("position", r.position, 0);
   keys.flags("flags", r.flags, kOperationFlags);
+  keys.choice("gpu", r.gpu, kGpuStates, GpuState::kUnknown);
   keys.stack(r.stack);
 }
 

@@ -109,6 +109,7 @@ uint64_t apply_operation(const StoryCall& call, TimeNs enter, TimeNs leave) {
   operation.receive = schema.name.find("Recv") != std::string::npos;
   operation.peer = int_named(call, operation.collective ? "root" : "peer");
   operation.flags = call.grouped ? uint8_t{format::kGrouped} : uint8_t{0};
+  operation.gpu = call.gpu;
   CommunicatorText& communicator = call.draft->trace.communicators[*call.communicator];
   if (call.result != 0) {
     operation.flags |= format::kFailed;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "analyzer/text/nearest.h"
+#include "analyzer/text/records.h"
 #include "analyzer/text/story.h"
 
 namespace traintrace {
@@ -147,6 +148,7 @@ bool Story::read_call(KeyReader& keys, StoryCall& call) {
   call.every_ns = keys.take_duration("every").value_or(call.every_ns);
   call.takes_ns = keys.take_duration("takes").value_or(call.takes_ns);
   call.grouped = keys.take_word("grouped");
+  keys.choice("gpu", call.gpu, records::kGpuStates, call.gpu);
   call.until = keys.take_time("until");
   keys.stack(call.stack);
   const int64_t repeats = static_cast<int64_t>(call.outcome == Outcome::kPolled ? 1 : call.repeats);
