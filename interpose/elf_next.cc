@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "interpose/files.h"
+
 namespace traintrace {
 namespace {
 
@@ -47,12 +49,6 @@ bool read_dynamic(const link_map& map, Object& object) {
   return object.symbols && object.strings && object.gnu_hash;
 }
 
-bool is_same(const char* a, const char* b) {
-  for (; *a == *b && *a; ++a, ++b) {
-  }
-  return *a == *b;
-}
-
 uint32_t gnu_hash_of(const char* name) {
   uint32_t hash = 5381;
   for (; *name; ++name) {
@@ -77,8 +73,7 @@ void* find_in(const Object& object, const char* name) {
     const uint32_t entry = chains[index - first_symbol];
     const ElfW(Sym)& symbol = object.symbols[index];
     if ((entry | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
-        ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
-        is_same(object.strings + symbol.st_name, name) &&
+        ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && equal(object.strings + symbol.st_name, name) &&
         !(object.versions && object.versions[index] & kHiddenVersion)) {
       return reinterpret_cast<void*>(object.base + symbol.st_value);
     }

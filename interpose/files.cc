@@ -44,7 +44,9 @@ bool starts_with(const char* text, const char* beginning) noexcept {
 }
 
 bool equal(const char* a, const char* b) noexcept {
-  return strcmp(a, b) == 0;
+  for (; *a == *b && *a != '\0'; ++a, ++b) {
+  }
+  return *a == *b;
 }
 
 Text& Text::append(const char* text, size_t bytes) noexcept {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "interpose/files.h"
+
 namespace traintrace {
 namespace {
 
@@ -62,13 +64,6 @@ consteval Index sorted_by_hash() {
 }
 constexpr Index kIndex = sorted_by_hash();
 
-// Not strcmp: sanitizers replace it, and ask dlsym before theirs works.
-bool is_same(const char* a, const char* b) {
-  for (; *a == *b && *a; ++a, ++b) {
-  }
-  return *a == *b;
-}
-
 // dlsym is asked for many names, few of them ours; "cu" alone would be cuDNN, cuBLAS and curl too.
 bool may_be_ours(const char* name) {
   return (name[0] == 'c' && name[1] == 'u' &&
@@ -95,7 +90,7 @@ SymbolId find_symbol(const char* name) noexcept {
   const Row* row =
       std::lower_bound(kIndex.rows, end, hash, [](const Row& a, uint32_t b) { return a.hash < b; });
   for (; row != end && row->hash == hash; ++row) {
-    if (is_same(kSymbols[row->symbol].name, name)) {
+    if (equal(kSymbols[row->symbol].name, name)) {
       return row->symbol;
     }
   }
