@@ -1,6 +1,7 @@
 #include "nccl/comm.h"
 
 #include "nccl/debug.h"
+#include "nccl/profiler.h"
 
 namespace simgpu::nccl {
 namespace {
@@ -116,6 +117,7 @@ void release(Communicator& comm) {
         return comm.running.compare_exchange_strong(expected, true);
       },
       [] { return false; });
+  profiler_finalize(comm);
   for (cudaEvent_t event : {comm.last_event, comm.capture_event}) {
     if (event) {
       cudaEventDestroy(event);

@@ -60,6 +60,7 @@ struct ncclComm {
   int serial = 0;     // of communicators in this process
   uint64_t hash = 0;  // equal on all ranks, the key of the shared memory
   simgpu::nccl::Config config;
+  void* profiler = nullptr;  // the plugin's context, null: it does not follow
   std::shared_ptr<simgpu::nccl::Segment> segment;
 
   std::atomic<ncclResult_t> state{ncclSuccess};  // what ncclCommGetAsyncError says

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "nccl/debug.h"
+#include "nccl/profiler.h"
 
 namespace simgpu::nccl {
 namespace {
@@ -68,7 +69,8 @@ ncclResult_t check_arguments(const Call& call) {
 
 class Appender {
  public:
-  explicit Appender(const Call& call) : call_(call), bytes_(call.count * type_bytes(call.type)) {}
+  Appender(const Call& call, void* event)
+      : call_(call), bytes_(call.count * type_bytes(call.type)), event_(event) {}
 
   void collective(const Reduction& reduction) const {
     Operation operation{.function = static_cast<Function>(call_.kind),
@@ -77,7 +79,8 @@ class Appender {
                         .count = call_.count,
                         .type = call_.type,
                         .reduction = reduction,
-                        .root = call_.root};
+                        .root = call_.root,
+                        .call_event = event_};
     group_add(*call_.comm, operation, call_.stream);
   }
   // The part of the buffer that belongs to `index`.
@@ -94,15 +97,17 @@ class Appender {
   void transfer(Operation operation) const {
     operation.count = call_.count;
     operation.type = call_.type;
+    operation.call_event = event_;
     group_add(*call_.comm, operation, call_.stream);
   }
 
   const Call& call_;
   const size_t bytes_;
+  void* const event_;
 };
 
-void append_transfers(const Call& call) {
-  const Appender add(call);
+void append_transfers(const Call& call, void* event) {
+  const Appender add(call, event);
   const int rank = call.comm->rank;
   const int ranks = call.comm->rank_count;
   const bool root = call.root == rank;
@@ -143,11 +148,18 @@ ncclResult_t append(const Call& call) {
   if (call.count == 0) {
     return ncclSuccess;  // nothing to do: the rank does not take part and nobody waits for it
   }
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const bool captured = call.comm->profiler != nullptr &&
+                        cudaStreamIsCapturing(call.stream, &capture) == cudaSuccess &&
+                        capture != cudaStreamCaptureStatusNone;
+  const bool transfer = call.kind == Call::Kind::kSend || call.kind == Call::Kind::kRecv;
+  void* const event = profiler_call_begins(call, transfer, captured);
   if (call.kind >= Call::Kind::kSend) {
-    append_transfers(call);
+    append_transfers(call, event);
   } else {
-    Appender(call).collective(reduction);
+    Appender(call, event).collective(reduction);
   }
+  profiler_event_ends(event);
   return ncclSuccess;
 }
 

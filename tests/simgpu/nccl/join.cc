@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "nccl/debug.h"
+#include "nccl/profiler.h"
 
 namespace simgpu::nccl {
 namespace {
@@ -68,7 +69,11 @@ ncclResult_t meet(Communicator& comm, const Stop& stop) {
   const bool complete = wait_on(
       comm.cell().bell, [&] { return header.attached.load() == header.rank_count; },
       [&] { return stop.load(); });
-  return complete ? check_devices(comm) : ncclInternalError;
+  const ncclResult_t result = complete ? check_devices(comm) : ncclInternalError;
+  if (result == ncclSuccess) {
+    profiler_init(comm);
+  }
+  return result;
 }
 
 }  // namespace

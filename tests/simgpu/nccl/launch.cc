@@ -12,6 +12,7 @@
 #include "nccl/debug.h"
 #include "nccl/group.h"
 #include "nccl/kernel.h"
+#include "nccl/profiler.h"
 
 // What nvcc calls for a program with kernels; no public header declares them.
 extern "C" {
@@ -119,6 +120,23 @@ bool lacks_buffer(const Operation& operation, int rank) {
   }
 }
 
+bool run_followed(const KernelRun& run, const Operation& operation) {
+  void* const event = profiler_channel_begins(run.comm(), operation);
+  if (!run_collective(run, operation)) {
+    return false;
+  }
+  profiler_channel_ends(event);
+  return true;
+}
+
+void follow_tasks(Plan& plan) {
+  for (auto* list : {&plan.collectives, &plan.transfers}) {
+    for (Operation& operation : *list) {
+      operation.task_event = profiler_task_begins(*plan.comm, operation);
+    }
+  }
+}
+
 int run_plan(const Plan& plan, const volatile int* cancelled) {
   Communicator& comm = *plan.comm;
   const KernelRun run(comm, plan.captured ? comm.epoch.load() : plan.epoch, cancelled);
@@ -134,12 +152,18 @@ int run_plan(const Plan& plan, const volatile int* cancelled) {
       if (!begin_operation(run)) {
         return 0;
       }
-      if (!is_transfer(operation.function) && !run_collective(run, operation)) {
+      if (!is_transfer(operation.function) && !run_followed(run, operation)) {
         return 0;
       }
     }
   }
-  run_transfers(run, plan.transfers);
+  std::vector<void*> events;
+  for (const Operation& operation : plan.transfers) {
+    events.push_back(profiler_channel_begins(comm, operation));
+  }
+  if (run_transfers(run, plan.transfers)) {
+    std::for_each(events.begin(), events.end(), profiler_channel_ends);
+  }
   return 0;
 }
 
@@ -260,6 +284,7 @@ Plan* keep_plan(Pending& pending, bool captured) {
 cudaError_t launch_kernel(Pending& pending, bool captured) {
   const void* function = kernels().find(kernel_name(pending));
   Plan* plan = keep_plan(pending, captured);
+  follow_tasks(*plan);
   void* arguments[] = {&plan};
   cudaLaunchConfig_t config{};
   config.gridDim = {1, 1, 1};

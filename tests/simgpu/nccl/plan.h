@@ -40,6 +40,8 @@ struct Operation {
   Reduction reduction{};
   int root = 0;  // or the peer
   Algorithm algorithm = Algorithm::kRing;
+  void* call_event = nullptr;  // of a profiler plugin
+  void* task_event = nullptr;
 };
 
 struct Plan {
