@@ -61,6 +61,7 @@
 #include "format/calls.def"
 
 #define TT_EXPORT_Thunk(function)
+#define TT_EXPORT_Data(function)
 #define TT_EXPORT_Exit(function) TT_ENTRY function, .Ltarget_##function;
 #define TT_EXPORT_Driver(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Runtime(function) TT_EXPORT_Exit(function)
@@ -85,10 +86,12 @@ tt_entries:
 #define TT_CALL_AS(library, kind, exported, typed, ...) .quad .Lentry_##exported;
 #include "format/calls.def"
 #undef TT_EXPORT_Thunk
+#undef TT_EXPORT_Data
 #undef TT_EXPORT_Exit
 #undef TT_EXPORT_Driver
 #undef TT_EXPORT_Runtime
 #define TT_EXPORT_Thunk(function) .quad 0;
+#define TT_EXPORT_Data(function) .quad 0;
 #define TT_EXPORT_Exit(function) .quad 0;
 #define TT_EXPORT_Driver(function) .quad .Lentry_##function;
 #define TT_EXPORT_Runtime(function) .quad .Lentry_##function;

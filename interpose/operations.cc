@@ -5,6 +5,7 @@
 #include "interpose/communicators.h"
 #include "interpose/handle_map.h"
 #include "interpose/marks.h"
+#include "interpose/plugin.h"
 #include "interpose/stats.h"
 #include "interpose/streams.h"
 
@@ -191,11 +192,13 @@ OperationRef operation_entered(ThreadState& thread, const OperationArguments& ar
   if (thread.group_depth == 0) {
     marks_before(thread, &published, 1);
   }
+  plugin_operation_entered(thread, *published);
   return {number, rest.sequence, published};
 }
 
 void operation_left(ThreadState& thread, const OperationRef& ref, int result,
                     uint64_t ticks) noexcept {
+  plugin_operation_left(thread);
   // Whoever breaks NCCL's rule of one thread at a time may have come round the ring.
   if (ref.operation == nullptr || ref.operation->sequence != ref.sequence) {
     return;
@@ -300,6 +303,7 @@ void freeze_operations(uint32_t communicator) noexcept {
   for (uint32_t i = 0; i < format::kRecentOperations; ++i) {
     Operation& operation = recent[i];
     marks_freeze(operation);
+    plugin_freeze(operation);
     const uint64_t position = load(operation.position);
     if (load(operation.enter_ticks) == 0 || position == 0) {
       continue;

@@ -51,15 +51,6 @@ void not_built_yet(Settings& settings, Setting setting) {
   }
 }
 
-GpuProgress gpu_progress(Settings& settings) {
-  const auto level = static_cast<GpuProgress>(chosen(settings, Setting::GpuProgress));
-  if (level != GpuProgress::kPlugin) {
-    return level;
-  }
-  not_built_yet(settings, Setting::GpuProgress);
-  return GpuProgress::kObserve;
-}
-
 uint32_t ring_mb(Settings& settings) {
   const char* const text = asked_for(Setting::RingMb);
   const char* end = "";
@@ -112,7 +103,7 @@ Settings read_settings() noexcept {
   settings.stacks = static_cast<Stacks>(chosen(settings, Setting::Stacks));
   settings.disabled = chosen(settings, Setting::Disable) == 1;
   settings.log = chosen(settings, Setting::Log) == 1;
-  settings.gpu_progress = gpu_progress(settings);
+  settings.gpu_progress = static_cast<GpuProgress>(chosen(settings, Setting::GpuProgress));
   constexpr Setting kLater[] = {Setting::Mode, Setting::GpuTimeline, Setting::OnAbort};
   for (const Setting setting : kLater) {
     not_built_yet(settings, setting);

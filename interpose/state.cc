@@ -16,6 +16,7 @@
 #include "interpose/marks_file.h"
 #include "interpose/modules.h"
 #include "interpose/operations.h"
+#include "interpose/plugin.h"
 #include "interpose/stacks.h"
 #include "interpose/streams.h"
 #include "interpose/tables.h"
@@ -74,6 +75,7 @@ void state_start(format::FileHeader* file) noexcept {
   operations_start();
   streams_start();
   marks_start();
+  plugin_start();
   captures_start();
   host_functions_start();
   allocations_start();
@@ -93,6 +95,7 @@ void state_reset_after_fork() noexcept {
   definitions_drop();
   allocations_drop();
   captures_drop();
+  plugin_drop();
   marks_drop();
   marks_file_drop();
   streams_drop();

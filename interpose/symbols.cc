@@ -17,6 +17,7 @@ struct SymbolSpec {
 // Groups of exports.def; the library counts only for those that are handed out.
 #define TT_OF_Thunk Runtime
 #define TT_OF_Exit Runtime
+#define TT_OF_Data Nccl
 #define TT_OF_Driver Driver
 #define TT_OF_Runtime Runtime
 constexpr SymbolSpec kSymbols[kSymbolCount] = {

@@ -66,8 +66,13 @@ GpuState by_words(const MarkWords& words, uint32_t launch) {
                                                      : GpuState::kEnqueued;
 }
 
-GpuState state_of(const OperationProgress& progress, const std::vector<MarkWords>& words) {
+GpuState state_of(const OperationProgress& progress, const OperationText& operation,
+                  const std::vector<MarkWords>& words) {
   GpuState state = GpuState::kUnknown;
+  // Of a call that is under way NCCL may have more to tell.
+  if ((progress.flags & format::kByPlugin) != 0 && (operation.flags & format::kLaunched) == 0) {
+    return state;
+  }
   if ((progress.flags & (format::kFrozen | format::kByPlugin)) != 0) {
     state = by_flags(progress.flags);
   } else if (progress.stream != 0 && progress.stream <= words.size()) {
@@ -106,7 +111,7 @@ void read_gpu_progress(ReadContext& context) {
             owner == 0 ? nullptr
                        : operation_of(context.trace.communicators[owner - 1], progress.index_low);
         if (operation != nullptr) {
-          operation->gpu = state_of(progress, words);
+          operation->gpu = state_of(progress, *operation, words);
         }
       });
 }

@@ -16,17 +16,24 @@
 #include <thread>
 
 #include "format/trace_format.h"
+#include "support/gpu_states.h"
 #include "support/process.h"
 #include "support/raw_trace.h"
 #include "support/roles.h"
 
 namespace {
 
+using preload::count_of;
+using preload::dump;
+using preload::dump_of_one;
+using preload::fact_in;
 using preload::Folder;
 using preload::Outcome;
 using preload::Program;
-
-constexpr size_t kElements = 1024;
+using preload::Rank;
+using preload::States;
+using preload::states_in;
+using preload::traces_in;
 
 #define MUST(call)   \
   do {               \
@@ -50,41 +57,6 @@ std::vector<std::string> marks_files(pid_t pid) {
   }
   return found;
 }
-
-struct Rank {
-  ncclComm_t comm = nullptr;
-  cudaStream_t stream = nullptr;
-  float* data = nullptr;
-
-  // The id goes through a file of the test's.
-  bool make(const std::string& folder, int ranks, int rank) {
-    ncclUniqueId id = {};
-    const std::string path = folder + "/id";
-    if (cudaSetDevice(rank) != cudaSuccess || cudaFree(nullptr) != cudaSuccess) {
-      return false;
-    }
-    if (rank == 0) {
-      if (ncclGetUniqueId(&id) != ncclSuccess) {
-        return false;
-      }
-      std::ofstream(path + ".new", std::ios::binary).write(reinterpret_cast<char*>(&id), sizeof id);
-      std::filesystem::rename(path + ".new", path);
-    }
-    while (!std::filesystem::exists(path)) {
-      usleep(1000);
-    }
-    std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&id), sizeof id);
-    return ncclCommInitRank(&comm, ranks, id, rank) == ncclSuccess && make_rest();
-  }
-  bool make_rest() {
-    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
-           cudaMalloc(reinterpret_cast<void**>(&data), kElements * sizeof(float)) == cudaSuccess;
-  }
-  bool reduce() const { return reduce_on(stream); }
-  bool reduce_on(cudaStream_t on) const {
-    return ncclAllReduce(data, data, kElements, ncclFloat32, ncclSum, comm, on) == ncclSuccess;
-  }
-};
 
 // Until the GPU has written that value: how far it is, the program itself cannot see.
 void wait_for_reached(uint32_t value) {
@@ -112,65 +84,6 @@ Program marked(const std::string& role, const Folder& folder,
                          {"TRAINTRACE_GPU_PROGRESS", "marks"}};
   return program;
 }
-
-std::vector<std::string> traces_in(const Folder& folder) {
-  std::vector<std::string> traces;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/traces")) {
-    traces.push_back(entry.path());
-  }
-  return traces;
-}
-
-std::string dump(const std::string& trace) {
-  Program program;
-  program.command = {TRAINTRACE_BINARY, "dump", trace};
-  program.traced = false;
-  return preload::run(program).output;
-}
-
-// `gpu=` of each operation line, in order; "-" where there is none.
-std::vector<std::string> states_in(const std::string& text) {
-  std::vector<std::string> states;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("operation ")) {
-      const size_t at = line.find(" gpu=");
-      states.push_back(at == line.npos ? "-"
-                                       : line.substr(at + 5, line.find(' ', at + 1) - at - 5));
-    }
-  }
-  return states;
-}
-
-std::string fact_in(const std::string& text, const std::string& key) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("fact " + key + " ")) {
-      return line.substr(key.size() + 6);
-    }
-  }
-  return "";
-}
-
-std::string dump_of_one(const Folder& folder) {
-  const auto traces = traces_in(folder);
-  EXPECT_EQ(traces.size(), 1u);
-  if (traces.empty()) {
-    return "";
-  }
-  EXPECT_EQ(preload::read_raw(traces.front()).problems, std::vector<std::string>());
-  return dump(traces.front());
-}
-
-size_t count_of(const std::string& text, const std::string& what) {
-  size_t count = 0;
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
-using States = std::vector<std::string>;
 
 ROLE(finishes) {
   Rank rank;

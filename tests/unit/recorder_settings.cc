@@ -64,17 +64,17 @@ TEST(Settings, Choices) {
 
 TEST(Settings, LevelsOfProgress) {
   EXPECT_EQ(read_settings().gpu_progress, traintrace::GpuProgress::kObserve);
-  EXPECT_EQ(with("TRAINTRACE_GPU_PROGRESS", "marks").gpu_progress,
-            traintrace::GpuProgress::kMarks);
+  EXPECT_EQ(with("TRAINTRACE_GPU_PROGRESS", "marks").gpu_progress, traintrace::GpuProgress::kMarks);
+  EXPECT_EQ(with("TRAINTRACE_GPU_PROGRESS", "plugin").gpu_progress,
+            traintrace::GpuProgress::kPlugin);
 }
 
 TEST(Settings, WhatIsNotBuiltYetSaysSo) {
-  const Settings settings = with("TRAINTRACE_GPU_PROGRESS", "plugin");
-  EXPECT_STREQ(error(settings, Setting::GpuProgress), "not built yet");
-  EXPECT_EQ(settings.gpu_progress, traintrace::GpuProgress::kObserve);
-  setenv("TRAINTRACE_GPU_PROGRESS", "plugin", 1);
-  EXPECT_STREQ(value_in_force(settings, Setting::GpuProgress), "observe");
-  unsetenv("TRAINTRACE_GPU_PROGRESS");
+  setenv("TRAINTRACE_MODE", "full", 1);
+  const Settings settings = read_settings();
+  EXPECT_STREQ(error(settings, Setting::Mode), "not built yet");
+  EXPECT_STREQ(value_in_force(settings, Setting::Mode), "ring");
+  unsetenv("TRAINTRACE_MODE");
 }
 
 TEST(Settings, Patterns) {
