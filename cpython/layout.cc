@@ -26,6 +26,8 @@ constexpr PythonObjectLayout objects(uint16_t header, bool before_3_12) {
 constexpr PythonLayout k39{.minor = 9,
                            .instruction_unit = 1,
                            .runtime_finalizing = 16,
+                           .runtime_interpreters = 0,
+                           .interpreter_threads = 0,
                            .thread_id = 176,
                            .thread_frame = 24,
                            .cframe_frame = kNone,
@@ -58,6 +60,8 @@ constexpr PythonLayout k310 = [] {
 constexpr PythonLayout k311{.minor = 11,
                             .instruction_unit = 0,
                             .runtime_finalizing = 24,
+                            .runtime_interpreters = 0,
+                            .interpreter_threads = 0,
                             .thread_id = 152,
                             .thread_frame = 56,
                             .cframe_frame = 8,
@@ -156,6 +160,8 @@ std::optional<PythonLayout> read_table(const PublishedPythonTable& table) {
   layout.minor = static_cast<uint8_t>(words[kVersion] >> 16);
   layout.instruction_unit = 0;
   layout.runtime_finalizing = static_cast<uint32_t>(words[kRuntime + 1]);
+  layout.runtime_interpreters = static_cast<uint32_t>(words[kRuntime + 2]);
+  layout.interpreter_threads = static_cast<uint32_t>(words[kInterpreter + 3]);
   const auto offset = [&](size_t index) { return static_cast<uint16_t>(words[index]); };
   layout.thread_frame = offset(thread + 4);
   layout.thread_id = offset(thread + 5);

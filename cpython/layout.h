@@ -28,6 +28,9 @@ struct PythonLayout {
   uint8_t instruction_unit;  // of a frame's f_lasti; 0: the frame has a pointer into the bytecode
 
   uint32_t runtime_finalizing;  // _PyRuntimeState, the thread state that finalises or null
+  // Where the lists of interpreters and of an interpreter's threads begin: 0 where not published.
+  uint32_t runtime_interpreters;
+  uint32_t interpreter_threads;
 
   uint16_t thread_id;     // PyThreadState
   uint16_t thread_frame;  // the frame, or the _PyCFrame that leads to it

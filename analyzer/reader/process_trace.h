@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analyzer/reader/result.h"
+#include "analyzer/reader/thread_now.h"
 #include "format/trace_format.h"
 
 namespace traintrace {
@@ -192,6 +193,7 @@ struct ProcessTrace {
   uint64_t records = 0;                     // event records present in the file
   std::vector<LossText> losses;
   std::vector<ReadError> errors;
+  std::vector<ThreadNow> now;  // of a running process that was looked at (live/), by tid
 
   // One per field of the call's schema, `out` ones 0 if it has not returned successfully.
   std::span<const uint64_t> values_of(const CallRecord& event) const {

@@ -1,0 +1,220 @@
+#include "analyzer/live/live_modules.h"
+
+#include <elfutils/libdwfl.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "analyzer/live/process_memory.h"
+
+namespace traintrace {
+
+struct LiveModules::State {
+  const ProcProcess& process;
+  ProcessMemory memory;
+  Dwfl* dwfl = nullptr;
+  bool unwinds = false;
+  const StackSnapshot* snapshot = nullptr;  // of the stack that is walked right now
+};
+
+namespace {
+
+// Which process the modules belong to that are opened right now: elfutils hands on no pointer.
+thread_local const ProcProcess* opening = nullptr;
+
+// The file as the process sees it, be it in a container; a deleted one from its memory.
+int find_elf(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, char** file_name,
+             Elf** elf) {
+  if (opening != nullptr && name[0] == '/') {
+    const std::string path = reachable_path(*opening, name);
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+      *file_name = strdup(path.c_str());
+      return file;
+    }
+  }
+  return dwfl_linux_proc_find_elf(module, data, name, base, file_name, elf);
+}
+
+// Debug files are not looked for: some live on servers, and an answer is due within seconds.
+int find_no_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*,
+                      GElf_Word, char**) {
+  return -1;
+}
+
+const Dwfl_Callbacks kModuleCallbacks = {
+    .find_elf = find_elf,
+    .find_debuginfo = find_no_debuginfo,
+    .section_address = nullptr,
+    .debuginfo_path = nullptr,
+};
+
+}  // namespace
+
+// elfutils asks for threads one after the other; there is only one at a time.
+struct LiveThreads {
+  static pid_t next(Dwfl*, void* argument, void** thread) {
+    if (*thread != nullptr) {
+      return 0;
+    }
+    *thread = argument;
+    return state(argument)->snapshot->tid;
+  }
+  static bool find(Dwfl*, pid_t, void* argument, void** thread) {
+    *thread = argument;
+    return true;
+  }
+  static bool read(Dwfl*, Dwarf_Addr address, Dwarf_Word* result, void* argument) {
+    const LiveModules::State& at = *state(argument);
+    if (const std::optional<uint64_t> word = at.snapshot->load<uint64_t>(address)) {
+      *result = *word;
+      return true;
+    }
+    return at.memory.load(address, *result);
+  }
+  static bool set_registers(Dwfl_Thread* thread, void* argument) {
+    const StackSnapshot& snapshot = *state(argument)->snapshot;
+    for (int i = 0; i < kRegisters; ++i) {
+      if (const auto& value = snapshot.registers[static_cast<size_t>(i)]) {
+        const Dwarf_Word word = *value;
+        if (!dwfl_thread_state_registers(thread, i, 1, &word)) {
+          return false;
+        }
+      }
+    }
+    dwfl_thread_state_register_pc(thread, snapshot.instruction);
+    return true;
+  }
+  static LiveModules::State* state(void* argument) {
+    return static_cast<LiveModules::State*>(argument);
+  }
+};
+
+LiveModules::LiveModules(const ProcProcess& process)
+    : state_(new State{process, ProcessMemory(process.pid)}) {
+  static constexpr Dwfl_Thread_Callbacks kThreadCallbacks = {
+      .next_thread = LiveThreads::next,
+      .get_thread = LiveThreads::find,
+      .memory_read = LiveThreads::read,
+      .set_initial_registers = LiveThreads::set_registers,
+      .detach = nullptr,
+      .thread_detach = nullptr,
+  };
+  opening = &process;
+  state_->dwfl = dwfl_begin(&kModuleCallbacks);
+  if (state_->dwfl != nullptr && dwfl_linux_proc_report(state_->dwfl, process.pid) == 0 &&
+      dwfl_report_end(state_->dwfl, nullptr, nullptr) == 0) {
+    state_->unwinds =
+        dwfl_attach_state(state_->dwfl, nullptr, process.pid, &kThreadCallbacks, state_.get());
+  }
+  opening = nullptr;
+}
+
+LiveModules::~LiveModules() {
+  if (state_->dwfl != nullptr) {
+    dwfl_end(state_->dwfl);
+  }
+}
+
+namespace {
+
+struct SymbolSearch {
+  const std::string& path;
+  const std::vector<std::string>& names;
+  std::map<std::string, uint64_t> found;
+};
+
+int search_module(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, void* argument) {
+  auto& search = *static_cast<SymbolSearch*>(argument);
+  if (search.path != name) {
+    return DWARF_CB_OK;
+  }
+  const int count = dwfl_module_getsymtab(module);
+  for (int i = 0; i < count; ++i) {
+    GElf_Sym symbol;
+    GElf_Addr address = 0;
+    const char* text =
+        dwfl_module_getsym_info(module, i, &symbol, &address, nullptr, nullptr, nullptr);
+    if (text != nullptr && symbol.st_shndx != SHN_UNDEF &&
+        std::find(search.names.begin(), search.names.end(), text) != search.names.end()) {
+      search.found.emplace(text, address);
+    }
+  }
+  return DWARF_CB_ABORT;
+}
+
+struct Walk {
+  std::vector<uint64_t> addresses;
+};
+
+int take_frame(Dwfl_Frame* frame, void* argument) {
+  constexpr size_t kMostFrames = 512;
+  auto& addresses = static_cast<Walk*>(argument)->addresses;
+  Dwarf_Addr address = 0;
+  bool is_activation = false;
+  if (!dwfl_frame_pc(frame, &address, &is_activation) || addresses.size() == kMostFrames) {
+    return DWARF_CB_ABORT;
+  }
+  addresses.push_back(address);
+  return DWARF_CB_OK;
+}
+
+}  // namespace
+
+std::map<std::string, uint64_t> LiveModules::symbols(const std::string& path,
+                                                     const std::vector<std::string>& names) const {
+  SymbolSearch search{path, names, {}};
+  opening = &state_->process;
+  dwfl_getmodules(state_->dwfl, search_module, &search, 0);
+  opening = nullptr;
+  return search.found;
+}
+
+std::vector<uint64_t> LiveModules::unwind(const StackSnapshot& snapshot) const {
+  Walk walk;
+  if (state_->unwinds) {
+    state_->snapshot = &snapshot;
+    opening = &state_->process;
+    dwfl_getthread_frames(state_->dwfl, snapshot.tid, take_frame, &walk);
+    opening = nullptr;
+    state_->snapshot = nullptr;
+  }
+  if (walk.addresses.empty()) {
+    walk.addresses.push_back(snapshot.instruction);
+  }
+  return walk.addresses;
+}
+
+NativeFrame LiveModules::frame_at(uint64_t address, bool is_return) const {
+  const uint64_t inside = is_return ? address - 1 : address;
+  NativeFrame frame;
+  frame.offset = address;
+  opening = &state_->process;
+  Dwfl_Module* const module = dwfl_addrmodule(state_->dwfl, inside);
+  if (module != nullptr) {
+    const char* path =
+        dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+    frame.module = path == nullptr ? "" : path;
+    GElf_Addr bias = 0;
+    if (dwfl_module_getelf(module, &bias) != nullptr) {
+      frame.offset = address - bias;
+    }
+    GElf_Off within = 0;
+    GElf_Sym symbol;
+    const char* name =
+        dwfl_module_addrinfo(module, inside, &within, &symbol, nullptr, nullptr, nullptr);
+    frame.function = name == nullptr ? "" : demangled(name);
+    int line = 0;
+    Dwfl_Line* const source = dwfl_module_getsrc(module, inside);
+    const char* const file = source == nullptr
+                                 ? nullptr
+                                 : dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
+    frame.file = file == nullptr ? "" : file;
+    frame.line = file == nullptr ? 0 : line;
+  }
+  opening = nullptr;
+  return frame;
+}
+
+}  // namespace traintrace

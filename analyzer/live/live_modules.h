@@ -1,0 +1,42 @@
+// The code of a running process: its modules, their symbols and unwind tables, through elfutils.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/live/proc_files.h"
+#include "analyzer/live/stack_snapshot.h"
+#include "analyzer/symbols/symbolizer.h"
+
+namespace traintrace {
+
+class LiveModules {
+ public:
+  explicit LiveModules(const ProcProcess& process);
+  ~LiveModules();
+  LiveModules(const LiveModules&) = delete;
+  LiveModules& operator=(const LiveModules&) = delete;
+
+  // Addresses of those names that the module whose file name contains `module` exports; empty
+  // where there is no such module.
+  std::map<std::string, uint64_t> symbols(const std::string& path,
+                                          const std::vector<std::string>& names) const;
+
+  // Addresses in the functions of that stack, innermost first; beyond the first they are return
+  // addresses.  Ends where a table needs a register that is not known.
+  std::vector<uint64_t> unwind(const StackSnapshot& snapshot) const;
+
+  // What lies there.  `is_return`: the call before that address.
+  NativeFrame frame_at(uint64_t address, bool is_return) const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace traintrace

@@ -1,0 +1,146 @@
+#include "analyzer/live/look.h"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "analyzer/live/stack_snapshot.h"
+#include "analyzer/live/waiting.h"
+
+namespace traintrace {
+namespace {
+
+std::vector<FrameNow> native_frames(const LiveModules& modules, const StackSnapshot& snapshot) {
+  std::vector<FrameNow> frames;
+  for (const uint64_t address : modules.unwind(snapshot)) {
+    const NativeFrame frame = modules.frame_at(address, !frames.empty());
+    frames.push_back({frame.function, frame.file, frame.line, frame.module, false});
+  }
+  return frames;
+}
+
+bool same_frames(const std::vector<FrameNow>& a, const std::vector<FrameNow>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+    return one.function == other.function && one.file == other.file && one.line == other.line;
+  });
+}
+
+int yama_scope() {
+  int scope = 0;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return scope;
+}
+
+}  // namespace
+
+Watcher::Watcher(ProcProcess process)
+    : process_(std::move(process)),
+      modules_(process_),
+      python_(PythonProcess::find(process_, modules_)) {}
+
+ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
+                              const std::vector<PythonThread>& python, Look& into) {
+  ThreadNow now;
+  now.tid = tid;
+  // Before it is stopped: from a stop it comes back running, and only then waits again.
+  const std::optional<ProcThread> thread = read_thread(process_.pid, tid);
+  std::optional<StackSnapshot> snapshot;
+  if (options.stop) {
+    StoppedStack stopped = stop_and_copy_stack(process_, tid);
+    into.longest_stop_ns = std::max(into.longest_stop_ns, stopped.stopped_ns);
+    snapshot = std::move(stopped.snapshot);
+  } else {
+    snapshot = watch_stack(process_, tid);
+  }
+  if (!thread) {
+    now.tid = 0;
+    return now;
+  }
+  now.name = thread->name;
+  now.state = thread->state;
+  now.role = role_of(process_, *thread);
+  if (snapshot) {
+    now.native = native_frames(modules_, *snapshot);
+  }
+  const auto own = std::find_if(python.begin(), python.end(),
+                                [&](const PythonThread& other) { return other.tid == tid; });
+  if (own != python.end()) {
+    now.holds_gil = own->holds_gil;
+    now.python_is_whole = own->whole;
+    for (const PythonFrameText& frame : own->frames) {
+      now.python.push_back({frame.function, frame.file, frame.line, "", true});
+    }
+  }
+  const bool waits_for_gil = python_ && thread->system_call &&
+                             thread->system_call->number == SYS_futex &&
+                             python_->is_gil(thread->system_call->arguments[0]);
+  const WaitingFor waiting = waiting_of(process_, *thread, now, waits_for_gil);
+  now.waiting = waiting.waiting;
+  now.waiting_on = waiting.on;
+  return now;
+}
+
+// One sentence each, of what stands between us and the process.
+void Watcher::explain(Look& look) const {
+  const int pid = process_.pid;
+  if (process_.state == 'Z') {
+    look.limits.push_back(
+        fmt::format("process {} has ended and waits for its parent (zombie)", pid));
+    return;
+  }
+  if (process_.mappings.empty()) {
+    const bool other_user = geteuid() != 0 && process_.uid != geteuid();
+    const std::string reason =
+        other_user ? fmt::format("it belongs to user {}; ask as that user or as root", process_.uid)
+        : yama_scope() >= 2 ? "ptrace is restricted (kernel.yama.ptrace_scope): root is needed"
+                            : "the kernel does not permit it (CAP_SYS_PTRACE; in a container: "
+                              "--cap-add=SYS_PTRACE)";
+    look.limits.push_back(fmt::format("the memory of process {} may not be read: {}", pid, reason));
+    return;
+  }
+  if (!process_.same_pid_namespace) {
+    look.limits.push_back(
+        fmt::format("process {} is in another container (pid namespace), where it is {}", pid,
+                    process_.inner_pid));
+  }
+  for (const ThreadNow& thread : look.threads) {
+    if (thread.state == 'D') {
+      look.limits.push_back(fmt::format(
+          "thread {} of process {} is in uninterruptible sleep: it waits for a device or a file "
+          "system and cannot be stopped or killed before that answers",
+          thread.tid, pid));
+    }
+  }
+}
+
+Look Watcher::look(const LookOptions& options) {
+  Look look;
+  const std::vector<PythonThread> python =
+      python_ ? python_->threads() : std::vector<PythonThread>{};
+  look.knows_gil = python_ && python_->knows_gil();
+  for (const int tid : process_.threads) {
+    ThreadNow now = thread_now(tid, options, python, look);
+    if (now.tid != 0) {
+      look.threads.push_back(std::move(now));
+    }
+  }
+  explain(look);
+  return look;
+}
+
+void compare_looks(const Look& first, Look& second) {
+  for (ThreadNow& thread : second.threads) {
+    const auto earlier =
+        std::find_if(first.threads.begin(), first.threads.end(),
+                     [&](const ThreadNow& other) { return other.tid == thread.tid; });
+    thread.steady = earlier != first.threads.end() && earlier->state == thread.state &&
+                    same_frames(earlier->python, thread.python) &&
+                    same_frames(earlier->native, thread.native) &&
+                    !(thread.python.empty() && thread.native.empty());
+  }
+}
+
+}  // namespace traintrace

@@ -1,0 +1,48 @@
+// One look at a running process: what each of its threads does right now.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/live/live_modules.h"
+#include "analyzer/live/proc_files.h"
+#include "analyzer/live/python_process.h"
+#include "analyzer/reader/thread_now.h"
+
+namespace traintrace {
+
+struct LookOptions {
+  bool stop = false;  // each thread for an instant, with ptrace: exact stacks of running ones too
+};
+
+struct Look {
+  std::vector<ThreadNow> threads;   // by tid
+  std::vector<std::string> limits;  // what could not be had, and why
+  int64_t longest_stop_ns = 0;
+  bool knows_gil = false;
+};
+
+// Keeps what is read of the process's files between looks.
+class Watcher {
+ public:
+  explicit Watcher(ProcProcess process);
+
+  Look look(const LookOptions& options);
+  const ProcProcess& process() const { return process_; }
+  int python_minor() const { return python_ ? python_->minor() : 0; }  // 0: no Python
+
+ private:
+  ThreadNow thread_now(int tid, const LookOptions& options, const std::vector<PythonThread>& python,
+                       Look& into);
+  void explain(Look& look) const;
+
+  ProcProcess process_;
+  LiveModules modules_;
+  std::optional<PythonProcess> python_;
+};
+
+// Marks the threads of `second` that do what they did in `first`.
+void compare_looks(const Look& first, Look& second);
+
+}  // namespace traintrace

@@ -1,0 +1,195 @@
+#include "analyzer/live/proc_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace traintrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string proc_path(pid_t pid, const char* name) {
+  return fmt::format("/proc/{}/{}", pid, name);
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string link_target(const std::string& path) {
+  std::error_code problem;
+  return fs::read_symlink(path, problem).string();
+}
+
+// Names may contain anything, blanks and parentheses too: the fields begin behind the last ')'.
+std::vector<std::string> fields_of_stat(const std::string& stat) {
+  std::vector<std::string> fields;
+  const size_t end = stat.rfind(')');
+  if (end == stat.npos) {
+    return fields;
+  }
+  std::istringstream rest(stat.substr(end + 1));
+  std::copy(std::istream_iterator<std::string>(rest), {}, std::back_inserter(fields));
+  return fields;
+}
+
+// "KEY=VALUE\0KEY=VALUE\0"
+std::map<std::string, std::string> environment_of(const std::string& bytes) {
+  std::map<std::string, std::string> environment;
+  std::istringstream in(bytes);
+  for (std::string entry; std::getline(in, entry, '\0');) {
+    const size_t equals = entry.find('=');
+    if (equals != entry.npos) {
+      environment.try_emplace(entry.substr(0, equals), entry.substr(equals + 1));
+    }
+  }
+  return environment;
+}
+
+std::vector<Mapping> mappings_of(const std::string& text) {
+  std::vector<Mapping> mappings;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    Mapping mapping;
+    char rights[5] = {};
+    int path = 0;
+    unsigned long begin = 0;
+    unsigned long end = 0;
+    unsigned long offset = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %*s %n", &begin, &end, rights, &offset,
+                    &path) < 4) {
+      continue;
+    }
+    mapping.begin = begin;
+    mapping.end = end;
+    mapping.offset = offset;
+    mapping.executable = rights[2] == 'x';
+    mapping.shared = rights[3] == 's';
+    mapping.path = path > 0 ? line.substr(static_cast<size_t>(path)) : "";
+    mappings.push_back(std::move(mapping));
+  }
+  return mappings;
+}
+
+// "Uid:\t0\t..", "NSpid:\t77\t1": the last number is the innermost name.
+void read_status(const std::string& text, ProcProcess& process) {
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string key;
+    words >> key;
+    if (key == "Uid:") {
+      words >> process.uid;
+    } else if (key == "NSpid:") {
+      while (words >> process.inner_pid) {
+      }
+    }
+  }
+}
+
+bool same_namespace(pid_t pid, const char* name) {
+  struct stat theirs = {};
+  struct stat ours = {};
+  return stat(proc_path(pid, name).c_str(), &theirs) != 0 ||
+         stat(fmt::format("/proc/self/{}", name).c_str(), &ours) != 0 ||
+         theirs.st_ino == ours.st_ino;
+}
+
+std::vector<int> numbers_in(const std::string& folder) {
+  std::vector<int> numbers;
+  std::error_code problem;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    const std::string name = entry->path().filename().string();
+    int number = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), number).ptr ==
+        name.data() + name.size()) {
+      numbers.push_back(number);
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+// "running", "-1 0xsp 0xpc", or "NUMBER 0x1 .. 0x6 0xsp 0xpc".
+std::optional<SystemCall> system_call_of(const std::string& text) {
+  std::istringstream in(text);
+  SystemCall call;
+  if (!(in >> call.number)) {
+    return std::nullopt;
+  }
+  in >> std::hex;
+  if (call.number >= 0) {
+    for (uint64_t& argument : call.arguments) {
+      in >> argument;
+    }
+  }
+  in >> call.stack_pointer >> call.instruction;
+  return in.fail() ? std::nullopt : std::optional(call);
+}
+
+}  // namespace
+
+Result<ProcProcess> read_process(pid_t pid) {
+  const std::vector<std::string> stat = fields_of_stat(contents(proc_path(pid, "stat")));
+  if (stat.size() < 20) {
+    return ReadError{proc_path(pid, "stat"), 0, "there is no process with this number", true};
+  }
+  ProcProcess process;
+  process.pid = pid;
+  process.state = stat[0][0];
+  process.start_time = std::strtoull(stat[19].c_str(), nullptr, 10);
+  process.inner_pid = pid;
+  read_status(contents(proc_path(pid, "status")), process);
+  process.same_pid_namespace = same_namespace(pid, "ns/pid");
+  process.same_mount_namespace = same_namespace(pid, "ns/mnt");
+  process.executable = link_target(proc_path(pid, "exe"));
+  process.command_line = contents(proc_path(pid, "cmdline"));
+  std::replace(process.command_line.begin(), process.command_line.end(), '\0', ' ');
+  process.environment = environment_of(contents(proc_path(pid, "environ")));
+  process.mappings = mappings_of(contents(proc_path(pid, "maps")));
+  process.threads = numbers_in(proc_path(pid, "task"));
+  return process;
+}
+
+std::optional<ProcThread> read_thread(pid_t pid, int tid) {
+  const std::string folder = fmt::format("/proc/{}/task/{}/", pid, tid);
+  const std::vector<std::string> stat = fields_of_stat(contents(folder + "stat"));
+  if (stat.empty()) {
+    return std::nullopt;
+  }
+  ProcThread thread;
+  thread.tid = tid;
+  thread.state = stat[0][0];
+  thread.name = contents(folder + "comm");
+  if (thread.name.ends_with('\n')) {
+    thread.name.pop_back();
+  }
+  thread.system_call = system_call_of(contents(folder + "syscall"));
+  return thread;
+}
+
+std::string descriptor_target(pid_t pid, uint64_t descriptor) {
+  return link_target(fmt::format("/proc/{}/fd/{}", pid, descriptor));
+}
+
+std::vector<pid_t> all_processes() {
+  return numbers_in("/proc");
+}
+
+std::string reachable_path(const ProcProcess& process, const std::string& path) {
+  return process.same_mount_namespace ? path : fmt::format("/proc/{}/root{}", process.pid, path);
+}
+
+}  // namespace traintrace

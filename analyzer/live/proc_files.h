@@ -1,0 +1,69 @@
+// What /proc says of a process and its threads (proc(5)).
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/reader/result.h"
+
+namespace traintrace {
+
+struct Mapping {
+  uint64_t begin = 0, end = 0, offset = 0;
+  bool executable = false;
+  bool shared = false;
+  std::string path;  // empty: anonymous
+};
+
+// Where a thread waits in the kernel, from /proc/PID/task/TID/syscall.
+struct SystemCall {
+  long number = -1;  // -1: in the kernel for another reason, such as a page fault
+  std::array<uint64_t, 6> arguments{};
+  uint64_t stack_pointer = 0;
+  uint64_t instruction = 0;  // where it returns to
+};
+
+struct ProcThread {
+  int tid = 0;
+  std::string name;                       // as prctl(PR_SET_NAME) set it, 15 characters
+  char state = '?';                       // R, S, D, T, t, Z, X
+  std::optional<SystemCall> system_call;  // nothing: it runs, or we may not look
+};
+
+struct ProcProcess {
+  pid_t pid = 0;
+  char state = '?';
+  uint64_t start_time = 0;  // ticks since boot
+  uid_t uid = 0;
+  int inner_pid = 0;  // its own name for itself, in its pid namespace
+  bool same_pid_namespace = true;
+  bool same_mount_namespace = true;
+  std::string executable;    // path, empty: may not be read
+  std::string command_line;  // arguments separated by blanks
+  std::map<std::string, std::string> environment;
+  std::vector<Mapping> mappings;  // by address; empty: may not be read
+  std::vector<int> threads;
+};
+
+// What may not be read is left empty.  An error where there is no such process.
+Result<ProcProcess> read_process(pid_t pid);
+
+// Nothing where the thread is gone.
+std::optional<ProcThread> read_thread(pid_t pid, int tid);
+
+// What a descriptor of the process is: a path, "socket:[1234]", "pipe:[1]".  Empty: not known.
+std::string descriptor_target(pid_t pid, uint64_t descriptor);
+
+// All processes of which something can be seen, by pid.
+std::vector<pid_t> all_processes();
+
+// A path of the process as we reach it, if it sees another root than we do.
+std::string reachable_path(const ProcProcess& process, const std::string& path);
+
+}  // namespace traintrace
