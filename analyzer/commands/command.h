@@ -44,6 +44,7 @@ void add_format(CLI::App& command, std::string& format, const std::vector<std::s
 
 void declare_run(CLI::App& command, Invocation& invocation);
 void declare_analyze(CLI::App& command, Invocation& invocation);
+void declare_attach(CLI::App& command, Invocation& invocation);
 void declare_dump(CLI::App& command, Invocation& invocation);
 void declare_report(CLI::App& command, Invocation& invocation);
 void declare_calls(CLI::App& command, Invocation& invocation);

@@ -22,7 +22,7 @@ void not_built(CLI::App& command, Invocation& invocation) {
 const Command kCommands[] = {
     {"run", "record a program", declare_run},
     {"analyze", "say what went wrong in a recorded run, and who", declare_analyze},
-    {"attach", "say what a running job waits for", not_built},
+    {"attach", "say what a running job waits for", declare_attach},
     {"diff", "compare two runs", not_built},
     {"report", "tables: where time went", declare_report},
     {"dump", "print every record as text", declare_dump},

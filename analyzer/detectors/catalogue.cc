@@ -74,6 +74,10 @@ constexpr Explanation kExplanations[] = {
     {"comm.version-mismatch",
      "Members of one communicator loaded different versions of NCCL; those who differ from a "
      "majority are named. Settings (NCCL_..) are not compared yet."},
+    {"host.stuck",
+     "Somebody looked at the job while it hung (traintrace attach): the culprits' threads are "
+     "outside NCCL and CUDA, at the same place in two looks, and have called nothing of them for "
+     "at least --hang-after. The kind is what the thread waits for."},
     {"run.in-progress",
      "No rank has kept others waiting for --hang-after, and not every rank has ended normally: a "
      "snapshot of a job that moves. The evidence lists who was waiting for whom."},

@@ -18,7 +18,7 @@ constexpr Detector kDetectors[] = {
     find_swapped_order,   find_operation_mismatch,
     find_count_mismatch,  find_type_mismatch,
     find_root_mismatch,   find_reduction_mismatch,
-    find_empty_calls,
+    find_empty_calls,     find_stuck_hosts,
 };
 
 auto order(const Finding& finding) {

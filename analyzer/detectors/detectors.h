@@ -28,6 +28,7 @@ std::vector<Finding> find_missing_receive(const Run& run);
 std::vector<Finding> find_incomplete_init(const Run& run);
 std::vector<Finding> find_cross_communicator_deadlock(const Run& run);
 std::vector<Finding> find_version_mismatch(const Run& run);
+std::vector<Finding> find_stuck_hosts(const Run& run);
 std::vector<Finding> find_lost_records(const Run& run);
 std::vector<Finding> find_missing_trace(const Run& run);
 std::vector<Finding> find_truncated(const Run& run);

@@ -19,6 +19,17 @@ std::string_view base_name(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
+const ModuleText* module_at(const ProcessTrace& trace, uint64_t address) {
+  for (const ModuleText& module : trace.modules) {
+    if (address >= module.begin && address < module.end) {
+      return &module;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 bool is_user_module(std::string_view path) {
   const std::string_view name = base_name(path);
   if (path.empty() || path.starts_with('[') || path.starts_with("/usr/lib") ||
@@ -31,17 +42,6 @@ bool is_user_module(std::string_view path) {
   return std::none_of(std::begin(kOthers), std::end(kOthers),
                       [&](std::string_view other) { return name.starts_with(other); });
 }
-
-const ModuleText* module_at(const ProcessTrace& trace, uint64_t address) {
-  for (const ModuleText& module : trace.modules) {
-    if (address >= module.begin && address < module.end) {
-      return &module;
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 bool is_user_file(std::string_view file) {
   // "<frozen importlib>", "<string>", "<__array_function__ internals>"

@@ -20,6 +20,8 @@ struct CodePlace {
 
 // Neither the standard library, nor what is installed (torch and others), nor this tool.
 bool is_user_file(std::string_view file);
+// The same of the file of a native module.
+bool is_user_module(std::string_view path);
 
 // The return address of the innermost frame that is in no library of the system, of Python or of
 // the vendors; 0: there is none, or a Python frame says more.

@@ -1,0 +1,138 @@
+#include "analyzer/live/job_now.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "analyzer/live/targets.h"
+
+namespace traintrace {
+namespace {
+
+TimeNs now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void insert_once(std::vector<std::string>& list, const std::string& text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) {
+    list.push_back(text);
+  }
+}
+
+// The processes of those traces that run on this machine.
+std::vector<pid_t> running_in(const TraceSet& traces) {
+  std::vector<pid_t> pids;
+  for (const ProcessTrace& trace : traces.processes) {
+    if (trace.running_now == true) {
+      pids.push_back(trace.pid);
+    }
+  }
+  return pids;
+}
+
+ReadError problem(const std::string& message) {
+  ReadError error;
+  error.message = message;
+  error.fatal = true;
+  return error;
+}
+
+}  // namespace
+
+Result<Job> Job::find(const JobOptions& options) {
+  Job job;
+  job.options_ = options;
+  job.inputs_ = options.traces;
+  std::vector<pid_t> pids = options.pids;
+  if (options.all) {
+    job.processes_ = gpu_processes();
+    if (job.processes_.empty()) {
+      return problem("no process that we may look at has loaded libcuda.so.1 or is recorded");
+    }
+  }
+  if (!options.traces.empty()) {
+    const TraceSet traces = read_traces(options.traces, {.events = false});
+    if (traces.processes.empty()) {
+      return traces.errors.empty() ? problem("no trace") : traces.errors.front();
+    }
+    const std::vector<pid_t> running = running_in(traces);
+    pids.insert(pids.end(), running.begin(), running.end());
+  }
+  for (const pid_t pid : pids) {
+    Result<ProcProcess> process = read_process(pid);
+    if (!process) {
+      return process.error();
+    }
+    job.processes_.push_back(std::move(*process));
+  }
+  std::sort(job.processes_.begin(), job.processes_.end(),
+            [](const ProcProcess& a, const ProcProcess& b) { return a.pid < b.pid; });
+  job.processes_.erase(
+      std::unique(job.processes_.begin(), job.processes_.end(),
+                  [](const ProcProcess& a, const ProcProcess& b) { return a.pid == b.pid; }),
+      job.processes_.end());
+  for (const ProcProcess& process : job.processes_) {
+    job.pids_.push_back(process.pid);
+    // Its folder has the other ranks, whoever of them is still there.
+    if (const std::optional<std::string> trace = trace_of_process(process)) {
+      insert_once(job.inputs_, std::filesystem::path(*trace).parent_path().string());
+    }
+  }
+  return job;
+}
+
+TraceSet Job::read() const {
+  return inputs_.empty() ? TraceSet{} : read_traces(inputs_, {.events = false});
+}
+
+bool Job::is_running() const {
+  return std::any_of(processes_.begin(), processes_.end(), [](const ProcProcess& process) {
+    const Result<ProcProcess> now = read_process(process.pid);
+    return now && now->start_time == process.start_time && now->state != 'Z';
+  });
+}
+
+JobNow Job::look() {
+  JobNow now;
+  std::vector<std::unique_ptr<Watcher>> watchers;
+  std::vector<Look> first;
+  for (const ProcProcess& process : processes_) {
+    watchers.push_back(std::make_unique<Watcher>(process));
+    first.push_back(watchers.back()->look({options_.stop}));
+  }
+  std::this_thread::sleep_for(std::chrono::nanoseconds(options_.interval));
+  std::map<pid_t, Look> looks;
+  for (size_t i = 0; i < watchers.size(); ++i) {
+    Look second = watchers[i]->look({options_.stop});
+    compare_looks(first[i], second);
+    now.longest_stop_ns =
+        std::max({now.longest_stop_ns, first[i].longest_stop_ns, second.longest_stop_ns});
+    now.limits.insert(now.limits.end(), second.limits.begin(), second.limits.end());
+    now.looked_at += second.threads.empty() ? 0 : 1;
+    looks.emplace(processes_[i].pid, std::move(second));
+  }
+  now.traces = read();
+  for (ProcessTrace& trace : now.traces.processes) {
+    const auto look = trace.running_now == true ? looks.find(trace.pid) : looks.end();
+    if (look != looks.end()) {
+      trace.now = std::move(look->second.threads);
+      looks.erase(look);
+    }
+  }
+  for (auto& [pid, look] : looks) {
+    const auto process = std::find_if(processes_.begin(), processes_.end(),
+                                      [&](const ProcProcess& other) { return other.pid == pid; });
+    ProcessTrace trace = unrecorded_trace(*process, now_ns());
+    trace.now = std::move(look.threads);
+    now.traces.processes.push_back(std::move(trace));
+    ++now.unrecorded;
+  }
+  return now;
+}
+
+}  // namespace traintrace

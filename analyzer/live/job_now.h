@@ -1,0 +1,51 @@
+// A running job: its processes as they are right now, looked at twice.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/live/look.h"
+#include "analyzer/model/run.h"
+#include "analyzer/reader/read_trace.h"
+
+namespace traintrace {
+
+struct JobOptions {
+  std::vector<pid_t> pids;
+  bool all = false;  // every process that uses a GPU
+  std::vector<std::string> traces;
+  TimeNs interval = 2'000'000'000;  // between the two looks
+  bool stop = false;
+};
+
+struct JobNow {
+  TraceSet traces;                  // recorded and unrecorded processes, with their threads
+  std::vector<std::string> limits;  // what could not be had, and why
+  int looked_at = 0;                // processes
+  int unrecorded = 0;
+  int64_t longest_stop_ns = 0;
+};
+
+class Job {
+ public:
+  // Finds the processes.  An error: there is none.
+  static Result<Job> find(const JobOptions& options);
+
+  // Reads the traces, without looking at any process.
+  TraceSet read() const;
+  // Looks twice.
+  JobNow look();
+  // Whether a process of it still runs.
+  bool is_running() const;
+  const std::vector<pid_t>& pids() const { return pids_; }
+
+ private:
+  JobOptions options_;
+  std::vector<pid_t> pids_;
+  std::vector<ProcProcess> processes_;
+  std::vector<std::string> inputs_;  // files and folders of traces
+};
+
+}  // namespace traintrace

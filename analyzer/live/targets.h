@@ -1,0 +1,25 @@
+// Which processes belong to a job.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/live/proc_files.h"
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+// The trace that the process writes right now, as a path that we can open.
+std::optional<std::string> trace_of_process(const ProcProcess& process);
+
+// Whether it has loaded the driver of the GPU, or writes a trace.
+bool uses_gpu(const ProcProcess& process);
+
+// All such processes, but for this one.
+std::vector<ProcProcess> gpu_processes();
+
+// What can be said of a process that nobody recorded: who it is, and its environment.
+ProcessTrace unrecorded_trace(const ProcProcess& process, TimeNs now);
+
+}  // namespace traintrace

@@ -1,0 +1,192 @@
+#include "analyzer/live/threads_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "analyzer/model/threads_now.h"
+
+namespace traintrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Group {
+  Ranks ranks;
+  const ThreadNow* thread = nullptr;
+  size_t threads = 0;
+  bool steady = true;
+};
+
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string frame_text(const FrameNow& frame) {
+  const std::string function = frame.function.empty() ? "?" : frame.function;
+  if (!frame.file.empty()) {
+    return fmt::format("{} at {}:{}", function, frame.file, frame.line);
+  }
+  return frame.module.empty() ? function
+                              : fmt::format("{} ({})", function, base_name(frame.module));
+}
+
+std::string who(const ThreadNow& thread) {
+  return thread.role.empty() ? fmt::format("thread \"{}\"", thread.name) : thread.role + " thread";
+}
+
+std::string key_of(const ThreadNow& thread) {
+  std::string key = who(thread) + '\n' + doing_text(thread);
+  for (const auto* frames : {&thread.python, &thread.native}) {
+    for (const FrameNow& frame : *frames) {
+      key += '\n' + frame_text(frame);
+    }
+  }
+  return key;
+}
+
+// The main thread, and those that run Python or are in a call of the vendors'.
+bool is_worth_frames(const ThreadNow& thread) {
+  return thread.role == "main" || !thread.python.empty() || thread.waiting == Waiting::kNccl ||
+         thread.waiting == Waiting::kCuda;
+}
+
+void add_frames(const std::vector<FrameNow>& frames, size_t most, std::string& out) {
+  for (size_t i = 0; i < std::min(frames.size(), most); ++i) {
+    out += fmt::format("      {}\n", frame_text(frames[i]));
+  }
+  if (frames.size() > most) {
+    out += fmt::format("      .. {} more\n", frames.size() - most);
+  }
+}
+
+// By role: the main thread first; then by the first rank.
+std::vector<Group> groups_of(const Run& run) {
+  std::map<std::string, Group> by_key;
+  for (const RankState& state : run.ranks) {
+    for (const ThreadNow& thread : trace_of(run, state).now) {
+      Group& group = by_key[key_of(thread)];
+      insert(group.ranks, state.rank);
+      group.thread = group.thread == nullptr ? &thread : group.thread;
+      group.steady = group.steady && thread.steady;
+      ++group.threads;
+    }
+  }
+  std::vector<Group> groups;
+  groups.reserve(by_key.size());
+  for (auto& [key, group] : by_key) {
+    groups.push_back(std::move(group));
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    const auto order = [](const Group& group) {
+      return std::tuple(group.thread->role != "main", !is_worth_frames(*group.thread),
+                        group.ranks.front());
+    };
+    return order(a) < order(b);
+  });
+  return groups;
+}
+
+void add_others(const std::vector<Group>& groups, std::string& out) {
+  std::map<std::string, size_t> names;
+  for (const Group& group : groups) {
+    if (!is_worth_frames(*group.thread)) {
+      names[fmt::format("{} {}", who(*group.thread), doing_text(*group.thread))] += group.threads;
+    }
+  }
+  for (const auto& [name, count] : names) {
+    out += fmt::format("  and {} x {}\n", count, name);
+  }
+}
+
+std::string collapsed_frame(const FrameNow& frame) {
+  std::string text =
+      frame.python ? fmt::format("{} ({}:{})", frame.function, base_name(frame.file), frame.line)
+      : frame.function.empty() ? base_name(frame.module)
+                               : frame.function;
+  std::replace(text.begin(), text.end(), ';', ':');
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+Json json_of(const std::vector<FrameNow>& frames) {
+  Json list = Json::array();
+  for (const FrameNow& frame : frames) {
+    Json json = {{"function", frame.function}};
+    if (!frame.file.empty()) {
+      json["file"] = frame.file;
+      json["line"] = frame.line;
+    }
+    if (!frame.python) {
+      json["module"] = frame.module;
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string threads_text(const Run& run) {
+  constexpr size_t kMostPython = 12;
+  constexpr size_t kMostNative = 6;
+  const std::vector<Group> groups = groups_of(run);
+  std::string out;
+  for (const Group& group : groups) {
+    const ThreadNow& thread = *group.thread;
+    if (is_worth_frames(thread)) {
+      out += fmt::format("  {}: {} {}{}\n", ranks_text(group.ranks), who(thread),
+                         doing_text(thread), group.steady ? "" : " (moved between the two looks)");
+      add_frames(thread.python, kMostPython, out);
+      if (!thread.python.empty() && !thread.native.empty()) {
+        out += "      -- native\n";
+      }
+      add_frames(thread.native, thread.python.empty() ? kMostPython : kMostNative, out);
+    }
+  }
+  add_others(groups, out);
+  return out;
+}
+
+std::string threads_collapsed(const Run& run) {
+  std::string out;
+  for (const RankState& state : run.ranks) {
+    for (const ThreadNow& thread : trace_of(run, state).now) {
+      out += fmt::format("rank {};{}", state.rank.value, who(thread));
+      const std::vector<FrameNow>& frames = thread.python.empty() ? thread.native : thread.python;
+      for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+        out += ';' + collapsed_frame(*frame);
+      }
+      out += " 1\n";
+    }
+  }
+  return out;
+}
+
+Json threads_json(const Run& run) {
+  Json list = Json::array();
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    for (const ThreadNow& thread : trace.now) {
+      list.push_back({{"rank", state.rank.value},
+                      {"host", trace.host},
+                      {"pid", trace.pid},
+                      {"tid", thread.tid},
+                      {"name", thread.name},
+                      {"role", thread.role},
+                      {"state", std::string(1, thread.state)},
+                      {"waits_for", waiting_text(thread.waiting)},
+                      {"waits_on", thread.waiting_on},
+                      {"holds_gil", thread.holds_gil},
+                      {"steady", thread.steady},
+                      {"python", json_of(thread.python)},
+                      {"native", json_of(thread.native)}});
+    }
+  }
+  return list;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,64 @@
+#include "analyzer/live/unrecorded.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/threads_now.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostPlaces = 64;
+
+// "ranks 0,1,3 are in ncclAllReduce"
+std::string side_text(const Ranks& ranks, const std::string& doing) {
+  const std::string verb = ranks.size() == 1             ? doing
+                           : doing.starts_with("is ")    ? "are " + doing.substr(3)
+                           : doing.starts_with("waits ") ? "wait " + doing.substr(6)
+                           : doing.starts_with("runs")   ? "run" + doing.substr(4)
+                                                         : doing;
+  return ranks_text(ranks) + " " + verb;
+}
+
+}  // namespace
+
+Finding unrecorded_finding(const Run& run, TimeNs interval) {
+  Finding finding;
+  finding.code = "run.in-progress";
+  finding.certainty = Certainty::kPossible;
+  std::map<std::string, Ranks> sides;
+  for (const RankState& state : run.ranks) {
+    const ThreadNow* const thread = working_thread(trace_of(run, state));
+    if (thread == nullptr) {
+      continue;
+    }
+    insert(sides[doing_text(*thread)], state.rank);
+    const auto place = place_now(*thread, state.rank);
+    if (place && finding.where.size() < kMostPlaces) {
+      finding.where.push_back(*place);
+    }
+    if (finding.evidence.size() < kMostPlaces) {
+      finding.evidence.push_back(fmt::format(
+          "rank {} {}{}{}", state.rank.value, doing_text(*thread),
+          place ? " at " + place_text(*place) : "",
+          thread->steady ? fmt::format(", as {} before", seconds(interval)) : ", and moves"));
+    }
+  }
+  std::string text;
+  for (const auto& [doing, ranks] : sides) {
+    text += (text.empty() ? "" : "; ") + side_text(ranks, doing);
+    finding.sides.push_back(ranks);
+  }
+  finding.title =
+      fmt::format("this job is not recorded, so who waits for whom cannot be said; right now {}",
+                  text.empty() ? "nothing can be seen of it" : text);
+  finding.advice =
+      "record the next run: LD_PRELOAD=libtraintrace.so in front of the command, or traintrace "
+      "run -- COMMAND";
+  return finding;
+}
+
+}  // namespace traintrace
