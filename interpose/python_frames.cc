@@ -12,8 +12,6 @@
 namespace traintrace {
 namespace {
 
-constexpr uint16_t kNone = PythonLayout::kNone;
-
 enum class Search : uint8_t { kNotFound, kPublishing, kUnproven, kProven, kRejected };
 
 std::atomic<Search> search{Search::kNotFound};

@@ -106,6 +106,12 @@ Result<Answer> look_and_judge(Job& job, const AttachOptions& options) {
   if (!run) {
     return run.error();
   }
+  if (now.looked_at == 0 && !is_recorded(*run)) {
+    ReadError error;
+    error.message =
+        now.limits.empty() ? "nothing can be seen of these processes" : now.limits.front();
+    return error;
+  }
   Symbolizer symbolizer;
   look_up_code(*run, symbolizer);
   std::vector<Finding> findings;
@@ -116,7 +122,7 @@ Result<Answer> look_and_judge(Job& job, const AttachOptions& options) {
   }
   const FindingsReport report = report_findings(*run, std::move(findings));
   Answer answer;
-  answer.status = now.looked_at == 0 && !is_recorded(*run) ? 2 : report.has_error() ? 1 : 0;
+  answer.status = report.has_error() ? 1 : 0;
   answer.text = options.format == "json"        ? json_of(*run, report, now, options)
                 : options.format == "collapsed" ? threads_collapsed(*run)
                                                 : text_of(*run, report, now, options);

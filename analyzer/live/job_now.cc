@@ -35,6 +35,12 @@ std::vector<pid_t> running_in(const TraceSet& traces) {
   return pids;
 }
 
+bool has_frames(const Look& look) {
+  return std::any_of(look.threads.begin(), look.threads.end(), [](const ThreadNow& thread) {
+    return !thread.python.empty() || !thread.native.empty();
+  });
+}
+
 ReadError problem(const std::string& message) {
   ReadError error;
   error.message = message;
@@ -113,7 +119,7 @@ JobNow Job::look() {
     now.longest_stop_ns =
         std::max({now.longest_stop_ns, first[i].longest_stop_ns, second.longest_stop_ns});
     now.limits.insert(now.limits.end(), second.limits.begin(), second.limits.end());
-    now.looked_at += second.threads.empty() ? 0 : 1;
+    now.looked_at += has_frames(second) ? 1 : 0;
     looks.emplace(processes_[i].pid, std::move(second));
   }
   now.traces = read();

@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <string_view>
 
@@ -50,16 +51,20 @@ bool is_library(std::string_view path, std::string_view name) {
   return path.substr(slash == path.npos ? 0 : slash + 1).starts_with(name);
 }
 
+// A function of C: no type, template or argument in its name.
+bool is_plain(std::string_view function) {
+  return std::all_of(function.begin(), function.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
 // The outermost function of the library, which is what the job called.
 std::optional<WaitingFor> in_library(const ThreadNow& now, std::string_view library,
                                      std::string_view prefix, Waiting waiting) {
   std::optional<WaitingFor> found;
   for (const FrameNow& frame : now.native) {
-    // Our own entries stand before the library's function and bear its name.
-    if (is_library(frame.module, library) || frame.function.starts_with(prefix)) {
-      found = WaitingFor{waiting, frame.function.starts_with(prefix) ? frame.function
-                                  : found                            ? found->on
-                                                                     : ""};
+    if (is_library(frame.module, library)) {
+      const bool is_entry = frame.function.starts_with(prefix) && is_plain(frame.function);
+      found = WaitingFor{waiting, is_entry ? frame.function : found ? found->on : ""};
     }
   }
   return found;
