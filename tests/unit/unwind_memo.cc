@@ -65,6 +65,7 @@ struct Capture {
 TEST(Memo, KnowsTheSameStackAgain) {
   g_memo.clear();
   std::vector<Capture> all;
+  all.reserve(3);
   for (int i = 0; i < 3; ++i) {
     all.push_back(first_caller(15));
   }
@@ -79,6 +80,7 @@ TEST(Memo, KnowsTheSameStackAgain) {
 TEST(Memo, TellsCallersApartWhoseFramesLieAtTheSamePlace) {
   g_memo.clear();
   std::vector<Capture> all;
+  all.reserve(4);
   for (int i = 0; i < 4; ++i) {
     all.push_back(i % 2 == 0 ? first_caller(10) : second_caller(10));
   }

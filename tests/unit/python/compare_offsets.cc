@@ -22,12 +22,12 @@ void compare(const char* what, int ours, int headers) {
 
 int main() {
   const HeaderOffsets& headers = header_offsets;
-  const auto layout = headers.published != nullptr
-                          ? traintrace::published_python_layout(
-                                *static_cast<const traintrace::PublishedPythonTable*>(
-                                    headers.published),
-                                headers.version)
-                          : traintrace::known_python_layout(headers.minor);
+  const auto layout =
+      headers.published != nullptr
+          ? traintrace::published_python_layout(
+                *static_cast<const traintrace::PublishedPythonTable*>(headers.published),
+                headers.version)
+          : traintrace::known_python_layout(headers.minor);
   if (!layout) {
     std::printf("no layout for 3.%d\n", headers.minor);
     return 1;
