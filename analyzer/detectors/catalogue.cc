@@ -58,6 +58,14 @@ constexpr Explanation kExplanations[] = {
     {"collective.empty-call",
      "Some ranks called with count 0, and the others did not: NCCL drops the call without a word, "
      "so that their next one meets this one of the others."},
+    {"collective.wrong-communicator",
+     "On one communicator the culprit lacks a collective, and on another of the same members it "
+     "has one more than the others, with the same arguments and called from the same line. "
+     "Somebody "
+     "has waited for at least --hang-after."},
+    {"p2p.against-collective",
+     "Where the others entered a collective, the culprit issued a send or receive on the same "
+     "communicator that its peer does not answer. Somebody has waited for at least --hang-after."},
     {"collective.cross-communicator-deadlock",
      "Ranks have waited for each other for at least --hang-after, in operations of several "
      "communicators: each has entered one that the other has not. The sides say who waits in which "

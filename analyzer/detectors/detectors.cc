@@ -7,18 +7,19 @@ namespace traintrace {
 namespace {
 
 constexpr Detector kDetectors[] = {
-    find_missing_rank,    find_dead_rank,
-    find_early_exit,      find_cross_communicator_deadlock,
-    find_missing_send,    find_missing_receive,
-    find_incomplete_init, find_lost_records,
-    find_missing_trace,   find_truncated,
-    find_corrupt,         find_unaligned_clocks,
-    find_version_skew,    find_version_mismatch,
-    find_skipped_calls,   find_extra_calls,
-    find_swapped_order,   find_operation_mismatch,
-    find_count_mismatch,  find_type_mismatch,
-    find_root_mismatch,   find_reduction_mismatch,
-    find_empty_calls,     find_stuck_hosts,
+    find_missing_rank,       find_dead_rank,
+    find_early_exit,         find_cross_communicator_deadlock,
+    find_missing_send,       find_missing_receive,
+    find_incomplete_init,    find_lost_records,
+    find_missing_trace,      find_corrupt,
+    find_unaligned_clocks,   find_version_skew,
+    find_version_mismatch,   find_skipped_calls,
+    find_swapped_order,      find_count_mismatch,
+    find_root_mismatch,      find_empty_calls,
+    find_stuck_hosts,        find_truncated,
+    find_extra_calls,        find_operation_mismatch,
+    find_type_mismatch,      find_reduction_mismatch,
+    find_wrong_communicator, find_peers_against_collective,
 };
 
 auto order(const Finding& finding) {

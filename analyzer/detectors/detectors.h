@@ -23,6 +23,8 @@ std::vector<Finding> find_type_mismatch(const Run& run);
 std::vector<Finding> find_root_mismatch(const Run& run);
 std::vector<Finding> find_reduction_mismatch(const Run& run);
 std::vector<Finding> find_empty_calls(const Run& run);
+std::vector<Finding> find_wrong_communicator(const Run& run);
+std::vector<Finding> find_peers_against_collective(const Run& run);
 std::vector<Finding> find_missing_send(const Run& run);
 std::vector<Finding> find_missing_receive(const Run& run);
 std::vector<Finding> find_incomplete_init(const Run& run);

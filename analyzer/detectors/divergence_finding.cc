@@ -131,6 +131,8 @@ void add_values(const Divergence& divergence, const Consequences& sum, Finding& 
   } else if (divergence.kind == DivergenceKind::kExtra) {
     add("extra_count", divergence.length);
   } else if (divergence.kind != DivergenceKind::kSwapped &&
+             divergence.kind != DivergenceKind::kPeer &&
+             divergence.kind != DivergenceKind::kOtherCommunicator &&
              divergence.kind != DivergenceKind::kUnknown) {
     const OperationText& own = divergence.own.item.operation;
     const OperationText& expected = divergence.expected.item.operation;
@@ -198,6 +200,10 @@ Finding finding_about(const Run& run, size_t index, const Consequences& sum,
   finding.sides.push_back(divergence.others);
   finding.communicator = {communicator.id, communicator.name, communicator.size};
   finding.sequence = divergence.sequence;
+  if (divergence.kind == DivergenceKind::kOtherCommunicator) {
+    const Communicator& used = run.communicators[divergence.used];
+    finding.communicators = {*finding.communicator, {used.id, used.name, used.size}};
+  }
   if (divergence.sequence_last > divergence.sequence) {
     finding.sequence_last = divergence.sequence_last;
   }
@@ -226,7 +232,8 @@ std::vector<Finding> find_diverged(const Run& run, std::initializer_list<Diverge
       continue;
     }
     const Consequences sum = consequences_of(run, i);
-    const bool rests_on_counting = divergence.by_site || is_doubtful(run, divergence);
+    const bool rests_on_counting =
+        divergence.by_site || divergence.counted || is_doubtful(run, divergence);
     if (!rests_on_counting || sum.hung) {
       findings.push_back(finding_about(run, i, sum, code));
     }

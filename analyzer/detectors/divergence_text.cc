@@ -82,6 +82,16 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
       return fmt::format("{} called {}{}, where {} called {}{}", who, divergence.own.item.function,
                          place_of(run, divergence.own), ranks_text(divergence.others), number,
                          place_of(run, divergence.expected));
+    case DivergenceKind::kOtherCommunicator:
+      return fmt::format("{} called {} on communicator {}{}, where {} called {}", who,
+                         divergence.own.item.function,
+                         label_of(run, run.communicators[divergence.used]),
+                         place_of(run, divergence.own), ranks_text(divergence.others), number);
+    case DivergenceKind::kPeer:
+      return fmt::format("{} called {} with peer {}{}, which nobody answers, where {} called {}{}",
+                         who, divergence.own.item.function, divergence.own.item.operation.peer,
+                         place_of(run, divergence.own), ranks_text(divergence.others), number,
+                         place_of(run, divergence.expected));
     case DivergenceKind::kUnknown:
       return fmt::format(
           "the collectives of {} differ from those of {} at {}; what they were is not kept", who,
@@ -113,6 +123,12 @@ const char* divergence_advice(DivergenceKind kind) {
       return "look for a branch around the call that not all ranks take";
     case DivergenceKind::kSwapped:
       return "let all ranks issue the operations of a communicator in one order";
+    case DivergenceKind::kOtherCommunicator:
+      return "look at which communicator, or process group, that call is given on each rank";
+    case DivergenceKind::kPeer:
+      return "let all ranks of a communicator come to its collectives in the same place among "
+             "sends "
+             "and receives";
     case DivergenceKind::kEmpty:
       return "NCCL drops a call with count 0: let all ranks skip it, or none";
     case DivergenceKind::kHarmlessType:

@@ -67,8 +67,16 @@ bool stopped_there(const Run& run, const Divergence& divergence) {
 }
 
 bool explains(const Run& run, const Divergence& divergence, const Wait& wait, const Hang& hang) {
-  if (wait.kind != WaitKind::kCollective || wait.communicator != divergence.communicator ||
-      divergence.kind == DivergenceKind::kHarmlessType || wait.sequence < divergence.sequence) {
+  const bool elsewhere =
+      divergence.kind == DivergenceKind::kOtherCommunicator && wait.communicator == divergence.used;
+  if (wait.kind == WaitKind::kInit ||
+      (wait.communicator != divergence.communicator && !elsewhere) ||
+      divergence.kind == DivergenceKind::kHarmlessType) {
+    return false;
+  }
+  const bool of_peers = wait.kind != WaitKind::kCollective;
+  if (of_peers ? divergence.kind != DivergenceKind::kPeer
+               : !elsewhere && wait.sequence < divergence.sequence) {
     return false;
   }
   Ranks waiters;
@@ -83,10 +91,23 @@ bool explains(const Run& run, const Divergence& divergence, const Wait& wait, co
   return concerned && there;
 }
 
-}  // namespace
+using Places = std::vector<size_t>;  // in Run::communicators
 
-void add_conflict_waits(const Run& run, size_t communicator, size_t before,
-                        std::vector<Wait>& waits) {
+void take_out(const Run& run, const Ranks& deviants, const Places& communicators,
+              std::vector<Wait>& waits) {
+  for (Wait& wait : waits) {
+    if (wait.kind == WaitKind::kInit || std::find(communicators.begin(), communicators.end(),
+                                                  wait.communicator) == communicators.end()) {
+      continue;
+    }
+    std::erase_if(wait.waiters,
+                  [&](const Waiter& waiter) { return contains(deviants, waiter.rank); });
+    std::erase_if(wait.awaited,
+                  [&](const Awaited& awaited) { return state_of(run, awaited.rank) == nullptr; });
+  }
+}
+
+void add_conflict_waits_of(const Run& run, size_t communicator, std::vector<Wait>& waits) {
   const auto first =
       std::find_if(run.divergences.begin(), run.divergences.end(),
                    [&](const Divergence& divergence) { return meets(divergence, communicator); });
@@ -94,10 +115,14 @@ void add_conflict_waits(const Run& run, size_t communicator, size_t before,
     return;
   }
   Ranks deviants;
+  Places used = {communicator};
   for (const Divergence& other : run.divergences) {
     if (meets(other, communicator) && other.met == first->met) {
       for (const Rank rank : other.deviants) {
         insert(deviants, rank);
+      }
+      if (other.kind == DivergenceKind::kOtherCommunicator) {
+        used.push_back(other.used);
       }
     }
   }
@@ -108,18 +133,21 @@ void add_conflict_waits(const Run& run, size_t communicator, size_t before,
   }
   std::erase_if(found,
                 [](const Wait& wait) { return wait.waiters.empty() || wait.awaited.empty(); });
-  if (found.empty()) {
-    return;
+  if (!found.empty()) {
+    for (const Rank rank : first->tie ? first->others : Ranks{}) {
+      insert(deviants, rank);
+    }
+    take_out(run, deviants, used, waits);
+    std::move(found.begin(), found.end(), std::back_inserter(waits));
   }
-  const auto behind = waits.begin() + static_cast<std::ptrdiff_t>(before);
-  waits.erase(first->tie ? behind : waits.end(), waits.end());
-  for (size_t i = before; i < waits.size(); ++i) {
-    std::erase_if(waits[i].waiters,
-                  [&](const Waiter& waiter) { return contains(deviants, waiter.rank); });
-    std::erase_if(waits[i].awaited,
-                  [&](const Awaited& awaited) { return state_of(run, awaited.rank) == nullptr; });
+}
+
+}  // namespace
+
+void add_conflict_waits(const Run& run, std::vector<Wait>& waits) {
+  for (size_t i = 0; i < run.communicators.size() && !run.divergences.empty(); ++i) {
+    add_conflict_waits_of(run, i, waits);
   }
-  std::move(found.begin(), found.end(), std::back_inserter(waits));
 }
 
 std::vector<size_t> reasons_for(const Run& run, const Wait& wait, const Hang& hang) {

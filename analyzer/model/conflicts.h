@@ -9,10 +9,9 @@
 
 namespace traintrace {
 
-// Adds who waits in the first collective of that communicator that not all issued alike, and takes
-// from `waits`, from `before` on, what those who issued it otherwise seem to wait for behind it.
-void add_conflict_waits(const Run& run, size_t communicator, size_t before,
-                        std::vector<Wait>& waits);
+// Adds who waits in the first collective of each communicator that not all issued alike, and takes
+// out what those who issued something else seem to wait for there.
+void add_conflict_waits(const Run& run, std::vector<Wait>& waits);
 
 // In Run::divergences: those that are the reason for that hang.
 std::vector<size_t> reasons_for(const Run& run, const Wait& wait, const Hang& hang);

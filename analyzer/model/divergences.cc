@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analyzer/model/alignment.h"
+#include "analyzer/model/misplaced_calls.h"
 #include "analyzer/model/run.h"
 #include "analyzer/model/site_shift.h"
 
@@ -379,6 +380,7 @@ std::vector<Divergence> find_divergences(const Run& run) {
     }
   }
   std::move(by_site.begin(), by_site.end(), std::back_inserter(found));
+  find_misplaced_calls(run, found);
   merge(found);
   return found;
 }

@@ -23,7 +23,9 @@ enum class DivergenceKind : uint8_t {
   kHarmlessType,  // of as many bytes, where data is only copied
   kRoot,
   kReduction,
-  kUnknown,  // by their hashes; the place is not kept
+  kOtherCommunicator,  // of the same members
+  kPeer,               // a send or receive instead
+  kUnknown,            // by their hashes; the place is not kept
 };
 
 // A call of one rank that stands for all of its side.
@@ -42,12 +44,14 @@ struct Divergence {
   uint64_t length = 1;         // calls skipped or made in excess; distance of those swapped
   uint64_t matches = 0;        // collectives behind it that agree again
   uint64_t more = 0;           // further differences behind it
+  size_t used = 0;             // kOtherCommunicator: the one that was used
   Ranks deviants;              // fewer than the others, unless it is a tie
   std::vector<Ranks> parts;    // deviants, by what they did
   Ranks others;                // who agree with one another
   bool tie = false;            // who is wrong cannot be said
   bool exact = false;          // both calls that met are known
   bool by_site = false;        // sizes are equal: only the lines that called tell
+  bool counted = false;        // only that something is missing tells: it may still come
   bool grouped = false;        // swapped inside a group, which NCCL sorts
   bool complete = false;       // all members have come that far, and left a trace
   SideCall own;                // the first deviant call

@@ -10,6 +10,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hangs.h"
+#include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/run.h"
 #include "analyzer/model/stream_waits.h"
@@ -173,16 +174,6 @@ void add_held_up_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
   }
 }
 
-// Whether `peer` has posted its side of operation number `sequence` from or to `rank`.
-bool has_posted(const Run& run, const Member& peer, bool receive, int rank, uint64_t sequence) {
-  for (const PeerText& text : run.processes[peer.process].peers) {
-    if (text.communicator == peer.element + 1 && text.receive == receive && text.peer == rank) {
-      return text.operations >= sequence;
-    }
-  }
-  return false;
-}
-
 bool is_eager(const OperationText& operation) {
   uint64_t bytes = 0;
   return !__builtin_mul_overflow(operation.count, bytes_of_type(operation.data_type), &bytes) &&
@@ -266,12 +257,11 @@ WaitGraph wait_graph(const Run& run) {
   WaitGraph graph;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     add_init_wait(run, i, graph.waits);
-    const size_t before = graph.waits.size();
     add_held_up_wait(run, i, graph.waits);
     add_collective_wait(run, i, graph.waits);
-    add_conflict_waits(run, i, before, graph.waits);
     add_peer_waits(run, i, graph.waits);
   }
+  add_conflict_waits(run, graph.waits);
   add_stream_waits(run, graph.waits);
   graph.hangs = find_hangs(run, graph.waits);
   return graph;

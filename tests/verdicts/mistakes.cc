@@ -19,7 +19,6 @@ struct Job {
   ncclComm_t comm = nullptr;
   ncclComm_t other = nullptr;  // of the same ranks
   cudaStream_t stream = nullptr;
-  cudaStream_t side = nullptr;
   float* from = nullptr;
   float* to = nullptr;
   std::string mistake;
@@ -36,6 +35,9 @@ void backward(const Job& job, ncclComm_t comm) {
 void weights(const Job& job, int root = 0) {
   NCCL_CHECK(ncclBroadcast(job.from, job.to, 2048, ncclFloat, root, job.comm, job.stream));
 }
+void shards(const Job& job) {
+  NCCL_CHECK(ncclAllReduce(job.from, job.to, 64, ncclFloat, ncclSum, job.other, job.stream));
+}
 void log_loss(const Job& job) {
   NCCL_CHECK(ncclAllReduce(job.from, job.to, 1, ncclFloat, ncclMax, job.comm, job.stream));
 }
@@ -44,6 +46,7 @@ void step(const Job& job) {
   forward(job);
   backward(job, job.comm);
   weights(job);
+  shards(job);
 }
 
 // What the culprit does instead of a step.
@@ -65,6 +68,15 @@ void mistaken_step(const Job& job) {
     NCCL_CHECK(ncclAllGather(job.from, job.to, 1024, ncclFloat, job.comm, job.stream));
     backward(job, job.comm);
     weights(job);
+  } else if (mistake == "communicator") {
+    forward(job);
+    backward(job, job.other);
+    weights(job);
+  } else if (mistake == "send") {
+    NCCL_CHECK(ncclSend(job.from, 1024, ncclFloat, (world_rank() + 1) % world_size(), job.comm,
+                        job.stream));
+    backward(job, job.comm);
+    weights(job);
   } else if (mistake == "root") {
     forward(job);
     backward(job, job.comm);
@@ -79,6 +91,7 @@ void mistaken_step(const Job& job) {
     backward(job, job.comm);
     weights(job);
   }
+  shards(job);
 }
 
 }  // namespace
@@ -90,6 +103,7 @@ int main(int argc, char** argv) {
   job.mistake = argv[1];
   job.culprit = atoi(argv[2]) == world_rank();
   job.comm = world_communicator();
+  NCCL_CHECK(ncclCommSplit(job.comm, 0, world_rank(), &job.other, nullptr));
   const DeviceBuffer<float> from(std::vector<float>(kMany, 1));
   const DeviceBuffer<float> to(std::vector<float>(kMany, 0));
   job.from = from.data();

@@ -1,7 +1,7 @@
 """verdict.py BUILD MISTAKE CULPRIT CODE [NAME=VALUE ..]: what is said about a program that makes that mistake on simgpu.
 
-From the first time on that anything at warning or above is found, it must be exactly CODE with exactly the culprit
-(-: nobody), and soon those that wait must be named.  CODE `-`: nothing may be found, in a run that ends."""
+At no time anybody else may be blamed; when those that hang are all named, or the run is through, it must be exactly CODE
+with exactly the culprit.  CODE `-`: nothing may be found, in a run that ends."""
 import json
 import os
 import signal
@@ -37,28 +37,33 @@ def alarms(report):
     return [finding for finding in report["findings"] if finding["severity"] != "info"]
 
 
-def is_wrong(found):
-    return [(finding["code"], finding["culprits"]) for finding in found] != ([] if code == "-" else [(code, culprits)])
+def is_right(found):
+    return [(finding["code"], finding["culprits"]) for finding in found] == ([] if code == "-" else [(code, culprits)])
+
+
+def accuses_others(found):
+    return any(rank not in culprits or code == "-" for finding in found for rank in finding["culprits"])
 
 
 def is_settled(report, processes):
     """Those that are left hang, and are named; or all are through."""
     left = {rank for rank, process in enumerate(processes) if process.poll() is None}
     named = {rank for finding in alarms(report) for rank in finding["victims"] + finding["culprits"]}
-    return left <= named and (alarms(report) or (code == "-" and not left))
+    return is_right(alarms(report)) and left <= named
 
 
 def judge(folder, processes):
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         time.sleep(0.5)
+        through = all(process.poll() is not None for process in processes)
         report = analyze(folder)
         if report is None:
             continue
-        if is_wrong(alarms(report)) and (alarms(report) or all(process.poll() is not None for process in processes)):
+        if accuses_others(alarms(report)):
             return False, report
-        if is_settled(report, processes):
-            return True, report
+        if through or (code != "-" and is_settled(report, processes)):
+            return is_right(alarms(report)), report
     return False, report
 
 

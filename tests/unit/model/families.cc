@@ -155,6 +155,65 @@ FamilyCase case_of(const std::string& function, const Fault& fault, int ranks, i
   return one;
 }
 
+// The first call of the step on another communicator of the same ranks, or a send instead.
+FamilyCase misplaced(const std::string& function, int ranks, int culprit, bool peers, bool waits) {
+  FamilyCase one;
+  one.family = peers ? "send, receive" : "communicator";
+  one.name = fmt::format("{} of {} by rank {} of {}, {}", one.family, function, culprit, ranks,
+                         waits ? "waits" : "goes on");
+  one.code = peers ? "p2p.against-collective" : "collective.wrong-communicator";
+  one.culprits = ranks > 2 ? Ranks{{culprit}} : Ranks{};
+  const Calls normal = step_of(function);
+  one.sequence = kSteps * normal.size() + 1;
+  const Ranks everybody = all_but(ranks, -1);
+  const Ranks others = all_but(ranks, culprit);
+  Text text(ranks);
+  text.line(fmt::format("communicator tp members=0-{}", ranks - 1));
+  double time = 1;
+  for (int step = 0; step < kSteps; ++step, time += 1) {
+    put_step(text, everybody, "calls", normal, time);
+    text.call(everybody, "calls", {"ncclAllReduce", "count=8", "train.py:35:tp"}, time + 0.1, "tp");
+  }
+  const char* verb = waits ? "enters" : "enqueues";
+  const std::string peer = fmt::format("count=1024 peer={}", (culprit + 1) % ranks);
+  text.call(others, verb, normal[0], time);
+  text.call({{culprit}}, verb,
+            peers ? Call{culprit % 2 == 0 ? "ncclSend" : "ncclRecv", peer, "train.py:11:forward"}
+                  : normal[0],
+            time, peers ? "dp" : "tp");
+  if (!waits) {
+    put_step(text, everybody, "enqueues", {normal[1], normal[2]}, time + 0.1);
+    text.line(fmt::format("+{:.3f} {} enters cudaStreamSynchronize @train.py:40:step", time + 0.5,
+                          rank_words(everybody)));
+  }
+  one.text = text.str();
+  return one;
+}
+
+// Half a job has two communicators in one order, one rank in the other.
+FamilyCase other_order(const std::string& function, int ranks, int culprit) {
+  FamilyCase one;
+  one.family = "order of communicators";
+  one.name = fmt::format("{} by rank {} of {}", function, culprit, ranks);
+  one.code = "collective.cross-communicator-deadlock";
+  one.culprits = ranks > 2 ? Ranks{{culprit}} : Ranks{};
+  const Calls normal = step_of(function);
+  const Call on_tp = {"ncclAllReduce", "count=8", "train.py:35:tp"};
+  const Ranks everybody = all_but(ranks, -1);
+  Text text(ranks);
+  text.line(fmt::format("communicator tp members=0-{}", ranks - 1));
+  double time = 1;
+  for (int step = 0; step < kSteps; ++step, time += 1) {
+    text.call(everybody, "calls", normal[0], time);
+    text.call(everybody, "calls", on_tp, time + 0.1, "tp");
+  }
+  text.call(all_but(ranks, culprit), "enters", normal[0], time);
+  text.call({{culprit}}, "enters", on_tp, time, "tp");
+  one.sequence = kSteps + 1;
+  one.text = text.str();
+  return one;
+}
+
 std::vector<int> culprits_of(int ranks) {
   std::vector<int> culprits;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -197,6 +256,11 @@ std::vector<FamilyCase> all_families() {
           cases.push_back(case_of(function, fault, ranks, culprit, Mode::kHang));
           cases.push_back(case_of(function, fault, ranks, culprit, Mode::kFinish));
         }
+        for (const bool waits : {false, true}) {
+          cases.push_back(misplaced(function, ranks, culprit, true, waits));
+          cases.push_back(misplaced(function, ranks, culprit, false, waits));
+        }
+        cases.push_back(other_order(function, ranks, culprit));
       }
       cases.push_back(healthy(function, ranks, true));
       cases.push_back(healthy(function, ranks, false));

@@ -1,0 +1,285 @@
+#include "analyzer/model/misplaced_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "analyzer/model/peers.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/model/sequences.h"
+
+namespace traintrace {
+namespace {
+
+struct Standing {
+  size_t communicator = 0;
+  std::vector<Sequence> sequences;  // by member
+  uint64_t most = 0;                // as far as most of them have come
+  size_t there = 0;                 // how many of them
+};
+
+Standing standing_of(const Run& run, size_t index) {
+  Standing standing;
+  standing.communicator = index;
+  for (const Member& member : run.communicators[index].members) {
+    standing.sequences.push_back(sequence_of(run, member));
+  }
+  for (const Sequence& one : standing.sequences) {
+    const auto there = static_cast<size_t>(
+        std::count_if(standing.sequences.begin(), standing.sequences.end(),
+                      [&](const Sequence& other) { return other.reached == one.reached; }));
+    if (there > standing.there) {
+      standing.there = there;
+      standing.most = one.reached;
+    }
+  }
+  return standing;
+}
+
+// Of two ranks either may be right.
+std::vector<Standing> standings_of(const Run& run, size_t index) {
+  std::vector<Standing> standings = {standing_of(run, index)};
+  const Standing& first = standings.front();
+  if (first.sequences.size() == 2 && first.sequences[0].reached != first.sequences[1].reached) {
+    Standing other = first;
+    other.most = first.sequences[1].reached;
+    standings.push_back(std::move(other));
+  }
+  return standings;
+}
+
+const Sequence* sequence_in(const Standing& standing, Rank rank) {
+  const auto found =
+      std::find_if(standing.sequences.begin(), standing.sequences.end(),
+                   [&](const Sequence& sequence) { return sequence.member->rank == rank; });
+  return found == standing.sequences.end() ? nullptr : &*found;
+}
+
+SideCall side(const Sequence& sequence, const SequenceItem& item) {
+  SideCall call;
+  call.rank = sequence.member->rank;
+  call.process = sequence.member->process;
+  call.item = item;
+  return call;
+}
+
+Ranks everybody_but(const Run& run, size_t communicator, Rank rank) {
+  Ranks others;
+  for (const Member& member : run.communicators[communicator].members) {
+    if (member.rank != rank) {
+      others.push_back(member.rank);
+    }
+  }
+  return others;
+}
+
+// What the others have in the place of the call that `rank` left out.
+struct LeftOut {
+  SideCall call;
+  uint64_t last = 0;  // it may be any from that of `call` up to this
+};
+
+std::optional<LeftOut> left_out(const Standing& standing, Rank rank,
+                                const std::vector<Divergence>& found) {
+  for (const Divergence& one : found) {
+    if (one.communicator == standing.communicator && one.kind == DivergenceKind::kSkipped &&
+        one.length == 1 && one.deviants == Ranks{rank}) {
+      return LeftOut{one.expected, one.sequence_last};
+    }
+  }
+  const Sequence* own = sequence_in(standing, rank);
+  if (own == nullptr || own->reached >= standing.most) {
+    return std::nullopt;
+  }
+  for (const Sequence& other : standing.sequences) {
+    const SequenceItem* item = other.at(own->reached + 1);
+    if (other.reached == standing.most && item != nullptr) {
+      return LeftOut{side(other, *item), own->reached + 1};
+    }
+  }
+  return std::nullopt;
+}
+
+// The call that only `rank` made.
+std::optional<SideCall> in_excess(const Standing& standing, Rank rank,
+                                  const std::vector<Divergence>& found) {
+  for (const Divergence& one : found) {
+    // In excess, or still in the place of another.
+    const bool there = one.kind == DivergenceKind::kExtra
+                           ? one.length == 1
+                           : one.kind == DivergenceKind::kFunction ||
+                                 one.kind == DivergenceKind::kCount ||
+                                 one.kind == DivergenceKind::kType;
+    if (one.communicator == standing.communicator && there && one.exact &&
+        one.deviants == Ranks{rank}) {
+      return one.own;
+    }
+  }
+  const Sequence* own = sequence_in(standing, rank);
+  if (own == nullptr || own->reached != standing.most + 1 || own->at(own->reached) == nullptr) {
+    return std::nullopt;
+  }
+  return side(*own, *own->at(own->reached));
+}
+
+bool same_members(const Run& run, size_t a, size_t b) {
+  const auto& left = run.communicators[a].members;
+  const auto& right = run.communicators[b].members;
+  return left.size() > 1 &&
+         std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const Member& one, const Member& other) { return one.rank == other.rank; });
+}
+
+bool is_by(const Divergence& one, size_t communicator, Rank rank) {
+  return one.communicator == communicator && one.deviants == Ranks{rank};
+}
+
+Divergence misplaced(const Run& run, DivergenceKind kind, size_t communicator, const SideCall& own,
+                     const SideCall& expected) {
+  Divergence one;
+  one.kind = kind;
+  one.communicator = communicator;
+  one.sequence = one.sequence_last = one.met = expected.item.operation.sequence;
+  one.deviants = {own.rank};
+  one.parts = {one.deviants};
+  one.others = everybody_but(run, communicator, own.rank);
+  one.tie = one.others.size() < 2;
+  one.exact = true;
+  one.own = own;
+  one.expected = expected;
+  return one;
+}
+
+// Has anybody called that on it before?
+bool is_habit(const Standing& standing, const SequenceItem& item) {
+  return std::any_of(
+      standing.sequences.begin(), standing.sequences.end(), [&](const Sequence& sequence) {
+        return std::count_if(sequence.items.begin(), sequence.items.end(),
+                             [&](const SequenceItem& other) {
+                               return other.key == item.key && other.site == item.site;
+                             }) > 1;
+      });
+}
+
+bool is_known(const std::vector<Divergence>& found, size_t a, size_t b) {
+  return std::any_of(found.begin(), found.end(), [&](const Divergence& one) {
+    return one.kind == DivergenceKind::kOtherCommunicator &&
+           (one.communicator == a || one.communicator == b) && (one.used == a || one.used == b);
+  });
+}
+
+// On `meant` the rank left out what it issued on `used`.
+void look_for_other_communicator(const Run& run, const Standing& meant, const Standing& used,
+                                 std::vector<Divergence>& found) {
+  for (const Sequence& sequence : meant.sequences) {
+    const Rank rank = sequence.member->rank;
+    const auto missing = left_out(meant, rank, found);
+    const auto instead = missing ? in_excess(used, rank, found) : std::nullopt;
+    // Of two calls that look alike only the line tells that they are one.
+    if (!instead || instead->item.key != missing->call.item.key || instead->item.site == 0 ||
+        instead->item.site != missing->call.item.site || meant.there + 1 < meant.sequences.size()) {
+      continue;
+    }
+    const bool pair = meant.sequences.size() == 2;
+    if (pair && is_habit(used, instead->item) && !is_habit(meant, instead->item)) {
+      continue;
+    }
+    Divergence one = misplaced(run, DivergenceKind::kOtherCommunicator, meant.communicator,
+                               *instead, missing->call);
+    one.used = used.communicator;
+    one.counted =
+        std::erase_if(found, [&](const Divergence& other) {
+          return is_by(other, meant.communicator, rank) || is_by(other, used.communicator, rank);
+        }) == 0;
+    found.push_back(std::move(one));
+    return;
+  }
+}
+
+// The number that the next collective behind that operation has.
+uint64_t number_behind(const Sequence& sequence, const OperationText& operation) {
+  for (const SequenceItem& item : sequence.items) {
+    if (item.operation.index > operation.index) {
+      return item.operation.sequence;
+    }
+  }
+  return sequence.reached + 1;
+}
+
+// A send or receive that nobody answers, in the place of one of those collectives.
+const OperationText* unanswered(const Run& run, const Communicator& communicator,
+                                const Sequence& sequence, uint64_t first, uint64_t last) {
+  const ProcessTrace& trace = run.processes[sequence.member->process];
+  for (const OperationText& operation : text_of(run, *sequence.member).recent) {
+    if (!operation.collective && !finished(trace, operation) &&
+        is_unanswered(run, communicator, *sequence.member, operation)) {
+      const uint64_t number = number_behind(sequence, operation);
+      if (first <= number && number <= last) {
+        return &operation;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void look_for_peers(const Run& run, const Standing& standing, std::vector<Divergence>& found) {
+  const Communicator& communicator = run.communicators[standing.communicator];
+  for (const Sequence& sequence : standing.sequences) {
+    const Rank rank = sequence.member->rank;
+    const auto missing = left_out(standing, rank, found);
+    if (!missing || standing.there + 1 < standing.sequences.size()) {
+      continue;
+    }
+    const OperationText* instead = unanswered(run, communicator, sequence,
+                                              missing->call.item.operation.sequence, missing->last);
+    if (instead == nullptr) {
+      continue;
+    }
+    SequenceItem item;
+    item.operation = *instead;
+    item.function = instead->receive ? "ncclRecv" : "ncclSend";
+    Divergence one = misplaced(run, DivergenceKind::kPeer, standing.communicator,
+                               side(sequence, item), missing->call);
+    one.sequence = one.sequence_last = one.met = number_behind(sequence, *instead);
+    one.counted = std::erase_if(found, [&](const Divergence& other) {
+                    return is_by(other, standing.communicator, rank);
+                  }) == 0;
+    found.push_back(std::move(one));
+  }
+}
+
+bool is_even(const Run& run, const Communicator& communicator) {
+  const uint64_t first = text_of(run, communicator.members.front()).collectives;
+  return std::all_of(
+      communicator.members.begin(), communicator.members.end(),
+      [&](const Member& member) { return text_of(run, member).collectives == first; });
+}
+
+}  // namespace
+
+void find_misplaced_calls(const Run& run, std::vector<Divergence>& found) {
+  std::vector<Standing> uneven;
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    const Communicator& communicator = run.communicators[i];
+    const bool all_there = static_cast<int>(communicator.members.size()) == communicator.size;
+    const bool differs = std::any_of(found.begin(), found.end(),
+                                     [&](const Divergence& one) { return one.communicator == i; });
+    if (all_there && communicator.size > 1 && (differs || !is_even(run, communicator))) {
+      for (Standing& standing : standings_of(run, i)) {
+        uneven.push_back(std::move(standing));
+      }
+    }
+  }
+  for (const Standing& meant : uneven) {
+    for (const Standing& used : uneven) {
+      if (meant.communicator != used.communicator &&
+          !is_known(found, meant.communicator, used.communicator) &&
+          same_members(run, meant.communicator, used.communicator)) {
+        look_for_other_communicator(run, meant, used, found);
+      }
+    }
+    look_for_peers(run, meant, found);
+  }
+}
+
+}  // namespace traintrace

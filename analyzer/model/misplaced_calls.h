@@ -1,0 +1,14 @@
+// Calls that a rank made elsewhere instead: on another communicator of the same members, or a send
+// or receive where the others are in a collective.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// Adds to `found` what is such, in place of the calls skipped or in excess that it looks like.
+void find_misplaced_calls(const Run& run, std::vector<Divergence>& found);
+
+}  // namespace traintrace
