@@ -18,6 +18,12 @@
 #include "interpose/unwind_stack.h"
 #include "tests/unit/unwind_compare.h"
 
+// A forked child starts a thread here, which TSan forbids unless told otherwise.
+extern "C" const char* __tsan_default_options();   // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_options() {  // NOLINT(bugprone-reserved-identifier)
+  return "die_after_fork=0";
+}
+
 namespace {
 
 constexpr size_t kPage = 4096;
