@@ -60,7 +60,8 @@ def start(folder, kind, who):
             stop(processes)
             raise SystemExit("the job did not start")
         time.sleep(0.05)
-    time.sleep(0.5)
+    if kind != "none":
+        time.sleep(2)  # the last-alive time is written each second
     return processes
 
 
@@ -71,10 +72,10 @@ def stop(processes):
         process.wait()
 
 
-def attach(processes, *arguments):
+def attach(processes, hang_after):
     pids = [str(process.pid) for process in processes]
     done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", *pids, "--format=json", "--interval=500ms",
-                           "--hang-after=300ms", *arguments, *(["--stop"] if options.stop else [])],
+                           "--hang-after=" + hang_after, *(["--stop"] if options.stop else [])],
                           capture_output=True, text=True)
     check(done.returncode in (0, 1), f"attach exits with {done.returncode}", done.stderr)
     return json.loads(done.stdout), done.returncode
@@ -120,10 +121,10 @@ def try_kind(kind):
     who = 2 % options.ranks
     processes = start(folder, kind, who)
     try:
-        answer, status = attach(processes)
+        answer, status = attach(processes, "60s" if kind == "none" else "500ms")
         if kind == "none":
             check_healthy(answer, status)
-            again, _ = attach(processes)
+            again, _ = attach(processes, "60s")
             if not options.no_preload:
                 check(again["run"]["records"] > answer["run"]["records"], "none: the job has stopped")
         else:
