@@ -1,4 +1,4 @@
-// test: timeout=300
+// test: timeout=300 labels=slow
 // uses: tests/unit/model/families.cc analyzer
 // Families of faults: each rank as the culprit, all operations, several numbers of ranks.  Every
 // case must yield exactly its code and its culprits, and nothing else at warning or above.
