@@ -37,7 +37,7 @@ struct AttachOptions {
 };
 
 // The run that has a process of the job; the latest where several have.
-Result<Run> run_of_job(TraceSet traces, const Job& job, TimeNs hang_after) {
+Result<Run> run_of_job(const TraceSet& traces, const Job& job, TimeNs hang_after) {
   const auto has_job = [&](const Run& run) {
     return std::any_of(run.processes.begin(), run.processes.end(), [&](const ProcessTrace& trace) {
       return trace.running_now == true &&

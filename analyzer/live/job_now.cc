@@ -130,13 +130,14 @@ JobNow Job::look() {
       looks.erase(look);
     }
   }
-  for (auto& [pid, look] : looks) {
-    const auto process = std::find_if(processes_.begin(), processes_.end(),
-                                      [&](const ProcProcess& other) { return other.pid == pid; });
-    ProcessTrace trace = unrecorded_trace(*process, now_ns());
-    trace.now = std::move(look.threads);
-    now.traces.processes.push_back(std::move(trace));
-    ++now.unrecorded;
+  for (const ProcProcess& process : processes_) {
+    const auto look = looks.find(process.pid);
+    if (look != looks.end()) {
+      ProcessTrace trace = unrecorded_trace(process, now_ns());
+      trace.now = std::move(look->second.threads);
+      now.traces.processes.push_back(std::move(trace));
+      ++now.unrecorded;
+    }
   }
   return now;
 }
