@@ -15,7 +15,6 @@ namespace traintrace {
 namespace {
 
 constexpr uint64_t kThreadNext = 8;
-constexpr uint64_t kThreadInterpreter = 16;
 constexpr size_t kMostThreads = 4096;
 constexpr size_t kMostFrames = 512;
 
