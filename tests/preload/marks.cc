@@ -189,7 +189,7 @@ ROLE(member) {
   if (number == 0) {
     MUST(!rank.reduce());
     wait_for_reached(2);
-    std::ofstream{over};
+    const std::ofstream made(over);
     raise(SIGKILL);
   }
   while (!std::filesystem::exists(over)) {
