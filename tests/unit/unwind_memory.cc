@@ -19,10 +19,12 @@
 #include "tests/unit/unwind_compare.h"
 
 // A forked child starts a thread here, which TSan forbids unless told otherwise.
-extern "C" const char* __tsan_default_options();   // NOLINT(bugprone-reserved-identifier)
-extern "C" const char* __tsan_default_options() {  // NOLINT(bugprone-reserved-identifier)
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming)
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() {
   return "die_after_fork=0";
 }
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 namespace {
 
