@@ -179,17 +179,8 @@ TEST(Plugin, IsNotLoadedUnlessAskedFor) {
 // Captured operations and those that a graph runs are not followed.
 ROLE(captures) {
   Rank rank;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
   MUST(!rank.make(arguments.at(0), 1, 0));
-  MUST(!rank.reduce());
-  MUST(cudaStreamBeginCapture(rank.stream, cudaStreamCaptureModeGlobal));
-  MUST(!rank.reduce());
-  MUST(cudaStreamEndCapture(rank.stream, &graph));
-  MUST(cudaGraphInstantiate(&exec, graph, 0));
-  MUST(cudaGraphLaunch(exec, rank.stream));
-  MUST(!rank.reduce());
-  MUST(cudaStreamSynchronize(rank.stream));
+  MUST(!rank.reduce_and_replay());
   return 0;
 }
 

@@ -55,6 +55,16 @@ struct Rank {
   bool reduce_on(cudaStream_t on) const {
     return ncclAllReduce(data, data, kElements, ncclFloat32, ncclSum, comm, on) == ncclSuccess;
   }
+  // One operation, one captured and replayed, and one more.
+  bool reduce_and_replay() const {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    return reduce() && cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess &&
+           reduce() && cudaStreamEndCapture(stream, &graph) == cudaSuccess &&
+           cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess &&
+           cudaGraphLaunch(exec, stream) == cudaSuccess && reduce() &&
+           cudaStreamSynchronize(stream) == cudaSuccess;
+  }
 };
 
 inline std::vector<std::string> traces_in(const Folder& folder) {
