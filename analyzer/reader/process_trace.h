@@ -193,7 +193,8 @@ struct ProcessTrace {
   uint64_t records = 0;                     // event records present in the file
   std::vector<LossText> losses;
   std::vector<ReadError> errors;
-  std::vector<ThreadNow> now;  // of a running process that was looked at (live/), by tid
+  TimeNs looked = 0;           // when somebody looked at the process from outside (live/)
+  std::vector<ThreadNow> now;  // what was seen then, by tid
 
   // One per field of the call's schema, `out` ones 0 if it has not returned successfully.
   std::span<const uint64_t> values_of(const CallRecord& event) const {

@@ -9,6 +9,7 @@
 #include "analyzer/text/labels.h"
 #include "analyzer/text/records.h"
 #include "analyzer/text/schema_text.h"
+#include "analyzer/text/thread_now_lines.h"
 
 namespace traintrace {
 namespace {
@@ -23,6 +24,7 @@ class TablePrinter {
       : out_(out),
         trace_(trace),
         name_(name),
+        start_(start),
         keys_(out, trace, start),
         communicators_(communicator_labels(trace)) {}
 
@@ -51,6 +53,7 @@ class TablePrinter {
     print_communicators();
     print_peers();
     print_allocations();
+    append_threads_now(out_, trace_, start_);
   }
 
  private:
@@ -209,6 +212,7 @@ class TablePrinter {
   std::string& out_;
   const ProcessTrace& trace_;
   const std::string& name_;
+  TimeNs start_;
   KeyPrinter keys_;
   std::vector<std::string> communicators_;
 };

@@ -56,6 +56,11 @@ class KeyPrinter {
       out_ += quoted(value);
     }
   }
+  void letter(std::string_view key, char value, char absent) {
+    if (value != absent) {
+      text(key, std::string(1, value));
+    }
+  }
   void yes_no(std::string_view key, const std::optional<bool>& value) {
     if (value) {
       name(key);

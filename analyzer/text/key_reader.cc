@@ -102,6 +102,15 @@ void KeyReader::text(std::string_view key, std::string& value) {
   value = take(key).value_or(value);
 }
 
+void KeyReader::letter(std::string_view key, char& value, char /*absent*/) {
+  const auto text = take(key);
+  if (text && text->size() != 1) {
+    drafts_.fail(std::string(key) + "=LETTER instead of " + *text);
+  } else if (text) {
+    value = text->front();
+  }
+}
+
 void KeyReader::yes_no(std::string_view key, std::optional<bool>& value) {
   const auto text = take(key);
   if (text && *text != "yes" && *text != "no") {

@@ -41,6 +41,7 @@ class KeyReader {
   void hex(std::string_view key, uint64_t& value) { number(key, value, 0); }
   void time(std::string_view key, TimeNs& value);
   void text(std::string_view key, std::string& value);
+  void letter(std::string_view key, char& value, char absent);
   void yes_no(std::string_view key, std::optional<bool>& value);
   void stack(uint32_t& id);
   void call(std::string_view key, uint32_t& value);

@@ -7,6 +7,7 @@
 #include "analyzer/text/nearest.h"
 #include "analyzer/text/records.h"
 #include "analyzer/text/schema_text.h"
+#include "analyzer/text/thread_now_lines.h"
 #include "format/schema.h"
 
 namespace traintrace {
@@ -263,6 +264,8 @@ constexpr LineKind kLines[] = {
     {"peer", 4, "peer NAME send|receive RANK ..", read_peer},
     {"host-function", 2, "host-function 0xADDRESS ..", read_host_function},
     {"allocation", 2, "allocation 0xADDRESS ..", read_allocation},
+    {"thread-now", 2, "thread-now TID ..", read_thread_now},
+    {"frame-now", 4, "frame-now TID python|native FUNCTION ..", read_frame_now},
 };
 
 }  // namespace

@@ -16,6 +16,10 @@ inline constexpr const char* kCommunicatorFlags[] = {
 inline constexpr const char* kOperationFlags[] = {"grouped", "launched",  "captured", "empty",
                                                   "failed",  "untracked", "replayed", "finished"};
 inline constexpr const char* kStreamFlags[] = {"destroyed", "capturing", "implicit"};
+// By Waiting.
+inline constexpr const char* kWaitingNames[] = {
+    "unknown", "runs", "nccl",   "cuda", "gil",   "data-loader", "queue", "checkpoint",
+    "store",   "file", "socket", "pipe", "sleep", "child",       "lock"};
 inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished"};
 
 template <class Keys, class Record>
@@ -30,6 +34,7 @@ void process_keys(Keys& keys, Record& r) {
   keys.number("status", r.exit_status, 0);
   keys.time("exited", r.exited);
   keys.yes_no("running", r.running_now);
+  keys.time("looked", r.looked);
   keys.number("records", r.records, 0);
   keys.text("source", r.source);
 }
@@ -149,6 +154,22 @@ void allocation_keys(Keys& keys, Record& r) {
   keys.hex("stream", r.stream);
   keys.number("device", r.device, format::kNoDevice);
   keys.stack(r.stack);
+}
+
+template <class Keys, class Record>
+void thread_now_keys(Keys& keys, Record& r) {
+  keys.text("name", r.name);
+  keys.text("role", r.role);
+  keys.letter("state", r.state, 'S');
+  keys.choice("waits", r.waiting, kWaitingNames, Waiting::kUnknown);
+  keys.text("on", r.waiting_on);
+}
+
+template <class Keys, class Record>
+void frame_now_keys(Keys& keys, Record& r) {
+  keys.text("file", r.file);
+  keys.number("line", r.line, 0);
+  keys.text("module", r.module);
 }
 
 }  // namespace traintrace::records

@@ -53,6 +53,7 @@ class Story {
   bool read_call(KeyReader& keys, StoryCall& call);
   bool read_communicator_of(KeyReader& keys, StoryCall& call, std::string_view kind);
   bool read_values(KeyReader& keys, StoryCall& call);
+  bool read_stand(std::span<Draft* const> who, TimeNs time, std::span<const std::string> words);
   bool read_end(std::span<Draft* const> who, TimeNs time, std::span<const std::string> words);
   bool find_who(const std::string& word, std::vector<Draft*>& who, uint32_t& thread);
   void set_run_defaults();

@@ -3,6 +3,7 @@
 #include "analyzer/text/nearest.h"
 #include "analyzer/text/records.h"
 #include "analyzer/text/story.h"
+#include "analyzer/text/thread_now_lines.h"
 
 namespace traintrace {
 namespace {
@@ -80,12 +81,31 @@ bool Story::read_line(std::span<const std::string> words) {
   if (words[2] == "exits" || words[2] == "dies") {
     return read_end(who, *time, words.subspan(2));
   }
+  if (words[2] == "stands") {
+    return read_stand(who, *time, words.subspan(3));
+  }
   const auto outcome = outcome_of(words[2]);
   if (!outcome || words.size() < 4) {
-    return drafts_.fail("calls, enqueues, enters or polls CALL, exits, or dies instead of " +
-                        words[2]);
+    return drafts_.fail(
+        "calls, enqueues, enters or polls CALL, stands, exits, or dies instead of " + words[2]);
   }
   return read_calls(who, thread, *time, words.subspan(3), *outcome);
+}
+
+// Somebody looked at it then: its main thread, unless the keys say otherwise.
+bool Story::read_stand(std::span<Draft* const> who, TimeNs time,
+                       std::span<const std::string> words) {
+  return std::all_of(who.begin(), who.end(), [&](Draft* draft) {
+    std::vector<std::string> line = {"thread-now", std::to_string(draft->trace.pid), "role=main"};
+    if (std::any_of(words.begin(), words.end(),
+                    [](const std::string& word) { return word.starts_with("role="); })) {
+      line.pop_back();
+      line[1] = std::to_string(static_cast<size_t>(draft->trace.pid) + draft->trace.now.size());
+    }
+    line.insert(line.end(), words.begin(), words.end());
+    draft->trace.looked = time;
+    return read_thread_now(drafts_, *draft, line);
+  });
 }
 
 bool Story::read_end(std::span<Draft* const> who, TimeNs time, std::span<const std::string> words) {

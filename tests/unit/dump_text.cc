@@ -115,6 +115,22 @@ TEST(DumpText, CallsNestAndLostPartsAreKept) {
   EXPECT_FALSE(dump.processes[0].events[3].returned);
 }
 
+TEST(DumpText, WhatSomebodySawIsKept) {
+  const std::string text =
+      "start 1700000000.000000000\n"
+      "process a:5 host=a pid=5 armed=+0.000000000 looked=+9.000000000\n"
+      "thread-now 5 name=python3 role=main waits=file on=\"/data/a b\" steady holds-gil whole\n"
+      "frame-now 5 python read file=\"my, io.py\" line=7\n"
+      "frame-now 5 native \"std::map<int, int>::at\" module=/lib/libx.so\n"
+      "thread-now 6 state=R waits=runs\n";
+  const DumpText dump = parsed(text);
+  EXPECT_EQ(printed(dump.processes), text);
+  ASSERT_EQ(dump.processes[0].now.size(), 2u);
+  EXPECT_EQ(dump.processes[0].now[0].waiting, Waiting::kFile);
+  EXPECT_TRUE(dump.processes[0].now[0].holds_gil);
+  EXPECT_NE(complaint("process a\nframe-now 5 python f\n").find("2: "), std::string::npos);
+}
+
 TEST(DumpText, StrangeTextSurvives) {
   ProcessTrace trace;
   trace.host = "my host";
