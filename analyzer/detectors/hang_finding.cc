@@ -10,6 +10,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/threads_now.h"
 #include "analyzer/text/values.h"
 
 namespace traintrace {
@@ -100,14 +101,24 @@ void add_doubts(const Doubts& doubts, Finding& finding) {
   }
 }
 
+// Where it stands, if somebody looked and it stood still; else the place of its last call.
+std::optional<CodePlace> place_of(const Run& run, Rank rank) {
+  const RankState* state = state_of(run, rank);
+  if (state == nullptr) {
+    return std::nullopt;
+  }
+  const ThreadNow* thread = working_thread(trace_of(run, *state));
+  const auto seen = thread != nullptr && thread->steady ? place_now(*thread, rank) : std::nullopt;
+  const auto activity = activity_of(run, *state);
+  return seen       ? seen
+         : activity ? user_place(trace_of(run, *state), rank, activity->stack)
+                    : std::nullopt;
+}
+
 void add_places(const Run& run, const Hang& hang, Finding& finding) {
   constexpr size_t kMostPlaces = 64;
   for (size_t i = 0; i < std::min(hang.roots.size(), kMostPlaces); ++i) {
-    const Rank rank = hang.roots[i];
-    const RankState* state = state_of(run, rank);
-    const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
-    const auto place =
-        activity ? user_place(trace_of(run, *state), rank, activity->stack) : std::nullopt;
+    const auto place = place_of(run, hang.roots[i]);
     if (place) {
       finding.where.push_back(*place);
     }

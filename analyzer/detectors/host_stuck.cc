@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
@@ -23,6 +24,8 @@ const char* advice_for(Waiting waiting) {
     case Waiting::kDataLoader:
     case Waiting::kQueue:
       return "the worker that should deliver is stuck or dead: look at the loader's processes";
+    case Waiting::kRuns:
+      return "an endless loop, or a long computation that the others do not have: look again later";
     case Waiting::kFile:
     case Waiting::kCheckpoint:
       return "the file system does not answer, or somebody else holds that file";
@@ -50,45 +53,89 @@ void add_stack(Rank rank, const ThreadNow& thread, Finding& finding) {
   }
 }
 
+const ThreadNow& thread_of(const Run& run, Rank rank) {
+  return *working_thread(trace_of(run, *state_of(run, rank)));
+}
+
 // Where they are stuck, then where the others wait.
-void put_places(const Run& run, const Hang& hang, Finding& finding) {
+void put_places(const Run& run, const Hang& hang, const Ranks& blamed, Finding& finding) {
   std::erase_if(finding.where,
                 [&](const CodePlace& place) { return contains(hang.roots, place.rank); });
   std::vector<CodePlace> places;
-  for (const Rank rank : hang.roots) {
-    const ThreadNow* const thread = working_thread(trace_of(run, *state_of(run, rank)));
-    if (const auto place = place_now(*thread, rank)) {
+  Ranks order = blamed;
+  std::copy_if(hang.roots.begin(), hang.roots.end(), std::back_inserter(order),
+               [&](Rank rank) { return !contains(blamed, rank); });
+  for (const Rank rank : order) {
+    if (const auto place = place_now(thread_of(run, rank), rank)) {
       places.push_back(*place);
     }
   }
   finding.where.insert(finding.where.begin(), places.begin(), places.end());
 }
 
+// It waits for somebody else, who may be another rank.
+bool waits_for_another(const ThreadNow& thread) {
+  return thread.waiting == Waiting::kStore || thread.waiting == Waiting::kSocket ||
+         thread.waiting == Waiting::kPipe;
+}
+
+// Those that nobody else is known to hold up; all, where each of them waits for somebody.
+Ranks own_reasons(const Run& run, const Hang& hang) {
+  Ranks own;
+  std::copy_if(hang.roots.begin(), hang.roots.end(), std::back_inserter(own),
+               [&](Rank rank) { return !waits_for_another(thread_of(run, rank)); });
+  return own.empty() ? hang.roots : own;
+}
+
+// "rank 2 is stuck outside CUDA", "rank 2 is busy outside CUDA"
+std::string state_text(const Run& run, const Ranks& ranks) {
+  const bool all_run = std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+    return thread_of(run, rank).waiting == Waiting::kRuns;
+  });
+  return fmt::format("{} {} {} outside CUDA", ranks_text(ranks), ranks.size() == 1 ? "is" : "are",
+                     all_run ? "busy" : "stuck");
+}
+
+Certainty certainty_of(const Run& run, const Hang& hang, const Ranks& blamed) {
+  const bool sure =
+      blamed.size() == hang.roots.size() &&
+      std::all_of(blamed.begin(), blamed.end(), [&](Rank rank) {
+        const ThreadNow& thread = thread_of(run, rank);
+        return thread.steady && !waits_for_another(thread) && thread.waiting != Waiting::kRuns;
+      });
+  return sure && !doubts_about(run, hang).any() ? Certainty::kProof : Certainty::kLikely;
+}
+
+void add_stacks(const Run& run, const Hang& hang, const Ranks& blamed, Finding& finding) {
+  for (size_t i = 0; i < std::min(blamed.size(), kMostRanks); ++i) {
+    add_stack(blamed[i], thread_of(run, blamed[i]), finding);
+  }
+  for (const Rank rank : hang.roots) {
+    if (!contains(blamed, rank)) {
+      finding.evidence.push_back(fmt::format("not blamed: rank {} {}, perhaps for {}", rank.value,
+                                             doing_text(thread_of(run, rank)), ranks_text(blamed)));
+    }
+  }
+}
+
 Finding finding_of(const Run& run, const Hang& hang) {
   Finding finding = hang_finding(run, hang, "host.stuck");
-  const Rank first = hang.roots.front();
-  const ThreadNow& thread = *working_thread(trace_of(run, *state_of(run, first)));
+  const Ranks blamed = own_reasons(run, hang);
+  const Rank first = blamed.front();
+  const ThreadNow& thread = thread_of(run, first);
   const auto place = place_now(thread, first);
-  finding.title =
-      fmt::format("{} {} stuck outside CUDA: rank {} {}{}; {} in {}{}", ranks_text(hang.roots),
-                  hang.roots.size() == 1 ? "is" : "are", first.value, doing_text(thread),
-                  place ? " at " + place_text(*place) : "", waiting_text(run, hang),
-                  operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
-  const bool all_steady = std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
-    return working_thread(trace_of(run, *state_of(run, rank)))->steady;
-  });
-  finding.certainty =
-      all_steady && !doubts_about(run, hang).any() ? Certainty::kProof : Certainty::kLikely;
-  if (is_minority(hang)) {
-    finding.culprits = hang.roots;
+  finding.title = fmt::format(
+      "{}: rank {} {}{}; {} in {}{}", state_text(run, blamed), first.value, doing_text(thread),
+      place ? " at " + place_text(*place) : "", waiting_text(run, hang),
+      operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
+  finding.certainty = certainty_of(run, hang, blamed);
+  if (is_minority(hang) || blamed.size() < hang.roots.size()) {
+    finding.culprits = blamed;
   } else {
     finding.title += "; as many do not wait as do, or more: nobody is blamed";
   }
-  put_places(run, hang, finding);
-  for (size_t i = 0; i < std::min(hang.roots.size(), kMostRanks); ++i) {
-    add_stack(hang.roots[i], *working_thread(trace_of(run, *state_of(run, hang.roots[i]))),
-              finding);
-  }
+  put_places(run, hang, blamed, finding);
+  add_stacks(run, hang, blamed, finding);
   finding.advice = advice_for(thread.waiting);
   return finding;
 }

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "analyzer/model/code_place.h"
+
 namespace traintrace {
 namespace {
 
@@ -80,8 +82,12 @@ std::optional<WaitingFor> in_vendor_library(const ThreadNow& now) {
   return in_library(now, "libcuda.so", "cu", Waiting::kCuda);
 }
 
+// A dataset of the user's that the loader calls, say, is not the loader.
 std::optional<WaitingFor> in_python_place(const ThreadNow& now) {
   for (const FrameNow& frame : now.python) {
+    if (is_user_file(frame.file)) {
+      return std::nullopt;
+    }
     for (const PythonPlace& place : kPlaces) {
       if (frame.file.ends_with(place.file)) {
         return WaitingFor{place.waiting, ""};
