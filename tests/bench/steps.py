@@ -1,12 +1,14 @@
 """What recording does to the step time of a training job: examples/ddp on simgpu, with and without the preload.
 
-    steps.py BUILD_FOLDER [--pairs=12] [--steps=400] [--ranks=2]
+    steps.py BUILD_FOLDER [--rounds=12] [--steps=400] [--ranks=2]
 
-Pairs of runs, one of each kind right after the other and the order turned round each time, so that other load on the
-machine hits both.  A run counts by its median step.  Prints a table in Markdown: the median of the pairs' ratios, and
-the range that holds half of them.  Nothing of the job runs on a GPU, so no figure here is about one.
+Rounds of three runs, one with the preload and two without, right after one another and in another order each time, so
+that other load on the machine hits all.  A run counts by its median step.  Prints a table in Markdown: the median of the
+rounds' ratios, and the range that holds half of them.  The two runs without, one against the other, show what the method
+itself cannot tell apart.  Nothing of the job runs on a GPU, so no figure here is about one.
 """
 import argparse
+import itertools
 import json
 import os
 import socket
@@ -71,18 +73,23 @@ def run(options, scratch, traced):
     return {kind: statistics.fmean(step[kind] for step in steps) for kind in KINDS}
 
 
+def spread(ratios):
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:.3f} ({low:.3f} .. {high:.3f})"
+
+
 def main(options, scratch):
     run(options, scratch, True)  # brings everything into the page cache
-    pairs = []
-    for number in range(options.pairs):
-        runs = {traced: run(options, scratch, traced) for traced in ((False, True), (True, False))[number % 2]}
-        pairs.append((runs[False], runs[True]))
-    print(f"| a step of examples/ddp, {options.ranks} ranks ({os.cpu_count()} cores) | without, ms | with / without | "
-          f"half of {options.pairs} pairs |\n|---|---|---|---|")
+    orders = list(itertools.permutations(("with", "first", "second")))
+    rounds = [{name: run(options, scratch, name == "with") for name in orders[number % len(orders)]}
+              for number in range(options.rounds)]
+    print(f"| a step of examples/ddp, {options.ranks} ranks ({os.cpu_count()} cores) | without, ms | with / without, half "
+          f"of {options.rounds} rounds | without / without |\n|---|---|---|---|")
     for kind in KINDS:
-        low, middle, high = statistics.quantiles([traced[kind] / bare[kind] for bare, traced in pairs], n=4)
-        bare = statistics.median(bare[kind] for bare, _ in pairs)
-        print(f"| {kind} | {bare:.2f} | {middle:.3f} | {low:.3f} .. {high:.3f} |")
+        bare = [(one["first"][kind] + one["second"][kind]) / 2 for one in rounds]
+        traced = spread([one["with"][kind] / without for one, without in zip(rounds, bare)])
+        control = spread([one["second"][kind] / one["first"][kind] for one in rounds])
+        print(f"| {kind} | {statistics.median(bare):.2f} | {traced} | {control} |")
 
 
 if sys.argv[1:2] == ["--rank"]:
@@ -90,7 +97,7 @@ if sys.argv[1:2] == ["--rank"]:
 else:
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=os.path.abspath)
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--ranks", type=int, default=2)
     with tempfile.TemporaryDirectory(prefix="traintrace-bench.", dir="/dev/shm") as folder:
