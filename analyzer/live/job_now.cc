@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "analyzer/live/in_parallel.h"
 #include "analyzer/live/targets.h"
 
 namespace traintrace {
@@ -103,30 +104,54 @@ bool Job::is_running() const {
   });
 }
 
+// Two looks at each process, as far apart as asked.
+std::vector<Job::Seen> Job::look_twice() const {
+  using Clock = std::chrono::steady_clock;
+  struct First {
+    std::unique_ptr<Watcher> watcher;
+    Look look;
+    Clock::time_point time;
+  };
+  std::vector<First> first(processes_.size());
+  std::vector<Seen> seen(processes_.size());
+  in_parallel(first.size(), [&](size_t i) {
+    first[i].watcher = std::make_unique<Watcher>(processes_[i]);
+    first[i].look = first[i].watcher->look({options_.stop});
+    first[i].time = Clock::now();
+  });
+  in_parallel(first.size(), [&](size_t i) {
+    std::this_thread::sleep_until(first[i].time + std::chrono::nanoseconds(options_.interval));
+    seen[i].look = first[i].watcher->look({options_.stop});
+    seen[i].time = now_ns();
+    compare_looks(first[i].look, seen[i].look);
+    seen[i].look.longest_stop_ns =
+        std::max(first[i].look.longest_stop_ns, seen[i].look.longest_stop_ns);
+    first[i].watcher.reset();
+  });
+  return seen;
+}
+
+void Job::take(Seen& seen, ProcessTrace& into) {
+  into.looked = seen.time;
+  into.now = std::move(seen.look.threads);
+}
+
 JobNow Job::look() {
   JobNow now;
-  std::vector<std::unique_ptr<Watcher>> watchers;
-  std::vector<Look> first;
-  for (const ProcProcess& process : processes_) {
-    watchers.push_back(std::make_unique<Watcher>(process));
-    first.push_back(watchers.back()->look({options_.stop}));
-  }
-  std::this_thread::sleep_for(std::chrono::nanoseconds(options_.interval));
-  std::map<pid_t, Look> looks;
-  for (size_t i = 0; i < watchers.size(); ++i) {
-    Look second = watchers[i]->look({options_.stop});
-    compare_looks(first[i], second);
-    now.longest_stop_ns =
-        std::max({now.longest_stop_ns, first[i].longest_stop_ns, second.longest_stop_ns});
-    now.limits.insert(now.limits.end(), second.limits.begin(), second.limits.end());
-    now.looked_at += has_frames(second) ? 1 : 0;
-    looks.emplace(processes_[i].pid, std::move(second));
+  std::map<pid_t, Seen> looks;
+  std::vector<Seen> seen = look_twice();
+  for (size_t i = 0; i < seen.size(); ++i) {
+    const Look& look = seen[i].look;
+    now.longest_stop_ns = std::max(now.longest_stop_ns, look.longest_stop_ns);
+    now.limits.insert(now.limits.end(), look.limits.begin(), look.limits.end());
+    now.looked_at += has_frames(look) ? 1 : 0;
+    looks.emplace(processes_[i].pid, std::move(seen[i]));
   }
   now.traces = read();
   for (ProcessTrace& trace : now.traces.processes) {
     const auto look = trace.running_now == true ? looks.find(trace.pid) : looks.end();
     if (look != looks.end()) {
-      trace.now = std::move(look->second.threads);
+      take(look->second, trace);
       looks.erase(look);
     }
   }
@@ -134,7 +159,7 @@ JobNow Job::look() {
     const auto look = looks.find(process.pid);
     if (look != looks.end()) {
       ProcessTrace trace = unrecorded_trace(process, now_ns());
-      trace.now = std::move(look->second.threads);
+      take(look->second, trace);
       now.traces.processes.push_back(std::move(trace));
       ++now.unrecorded;
     }

@@ -42,6 +42,13 @@ class Job {
   const std::vector<pid_t>& pids() const { return pids_; }
 
  private:
+  struct Seen {
+    Look look;
+    TimeNs time = 0;
+  };
+  std::vector<Seen> look_twice() const;
+  static void take(Seen& seen, ProcessTrace& into);
+
   JobOptions options_;
   std::vector<pid_t> pids_;
   std::vector<ProcProcess> processes_;

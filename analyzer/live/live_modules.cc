@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "analyzer/live/code_cache.h"
 #include "analyzer/live/process_memory.h"
 
 namespace traintrace {
@@ -119,17 +120,29 @@ LiveModules::~LiveModules() {
 
 namespace {
 
-struct SymbolSearch {
-  const std::string& path;
-  const std::vector<std::string>& names;
-  std::map<std::string, uint64_t> found;
-};
+using Addresses = std::map<std::string, uint64_t>;  // in the file
 
-int search_module(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, void* argument) {
-  auto& search = *static_cast<SymbolSearch*>(argument);
-  if (search.path != name) {
-    return DWARF_CB_OK;
-  }
+CodeCache<uint64_t, NativeFrame>& known_frames() {
+  static auto& cache = *new CodeCache<uint64_t, NativeFrame>;
+  return cache;
+}
+
+CodeCache<std::vector<std::string>, Addresses>& known_symbols() {
+  static auto& cache = *new CodeCache<std::vector<std::string>, Addresses>;
+  return cache;
+}
+
+// Empty: it has none, or its file cannot be read.
+std::string build_id_of(Dwfl_Module* module) {
+  const unsigned char* bits = nullptr;
+  GElf_Addr ignored = 0;
+  const int bytes = dwfl_module_build_id(module, &bits, &ignored);
+  return bytes <= 0 ? ""
+                    : std::string(reinterpret_cast<const char*>(bits), static_cast<size_t>(bytes));
+}
+
+Addresses symbols_of(Dwfl_Module* module, GElf_Addr bias, const std::vector<std::string>& names) {
+  Addresses found;
   const int count = dwfl_module_getsymtab(module);
   for (int i = 0; i < count; ++i) {
     GElf_Sym symbol;
@@ -137,11 +150,49 @@ int search_module(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, voi
     const char* text =
         dwfl_module_getsym_info(module, i, &symbol, &address, nullptr, nullptr, nullptr);
     if (text != nullptr && symbol.st_shndx != SHN_UNDEF &&
-        std::find(search.names.begin(), search.names.end(), text) != search.names.end()) {
-      search.found.emplace(text, address);
+        std::find(names.begin(), names.end(), text) != names.end()) {
+      found.emplace(text, address - bias);
     }
   }
+  return found;
+}
+
+struct SymbolSearch {
+  const std::string& path;
+  const std::vector<std::string>& names;
+  Addresses found;  // in the process
+};
+
+int search_module(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, void* argument) {
+  auto& search = *static_cast<SymbolSearch*>(argument);
+  GElf_Addr bias = 0;
+  if (search.path != name || dwfl_module_getelf(module, &bias) == nullptr) {
+    return DWARF_CB_OK;
+  }
+  search.found = known_symbols().get(build_id_of(module), search.names,
+                                     [&] { return symbols_of(module, bias, search.names); });
+  for (auto& [text, address] : search.found) {
+    address += bias;
+  }
   return DWARF_CB_ABORT;
+}
+
+// Function and line; `address` is in the process.
+NativeFrame described(Dwfl_Module* module, GElf_Addr address) {
+  NativeFrame frame;
+  GElf_Off within = 0;
+  GElf_Sym symbol;
+  const char* name =
+      dwfl_module_addrinfo(module, address, &within, &symbol, nullptr, nullptr, nullptr);
+  frame.function = name == nullptr ? "" : demangled(name);
+  int line = 0;
+  Dwfl_Line* const source = dwfl_module_getsrc(module, address);
+  const char* const file = source == nullptr
+                               ? nullptr
+                               : dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
+  frame.file = file == nullptr ? "" : file;
+  frame.line = file == nullptr ? 0 : line;
+  return frame;
 }
 
 struct Walk {
@@ -193,25 +244,15 @@ NativeFrame LiveModules::frame_at(uint64_t address, bool is_return) const {
   opening = &state_->process;
   Dwfl_Module* const module = dwfl_addrmodule(state_->dwfl, inside);
   if (module != nullptr) {
+    GElf_Addr bias = 0;
+    const bool has_file = dwfl_module_getelf(module, &bias) != nullptr;
+    bias = has_file ? bias : 0;
+    frame = known_frames().get(has_file ? build_id_of(module) : "", inside - bias,
+                               [&] { return described(module, inside); });
+    frame.offset = address - bias;
     const char* path =
         dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
     frame.module = path == nullptr ? "" : path;
-    GElf_Addr bias = 0;
-    if (dwfl_module_getelf(module, &bias) != nullptr) {
-      frame.offset = address - bias;
-    }
-    GElf_Off within = 0;
-    GElf_Sym symbol;
-    const char* name =
-        dwfl_module_addrinfo(module, inside, &within, &symbol, nullptr, nullptr, nullptr);
-    frame.function = name == nullptr ? "" : demangled(name);
-    int line = 0;
-    Dwfl_Line* const source = dwfl_module_getsrc(module, inside);
-    const char* const file = source == nullptr
-                                 ? nullptr
-                                 : dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
-    frame.file = file == nullptr ? "" : file;
-    frame.line = file == nullptr ? 0 : line;
   }
   opening = nullptr;
   return frame;
