@@ -45,8 +45,10 @@ def line_of(mark):
 def start(folder, kind, who):
     processes = []
     for rank in range(options.ranks):
-        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.ranks),
-                           LOCAL_WORLD_SIZE=str(options.ranks), SIMGPU_NODE=folder,
+        # 16 devices are the most that simgpu has.
+        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank % 16), WORLD_SIZE=str(options.ranks),
+                           LOCAL_WORLD_SIZE=str(options.ranks), SIMGPU_NODE=folder, SIMGPU_DEVICES="16",
+                           SIMGPU_NCCL_SHARED_GPU="1" if options.ranks > 16 else "0",
                            TRAINTRACE_DIR=os.path.join(folder, "trace"), TRAINTRACE_RING_MB="4",
                            LD_LIBRARY_PATH=os.path.join(build, "simgpu"))
         if not options.no_preload:
@@ -74,9 +76,11 @@ def stop(processes):
 
 def attach(processes, hang_after):
     pids = [str(process.pid) for process in processes]
+    began = time.monotonic()
     done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", *pids, "--format=json", "--interval=500ms",
                            "--hang-after=" + hang_after, *(["--stop"] if options.stop else [])],
                           capture_output=True, text=True)
+    print(f"{len(pids)} processes attached and judged in {time.monotonic() - began:.2f} s")
     check(done.returncode in (0, 1), f"attach exits with {done.returncode}", done.stderr)
     return json.loads(done.stdout), done.returncode
 

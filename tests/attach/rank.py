@@ -89,7 +89,7 @@ def exchange(buffer, communicator, stream):
 
 
 def main():
-    gpu.cudaSetDevice(rank)
+    gpu.cudaSetDevice(int(os.environ["LOCAL_RANK"]))
     buffer, stream = gpu.c_void_p(), gpu.Stream()
     gpu.cudaMalloc(ctypes.byref(buffer), 4096)
     gpu.cudaStreamCreate(ctypes.byref(stream))
