@@ -3,6 +3,8 @@
 The mistakes are those that people make, and what they lead to in real PyTorch.
 """
 import argparse
+import contextlib
+import time
 
 import torch
 import torch.distributed as dist
@@ -17,6 +19,8 @@ parser.add_argument("--timeout", type=float, default=60)
 parser.add_argument("--mistake", choices=[
     "rank0-only",  # a collective inside `if rank == 0`: the others are one behind from then on, and all hang at the end
     "uneven",  # rank 0 has one batch more than the others, and no join
+    "no-sync",  # the last rank adds up its first two batches, and so exchanges gradients one time less
+    "abort",  # the last rank swallows an exception, aborts its communicators and goes on by itself
     "exception",  # the last rank raises in step 3, while the others wait for its gradients
     "item",  # harmless and slow: a synchronisation every step, thrice
     "kept-loss",  # losses are kept with their graphs: memory grows
@@ -41,6 +45,9 @@ def make_mistake(job, kept):
     last = job.rank == job.size - 1
     if args.mistake == "rank0-only" and job.rank == 0:
         dist.all_reduce(torch.ones(1, device="cuda"))
+    elif args.mistake == "abort" and last:
+        dist.distributed_c10d._abort_process_group()
+        time.sleep(2 * args.timeout)
     elif args.mistake == "exception" and last:
         raise RuntimeError("a broken example")
     elif args.mistake == "item":
@@ -54,7 +61,10 @@ def make_mistake(job, kept):
 
 def train_wrongly(net, job):
     kept = []
-    rig.train(net, "cuda", [job.rank], steps=3)
+    later = args.mistake == "no-sync" and job.rank == job.size - 1
+    with net.no_sync() if later else contextlib.nullcontext():
+        rig.train(net, "cuda", [job.rank], steps=1)
+    rig.train(net, "cuda", [job.rank], steps=2)
     make_mistake(job, kept)
     rig.train(net, "cuda", [job.rank], steps=4 if args.mistake == "uneven" and job.rank == 0 else 3)
     torch.cuda.synchronize()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <shared_mutex>
@@ -206,6 +207,15 @@ CUresult copy_extra(void** extra, KernelWork& work) {
   return buffer ? work.copy_buffer(buffer, bytes) : CUDA_SUCCESS;
 }
 
+// Where bodies were given from outside, a kernel without one leaves stale data behind that somebody
+// counts on.
+void name_idle(Kernel& kernel) {
+  static const bool wanted = getenv("SIMGPU_KERNELS") != nullptr;
+  if (wanted && !kernel.named_as_idle.exchange(true)) {
+    fprintf(stderr, "simgpu: has no body and does nothing: kernel %s\n", kernel.name.c_str());
+  }
+}
+
 }  // namespace
 
 Kernel* new_kernel(const std::string& name, Module* module) {
@@ -236,6 +246,9 @@ const KernelBody* body_of(Kernel& kernel) {
   const KernelBody* body = found == all.rend() ? nullptr : *found;
   kernel.body.store(body, std::memory_order_release);
   kernel.body_generation.store(generation, std::memory_order_release);
+  if (body == nullptr) {
+    name_idle(kernel);
+  }
   return body;
 }
 

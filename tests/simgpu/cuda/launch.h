@@ -41,6 +41,7 @@ struct Kernel {
   // The newest matching registration as of generation `body_generation`.
   std::atomic<const KernelBody*> body{nullptr};
   std::atomic<uint64_t> body_generation{0};
+  std::atomic<bool> named_as_idle{false};
 };
 
 inline Kernel* kernel_of(CUfunction function) {

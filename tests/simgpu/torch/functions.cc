@@ -84,6 +84,12 @@ struct Compare {
   }
 };
 template <class T>
+struct CompareNumber {
+  int kind;
+  T number;
+  bool operator()(T a) const { return Compare<T>{kind}(a, number); }
+};
+template <class T>
 struct Equal {
   int kind;  // ==, !=
   bool operator()(T a, T b) const { return (a == b) == (kind == 0); }
@@ -146,12 +152,13 @@ struct Registration {
     elementwise<Copy<float, BFloat16>>("*25bfloat16_copy_kernel_cuda*");
     elementwise<SquaredError<float>>("*mse_kernel_cuda*EUlffE_");
     elementwise<SquaredErrorBackward<float>>("*mse_backward_cuda_kernel*EUlfffE_");
-    elementwise<Compare<int64_t>>("*15CompareFunctorIlEE");
-    elementwise<Compare<float>>("*15CompareFunctorIfEE");
-    elementwise<Equal<float>>("*13BinaryFunctorIffb*15CompareEqFunctorIfEEE");
-    elementwise<EqualNumber<float>>("*13AUnaryFunctorIffb*15CompareEqFunctorIfEEE");
-    elementwise<And>("*13BinaryFunctorIbbb*17BitwiseAndFunctorIbEEE");
-    elementwise<And>("*13BinaryFunctorIbbb*10MulFunctorIbEEE");
+    elementwise<Compare<int64_t>>("*14CompareFunctorIlEE");
+    elementwise<Compare<float>>("*14CompareFunctorIfEE");
+    elementwise<CompareNumber<float>>("*compare_scalar_kernelIf*EUlfE_");
+    elementwise<Equal<float>>("*13BinaryFunctorIffb*16CompareEqFunctorIfEEEE");
+    elementwise<EqualNumber<float>>("*13AUnaryFunctorIffb*16CompareEqFunctorIfEEEE");
+    elementwise<And>("*13BinaryFunctorIbbb*17BitwiseAndFunctorIbEEEE");
+    elementwise<And>("*13BinaryFunctorIbbb*10MulFunctorIbEEEE");
     elementwise<Absolute<float>>("*10AbsFunctorIfEE");
     elementwise<Reciprocal<float>>("*reciprocal_kernel_cuda*EUlfE_");
     elementwise<Reciprocal<double>>("*reciprocal_kernel_cuda*EUldE_");

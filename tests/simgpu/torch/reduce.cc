@@ -2,6 +2,7 @@
 #include <simgpu.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "torch/offsets.h"
 #include "torch/scalar.h"
@@ -16,10 +17,10 @@ struct Config {
 };
 static_assert(sizeof(Config) == 64);
 
-template <class Operation>
+template <class Operation, class Sums = float>
 struct Reduction {
   Operation operation;
-  float identity;
+  Sums identity;
   Config config;
   Offsets<1> input;
   Offsets<2> output;  // of the output, and of the first input for it
@@ -33,8 +34,14 @@ struct Reduction {
 
 struct Sum {
   char function;
-  static double add(double sum, double value) { return sum + value; }
-  double finish(double sum) const { return sum; }
+  template <class Number>
+  static Number add(Number sum, Number value) {
+    return sum + value;
+  }
+  template <class Number>
+  Number finish(Number sum) const {
+    return sum;
+  }
 };
 struct Mean {
   float factor;
@@ -47,18 +54,20 @@ struct Norm {
   double finish(double sum) const { return std::sqrt(sum); }
 };
 
-template <class In, class Out, class Operation>
-void reduce(Grid, Reduction<Operation> r) {
+// In double precision where PyTorch adds in single: its order of additions is another.
+template <class In, class Out, class Operation, class Sums>
+void reduce(Grid, Reduction<Operation, Sums> r) {
+  using Number = std::conditional_t<std::is_floating_point_v<Sums>, double, Sums>;
   for (int i = 0; i < r.config.outputs; ++i) {
     const auto base = r.output.at(i);
     auto* out = reinterpret_cast<Out*>(r.to[0] + base[0]);
-    double sum = r.identity;
+    Number sum = r.identity;
     for (int k = 0; k < r.config.inputs; ++k) {
       const char* at = r.from + base[1] + r.input.at(k)[0];
-      sum = Operation::add(sum, convert<double>(load<In>(at)));
+      sum = Operation::add(sum, convert<Number>(load<In>(at)));
     }
     if (r.accumulate) {
-      sum += convert<double>(*out);
+      sum += convert<Number>(*out);
     }
     *out = convert<Out>(r.final_output ? r.operation.finish(sum) : sum);
   }
@@ -67,6 +76,8 @@ void reduce(Grid, Reduction<Operation> r) {
 struct Registration {
   Registration() {
     kernel<Reduction<Sum>>("*13reduce_kernel*8ReduceOpIf*sum_functorIfff*", reduce<float, float>);
+    kernel<Reduction<Sum, int64_t>>("*13reduce_kernel*8ReduceOpIl*sum_functorIlll*",
+                                    reduce<int64_t, int64_t>);
     kernel<Reduction<Sum>>("*13reduce_kernel*8ReduceOpIN3c104HalfE*sum_functor*",
                            reduce<Half, Half>);
     kernel<Reduction<Sum>>("*13reduce_kernel*8ReduceOpIN3c108BFloat16E*sum_functor*",
