@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "analyzer/commands/details.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
@@ -50,6 +51,7 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
   if (!run) {
     return run.error();
   }
+  read_details(*run);
   Symbolizer symbolizer;
   look_up_code(*run, symbolizer);
   std::vector<Finding> findings = find_all(*run);

@@ -79,6 +79,39 @@ constexpr Explanation kExplanations[] = {
     {"comm.init-incomplete",
      "Ranks are inside the creation of a communicator, a split or a shrink, and others that belong "
      "to it have not called it for at least --hang-after."},
+    {"collective.launch-order-race",
+     "Ranks wait for each other in a circle, and on one of them each of the communicators has a "
+     "thread of its own, so that the order is up to chance. Nobody is blamed."},
+    {"collective.same-order-deadlock",
+     "NCCL's profiler said that of two operations that all ranks called in one order, some GPUs "
+     "run the first and some the second, and none has room for both."},
+    {"collective.capture-divergence",
+     "The newest collective of the culprits was captured into a graph that they have not launched "
+     "since, while the others run it and wait."},
+    {"device.stalled",
+     "All entered the operation, more than half finished it, and the culprits, which have not, are "
+     "seen to wait for their GPU. Never a proof: what the GPU does is not seen."},
+    {"device.blocked-stream",
+     "All entered the operation, and it has not begun on the culprits: a function that they put on "
+     "the stream before it has not returned, or the GPU said that the stream has not come to it "
+     "(TRAINTRACE_GPU_PROGRESS=marks, plugin)."},
+    {"device.transport-stall",
+     "All entered the operation, and none gets past it. Likely where every GPU said that it has "
+     "come to it; possible where they were only observed, since then one may not have. Nobody is "
+     "blamed. It takes four times as long as the job's longest step, and --hang-after."},
+    {"device.not-resident",
+     "NCCL's profiler said that the operation's kernel does not run on some ranks, where that of "
+     "another communicator does."},
+    {"host.implicit-sync-deadlock",
+     "In a circle of waiting, the culprits are inside a call that waits for the whole device, and "
+     "so for an operation that their peers have not begun; the others are not. The title says the "
+     "chain."},
+    {"run.oom-then-hang",
+     "An allocation failed for want of memory, nothing was launched there since, no such amount "
+     "was had at a later try, and the others wait for that rank, whether it still runs or not."},
+    {"run.watchdog-abort",
+     "All entered the operation, nothing says why it did not end, and it was given up by an abort. "
+     "What was missing before the first abort is reported instead, if anything was."},
     {"comm.version-mismatch",
      "Members of one communicator loaded different versions of NCCL; those who differ from a "
      "majority are named. Settings (NCCL_..) are not compared yet."},
@@ -86,6 +119,10 @@ constexpr Explanation kExplanations[] = {
      "Somebody looked at the job while it hung (traintrace attach): the culprits' threads are "
      "outside NCCL and CUDA, at the same place in two looks, and have called nothing of them for "
      "at least --hang-after. The kind is what the thread waits for."},
+    {"collective.late-rank",
+     "All came, and a minority so much later than the others (--hang-after, and at least 5 s) that "
+     "those waited: they entered nothing else in between. The first collective of a communicator "
+     "does not count, nor is it looked for where something is wrong."},
     {"run.in-progress",
      "No rank has kept others waiting for --hang-after, and not every rank has ended normally: a "
      "snapshot of a job that moves. The evidence lists who was waiting for whom."},

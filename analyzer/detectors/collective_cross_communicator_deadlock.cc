@@ -6,6 +6,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/hang_cause.h"
 
 namespace traintrace {
 namespace {
@@ -75,7 +76,8 @@ Finding finding_about(const Run& run, const Hang& hang) {
 std::vector<Finding> find_cross_communicator_deadlock(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (hang.fate == Fate::kCircle && hang.divergences.empty()) {
+    if (hang.fate == Fate::kCircle && hang.divergences.empty() &&
+        cause_of(run, hang) == Cause::kNotSeen) {
       findings.push_back(finding_about(run, hang));
     }
   }

@@ -6,6 +6,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/hang_cause.h"
 
 namespace traintrace {
 namespace {
@@ -80,7 +81,7 @@ std::vector<Finding> find_dead_rank(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     const bool dead = hang.fate == Fate::kDied || hang.fate == Fate::kPerhapsDied;
-    if (!dead || !hang.divergences.empty()) {
+    if (!dead || !hang.divergences.empty() || cause_of(run, hang) != Cause::kNotSeen) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.dead-rank");

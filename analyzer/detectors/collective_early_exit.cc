@@ -6,6 +6,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/hang_cause.h"
 
 namespace traintrace {
 namespace {
@@ -60,7 +61,7 @@ std::vector<Finding> find_early_exit(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     const bool ended = hang.fate == Fate::kExited || hang.fate == Fate::kPerhapsExited;
-    if (!ended || !hang.divergences.empty()) {
+    if (!ended || !hang.divergences.empty() || cause_of(run, hang) != Cause::kNotSeen) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.early-exit");

@@ -20,6 +20,12 @@ constexpr Detector kDetectors[] = {
     find_extra_calls,        find_operation_mismatch,
     find_type_mismatch,      find_reduction_mismatch,
     find_wrong_communicator, find_peers_against_collective,
+    find_implicit_sync,      find_out_of_memory,
+    find_stalled_devices,    find_blocked_streams,
+    find_transport_stalls,   find_watchdog_aborts,
+    find_launch_order_races, find_capture_divergence,
+    find_not_resident,       find_same_order_deadlock,
+    find_late_ranks,
 };
 
 auto order(const Finding& finding) {

@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/hang_cause.h"
 #include "analyzer/model/host_stuck.h"
 #include "analyzer/model/threads_now.h"
 
@@ -145,7 +146,7 @@ Finding finding_of(const Run& run, const Hang& hang) {
 std::vector<Finding> find_stuck_hosts(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (is_stuck_on_host(run, hang)) {
+    if (is_stuck_on_host(run, hang) && cause_of(run, hang) != Cause::kOutOfMemory) {
       findings.push_back(finding_of(run, hang));
     }
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/hang_cause.h"
 #include "analyzer/model/host_stuck.h"
 #include "analyzer/model/progress.h"
 
@@ -57,7 +58,7 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
   for (const Hang& hang : run.waits.hangs) {
     if ((hang.fate != Fate::kAlive && hang.fate != Fate::kUntraced) ||
         run.waits.waits[hang.wait].kind != kind || !hang.divergences.empty() ||
-        is_stuck_on_host(run, hang)) {
+        is_stuck_on_host(run, hang) || cause_of(run, hang) != Cause::kNotSeen) {
       continue;
     }
     Finding finding = hang_finding(run, hang, code);

@@ -68,12 +68,16 @@ Ranks WaitSearch::roots() const {
       found.push_back(rank);
     }
   }
-  for (const Rank rank : unexplained(found)) {
+  const Ranks rest = unexplained(found);
+  Ranks held_up;
+  std::copy_if(rest.begin(), rest.end(), std::back_inserter(held_up), [&](Rank rank) {
     const auto own = waits_of.find(rank);
-    if (std::all_of(own->second.begin(), own->second.end(),
-                    [&](size_t index) { return is_held_up(waits[index]); })) {
-      insert(found, rank);
-    }
+    return std::all_of(own->second.begin(), own->second.end(),
+                       [&](size_t index) { return is_held_up(waits[index]); });
+  });
+  // If that is all of them, their streams hold each other up, and nobody came to the wrong place.
+  for (const Rank rank : held_up.size() < rest.size() ? held_up : Ranks{}) {
+    insert(found, rank);
   }
   return found;
 }

@@ -7,6 +7,7 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
+#include "analyzer/model/crossed_streams.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hangs.h"
@@ -263,6 +264,7 @@ WaitGraph wait_graph(const Run& run) {
   }
   add_conflict_waits(run, graph.waits);
   add_stream_waits(run, graph.waits);
+  add_crossed_waits(run, graph.waits);
   graph.hangs = find_hangs(run, graph.waits);
   return graph;
 }

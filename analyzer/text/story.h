@@ -30,6 +30,7 @@ struct StoryCall {
   uint32_t stack = 0;
   int32_t result = 0;
   bool grouped = false;
+  bool captured = false;  // into a graph: it does not run
   GpuState gpu = GpuState::kUnknown;
   std::optional<TimeNs> until;   // kPolled
   std::vector<uint64_t> values;  // of the call's fields

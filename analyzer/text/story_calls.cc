@@ -111,7 +111,9 @@ uint64_t apply_operation(const StoryCall& call, TimeNs enter, TimeNs leave) {
   operation.flags = call.grouped ? uint8_t{format::kGrouped} : uint8_t{0};
   operation.gpu = call.gpu;
   CommunicatorText& communicator = call.draft->trace.communicators[*call.communicator];
-  if (call.result != 0) {
+  if (call.captured) {
+    operation.flags |= format::kCaptured;
+  } else if (call.result != 0) {
     operation.flags |= format::kFailed;
     operation.sequence = communicator.collectives + 1;
   } else {

@@ -168,6 +168,7 @@ bool Story::read_call(KeyReader& keys, StoryCall& call) {
   call.every_ns = keys.take_duration("every").value_or(call.every_ns);
   call.takes_ns = keys.take_duration("takes").value_or(call.takes_ns);
   call.grouped = keys.take_word("grouped");
+  call.captured = keys.take_word("captured");
   keys.choice("gpu", call.gpu, records::kGpuStates, call.gpu);
   call.until = keys.take_time("until");
   keys.stack(call.stack);

@@ -1,7 +1,7 @@
-"""verdict.py BUILD MISTAKE CULPRIT CODE [NAME=VALUE ..]: what is said about a program that makes that mistake on simgpu.
+"""verdict.py BUILD PROGRAM MISTAKE CULPRIT CODE [NAME=VALUE ..]: what is said about a program that goes wrong so on simgpu.
 
 At no time anybody else may be blamed; when those that hang are all named, or the run is through, it must be exactly CODE
-with exactly the culprit.  CODE `-`: nothing may be found, in a run that ends."""
+with exactly the culprit.  CODE `-`: nothing may be found, in a run that ends.  CODE `code?`: nobody may be blamed."""
 import json
 import os
 import signal
@@ -11,9 +11,10 @@ import tempfile
 import time
 
 RANKS = 4
-build, mistake, culprit, code = sys.argv[1:5]
-settings = dict(argument.split("=", 1) for argument in sys.argv[5:])
-culprits = [] if culprit == "-" else [int(culprit)]
+build, program, mistake, culprit, code = sys.argv[1:6]
+settings = dict(argument.split("=", 1) for argument in sys.argv[6:])
+culprits = [] if code.endswith("?") else [int(culprit)]
+code = code.rstrip("?")
 
 
 def start(rank, folder):
@@ -23,7 +24,7 @@ def start(rank, folder):
         TRAINTRACE_RING_MB="4", SIMGPU_NODE=folder, SIMGPU_DEVICES=str(RANKS),
         LD_PRELOAD=f"{build}/lib/libtraintrace.so")
     with open(f"{folder}/output.{rank}", "wb") as output:
-        return subprocess.Popen([f"{build}/tests/mistakes", mistake, culprit], env=environment,
+        return subprocess.Popen([f"{build}/tests/{program}", mistake, culprit], env=environment,
                                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
 

@@ -1,0 +1,84 @@
+#include "analyzer/commands/details.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/reader/read_trace.h"
+
+namespace traintrace {
+namespace {
+
+// Rings are large.  Who is in a hang of more shows it in the first of them.
+constexpr size_t kMostProcesses = 8;
+constexpr size_t kMostEvents = 20'000;    // the newest
+constexpr TimeNs kLongCall = 50'000'000;  // of the older ones
+
+bool has_pending(const ProcessTrace& trace) {
+  return std::any_of(
+      trace.communicators.begin(), trace.communicators.end(), [&](const CommunicatorText& text) {
+        return text.size != 1 && !text.recent.empty() && !finished(trace, text.recent.back());
+      });
+}
+
+std::set<size_t> processes_to_read(const Run& run) {
+  std::set<size_t> found;
+  const auto add = [&](size_t process) {
+    if (found.size() < kMostProcesses && run.processes[process].events.empty()) {
+      found.insert(process);
+    }
+  };
+  for (const Hang& hang : run.waits.hangs) {
+    for (const Rank rank : hang.roots) {
+      if (const RankState* state = state_of(run, rank)) {
+        add(state->process);
+      }
+    }
+  }
+  for (size_t i = 0; i < run.processes.size() && run.waits.hangs.empty(); ++i) {
+    if (has_pending(run.processes[i])) {
+      add(i);
+    }
+  }
+  return found;
+}
+
+// Old calls matter if they failed or took long.
+bool is_kept(const CallRecord& event, size_t age) {
+  return age < kMostEvents || event.result != 0 ||
+         (event.returned && !event.enter_lost && elapsed(event.enter, event.leave) >= kLongCall);
+}
+
+void take_events(ProcessTrace& full, ProcessTrace& trace) {
+  const size_t count = full.events.size();
+  for (size_t i = 0; i < count; ++i) {
+    CallRecord event = full.events[i];
+    if (is_kept(event, count - 1 - i)) {
+      const auto values = full.values_of(event);
+      event.first_value = static_cast<uint32_t>(trace.values.size());
+      trace.values.insert(trace.values.end(), values.begin(), values.end());
+      trace.events.push_back(event);
+    }
+  }
+  // Stacks that they name may be younger than those that were read before.
+  trace.stacks.merge(full.stacks);
+}
+
+}  // namespace
+
+void read_details(Run& run) {
+  for (const size_t process : processes_to_read(run)) {
+    ProcessTrace& trace = run.processes[process];
+    Result<ProcessTrace> full = read_trace(trace.source, {.events = true});
+    const bool same = full && full->pid == trace.pid && full->start_time == trace.start_time &&
+                      full->communicators.size() >= trace.communicators.size();
+    if (same) {
+      take_events(*full, trace);
+    }
+  }
+}
+
+}  // namespace traintrace

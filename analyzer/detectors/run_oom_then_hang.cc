@@ -1,0 +1,94 @@
+// A rank ran out of memory and did not come to where the others wait for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/hang_cause.h"
+
+namespace traintrace {
+namespace {
+
+std::optional<uint64_t> bytes_asked(const ProcessTrace& trace, const CallRecord& event) {
+  const CallSchema* schema = schema_of(trace, event.call);
+  for (size_t i = 0; i < event.value_count; ++i) {
+    if (schema->fields[i].name == "bytes") {
+      return trace.values_of(event)[i];
+    }
+  }
+  return std::nullopt;
+}
+
+std::string failure_text(const Run& run, Rank rank) {
+  const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+  const CallRecord& failed = *out_of_memory(run, rank);
+  const auto bytes = bytes_asked(trace, failed);
+  const auto place = user_place(trace, rank, failed.stack);
+  return fmt::format("rank {} ran out of memory at {}: {}{} failed{}", rank.value,
+                     run_time(run, failed.enter), call_name(trace, failed.call),
+                     bytes ? fmt::format(" of {} bytes", *bytes) : "",
+                     place ? " at " + place_text(*place) : "");
+}
+
+std::string what_then(const Run& run, Rank rank) {
+  const RankState& state = *state_of(run, rank);
+  return state.ending == Ending::kExited ? fmt::format("rank {} then exited with status {}",
+                                                       rank.value, trace_of(run, state).exit_status)
+         : state.ending == Ending::kGone ? fmt::format("rank {} is gone since", rank.value)
+                                         : last_call_text(run, rank);
+}
+
+void put_places(const Run& run, const Hang& hang, Finding& finding) {
+  std::vector<CodePlace> places;
+  for (const Rank rank : hang.roots) {
+    const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+    if (const auto place = user_place(trace, rank, out_of_memory(run, rank)->stack)) {
+      places.push_back(*place);
+    }
+  }
+  std::erase_if(finding.where,
+                [&](const CodePlace& place) { return contains(hang.roots, place.rank); });
+  finding.where.insert(finding.where.begin(), places.begin(), places.end());
+}
+
+Finding finding_about(const Run& run, const Hang& hang) {
+  Finding finding = hang_finding(run, hang, "run.oom-then-hang");
+  const Rank first = hang.roots.front();
+  const ProcessTrace& trace = trace_of(run, *state_of(run, first));
+  finding.title =
+      fmt::format("{}; {} for {} in {}{}", failure_text(run, first), waiting_text(run, hang),
+                  hang.roots.size() == 1 ? "it" : "them",
+                  operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
+  finding.certainty = doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
+  finding.culprits = hang.roots;
+  put_places(run, hang, finding);
+  if (const auto bytes = bytes_asked(trace, *out_of_memory(run, first))) {
+    finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*bytes));
+  }
+  for (size_t i = 0; i < std::min<size_t>(hang.roots.size(), 8); ++i) {
+    finding.evidence.push_back(i == 0 ? "nothing was launched there since, and no such amount of "
+                                        "memory was had"
+                                      : failure_text(run, hang.roots[i]));
+    finding.evidence.push_back(what_then(run, hang.roots[i]));
+  }
+  finding.advice =
+      "see to the memory of that rank; and if running out is to be survived, let all ranks leave "
+      "the step together";
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_out_of_memory(const Run& run) {
+  std::vector<Finding> findings;
+  for (const Hang& hang : run.waits.hangs) {
+    if (cause_of(run, hang) == Cause::kOutOfMemory) {
+      findings.push_back(finding_about(run, hang));
+    }
+  }
+  return findings;
+}
+
+}  // namespace traintrace

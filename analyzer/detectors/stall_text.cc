@@ -1,0 +1,187 @@
+#include "analyzer/detectors/stall_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/communicators.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 8;
+
+std::string operation_text(const Run& run, const Stall& stall) {
+  return fmt::format("{} #{} on communicator {}", stall.function, stall.sequence,
+                     label_of(run, run.communicators[stall.communicator]));
+}
+
+std::string function_text(const Run& run, const StalledRank& rank) {
+  const ProcessTrace& trace = run.processes[rank.process];
+  const HostFunctionText& function = *function_before(trace, rank.operation);
+  const auto place = user_place(trace, rank.rank, function.stack);
+  return fmt::format("a function that {} put on its stream{} is running since {}",
+                     call_name(trace, function.call), place ? " at " + place_text(*place) : "",
+                     run_time(run, function.entered));
+}
+
+std::string blocked_title(const Run& run, const Stall& stall) {
+  const std::string who = ranks_text(stall.suspects);
+  for (const StalledRank& rank : stall.ranks) {
+    if (contains(stall.suspects, rank.rank) &&
+        function_before(run.processes[rank.process], rank.operation) != nullptr) {
+      return fmt::format("{} never started {} on the GPU: {}", who, operation_text(run, stall),
+                         function_text(run, rank));
+    }
+  }
+  return fmt::format(
+      "{} never started {} on the GPU: something before it on the stream does not "
+      "end",
+      who, operation_text(run, stall));
+}
+
+Ranks all_of(const Stall& stall) {
+  Ranks ranks;
+  for (const StalledRank& rank : stall.ranks) {
+    ranks.push_back(rank.rank);
+  }
+  return ranks;
+}
+
+std::string transport_title(const Run& run, const RootStall& root) {
+  const Stall& stall = root.stall;
+  const bool aborted = std::any_of(stall.ranks.begin(), stall.ranks.end(),
+                                   [](const StalledRank& rank) { return rank.aborted; });
+  const std::string what = stall.known
+                               ? fmt::format("{} reached {} on the GPU, and none gets past it",
+                                             ranks_text(all_of(stall)), operation_text(run, stall))
+                               : fmt::format("{} entered {}, and none is known to have finished it",
+                                             ranks_text(all_of(stall)), operation_text(run, stall));
+  return fmt::format("{}, for {}{}: no call is missing or different; nobody is blamed", what,
+                     seconds(stall.waited), aborted ? ", until the communicator was aborted" : "");
+}
+
+// Each state that the GPUs are in, with the ranks that are.
+void add_states(const Stall& stall, std::vector<std::string>& lines) {
+  constexpr const char* kTexts[] = {
+      "what the GPU does with it is not known", "the stream has not come to it",
+      "the stream has come to it, and is not past it", "finished", "not known: aborted"};
+  std::map<GpuState, Ranks> by_state;
+  for (const StalledRank& rank : stall.ranks) {
+    by_state[rank.gpu].push_back(rank.rank);
+  }
+  for (const auto& [state, ranks] : by_state) {
+    lines.push_back(ranks_text(ranks) + ": " + kTexts[static_cast<size_t>(state)]);
+  }
+  if (!stall.finished.empty()) {
+    lines.push_back(ranks_text(stall.finished) + ": finished");
+  }
+}
+
+// What was put on the operation's stream before it, newest first, where events were read.
+void add_stream(const Run& run, const StalledRank& rank, std::vector<std::string>& lines) {
+  const ProcessTrace& trace = run.processes[rank.process];
+  if (rank.operation.stream == 0 || rank.operation.stream > trace.streams.size()) {
+    return;
+  }
+  const uint64_t handle = trace.streams[rank.operation.stream - 1].handle;
+  size_t found = 0;
+  for (auto event = trace.events.rbegin(); event != trace.events.rend() && found < 3; ++event) {
+    const CallSchema* schema = schema_of(trace, event->call);
+    if (schema == nullptr || event->enter >= rank.operation.enter || event->enter_lost) {
+      continue;
+    }
+    const bool work = schema->kind == "launch" || schema->kind == "wait" ||
+                      schema->kind == "memory-operation" || schema->kind == "host-function" ||
+                      schema->kind == "graph-launch" || schema->kind == "copy";
+    for (size_t i = 0; work && i < event->value_count; ++i) {
+      if (schema->fields[i].name == "stream" && trace.values_of(*event)[i] == handle) {
+        const auto place = user_place(trace, rank.rank, event->stack);
+        lines.push_back(fmt::format(
+            "rank {}: before it on its stream lies {}{}, put there at {}", rank.rank.value,
+            schema->name, place ? " of " + place_text(*place) : "", run_time(run, event->enter)));
+        ++found;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string stall_title(const Run& run, const RootStall& root) {
+  const Stall& stall = root.stall;
+  const Ranks& victims = root.hang == nullptr ? Ranks{} : root.hang->victims;
+  const std::string waiting =
+      victims.empty() ? "" : fmt::format("; {} wait for that", ranks_text(victims));
+  switch (stall.kind) {
+    case StallKind::kBehind:
+      return fmt::format(
+          "{} put {} on the GPU, which {} finished: there it does not move, for {}{}",
+          ranks_text(stall.suspects), operation_text(run, stall), ranks_text(stall.finished),
+          seconds(stall.waited), waiting);
+    case StallKind::kBlocked:
+      return blocked_title(run, stall) + waiting;
+    case StallKind::kNoRoom:
+      return fmt::format(
+          "the kernel of {} does not run on {}, where that of another communicator "
+          "does, for {}; nobody is blamed",
+          operation_text(run, stall), ranks_text(stall.suspects), seconds(stall.waited));
+    case StallKind::kTransport:
+      break;
+  }
+  return transport_title(run, root);
+}
+
+std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
+  const Stall& stall = root.stall;
+  std::vector<std::string> lines = {
+      arguments_text(stall.function, stall.ranks.front().operation),
+      fmt::format("all had entered it at {}", run_time(run, stall.since))};
+  add_states(stall, lines);
+  for (const StalledRank& rank : stall.ranks) {
+    const bool suspect = contains(stall.suspects, rank.rank);
+    if ((!suspect && !stall.suspects.empty()) || lines.size() >= 3 * kMostLines) {
+      continue;
+    }
+    if (function_before(run.processes[rank.process], rank.operation) != nullptr) {
+      lines.push_back(fmt::format("rank {}: {}", rank.rank.value, function_text(run, rank)));
+    }
+    if (const auto holder = holder_of(run, stall, rank); holder && suspect) {
+      lines.push_back(fmt::format(
+          "rank {}: the kernel of {} #{} on communicator {} runs instead", rank.rank.value,
+          call_name(run.processes[rank.process], holder->operation.call),
+          holder->operation.sequence, label_of(run, run.communicators[holder->communicator])));
+    }
+    add_stream(run, rank, lines);
+    lines.push_back(last_call_text(run, rank.rank));
+  }
+  if (!stall.known && stall.kind == StallKind::kTransport) {
+    lines.push_back(
+        "which rank's GPU does not get there is not recorded: "
+        "TRAINTRACE_GPU_PROGRESS=marks records it");
+  }
+  return lines;
+}
+
+const char* stall_advice(const Stall& stall, bool given_up) {
+  switch (stall.kind) {
+    case StallKind::kBehind:
+      return "look at that GPU: the kernel's log (Xid), its clocks, what else runs on it";
+    case StallKind::kBlocked:
+      return "look at what was put on that stream before the operation: a kernel that does not "
+             "end, an event that nobody records, a function that waits";
+    case StallKind::kNoRoom:
+      return "let operations of different communicators follow one another on one stream, or in "
+             "one order by events";
+    case StallKind::kTransport:
+      break;
+  }
+  return given_up ? "the time limit is a consequence; next time record "
+                    "TRAINTRACE_GPU_PROGRESS=marks, and look at the network and NVLink"
+                  : "look at the network and NVLink between these ranks, and at NCCL's own log";
+}
+
+}  // namespace traintrace

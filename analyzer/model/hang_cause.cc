@@ -1,0 +1,189 @@
+#include "analyzer/model/hang_cause.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/open_calls.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/model/stalls.h"
+
+namespace traintrace {
+namespace {
+
+constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY
+
+uint64_t value_of(const ProcessTrace& trace, const CallRecord& event, std::string_view name) {
+  const CallSchema* schema = schema_of(trace, event.call);
+  for (size_t i = 0; schema != nullptr && i < event.value_count; ++i) {
+    if (schema->fields[i].name == name) {
+      return trace.values_of(event)[i];
+    }
+  }
+  return 0;
+}
+
+bool is_of(const RankState& state, const CallRecord& event) {
+  return state.device < 0 || event.device == state.device;
+}
+
+// What the failure did not stop: work went on, or the memory was found after all.
+bool overcomes(const ProcessTrace& trace, const CallRecord& event, uint64_t bytes) {
+  const CallSchema* schema = schema_of(trace, event.call);
+  if (schema == nullptr || !event.returned || event.result != 0) {
+    return false;
+  }
+  return schema->kind == "launch" || schema->kind == "graph-launch" ||
+         schema->kind == "collective" || schema->kind == "send-recv" ||
+         (schema->kind == "alloc" && value_of(trace, event, "bytes") >= bytes);
+}
+
+TimeNs last_there(const Run& run, const Hang& hang, Rank rank) {
+  const Wait& wait = run.waits.waits[hang.wait];
+  const auto found = std::find_if(wait.awaited.begin(), wait.awaited.end(),
+                                  [&](const Awaited& awaited) { return awaited.rank == rank; });
+  return found == wait.awaited.end() ? 0 : found->moved;
+}
+
+bool all_out_of_memory(const Run& run, const Hang& hang) {
+  return hang.fate != Fate::kCircle && hang.fate != Fate::kUntraced && !hang.roots.empty() &&
+         std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+           const CallRecord* failed = out_of_memory(run, rank);
+           return failed != nullptr && failed->enter >= last_there(run, hang, rank);
+         });
+}
+
+bool is_part(const Wait& wait, const Ranks& circle) {
+  const auto in_circle = [&](const auto& other) { return contains(circle, other.rank); };
+  return std::any_of(wait.waiters.begin(), wait.waiters.end(), in_circle) &&
+         std::any_of(wait.awaited.begin(), wait.awaited.end(), in_circle);
+}
+
+bool all_unlaunched(const Run& run, const Hang& hang) {
+  const Wait& wait = run.waits.waits[hang.wait];
+  return hang.fate == Fate::kAlive && !hang.entered && wait.kind == WaitKind::kCollective &&
+         std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+           const Member* member = member_of(run.communicators[wait.communicator], rank);
+           return member != nullptr && unlaunched_capture(run, *member) != nullptr;
+         });
+}
+
+bool held_up_by_gpu(const Run& run, const Hang& hang) {
+  if (!hang.blocked) {
+    return false;
+  }
+  const std::vector<Stall> stalls = find_stalls(run);
+  return std::any_of(stalls.begin(), stalls.end(),
+                     [&](const Stall& stall) { return holds_up(stall, hang); });
+}
+
+// A thread that is to issue the parts of several ranks waits for the device on behalf of one.
+bool holds_up_its_own_rank(const Run& run, const Hang& hang) {
+  const Wait& wait = run.waits.waits[hang.wait];
+  return hang.fate == Fate::kAlive &&
+         std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank r) {
+           const RankState& state = *state_of(run, r);
+           const auto open = open_cuda_call(trace_of(run, state));
+           return state.device >= 0 && open && open->implicit &&
+                  std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+                    return waiter.process == state.process;
+                  });
+         });
+}
+
+}  // namespace
+
+const CallRecord* out_of_memory(const Run& run, Rank rank) {
+  const RankState* state = state_of(run, rank);
+  if (state == nullptr) {
+    return nullptr;
+  }
+  const ProcessTrace& trace = trace_of(run, *state);
+  const CallRecord* failed = nullptr;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    if (schema == nullptr || !is_of(*state, event)) {
+      continue;
+    }
+    if (event.returned && event.result == kNoMemory && schema->library != "nccl" &&
+        schema->kind == "alloc") {
+      failed = &event;
+    } else if (failed != nullptr && event.enter >= failed->enter &&
+               overcomes(trace, event, value_of(trace, *failed, "bytes"))) {
+      failed = nullptr;
+    }
+  }
+  return failed;
+}
+
+const OperationText* unlaunched_capture(const Run& run, const Member& member) {
+  const CommunicatorText& text = text_of(run, member);
+  if (text.recent.empty()) {
+    return nullptr;
+  }
+  const OperationText& last = text.recent.back();
+  return last.collective && (last.flags & format::kCaptured) != 0 ? &last : nullptr;
+}
+
+Ranks inside_implicit_sync(const Run& run, const Hang& hang) {
+  Ranks found;
+  for (const Rank rank : hang.roots) {
+    const auto open = open_cuda_call(trace_of(run, *state_of(run, rank)));
+    if (open && open->implicit) {
+      found.push_back(rank);
+    }
+  }
+  return 2 * found.size() > hang.roots.size() ? Ranks{} : found;
+}
+
+bool issues_from_threads(const Run& run, const Hang& hang, Rank rank) {
+  const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+  std::map<size_t, std::set<uint32_t>> threads;  // by communicator, of the operations waited in
+  for (const Wait& wait : run.waits.waits) {
+    const Communicator& communicator = run.communicators[wait.communicator];
+    const Member* member = member_of(communicator, rank);
+    if (wait.kind != WaitKind::kCollective || member == nullptr || !is_part(wait, hang.roots)) {
+      continue;
+    }
+    for (const CallRecord& event : trace.events) {
+      const CallSchema* schema = schema_of(trace, event.call);
+      if (schema != nullptr && schema->kind == "collective" && is_of(*state_of(run, rank), event) &&
+          value_of(trace, event, "comm") == member->element + 1) {
+        threads[wait.communicator].insert(event.thread);
+      }
+    }
+  }
+  // Each communicator has a thread of its own.
+  std::set<uint32_t> all;
+  size_t sum = 0;
+  for (const auto& [communicator, own] : threads) {
+    all.insert(own.begin(), own.end());
+    sum += own.size();
+  }
+  return threads.size() > 1 && all.size() > 1 && sum == all.size();
+}
+
+Cause cause_of(const Run& run, const Hang& hang) {
+  if (!hang.divergences.empty()) {
+    return Cause::kNotSeen;
+  }
+  if (all_out_of_memory(run, hang)) {
+    return Cause::kOutOfMemory;
+  }
+  if (hang.fate == Fate::kCircle) {
+    return !inside_implicit_sync(run, hang).empty() ? Cause::kImplicitSync
+           : std::any_of(hang.roots.begin(), hang.roots.end(),
+                         [&](Rank rank) { return issues_from_threads(run, hang, rank); })
+               ? Cause::kThreads
+               : Cause::kNotSeen;
+  }
+  if (holds_up_its_own_rank(run, hang)) {
+    return Cause::kImplicitSync;
+  }
+  return held_up_by_gpu(run, hang)   ? Cause::kStall
+         : all_unlaunched(run, hang) ? Cause::kUnlaunched
+                                     : Cause::kNotSeen;
+}
+
+}  // namespace traintrace

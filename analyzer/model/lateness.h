@@ -1,0 +1,25 @@
+// Ranks that came late to a collective in which the others waited for them.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct Lateness {
+  size_t communicator = 0;
+  uint64_t sequence = 0;
+  Ranks late;          // fewer than the others
+  Ranks others;        // who entered nothing else until then
+  TimeNs from = 0;     // the last of the others came
+  TimeNs until = 0;    // the first of the late ones did
+  uint64_t times = 1;  // how often it happened among the operations that are kept
+
+  TimeNs by() const { return until - from; }
+};
+
+// What one lateness led to elsewhere is left out.  By time.
+std::vector<Lateness> find_lateness(const Run& run);
+
+}  // namespace traintrace

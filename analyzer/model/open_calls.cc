@@ -1,0 +1,80 @@
+#include "analyzer/model/open_calls.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+
+namespace traintrace {
+namespace {
+
+// What thread `serial` has not returned from, as its event says it; null: events were not read.
+const CallRecord* open_event(const ProcessTrace& trace, const ThreadText& thread) {
+  const ThreadText::Open& open = thread.open[0];
+  const auto found =
+      std::find_if(trace.events.rbegin(), trace.events.rend(), [&](const CallRecord& event) {
+        return event.thread == thread.serial && event.call == open.call && !event.returned &&
+               !event.enter_lost;
+      });
+  return found == trace.events.rend() ? nullptr : &*found;
+}
+
+// The legacy default stream waits for all others.  Not known: not that one.
+bool is_of_legacy_stream(const ProcessTrace& trace, const ThreadText& thread,
+                         const CallSchema& schema) {
+  const auto field = std::find_if(schema.fields.begin(), schema.fields.end(),
+                                  [](const FieldSchema& f) { return f.name == "stream"; });
+  if (field == schema.fields.end()) {
+    return schema.kind != "sync" || schema.name.find("Event") == std::string::npos;
+  }
+  const CallRecord* event = open_event(trace, thread);
+  const auto index = static_cast<size_t>(field - schema.fields.begin());
+  return event != nullptr && index < event->value_count && trace.values_of(*event)[index] <= 1 &&
+         schema.name.find("_pt") == std::string::npos;
+}
+
+bool is_implicit(const ProcessTrace& trace, const ThreadText& thread, const CallSchema& schema) {
+  constexpr std::string_view kOfTheDevice[] = {"alloc",   "free",   "module",
+                                               "context", "launch", "destroy"};
+  return std::find(std::begin(kOfTheDevice), std::end(kOfTheDevice), schema.kind) !=
+             std::end(kOfTheDevice) ||
+         is_of_legacy_stream(trace, thread, schema);
+}
+
+}  // namespace
+
+std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace) {
+  const TimeNs since = blocked_in_cuda(trace);
+  for (const ThreadText& thread : trace.threads) {
+    const ThreadText::Open& open = thread.open[0];
+    if (since != 0 && open.enter == since && thread.open[1].enter == 0) {
+      const CallSchema& schema = *schema_of(trace, open.call);
+      return OpenCall{schema.name, since, open.stack, is_implicit(trace, thread, schema)};
+    }
+  }
+  return std::nullopt;
+}
+
+TimeNs polling_since(const ProcessTrace& trace, TimeNs until) {
+  constexpr TimeNs kLately = 3'000'000'000;
+  TimeNs earliest = 0;
+  for (const ThreadText& thread : trace.threads) {
+    const CallSchema* schema = thread.last_call ? schema_of(trace, *thread.last_call) : nullptr;
+    if (schema == nullptr || schema->kind != "query" || thread.queries == 0 ||
+        elapsed(thread.last_query_time, until) > kLately) {
+      continue;
+    }
+    const auto last =
+        std::find_if(trace.events.rbegin(), trace.events.rend(),
+                     [&](const CallRecord& event) { return event.thread == thread.serial; });
+    if (last != trace.events.rend() && last->call == *thread.last_call && !last->enter_lost &&
+        (earliest == 0 || last->enter < earliest)) {
+      earliest = last->enter;
+    }
+  }
+  return earliest;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,24 @@
+// Calls of CUDA that a process was inside of when it was last heard of.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct OpenCall {
+  std::string call;
+  TimeNs since = 0;
+  uint32_t stack = 0;
+  bool implicit = false;  // it waits for more than the stream that it was told of
+};
+
+// The earliest that waits for the device, outside of NCCL.
+std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace);
+
+// A thread has polled CUDA and done nothing else since then; 0: none has.  Needs the events.
+TimeNs polling_since(const ProcessTrace& trace, TimeNs until);
+
+}  // namespace traintrace

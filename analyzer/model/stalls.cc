@@ -1,0 +1,292 @@
+#include "analyzer/model/stalls.h"
+
+#include <algorithm>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/open_calls.h"
+#include "analyzer/model/progress.h"
+
+namespace traintrace {
+namespace {
+
+// That many times the pace of the job is no longer taken for a long step.
+constexpr TimeNs kPaces = 4;
+
+// The first collective that is not known to be finished; 0: all are.
+uint64_t first_unfinished(const Run& run, const Member& member) {
+  constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
+  for (const OperationText& operation : text_of(run, member).recent) {
+    if (operation.collective && (operation.flags & kNot) == 0 && operation.sequence != 0 &&
+        !finished(run.processes[member.process], operation)) {
+      return operation.sequence;
+    }
+  }
+  return 0;
+}
+
+// The first that somebody has not finished and that everybody has entered; 0: there is none.
+uint64_t stalled_sequence(const Run& run, const Communicator& communicator) {
+  uint64_t first = 0;
+  uint64_t reached = ~uint64_t{0};
+  for (const Member& member : communicator.members) {
+    const RankState& state = *state_of(run, member.rank);
+    if (exited_normally(run, state) || ended_early(run, state) || has_left(run, member)) {
+      return 0;
+    }
+    const uint64_t own = first_unfinished(run, member);
+    first = own != 0 && (first == 0 || own < first) ? own : first;
+    reached =
+        std::min(reached, sequence_reached(run.processes[member.process], text_of(run, member)));
+  }
+  return first <= reached ? first : 0;
+}
+
+TimeNs longest_call(const ProcessTrace& trace) {
+  TimeNs longest = 0;
+  for (const CallRecord& event : trace.events) {
+    if (event.returned && !event.enter_lost) {
+      longest = std::max(longest, elapsed(event.enter, event.leave));
+    }
+  }
+  return longest;
+}
+
+// How long it has shown that it waits there.  All had come at `from`.
+TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, TimeNs from) {
+  const ProcessTrace& trace = run.processes[member.process];
+  const CommunicatorText& text = text_of(run, member);
+  const RankState& state = *state_of(run, member.rank);
+  TimeNs until =
+      state.ending == Ending::kRunning ? std::max(state.last_seen, run.end) : state.last_seen;
+  if (rank.aborted) {
+    return std::max<TimeNs>(elapsed(from, std::min(until, text.ended)), 0);
+  }
+  if (certainly_unfinished(rank.gpu)) {
+    return std::max<TimeNs>(elapsed(from, until), 0);
+  }
+  TimeNs longest = 0;
+  for (const TimeNs since :
+       {blocked_in_nccl(trace), blocked_in_cuda(trace), polling_since(trace, until)}) {
+    if (since != 0) {
+      longest = std::max(longest, elapsed(std::max(since, from), until));
+    }
+  }
+  return longest;
+}
+
+// Of another communicator, earlier on the same stream: that one tells why.
+bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& rank) {
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    const Member* member =
+        i == stall.communicator ? nullptr : member_of(run.communicators[i], rank.rank);
+    if (member == nullptr) {
+      continue;
+    }
+    const ProcessTrace& trace = run.processes[member->process];
+    for (const OperationText& other : text_of(run, *member).recent) {
+      if (other.stream == rank.operation.stream && other.position != 0 &&
+          other.position < rank.operation.position && !finished(trace, other)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool is_blocked_before(const Run& run, const Stall& stall, const StalledRank& rank) {
+  return (rank.gpu == GpuState::kEnqueued && !is_behind_another(run, stall, rank)) ||
+         function_before(run.processes[rank.process], rank.operation) != nullptr;
+}
+
+bool has_no_room(const Run& run, const Stall& stall) {
+  return std::all_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
+    return !contains(stall.suspects, rank.rank) || holder_of(run, stall, rank);
+  });
+}
+
+void sort_ranks(const Run& run, Stall& stall, Ranks& blocked, Ranks& stuck) {
+  for (const StalledRank& rank : stall.ranks) {
+    if (is_blocked_before(run, stall, rank)) {
+      blocked.push_back(rank.rank);
+    }
+    if (rank.stuck > 0) {
+      stuck.push_back(rank.rank);
+    }
+  }
+}
+
+void classify(const Run& run, Stall& stall) {
+  Ranks blocked;
+  Ranks stuck;
+  sort_ranks(run, stall, blocked, stuck);
+  const auto count = [&](GpuState state) {
+    return static_cast<size_t>(
+        std::count_if(stall.ranks.begin(), stall.ranks.end(),
+                      [&](const StalledRank& rank) { return rank.gpu == state; }));
+  };
+  if (!blocked.empty()) {
+    stall.suspects = blocked;
+    stall.kind = has_no_room(run, stall) ? StallKind::kNoRoom : StallKind::kBlocked;
+    const bool function =
+        std::any_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
+          return function_before(run.processes[rank.process], rank.operation) != nullptr;
+        });
+    stall.known = function || blocked.size() < count(GpuState::kReached) + stall.finished.size();
+  } else if (!stall.finished.empty()) {
+    stall.kind = StallKind::kBehind;
+    stall.suspects = stuck;
+    stall.known = stuck.size() < stall.finished.size();
+  } else {
+    stall.known = count(GpuState::kReached) == stall.ranks.size();
+  }
+}
+
+void add_member(const Run& run, const Member& member, Stall& stall) {
+  const ProcessTrace& trace = run.processes[member.process];
+  const CommunicatorText& text = text_of(run, member);
+  const OperationText& operation = *collective_at(text, stall.sequence);
+  if (finished(trace, operation)) {
+    stall.finished.push_back(member.rank);
+    return;
+  }
+  stall.function = call_name(trace, operation.call);
+  StalledRank rank{member.rank, member.process, operation, gpu_state(trace, operation), 0, false};
+  rank.aborted = (text.flags & format::kAborted) != 0 && text.ended != 0;
+  rank.stuck = stuck_for(run, member, rank, stall.since);
+  stall.waited = std::max(stall.waited, rank.stuck);
+  stall.ranks.push_back(std::move(rank));
+}
+
+std::optional<Stall> stall_of(const Run& run, size_t index) {
+  const Communicator& communicator = run.communicators[index];
+  if (communicator.members.size() < 2 || !communicator.absent.empty() ||
+      static_cast<int>(communicator.members.size()) != communicator.size) {
+    return std::nullopt;
+  }
+  Stall stall;
+  stall.communicator = index;
+  stall.sequence = stalled_sequence(run, communicator);
+  for (const Member& member : communicator.members) {
+    const OperationText* operation = collective_at(text_of(run, member), stall.sequence);
+    if (stall.sequence == 0 || operation == nullptr) {
+      return std::nullopt;
+    }
+    stall.since = std::max(stall.since, operation->enter);
+  }
+  for (const Member& member : communicator.members) {
+    add_member(run, member, stall);
+  }
+  if (stall.waited < std::max(run.hang_after, kPaces * pace_of(run, communicator))) {
+    return std::nullopt;
+  }
+  classify(run, stall);
+  return stall;
+}
+
+bool shares_a_rank(const Run& run, const Stall& a, const Stall& b) {
+  const std::vector<Member>& members = run.communicators[a.communicator].members;
+  return std::any_of(members.begin(), members.end(), [&](const Member& member) {
+    return member_of(run.communicators[b.communicator], member.rank) != nullptr;
+  });
+}
+
+}  // namespace
+
+bool holds_up(const Stall& stall, const Hang& hang) {
+  return hang.blocked && stall.known && stall.kind != StallKind::kTransport &&
+         std::all_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return contains(stall.suspects, rank); });
+}
+
+const HostFunctionText* function_before(const ProcessTrace& trace, const OperationText& operation) {
+  for (const HostFunctionText& function : trace.host_functions) {
+    if (function.entered != 0 && function.left == 0 && function.stream != 0 &&
+        function.stream == operation.stream && operation.position != 0 &&
+        operation.position != format::kNeverReached && function.position < operation.position) {
+      return &function;
+    }
+  }
+  return nullptr;
+}
+
+TimeNs pace_of(const Run& run, const Communicator& communicator) {
+  TimeNs longest = 0;
+  bool any = false;
+  for (const Member& member : communicator.members) {
+    const std::vector<OperationText>& recent = text_of(run, member).recent;
+    for (size_t i = 1; i < recent.size(); ++i) {
+      longest = std::max(longest, elapsed(recent[i - 1].enter, recent[i].enter));
+      any = true;
+    }
+    longest = std::max(longest, longest_call(run.processes[member.process]));
+  }
+  // Nothing to compare with: what comes first takes longest.
+  return any ? longest : run.hang_after;
+}
+
+std::vector<Stall> find_stalls(const Run& run) {
+  std::vector<Stall> stalls;
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    if (auto stall = stall_of(run, i)) {
+      stalls.push_back(std::move(*stall));
+    }
+  }
+  return stalls;
+}
+
+std::optional<Holder> holder_of(const Run& run, const Stall& stall, const StalledRank& rank) {
+  const ProcessTrace& trace = run.processes[rank.process];
+  // Marks say that a stream is there, not that a kernel runs.
+  const auto progress = trace.facts.find("gpu-progress");
+  if (progress == trace.facts.end() || progress->second != "plugin") {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    const Member* member =
+        i == stall.communicator ? nullptr : member_of(run.communicators[i], rank.rank);
+    if (member == nullptr) {
+      continue;
+    }
+    for (const OperationText& other : text_of(run, *member).recent) {
+      if (other.stream != rank.operation.stream && gpu_state(trace, other) == GpuState::kReached) {
+        return Holder{i, other};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<RootStall> root_stalls(const Run& run) {
+  std::vector<RootStall> roots;
+  std::vector<Stall> stalls = find_stalls(run);
+  for (const Hang& hang : run.waits.hangs) {
+    const auto found = std::find_if(stalls.begin(), stalls.end(),
+                                    [&](const Stall& stall) { return holds_up(stall, hang); });
+    if (found != stalls.end() && hang.divergences.empty()) {
+      roots.push_back({*found, &hang});
+    }
+  }
+  const bool differ = std::any_of(
+      run.divergences.begin(), run.divergences.end(),
+      [](const Divergence& other) { return other.kind != DivergenceKind::kHarmlessType; });
+  if (!run.waits.hangs.empty() || differ) {
+    return roots;
+  }
+  // What is known counts before what is not, what came first before what came of it.
+  std::stable_sort(stalls.begin(), stalls.end(), [](const Stall& a, const Stall& b) {
+    return std::pair(!a.known, a.since) < std::pair(!b.known, b.since);
+  });
+  for (Stall& stall : stalls) {
+    const bool follows = std::any_of(roots.begin(), roots.end(), [&](const RootStall& root) {
+      return shares_a_rank(run, root.stall, stall);
+    });
+    if (!follows) {
+      roots.push_back({std::move(stall), nullptr});
+    }
+  }
+  return roots;
+}
+
+}  // namespace traintrace
