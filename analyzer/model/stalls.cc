@@ -46,7 +46,10 @@ uint64_t stalled_sequence(const Run& run, const Communicator& communicator) {
 TimeNs longest_call(const ProcessTrace& trace) {
   TimeNs longest = 0;
   for (const CallRecord& event : trace.events) {
-    if (event.returned && !event.enter_lost) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    // Not what only the start of a job takes.
+    const bool of_steps = schema != nullptr && (schema->kind == "sync" || schema->kind == "copy");
+    if (of_steps && event.returned && !event.enter_lost) {
       longest = std::max(longest, elapsed(event.enter, event.leave));
     }
   }
