@@ -13,7 +13,7 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kMostFrames = 8;
+constexpr ptrdiff_t kMostFrames = 8;
 constexpr size_t kMostRanks = 8;
 
 const char* advice_for(Waiting waiting) {
@@ -44,13 +44,38 @@ std::string frame_text(const FrameNow& frame) {
                             : fmt::format("{} at {}:{}", frame.function, frame.file, frame.line);
 }
 
+void add_frames(const ThreadNow& thread, Finding& finding) {
+  const std::vector<FrameNow>& frames = thread.python.empty() ? thread.native : thread.python;
+  const auto user = std::find_if(frames.begin(), frames.end(), [](const FrameNow& frame) {
+    return !frame.file.empty() && is_user_file(frame.file);
+  });
+  // Libraries may go deep before the user's line comes.
+  const ptrdiff_t own = user == frames.end() ? 0 : user - frames.begin();
+  const ptrdiff_t begin = std::max<ptrdiff_t>(0, own - kMostFrames / 2);
+  const ptrdiff_t end = std::min(begin + kMostFrames, std::ssize(frames));
+  for (ptrdiff_t i = begin; i < end; ++i) {
+    finding.evidence.push_back("    " + frame_text(frames[static_cast<size_t>(i)]));
+  }
+}
+
 void add_stack(Rank rank, const ThreadNow& thread, Finding& finding) {
   finding.evidence.push_back(fmt::format(
       "rank {}: {} thread {}{}", rank.value, thread.role.empty() ? thread.name : thread.role,
       doing_text(thread), thread.steady ? ", at the same place in two looks" : ""));
-  const std::vector<FrameNow>& frames = thread.python.empty() ? thread.native : thread.python;
-  for (size_t i = 0; i < std::min(frames.size(), kMostFrames); ++i) {
-    finding.evidence.push_back("    " + frame_text(frames[i]));
+  add_frames(thread, finding);
+}
+
+// What its child processes do, as far as that is not to wait for work themselves.
+void add_children(Rank rank, const ProcessTrace& trace, Finding& finding) {
+  size_t shown = 0;
+  for (const ThreadNow& child : trace.now) {
+    const bool idle = child.waiting == Waiting::kDataLoader || child.waiting == Waiting::kQueue;
+    if (child.pid == 0 || idle || child.role.empty() || ++shown > kMostRanks) {
+      continue;
+    }
+    finding.evidence.push_back(fmt::format("rank {}: its {}, process {}, {}", rank.value,
+                                           child.role, child.pid, doing_text(child)));
+    add_frames(child, finding);
   }
 }
 
@@ -98,18 +123,24 @@ std::string state_text(const Run& run, const Ranks& ranks) {
 }
 
 Certainty certainty_of(const Run& run, const Hang& hang, const Ranks& blamed) {
-  const bool sure =
-      blamed.size() == hang.roots.size() &&
-      std::all_of(blamed.begin(), blamed.end(), [&](Rank rank) {
-        const ThreadNow& thread = thread_of(run, rank);
-        return thread.steady && !waits_for_another(thread) && thread.waiting != Waiting::kRuns;
-      });
+  const bool sure = blamed.size() == hang.roots.size() &&
+                    std::all_of(blamed.begin(), blamed.end(), [&](Rank rank) {
+                      const ThreadNow& thread = thread_of(run, rank);
+                      return thread.steady && !thread.ran && !waits_for_another(thread) &&
+                             thread.waiting != Waiting::kRuns;
+                    });
   return sure && !doubts_about(run, hang).any() ? Certainty::kProof : Certainty::kLikely;
 }
 
 void add_stacks(const Run& run, const Hang& hang, const Ranks& blamed, Finding& finding) {
   for (size_t i = 0; i < std::min(blamed.size(), kMostRanks); ++i) {
+    if (trace_of(run, *state_of(run, blamed[i])).running_now != true) {
+      finding.evidence.push_back(fmt::format(
+          "rank {} was looked at when a communicator was aborted, at {}", blamed[i].value,
+          run_time(run, trace_of(run, *state_of(run, blamed[i])).looked)));
+    }
     add_stack(blamed[i], thread_of(run, blamed[i]), finding);
+    add_children(blamed[i], trace_of(run, *state_of(run, blamed[i])), finding);
   }
   for (const Rank rank : hang.roots) {
     if (!contains(blamed, rank)) {

@@ -42,6 +42,28 @@ bool has_frames(const Look& look) {
   });
 }
 
+// What may be the work of a child process: batches, the end of a pipe.
+bool waits_for_child(const Look& look) {
+  return std::any_of(look.threads.begin(), look.threads.end(), [](const ThreadNow& thread) {
+    return thread.role == "main" &&
+           (thread.waiting == Waiting::kDataLoader || thread.waiting == Waiting::kQueue ||
+            thread.waiting == Waiting::kPipe || thread.waiting == Waiting::kChild);
+  });
+}
+
+void adopt(pid_t pid, ThreadNow& thread) {
+  thread.pid = pid;
+  const bool is_worker =
+      std::any_of(thread.python.begin(), thread.python.end(), [](const FrameNow& frame) {
+        return frame.file.ends_with("torch/utils/data/_utils/worker.py");
+      });
+  if (is_worker) {
+    thread.role = "data loader worker";
+  } else if (thread.role == "main") {
+    thread.role = "child process";
+  }
+}
+
 ReadError problem(const std::string& message) {
   ReadError error;
   error.message = message;
@@ -104,29 +126,62 @@ bool Job::is_running() const {
   });
 }
 
+using Clock = std::chrono::steady_clock;
+
+struct Job::Looking {
+  std::unique_ptr<Watcher> watcher;
+  Look first;
+  Clock::time_point time;
+  std::vector<Looking> children;
+
+  static Looking at(const ProcProcess& process, const LookOptions& options) {
+    Looking looking;
+    looking.watcher = std::make_unique<Watcher>(process);
+    looking.first = looking.watcher->look(options);
+    looking.time = Clock::now();
+    return looking;
+  }
+
+  // The children join the process that waits for them.
+  Look again(const LookOptions& options) {
+    Look look = watcher->look(options);
+    compare_looks(first, look);
+    look.longest_stop_ns = std::max(look.longest_stop_ns, first.longest_stop_ns);
+    for (Looking& child : children) {
+      const pid_t pid = child.watcher->process().pid;
+      Look other = child.again(options);
+      look.longest_stop_ns = std::max(look.longest_stop_ns, other.longest_stop_ns);
+      for (ThreadNow& thread : other.threads) {
+        adopt(pid, thread);
+        look.threads.push_back(std::move(thread));
+      }
+    }
+    watcher.reset();
+    return look;
+  }
+};
+
 // Two looks at each process, as far apart as asked.
 std::vector<Job::Seen> Job::look_twice() const {
-  using Clock = std::chrono::steady_clock;
-  struct First {
-    std::unique_ptr<Watcher> watcher;
-    Look look;
-    Clock::time_point time;
-  };
-  std::vector<First> first(processes_.size());
+  const LookOptions options = {options_.stop};
+  std::vector<Looking> looking(processes_.size());
   std::vector<Seen> seen(processes_.size());
-  in_parallel(first.size(), [&](size_t i) {
-    first[i].watcher = std::make_unique<Watcher>(processes_[i]);
-    first[i].look = first[i].watcher->look({options_.stop});
-    first[i].time = Clock::now();
+  const std::map<pid_t, std::vector<pid_t>> children = children_of(pids_);
+  in_parallel(looking.size(), [&](size_t i) {
+    looking[i] = Looking::at(processes_[i], options);
+    const auto own = children.find(processes_[i].pid);
+    if (own != children.end() && waits_for_child(looking[i].first)) {
+      for (const pid_t child : own->second) {
+        if (const Result<ProcProcess> process = read_process(child)) {
+          looking[i].children.push_back(Looking::at(*process, options));
+        }
+      }
+    }
   });
-  in_parallel(first.size(), [&](size_t i) {
-    std::this_thread::sleep_until(first[i].time + std::chrono::nanoseconds(options_.interval));
-    seen[i].look = first[i].watcher->look({options_.stop});
+  in_parallel(looking.size(), [&](size_t i) {
+    std::this_thread::sleep_until(looking[i].time + std::chrono::nanoseconds(options_.interval));
+    seen[i].look = looking[i].again(options);
     seen[i].time = now_ns();
-    compare_looks(first[i].look, seen[i].look);
-    seen[i].look.longest_stop_ns =
-        std::max(first[i].look.longest_stop_ns, seen[i].look.longest_stop_ns);
-    first[i].watcher.reset();
   });
   return seen;
 }

@@ -59,6 +59,9 @@ ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
     now.tid = 0;
     return now;
   }
+  if (!options.stop) {
+    into.switches[tid] = thread->switches;
+  }
   now.name = thread->name;
   now.state = thread->state;
   now.role = role_of(process_, *thread);
@@ -140,6 +143,10 @@ void compare_looks(const Look& first, Look& second) {
                     same_frames(earlier->python, thread.python) &&
                     same_frames(earlier->native, thread.native) &&
                     !(thread.python.empty() && thread.native.empty());
+    const auto before = first.switches.find(thread.tid);
+    const auto after = second.switches.find(thread.tid);
+    thread.ran = before != first.switches.end() && after != second.switches.end() &&
+                 before->second != after->second;
   }
 }
 

@@ -1,6 +1,7 @@
 // One look at a running process: what each of its threads does right now.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +18,9 @@ struct LookOptions {
 };
 
 struct Look {
-  std::vector<ThreadNow> threads;   // by tid
-  std::vector<std::string> limits;  // what could not be had, and why
+  std::vector<ThreadNow> threads;    // by tid
+  std::map<int, uint64_t> switches;  // by tid, as long as nobody was stopped
+  std::vector<std::string> limits;   // what could not be had, and why
   int64_t longest_stop_ns = 0;
   bool knows_gil = false;
 };

@@ -139,7 +139,23 @@ std::optional<SystemCall> system_call_of(const std::string& text) {
   return in.fail() ? std::nullopt : std::optional(call);
 }
 
+// "voluntary_ctxt_switches:\t12", "nonvoluntary_ctxt_switches:\t3"
+uint64_t switches_in(const std::string& status) {
+  uint64_t sum = 0;
+  std::istringstream in(status);
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find("_ctxt_switches:");
+    sum += colon == line.npos ? 0 : std::strtoull(&line[line.find(':') + 1], nullptr, 10);
+  }
+  return sum;
+}
+
 }  // namespace
+
+pid_t parent_of(pid_t pid) {
+  const std::vector<std::string> stat = fields_of_stat(contents(proc_path(pid, "stat")));
+  return stat.size() < 2 ? 0 : static_cast<pid_t>(std::strtol(stat[1].c_str(), nullptr, 10));
+}
 
 Result<ProcProcess> read_process(pid_t pid) {
   const std::vector<std::string> stat = fields_of_stat(contents(proc_path(pid, "stat")));
@@ -176,6 +192,7 @@ std::optional<ProcThread> read_thread(pid_t pid, int tid) {
   if (thread.name.ends_with('\n')) {
     thread.name.pop_back();
   }
+  thread.switches = switches_in(contents(folder + "status"));
   thread.system_call = system_call_of(contents(folder + "syscall"));
   return thread;
 }

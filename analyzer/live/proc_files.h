@@ -34,6 +34,7 @@ struct ProcThread {
   std::string name;                       // as prctl(PR_SET_NAME) set it, 15 characters
   char state = '?';                       // R, S, D, T, t, Z, X
   std::optional<SystemCall> system_call;  // nothing: it runs, or we may not look
+  uint64_t switches = 0;                  // how often it has got off a core
 };
 
 struct ProcProcess {
@@ -59,6 +60,9 @@ std::optional<ProcThread> read_thread(pid_t pid, int tid);
 
 // What a descriptor of the process is: a path, "socket:[1234]", "pipe:[1]".  Empty: not known.
 std::string descriptor_target(pid_t pid, uint64_t descriptor);
+
+// 0: there is no such process.
+pid_t parent_of(pid_t pid);
 
 // All processes of which something can be seen, by pid.
 std::vector<pid_t> all_processes();

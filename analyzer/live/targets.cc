@@ -18,6 +18,22 @@ std::string host_name() {
   return name;
 }
 
+std::string rank_of(const ProcProcess& process) {
+  const auto rank = process.environment.find("RANK");
+  return rank == process.environment.end() ? "" : rank->second;
+}
+
+// A loader's worker, say: a child of a rank that has what the rank had when it was forked.
+bool is_helper(const ProcProcess& process, const std::vector<ProcProcess>& all) {
+  const pid_t parent = parent_of(process.pid);
+  return std::any_of(all.begin(), all.end(), [&](const ProcProcess& other) {
+    const auto trace = trace_of_process(process);
+    return other.pid == parent &&
+           (trace ? trace == trace_of_process(other)
+                  : !rank_of(process).empty() && rank_of(process) == rank_of(other));
+  });
+}
+
 }  // namespace
 
 std::optional<std::string> trace_of_process(const ProcProcess& process) {
@@ -44,7 +60,22 @@ std::vector<ProcProcess> gpu_processes() {
       found.push_back(std::move(*process));
     }
   }
+  std::erase_if(found, [&](const ProcProcess& process) { return is_helper(process, found); });
   return found;
+}
+
+std::map<pid_t, std::vector<pid_t>> children_of(const std::vector<pid_t>& pids) {
+  constexpr size_t kMostChildren = 64;
+  std::map<pid_t, std::vector<pid_t>> children;
+  for (const pid_t pid : all_processes()) {
+    const pid_t parent = parent_of(pid);
+    if (std::binary_search(pids.begin(), pids.end(), parent) &&
+        !std::binary_search(pids.begin(), pids.end(), pid) &&
+        children[parent].size() < kMostChildren) {
+      children[parent].push_back(pid);
+    }
+  }
+  return children;
 }
 
 ProcessTrace unrecorded_trace(const ProcProcess& process, TimeNs now) {

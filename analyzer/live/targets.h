@@ -1,6 +1,7 @@
 // Which processes belong to a job.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ bool uses_gpu(const ProcProcess& process);
 
 // All such processes, but for this one.
 std::vector<ProcProcess> gpu_processes();
+
+// The children of those processes that are none of them.
+std::map<pid_t, std::vector<pid_t>> children_of(const std::vector<pid_t>& pids);
 
 // What can be said of a process that nobody recorded: who it is, and its environment.
 ProcessTrace unrecorded_trace(const ProcProcess& process, TimeNs now);

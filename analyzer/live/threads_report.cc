@@ -173,7 +173,7 @@ Json threads_json(const Run& run) {
     for (const ThreadNow& thread : trace.now) {
       list.push_back({{"rank", state.rank.value},
                       {"host", trace.host},
-                      {"pid", trace.pid},
+                      {"pid", thread.pid != 0 ? thread.pid : trace.pid},
                       {"tid", thread.tid},
                       {"name", thread.name},
                       {"role", thread.role},
@@ -182,6 +182,7 @@ Json threads_json(const Run& run) {
                       {"waits_on", thread.waiting_on},
                       {"holds_gil", thread.holds_gil},
                       {"steady", thread.steady},
+                      {"ran", thread.ran},
                       {"python", json_of(thread.python)},
                       {"native", json_of(thread.native)}});
     }

@@ -84,17 +84,18 @@ std::optional<WaitingFor> in_vendor_library(const ThreadNow& now) {
 
 // A dataset of the user's that the loader calls, say, is not the loader.
 std::optional<WaitingFor> in_python_place(const ThreadNow& now) {
+  std::optional<WaitingFor> found;  // the outermost: a loader has queues
   for (const FrameNow& frame : now.python) {
     if (is_user_file(frame.file)) {
-      return std::nullopt;
+      break;
     }
     for (const PythonPlace& place : kPlaces) {
       if (frame.file.ends_with(place.file)) {
-        return WaitingFor{place.waiting, ""};
+        found = WaitingFor{place.waiting, ""};
       }
     }
   }
-  return std::nullopt;
+  return found;
 }
 
 std::optional<WaitingFor> in_store(const ThreadNow& now) {

@@ -38,6 +38,7 @@ struct FrameNow {
 
 struct ThreadNow {
   int tid = 0;
+  int pid = 0;  // of a child of the rank's process that it waits for; 0: the rank's own
   std::string name;
   std::string role;  // "main", "autograd", "NCCL watchdog", ..; empty: none that we know
   char state = '?';  // as in /proc
@@ -48,6 +49,7 @@ struct ThreadNow {
   bool holds_gil = false;
   bool python_is_whole = false;  // the walk reached the outermost frame
   bool steady = false;           // two looks saw the same stacks
+  bool ran = false;              // between them, if only to look whether it may go on
 };
 
 }  // namespace traintrace

@@ -163,6 +163,7 @@ void thread_now_keys(Keys& keys, Record& r) {
   keys.letter("state", r.state, 'S');
   keys.choice("waits", r.waiting, kWaitingNames, Waiting::kUnknown);
   keys.text("on", r.waiting_on);
+  keys.number("pid", r.pid, 0);
 }
 
 template <class Keys, class Record>

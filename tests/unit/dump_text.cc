@@ -119,10 +119,10 @@ TEST(DumpText, WhatSomebodySawIsKept) {
   const std::string text =
       "start 1700000000.000000000\n"
       "process a:5 host=a pid=5 armed=+0.000000000 looked=+9.000000000\n"
-      "thread-now 5 name=python3 role=main waits=file on=\"/data/a b\" steady holds-gil whole\n"
+      "thread-now 5 name=python3 role=main waits=file on=\"/data/a b\" steady ran holds-gil whole\n"
       "frame-now 5 python read file=\"my, io.py\" line=7\n"
       "frame-now 5 native \"std::map<int, int>::at\" module=/lib/libx.so\n"
-      "thread-now 6 state=R waits=runs\n";
+      "thread-now 6 state=R waits=runs pid=6\n";
   const DumpText dump = parsed(text);
   EXPECT_EQ(printed(dump.processes), text);
   ASSERT_EQ(dump.processes[0].now.size(), 2u);
