@@ -13,6 +13,7 @@
 #include "interpose/elf_next.h"
 #include "interpose/facts.h"
 #include "interpose/marks.h"
+#include "interpose/on_abort.h"
 #include "interpose/open_call.h"
 #include "interpose/own_thread.h"
 #include "interpose/python_frames.h"
@@ -148,6 +149,7 @@ bool fill(const Settings& settings, const TraceFile& file) {
     return false;
   }
   write_facts(*self, settings, file);
+  on_abort_prepare(*self, settings);
   define_versions(*self);
   stats_go_to(
       reinterpret_cast<uint64_t*>(at(file.header, section_of(file.header, format::kStats))));

@@ -104,7 +104,8 @@ Settings read_settings() noexcept {
   settings.disabled = chosen(settings, Setting::Disable) == 1;
   settings.log = chosen(settings, Setting::Log) == 1;
   settings.gpu_progress = static_cast<GpuProgress>(chosen(settings, Setting::GpuProgress));
-  constexpr Setting kLater[] = {Setting::Mode, Setting::GpuTimeline, Setting::OnAbort};
+  settings.snapshot_on_abort = chosen(settings, Setting::OnAbort) == 1;
+  constexpr Setting kLater[] = {Setting::Mode, Setting::GpuTimeline};
   for (const Setting setting : kLater) {
     not_built_yet(settings, setting);
   }

@@ -19,6 +19,7 @@ struct Settings {
   const char* calls;
   bool disabled;
   bool log;
+  bool snapshot_on_abort;
   // Why a setting is not what was asked for; null: it is.  The default is in force.
   const char* errors[static_cast<int>(format::Setting::kCount)];
 };

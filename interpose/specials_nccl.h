@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "interpose/marks_driver.h"
+#include "interpose/on_abort.h"
 #include "interpose/traced.h"
 
 namespace traintrace {
@@ -173,6 +174,7 @@ struct Special<format::CallId::ncclCommShrink> {
     if (flags & kAborts) {
       communicator_ending(*frame.thread, handle(parent), CommunicatorEnd::kRevoke, frame.stack,
                           frame.ticks);
+      on_abort();
     }
     scratch.element = communicator_entered(*frame.thread, arguments);
   }
@@ -189,6 +191,9 @@ template <CommunicatorEnd kHow>
 struct Ending {
   static void before(OpenFrame& frame, Scratch&, ncclComm_t communicator, auto...) {
     communicator_ending(*frame.thread, handle(communicator), kHow, frame.stack, frame.ticks);
+    if constexpr (kHow == CommunicatorEnd::kAbort || kHow == CommunicatorEnd::kRevoke) {
+      on_abort();
+    }
   }
   static void after(OpenFrame& frame, Scratch&, int result, uint64_t, ncclComm_t communicator,
                     auto...) {
@@ -211,6 +216,9 @@ struct Special<format::CallId::ncclCommGetAsyncError> {
                     const ncclResult_t* error) {
     if (result == ncclSuccess && error) {
       communicator_error(*frame.thread, handle(communicator), *error, ticks);
+      if (*error != ncclSuccess && *error != ncclInProgress) {
+        on_abort();
+      }
     }
   }
 };

@@ -14,6 +14,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/live/job_now.h"
+#include "analyzer/live/snapshot.h"
 #include "analyzer/live/threads_report.h"
 #include "analyzer/live/unrecorded.h"
 #include "analyzer/model/build_run.h"
@@ -32,6 +33,7 @@ struct AttachOptions {
   std::string interval = "2s";
   std::string hang_after;
   std::string on_hang;
+  std::string snapshot;
   std::string format = "text";
   TimeNs hang_after_ns = 0;
 };
@@ -178,6 +180,9 @@ void sort_targets(AttachOptions& options) {
 }
 
 int attach(AttachOptions options) {
+  if (!options.snapshot.empty()) {
+    return leave_snapshot(options.snapshot);
+  }
   if (options.inject) {
     return fail("--inject is not built yet: preload the library when the job starts");
   }
@@ -218,6 +223,10 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
                    "stop each thread for an instant: exact stacks of running threads too");
   command.add_flag("--inject", options->inject, "start to record a process that runs");
   command.add_option("--on-hang", options->on_hang, "with --watch: a shell command to run then");
+  command.add_option(
+      "--snapshot", options->snapshot,
+      "FOLDER: leave what the processes do beside their traces there and say nothing "
+      "(what TRAINTRACE_ON_ABORT=snapshot starts)");
   add_format(command, options->format, {"text", "json", "collapsed"});
   command.callback([options, &invocation] { invocation.status = attach(*options); });
 }

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "analyzer/reader/read_trace.h"
+#include "analyzer/reader/threads_file.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {
@@ -86,6 +87,7 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
       continue;
     }
     if (trace) {
+      read_threads_file(*trace);
       set.processes.push_back(std::move(*trace));
     } else {
       set.errors.push_back(trace.error());

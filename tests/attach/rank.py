@@ -1,10 +1,11 @@
-"""One rank of a job that is to be looked at: rank.py FOLDER RANK RANKS KIND WHO
+"""One rank of a job that is to be looked at: rank.py FOLDER RANK RANKS KIND WHO [--watchdog]
 
 All ranks exchange a few times; then rank WHO gets stuck as KIND says, and the others go on into the next exchange.
-With KIND `none` everybody goes on for ever.
+With KIND `none` everybody goes on for ever.  With a watchdog the others abort their communicators after 3 s and end.
 """
 import ctypes
 import fcntl
+import json
 import multiprocessing
 import os
 import queue
@@ -17,6 +18,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import nccl as gpu  # noqa: E402
 
 folder, rank, ranks, kind, who = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
+watchdog = "--watchdog" in sys.argv
+caught = []
+last_step = time.monotonic()
 
 
 def unique_id():
@@ -83,9 +87,34 @@ def stuck_busy():
         pass
 
 
+def facts_of_process():
+    """What an outsider must leave as it is."""
+    try:
+        children = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        children = False
+    return {"descriptors": sorted(os.listdir("/proc/self/fd"), key=int)[:-1], "ended children": children, "signals": caught,
+            "blocked": [str(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, [])], "folder": os.getcwd()}
+
+
+def abort_when_stuck(communicator):
+    """A framework's watchdog: aborts, says what it did to the process, and ends it."""
+    while time.monotonic() - last_step < 3:
+        time.sleep(0.1)
+    before, began = facts_of_process(), time.monotonic()
+    gpu.nccl.ncclCommAbort(communicator)
+    facts = {"before": before, "after": facts_of_process(), "seconds": time.monotonic() - began}
+    with open(os.path.join(folder, f"aborted.{rank}.new"), "w") as file:
+        json.dump(facts, file)
+    os.rename(os.path.join(folder, f"aborted.{rank}.new"), os.path.join(folder, f"aborted.{rank}"))
+    os._exit(6)
+
+
 def exchange(buffer, communicator, stream):
+    global last_step
     gpu.ncclAllReduce(buffer, buffer, 1024, gpu.ncclFloat32, gpu.ncclSum, communicator, stream)
     gpu.cudaStreamSynchronize(stream)  # WAIT
+    last_step = time.monotonic()
 
 
 def main():
@@ -95,6 +124,9 @@ def main():
     gpu.cudaStreamCreate(ctypes.byref(stream))
     communicator = gpu.Comm("dp")
     gpu.ncclCommInitRankConfig(ctypes.byref(communicator), ranks, unique_id(), rank, ctypes.byref(communicator.config))
+    if watchdog and rank != who:
+        signal.signal(signal.SIGCHLD, lambda number, _: caught.append(number))
+        threading.Thread(target=abort_when_stuck, args=(communicator,), daemon=True).start()
     for _ in range(5):
         exchange(buffer, communicator, stream)
     with open(os.path.join(folder, f"ready.{rank}"), "w"):
@@ -102,7 +134,11 @@ def main():
     if kind != "none" and rank == who:
         globals()["stuck_" + kind]()
     while True:
-        exchange(buffer, communicator, stream)
+        try:
+            exchange(buffer, communicator, stream)
+        except RuntimeError:  # the communicator is aborted: the watchdog ends this
+            time.sleep(60)
+            raise
         time.sleep(0.01)
 
 
