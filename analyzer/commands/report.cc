@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/importers/kineto.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -15,7 +16,33 @@ struct ReportArguments {
   std::string form;
 };
 
+int print_in_form(const ReportTable& table, const std::string& form) {
+  return print(form == "json"  ? report_json(table)
+               : form == "csv" ? report_csv(table)
+                               : report_text(table));
+}
+
+int report_profiles(const std::vector<std::string>& files, const ReportArguments& arguments) {
+  if (arguments.by != "rank") {
+    return fail("--by=" + arguments.by + " of a profiler's traces is not built yet: --by=rank");
+  }
+  std::vector<Timeline> timelines;
+  for (const std::string& file : files) {
+    KinetoTrace trace = read_kineto(file);
+    for (const ReadError& error : trace.errors) {
+      say(error);
+    }
+    if (trace.events != 0) {
+      timelines.push_back(std::move(trace.timeline));
+    }
+  }
+  return timelines.empty() ? 2 : print_in_form(report_by_rank(timelines), arguments.form);
+}
+
 int report(const ReportArguments& arguments) {
+  if (const std::vector<std::string> files = find_kineto(arguments.traces); !files.empty()) {
+    return report_profiles(files, arguments);
+  }
   if (arguments.by != "call" && arguments.by != "stack") {
     return fail("--by=" + arguments.by + " is not built yet");
   }
@@ -29,9 +56,7 @@ int report(const ReportArguments& arguments) {
   Symbolizer symbolizer;
   const ReportTable table = arguments.by == "call" ? report_by_call(set.processes)
                                                    : report_by_stack(set.processes, symbolizer);
-  return print(arguments.form == "json"  ? report_json(table)
-               : arguments.form == "csv" ? report_csv(table)
-                                         : report_text(table));
+  return print_in_form(table, arguments.form);
 }
 
 }  // namespace

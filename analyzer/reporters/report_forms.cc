@@ -19,9 +19,18 @@ std::string joined(const std::vector<std::string>& parts, const std::string& bet
   return text;
 }
 
+std::string decimal_text(ReportDecimal decimal) {
+  constexpr int64_t kWhole = 10'000;
+  const std::string part = std::to_string(decimal.ten_thousandths % kWhole + kWhole).substr(1);
+  return std::to_string(decimal.ten_thousandths / kWhole) + '.' + part;
+}
+
 std::string cell_text(const ReportCell& cell, const std::string& between) {
   if (const auto* number = std::get_if<int64_t>(&cell)) {
     return std::to_string(*number);
+  }
+  if (const auto* decimal = std::get_if<ReportDecimal>(&cell)) {
+    return decimal_text(*decimal);
   }
   if (const auto* text = std::get_if<std::string>(&cell)) {
     return *text;
@@ -32,6 +41,9 @@ std::string cell_text(const ReportCell& cell, const std::string& between) {
 nlohmann::ordered_json cell_json(const ReportCell& cell) {
   if (const auto* number = std::get_if<int64_t>(&cell)) {
     return *number;
+  }
+  if (const auto* decimal = std::get_if<ReportDecimal>(&cell)) {
+    return static_cast<double>(decimal->ten_thousandths) / 1e4;
   }
   if (const auto* text = std::get_if<std::string>(&cell)) {
     return *text;
@@ -80,7 +92,8 @@ std::string report_text(const ReportTable& table) {
     for (size_t i = 0; i < columns; ++i) {
       const bool below = is_list(row[i]) && i + 1 == columns;
       line.push_back(below ? "" : cell_text(row[i], ","));
-      numbers[i] = numbers[i] || std::holds_alternative<int64_t>(row[i]);
+      numbers[i] = numbers[i] || std::holds_alternative<int64_t>(row[i]) ||
+                   std::holds_alternative<ReportDecimal>(row[i]);
     }
   }
   for (const std::vector<std::string>& line : lines) {

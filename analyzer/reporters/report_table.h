@@ -9,16 +9,23 @@
 #include <vector>
 
 #include "analyzer/reader/process_trace.h"
+#include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
 
 class Symbolizer;
 
+// With four decimals, exactly.
+struct ReportDecimal {
+  int64_t ten_thousandths;
+};
+
 // Nothing: the figure does not apply, or cannot be known.
-using ReportCell = std::variant<std::monostate, int64_t, std::string, std::vector<std::string>>;
+using ReportCell =
+    std::variant<std::monostate, int64_t, ReportDecimal, std::string, std::vector<std::string>>;
 
 struct ReportTable {
-  std::string by;                    // call, stack
+  std::string by;                    // call, rank, stack
   std::vector<std::string> columns;  // units at their ends: _ns, _bytes, _count
   std::vector<std::vector<ReportCell>> rows;
 };
@@ -27,6 +34,8 @@ struct ReportTable {
 ReportTable report_by_call(std::span<const ProcessTrace> processes);
 // One row per call stack, the same for all ranks that have it.
 ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer& symbolizer);
+// One row per rank and device: how its time divides (timeline/partition.h).
+ReportTable report_by_rank(std::span<const Timeline> timelines);
 
 std::string report_text(const ReportTable& table);
 std::string report_json(const ReportTable& table);

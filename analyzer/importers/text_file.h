@@ -1,0 +1,32 @@
+// The text of a file that may be compressed with gzip, and may be larger than memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "analyzer/reader/result.h"
+
+namespace traintrace {
+
+class TextFile {
+ public:
+  static Result<TextFile> open(const std::string& path);
+
+  // Up to `bytes` more, behind what `into` has; fewer only at the end.
+  std::optional<ReadError> read(std::string& into, size_t bytes);
+  bool at_end() const { return at_end_; }
+  const std::string& path() const { return path_; }
+  uint64_t offset() const { return offset_; }  // in the uncompressed text
+
+ private:
+  struct Close {
+    void operator()(void* file) const;
+  };
+  std::string path_;
+  std::unique_ptr<void, Close> file_;
+  uint64_t offset_ = 0;
+  bool at_end_ = false;
+};
+
+}  // namespace traintrace

@@ -1,0 +1,32 @@
+// How the time of a device divides into work of each kind and none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "analyzer/timeline/timeline.h"
+
+namespace traintrace {
+
+// Over the window from the first start of the device's own work to its last end.  Compute, exposed
+// communication, exposed memory and idle add up to the window, to the nanosecond.
+struct TimePartition {
+  int64_t window_ns = 0;
+  int64_t busy_ns = 0;
+  int64_t idle_ns = 0;
+  int64_t compute_ns = 0;  // these three: while any such work ran, whatever else did
+  int64_t communication_ns = 0;
+  int64_t memory_ns = 0;
+  int64_t exposed_communication_ns = 0;  // communication while nothing was computed
+  int64_t exposed_memory_ns = 0;         // copies and sets beside neither of the two
+  int64_t overlap_ns = 0;                // communication while something was computed
+
+  // Of communication, in 1/10000 percent (rounded half up); none without communication.
+  std::optional<int64_t> overlap_percent_e4() const;
+};
+
+// `work` of one device.
+TimePartition partition_of(std::span<const GpuWork> work);
+
+}  // namespace traintrace

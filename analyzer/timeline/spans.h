@@ -1,0 +1,25 @@
+// Sets of points in time, as disjoint half-open intervals in order.  Exact: integer ns.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace traintrace {
+
+struct Span {
+  int64_t begin_ns;
+  int64_t end_ns;  // not included
+  bool operator==(const Span&) const = default;
+};
+
+// Disjoint, in order, none empty, none touching the next.
+using Spans = std::vector<Span>;
+
+// Of any intervals, in any order; those that end before they begin count as empty.
+Spans united(std::vector<Span> spans);
+Spans united(const Spans& a, const Spans& b);
+int64_t length_ns(const Spans& spans);
+// Of what lies in both.
+int64_t common_ns(const Spans& a, const Spans& b);
+
+}  // namespace traintrace

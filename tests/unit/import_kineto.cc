@@ -1,0 +1,155 @@
+// uses: analyzer
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "analyzer/importers/decimal_ns.h"
+#include "analyzer/importers/event_array.h"
+#include "analyzer/importers/kineto.h"
+
+namespace traintrace {
+namespace {
+
+TEST(NsOfMicroseconds, IsExact) {
+  EXPECT_EQ(ns_of_microseconds("1694128201545123"), 1694128201545123000);
+  EXPECT_EQ(ns_of_microseconds("1694128201545123.456"), 1694128201545123456);
+  EXPECT_EQ(ns_of_microseconds("0.0019"), 1);
+  EXPECT_EQ(ns_of_microseconds("-2.5"), -2500);
+  EXPECT_EQ(ns_of_microseconds("1.5e3"), 1'500'000);
+  EXPECT_EQ(ns_of_microseconds("15e-4"), 1);
+  EXPECT_EQ(ns_of_microseconds("1E+2"), 100'000);
+  EXPECT_EQ(ns_of_microseconds("0"), 0);
+  for (const char* text : {"", "-", ".5", "NaN", "\"1\"", "1.2.3", "1e", "1e99", "1e-99", "null",
+                           "99999999999999999999", "2000000000000001"}) {
+    EXPECT_FALSE(ns_of_microseconds(text)) << text;
+  }
+}
+
+class ImportKineto : public ::testing::Test {
+ protected:
+  ImportKineto() { std::filesystem::create_directory(folder_); }
+  ~ImportKineto() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& text) {
+    const std::string path = folder_ / "trace.json";
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("import_kineto." + std::to_string(getpid()));
+};
+
+constexpr char kKernel[] =
+    R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 2, "args": {"correlation": 5}})";
+
+TEST_F(ImportKineto, TakesWorkAndLeavesTheRest) {
+  const KinetoTrace trace = read_kineto(file(R"json({"schemaVersion": 1,
+ "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
+ "baseTimeNanoseconds": 1700000000000000001, "traceEvents": [
+  {"ph": "X", "cat": "kernel", "name": "gemm \"}]{[", "pid": 1, "tid": 7, "ts": 100.001, "dur": 2.5,
+   "args": {"External id": 1, "device": 1, "stream": 9, "correlation": 12, "occupancy": NaN}},
+  {"ph": "X", "cat": "Kernel", "name": "ncclDevKernel_AllReduce", "pid": 1, "tid": 20, "ts": "x", "dur": 1},
+  {"ph": "X", "cat": "Kernel", "name": "ncclDevKernel_AllReduce", "pid": 1, "tid": 20, "ts": 90, "dur": 1},
+  {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "pid": 1, "tid": 7, "ts": 101},
+  {"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 7, "ts": 1, "dur": 999},
+  {"ph": "X", "cat": "cuda_sync", "name": "Stream Sync", "pid": 1, "tid": 8, "ts": 1, "dur": 999},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": "a", "tid": "b", "ts": 1, "dur": 999},
+  {"ph": "i", "cat": "kernel", "name": "no work", "ts": 5},
+  {"name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g", "ts": 5}
+ ], "traceName": "t"})json"));
+  ASSERT_EQ(trace.errors.size(), 1U);
+  EXPECT_EQ(trace.errors[0].message, "1 events of the GPU have no usable time");
+  const Timeline& timeline = trace.timeline;
+  EXPECT_EQ(trace.events, 9U);
+  EXPECT_EQ(timeline.rank, 3);
+  EXPECT_EQ(timeline.world_size, 8);
+  EXPECT_EQ(timeline.base_ns, 1700000000000000001);
+  ASSERT_EQ(timeline.work.size(), 3U);
+  EXPECT_EQ(timeline.work[0].kind, WorkKind::kCommunication);
+  EXPECT_EQ(timeline.work[0].stream, 20);
+  EXPECT_EQ(timeline.work[1].start_ns, 100'001);
+  EXPECT_EQ(timeline.work[1].end_ns, 102'501);
+  EXPECT_EQ(timeline.work[1].stream, 9);
+  EXPECT_EQ(timeline.work[1].device, 1);
+  EXPECT_EQ(timeline.work[1].correlation, 12U);
+  EXPECT_EQ(timeline.names[timeline.work[1].name], "gemm \"}]{[");
+  EXPECT_EQ(timeline.work[2].kind, WorkKind::kMemory);
+  EXPECT_EQ(timeline.work[2].end_ns, 101'000);
+}
+
+TEST_F(ImportKineto, ReadsMoreThanAPiece) {
+  std::string text = R"({"traceEvents": [)";
+  constexpr int kEvents = 50'000;  // 5 MB
+  for (int i = 0; i < kEvents; ++i) {
+    text += (i == 0 ? "\n" : ",\n") + std::string(kKernel);
+  }
+  const KinetoTrace trace = read_kineto(file(text + "\n]}"));
+  EXPECT_TRUE(trace.errors.empty());
+  EXPECT_EQ(trace.timeline.work.size(), size_t{kEvents});
+
+  const std::string path = folder_ / "trace.json.gz";
+  const gzFile zipped = gzopen(path.c_str(), "wb");
+  gzwrite(zipped, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(zipped);
+  EXPECT_TRUE(looks_like_kineto(path));
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  const KinetoTrace half = read_kineto(path);
+  ASSERT_EQ(half.errors.size(), 1U);
+  EXPECT_TRUE(half.errors[0].truncated);
+  EXPECT_GT(half.timeline.work.size(), size_t{kEvents} / 4);
+}
+
+TEST_F(ImportKineto, ReadsAnArrayAlone) {
+  const KinetoTrace trace = read_kineto(file("[" + std::string(kKernel) + "]"));
+  EXPECT_TRUE(trace.errors.empty());
+  EXPECT_EQ(trace.timeline.work.size(), 1U);
+}
+
+TEST_F(ImportKineto, SaysWhereItGoesWrong) {
+  const std::string whole = std::string(R"({"traceEvents": [)") + kKernel + ", " + kKernel;
+  struct Case {
+    std::string text;
+    size_t work;
+    std::string message;
+  };
+  const Case cases[] = {
+      {"", 0, "found neither"},
+      {"{}", 0, "found neither"},
+      {whole, 2, "ends in the middle"},
+      {whole + R"(, {"ph)", 2, "ends in the middle"},
+      {whole + R"(, {"ph" "X"}]})", 2, "expected JSON"},
+      {whole + "]}}", 2, "closes nothing"},
+      {std::string(2000, '['), 0, "nested more than"},
+  };
+  for (const Case& wrong : cases) {
+    const KinetoTrace trace = read_kineto(file(wrong.text));
+    ASSERT_EQ(trace.errors.size(), 1U) << wrong.text;
+    EXPECT_NE(trace.errors[0].message.find(wrong.message), std::string::npos)
+        << wrong.text << ": " << trace.errors[0].message;
+    EXPECT_EQ(trace.timeline.work.size(), wrong.work) << wrong.text;
+    EXPECT_EQ(trace.errors[0].fatal, trace.events == 0) << wrong.text;
+  }
+}
+
+TEST_F(ImportKineto, BearsDamagedText) {
+  const std::string whole = std::string(R"({"distributedInfo": {"rank": 1}, "traceEvents": [)") +
+                            kKernel + ",\n" + kKernel + R"(], "traceName": "x"})";
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::string text = whole;
+    for (int i = 0; i < 3; ++i) {
+      text[random() % text.size()] = "\"\\{}[],:x0-.\0\xff"[random() % 14];
+    }
+    text.resize(text.size() - (round % 2 == 0 ? 0 : random() % text.size()));
+    const KinetoTrace trace = read_kineto(file(text));
+    EXPECT_LE(trace.timeline.work.size(), trace.events) << text;
+  }
+}
+
+}  // namespace
+}  // namespace traintrace
