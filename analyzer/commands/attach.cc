@@ -14,6 +14,8 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/live/job_now.h"
+#include "analyzer/live/mpi.h"
+#include "analyzer/live/several_hosts.h"
 #include "analyzer/live/snapshot.h"
 #include "analyzer/live/threads_report.h"
 #include "analyzer/live/unrecorded.h"
@@ -38,12 +40,13 @@ struct AttachOptions {
   TimeNs hang_after_ns = 0;
 };
 
-// The run that has a process of the job; the latest where several have.
-Result<Run> run_of_job(const TraceSet& traces, const Job& job, TimeNs hang_after) {
+// The run that has one of those processes, or one that was looked at; the latest where several
+// have.
+Result<Run> run_of_job(const TraceSet& traces, const std::vector<pid_t>& pids, TimeNs hang_after) {
   const auto has_job = [&](const Run& run) {
     return std::any_of(run.processes.begin(), run.processes.end(), [&](const ProcessTrace& trace) {
       return trace.running_now == true &&
-             std::binary_search(job.pids().begin(), job.pids().end(), trace.pid);
+             (!trace.now.empty() || std::binary_search(pids.begin(), pids.end(), trace.pid));
     });
   };
   Result<Run> latest = build_run(traces.processes, traces.errors, {"", hang_after});
@@ -66,6 +69,10 @@ bool is_recorded(const Run& run) {
   });
 }
 
+int64_t longest(const JobNow& now) {
+  return now.stops_ns.empty() ? 0 : now.stops_ns.back();
+}
+
 std::string text_of(const Run& run, const FindingsReport& report, const JobNow& now,
                     const AttachOptions& options) {
   const char* no_color = std::getenv("NO_COLOR");
@@ -75,7 +82,7 @@ std::string text_of(const Run& run, const FindingsReport& report, const JobNow& 
       fmt::format("\nwhat {} process{} right now (two looks, {} apart{}):\n", now.looked_at,
                   now.looked_at == 1 ? " does" : "es do", seconds(options.job.interval),
                   options.job.stop ? fmt::format("; no thread was stopped for more than {:.1f} ms",
-                                                 1e-6 * static_cast<double>(now.longest_stop_ns))
+                                                 1e-6 * static_cast<double>(longest(now)))
                                    : "");
   text += threads_text(run);
   for (const std::string& limit : now.limits) {
@@ -87,11 +94,9 @@ std::string text_of(const Run& run, const FindingsReport& report, const JobNow& 
 std::string json_of(const Run& run, const FindingsReport& report, const JobNow& now,
                     const AttachOptions& options) {
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(findings_json(run, report));
-  json["looks"] = {{"processes", now.looked_at},
-                   {"unrecorded", now.unrecorded},
-                   {"interval_ns", options.job.interval},
-                   {"stopped", options.job.stop},
-                   {"longest_stop_ns", now.longest_stop_ns}};
+  json["looks"] = {{"processes", now.looked_at},          {"unrecorded", now.unrecorded},
+                   {"interval_ns", options.job.interval}, {"stopped", options.job.stop},
+                   {"longest_stop_ns", longest(now)},     {"stops_ns", now.stops_ns}};
   json["limits"] = now.limits;
   json["threads"] = threads_json(run);
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -102,9 +107,9 @@ struct Answer {
   int status = 0;
 };
 
-Result<Answer> look_and_judge(Job& job, const AttachOptions& options) {
-  JobNow now = job.look();
-  Result<Run> run = run_of_job(now.traces, job, options.hang_after_ns);
+Result<Answer> judge(const JobNow& now, const std::vector<pid_t>& pids,
+                     const AttachOptions& options) {
+  Result<Run> run = run_of_job(now.traces, pids, options.hang_after_ns);
   if (!run) {
     return run.error();
   }
@@ -131,8 +136,7 @@ Result<Answer> look_and_judge(Job& job, const AttachOptions& options) {
   return answer;
 }
 
-int attach_once(Job& job, const AttachOptions& options) {
-  const Result<Answer> answer = look_and_judge(job, options);
+int say(const Result<Answer>& answer) {
   if (!answer) {
     return fail(answer.error());
   }
@@ -140,9 +144,33 @@ int attach_once(Job& job, const AttachOptions& options) {
   return written != 0 ? written : answer->status;
 }
 
+int attach_once(Job& job, const AttachOptions& options) {
+  return say(judge(job.look(), job.pids(), options));
+}
+
+// One process per host looks, and the first of them judges.
+int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& options) {
+  JobNow own;
+  std::string problem;
+  if (job) {
+    own = job->look();
+  } else {
+    problem = fmt::format("{}: {}", job.error().file, job.error().message);
+  }
+  const std::vector<std::string> texts = others.gather(packed(own, problem));
+  if (others.rank() != 0) {
+    return 0;
+  }
+  const JobNow all = unpacked(texts);
+  if (all.traces.processes.empty()) {
+    return fail(all.limits.empty() ? "nobody has seen a process" : all.limits.front());
+  }
+  return say(judge(all, {}, options));
+}
+
 // Whether what was recorded says that the job hangs.  Nobody is looked at for that.
 bool seems_stuck(const Job& job, TimeNs hang_after) {
-  const Result<Run> run = run_of_job(job.read(), job, hang_after);
+  const Result<Run> run = run_of_job(job.read(), job.pids(), hang_after);
   const std::vector<Finding> findings = run ? find_all(*run) : std::vector<Finding>{};
   return std::any_of(findings.begin(), findings.end(),
                      [](const Finding& finding) { return finding.severity == Severity::kError; });
@@ -200,7 +228,17 @@ int attach(AttachOptions options) {
   options.hang_after_ns = *hang_ns;
   options.job.interval = *interval_ns;
   sort_targets(options);
+  if (Mpi::is_started_by() && options.watch) {
+    return fail("--watch looks at one host: start it without mpirun or srun");
+  }
+  std::optional<Mpi> others = Mpi::join();
+  if (!others && Mpi::is_started_by()) {
+    fmt::print(stderr, "traintrace: MPI cannot be loaded or has one process: this host alone\n");
+  }
   Result<Job> job = Job::find(options.job);
+  if (others) {
+    return attach_with_others(*others, job, options);
+  }
   if (!job) {
     return fail(job.error());
   }

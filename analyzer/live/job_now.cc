@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -51,6 +52,10 @@ bool waits_for_child(const Look& look) {
   });
 }
 
+void add_stops(const Look& from, Look& into) {
+  into.stops_ns.insert(into.stops_ns.end(), from.stops_ns.begin(), from.stops_ns.end());
+}
+
 void adopt(pid_t pid, ThreadNow& thread) {
   thread.pid = pid;
   const bool is_worker =
@@ -74,6 +79,8 @@ ReadError problem(const std::string& message) {
 }  // namespace
 
 Result<Job> Job::find(const JobOptions& options) {
+  // Debug files are looked for on this machine only: an answer is due within seconds.
+  unsetenv("DEBUGINFOD_URLS");
   Job job;
   job.options_ = options;
   job.inputs_ = options.traces;
@@ -146,11 +153,11 @@ struct Job::Looking {
   Look again(const LookOptions& options) {
     Look look = watcher->look(options);
     compare_looks(first, look);
-    look.longest_stop_ns = std::max(look.longest_stop_ns, first.longest_stop_ns);
+    add_stops(first, look);
     for (Looking& child : children) {
       const pid_t pid = child.watcher->process().pid;
       Look other = child.again(options);
-      look.longest_stop_ns = std::max(look.longest_stop_ns, other.longest_stop_ns);
+      add_stops(other, look);
       for (ThreadNow& thread : other.threads) {
         adopt(pid, thread);
         look.threads.push_back(std::move(thread));
@@ -197,11 +204,12 @@ JobNow Job::look() {
   std::vector<Seen> seen = look_twice();
   for (size_t i = 0; i < seen.size(); ++i) {
     const Look& look = seen[i].look;
-    now.longest_stop_ns = std::max(now.longest_stop_ns, look.longest_stop_ns);
+    now.stops_ns.insert(now.stops_ns.end(), look.stops_ns.begin(), look.stops_ns.end());
     now.limits.insert(now.limits.end(), look.limits.begin(), look.limits.end());
     now.looked_at += has_frames(look) ? 1 : 0;
     looks.emplace(processes_[i].pid, std::move(seen[i]));
   }
+  std::sort(now.stops_ns.begin(), now.stops_ns.end());
   now.traces = read();
   for (ProcessTrace& trace : now.traces.processes) {
     const auto look = trace.running_now == true ? looks.find(trace.pid) : looks.end();

@@ -25,7 +25,7 @@ struct JobNow {
   std::vector<std::string> limits;  // what could not be had, and why
   int looked_at = 0;                // processes
   int unrecorded = 0;
-  int64_t longest_stop_ns = 0;
+  std::vector<int64_t> stops_ns;  // for how long each thread was held, shortest first
 };
 
 class Job {

@@ -38,15 +38,9 @@ int find_elf(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base
   return dwfl_linux_proc_find_elf(module, data, name, base, file_name, elf);
 }
 
-// Debug files are not looked for: some live on servers, and an answer is due within seconds.
-int find_no_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*,
-                      GElf_Word, char**) {
-  return -1;
-}
-
 const Dwfl_Callbacks kModuleCallbacks = {
     .find_elf = find_elf,
-    .find_debuginfo = find_no_debuginfo,
+    .find_debuginfo = dwfl_standard_find_debuginfo,
     .section_address = nullptr,
     .debuginfo_path = nullptr,
 };

@@ -50,7 +50,7 @@ ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
   std::optional<StackSnapshot> snapshot;
   if (options.stop) {
     StoppedStack stopped = stop_and_copy_stack(process_, tid);
-    into.longest_stop_ns = std::max(into.longest_stop_ns, stopped.stopped_ns);
+    into.stops_ns.push_back(stopped.stopped_ns);
     snapshot = std::move(stopped.snapshot);
   } else {
     snapshot = watch_stack(process_, tid);

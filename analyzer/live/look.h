@@ -21,7 +21,7 @@ struct Look {
   std::vector<ThreadNow> threads;    // by tid
   std::map<int, uint64_t> switches;  // by tid, as long as nobody was stopped
   std::vector<std::string> limits;   // what could not be had, and why
-  int64_t longest_stop_ns = 0;
+  std::vector<int64_t> stops_ns;     // for how long each thread was held
   bool knows_gil = false;
 };
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/live/ras.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/threads_now.h"
 
@@ -21,6 +23,30 @@ std::string side_text(const Ranks& ranks, const std::string& doing) {
                            : doing.starts_with("runs")   ? "run" + doing.substr(4)
                                                          : doing;
   return ranks_text(ranks) + " " + verb;
+}
+
+bool uses_nccl(const ProcessTrace& trace) {
+  return std::any_of(trace.now.begin(), trace.now.end(), [](const ThreadNow& thread) {
+    return thread.waiting == Waiting::kNccl || thread.name.starts_with("NCCL");
+  });
+}
+
+// All processes of a job know the same: the first is asked.
+void add_ras(const Run& run, Finding& finding) {
+  const auto one = std::find_if(run.processes.begin(), run.processes.end(), uses_nccl);
+  if (one == run.processes.end()) {
+    return;
+  }
+  const auto address = one->facts.find("env.NCCL_RAS_ADDR");
+  const std::vector<std::string> lines =
+      ask_ras(address == one->facts.end() ? "" : address->second);
+  for (const std::string& line : lines) {
+    finding.evidence.push_back("NCCL RAS: " + line);
+  }
+  if (lines.empty()) {
+    finding.evidence.push_back(
+        "NCCL RAS (from NCCL 2.24 on, NCCL_RAS_ENABLE) does not answer on its port");
+  }
 }
 
 }  // namespace
@@ -55,6 +81,7 @@ Finding unrecorded_finding(const Run& run, TimeNs interval) {
   finding.title =
       fmt::format("this job is not recorded, so who waits for whom cannot be said; right now {}",
                   text.empty() ? "nothing can be seen of it" : text);
+  add_ras(run, finding);
   finding.advice =
       "record the next run: LD_PRELOAD=libtraintrace.so in front of the command, or traintrace "
       "run -- COMMAND";

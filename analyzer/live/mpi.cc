@@ -1,0 +1,90 @@
+#include "analyzer/live/mpi.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+namespace traintrace {
+namespace {
+
+int number_of(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+}
+
+constexpr int kTag = 4711;
+constexpr size_t kMostBytes = size_t{1} << 30;  // a count is an int
+
+}  // namespace
+
+bool Mpi::is_started_by() {
+  const bool by_slurm = std::getenv("SLURM_PROCID") != nullptr;
+  return number_of("OMPI_COMM_WORLD_SIZE") > 1 || number_of("PMI_SIZE") > 1 ||
+         (by_slurm && number_of("SLURM_STEP_NUM_TASKS") > 1);
+}
+
+bool Mpi::load() {
+  void* library = nullptr;
+  for (const char* name : {"libmpi.so.40", "libmpi.so.80", "libmpi.so.12", "libmpi.so"}) {
+    // Open MPI's own plugins expect to find it among what is global.
+    library = library == nullptr ? dlopen(name, RTLD_NOW | RTLD_GLOBAL) : library;
+  }
+  if (library == nullptr) {
+    return false;
+  }
+  find(library, "MPI_Init", call_.init);
+  find(library, "MPI_Finalize", call_.finalize);
+  find(library, "MPI_Comm_rank", call_.rank);
+  find(library, "MPI_Comm_size", call_.size);
+  find(library, "MPI_Send", call_.send);
+  find(library, "MPI_Recv", call_.receive);
+  world_ = dlsym(library, "ompi_mpi_comm_world");
+  byte_ = dlsym(library, "ompi_mpi_byte");
+  if (world_ == nullptr || byte_ == nullptr) {  // MPICH's, in its mpi.h
+    world_ = reinterpret_cast<Handle>(uintptr_t{0x44000000});
+    byte_ = reinterpret_cast<Handle>(uintptr_t{0x4c00010d});
+    ignore_status_ = reinterpret_cast<void*>(uintptr_t{1});
+  }
+  return call_.is_whole();
+}
+
+std::optional<Mpi> Mpi::join() {
+  Mpi mpi;
+  if (!is_started_by() || !mpi.load() || mpi.call_.init(nullptr, nullptr) != 0 ||
+      mpi.call_.rank(mpi.world_, &mpi.rank_) != 0 || mpi.call_.size(mpi.world_, &mpi.size_) != 0) {
+    return std::nullopt;
+  }
+  if (mpi.size_ == 1) {
+    mpi.call_.finalize();
+    return std::nullopt;
+  }
+  return mpi;
+}
+
+std::vector<std::string> Mpi::gather(const std::string& text) {
+  std::vector<std::string> all;
+  uint64_t bytes = std::min(text.size(), kMostBytes);
+  if (rank_ != 0) {
+    call_.send(&bytes, sizeof bytes, byte_, 0, kTag, world_);
+    call_.send(text.data(), static_cast<int>(bytes), byte_, 0, kTag, world_);
+  } else {
+    all.push_back(text);
+    for (int other = 1; other < size_; ++other) {
+      call_.receive(&bytes, sizeof bytes, byte_, other, kTag, world_, ignore_status_);
+      std::string& received = all.emplace_back(std::min<uint64_t>(bytes, kMostBytes), '\0');
+      call_.receive(received.data(), static_cast<int>(received.size()), byte_, other, kTag, world_,
+                    ignore_status_);
+    }
+  }
+  call_.finalize();
+  return all;
+}
+
+}  // namespace traintrace

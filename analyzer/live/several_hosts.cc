@@ -1,0 +1,80 @@
+#include "analyzer/live/several_hosts.h"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "analyzer/text/dump_parser.h"
+#include "analyzer/text/dump_printer.h"
+
+namespace traintrace {
+namespace {
+
+using Json = nlohmann::json;
+
+auto identity(const ProcessTrace& trace) {
+  return std::tie(trace.host, trace.pid, trace.start_time);
+}
+
+// The better one of the same process comes first.
+bool comes_before(const ProcessTrace& a, const ProcessTrace& b) {
+  if (identity(a) != identity(b)) {
+    return identity(a) < identity(b);
+  }
+  return std::tuple(a.now.size(), a.running_now.has_value(), a.last_alive) >
+         std::tuple(b.now.size(), b.running_now.has_value(), b.last_alive);
+}
+
+void add(const Json& part, JobNow& now) {
+  now.looked_at += part.value("looked_at", 0);
+  now.unrecorded += part.value("unrecorded", 0);
+  for (const char* list : {"limits", "problems"}) {
+    for (const std::string& text : part.value(list, std::vector<std::string>())) {
+      now.limits.push_back(text);
+    }
+  }
+  const auto stops = part.value("stops_ns", std::vector<int64_t>());
+  now.stops_ns.insert(now.stops_ns.end(), stops.begin(), stops.end());
+  Result<DumpText> dump = parse_dump(part.value("traces", ""), "of a host");
+  if (!dump) {
+    now.limits.push_back("what a host sent cannot be read: " + dump.error().message);
+    return;
+  }
+  std::move(dump->processes.begin(), dump->processes.end(),
+            std::back_inserter(now.traces.processes));
+}
+
+}  // namespace
+
+std::string packed(const JobNow& now, const std::string& problem) {
+  std::string traces;
+  print_dump(now.traces.processes, {}, [&](std::string_view text) { traces += text; });
+  Json part = {{"looked_at", now.looked_at}, {"unrecorded", now.unrecorded}, {"limits", now.limits},
+               {"problems", Json::array()},  {"stops_ns", now.stops_ns},     {"traces", traces}};
+  if (!problem.empty()) {
+    part["problems"].push_back(problem);
+  }
+  return part.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+JobNow unpacked(const std::vector<std::string>& texts) {
+  JobNow now;
+  for (const std::string& text : texts) {
+    const Json part = Json::parse(text, nullptr, false);
+    if (part.is_object()) {
+      add(part, now);
+    }
+  }
+  std::vector<ProcessTrace>& all = now.traces.processes;
+  std::sort(all.begin(), all.end(), comes_before);
+  all.erase(std::unique(all.begin(), all.end(),
+                        [](const ProcessTrace& a, const ProcessTrace& b) {
+                          return identity(a) == identity(b);
+                        }),
+            all.end());
+  std::sort(now.stops_ns.begin(), now.stops_ns.end());
+  return now;
+}
+
+}  // namespace traintrace
