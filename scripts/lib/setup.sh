@@ -20,6 +20,11 @@ need_to_test=(
   "header libelf.h|libelf-dev"
   "test -e /usr/lib/$(uname -m)-linux-gnu/libunwind.so.8|libunwind8"  # its stacks are compared with ours
 )
+need_to_compare=(  # what attach says beside what others see; tests without them are skipped
+  "eu-stack --version|elfutils"
+  "gdb --version|gdb"
+  "mpirun --version|openmpi-bin"
+)
 need_to_train=("test -x /usr/bin/torchrun|python3-torch")  # the example in PyTorch; the CPU is enough
 need_to_bench=(  # the peers beside which costs are measured
   "lttng --version|lttng-tools"

@@ -9,9 +9,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +27,7 @@ parser.add_argument("build")
 parser.add_argument("kinds", nargs="*", default=[*WAITS_FOR, "none"])
 parser.add_argument("--no-preload", action="store_true")
 parser.add_argument("--stop", action="store_true")
+parser.add_argument("--forms", action="store_true", help="the forms for people and flame graphs, and --watch")
 parser.add_argument("--ranks", type=int, default=4)
 options = parser.parse_args()
 build = os.path.abspath(options.build)
@@ -42,6 +45,28 @@ def line_of(mark):
         return next(number for number, line in enumerate(file, 1) if line.rstrip().endswith("# " + mark))
 
 
+class Ras(threading.Thread):
+    """What NCCL's RAS service says, to a client that speaks its protocol."""
+    STATUS = "NCCL version 2.28.9\nGroup     0: 1 communicator of 4 ranks, MISMATCH\n"
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.server.getsockname()[1]
+
+    def run(self):
+        while True:
+            client, _ = self.server.accept()
+            with client, client.makefile("rw") as lines:
+                for line in lines:
+                    if line.startswith("CLIENT PROTOCOL "):
+                        lines.write("SERVER PROTOCOL 2\n")
+                    elif line == "STATUS\n":
+                        lines.write(self.STATUS)
+                        break
+                    lines.flush()
+
+
 def start(folder, kind, who):
     processes = []
     for rank in range(options.ranks):
@@ -51,6 +76,8 @@ def start(folder, kind, who):
                            SIMGPU_NCCL_SHARED_GPU="1" if options.ranks > 16 else "0",
                            TRAINTRACE_DIR=os.path.join(folder, "trace"), TRAINTRACE_RING_MB="4",
                            LD_LIBRARY_PATH=os.path.join(build, "simgpu"))
+        if ras:
+            environment["NCCL_RAS_ADDR"] = ras.address
         if not options.no_preload:
             environment["LD_PRELOAD"] = os.path.join(build, "lib", "libtraintrace.so")
         processes.append(subprocess.Popen(
@@ -110,6 +137,7 @@ def check_stuck(kind, who, answer, status):
         check(finding["code"] == "run.in-progress" and not finding["culprits"] and status == 0,
               f"{kind}: blames without records", finding)
         check([who] in finding["sides"], f"{kind}: sides", finding)
+        check("NCCL RAS: Group     0: 1 communicator of 4 ranks, MISMATCH" in finding["evidence"], f"{kind}: RAS", finding)
     else:
         check(finding["code"] == "host.stuck" and finding["culprits"] == [who] and status == 1, f"{kind}: verdict", finding)
         check(finding["where"][0]["line"] == line_of("STUCK " + kind) or kind == "busy", f"{kind}: where", finding)
@@ -120,11 +148,49 @@ def check_healthy(answer, status):
     check([finding["code"] for finding in answer["findings"]] == ["run.in-progress"], "none: findings", answer["findings"])
 
 
+def run_attach(*arguments):
+    done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", "--interval=500ms", *arguments],
+                          capture_output=True, text=True, timeout=100)
+    return done.stdout, done.returncode
+
+
+def check_forms(kind, who, folder, processes):
+    pids = [str(process.pid) for process in processes]
+    others = ",".join(str(rank) for rank in range(options.ranks) if rank != who)
+    text, _ = run_attach(*pids, "--hang-after=1s")
+    check(f"ranks {others}: main thread is in cudaStreamSynchronize" in text, "text: the stacks of the others", text)
+    check(text.count("rank.py:%d" % line_of("WAIT")) >= 1, "text: their line", text)
+    collapsed, _ = run_attach(*pids, "--format=collapsed", "--hang-after=1s")
+    lines = [line for line in collapsed.splitlines() if f"stuck_{kind} (rank.py:{line_of('STUCK ' + kind)})" in line]
+    check(len(lines) == 1 and lines[0].startswith(f"rank {who};main thread;<module> (rank.py:"), "collapsed", lines)
+    check(all(line.endswith(" 1") for line in collapsed.splitlines()), "collapsed: counts", collapsed)
+    told = os.path.join(folder, "told")
+    text, status = run_attach(*pids, "--watch", "--hang-after=1s", f"--on-hang=echo > {told}")
+    check(status == 1 and "host.stuck" in text and os.path.exists(told), "--watch", status, text)
+    stop(processes)
+    _, status = run_attach(os.path.join(folder, "trace"), "--watch", "--hang-after=1s")
+    check(status in (0, 2), "--watch when all is over", status)
+
+
+def check_watch_of_healthy(folder, processes):
+    """It goes on looking at a job that works until that ends."""
+    told = os.path.join(folder, "told")
+    watching = subprocess.Popen([os.path.join(build, "bin", "traintrace"), "attach", *[str(each.pid) for each in processes],
+                                 "--watch", "--interval=200ms", f"--on-hang=echo > {told}"], stdout=subprocess.DEVNULL)
+    time.sleep(2)
+    check(watching.poll() is None, "--watch of a healthy job ends")
+    stop(processes)
+    check(watching.wait(timeout=100) == 0 and not os.path.exists(told), "--watch of a healthy job", watching.returncode)
+
+
 def try_kind(kind):
     folder = tempfile.mkdtemp(prefix="traintrace-attach-")
     who = 2 % options.ranks
     processes = start(folder, kind, who)
     try:
+        if options.forms:
+            (check_watch_of_healthy(folder, processes) if kind == "none" else check_forms(kind, who, folder, processes))
+            return
         answer, status = attach(processes, "60s" if kind == "none" else "500ms")
         if kind == "none":
             check_healthy(answer, status)
@@ -140,6 +206,9 @@ def try_kind(kind):
     print(kind, "ok" if not failures else "")
 
 
+ras = Ras() if options.no_preload else None
+if ras:
+    ras.start()
 for each in options.kinds:
     try_kind(each)
 sys.exit(1 if failures else 0)

@@ -1,0 +1,112 @@
+"""Looks again and again at a job that trains, and compares what it computes with what it computes unseen.
+
+    looks.py BUILD_FOLDER [--looks=20] [--stop]      Exit status 77: no PyTorch
+
+Nothing fails, no wait of the job's is interrupted and no signal comes; with --stop a wait may be interrupted, and it is
+printed how long threads stood still.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+RANKS = 2
+parser = argparse.ArgumentParser()
+parser.add_argument("build")
+parser.add_argument("--looks", type=int, default=20)
+parser.add_argument("--stop", action="store_true")
+options = parser.parse_args()
+build = os.path.abspath(options.build)
+failures = []
+
+
+def check(holds, what, *details):
+    if not holds:
+        failures.append(what)
+        print("WRONG:", what, *details)
+
+
+class Job:
+    def __init__(self, folder, steps):
+        self.output_path = os.path.join(folder, "output")
+        self.traces = os.path.join(folder, "trace")
+        environment = dict(os.environ, SIMGPU_NODE=folder, LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
+                           LD_PRELOAD=os.path.join(build, "lib", "libtraintrace.so"), TRAINTRACE_DIR=self.traces,
+                           TRAINTRACE_RING_MB="4")
+        with open(self.output_path, "wb") as output:
+            self.torchrun = subprocess.Popen(
+                [os.path.join(ROOT, "scripts/lib/torchrun"), str(RANKS), "--log_dir", os.path.join(folder, "log"),
+                 os.path.join(HERE, "ddp.py"), "watched", folder, f"--steps={steps}"],
+                env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+
+    def output(self):
+        with open(self.output_path, errors="replace") as text:
+            return text.read()
+
+    def results(self):
+        """The losses of every step and the weights at the end; both depend on every exchange before."""
+        text = self.output()
+        return sorted(re.findall(r"step rank=\d+ step=\d+ loss=\S+", text) + re.findall(r"done rank=\d+ .*weights=\S+", text))
+
+    def ms_per_step(self):
+        return [float(ms) for ms in re.findall(r"ms_per_step=([\d.]+)", self.output())]
+
+
+def look_at(job):
+    stops, looks = [], 0
+    while looks < options.looks and job.torchrun.poll() is None:
+        done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", job.traces, "--format=json",
+                               "--interval=0s", "--hang-after=60s", *(["--stop"] if options.stop else [])],
+                              capture_output=True, text=True)
+        if done.returncode == 2:  # before the ranks have started, or while they end
+            time.sleep(0.05)
+            continue
+        answer = json.loads(done.stdout)
+        check(done.returncode == 0, "a running job is accused", answer["findings"])
+        stops += answer["looks"]["stops_ns"]
+        looks += 1
+    return looks, sorted(stops)
+
+
+def run(steps, looking):
+    with tempfile.TemporaryDirectory(prefix="traintrace-attach-") as folder:
+        job = Job(folder, steps)
+        looks, stops = look_at(job) if looking else (0, [])
+        status = job.torchrun.wait()
+        check(status == 0, f"the job ended with {status}", job.output()[-3000:])
+        for waits, interrupted, signals in re.findall(r"watched waits=(\d+) interrupted=(\d+) signals=(\d+)", job.output()):
+            check(signals == "0", f"{signals} signals", job.output()[-500:])
+            check(interrupted == "0" or options.stop and looking, f"{interrupted} of {waits} waits interrupted")
+            print(f"{interrupted} of {waits} waits interrupted, {signals} signals")
+        return job, looks, stops, job.results(), job.ms_per_step()
+
+
+if not os.access("/usr/bin/torchrun", os.X_OK):
+    print("SKIPPED: there is no /usr/bin/torchrun; Debian's python3-torch has it")
+    sys.exit(77)
+looked, steps = 0, 400
+all_stops = []
+while looked < options.looks:
+    _, _, _, unseen, unseen_ms = run(steps, False)
+    _, looks, stops, seen, seen_ms = run(steps, True)
+    check(len(unseen) == RANKS * (steps + 1), "the job lacks results", len(unseen))
+    check(seen == unseen, "the results differ")
+    print(f"{looks} looks at {steps} steps; ms per step unseen {unseen_ms}, seen {seen_ms}")
+    looked += looks
+    all_stops += stops
+    if looks == 0 or failures:
+        check(looks > 0, "the job was too short to look at")
+        break
+    steps = min(20000, max(steps, steps * options.looks // looks * 5 // 4))
+all_stops.sort()
+if all_stops:
+    at = lambda part: all_stops[min(len(all_stops) - 1, int(part * len(all_stops)))] / 1e6
+    print(f"{len(all_stops)} threads stopped: median {at(0.5):.3f} ms, 99 % within {at(0.99):.3f} ms, longest {at(1):.3f} ms")
+print(f"{looked} looks", "ok" if not failures else "")
+sys.exit(1 if failures else 0)
