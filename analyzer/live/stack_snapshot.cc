@@ -1,6 +1,8 @@
 #include "analyzer/live/stack_snapshot.h"
 
 #include <elf.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -64,24 +66,55 @@ void take_registers(const user_regs_struct& from, StackSnapshot& into) {
 }
 #endif
 
-// The signal that the stop has taken from the job and that must be given back, 0 for ours.
-// Nothing: it did not stop in time.
-std::optional<int> wait_for_stop(int tid) {
-  constexpr auto kPatience = std::chrono::milliseconds(50);
-  const Clock::time_point give_up = Clock::now() + kPatience;
-  while (Clock::now() < give_up) {
+struct Stop {
+  int signal = 0;                // that the stop has taken from the job and that must be given back
+  Clock::time_point not_before;  // then it had not stopped yet
+};
+
+// Until it has stopped, whatever that takes up to a limit: a thread that is let go before it stops
+// would stop later, with nobody to let it go.
+std::optional<Stop> wait_for_stop(int tid) {
+  constexpr auto kPatience = std::chrono::seconds(5);
+  Stop stop;
+  stop.not_before = Clock::now();
+  const Clock::time_point give_up = stop.not_before + kPatience;
+  for (Clock::time_point now = stop.not_before; now < give_up; now = Clock::now()) {
     int status = 0;
     const pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
     if (got == tid && WIFSTOPPED(status)) {
-      return status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+      stop.signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+      return stop;
     }
     if (got != 0) {
       return std::nullopt;
     }
+    stop.not_before = now;
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   return std::nullopt;
 }
+
+// While somebody stands still for us, nobody else comes first, as far as we may say so.
+class Hurry {
+ public:
+  Hurry() {
+    known_ = pthread_getschedparam(pthread_self(), &policy_, &before_) == 0;
+    const sched_param hurried = {.sched_priority = sched_get_priority_min(SCHED_RR)};
+    pthread_setschedparam(pthread_self(), SCHED_RR, &hurried);
+  }
+  Hurry(const Hurry&) = delete;
+  Hurry& operator=(const Hurry&) = delete;
+  ~Hurry() {
+    if (known_) {
+      pthread_setschedparam(pthread_self(), policy_, &before_);
+    }
+  }
+
+ private:
+  bool known_ = false;
+  int policy_ = 0;
+  sched_param before_ = {};
+};
 
 }  // namespace
 
@@ -109,12 +142,15 @@ StoppedStack stop_and_copy_stack(const ProcProcess& process, int tid) {
       ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
     return result;
   }
-  const Clock::time_point begin = Clock::now();
+  const Hurry hurry;
   ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
-  const std::optional<int> signal = wait_for_stop(tid);
+  const std::optional<Stop> stop = wait_for_stop(tid);
+  if (!stop) {
+    return result;
+  }
   user_regs_struct registers = {};
   iovec where = {&registers, sizeof registers};
-  if (signal && ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &where) == 0) {
+  if (ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &where) == 0) {
     StackSnapshot snapshot;
     take_registers(registers, snapshot);
     if (copy_stack(process, *snapshot.registers[kStackPointerRegister], snapshot)) {
@@ -123,9 +159,9 @@ StoppedStack stop_and_copy_stack(const ProcProcess& process, int tid) {
       result.snapshot = std::move(snapshot);
     }
   }
-  ptrace(PTRACE_DETACH, tid, nullptr, signal.value_or(0));
+  ptrace(PTRACE_DETACH, tid, nullptr, stop->signal);
   result.stopped_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - stop->not_before).count();
   return result;
 }
 

@@ -45,8 +45,8 @@ struct StackSnapshot {
 std::optional<StackSnapshot> watch_stack(const ProcProcess& process, int tid);
 
 // Stops the thread with ptrace for as long as it takes to read its registers and copy its stack,
-// some 100 us.  A system call that it waits in is resumed by the kernel; a few that cannot be
-// (epoll_wait, see signal(7)) return EINTR to the job.
+// some 100 us; `stopped_ns` is no less than that.  A system call that it waits in is resumed by the
+// kernel; a few that cannot be (epoll_wait, see signal(7)) return EINTR to the job.
 struct StoppedStack {
   std::optional<StackSnapshot> snapshot;
   int64_t stopped_ns = 0;
