@@ -25,7 +25,8 @@ constexpr Detector kDetectors[] = {
     find_transport_stalls,   find_watchdog_aborts,
     find_launch_order_races, find_capture_divergence,
     find_not_resident,       find_same_order_deadlock,
-    find_late_ranks,
+    find_late_ranks,         find_idle_hosts,
+    find_stalled_in_dumps,
 };
 
 auto order(const Finding& finding) {

@@ -9,6 +9,7 @@
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/threads_now.h"
 #include "analyzer/text/values.h"
@@ -93,7 +94,10 @@ void add_doubts(const Doubts& doubts, Finding& finding) {
       {doubts.missing_traces, "not a proof: some ranks left no trace"},
       {doubts.truncated, "not a proof: a trace is truncated"},
       {doubts.corrupt, "not a proof: a part of a trace cannot be read"},
-      {doubts.clocks, "not a proof: the hosts' clocks contradict each other"}};
+      {doubts.clocks, "not a proof: the hosts' clocks contradict each other"},
+      {doubts.dumps,
+       "not a proof: dumps of Flight Recorder do not say when they were made; that is taken to be "
+       "when the first operation exceeded its time limit, or when the files were written"}};
   for (const auto& [holds, line] : lines) {
     if (holds) {
       finding.evidence.push_back(line);
@@ -139,6 +143,10 @@ bool lost_something(const ProcessTrace& trace) {
 
 }  // namespace
 
+static bool sizes_are_known(const OperationText& operation) {
+  return operation.count != 0 || operation.data_type >= 0;
+}
+
 std::optional<uint64_t> bytes_of(const OperationText& operation) {
   uint64_t bytes = 0;
   const uint64_t each = bytes_of_type(operation.data_type);
@@ -147,6 +155,9 @@ std::optional<uint64_t> bytes_of(const OperationText& operation) {
 }
 
 std::string arguments_text(const std::string& function, const OperationText& operation) {
+  if (!sizes_are_known(operation)) {
+    return function;
+  }
   std::string text =
       fmt::format("{} of {} {}", function, operation.count,
                   operation.data_type < 0 ? "elements" : data_type_name(operation.data_type));
@@ -167,6 +178,7 @@ Doubts doubts_about(const Run& run, const Hang& hang) {
   doubts.missing_traces = !run.missing.empty();
   const Wait& wait = wait_of(run, hang);
   const auto look_at = [&](const ProcessTrace& trace) {
+    doubts.dumps = doubts.dumps || is_flight_dump(trace);
     doubts.lost_records = doubts.lost_records || lost_something(trace);
     for (const ReadError& error : trace.errors) {
       (error.truncated ? doubts.truncated : doubts.corrupt) = true;
@@ -208,7 +220,7 @@ Finding hang_finding(const Run& run, const Hang& hang, std::string_view code) {
   finding.root = true;
   finding.victims = hang.victims;
   finding.communicator = {communicator.id, communicator.name, communicator.size};
-  if (wait.kind != WaitKind::kInit) {
+  if (wait.sequence != 0) {
     finding.sequence = wait.sequence;
   }
   finding.operation = wait.operation;
@@ -235,7 +247,7 @@ std::string operation_text(const Run& run, const Wait& wait) {
   const Communicator& communicator = run.communicators[wait.communicator];
   const std::string name = wait.operation.empty() ? "collective" : wait.operation;
   return fmt::format("{}{} on communicator {}", name,
-                     wait.kind == WaitKind::kInit ? "" : fmt::format(" #{}", wait.sequence),
+                     wait.sequence == 0 ? "" : fmt::format(" #{}", wait.sequence),
                      label_of(run, communicator));
 }
 

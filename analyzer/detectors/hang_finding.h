@@ -16,8 +16,11 @@ struct Doubts {
   bool truncated = false;
   bool corrupt = false;
   bool clocks = false;
+  bool dumps = false;  // of Flight Recorder: when they were made is not known
 
-  bool any() const { return lost_records || missing_traces || truncated || corrupt || clocks; }
+  bool any() const {
+    return lost_records || missing_traces || truncated || corrupt || clocks || dumps;
+  }
 };
 Doubts doubts_about(const Run& run, const Hang& hang);
 

@@ -7,6 +7,7 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/host_stuck.h"
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -58,7 +59,8 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
   for (const Hang& hang : run.waits.hangs) {
     if ((hang.fate != Fate::kAlive && hang.fate != Fate::kUntraced) ||
         run.waits.waits[hang.wait].kind != kind || !hang.divergences.empty() ||
-        is_stuck_on_host(run, hang) || cause_of(run, hang) != Cause::kNotSeen) {
+        is_stuck_on_host(run, hang) || is_idle(run, hang) ||
+        cause_of(run, hang) != Cause::kNotSeen) {
       continue;
     }
     Finding finding = hang_finding(run, hang, code);

@@ -77,7 +77,9 @@ void describe(Run& run, const RankAssignment& assignment) {
   }
   std::set<std::string> hosts;
   for (const ProcessTrace& trace : run.processes) {
-    hosts.insert(trace.host);
+    if (!trace.host.empty()) {  // other tools' data may not say it
+      hosts.insert(trace.host);
+    }
     run.records += trace.records;
     run.live = run.live || ending_of(trace) == Ending::kRunning;
     run.start = run.start == 0 ? trace.armed : std::min(run.start, trace.armed);

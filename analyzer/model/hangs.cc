@@ -8,6 +8,7 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
+#include "analyzer/model/device_stall.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/progress.h"
@@ -138,9 +139,13 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
       return Fate::kPerhapsDied;
     }
   }
-  return long_enough && !testimony.all_entered && !is_moving(run, *state)
-             ? std::optional(Fate::kAlive)
-             : std::nullopt;
+  if (!long_enough || is_moving(run, *state)) {
+    return std::nullopt;
+  }
+  if (device_stall(run, root)) {
+    return Fate::kStalled;
+  }
+  return testimony.all_entered ? std::nullopt : std::optional(Fate::kAlive);
 }
 
 bool has_pending_operations(const Run& run, const RankState& state) {

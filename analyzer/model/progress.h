@@ -12,11 +12,11 @@ namespace traintrace {
 bool finished(const ProcessTrace& trace, const OperationText& operation);
 
 // What is known of an operation on the GPU; of one that its host has not launched: nothing.
-// kEnqueued and kReached say for certain that it was not finished, kUnknown and kAborted say
-// nothing.
+// kEnqueued, kReached and kPending say for certain that it was not finished, kUnknown and kAborted
+// say nothing.
 GpuState gpu_state(const ProcessTrace& trace, const OperationText& operation);
 inline bool certainly_unfinished(GpuState state) {
-  return state == GpuState::kEnqueued || state == GpuState::kReached;
+  return state == GpuState::kEnqueued || state == GpuState::kReached || state == GpuState::kPending;
 }
 
 // An operation in which everybody needs everybody, finished anywhere, was begun everywhere; and

@@ -11,6 +11,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hangs.h"
+#include "analyzer/model/order_waits.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/run.h"
@@ -190,7 +191,8 @@ void add_peer_waits(const Run& run, size_t index, std::vector<Wait>& waits) {
     for (const OperationText& operation : text.recent) {
       constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
       if (operation.collective || (operation.flags & kNot) != 0 || finished(trace, operation) ||
-          has_left(run, member) || operation.peer == member.local_rank) {
+          has_left(run, member) || operation.peer == member.local_rank ||
+          operation.sequence == 0) {  // of imported data: how many there were is not known
         continue;
       }
       const Member* peer = member_at(communicator, operation.peer);
@@ -239,6 +241,9 @@ bool has_left(const Run& run, const Member& member) {
 // Has it a part in operation `sequence` that is not known to be over?
 bool is_in(const Run& run, const Member& member, uint64_t sequence) {
   const OperationText* operation = collective_at(text_of(run, member), sequence);
+  if (sequence <= text_of(run, member).finished) {
+    return false;
+  }
   return operation == nullptr || (!finished(run.processes[member.process], *operation) &&
                                   (operation->flags & format::kEmpty) == 0);
 }
@@ -265,6 +270,7 @@ WaitGraph wait_graph(const Run& run) {
   add_conflict_waits(run, graph.waits);
   add_stream_waits(run, graph.waits);
   add_crossed_waits(run, graph.waits);
+  add_order_waits(run, graph.waits);
   graph.hangs = find_hangs(run, graph.waits);
   return graph;
 }

@@ -54,6 +54,7 @@ enum class Fate : uint8_t {
   kPerhapsExited,  // so too, with a failure, but the others ended at about the same time
   kDied,           // seen to be gone, or silent 3 s before those that wait
   kPerhapsDied,    // silent a little before them
+  kStalled,        // is there, but its GPU does not do what those of its peers did
   kUntraced,       // left no trace
   kCircle,         // they wait for each other
 };

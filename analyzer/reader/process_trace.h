@@ -90,6 +90,7 @@ enum class GpuState : uint8_t {
   kEnqueued,  // its stream has not come to it
   kReached,   // its stream has, and has not got past it
   kFinished,
+  kPending,  // not finished; whether its stream has come to it is not known
   kAborted,  // never read: what the model makes of an abort
 };
 
@@ -118,6 +119,7 @@ struct CommunicatorText {
   uint32_t created_stack = 0, ended_stack = 0;
   std::string name;
   uint64_t collectives = 0, hash = 0, operations = 0, members_hash = 0;
+  uint64_t finished = 0;  // collectives up to that number are; 0: not counted
   uint32_t parent_index = 0;  // split, shrink: index in communicators + 1, 0: not known
   std::vector<format::Checkpoint> checkpoints;  // by sequence
   std::vector<OperationText> recent;            // by index; the last ones, never evicted

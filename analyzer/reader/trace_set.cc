@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "analyzer/importers/other_files.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/text/dump_parser.h"
@@ -15,24 +16,45 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDefaultFolder = "traintrace";
 
+struct Inputs {
+  std::vector<std::string> traces;
+  std::vector<OtherFile> others;
+};
+
 // Sorted, so that nothing depends on the order in which a folder lists its files.
-void add_folder(const fs::path& folder, std::vector<std::string>& paths, TraceSet& set) {
+void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
   std::error_code problem;
-  std::vector<std::string> found;
+  std::vector<std::string> traces;
+  std::vector<OtherFile> others;
+  bool any_of_others = false;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
        entry.increment(problem)) {
     const fs::path extension = entry->path().extension();
+    std::error_code ignored;
     if (extension == ".trace" || extension == ".pointer") {
-      found.push_back(entry->path().string());
+      traces.push_back(entry->path().string());
+    } else if (entry->is_regular_file(ignored)) {
+      others.push_back({entry->path().string()});
     }
   }
   if (problem) {
     set.errors.push_back({folder.string(), 0, "cannot be listed: " + problem.message(), true});
-  } else if (found.empty()) {
-    set.errors.push_back({folder.string(), 0, "expected files *.trace in this folder", true});
+    return;
   }
-  std::sort(found.begin(), found.end());
-  paths.insert(paths.end(), found.begin(), found.end());
+  if (traces.empty()) {
+    any_of_others = std::any_of(others.begin(), others.end(), [](const OtherFile& file) {
+      return may_be_other_tools(file.path);
+    });
+    if (!any_of_others) {
+      set.errors.push_back({folder.string(), 0,
+                            "expected files *.trace in this folder, or dumps of another tool",
+                            true});
+    }
+  }
+  std::move(traces.begin(), traces.end(), std::back_inserter(inputs.traces));
+  if (any_of_others) {
+    std::move(others.begin(), others.end(), std::back_inserter(inputs.others));
+  }
 }
 
 bool is_native(const std::string& path) {
@@ -54,21 +76,37 @@ void add_text(const std::string& path, TraceSet& set) {
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
 
+void add_others(std::vector<OtherFile>& files, TraceSet& set) {
+  const auto by_path = [](const OtherFile& a, const OtherFile& b) {
+    return std::pair(a.path, !a.named) < std::pair(b.path, !b.named);
+  };
+  std::sort(files.begin(), files.end(), by_path);
+  files.erase(std::unique(files.begin(), files.end(),
+                          [](const OtherFile& a, const OtherFile& b) { return a.path == b.path; }),
+              files.end());
+  TraceSet others = read_other_files(files);
+  std::move(others.processes.begin(), others.processes.end(), std::back_inserter(set.processes));
+  std::move(others.errors.begin(), others.errors.end(), std::back_inserter(set.errors));
+}
+
 }  // namespace
 
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
   TraceSet set;
-  std::vector<std::string> paths;
+  Inputs inputs;
   const std::string standard[] = {kDefaultFolder};
   for (const std::string& argument :
        arguments.empty() ? std::span<const std::string>(standard) : arguments) {
     std::error_code ignored;
     if (fs::is_directory(argument, ignored)) {
-      add_folder(argument, paths, set);
+      add_folder(argument, inputs, set);
+    } else if (may_be_other_tools(argument)) {
+      inputs.others.push_back({argument, true});
     } else {
-      paths.push_back(argument);
+      inputs.traces.push_back(argument);
     }
   }
+  std::vector<std::string>& paths = inputs.traces;
   // The same trace may be named twice, by its folder and by itself.
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
@@ -93,6 +131,7 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
       set.errors.push_back(trace.error());
     }
   }
+  add_others(inputs.others, set);
   return set;
 }
 

@@ -20,7 +20,8 @@ inline constexpr const char* kStreamFlags[] = {"destroyed", "capturing", "implic
 inline constexpr const char* kWaitingNames[] = {
     "unknown", "runs", "nccl",   "cuda", "gil",   "data-loader", "queue", "checkpoint",
     "store",   "file", "socket", "pipe", "sleep", "child",       "lock"};
-inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished"};
+inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished",
+                                            "pending"};
 
 template <class Keys, class Record>
 void process_keys(Keys& keys, Record& r) {
@@ -115,6 +116,7 @@ void communicator_keys(Keys& keys, Record& r) {
   keys.time("ended", r.ended);
   keys.time("last", r.last);
   keys.number("collectives", r.collectives, 0);
+  keys.number("finished", r.finished, 0);
   keys.number("operations", r.operations, 0);
   keys.hex("hash", r.hash);
   keys.hex("members-hash", r.members_hash);

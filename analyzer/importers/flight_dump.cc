@@ -1,0 +1,389 @@
+#include "analyzer/importers/flight_dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <unordered_map>
+
+#include "analyzer/importers/flight_entry.h"
+#include "analyzer/importers/flight_stacks.h"
+#include "analyzer/model/launch_facts.h"
+#include "format/hashes.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostGroups = 1 << 16;
+// 2^62: so that numbers of damaged dumps do not wrap.
+constexpr int64_t kMostSequence = int64_t{1} << 62;
+
+std::optional<uint64_t> number_of(const Value* value) {
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  int64_t number = value->as_integer(-1);
+  if (const std::string_view text = value->as_text(); !text.empty()) {  // JSON
+    std::from_chars(text.data(), text.data() + text.size(), number);
+  }
+  return number < 0 || number > kMostSequence ? std::nullopt
+                                              : std::optional(static_cast<uint64_t>(number));
+}
+
+class DumpBuilder {
+ public:
+  DumpBuilder(const Value& root, const std::string& file) : root_(root) {
+    dump_.trace.source = file;
+  }
+
+  FlightDump build() {
+    add_facts();
+    add_groups();
+    add_entries();
+    add_status();
+    finish();
+    return std::move(dump_);
+  }
+
+ private:
+  void add_facts() {
+    ProcessTrace& trace = dump_.trace;
+    trace.facts["source"] = "flight-recorder";
+    for (const auto& [key, fact] : {std::pair("version", "flight-recorder-version"),
+                                    std::pair("nccl_version", "nccl-version"),
+                                    std::pair("comm_lib_version", "nccl-version")}) {
+      if (const Value* value = root_.find(key); value != nullptr && !value->as_text().empty()) {
+        trace.facts[fact] = value->as_text();
+      }
+    }
+    for (const char* key : {"rank", "global_rank"}) {
+      if (const auto rank = number_of(root_.find(key)); rank && *rank < kMostRanks) {
+        dump_.rank = static_cast<int>(*rank);
+      }
+    }
+    if (const Value* host = root_.find("host_name")) {
+      trace.host = host->as_text();
+    }
+  }
+
+  size_t group_of(std::string_view name, std::string_view description) {
+    const auto [at, is_new] = by_name_.try_emplace(std::string(name), dump_.groups.size());
+    if (is_new) {
+      FlightGroup& group = dump_.groups.emplace_back();
+      group.name = name;
+      CommunicatorText& text = dump_.trace.communicators.emplace_back();
+      // All groups of a job may well be called "undefined", or as their backend.
+      text.name = description.empty() || description == "undefined" ? fmt::format("group {}", name)
+                                                                    : std::string(description);
+      text.origin = format::kInitRank;
+      text.flags = format::kInitDone;
+    }
+    return at->second;
+  }
+
+  void add_groups() {
+    const Value* config = root_.find("pg_config");
+    const std::span<const Value> pairs =
+        config == nullptr ? std::span<const Value>() : config->pairs();
+    for (size_t i = 0; i + 1 < std::min(pairs.size(), 2 * kMostGroups); i += 2) {
+      const Value* description = pairs[i + 1].find("desc");
+      const Value* ranks = pairs[i + 1].find("ranks");
+      const size_t index =
+          group_of(pairs[i].as_text(), description == nullptr ? "" : description->as_text());
+      if (ranks != nullptr) {
+        dump_.groups[index].ranks = flight_ranks(ranks->as_text());
+      }
+    }
+  }
+
+  void add_entries() {
+    const Value* entries = root_.find("entries");
+    size_t strange = 0;
+    for (const Value& value : entries == nullptr ? std::span<const Value>() : entries->list()) {
+      if (value.kind() != Value::Kind::kDict) {
+        ++strange;
+        continue;
+      }
+      add_entry(entry_reader_.read(value));
+    }
+    if (strange != 0) {
+      dump_.trace.errors.push_back(
+          {dump_.trace.source, 0,
+           fmt::format("expected dictionaries as entries, found {} others", strange)});
+    }
+  }
+
+  void add_entry(const FlightEntry& entry) {
+    ++dump_.trace.records;
+    // Before 1.2 only the number within the process is there.
+    const size_t index =
+        entry.group.data() == last_group_.data() && !entry.group.empty() ? last_index_
+        : entry.group.empty() ? group_of(fmt::format("number {}", entry.group_number), "")
+                              : group_of(entry.group, entry.description);
+    if (dump_.groups.size() > kMostGroups) {
+      return;
+    }
+    last_group_ = entry.group;
+    last_index_ = index;
+    FlightGroup& group = dump_.groups[index];
+    group.recorded = true;
+    group.number = std::max(group.number, entry.group_number);
+    group.with_peers = group.with_peers || entry.between_peers || entry.peer_sequence > 0;
+    note_times(entry);
+    if (entry.between_peers) {
+      add_between_peers(entry, index);
+    } else {
+      add_collective(entry, index);
+    }
+  }
+
+  void note_times(const FlightEntry& entry) {
+    for (const int64_t time : {entry.created, entry.completed}) {
+      if (time > 0) {
+        dump_.first = dump_.first == 0 ? time : std::min(dump_.first, time);
+        dump_.last = std::max(dump_.last, time);
+      }
+    }
+    if (entry.finished() || entry.retired) {
+      return;
+    }
+    ++pending_;
+    int64_t deadline = 0;
+    const bool known = entry.created > 0 && entry.timeout_ms > 0 &&
+                       !__builtin_mul_overflow(entry.timeout_ms, 1'000'000, &deadline) &&
+                       !__builtin_add_overflow(deadline, entry.created, &deadline);
+    if (known) {
+      dump_.deadline = dump_.deadline == 0 ? deadline : std::min(dump_.deadline, deadline);
+    }
+  }
+
+  uint32_t call_of(std::string_view name, const char* kind) {
+    const auto [at, is_new] =
+        calls_.try_emplace(name, static_cast<uint32_t>(dump_.trace.calls.size()));
+    if (is_new) {
+      dump_.trace.calls.push_back({std::string(name), "nccl", kind, {}});
+    }
+    return at->second;
+  }
+
+  // What all operations have in common.
+  OperationText operation_of(const FlightEntry& entry, CommunicatorText& text) {
+    OperationText operation;
+    operation.index = text.operations++;
+    operation.stack = stacks_.add(entry.frames, dump_.trace);
+    operation.enter = operation.leave = entry.created;
+    operation.flags = format::kLaunched | (entry.finished() ? format::kFinished : 0);
+    if (!entry.finished() && !entry.retired) {
+      operation.gpu = entry.state == "started" ? GpuState::kReached : GpuState::kPending;
+    }
+    text.last = std::max(text.last, entry.created);
+    last_entry_ = entry;
+    last_stack_ = operation.stack;
+    return operation;
+  }
+
+  static int type_of(const Value* types) {
+    const std::span<const Value> names =
+        types == nullptr ? std::span<const Value>() : types->list();
+    return names.empty() ? -1 : flight_data_type(names.front().as_text());
+  }
+
+  void add_between_peers(const FlightEntry& entry, size_t index) {
+    CommunicatorText& text = dump_.trace.communicators[index];
+    const auto peers = flight_peers(entry.name);
+    text.collectives = std::max(text.collectives, sequence_of(entry));
+    if (!peers) {
+      return;
+    }
+    OperationText operation = operation_of(entry, text);
+    operation.call = last_call_ = call_of(peers->receive ? "ncclRecv" : "ncclSend", "send-recv");
+    operation.collective = false;
+    operation.receive = peers->receive;
+    operation.peer = peers->peer;
+    operation.count = flight_elements(entry.input_sizes);
+    operation.data_type = type_of(entry.input_types);
+    text.rank = text.rank < 0 ? peers->own : text.rank;
+    text.recent.push_back(operation);
+  }
+
+  static uint64_t sequence_of(const FlightEntry& entry) {
+    return entry.collective < 0 || entry.collective > kMostSequence
+               ? 0
+               : static_cast<uint64_t>(entry.collective);
+  }
+
+  void add_collective(const FlightEntry& entry, size_t index) {
+    CommunicatorText& text = dump_.trace.communicators[index];
+    const uint64_t sequence = sequence_of(entry);
+    OperationText* const before = text.recent.empty() ? nullptr : &text.recent.back();
+    const bool of_group = before != nullptr && before->collective && before->sequence == sequence;
+    // It closes a group, whose parts are entries of their own.
+    if (entry.name == "coalesced" && before != nullptr && (!before->collective || of_group)) {
+      return;
+    }
+    if (sequence == 0 || (sequence <= text.collectives && !of_group)) {
+      return;
+    }
+    const FlightFunction function = flight_function(entry.name);
+    const bool known = function.count != FlightFunction::Count::kUnknown;
+    const bool input = function.count == FlightFunction::Count::kInput;
+    const uint64_t count =
+        known ? flight_elements(input ? entry.input_sizes : entry.output_sizes) : 0;
+    if (of_group) {
+      before->count += count;
+      before->flags |= format::kGrouped;
+      return;
+    }
+    OperationText operation = operation_of(entry, text);
+    operation.call = last_call_ = call_of(function.function, "collective");
+    operation.sequence = sequence;
+    operation.count = count;
+    operation.data_type = known ? type_of(input ? entry.input_types : entry.output_types) : -1;
+    text.collectives = sequence;
+    text.recent.push_back(operation);
+  }
+
+  // pg_status counts by the number that a group has in its process.
+  void add_status() {
+    const Value* status = root_.find("pg_status");
+    const std::span<const Value> pairs =
+        status == nullptr ? std::span<const Value>() : status->pairs();
+    std::map<int64_t, const Value*> by_number;
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      if (const auto number = number_of(&pairs[i])) {
+        by_number.emplace(static_cast<int64_t>(*number), &pairs[i + 1]);
+      }
+    }
+    for (const auto& [number, value] : by_number) {
+      const auto enqueued = number_of(value->find("last_enqueued_collective"));
+      const auto completed = number_of(value->find("last_completed_collective"));
+      if (enqueued && completed.value_or(0) < *enqueued) {
+        busy_ = true;
+      }
+      has_status_ = has_status_ || enqueued;
+    }
+    number_groups(by_number);
+    for (FlightGroup& group : dump_.groups) {
+      if (const auto found = by_number.find(group.number); found != by_number.end()) {
+        group.enqueued = number_of(found->second->find("last_enqueued_collective"));
+        group.completed = number_of(found->second->find("last_completed_collective"));
+      }
+    }
+  }
+
+  // Names and numbers both count the groups in the order in which they were made; where entries
+  // say which belong together, that must fit.
+  void number_groups(const std::map<int64_t, const Value*>& by_number) {
+    std::vector<std::pair<int64_t, size_t>> by_name;
+    for (size_t i = 0; i < dump_.groups.size(); ++i) {
+      const std::string& name = dump_.groups[i].name;
+      int64_t number = 0;
+      const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
+      if (problem != std::errc() || end != name.data() + name.size()) {
+        return;
+      }
+      by_name.emplace_back(number, i);
+    }
+    if (by_name.size() != by_number.size()) {
+      return;
+    }
+    std::sort(by_name.begin(), by_name.end());
+    std::vector<int64_t> numbers;
+    for (const auto& [number, value] : by_number) {
+      const FlightGroup& group = dump_.groups[by_name[numbers.size()].second];
+      if (group.number >= 0 && group.number != number) {
+        return;
+      }
+      numbers.push_back(number);
+    }
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      dump_.groups[by_name[i].second].number = numbers[i];
+    }
+  }
+
+  void finish() {
+    ProcessTrace& trace = dump_.trace;
+    const bool said = has_status_ || trace.records > 0;
+    if (said && (pending_ != 0 || !busy_)) {
+      trace.facts["operations-in-flight"] = std::to_string(pending_);
+    }
+    if (trace.records == 0 || last_call_ >= trace.calls.size()) {
+      return;
+    }
+    ThreadText thread;
+    thread.serial = 1;
+    thread.name = last_entry_.thread;
+    thread.events = trace.records;
+    thread.last_call = last_call_;
+    thread.last_call_time = last_entry_.created;
+    thread.last_stack = last_stack_;
+    trace.threads.push_back(thread);
+  }
+
+  const Value& root_;
+  FlightDump dump_;
+  FlightEntryReader entry_reader_;
+  FlightStacks stacks_;
+  std::map<std::string, size_t, std::less<>> by_name_;
+  std::map<std::string_view, uint32_t> calls_;
+  std::string_view last_group_;
+  size_t last_index_ = 0;
+  FlightEntry last_entry_;
+  uint32_t last_call_ = 0;
+  uint32_t last_stack_ = 0;
+  uint64_t pending_ = 0;
+  bool busy_ = false;
+  bool has_status_ = false;
+};
+
+}  // namespace
+
+std::vector<int> flight_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    if (*at < '0' || *at > '9') {
+      if (*at == '.' || *at == '-') {
+        return {};
+      }
+      ++at;
+      continue;
+    }
+    int rank = 0;
+    const auto [behind, problem] = std::from_chars(at, end, rank);
+    if (problem != std::errc() || rank >= kMostRanks) {
+      return {};
+    }
+    ranks.push_back(rank);
+    at = behind;
+  }
+  return ranks;
+}
+
+bool is_flight_dump(const Value& root) {
+  const auto has = [&](std::string_view key) { return root.find(key) != nullptr; };
+  return has("version") && (has("entries") || has("pg_config") || has("pg_status"));
+}
+
+Result<FlightDump> flight_dump(const Value& root, const std::string& file) {
+  if (!is_flight_dump(root)) {
+    return ReadError{file, 0, "expected a dump of PyTorch's Flight Recorder: version and entries",
+                     true, false};
+  }
+  const std::string_view version = root.find("version")->as_text();
+  if (!version.starts_with("1.") && !version.starts_with("2.")) {
+    return ReadError{file, 0,
+                     fmt::format("expected version 1.x or 2.x of a Flight Recorder dump, not '{}'",
+                                 version.substr(0, 32)),
+                     true, false};
+  }
+  const Value* entries = root.find("entries");
+  if (entries != nullptr && entries->kind() != Value::Kind::kList) {
+    return ReadError{file, 0, "expected a list as entries", true, false};
+  }
+  return DumpBuilder(root, file).build();
+}
+
+}  // namespace traintrace

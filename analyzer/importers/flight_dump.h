@@ -1,0 +1,42 @@
+// A dump of PyTorch's Flight Recorder as one process: what it says by itself.  What it leaves open,
+// the dumps of the other ranks may tell (flight_recorder.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/importers/plain_value.h"
+#include "analyzer/reader/process_trace.h"
+#include "analyzer/reader/result.h"
+
+namespace traintrace {
+
+// A process group; the element of the same index in ProcessTrace::communicators stands for it.
+struct FlightGroup {
+  std::string name;         // pg_uid: the same on all ranks
+  std::vector<int> ranks;   // by rank in the group; empty: not said
+  int64_t number = -1;      // pg_id, of this process
+  bool recorded = false;    // an entry is about it
+  bool with_peers = false;  // sends and receives were counted on it
+  // By pg_status: the number of the last operation, which counts collectives in one way and sends
+  // and receives in another.
+  std::optional<uint64_t> enqueued, completed;
+};
+
+struct FlightDump {
+  ProcessTrace trace;
+  std::vector<FlightGroup> groups;
+  std::optional<int> rank;  // where the dump itself says so
+  TimeNs first = 0;         // of all times in it
+  TimeNs last = 0;
+  TimeNs deadline = 0;  // when the first operation that is not finished would exceed its time limit
+};
+
+bool is_flight_dump(const Value& root);
+Result<FlightDump> flight_dump(const Value& root, const std::string& file);
+
+// "[0, 1, 2]"; empty if it is no such list, or an abridged one.
+std::vector<int> flight_ranks(std::string_view text);
+
+}  // namespace traintrace

@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyzer/importers/flight_recorder.h"
+#include "analyzer/model/launch_facts.h"
+#include "format/hashes.h"
+
+namespace traintrace {
+namespace {
+
+uint64_t group_id(const FlightGroup& group) {
+  uint64_t id = format::call_name_hash(group.name.c_str());
+  for (const int rank : group.ranks) {
+    id = format::mixed(id, static_cast<uint64_t>(rank));
+  }
+  return id == 0 ? 1 : id;
+}
+
+bool fits(const FlightDump& dump, int rank) {
+  return std::all_of(dump.groups.begin(), dump.groups.end(), [&](const FlightGroup& group) {
+    return group.ranks.empty() ||
+           std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end();
+  });
+}
+
+// By the place that its sends and receives, or a group of its own, give it.
+std::optional<int> rank_inside(const FlightDump& dump) {
+  for (size_t i = 0; i < dump.groups.size(); ++i) {
+    const std::vector<int>& ranks = dump.groups[i].ranks;
+    const int place = ranks.size() == 1 ? 0 : dump.trace.communicators[i].rank;
+    if (place >= 0 && static_cast<size_t>(place) < ranks.size()) {
+      return ranks[static_cast<size_t>(place)];
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<int> rank_of(const FlightDump& dump) {
+  if (dump.rank) {
+    return dump.rank;
+  }
+  for (const int rank : ranks_in_name(dump.trace.source)) {
+    if (fits(dump, rank)) {
+      return rank;
+    }
+  }
+  return rank_inside(dump);
+}
+
+// What all dumps together know of a group.
+struct GroupFacts {
+  bool recorded = false;
+  bool with_peers = false;
+};
+
+class Settler {
+ public:
+  explicit Settler(std::vector<FlightFile>& files) : files_(files) {
+    for (const FlightFile& file : files) {
+      note_times(file);
+      for (const FlightGroup& group : file.dump.groups) {
+        GroupFacts& facts = groups_[group_id(group)];
+        facts.recorded = facts.recorded || group.recorded;
+        facts.with_peers = facts.with_peers || group.with_peers;
+        for (const int rank : group.ranks) {
+          world_ = std::max(world_, rank + 1);
+        }
+      }
+    }
+  }
+
+  ProcessTrace settle(FlightFile& file) {
+    FlightDump& dump = file.dump;
+    ProcessTrace& trace = dump.trace;
+    const std::optional<int> rank = rank_of(dump);
+    if (rank) {
+      trace.facts["env.RANK"] = std::to_string(*rank);
+      trace.facts["env.WORLD_SIZE"] = std::to_string(std::max(world_, *rank + 1));
+    } else {
+      trace.errors.push_back(
+          {trace.source, 0, "expected the rank in the file's name, or groups that tell it"});
+    }
+    // No process of that number is meant: dumps do not say which it was.
+    trace.parent_pid = -1;
+    trace.start_time = static_cast<uint64_t>(rank.value_or(-2) + 2);
+    trace.armed = first_;
+    trace.last_alive = made();
+    settle_groups(dump, rank);
+    return std::move(trace);
+  }
+
+ private:
+  void note_times(const FlightFile& file) {
+    const FlightDump& dump = file.dump;
+    if (dump.first != 0) {
+      first_ = first_ == 0 ? dump.first : std::min(first_, dump.first);
+    }
+    last_ = std::max(last_, dump.last);
+    written_ = std::max(written_, file.written);
+    if (dump.deadline != 0) {
+      deadline_ = deadline_ == 0 ? dump.deadline : std::min(deadline_, dump.deadline);
+    }
+  }
+
+  // A dump does not say when it was made: usually when the watchdog found that the first operation
+  // had exceeded its time limit, and never after its file was written.
+  TimeNs made() const {
+    const TimeNs usual = std::max(last_, deadline_);
+    return std::max(last_, written_ == 0 ? usual : std::min(usual, written_));
+  }
+
+  void settle_groups(FlightDump& dump, std::optional<int> rank) const {
+    std::vector<bool> keep(dump.groups.size(), true);
+    for (size_t i = 0; i < dump.groups.size(); ++i) {
+      const FlightGroup& group = dump.groups[i];
+      CommunicatorText& text = dump.trace.communicators[i];
+      const GroupFacts& facts = groups_.at(group_id(group));
+      text.id = group_id(group);
+      text.size = group.ranks.empty() ? -1 : static_cast<int>(group.ranks.size());
+      const auto place = std::find(group.ranks.begin(), group.ranks.end(), rank.value_or(-1));
+      text.rank =
+          place == group.ranks.end() ? text.rank : static_cast<int>(place - group.ranks.begin());
+      text.created = text.ready = first_;
+      keep[i] = settle_counts(group, facts, text);
+    }
+    drop(dump, keep);
+  }
+
+  // False: how many collectives there were cannot be told.
+  static bool settle_counts(const FlightGroup& group, const GroupFacts& facts,
+                            CommunicatorText& text) {
+    if (!facts.with_peers && facts.recorded && group.enqueued) {
+      text.collectives = std::max(text.collectives, *group.enqueued);
+      text.finished = std::min(group.completed.value_or(0), text.collectives);
+    }
+    return group.recorded || (!facts.with_peers && facts.recorded && group.enqueued);
+  }
+
+  static void drop(FlightDump& dump, const std::vector<bool>& keep) {
+    std::vector<CommunicatorText> kept;
+    for (size_t i = 0; i < keep.size(); ++i) {
+      if (keep[i]) {
+        kept.push_back(std::move(dump.trace.communicators[i]));
+      }
+    }
+    dump.trace.communicators = std::move(kept);
+  }
+
+  std::vector<FlightFile>& files_;
+  std::map<uint64_t, GroupFacts> groups_;
+  TimeNs first_ = 0;
+  TimeNs last_ = 0;
+  TimeNs deadline_ = 0;
+  TimeNs written_ = 0;
+  int world_ = 0;
+};
+
+}  // namespace
+
+std::vector<ProcessTrace> settle_flight_dumps(std::vector<FlightFile> files) {
+  Settler settler(files);
+  std::vector<ProcessTrace> traces;
+  traces.reserve(files.size());
+  for (FlightFile& file : files) {
+    traces.push_back(settler.settle(file));
+  }
+  return traces;
+}
+
+}  // namespace traintrace
