@@ -12,22 +12,15 @@ namespace {
 
 constexpr int kUnusable = 2;
 
-void not_built(CLI::App& command, Invocation& invocation) {
-  command.allow_extras();
-  command.callback([&command, &invocation] {
-    invocation.status = fail("'" + command.get_name() + "' is not built yet");
-  });
-}
-
 const Command kCommands[] = {
     {"run", "record a program", declare_run},
     {"analyze", "say what went wrong in a recorded run, and who", declare_analyze},
     {"attach", "say what a running job waits for", declare_attach},
-    {"diff", "compare two runs", not_built},
+    {"diff", "compare two runs", declare_diff},
     {"report", "tables: where time went", declare_report},
     {"dump", "print every record as text", declare_dump},
-    {"import", "read other tools' files", not_built},
-    {"export", "write files for other viewers", not_built},
+    {"import", "read other tools' files", declare_import},
+    {"export", "write files for other viewers", declare_export},
     {"calls", "what is intercepted", declare_calls},
     {"findings", "what can be found, with explanation", declare_findings},
     {"settings", "what can be set", declare_settings},

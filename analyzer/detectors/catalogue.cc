@@ -118,7 +118,9 @@ constexpr Explanation kExplanations[] = {
     {"host.stuck",
      "Somebody looked at the job while it hung (traintrace attach): the culprits' threads are "
      "outside NCCL and CUDA, at the same place in two looks, and have called nothing of them for "
-     "at least --hang-after. The kind is what the thread waits for."},
+     "at least --hang-after. The kind is what the thread waits for. From dumps of PyTorch's Flight "
+     "Recorder, likely: all that the culprits issued is finished, and nothing came after it, while "
+     "others wait for them."},
     {"collective.late-rank",
      "All came, and a minority so much later than the others (--hang-after, and at least 5 s) that "
      "those waited: they entered nothing else in between. The first collective of a communicator "

@@ -97,12 +97,16 @@ std::vector<int> ranks_in_name(const std::string& path) {
 
 std::string name_without_rank(const std::string& path) {
   const std::string_view name = base_name(path);
-  const std::vector<NumberInName> numbers = numbers_in(name);
-  if (numbers.empty()) {
-    return path;
+  std::vector<NumberInName> numbers = numbers_in(name);
+  if (!numbers.empty() && numbers[0].named) {
+    numbers.resize(1);
   }
-  const size_t folder = path.size() - name.size();
-  return path.substr(0, folder + numbers[0].begin) + '*' + path.substr(folder + numbers[0].end);
+  std::string rest = path;  // the numbers come from the last to the first
+  for (const NumberInName& number : numbers) {
+    rest = rest.substr(0, path.size() - name.size() + number.begin) + '*' +
+           rest.substr(path.size() - name.size() + number.end);
+  }
+  return rest;
 }
 
 Result<FlightFile> read_flight_file(const std::string& path) {

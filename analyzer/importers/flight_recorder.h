@@ -21,7 +21,7 @@ struct FlightFile {
 
 // Every number that may be the rank in a file's name, the most likely first.
 std::vector<int> ranks_in_name(const std::string& path);
-// The name without its rank: equal for the dumps of one job.
+// The name without its rank, or without numbers: equal for the dumps of one job.
 std::string name_without_rank(const std::string& path);
 
 // Of one job, whatever their order.

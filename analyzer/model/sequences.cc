@@ -57,15 +57,6 @@ uint64_t key_of(const OperationText& operation, const std::string& function) {
                               operation.reduction, operation.peer);
 }
 
-SequenceItem item_of(const ProcessTrace& trace, const OperationText& operation) {
-  SequenceItem item;
-  item.operation = operation;
-  item.function = plain_name(call_name(trace, operation.call));
-  item.key = key_of(operation, item.function);
-  item.site = site_of(trace, operation.stack);
-  return item;
-}
-
 // The rolling hash before that operation, from the one after it.
 uint64_t hash_before(uint64_t hash, const SequenceItem& item) {
   const OperationText& operation = item.operation;
@@ -88,7 +79,7 @@ std::vector<SequenceItem> newest_items(const ProcessTrace& trace, const Communic
     if (at->sequence != expected) {
       break;
     }
-    items.push_back(item_of(trace, *at));
+    items.push_back(sequence_item(trace, *at));
     --expected;
   }
   return items;
@@ -109,6 +100,15 @@ bool is_plausible(const Sequence& sequence, const CommunicatorText& text) {
 }
 
 }  // namespace
+
+SequenceItem sequence_item(const ProcessTrace& trace, const OperationText& operation) {
+  SequenceItem item;
+  item.operation = operation;
+  item.function = plain_name(call_name(trace, operation.call));
+  item.key = key_of(operation, item.function);
+  item.site = site_of(trace, operation.stack);
+  return item;
+}
 
 std::optional<uint64_t> Sequence::hash_at(uint64_t number) const {
   if (number + 1 >= first && number - (first - 1) < hashes.size()) {

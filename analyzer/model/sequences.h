@@ -27,6 +27,8 @@ struct Sequence {
   std::optional<uint64_t> hash_at(uint64_t number) const;
 };
 
+SequenceItem sequence_item(const ProcessTrace& trace, const OperationText& operation);
+
 Sequence sequence_of(const Run& run, const Member& member);
 
 // Equal wherever the same lines called; 0 for a stack that is not known.

@@ -1,0 +1,16 @@
+// Collectives as the event records of a process have them.
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+#include "analyzer/model/sequence_item.h"
+
+namespace traintrace {
+
+using EventOperations = std::map<uint64_t, SequenceItem>;  // by sequence
+
+// Of the communicator at that index.
+EventOperations event_operations(const ProcessTrace& trace, size_t communicator);
+
+}  // namespace traintrace

@@ -1,0 +1,140 @@
+#include "analyzer/reporters/diff_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/text/values.h"
+
+namespace traintrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kKindNames[] = {"same", "differs", "ends", "unknown"};
+
+std::string number_text(const SequenceDiff& diff) {
+  return diff.sequence == diff.sequence_last
+             ? fmt::format("#{}", diff.sequence)
+             : fmt::format("one of #{}..#{}", diff.sequence, diff.sequence_last);
+}
+
+std::string item_text(const DiffSide& side) {
+  if (!side.item) {
+    return "not kept";
+  }
+  return arguments_text(side.item->function, side.item->operation) +
+         (side.place.empty() ? "" : " at " + side.place);
+}
+
+std::string headline(const SequenceDiff& diff) {
+  const std::string who =
+      fmt::format("{} on communicator {}", ranks_text(diff.ranks), diff.communicator);
+  switch (diff.kind) {
+    case DiffKind::kDiffers:
+      return fmt::format("{}: the first difference is {}", who, number_text(diff));
+    case DiffKind::kEnds: {
+      const bool first = diff.a.collectives < diff.b.collectives;
+      return fmt::format("{}: the same, but {} ends after #{}, {} goes on to #{}", who,
+                         first ? "A" : "B", diff.sequence - 1, first ? "B" : "A",
+                         std::max(diff.a.collectives, diff.b.collectives));
+    }
+    case DiffKind::kUnknown:
+      return fmt::format(
+          "{}: cannot be compared: A issued {} collectives and B {}, and no place is kept of both",
+          who, diff.a.collectives, diff.b.collectives);
+    case DiffKind::kSame:
+      break;
+  }
+  return fmt::format("{}: the same, {} collectives{}", who, diff.a.collectives,
+                     diff.compared_from > 1
+                         ? fmt::format(", as far as kept: from #{} on", diff.compared_from)
+                         : "");
+}
+
+Json json_of(const DiffSide& side) {
+  Json json = {{"collectives", side.collectives}};
+  if (side.item) {
+    const OperationText& operation = side.item->operation;
+    json["operation"] = side.item->function;
+    json["count"] = operation.count;
+    json["type"] = operation.data_type < 0 ? "" : data_type_name(operation.data_type);
+    if (operation.reduction >= 0) {
+      json["reduction"] = reduction_name(operation.reduction);
+    }
+    if (operation.peer >= 0) {
+      json["root"] = operation.peer;
+    }
+  }
+  if (!side.place.empty()) {
+    json["where"] = side.place;
+  }
+  return json;
+}
+
+Json json_of(const SequenceDiff& diff) {
+  Json json = {{"kind", kKindNames[static_cast<size_t>(diff.kind)]},
+               {"communicator", diff.communicator},
+               {"ranks", Json::array()}};
+  for (const Rank rank : diff.ranks) {
+    json["ranks"].push_back(rank.value);
+  }
+  if (diff.sequence != 0) {
+    json["sequence"] = diff.sequence;
+    if (diff.sequence_last != diff.sequence) {
+      json["sequence_last"] = diff.sequence_last;
+    }
+  }
+  json["compared_from"] = diff.compared_from;
+  json["a"] = json_of(diff.a);
+  json["b"] = json_of(diff.b);
+  return json;
+}
+
+bool differs(const SequenceDiff& diff) {
+  return diff.kind == DiffKind::kDiffers;
+}
+
+std::string verdict(const RunDiff& diff) {
+  if (!diff.sequences.empty() && diff.sequences.front().kind != DiffKind::kSame) {
+    return headline(diff.sequences.front());
+  }
+  return diff.only_in_a.empty() && diff.only_in_b.empty()
+             ? "no difference in the collectives of the two runs"
+             : "the runs have different communicators";
+}
+
+}  // namespace
+
+std::string diff_text(const RunDiff& diff) {
+  std::string text = "verdict: " + verdict(diff) + "\n\n";
+  for (const SequenceDiff& one : diff.sequences) {
+    text += headline(one) + '\n';
+    if (differs(one) || one.a.item || one.b.item) {
+      text += "    A: " + (one.a.item || differs(one) ? item_text(one.a) : "nothing") + '\n';
+      text += "    B: " + (one.b.item || differs(one) ? item_text(one.b) : "nothing") + '\n';
+    }
+  }
+  for (const auto& [names, run] :
+       {std::pair(&diff.only_in_a, 'A'), std::pair(&diff.only_in_b, 'B')}) {
+    for (const std::string& name : *names) {
+      text += fmt::format("communicator {}: only in {}\n", name, run);
+    }
+  }
+  return text;
+}
+
+std::string diff_json(const RunDiff& diff) {
+  Json json = {{"schema", "traintrace.diff/1"},
+               {"verdict", verdict(diff)},
+               {"sequences", Json::array()},
+               {"only_in_a", diff.only_in_a},
+               {"only_in_b", diff.only_in_b}};
+  for (const SequenceDiff& one : diff.sequences) {
+    json["sequences"].push_back(json_of(one));
+  }
+  return json.dump(2) + '\n';
+}
+
+}  // namespace traintrace

@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+"""Dumps of Flight Recorder through the whole command: read, judged, imported, exported, compared.   test_flight.py TRAINTRACE"""
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(__file__))
+import generate
+import strict_reader
+
+TRAINTRACE = sys.argv.pop(1)
+NAMES = ["_dump_{}", "nccl_trace_rank_{}", "rank{}.pkl", "trace.{}.2025", "job7_rank-{}_dump"]
+
+
+def run(*arguments):
+    return subprocess.run([TRAINTRACE, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def judged(*paths):
+    done = run("analyze", "--format=json", *paths)
+    if done.returncode == 2:
+        raise AssertionError(done.stderr)
+    return json.loads(done.stdout)
+
+
+def found(report):
+    return [(one["code"], one["certainty"], one["culprits"]) for one in report["findings"] if one["severity"] != "info"]
+
+
+class Flight(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def dumps(self, name="_dump_{}", version=(2, 9), form="pickle", **chosen):
+        folder = os.path.join(self.folder.name, f"job{len(os.listdir(self.folder.name))}")
+        options = generate.options_of([folder, *(f"--{key}={value}" for key, value in chosen.items())])
+        generate.write(folder, options, name, version, form)
+        return folder
+
+    def test_every_name(self):
+        for name in NAMES:
+            with self.subTest(name):
+                report = judged(self.dumps(name, fault="missing", culprit=2))
+                self.assertEqual(found(report), [("host.stuck", "likely", [2])])
+                self.assertEqual(report["run"]["ranks"], [0, 1, 2, 3])
+                self.assertEqual(report["run"]["sources"], ["flight-recorder"])
+
+    def test_versions_and_forms(self):
+        for version in [(1, 2), (2, 0), (2, 4), (2, 7), (2, 9), (2, 10)]:
+            for form in ("pickle", "json"):
+                with self.subTest(version=version, form=form):
+                    self.assertEqual(found(judged(self.dumps(version=version, form=form, fault="missing"))), [("host.stuck", "likely", [2])])
+
+    def test_faults(self):
+        stalled = judged(self.dumps(fault="stalled", culprit=1))
+        self.assertEqual(found(stalled), [("device.stalled", "likely", [1])])
+        self.assertEqual(stalled["findings"][0]["victims"], [0, 2, 3])
+        count = judged(self.dumps(fault="count", culprit=0))
+        self.assertEqual([(code, culprits) for code, _, culprits in found(count)], [("collective.count-mismatch", [0])])
+        self.assertEqual(count["findings"][0]["where"][0]["file"], "/job/train.py")
+        skipped = judged(self.dumps(fault="skipped", culprit=3))
+        self.assertEqual([(code, culprits) for code, _, culprits in found(skipped)], [("collective.skipped-call", [3])])
+        self.assertEqual(found(judged(self.dumps(fault="none"))), [])
+
+    def test_a_dump_of_just_now_is_no_hang(self):
+        folder = self.dumps(fault="missing")
+        last = (generate.START + 40 * 1_000_000) / 1e9 + 1
+        for name in os.listdir(folder):
+            os.utime(os.path.join(folder, name), (last, last))
+        self.assertEqual(found(judged(folder)), [])
+
+    def test_order_of_files_leaves_no_mark(self):
+        folder = self.dumps(fault="missing", ranks=8)
+        paths = [os.path.join(folder, name) for name in os.listdir(folder)]
+        first = run("analyze", *paths).stdout
+        random.Random(1).shuffle(paths)
+        self.assertEqual(run("analyze", *paths).stdout, first)
+
+    def test_damaged(self):
+        folder = self.dumps(fault="missing", ranks=8)
+        with open(os.path.join(folder, "_dump_5"), "r+b") as file:
+            file.truncate(2000)
+        open(os.path.join(folder, "_dump_6"), "wb").close()
+        with open(os.path.join(folder, "README"), "w") as file:
+            file.write("not a dump\n")
+        report = judged(folder)
+        codes = {one["code"]: one for one in report["findings"]}
+        self.assertIn("_dump_5", " ".join(codes["trace.truncated"]["evidence"]))
+        self.assertIn("_dump_6", " ".join(codes["trace.corrupt"]["evidence"]))
+        self.assertNotIn("README", json.dumps(report))
+        self.assertEqual(codes["host.stuck"]["culprits"], [2])
+        self.assertEqual(report["run"]["missing_ranks"], [5, 6])
+
+    def test_hostile(self):
+        class Evil:
+            def __reduce__(self):
+                return os.system, ("touch " + os.path.join(self.target, "executed"),)
+
+        Evil.target = self.folder.name
+        path = os.path.join(self.folder.name, "_dump_0")
+        for protocol in (2, 4):
+            with open(path, "wb") as file:
+                pickle.dump({"version": "2.9", "entries": [Evil()]}, file, protocol=protocol)
+            done = run("analyze", path)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, r"_dump_0: at \d+: expected plain data")
+        self.assertFalse(os.path.exists(os.path.join(self.folder.name, "executed")))
+
+    def test_import(self):
+        folder = self.dumps(fault="stalled")
+        imported = os.path.join(self.folder.name, "imported.trace")
+        self.assertEqual(run("import", "flight-recorder", folder, f"--out={imported}").returncode, 0)
+        self.assertEqual(run("analyze", imported).stdout, run("analyze", folder).stdout)
+
+    def test_export(self):
+        scenario = os.path.join(os.path.dirname(__file__), "export.txt")
+        prefix = os.path.join(self.folder.name, "out_")
+        self.assertEqual(run("export", "flight-recorder", scenario, f"--output={prefix}").returncode, 0)
+        dumps = [strict_reader.read(prefix + str(rank)) for rank in range(4)]
+        last = dumps[0]["entries"][-1]
+        self.assertEqual((last["profiling_name"], last["state"], last["collective_seq_id"]), ("nccl:all_reduce", "scheduled", 21))
+        self.assertEqual((last["input_sizes"], last["input_dtypes"]), ([[1024]], ["Float"]))
+        self.assertEqual(last["frames"][0], {"name": "train_step", "filename": "train.py", "line": 118})
+        self.assertEqual([entry["profiling_name"] for entry in dumps[1]["entries"] if entry["is_p2p"]], ["nccl:recv 1<-0"])
+        gathered = [entry for entry in dumps[3]["entries"] if entry["profiling_name"] == "nccl:_all_gather_base"]
+        self.assertEqual((gathered[0]["input_sizes"], gathered[0]["output_sizes"]), ([[8]], [[32]]))
+
+    def test_diff(self):
+        good, bad = self.dumps(fault="none", records=60), self.dumps(fault="skipped", records=60, culprit=3)
+        report = json.loads(run("diff", "--format=json", good, bad).stdout)
+        first = report["sequences"][0]
+        self.assertEqual((first["kind"], first["ranks"], first["sequence"]), ("differs", [3], 30))
+        self.assertEqual((first["a"]["count"], first["b"]["count"]), (4 * 64, 4 * (64 + 8)))
+        self.assertEqual([one["kind"] for one in report["sequences"][1:]], ["same"])
+        self.assertIn("no difference", run("diff", good, good).stdout)
+        short = self.dumps(fault="none", records=50)
+        self.assertIn("B ends after #50, A goes on to #60", run("diff", good, short).stdout)
+        self.assertEqual(run("diff", good, "/nonexistent").returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
