@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "analyzer/commands/details.h"
+#include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
@@ -79,7 +80,10 @@ int analyze(const AnalyzeOptions& options) {
       return 2;
     }
   }
-  const Result<Analysis> analysis = analyze_traces(std::move(traces), options);
+  AnalyzeOptions with_events = options;
+  EventReader events;
+  with_events.run.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
+  const Result<Analysis> analysis = analyze_traces(std::move(traces), with_events);
   if (!analysis) {
     say(analysis.error());
     return 2;

@@ -1,8 +1,8 @@
 // traintrace diff: a good run and a bad one.
-#include <map>
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/event_reader.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
@@ -42,20 +42,12 @@ int diff(const DiffArguments& arguments) {
   if (!b) {
     return fail(b.error());
   }
-  // The events of one process of each run at a time: all at once may be gigabytes.
-  std::map<const Run*, std::unique_ptr<ProcessTrace>> newest;
-  const auto read_events = [&](const ProcessTrace& tables) -> const ProcessTrace* {
-    if (!tables.events.empty()) {
-      return &tables;
-    }
-    const bool of_a = !a->processes.empty() && &tables >= &a->processes.front() &&
-                      &tables <= &a->processes.back();
-    std::unique_ptr<ProcessTrace>& kept = newest[of_a ? &*a : &*b];
-    if (kept == nullptr || kept->source != tables.source) {
-      Result<ProcessTrace> trace = read_trace(tables.source, {.events = true});
-      kept = trace ? std::make_unique<ProcessTrace>(std::move(*trace)) : nullptr;
-    }
-    return kept.get();
+  EventReader of_a;
+  EventReader of_b;
+  const auto read_events = [&](const ProcessTrace& tables) {
+    const bool is_a =
+        &tables >= a->processes.data() && &tables < a->processes.data() + a->processes.size();
+    return is_a ? of_a.read(tables) : of_b.read(tables);
   };
   const RunDiff found = diff_runs(*a, *b, read_events);
   return print(arguments.form == "json" ? diff_json(found) : diff_text(found));

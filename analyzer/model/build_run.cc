@@ -128,6 +128,9 @@ Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> u
   find_clock_skew(run);
   infer_progress(run);
   run.divergences = find_divergences(run);
+  if (options.read_events) {
+    narrow_divergences(run, options.read_events);
+  }
   run.waits = wait_graph(run);
   return run;
 }

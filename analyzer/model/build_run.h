@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/model/narrow_divergences.h"
 #include "analyzer/model/run.h"
 #include "analyzer/reader/result.h"
 
@@ -14,6 +15,7 @@ inline constexpr TimeNs kHangAfter = 5'000'000'000;
 struct RunOptions {
   std::string run;  // its id; empty: the latest
   TimeNs hang_after = kHangAfter;
+  ReadEvents read_events = {};  // null: only those that are in the traces
 };
 
 // Of `traces`, in whatever order.  An error: there is no such run (the message names those that

@@ -385,4 +385,8 @@ std::vector<Divergence> find_divergences(const Run& run) {
   return found;
 }
 
+Divergence difference_at(const Sequence& deviant, const Sequence& normal, uint64_t number) {
+  return compare(deviant, normal, {number, number, {}});
+}
+
 }  // namespace traintrace

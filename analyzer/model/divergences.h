@@ -62,4 +62,8 @@ struct Divergence {
 // By communicator, then sequence; those that only lines tell are behind the others.
 std::vector<Divergence> find_divergences(const Run& run);
 
+// What `deviant` did otherwise than `normal`, where both agree up to the number before.
+struct Sequence;
+Divergence difference_at(const Sequence& deviant, const Sequence& normal, uint64_t number);
+
 }  // namespace traintrace

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "analyzer/model/narrow_divergences.h"
 #include "analyzer/model/run.h"
 #include "analyzer/model/sequence_item.h"
 
@@ -42,9 +42,7 @@ struct RunDiff {
   std::vector<std::string> only_in_a, only_in_b;  // communicators
 };
 
-// With the events of a process, which are only read where its tables do not say enough; null: they
-// cannot be had.
-using ReadEvents = std::function<const ProcessTrace*(const ProcessTrace& tables)>;
+// Events are only read where the tables do not say enough.
 RunDiff diff_runs(const Run& a, const Run& b, const ReadEvents& read_events);
 
 }  // namespace traintrace

@@ -1,0 +1,26 @@
+// The events of single processes, on demand: those of all at once may be gigabytes.
+#pragma once
+
+#include <memory>
+
+#include "analyzer/reader/read_trace.h"
+
+namespace traintrace {
+
+class EventReader {
+ public:
+  // Those of the last call are gone with the next one.  Null: they cannot be had.
+  const ProcessTrace* read(const ProcessTrace& tables) {
+    if (!tables.events.empty()) {
+      return &tables;
+    }
+    Result<ProcessTrace> trace = read_trace(tables.source, {.events = true});
+    trace_ = trace ? std::make_unique<ProcessTrace>(std::move(*trace)) : nullptr;
+    return trace_.get();
+  }
+
+ private:
+  std::unique_ptr<ProcessTrace> trace_;
+};
+
+}  // namespace traintrace
