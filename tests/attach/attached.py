@@ -20,7 +20,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "rank.py")
 # What `attach` says the stuck thread waits for.
 WAITS_FOR = {"lock": "a lock", "gil": "the end of a sleep", "queue": "a queue", "file": "a file", "filelock": "a file",
-             "sleep": "the end of a sleep", "child": "another process", "busy": "nothing"}
+             "sleep": "the end of a sleep", "child": "another process", "busy": "nothing", "free": "CUDA"}
+CODES = {"free": "host.implicit-sync-deadlock"}  # the others: host.stuck
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("build")
@@ -139,7 +140,8 @@ def check_stuck(kind, who, answer, status):
         check([who] in finding["sides"], f"{kind}: sides", finding)
         check("NCCL RAS: Group     0: 1 communicator of 4 ranks, MISMATCH" in finding["evidence"], f"{kind}: RAS", finding)
     else:
-        check(finding["code"] == "host.stuck" and finding["culprits"] == [who] and status == 1, f"{kind}: verdict", finding)
+        code = CODES.get(kind, "host.stuck")
+        check(finding["code"] == code and finding["culprits"] == [who] and status == 1, f"{kind}: verdict", finding)
         check(finding["where"][0]["line"] == line_of("STUCK " + kind) or kind == "busy", f"{kind}: where", finding)
 
 

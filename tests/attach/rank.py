@@ -87,6 +87,24 @@ def stuck_busy():
         pass
 
 
+class Experts:
+    """A second communicator of all ranks, with a stream of its own."""
+
+    def __init__(self, communicator, buffer):
+        self.communicator, self.stream, self.spare = gpu.Comm("experts"), gpu.Stream(), gpu.c_void_p()
+        gpu.cudaStreamCreate(ctypes.byref(self.stream))
+        gpu.cudaMalloc(ctypes.byref(self.spare), 4096)
+        gpu.ncclCommSplit(communicator, 0, rank, ctypes.byref(self.communicator), ctypes.byref(self.communicator.config))
+        exchange(buffer, self.communicator, self.stream)
+
+    def out_of_step(self, communicator, buffer, stream):
+        """The others want the experts first, and wait; the culprit frees memory in between."""
+        if rank == who:
+            gpu.ncclAllReduce(buffer, buffer, 1024, gpu.ncclFloat32, gpu.ncclSum, communicator, stream)
+            gpu.cudaFree(self.spare)  # STUCK free
+        exchange(buffer, self.communicator, self.stream)
+
+
 def facts_of_process():
     """What an outsider must leave as it is."""
     try:
@@ -127,11 +145,14 @@ def main():
     if watchdog and rank != who:
         signal.signal(signal.SIGCHLD, lambda number, _: caught.append(number))
         threading.Thread(target=abort_when_stuck, args=(communicator,), daemon=True).start()
+    experts = Experts(communicator, buffer) if kind == "free" else None
     for _ in range(5):
         exchange(buffer, communicator, stream)
     with open(os.path.join(folder, f"ready.{rank}"), "w"):
         pass
-    if kind != "none" and rank == who:
+    if experts:
+        experts.out_of_step(communicator, buffer, stream)
+    elif kind != "none" and rank == who:
         globals()["stuck_" + kind]()
     while True:
         try:

@@ -79,6 +79,18 @@ def attach(folder, *options):
     return json.loads(done.stdout)
 
 
+def check_all(job):
+    """--all: the ranks and nobody else, not the workers that share their trace."""
+    done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", "--all", "--format=json", "--interval=500ms",
+                           "--hang-after=60s"], capture_output=True, text=True)
+    answer = json.loads(done.stdout)
+    with open(f"/proc/{job.torchrun.pid}/task/{job.torchrun.pid}/children") as file:
+        ranks = {int(pid) for pid in file.read().split()}
+    looked_at = {thread["pid"] for thread in answer["threads"]}
+    if looked_at & ranks:  # else another job of this machine was the latest
+        check(looked_at <= ranks, "--all: processes that are no ranks", looked_at - ranks)
+
+
 def check_answer(kind, answer):
     finding = answer["findings"][0]
     if kind == "none":
@@ -103,6 +115,8 @@ def try_kind(kind):
         time.sleep(0 if kind == "none" else 3)  # the last-alive time is written each second
         answer = attach(folder, "--hang-after=" + ("60s" if kind == "none" else "1s"))
         check_answer(kind, answer)
+        if kind == "none":
+            check_all(job)
         if kind == "loader":
             worker = line_of("tests/attach/ddp.py", "# WORKER")
             check(f"ddp.py:{worker}" in json.dumps(answer["findings"][0]["evidence"]),
