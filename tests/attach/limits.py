@@ -1,0 +1,103 @@
+"""Processes of which little can be seen: what is said of them, and status 2 only where nothing can be had.
+
+    limits.py BUILD_FOLDER      What needs root is left out without it, and says so.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+build = os.path.abspath(sys.argv[1])
+traintrace = os.path.join(build, "bin", "traintrace")
+failures = []
+SLEEPER = "import time\nprint(flush=True)\ntime.sleep(1000)"
+# clone with CLONE_VFORK: the parent waits in uninterruptible sleep until the child ends.
+BLOCKED = """
+import ctypes, os, signal, time
+libc = ctypes.CDLL(None)
+print(flush=True)
+if libc.syscall(56, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+    libc.prctl(1, signal.SIGKILL)
+    time.sleep(1000)
+"""
+
+
+def check(holds, what, *details):
+    if not holds:
+        failures.append(what)
+        print("WRONG:", what, *details)
+
+
+def start(program, *before):
+    process = subprocess.Popen([*before, "/usr/bin/python3", "-c", program], stdout=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    process.stdout.readline()
+    time.sleep(0.3)
+    return process
+
+
+def attach(pid, *before):
+    return subprocess.run([*before, traintrace, "attach", str(pid), "--format=json", "--interval=200ms"], capture_output=True,
+                          text=True)
+
+
+def end(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def nobody_there():
+    done = attach(2 ** 22 + 1)
+    check(done.returncode == 2 and "there is no process with this number" in done.stderr, "no process", done)
+
+
+def zombie():
+    process = subprocess.Popen(["/bin/true"])
+    time.sleep(0.3)
+    done = attach(process.pid)
+    check(done.returncode == 2 and "has ended and waits for its parent (zombie)" in done.stderr, "zombie", done)
+    process.wait()
+
+
+def other_user():
+    process = start(SLEEPER)
+    done = attach(process.pid, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    check(done.returncode == 2 and "it belongs to user 0; ask as that user or as root" in done.stderr, "other user", done)
+    end(process)
+
+
+def other_container():
+    process = start(SLEEPER, "unshare", "--pid", "--fork", "--mount-proc")
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        inner = int(file.read().split()[0])
+    done = attach(inner)
+    answer = json.loads(done.stdout)
+    check(done.returncode == 0, "container: status", done)
+    check(f"process {inner} is in another container (pid namespace), where it is 1" in answer["limits"], "container", answer)
+    check(any(thread["native"] for thread in answer["threads"]), "container: native stacks", answer["threads"])
+    end(process)
+
+
+def uninterruptible():
+    process = start(BLOCKED)
+    for options in ((), ("--stop",)):
+        done = subprocess.run([traintrace, "attach", str(process.pid), "--format=json", "--interval=200ms", *options],
+                              capture_output=True, text=True)
+        answer = json.loads(done.stdout)
+        check(any("is in uninterruptible sleep" in limit for limit in answer["limits"]), "D", answer["limits"])
+        check(answer["threads"][0]["python"], "D: the Python stack", answer["threads"])
+    end(process)
+
+
+nobody_there()
+zombie()
+uninterruptible()
+if os.geteuid() == 0:
+    other_user()
+    other_container()
+else:
+    print("SKIPPED: another user's process and another container: root is needed to make them")
+print("limits ok" if not failures else "")
+sys.exit(1 if failures else 0)
