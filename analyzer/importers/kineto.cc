@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "analyzer/importers/decimal_ns.h"
 #include "analyzer/importers/event_array.h"
+#include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
@@ -104,6 +106,49 @@ std::optional<WorkKind> kind_of(const Event& event) {
   return std::nullopt;
 }
 
+bool is_call(std::string_view category) {
+  return category == "cuda_runtime" || category == "Runtime" || category == "cuda_driver";
+}
+// Where annotations and operators of the framework stand.
+bool is_range(std::string_view category) {
+  return category == "user_annotation" || category == "cpu_op" || category == "Operator" ||
+         category == "python_function";
+}
+
+constexpr std::string_view kBlocking[] = {"cudaDeviceSynchronize", "cudaStreamSynchronize",
+                                          "cudaEventSynchronize",  "cudaMemcpy",
+                                          "cudaMemcpy2D",          "cudaMemset",
+                                          "cuCtxSynchronize",      "cuStreamSynchronize",
+                                          "cuEventSynchronize",    "cuMemcpyDtoH_v2",
+                                          "cuMemcpyHtoD_v2"};
+constexpr std::string_view kAllocators[] = {"cudaMalloc",   "cudaFree",         "cudaMallocHost",
+                                            "cudaFreeHost", "cudaHostAlloc",    "cuMem",
+                                            "cuModuleLoad", "cuLibraryLoadData"};
+
+HostCallKind kind_of_call(std::string_view name) {
+  if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking)) {
+    return HostCallKind::kBlocking;
+  }
+  // cuMemcpy and cuMemset are none.
+  const bool allocates =
+      std::any_of(std::begin(kAllocators), std::end(kAllocators),
+                  [&](std::string_view allocator) { return name.starts_with(allocator); });
+  return allocates && !name.starts_with("cuMemcpy") && !name.starts_with("cuMemset")
+             ? HostCallKind::kAllocator
+             : HostCallKind::kOther;
+}
+
+std::optional<HostCallKind> kind_of_range(std::string_view name) {
+  if (name.starts_with("enumerate(DataLoader)") ||
+      name.find("DataLoaderIter.__next__") != name.npos) {
+    return HostCallKind::kLoader;
+  }
+  if (name.starts_with("gloo:")) {
+    return HostCallKind::kPeerWait;
+  }
+  return std::nullopt;
+}
+
 class Import {
  public:
   explicit Import(KinetoTrace& trace) : trace_(trace) {}
@@ -144,41 +189,94 @@ class Import {
       }
     }
   }
+  using Ids = std::unordered_map<std::string, uint32_t>;
+
   void add(const Event& event);
-  uint32_t id_of(std::string_view name);
+  void add_work(const Event& event, WorkKind kind);
+  void add_call(const Event& event, HostCallKind kind);
+  std::optional<Span> span_of(const Event& event);
+  static uint32_t id_of(std::string_view name, Ids& ids, std::vector<std::string>& names);
+  void find_blocking_copies();
 
   KinetoTrace& trace_;
   json::parser parser_;
-  std::unordered_map<std::string, uint32_t> names_;
+  Ids names_, threads_;
   uint64_t without_time_ = 0;
 };
 
-uint32_t Import::id_of(std::string_view name) {
+uint32_t Import::id_of(std::string_view name, Ids& ids, std::vector<std::string>& names) {
   const auto [entry, is_new] =
-      names_.try_emplace(std::string(name), static_cast<uint32_t>(names_.size()));
+      ids.try_emplace(std::string(name), static_cast<uint32_t>(names.size()));
   if (is_new) {
-    trace_.timeline.names.emplace_back(name);
+    names.emplace_back(name);
   }
   return entry->second;
 }
 
-void Import::add(const Event& event) {
-  const std::optional<WorkKind> kind = kind_of(event);
-  if (!kind) {
-    return;
-  }
+std::optional<Span> Import::span_of(const Event& event) {
   const std::optional<int64_t> start = ns_of_microseconds(event.time);
   const std::optional<int64_t> duration =
       event.duration.empty() ? 0 : ns_of_microseconds(event.duration);
   if (!start || !duration || *duration < 0) {
     ++without_time_;
+    return std::nullopt;
+  }
+  return Span{*start, *start + *duration};
+}
+
+void Import::add(const Event& event) {
+  if (const std::optional<WorkKind> work = kind_of(event)) {
+    add_work(event, *work);
+  } else if (is_call(event.category)) {
+    add_call(event, kind_of_call(event.name));
+  } else if (is_range(event.category)) {
+    if (const std::optional<HostCallKind> kind = kind_of_range(event.name)) {
+      add_call(event, *kind);
+    }
+  }
+}
+
+void Import::add_work(const Event& event, WorkKind kind) {
+  const std::optional<Span> span = span_of(event);
+  if (!span) {
     return;
   }
   const int64_t device = event.device.value_or(number_of<int64_t>(event.pid).value_or(-1));
   const int64_t stream = event.stream.value_or(number_of<int64_t>(event.tid).value_or(-1));
-  trace_.timeline.work.push_back({*start, *start + *duration, event.correlation.value_or(0),
-                                  id_of(event.name), static_cast<int32_t>(stream),
-                                  static_cast<int32_t>(device), *kind});
+  trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0),
+                                  id_of(event.name, names_, trace_.timeline.names),
+                                  static_cast<int32_t>(stream), static_cast<int32_t>(device),
+                                  kind});
+}
+
+void Import::add_call(const Event& event, HostCallKind kind) {
+  const std::optional<Span> span = span_of(event);
+  if (!span) {
+    return;
+  }
+  const std::string thread = std::string(event.pid) + ' ' + std::string(event.tid);
+  const bool launches = is_call(event.category);
+  trace_.timeline.calls.push_back({span->begin_ns, span->end_ns,
+                                   launches ? event.correlation.value_or(0) : 0,
+                                   id_of(event.name, names_, trace_.timeline.names),
+                                   id_of(thread, threads_, trace_.timeline.threads), kind});
+}
+
+// cudaMemcpyAsync and the like block where the host's side is pageable, which only the name of the
+// GPU's side of it says.
+void Import::find_blocking_copies() {
+  std::unordered_set<uint64_t> pageable;
+  for (const GpuWork& work : trace_.timeline.work) {
+    if (work.correlation != 0 && work.kind == WorkKind::kMemory &&
+        trace_.timeline.names[work.name].find("Pageable") != std::string::npos) {
+      pageable.insert(work.correlation);
+    }
+  }
+  for (HostCall& call : trace_.timeline.calls) {
+    if (call.kind == HostCallKind::kOther && pageable.contains(call.correlation)) {
+      call.kind = HostCallKind::kBlocking;
+    }
+  }
 }
 
 std::optional<int> small_number(simdjson::simdjson_result<json::value> value) {
@@ -216,8 +314,11 @@ void Import::add_rest(const std::string& rest) {
 void Import::finish() {
   std::stable_sort(trace_.timeline.work.begin(), trace_.timeline.work.end(),
                    [](const GpuWork& a, const GpuWork& b) { return a.start_ns < b.start_ns; });
+  std::stable_sort(trace_.timeline.calls.begin(), trace_.timeline.calls.end(),
+                   [](const HostCall& a, const HostCall& b) { return a.start_ns < b.start_ns; });
+  find_blocking_copies();
   if (without_time_ != 0) {
-    complain(0, std::to_string(without_time_) + " events of the GPU have no usable time");
+    complain(0, std::to_string(without_time_) + " events have no usable time");
   }
 }
 

@@ -25,6 +25,16 @@ std::string decimal_text(ReportDecimal decimal) {
   return std::to_string(decimal.ten_thousandths / kWhole) + '.' + part;
 }
 
+std::string parts_text(const ReportParts& parts, const std::string& between) {
+  std::vector<std::string> texts;
+  for (const auto& [name, number] : parts) {
+    if (number != 0) {
+      texts.push_back(name + '=' + std::to_string(number));
+    }
+  }
+  return texts.empty() ? "-" : joined(texts, between);
+}
+
 std::string cell_text(const ReportCell& cell, const std::string& between) {
   if (const auto* number = std::get_if<int64_t>(&cell)) {
     return std::to_string(*number);
@@ -34,6 +44,9 @@ std::string cell_text(const ReportCell& cell, const std::string& between) {
   }
   if (const auto* text = std::get_if<std::string>(&cell)) {
     return *text;
+  }
+  if (const auto* parts = std::get_if<ReportParts>(&cell)) {
+    return parts_text(*parts, between);
   }
   return is_list(cell) ? joined(std::get<std::vector<std::string>>(cell), between) : "-";
 }
@@ -47,6 +60,13 @@ nlohmann::ordered_json cell_json(const ReportCell& cell) {
   }
   if (const auto* text = std::get_if<std::string>(&cell)) {
     return *text;
+  }
+  if (const auto* parts = std::get_if<ReportParts>(&cell)) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (const auto& [name, number] : *parts) {
+      object[name] = number;
+    }
+    return object;
   }
   if (is_list(cell)) {
     return std::get<std::vector<std::string>>(cell);

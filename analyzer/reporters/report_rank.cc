@@ -4,12 +4,23 @@
 #include <tuple>
 
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"
 
 namespace traintrace {
 namespace {
 
-std::vector<ReportCell> row_of(const Timeline& timeline, int device, const TimePartition& times) {
+ReportParts parts_of(const IdleTimes& idle) {
+  ReportParts parts;
+  for (size_t i = 0; i < kIdleCauses; ++i) {
+    parts.emplace_back(kIdleCauseNames[i], idle[i]);
+  }
+  return parts;
+}
+
+std::vector<ReportCell> row_of(const Timeline& timeline, int device,
+                               const std::vector<GpuWork>& work) {
+  const TimePartition times = partition_of(work);
   std::vector<ReportCell> row(1);
   if (timeline.rank) {
     row[0] = int64_t{*timeline.rank};
@@ -24,7 +35,8 @@ std::vector<ReportCell> row_of(const Timeline& timeline, int device, const TimeP
   if (const std::optional<int64_t> overlap = times.overlap_percent_e4()) {
     row.back() = ReportDecimal{*overlap};
   }
-  row.resize(row.size() + 3);  // idle by cause and the peaks of memory are not known yet
+  row.emplace_back(parts_of(idle_by_cause(timeline, work)));
+  row.resize(row.size() + 2);  // a profile of time does not have the peaks of memory
   row.emplace_back(timeline.source);
   return row;
 }
@@ -51,7 +63,7 @@ ReportTable report_by_rank(std::span<const Timeline> timelines) {
       by_device[work.device].push_back(work);
     }
     for (const auto& [device, work] : by_device) {
-      table.rows.push_back(row_of(*timeline, device, partition_of(work)));
+      table.rows.push_back(row_of(*timeline, device, work));
     }
   }
   return table;

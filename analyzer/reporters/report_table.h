@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,9 +21,12 @@ struct ReportDecimal {
   int64_t ten_thousandths;
 };
 
+// Parts of one figure; text leaves out those that are 0.
+using ReportParts = std::vector<std::pair<std::string, int64_t>>;
+
 // Nothing: the figure does not apply, or cannot be known.
-using ReportCell =
-    std::variant<std::monostate, int64_t, ReportDecimal, std::string, std::vector<std::string>>;
+using ReportCell = std::variant<std::monostate, int64_t, ReportDecimal, std::string,
+                                std::vector<std::string>, ReportParts>;
 
 struct ReportTable {
   std::string by;                    // call, rank, stack

@@ -22,14 +22,36 @@ struct GpuWork {
 };
 static_assert(sizeof(GpuWork) <= 40);
 
+enum class HostCallKind : uint8_t {
+  kOther,
+  kBlocking,   // returns when the GPU has got somewhere
+  kAllocator,  // takes or gives back memory, or loads code
+  kLoader,     // gets the next batch of data
+  kPeerWait,   // waits for other processes without the GPU
+};
+
+// A call on the host that something can be learned from: what launches work, blocks, or keeps the
+// thread from launching.
+struct HostCall {
+  int64_t start_ns;
+  int64_t end_ns;
+  uint64_t correlation;  // 0: launches nothing
+  uint32_t name;         // index in Timeline::names
+  uint32_t thread;       // index in Timeline::threads
+  HostCallKind kind;
+};
+static_assert(sizeof(HostCall) <= 40);
+
 // Of one process.
 struct Timeline {
   std::string source;       // file
   std::optional<int> rank;  // global
   std::optional<int> world_size;
-  int64_t base_ns = 0;        // time 0 of the trace in ns since the epoch
-  std::vector<GpuWork> work;  // in the order of their starts
+  int64_t base_ns = 0;          // time 0 of the trace in ns since the epoch
+  std::vector<GpuWork> work;    // in the order of their starts
+  std::vector<HostCall> calls;  // in the order of their starts
   std::vector<std::string> names;
+  std::vector<std::string> threads;
 };
 
 }  // namespace traintrace

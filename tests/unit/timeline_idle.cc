@@ -1,0 +1,119 @@
+// uses: analyzer/timeline/spans.cc analyzer/timeline/partition.cc analyzer/timeline/idle.cc
+#include "analyzer/timeline/idle.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "analyzer/timeline/partition.h"
+
+namespace traintrace {
+namespace {
+
+constexpr int64_t kUs = 1000;
+
+// Two kernels, [0, 100) and [200, 300) us, the second launched by call 2 at `launch_us`; what else
+// the thread did.
+struct Gap {
+  int64_t launch_us = 150;
+  std::vector<HostCall> calls = {};
+  const char* launch = "cudaLaunchKernel";
+  uint64_t second = 2;
+
+  std::map<std::string, int64_t> us() const {
+    Timeline timeline;
+    timeline.names = {launch};
+    timeline.threads = {"1", "2"};
+    timeline.calls = calls;
+    timeline.calls.push_back(
+        {launch_us * kUs, (launch_us + 5) * kUs, 2, 0, 0, HostCallKind::kOther});
+    timeline.work = {{0, 100 * kUs, second == 2 ? 2 : 1U, 0, 7, 0, WorkKind::kCompute},
+                     {200 * kUs, 300 * kUs, second, 0, 7, 0, WorkKind::kCompute}};
+    const IdleTimes idle = idle_by_cause(timeline, timeline.work);
+    std::map<std::string, int64_t> result;
+    for (size_t i = 0; i < kIdleCauses; ++i) {
+      if (idle[i] != 0) {
+        result[kIdleCauseNames[i]] = idle[i] / kUs;
+      }
+    }
+    return result;
+  }
+};
+using Us = std::map<std::string, int64_t>;
+
+HostCall call(int64_t begin_us, int64_t end_us, HostCallKind kind, uint32_t thread = 0) {
+  return {begin_us * kUs, end_us * kUs, 0, 0, thread, kind};
+}
+
+TEST(IdleByCause, HostIsLate) {
+  EXPECT_EQ(Gap{}.us(), (Us{{"host-bound", 50}, {"launch-latency", 50}}));
+}
+
+TEST(IdleByCause, SynchronisationLeftTheQueueEmpty) {
+  const Gap gap{.calls = {call(20, 105, HostCallKind::kBlocking)}};
+  EXPECT_EQ(gap.us(), (Us{{"sync-induced", 50}, {"launch-latency", 50}}));
+}
+
+TEST(IdleByCause, SynchronisationOfAnotherThreadOrBeforeTheGapIsNoReason) {
+  const Gap gap{
+      .calls = {call(20, 99, HostCallKind::kBlocking), call(20, 120, HostCallKind::kBlocking, 1)}};
+  EXPECT_EQ(gap.us(), (Us{{"host-bound", 50}, {"launch-latency", 50}}));
+}
+
+TEST(IdleByCause, LoaderComesBeforeSynchronisation) {
+  const Gap gap{
+      .calls = {call(20, 105, HostCallKind::kBlocking), call(110, 140, HostCallKind::kLoader)}};
+  EXPECT_EQ(gap.us(), (Us{{"data-starvation", 30}, {"sync-induced", 20}, {"launch-latency", 50}}));
+}
+
+TEST(IdleByCause, AllocatorAndPeersTakeWhatTheyTook) {
+  const Gap gap{
+      .calls = {call(90, 110, HostCallKind::kAllocator), call(105, 120, HostCallKind::kPeerWait)}};
+  EXPECT_EQ(
+      gap.us(),
+      (Us{{"allocator", 10}, {"host-peer-wait", 10}, {"host-bound", 30}, {"launch-latency", 50}}));
+}
+
+TEST(IdleByCause, WhatWasLaunchedBeforeWaitsForTheGpu) {
+  EXPECT_EQ(Gap{.launch_us = 90}.us(), (Us{{"dependency", 100}}));
+}
+
+TEST(IdleByCause, WithinAReplay) {
+  EXPECT_EQ((Gap{.launch_us = -20, .launch = "cudaGraphLaunch_v10000"}.us()),
+            (Us{{"graph-internal", 100}}));
+}
+
+TEST(IdleByCause, WithoutRecordOfTheLaunch) {
+  EXPECT_EQ((Gap{.second = 9}.us()), (Us{{"unattributed", 100}}));
+}
+
+TEST(IdleByCause, AddsUpWhateverTheTrace) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 500; ++round) {
+    Timeline timeline;
+    timeline.names = {"cudaLaunchKernel", "cudaGraphLaunch"};
+    timeline.threads = {"1", "2"};
+    for (int i = 0; i < 20; ++i) {
+      const int64_t start = static_cast<int64_t>(random() % 100'000);
+      timeline.calls.push_back({start, start + static_cast<int64_t>(random() % 9'000),
+                                random() % 12, static_cast<uint32_t>(random() % 2),
+                                static_cast<uint32_t>(random() % 2),
+                                static_cast<HostCallKind>(random() % 5)});
+      const int64_t began = static_cast<int64_t>(random() % 100'000);
+      timeline.work.push_back({began, began + static_cast<int64_t>(random() % 4'000), random() % 12,
+                               0, 7, 0, static_cast<WorkKind>(random() % 3)});
+    }
+    std::sort(timeline.work.begin(), timeline.work.end(),
+              [](const GpuWork& a, const GpuWork& b) { return a.start_ns < b.start_ns; });
+    const IdleTimes idle = idle_by_cause(timeline, timeline.work);
+    EXPECT_EQ(std::accumulate(idle.begin(), idle.end(), int64_t{0}),
+              partition_of(timeline.work).idle_ns);
+    EXPECT_GE(*std::min_element(idle.begin(), idle.end()), 0);
+  }
+}
+
+}  // namespace
+}  // namespace traintrace
