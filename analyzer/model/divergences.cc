@@ -39,26 +39,45 @@ std::optional<uint64_t> token_at(const Sequence& sequence, uint64_t number, bool
   return item == nullptr ? std::nullopt : std::optional(item->key);
 }
 
-std::set<uint64_t> numbers_known(const Group& members, const Comparison& how) {
-  std::set<uint64_t> numbers;
+// Ascending.
+std::vector<uint64_t> numbers_known(const Group& members, const Comparison& how) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // first and last
   for (const Sequence* sequence : members) {
-    for (size_t i = 0; i <= sequence->items.size(); ++i) {
-      numbers.insert(sequence->first - 1 + i);
-    }
+    ranges.emplace_back(sequence->first - 1, sequence->first - 1 + sequence->items.size());
     for (const format::Checkpoint& checkpoint : sequence->checkpoints) {
-      numbers.insert(checkpoint.sequence);
+      ranges.emplace_back(checkpoint.sequence, checkpoint.sequence);
     }
   }
-  numbers.erase(numbers.begin(), numbers.upper_bound(how.after));
+  std::sort(ranges.begin(), ranges.end());
+  std::vector<uint64_t> numbers;
+  uint64_t next = how.after + 1;
+  for (const auto& [first, last] : ranges) {
+    for (next = std::max(next, first); next <= last; ++next) {
+      numbers.push_back(next);
+    }
+  }
   return numbers;
+}
+
+// Cheaper than sorting them into groups, and mostly enough.
+bool all_agree(const Group& members, uint64_t number, bool by_hash) {
+  std::optional<uint64_t> first;
+  for (const Sequence* sequence : members) {
+    const auto token = token_at(*sequence, number, by_hash);
+    if (token && first && *token != *first) {
+      return false;
+    }
+    first = first ? first : token;
+  }
+  return true;
 }
 
 // The number behind the last one before `number` up to which both are known to agree.
 uint64_t agreed_until(const Sequence& a, const Sequence& b, uint64_t number,
                       const Comparison& how) {
-  const std::set<uint64_t> numbers = numbers_known({&a, &b}, how);
-  for (auto at = std::make_reverse_iterator(numbers.lower_bound(number)); at != numbers.rend();
-       ++at) {
+  const std::vector<uint64_t> numbers = numbers_known({&a, &b}, how);
+  const auto from = std::lower_bound(numbers.begin(), numbers.end(), number);
+  for (auto at = std::make_reverse_iterator(from); at != numbers.rend(); ++at) {
     const auto in_a = token_at(a, *at, how.by_hash);
     const auto in_b = token_at(b, *at, how.by_hash);
     if (in_a && in_a == in_b) {
@@ -77,6 +96,9 @@ const Sequence* longest(const Group& group) {
 
 std::optional<Split> first_split(const Group& members, const Comparison& how) {
   for (const uint64_t number : numbers_known(members, how)) {
+    if (all_agree(members, number, how.by_hash)) {
+      continue;
+    }
     std::map<uint64_t, Group> by_token;
     for (const Sequence* sequence : members) {
       if (const auto token = token_at(*sequence, number, how.by_hash)) {

@@ -107,9 +107,25 @@ uint64_t sequence_reached(const ProcessTrace& trace, const CommunicatorText& com
 }
 
 const OperationText* collective_at(const CommunicatorText& communicator, uint64_t sequence) {
-  for (auto at = communicator.recent.rbegin(); at != communicator.recent.rend(); ++at) {
-    if (at->collective && at->sequence == sequence && runs(*at)) {
+  const std::vector<OperationText>& recent = communicator.recent;
+  const auto is_it = [&](const OperationText& operation) {
+    return operation.collective && operation.sequence == sequence && runs(operation);
+  };
+  // Where there are collectives only, their places follow from their numbers.
+  if (!recent.empty() && sequence <= recent.back().sequence &&
+      recent.back().sequence - sequence < recent.size()) {
+    const OperationText& guess =
+        *(recent.end() - 1 - static_cast<std::ptrdiff_t>(recent.back().sequence - sequence));
+    if (is_it(guess)) {
+      return &guess;
+    }
+  }
+  for (auto at = recent.rbegin(); at != recent.rend(); ++at) {
+    if (is_it(*at)) {
       return &*at;
+    }
+    if (at->collective && runs(*at) && at->sequence < sequence && at->sequence != 0) {
+      return nullptr;  // they ascend
     }
   }
   return nullptr;

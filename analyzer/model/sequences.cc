@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <unordered_map>
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/progress.h"
@@ -67,9 +68,34 @@ uint64_t hash_before(uint64_t hash, const SequenceItem& item) {
   return unmixed(hash, format::call_name_hash(item.function.c_str()));
 }
 
+// What many operations of a trace have in common.
+class ItemMaker {
+ public:
+  explicit ItemMaker(const ProcessTrace& trace) : trace_(trace) {}
+
+  SequenceItem make(const OperationText& operation) {
+    const auto [call, is_new_call] = functions_.try_emplace(operation.call);
+    if (is_new_call) {
+      call->second = plain_name(call_name(trace_, operation.call));
+    }
+    const auto [stack, is_new_stack] = sites_.try_emplace(operation.stack);
+    if (is_new_stack) {
+      stack->second = site_of(trace_, operation.stack);
+    }
+    return {key_of(operation, call->second), stack->second, operation, call->second};
+  }
+
+ private:
+  const ProcessTrace& trace_;
+  std::unordered_map<uint32_t, std::string> functions_;
+  std::unordered_map<uint32_t, uint64_t> sites_;
+};
+
 // Newest first, as far as they follow one another without a gap.
 std::vector<SequenceItem> newest_items(const ProcessTrace& trace, const CommunicatorText& text) {
   std::vector<SequenceItem> items;
+  items.reserve(text.recent.size());
+  ItemMaker maker(trace);
   uint64_t expected = text.collectives;
   constexpr uint8_t kNot = format::kCaptured | format::kFailed;
   for (auto at = text.recent.rbegin(); at != text.recent.rend() && expected > 0; ++at) {
@@ -79,7 +105,7 @@ std::vector<SequenceItem> newest_items(const ProcessTrace& trace, const Communic
     if (at->sequence != expected) {
       break;
     }
-    items.push_back(sequence_item(trace, *at));
+    items.push_back(maker.make(*at));
     --expected;
   }
   return items;
@@ -102,12 +128,7 @@ bool is_plausible(const Sequence& sequence, const CommunicatorText& text) {
 }  // namespace
 
 SequenceItem sequence_item(const ProcessTrace& trace, const OperationText& operation) {
-  SequenceItem item;
-  item.operation = operation;
-  item.function = plain_name(call_name(trace, operation.call));
-  item.key = key_of(operation, item.function);
-  item.site = site_of(trace, operation.stack);
-  return item;
+  return ItemMaker(trace).make(operation);
 }
 
 std::optional<uint64_t> Sequence::hash_at(uint64_t number) const {
