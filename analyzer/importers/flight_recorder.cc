@@ -69,8 +69,9 @@ std::vector<std::optional<Result<FlightFile>>> read_all(std::span<const std::str
   std::vector<std::optional<Result<FlightFile>>> files(paths.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
+    ValueArena arena;
     for (size_t i = next++; i < paths.size(); i = next++) {
-      files[i] = read_flight_file(paths[i]);
+      files[i] = read_flight_file(paths[i], arena);
     }
   };
   constexpr size_t kMostThreads = 16;
@@ -109,12 +110,12 @@ std::string name_without_rank(const std::string& path) {
   return rest;
 }
 
-Result<FlightFile> read_flight_file(const std::string& path) {
+Result<FlightFile> read_flight_file(const std::string& path, ValueArena& arena) {
   Result<WholeFile> file = read_whole_file(path);
   if (!file) {
     return file.error();
   }
-  ValueArena arena;
+  arena.clear();
   Result<Value> root = looks_like_pickle(file->bytes()) ? read_pickle(file->bytes(), path, arena)
                                                         : read_json(file->bytes(), path, arena);
   if (!root) {

@@ -27,7 +27,8 @@ std::string name_without_rank(const std::string& path);
 // Of one job, whatever their order.
 std::vector<ProcessTrace> settle_flight_dumps(std::vector<FlightFile> files);
 
-Result<FlightFile> read_flight_file(const std::string& path);
+// What is in `arena` is gone.
+Result<FlightFile> read_flight_file(const std::string& path, ValueArena& arena);
 // Files that cannot be used are in `errors`.
 TraceSet read_flight_files(std::span<const std::string> paths);
 

@@ -10,16 +10,24 @@ namespace traintrace {
 std::byte* ValueArena::take(size_t bytes) {
   constexpr size_t kBlock = size_t{1} << 18;
   bytes = (bytes + 15) / 16 * 16;
-  if (bytes > left_) {
-    const size_t size = std::max(bytes, kBlock);
-    blocks_.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
-    next_ = blocks_.back().get();
-    left_ = size;
+  while (bytes > left_) {
+    if (used_blocks_ == blocks_.size()) {
+      const size_t size = std::max(bytes, kBlock);
+      blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
+    }
+    next_ = blocks_[used_blocks_].bytes.get();
+    left_ = blocks_[used_blocks_++].size;
   }
   std::byte* const taken = next_;
   next_ += bytes;
   left_ -= bytes;
   return taken;
+}
+
+void ValueArena::clear() {
+  constexpr size_t kMostKept = 64;
+  blocks_.resize(std::min(blocks_.size(), kMostKept));
+  used_blocks_ = left_ = 0;
 }
 
 ValueItems* ValueArena::new_items() {

@@ -98,11 +98,18 @@ class ValueArena {
   ValueItems* new_items();
   void append(ValueItems& items, std::span<const Value> values);
   std::string_view keep(std::string_view text);
+  // All values are gone; their memory is used again.
+  void clear();
 
  private:
+  struct Block {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t size = 0;
+  };
   std::byte* take(size_t bytes);
 
-  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+  std::vector<Block> blocks_;
+  size_t used_blocks_ = 0;
   size_t left_ = 0;
   std::byte* next_ = nullptr;
 };

@@ -131,6 +131,14 @@ class Flight(unittest.TestCase):
         gathered = [entry for entry in dumps[3]["entries"] if entry["profiling_name"] == "nccl:_all_gather_base"]
         self.assertEqual((gathered[0]["input_sizes"], gathered[0]["output_sizes"]), ([[8]], [[32]]))
 
+    def test_events_narrow_a_range(self):
+        """The place is beyond all that the tables keep; the events have it."""
+        scenarios = os.path.join(os.path.dirname(__file__), "..", "scenarios")
+        for name, code in (("skipped_call_long_ago", "collective.skipped-call"), ("count_mismatch_long_ago", "collective.count-mismatch")):
+            report = judged(os.path.join(scenarios, name + ".txt"))
+            first = report["findings"][0]
+            self.assertEqual((first["code"], first["culprits"], first["sequence"], first.get("sequence_last")), (code, [1], 601, None))
+
     def test_diff(self):
         good, bad = self.dumps(fault="none", records=60), self.dumps(fault="skipped", records=60, culprit=3)
         report = json.loads(run("diff", "--format=json", good, bad).stdout)
