@@ -18,7 +18,7 @@ BLOCKED = """
 import ctypes, os, signal, time
 libc = ctypes.CDLL(None)
 print(flush=True)
-if libc.syscall(56, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+if libc.syscall(56 if os.uname().machine == "x86_64" else 220, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0) == 0:
     libc.prctl(1, signal.SIGKILL)
     time.sleep(1000)
 """
