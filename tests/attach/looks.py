@@ -90,20 +90,18 @@ def run(steps, looking):
 if not os.access("/usr/bin/torchrun", os.X_OK):
     print("SKIPPED: there is no /usr/bin/torchrun; Debian's python3-torch has it")
     sys.exit(77)
-looked, steps = 0, 400
+looked = 0
 all_stops = []
-while looked < options.looks:
-    _, _, _, unseen, unseen_ms = run(steps, False)
+steps = 400 if options.looks <= 50 else 2000
+_, _, _, unseen, unseen_ms = run(steps, False)
+check(len(unseen) == RANKS * (steps + 1), "the job lacks results", len(unseen))
+while looked < options.looks and not failures:
     _, looks, stops, seen, seen_ms = run(steps, True)
-    check(len(unseen) == RANKS * (steps + 1), "the job lacks results", len(unseen))
     check(seen == unseen, "the results differ")
-    print(f"{looks} looks at {steps} steps; ms per step unseen {unseen_ms}, seen {seen_ms}")
+    check(looks > 0, "the job was too short to look at")
+    print(f"{looks} looks at {steps} steps; ms per step unseen {unseen_ms}, seen {seen_ms}", flush=True)
     looked += looks
     all_stops += stops
-    if looks == 0 or failures:
-        check(looks > 0, "the job was too short to look at")
-        break
-    steps = min(20000, max(steps, steps * options.looks // looks * 5 // 4))
 all_stops.sort()
 if all_stops:
     at = lambda part: all_stops[min(len(all_stops) - 1, int(part * len(all_stops)))] / 1e6
