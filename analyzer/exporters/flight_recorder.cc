@@ -111,8 +111,10 @@ std::string name_of(const Entry& entry, const std::string& function) {
     return fmt::format("nccl:{} {}{}{}", operation.receive ? "recv" : "send",
                        entry.member->local_rank, operation.receive ? "<-" : "->", operation.peer);
   }
-  const std::string_view plain =
-      function == "ncclBcast" || function == "pncclBcast" ? "ncclBroadcast" : function;
+  std::string_view plain = function;
+  if (plain == "ncclBcast" || plain == "pncclBcast") {
+    plain = "ncclBroadcast";
+  }
   const std::string_view name = flight_name(plain.substr(plain.starts_with("pnccl") ? 1 : 0));
   return fmt::format("nccl:{}", name.empty() ? function : name);
 }

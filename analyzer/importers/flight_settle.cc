@@ -58,7 +58,7 @@ struct GroupFacts {
 
 class Settler {
  public:
-  explicit Settler(std::vector<FlightFile>& files) : files_(files) {
+  explicit Settler(const std::vector<FlightFile>& files) {
     for (const FlightFile& file : files) {
       note_times(file);
       for (const FlightGroup& group : file.dump.groups) {
@@ -85,7 +85,7 @@ class Settler {
     }
     // No process of that number is meant: dumps do not say which it was.
     trace.parent_pid = -1;
-    trace.start_time = static_cast<uint64_t>(rank.value_or(-2) + 2);
+    trace.start_time = static_cast<uint64_t>(rank.value_or(-2)) + 2;
     trace.armed = first_;
     trace.last_alive = made();
     settle_groups(dump, rank);
@@ -149,7 +149,6 @@ class Settler {
     dump.trace.communicators = std::move(kept);
   }
 
-  std::vector<FlightFile>& files_;
   std::map<uint64_t, GroupFacts> groups_;
   TimeNs first_ = 0;
   TimeNs last_ = 0;
