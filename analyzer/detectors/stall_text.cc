@@ -148,6 +148,8 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
     }
     if (function_before(run.processes[rank.process], rank.operation) != nullptr) {
       lines.push_back(fmt::format("rank {}: {}", rank.rank.value, function_text(run, rank)));
+    } else {
+      add_stream(run, rank, lines);
     }
     if (const auto holder = holder_of(run, stall, rank); holder && suspect) {
       lines.push_back(fmt::format(
@@ -155,7 +157,6 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
           call_name(run.processes[rank.process], holder->operation.call),
           holder->operation.sequence, label_of(run, run.communicators[holder->communicator])));
     }
-    add_stream(run, rank, lines);
     lines.push_back(last_call_text(run, rank.rank));
   }
   if (!stall.known && stall.kind == StallKind::kTransport) {

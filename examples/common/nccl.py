@@ -1,7 +1,7 @@
-"""The calls of CUDA and NCCL that train.py makes, by ctypes.
+"""The calls of CUDA and NCCL that the examples make, by ctypes.
 
-They keep the libraries' names and are called from train.py without a function of ours between: whoever looks at the
-stack of such a call sees the line of train.py that made it.  What is wrong with a call is raised after it.
+They keep the libraries' names and are called from the example without a function of ours between: whoever looks at the
+stack of such a call sees the line of the example that made it.  What is wrong with a call is raised after it.
 """
 import collections
 import ctypes
@@ -103,5 +103,9 @@ ncclCommSplit = declare(nccl, check_nccl, "ncclCommSplit", Comm, c_int, c_int, P
 ncclCommDestroy = declare(nccl, check_nccl, "ncclCommDestroy", Comm)
 ncclAllReduce = declare(nccl, count_collective, "ncclAllReduce", c_void_p, c_void_p, c_size_t, c_int, c_int, Comm,
                         Stream)
+HostFunction = ctypes.CFUNCTYPE(None, c_void_p)
+cudaLaunchHostFunc = declare(cudart, check_cuda, "cudaLaunchHostFunc", Stream, HostFunction, c_void_p)
+ncclReduceScatter = declare(nccl, count_collective, "ncclReduceScatter", c_void_p, c_void_p, c_size_t, c_int, c_int, Comm,
+                            Stream)
 ncclBroadcast = declare(nccl, count_collective, "ncclBroadcast", c_void_p, c_void_p, c_size_t, c_int, c_int, Comm,
                         Stream)

@@ -21,7 +21,8 @@ import torch.distributed
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset
 
-import nccl
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "common"))
+import nccl  # noqa: E402
 
 FEATURES, CLASSES, BATCH = 32, 8, 32
 HARD_LOSS = 20.0  # far above what guessing costs
