@@ -37,7 +37,7 @@ std::string what_then(const Run& run, Rank rank) {
   return state.ending == Ending::kExited ? fmt::format("rank {} then exited with status {}",
                                                        rank.value, trace_of(run, state).exit_status)
          : state.ending == Ending::kGone ? fmt::format("rank {} is gone since", rank.value)
-                                         : last_call_text(run, rank);
+                                         : "";
 }
 
 void put_places(const Run& run, const Hang& hang, Finding& finding) {
@@ -71,7 +71,9 @@ Finding finding_about(const Run& run, const Hang& hang) {
     finding.evidence.push_back(i == 0 ? "nothing was launched there since, and no such amount of "
                                         "memory was had"
                                       : failure_text(run, hang.roots[i]));
-    finding.evidence.push_back(what_then(run, hang.roots[i]));
+    if (const std::string then = what_then(run, hang.roots[i]); !then.empty()) {
+      finding.evidence.push_back(then);
+    }
   }
   finding.advice =
       "see to the memory of that rank; and if running out is to be survived, let all ranks leave "

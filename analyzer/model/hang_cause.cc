@@ -108,7 +108,7 @@ const CallRecord* out_of_memory(const Run& run, Rank rank) {
     }
     if (event.returned && event.result == kNoMemory && schema->library != "nccl" &&
         schema->kind == "alloc") {
-      failed = &event;
+      failed = failed == nullptr ? &event : failed;  // it may try again
     } else if (failed != nullptr && event.enter >= failed->enter &&
                overcomes(trace, event, value_of(trace, *failed, "bytes"))) {
       failed = nullptr;

@@ -23,7 +23,7 @@ Cause cause_of(const Run& run, const Hang& hang);
 // are not.
 Ranks inside_implicit_sync(const Run& run, const Hang& hang);
 
-// The last allocation that failed for want of memory, after which the process launched nothing and
+// The first allocation that failed for want of memory, after which the process launched nothing and
 // got no memory of that size.  Needs the events; null: there is none.
 const CallRecord* out_of_memory(const Run& run, Rank rank);
 
