@@ -271,7 +271,8 @@ struct Thread {
   uint16_t last_call;        // 0xffff: none yet
   uint16_t group_depth;      // ncclGroupStart without ncclGroupEnd
   uint32_t last_stack;       // of the last call that had one
-  uint64_t reserved;
+  uint32_t group_stack;      // of the outermost ncclGroupStart, while a group is open
+  uint32_t reserved;
 };
 static_assert(sizeof(Thread) == 128);
 
@@ -293,6 +294,7 @@ enum CommunicatorFlag : uint32_t {
   kAsyncError = 32,   // ncclCommGetAsyncError reported `async_error`
   kNoColor = 64,      // a split in which this rank took part without becoming a member
   kInitFailed = 128,  // creation has failed, with `async_error`
+  kAfterEnd = 256,    // used after its end: `parent_index` says which one had that handle
 };
 
 struct Checkpoint {
@@ -336,6 +338,7 @@ struct Communicator {
   // `hash` at sequence n lies in latest[n % 2] too: where `collectives` and `hash` were read an
   // instant apart, this tells which belong together.
   Checkpoint latest[2];
+  uint64_t error_ticks;  // when `async_error` was first known
 };
 
 inline constexpr uint32_t kRecentOperations = 64;
@@ -362,7 +365,8 @@ struct Operation {
   uint8_t data_type;  // ncclDataType_t, 255: none
   uint8_t flags;      // OperationFlag
   uint32_t stack;
-  int32_t reduction;   // ncclRedOp_t: 0..4 built in, 5: made by PreMulSum, -1: none
+  int16_t reduction;   // ncclRedOp_t: 0..4 built in, 5: made by PreMulSum, -1: none
+  uint16_t group;      // equal for those of one outermost group, other for the next; 0: not known
   int32_t peer;        // root of a rooted collective, peer of send and receive, -1: none
   uint32_t stream;     // index in kStreams + 1, 0: not known
   uint32_t index_low;  // low 32 bits of n: tells a reader which lap this is

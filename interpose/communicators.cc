@@ -23,6 +23,7 @@ struct Side {
   // While the creating call has returned but the communicator is not there yet.
   const ThreadState* pending;
   const void* where;  // ncclComm_t* that NCCL will store it to, null: stored already
+  uint64_t ended_handle;
 };
 
 HandleMap g_numbers;
@@ -51,9 +52,16 @@ void set_done(Communicator& communicator, uint64_t ticks) {
   }
 }
 
-void set_failed(uint32_t number, int result) {
+void set_error(Communicator& communicator, int error, uint64_t ticks) {
+  if (load(communicator.error_ticks) == 0) {
+    publish(communicator.error_ticks, ticks);
+  }
+  publish(communicator.async_error, error);
+}
+
+void set_failed(uint32_t number, int result, uint64_t ticks) {
   Communicator& communicator = communicator_at(number);
-  publish(communicator.async_error, result);
+  set_error(communicator, result, ticks);
   fetch_or(communicator.flags, static_cast<uint32_t>(format::kInitFailed));
   // NCCL counts a split once its arguments have been found good.
   const uint32_t parent = communicator.parent_index;
@@ -83,6 +91,15 @@ void read_deferred(uint32_t number) {
     memcpy(&handle, where, sizeof handle);
     map_handle(number, handle);
   }
+}
+
+// The one that had that handle until it ended; 0: none.
+uint32_t ended_with(uint64_t handle) {
+  uint32_t found = 0;
+  for_each_communicator([&](uint32_t number, Communicator&) {
+    found = load(side_of(number).ended_handle) == handle ? number : found;
+  });
+  return found;
 }
 
 int32_t device_of(const ThreadState& thread) {
@@ -128,7 +145,7 @@ void communicator_ready(ThreadState& thread, uint32_t element, uint64_t handle, 
   }
   Communicator& communicator = communicator_at(element);
   if (result != kSuccess && result != kInProgress) {
-    set_failed(element, result);
+    set_failed(element, result, ticks);
     return;
   }
   map_handle(element, handle);
@@ -160,7 +177,7 @@ void communicators_group_ended(ThreadState& thread, int result, uint64_t ticks) 
       read_deferred(number);
       set_done(communicator, ticks);
     } else {
-      set_failed(number, result);
+      set_failed(number, result, ticks);
     }
     set_settled(side);
   });
@@ -173,7 +190,7 @@ void communicator_error(ThreadState&, uint64_t handle, int async_error, uint64_t
   }
   Communicator& communicator = communicator_at(number);
   if (async_error != kSuccess) {
-    publish(communicator.async_error, async_error);
+    set_error(communicator, async_error, ticks);
     fetch_or(communicator.flags, static_cast<uint32_t>(format::kAsyncError));
     return;
   }
@@ -212,6 +229,7 @@ void communicator_ending(ThreadState&, uint64_t handle, CommunicatorEnd how, uin
     freeze_operations(number);
   }
   if (how != CommunicatorEnd::kRevoke) {
+    publish(side_of(number).ended_handle, handle);
     g_numbers.erase(handle);  // another thread may get the same address before this call returns
   }
 }
@@ -254,8 +272,13 @@ uint32_t number_of_communicator(ThreadState& thread, uint64_t handle, uint64_t t
   unknown.rank = -1;
   unknown.device = -1;
   unknown.ticks = ticks;
+  const uint32_t ended = ended_with(handle);
   const uint32_t number = communicator_entered(thread, unknown);
   if (number != 0) {
+    if (ended != 0) {
+      communicator_at(number).parent_index = ended;
+      fetch_or(communicator_at(number).flags, static_cast<uint32_t>(format::kAfterEnd));
+    }
     map_handle(number, handle);
     set_done(communicator_at(number), ticks);
   }

@@ -176,7 +176,7 @@ struct Row {
                   frame.stack, frame.ticks);
       }
     } else if constexpr (is(Kind::GroupStart)) {
-      group_started(thread);
+      group_started(thread, frame.stack);
     } else if constexpr (waits() && (kHas<Field::Stream> || kHas<Field::Event>)) {
       mark_completed(scratch.mark, ticks);
     } else if constexpr (is(Kind::Sync) && !kHas<Field::Context>) {

@@ -25,6 +25,7 @@ constexpr uint64_t kReceiveHash = format::call_name_hash("ncclRecv");
 
 HandleMap g_peers;
 uint32_t g_peers_used;
+uint32_t g_groups;  // opened so far
 
 bool is_collective(CallId call) {
   return format::kCalls[static_cast<size_t>(call)].kind == format::Kind::Collective;
@@ -110,7 +111,7 @@ Operation* publish_operation(Communicator& communicator, const OperationRequest&
   operation.data_type = request.data_type;
   operation.flags |= request.count == 0 ? format::kEmpty : 0;
   operation.stack = request.stack;
-  operation.reduction = request.reduction;
+  operation.reduction = static_cast<int16_t>(request.reduction);
   operation.peer = request.peer;
   operation.index_low = static_cast<uint32_t>(n);
   Operation& into =
@@ -188,6 +189,7 @@ OperationRef operation_entered(ThreadState& thread, const OperationArguments& ar
   flags |= thread.group_depth > 0 ? format::kGrouped : 0;
   flags |= rest.stream == 0 ? format::kUntracked : 0;
   rest.flags = static_cast<uint8_t>(flags);
+  rest.group = thread.group_depth > 0 ? thread.group : uint16_t{0};
   Operation* const published = publish_operation(communicator, operation, rest);
   if (thread.group_depth == 0) {
     marks_before(thread, &published, 1);
@@ -232,9 +234,16 @@ void operation_left(ThreadState& thread, const OperationRef& ref, int result,
   }
 }
 
-void group_started(ThreadState& thread) noexcept {
+void group_started(ThreadState& thread, uint32_t stack) noexcept {
+  constexpr uint32_t kGroups = 0xfffe;
+  if (thread.group_depth == 0) {
+    thread.group = static_cast<uint16_t>(fetch_add(g_groups, 1U) % kGroups + 1);
+  }
   ++thread.group_depth;
   if (thread.slot != nullptr) {
+    if (thread.group_depth == 1) {
+      publish(thread.slot->group_stack, stack);
+    }
     publish(thread.slot->group_depth, static_cast<uint16_t>(thread.group_depth));
   }
 }

@@ -44,7 +44,7 @@ struct OperationRef {
 OperationRef operation_entered(ThreadState& thread, const OperationArguments& arguments) noexcept;
 void operation_left(ThreadState& thread, const OperationRef& ref, int result,
                     uint64_t ticks) noexcept;
-void group_started(ThreadState& thread) noexcept;                            // after success
+void group_started(ThreadState& thread, uint32_t stack = 0) noexcept;        // after success
 void group_ending(ThreadState& thread) noexcept;                             // before the call
 void group_ended(ThreadState& thread, int result, uint64_t ticks) noexcept;  // after the call
 

@@ -47,6 +47,7 @@ struct ThreadState {
   // stream.
   uint32_t group_depth;
   uint32_t grouped_count;
+  uint16_t group;  // format::Operation::group
   format::Operation* grouped[kMaxGroupedOperations];
 };
 

@@ -39,6 +39,7 @@ CommunicatorText communicator_text(const TraceClock& clock, const format::Commun
   to.ready = clock.ns(from.ready_ticks);
   to.ended = clock.ns(from.ended_ticks);
   to.last = clock.ns(from.last_ticks);
+  to.errored = clock.ns(from.error_ticks);
   to.created_stack = from.created_stack;
   to.ended_stack = from.ended_stack;
   to.name = std::string(from.name, std::find(from.name, std::end(from.name), '\0'));
@@ -82,6 +83,9 @@ OperationText operation_text(ReadContext& context, const format::Operation& from
   to.count = from.count;
   to.data_type = from.data_type == 255 ? -1 : from.data_type;
   to.reduction = from.reduction;
+  // Traces from before there were groups have the sign of the reduction there.
+  constexpr uint16_t kNoGroup = 0xffff;
+  to.group = from.group == kNoGroup ? 0 : from.group;
   to.peer = from.peer;
   to.flags = from.flags;
   to.stream = mapped(context.streams, from.stream);

@@ -82,6 +82,7 @@ struct ThreadText {
   std::optional<uint32_t> last_call;
   uint32_t last_stack = 0;
   uint32_t group_depth = 0;
+  uint32_t group_stack = 0;  // of the outermost ncclGroupStart, while a group is open
 };
 
 // How far the GPU is with an operation, where it said so itself (marks, NCCL's profiler).
@@ -103,6 +104,7 @@ struct OperationText {
   uint64_t count = 0;
   int data_type = -1, reduction = -1, peer = -1;  // vendors' numbers
   uint8_t flags = 0;                              // format::OperationFlag
+  uint32_t group = 0;                             // format::Operation::group
   uint32_t stream = 0;                            // index in streams + 1
   uint64_t position = 0;
   GpuState gpu = GpuState::kUnknown;  // after an abort: as it was when the abort was entered
@@ -116,6 +118,7 @@ struct CommunicatorText {
   uint32_t ordinal = 0, flags = 0;
   int async_error = 0;
   TimeNs created = 0, ready = 0, ended = 0, last = 0;
+  TimeNs errored = 0;  // when `async_error` was first known
   uint32_t created_stack = 0, ended_stack = 0;
   std::string name;
   uint64_t collectives = 0, hash = 0, operations = 0, members_hash = 0;

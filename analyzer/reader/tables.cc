@@ -54,6 +54,7 @@ ThreadText thread_text(ReadContext& context, const format::Thread& from) {
   }
   thread.last_stack = from.last_stack;
   thread.group_depth = from.group_depth;
+  thread.group_stack = from.group_depth == 0 ? 0 : from.group_stack;
   return thread;
 }
 

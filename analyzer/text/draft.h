@@ -15,6 +15,7 @@ namespace traintrace {
 struct Draft {
   ProcessTrace trace;
   std::string name;
+  uint32_t groups = 0;                            // opened so far
   bool from_ranks = false;                        // gets the defaults of the `ranks` line
   std::map<std::string, uint32_t> communicators;  // label -> index
   std::map<std::string, uint32_t> calls;          // name -> index

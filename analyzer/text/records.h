@@ -11,8 +11,9 @@ inline constexpr const char* kExitNames[] = {"none", "exit", "fast-exit"};
 inline constexpr const char* kOriginNames[] = {"none",  "init-rank", "init-all",
                                                "split", "shrink",    "unknown"};
 // Names of flags by bit.
-inline constexpr const char* kCommunicatorFlags[] = {
-    "ready", "non-blocking", "finalized", "destroyed", "aborted", "async-error", "no-color"};
+inline constexpr const char* kCommunicatorFlags[] = {"ready",     "non-blocking", "finalized",
+                                                     "destroyed", "aborted",      "async-error",
+                                                     "no-color",  "init-failed",  "after-end"};
 inline constexpr const char* kOperationFlags[] = {"grouped", "launched",  "captured", "empty",
                                                   "failed",  "untracked", "replayed", "finished"};
 inline constexpr const char* kStreamFlags[] = {"destroyed", "capturing", "implicit"};
@@ -53,6 +54,7 @@ void thread_keys(Keys& keys, Record& r) {
   keys.number("queries", r.queries, 0);
   keys.time("last-query", r.last_query_time);
   keys.number("group-depth", r.group_depth, 0);
+  keys.number("group-stack", r.group_stack, 0);
   keys.stack(r.last_stack);
 }
 
@@ -115,6 +117,7 @@ void communicator_keys(Keys& keys, Record& r) {
   keys.time("ready", r.ready);
   keys.time("ended", r.ended);
   keys.time("last", r.last);
+  keys.time("error-at", r.errored);
   keys.number("collectives", r.collectives, 0);
   keys.number("finished", r.finished, 0);
   keys.number("operations", r.operations, 0);
@@ -137,6 +140,7 @@ void operation_keys(Keys& keys, Record& r) {
   keys.number("stream", r.stream, 0);
   keys.number("position", r.position, 0);
   keys.flags("flags", r.flags, kOperationFlags);
+  keys.number("group", r.group, 0);
   keys.choice("gpu", r.gpu, kGpuStates, GpuState::kUnknown);
   keys.stack(r.stack);
 }

@@ -58,17 +58,36 @@ PeerText& peer_entry(Draft& draft, uint32_t communicator, int peer, bool receive
   return entry;
 }
 
-void put_on_stream(const StoryCall& call, OperationText& operation) {
-  operation.stream = stream_number(*call.draft, value_named(call, "stream", 0));
-  if (operation.leave == 0) {
-    return;
-  }
-  StreamText& stream = call.draft->trace.streams[operation.stream - 1];
+void launch(ProcessTrace& trace, OperationText& operation, bool completes, TimeNs time) {
+  StreamText& stream = trace.streams[operation.stream - 1];
   operation.flags |= format::kLaunched;
   operation.position = ++stream.issued;
-  if (call.outcome == Outcome::kDone) {
+  if (completes) {
     stream.completed = stream.issued;
-    stream.completed_time = operation.leave;
+    stream.completed_time = time;
+  }
+}
+
+void put_on_stream(const StoryCall& call, OperationText& operation) {
+  operation.stream = stream_number(*call.draft, value_named(call, "stream", 0));
+  if (call.draft->thread(call.thread).group_depth > 0) {
+    operation.flags |= format::kGrouped;
+    operation.group = call.draft->groups;
+  } else if (operation.leave != 0) {
+    launch(call.draft->trace, operation, call.outcome == Outcome::kDone, operation.leave);
+  }
+}
+
+// The outermost ncclGroupEnd has returned.
+void launch_group(const StoryCall& call, TimeNs time) {
+  ProcessTrace& trace = call.draft->trace;
+  for (CommunicatorText& communicator : trace.communicators) {
+    for (OperationText& operation : communicator.recent) {
+      constexpr uint8_t kOver = format::kLaunched | format::kFailed;
+      if (operation.group == call.draft->groups && (operation.flags & kOver) == 0) {
+        launch(trace, operation, call.outcome == Outcome::kDone, time);
+      }
+    }
   }
 }
 
@@ -109,6 +128,7 @@ uint64_t apply_operation(const StoryCall& call, TimeNs enter, TimeNs leave) {
   operation.receive = schema.name.find("Recv") != std::string::npos;
   operation.peer = int_named(call, operation.collective ? "root" : "peer");
   operation.flags = call.grouped ? uint8_t{format::kGrouped} : uint8_t{0};
+  operation.group = call.group;
   operation.gpu = call.gpu;
   CommunicatorText& communicator = call.draft->trace.communicators[*call.communicator];
   if (call.captured) {
@@ -178,9 +198,11 @@ void apply_thread(const StoryCall& call, TimeNs enter, TimeNs leave) {
   if (leave == 0) {
     thread.open[schema.library == "nccl" ? 1 : 0] = {enter, call.call, call.stack};
   } else if (schema.kind == "group-start") {
-    ++thread.group_depth;
-  } else if (schema.kind == "group-end" && thread.group_depth > 0) {
-    --thread.group_depth;
+    call.draft->groups += ++thread.group_depth == 1 ? 1 : 0;
+    thread.group_stack = thread.group_depth == 1 ? call.stack : thread.group_stack;
+  } else if (schema.kind == "group-end" && thread.group_depth > 0 && --thread.group_depth == 0) {
+    thread.group_stack = 0;
+    launch_group(call, leave);
   }
 }
 

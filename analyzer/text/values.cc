@@ -152,6 +152,12 @@ void append_result(std::string& out, std::string_view library, int32_t result) {
   append_signed(out, result);
 }
 
+std::string result_text(std::string_view library, int32_t result) {
+  std::string text;
+  append_result(text, library, result);
+  return text;
+}
+
 std::optional<int32_t> parse_result(std::string_view text) {
   for (const ResultRow& row : kResults) {
     if (!text.empty() && (text == row.runtime || text == row.driver)) {

@@ -28,6 +28,7 @@ std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text);
 
 // `library` as CallSchema has it.
 void append_result(std::string& out, std::string_view library, int32_t result);
+std::string result_text(std::string_view library, int32_t result);  // the same
 std::optional<int32_t> parse_result(std::string_view text);
 
 std::string data_type_name(int type);  // float32; the number if it is not known

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "format/hashes.h"
+#include "interpose/communicators.h"
 #include "tests/unit/state_world.h"
 
 namespace traintrace {
@@ -289,8 +290,11 @@ TEST(Communicators, KeepTheirErrors) {
   World world;
   const uint32_t number = made(world, init_rank(unique_id(), 4, 0), 0x1000);
   communicator_error(world.thread(), 0x1000, /*ncclRemoteError*/ 6, 50);
+  communicator_error(world.thread(), 0x1000, /*ncclInternalError*/ 3, 60);
+  communicator_error(world.thread(), 0x1000, /*ncclRemoteError*/ 6, 70);
   EXPECT_NE(world.communicator(number).flags & format::kAsyncError, 0u);
   EXPECT_EQ(world.communicator(number).async_error, 6);
+  EXPECT_EQ(world.communicator(number).error_ticks, 50u);
   communicator_error(world.thread(), 0x9999, 6, 50);  // nobody's
 }
 
@@ -310,6 +314,22 @@ TEST(Communicators, EndAndTheirHandleIsSomebodyElses) {
   EXPECT_EQ(ended.flags, uint32_t{format::kInitDone} | format::kFinalized | format::kDestroyed);
   EXPECT_EQ(world.communicator(second).handle, 0x1000u);
   EXPECT_EQ(communicator_number(0x1000), second);
+}
+
+TEST(Communicators, UsedBehindTheirEndSayWhoseHandleItWas) {
+  World world;
+  ThreadState& thread = world.thread();
+  made(world, init_rank(unique_id(1), 4, 0), 0x2000);
+  const uint32_t ended = made(world, init_rank(unique_id(), 4, 0), 0x1000);
+  communicator_ending(thread, 0x1000, CommunicatorEnd::kAbort, 4, 50);
+  communicator_ended(thread, 0x1000, CommunicatorEnd::kAbort, 0);
+  const uint32_t used = number_of_communicator(thread, 0x1000, 60);
+  ASSERT_NE(used, 0u);
+  EXPECT_NE(used, ended);
+  EXPECT_NE(world.communicator(used).flags & format::kAfterEnd, 0u);
+  EXPECT_EQ(world.communicator(used).parent_index, ended);
+  const uint32_t unknown = number_of_communicator(thread, 0x3000, 70);
+  EXPECT_EQ(world.communicator(unknown).flags & format::kAfterEnd, 0u);
 }
 
 TEST(Communicators, NeverSeenCreatedAreEnteredWhenUsed) {

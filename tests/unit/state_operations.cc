@@ -236,9 +236,10 @@ TEST(Operations, OfAGroupAreLaunchedAtItsOutermostEnd) {
   World world;
   ThreadState& thread = world.thread();
   make_communicator(world);
-  group_started(thread);
-  group_started(thread);
+  group_started(thread, 71);
+  group_started(thread, 72);
   EXPECT_EQ(thread.slot->group_depth, 2u);
+  EXPECT_EQ(thread.slot->group_stack, 71u);
   const OperationRef first = run(world, all_reduce(1, 100));
   group_ended(thread, 0, 150);
   const OperationRef second = run(world, all_reduce(1, 200));
@@ -252,6 +253,27 @@ TEST(Operations, OfAGroupAreLaunchedAtItsOutermostEnd) {
   EXPECT_EQ(second.operation->position, 2u);
   group_ended(thread, 0, 400);  // one too many, as after arming inside a group
   EXPECT_EQ(thread.group_depth, 0u);
+}
+
+TEST(Operations, OfOneGroupHaveItsNumber) {
+  World world;
+  make_communicator(world);
+  const OperationRef alone = run(world, all_reduce(1, 50));
+  EXPECT_EQ(alone.operation->group, 0u);
+  group_started(world.thread());
+  const OperationRef first = run(world, all_reduce(1, 100));
+  group_started(world.thread());
+  const OperationRef nested = run(world, all_reduce(1, 110));
+  group_ended(world.thread(), 0, 120);
+  group_ended(world.thread(), 0, 130);
+  group_started(world.thread());
+  const OperationRef next = run(world, all_reduce(1, 200));
+  group_ended(world.thread(), 0, 230);
+  EXPECT_NE(first.operation->group, 0u);
+  EXPECT_EQ(nested.operation->group, first.operation->group);
+  EXPECT_NE(next.operation->group, 0u);
+  EXPECT_NE(next.operation->group, first.operation->group);
+  EXPECT_EQ(first.operation->reduction, 0);
 }
 
 TEST(Operations, OfAFailedGroupFail) {
