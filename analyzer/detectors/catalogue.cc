@@ -76,6 +76,44 @@ constexpr Explanation kExplanations[] = {
      "them."},
     {"p2p.missing-send",
      "A rank waits in a receive, and the peer has not posted the send for at least --hang-after."},
+    {"collective.group-unclosed",
+     "A rank called what the others wait in, between ncclGroupStart and an ncclGroupEnd that "
+     "it never came to: nothing of it was launched. Where the group was opened is said if its "
+     "stack is known. That it calls more inside the group is no progress."},
+    {"collective.group-mismatch",
+     "Equal collectives of one communicator were called in one group on some ranks, and one by "
+     "one or in other groups on others. NCCL plans a group as a whole, so order and algorithm "
+     "may differ. A group of a single collective counts as none; how sends and receives are "
+     "grouped may differ. Looks at the 64 newest operations."},
+    {"collective.alltoall-mismatch",
+     "Sends and receives in one group with most of the other ranks are taken for an all-to- "
+     "all; a pair disagrees about the size of its message. A rank that has a part in all pairs "
+     "that disagree is the culprit, or one that all other ranks contradict; else both sides "
+     "are named."},
+    {"p2p.wrong-peer",
+     "A send and a receive of equal size have been without an answer for --hang-after, and "
+     "would belong together if one of them named another peer. It is said only if that line "
+     "always named the right one before, if all other ranks choose their peers so, or if the "
+     "peer that it names went on without it."},
+    {"p2p.count-mismatch",
+     "The n-th send from one rank to another met the n-th receive there, and their sizes "
+     "differ. One that has a part in all of several such pairs is the culprit; of a single "
+     "pair the side that all other ranks contradict in their messages of that number; else "
+     "both sides are named and nobody is blamed."},
+    {"p2p.dtype-mismatch",
+     "As p2p.count-mismatch, for types of different width. With equal bytes it is harmless: "
+     "info."},
+    {"p2p.order",
+     "Two messages of different size from one rank to another were received in the other order "
+     "than they were sent. Messages of equal size cannot be told apart."},
+    {"p2p.cycle",
+     "Ranks wait for each other in sends, or in receives, and in nothing else: all send first, "
+     "outside a group, and no send completes for want of a receive. Sends of up to 4 MiB may "
+     "be buffered and count only where the host is blocked in them."},
+    {"comm.first-use-deadlock",
+     "As collective.cross-communicator-deadlock, but all are inside the first operation of the "
+     "communicators: connecting blocks the host until all members have come, so that streams "
+     "of their own do not help."},
     {"comm.init-incomplete",
      "Ranks are inside the creation of a communicator, a split or a shrink, and others that belong "
      "to it have not called it for at least --hang-after."},
@@ -112,6 +150,31 @@ constexpr Explanation kExplanations[] = {
     {"run.watchdog-abort",
      "All entered the operation, nothing says why it did not end, and it was given up by an abort. "
      "What was missing before the first abort is reported instead, if anything was."},
+    {"comm.init-mismatch",
+     "Members of one communicator were told different sizes, claim the same rank of it, were "
+     "given different unique ids while all are waiting, or use one device and NCCL refused it. "
+     "The fewer are blamed; of those who claim one rank, who is another rank of the world; of "
+     "those on one device, whose LOCAL_RANK is another."},
+    {"comm.destroy-mismatch",
+     "Ranks wait for at least --hang-after in an operation of a communicator that the culprit "
+     "has destroyed, and its process is there."},
+    {"comm.use-after-abort",
+     "A handle was used behind the entry of ncclCommAbort or ncclCommDestroy, and NCCL refused "
+     "the call. Where the address has been given to a new communicator this cannot be seen."},
+    {"comm.nonblocking-unpolled",
+     "NCCL refused a call on a non-blocking communicator, and what was under way there had not "
+     "been polled until it was done."},
+    {"comm.async-error",
+     "ncclCommGetAsyncError reported an error, and neither a difference in what the ranks "
+     "called nor the death of one explains it. Who was told first is taken for the root, which "
+     "is likely at most: others may have had it earlier and looked later. Where the times are "
+     "not known nobody is blamed."},
+    {"comm.split-color-collision",
+     "Ranks of one split gave it different names (ncclConfig_t.commName): two groups were "
+     "meant, and got one color."},
+    {"comm.leaked",
+     "A rank ended with status 0 and had not destroyed the communicator, though the run destroys "
+     "others: info, since the end of a process frees it."},
     {"comm.version-mismatch",
      "Members of one communicator loaded different versions of NCCL; those who differ from a "
      "majority are named. Settings (NCCL_..) are not compared yet."},

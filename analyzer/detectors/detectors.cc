@@ -26,7 +26,15 @@ constexpr Detector kDetectors[] = {
     find_launch_order_races, find_capture_divergence,
     find_not_resident,       find_same_order_deadlock,
     find_late_ranks,         find_idle_hosts,
-    find_stalled_in_dumps,
+    find_stalled_in_dumps,   find_creation_mismatch,
+    find_destroy_mismatch,   find_use_after_abort,
+    find_unpolled,           find_async_errors,
+    find_color_collisions,   find_leaked,
+    find_first_use_deadlock, find_unclosed_groups,
+    find_group_mismatch,     find_exchange_mismatch,
+    find_wrong_peer,         find_message_count_mismatch,
+    find_message_order,      find_message_type_mismatch,
+    find_message_cycle,
 };
 
 auto order(const Finding& finding) {

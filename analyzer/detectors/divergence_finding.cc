@@ -8,6 +8,7 @@
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/divergence_text.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/message_text.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -43,7 +44,7 @@ Consequences consequences_of(const Run& run, size_t index) {
 // Losses after which a process may have issued more than it counted.
 bool may_have_miscounted(const ProcessTrace& trace) {
   constexpr std::string_view kStats[] = {
-      "nested-in-signal", "before-arming", "threads-full",     "communicators-full",
+      "nested-in-signal", "before-arming", "threads-full",     "communicators-full",  "peers-full",
       "captures-full",    "second-copy",   "missing-original", "unknown-communicator"};
   return std::any_of(trace.losses.begin(), trace.losses.end(), [&](const LossText& loss) {
     return loss.count > 0 &&
@@ -70,6 +71,18 @@ bool is_shift(const Divergence& divergence) {
          divergence.kind == DivergenceKind::kSwapped;
 }
 
+// Rests on something that was not there.
+bool is_absence(const Divergence& divergence) {
+  return divergence.kind == DivergenceKind::kWrongPeer ||
+         divergence.kind == DivergenceKind::kMissingSend ||
+         divergence.kind == DivergenceKind::kMissingReceive;
+}
+
+bool is_harmless(const Divergence& divergence) {
+  return divergence.kind == DivergenceKind::kHarmlessType ||
+         divergence.kind == DivergenceKind::kHarmlessMessageType;
+}
+
 Certainty certainty_of(const Run& run, const Divergence& divergence) {
   if (divergence.kind == DivergenceKind::kUnknown || is_doubtful(run, divergence)) {
     return Certainty::kPossible;
@@ -78,11 +91,14 @@ Certainty certainty_of(const Run& run, const Divergence& divergence) {
   const bool seen = divergence.exact && !is_damaged(run, divergence);
   const bool sure = !is_shift(divergence) ||
                     (divergence.matches >= 2 && divergence.complete && run.missing.empty());
-  return seen && sure && !divergence.by_site ? Certainty::kProof : Certainty::kLikely;
+  const bool guessed = divergence.kind == DivergenceKind::kWrongPeer && divergence.tie;
+  const bool whole =
+      !is_absence(divergence) || (!guessed && run.missing.empty() && run.unreadable.empty());
+  return seen && sure && whole && !divergence.by_site ? Certainty::kProof : Certainty::kLikely;
 }
 
 Severity severity_of(const Divergence& divergence, const Consequences& sum, Severity usual) {
-  if (divergence.kind == DivergenceKind::kHarmlessType) {
+  if (is_harmless(divergence)) {
     return Severity::kInfo;
   }
   return divergence.grouped && !sum.hung ? Severity::kWarning : usual;
@@ -104,7 +120,7 @@ std::string outcome_text(const Run& run, const Divergence& divergence, const Con
     return fmt::format("what came of it: {} wait{} since, for {}", ranks_text(who),
                        who.size() == 1 ? "s" : "", seconds(sum.waited));
   }
-  if (divergence.kind == DivergenceKind::kHarmlessType) {
+  if (is_harmless(divergence) || is_absence(divergence)) {
     return "";
   }
   return divergence.exact && is_finished(run, divergence.own) &&
@@ -133,6 +149,8 @@ void add_values(const Divergence& divergence, const Consequences& sum, Finding& 
   } else if (divergence.kind != DivergenceKind::kSwapped &&
              divergence.kind != DivergenceKind::kPeer &&
              divergence.kind != DivergenceKind::kOtherCommunicator &&
+             divergence.kind != DivergenceKind::kMessageOrder &&
+             divergence.kind != DivergenceKind::kGroups && !is_absence(divergence) &&
              divergence.kind != DivergenceKind::kUnknown) {
     const OperationText& own = divergence.own.item.operation;
     const OperationText& expected = divergence.expected.item.operation;
@@ -164,8 +182,12 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
   if (!divergence.expected.item.function.empty() && divergence.kind != DivergenceKind::kUnknown) {
     add(call_text(run, divergence.expected, divergence.others));
   }
+  for (const std::string& line : message_lines(run, divergence)) {
+    add(line);
+  }
   if (divergence.matches > 0) {
-    add(fmt::format("behind that, {} collective{} agree{}", divergence.matches,
+    add(fmt::format("behind that, {} {}{} agree{}", divergence.matches,
+                    is_of_messages(divergence.kind) ? "message" : "collective",
                     divergence.matches == 1 ? "" : "s", divergence.matches == 1 ? "s" : ""));
   }
   if (divergence.more > 0) {
@@ -191,8 +213,7 @@ Finding finding_about(const Run& run, size_t index, const Consequences& sum,
   finding.certainty = certainty_of(run, divergence);
   finding.root = true;
   finding.title = divergence_title(run, divergence);
-  if (!divergence.tie && finding.certainty != Certainty::kPossible &&
-      divergence.kind != DivergenceKind::kHarmlessType) {
+  if (!divergence.tie && finding.certainty != Certainty::kPossible && !is_harmless(divergence)) {
     finding.culprits = divergence.deviants;
   }
   finding.victims = sum.victims;

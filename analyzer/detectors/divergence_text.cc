@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/message_text.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/text/values.h"
 
@@ -60,9 +61,17 @@ std::string difference_text(const Divergence& divergence) {
   }
 }
 
+bool is_joined(const Divergence& divergence) {
+  return divergence.own.item.operation.group != 0 &&
+         divergence.own.item.operation.group == divergence.own_second.item.operation.group;
+}
+
 std::string deed_text(const Run& run, const Divergence& divergence) {
   const std::string who = ranks_text(divergence.deviants);
   const std::string number = number_text(run, divergence);
+  if (is_of_messages(divergence.kind)) {
+    return message_text(run, divergence);
+  }
   switch (divergence.kind) {
     case DivergenceKind::kSkipped:
       return fmt::format("{} skipped {}, which {} called{}", who, number,
@@ -92,6 +101,11 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
                          who, divergence.own.item.function, divergence.own.item.operation.peer,
                          place_of(run, divergence.own), ranks_text(divergence.others), number,
                          place_of(run, divergence.expected));
+    case DivergenceKind::kGroups:
+      return fmt::format("{} called {}{} and the collective behind it {} one group, {} did{}", who,
+                         number, place_of(run, divergence.own),
+                         is_joined(divergence) ? "in" : "not in", ranks_text(divergence.others),
+                         is_joined(divergence) ? " not" : "");
     case DivergenceKind::kUnknown:
       return fmt::format(
           "the collectives of {} differ from those of {} at {}; what they were is not kept", who,
@@ -129,9 +143,25 @@ const char* divergence_advice(DivergenceKind kind) {
       return "let all ranks of a communicator come to its collectives in the same place among "
              "sends "
              "and receives";
+    case DivergenceKind::kMessageCount:
+    case DivergenceKind::kMessageType:
+      return "let both sides of a message use the same count and type";
+    case DivergenceKind::kExchange:
+      return "exchange the split sizes before the all-to-all: what one rank sends must be what the "
+             "other expects";
+    case DivergenceKind::kMessageOrder:
+      return "let both ranks post their messages to each other in one order";
+    case DivergenceKind::kMissingReceive:
+    case DivergenceKind::kMissingSend:
+      return "look for a branch around the call that only one side takes";
+    case DivergenceKind::kWrongPeer:
+      return "look at how the peer of that call is computed";
+    case DivergenceKind::kGroups:
+      return "let all ranks put the same collectives between ncclGroupStart and ncclGroupEnd";
     case DivergenceKind::kEmpty:
       return "NCCL drops a call with count 0: let all ranks skip it, or none";
     case DivergenceKind::kHarmlessType:
+    case DivergenceKind::kHarmlessMessageType:
       return "nothing to do: the bytes are the same, and they are only copied";
     case DivergenceKind::kUnknown:
       return "record with a larger TRAINTRACE_RING_MB, or look at the run earlier";

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/messages.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -12,7 +13,7 @@ namespace {
 
 bool meets(const Divergence& divergence, size_t communicator) {
   return divergence.communicator == communicator && divergence.exact && !divergence.by_site &&
-         divergence.kind != DivergenceKind::kHarmlessType;
+         divergence.kind != DivergenceKind::kHarmlessType && !is_of_messages(divergence.kind);
 }
 
 bool waits_in(const Run& run, const Member& member, uint64_t sequence) {
@@ -66,7 +67,20 @@ bool stopped_there(const Run& run, const Divergence& divergence) {
   });
 }
 
+// One side of it is stuck, and is what the others wait for.
+bool messages_explain(const Run& run, const Divergence& divergence, const Hang& hang) {
+  const bool concerned = overlap(hang.roots, divergence.deviants) ||
+                         (divergence.tie && overlap(hang.roots, divergence.others));
+  return concerned && divergence.kind != DivergenceKind::kHarmlessMessageType &&
+         (divergence.messages.empty() ||
+          std::any_of(divergence.messages.begin(), divergence.messages.end(),
+                      [&](const Message& message) { return is_pending(run, message); }));
+}
+
 bool explains(const Run& run, const Divergence& divergence, const Wait& wait, const Hang& hang) {
+  if (is_of_messages(divergence.kind)) {
+    return wait.kind != WaitKind::kInit && messages_explain(run, divergence, hang);
+  }
   const bool elsewhere =
       divergence.kind == DivergenceKind::kOtherCommunicator && wait.communicator == divergence.used;
   if (wait.kind == WaitKind::kInit ||

@@ -7,9 +7,12 @@
 #include <tuple>
 
 #include "analyzer/model/alignment.h"
+#include "analyzer/model/groups.h"
+#include "analyzer/model/messages.h"
 #include "analyzer/model/misplaced_calls.h"
 #include "analyzer/model/run.h"
 #include "analyzer/model/site_shift.h"
+#include "analyzer/model/wrong_peers.h"
 
 namespace traintrace {
 namespace {
@@ -402,8 +405,11 @@ std::vector<Divergence> find_divergences(const Run& run) {
     }
   }
   std::move(by_site.begin(), by_site.end(), std::back_inserter(found));
+  find_wrong_peers(run, found);
   find_misplaced_calls(run, found);
   merge(found);
+  find_other_groups(run, found);
+  find_message_faults(run, found);
   return found;
 }
 

@@ -25,7 +25,17 @@ enum class DivergenceKind : uint8_t {
   kReduction,
   kOtherCommunicator,  // of the same members
   kPeer,               // a send or receive instead
-  kUnknown,            // by their hashes; the place is not kept
+  // Of sends and receives between two ranks (transfers.h):
+  kMessageCount,
+  kMessageType,
+  kHarmlessMessageType,  // of as many bytes
+  kMessageOrder,
+  kMissingReceive,  // left out: what follows agrees
+  kMissingSend,
+  kWrongPeer,
+  kExchange,  // an all-to-all of sends and receives
+  kGroups,    // the same collectives in other groups
+  kUnknown,   // by their hashes; the place is not kept
 };
 
 // A call of one rank that stands for all of its side.
@@ -33,6 +43,12 @@ struct SideCall {
   Rank rank;
   size_t process = 0;
   SequenceItem item;
+};
+
+// A send and the receive that it met, or should have.
+struct Message {
+  SideCall send;
+  SideCall receive;
 };
 
 struct Divergence {
@@ -57,7 +73,13 @@ struct Divergence {
   SideCall own;                // the first deviant call
   SideCall expected;           // what the others called there
   SideCall own_second;         // of those swapped: the later one
+  SideCall expected_second;
+  std::vector<Message> messages;  // all that disagree, of sends and receives
 };
+
+constexpr bool is_of_messages(DivergenceKind kind) {
+  return kind >= DivergenceKind::kMessageCount && kind <= DivergenceKind::kExchange;
+}
 
 // By communicator, then sequence; those that only lines tell are behind the others.
 std::vector<Divergence> find_divergences(const Run& run);

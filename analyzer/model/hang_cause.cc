@@ -5,6 +5,9 @@
 #include <set>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/creations.h"
+#include "analyzer/model/groups.h"
+#include "analyzer/model/misuse.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/stalls.h"
@@ -92,6 +95,15 @@ bool holds_up_its_own_rank(const Run& run, const Hang& hang) {
          });
 }
 
+Cause cause_in_communicator(const Run& run, const Hang& hang) {
+  return is_creation_mismatch(run, hang) ? Cause::kCreation
+         : is_misuse(run, hang)          ? Cause::kMisuse
+         : is_destroyed(run, hang)       ? Cause::kDestroyed
+         : is_async_error(run, hang)     ? Cause::kAsyncError
+         : is_group_unclosed(run, hang)  ? Cause::kOpenGroup
+                                         : Cause::kNotSeen;
+}
+
 }  // namespace
 
 const CallRecord* out_of_memory(const Run& run, Rank rank) {
@@ -170,6 +182,9 @@ Cause cause_of(const Run& run, const Hang& hang) {
   }
   if (all_out_of_memory(run, hang)) {
     return Cause::kOutOfMemory;
+  }
+  if (const Cause misused = cause_in_communicator(run, hang); misused != Cause::kNotSeen) {
+    return misused;
   }
   if (hang.fate == Fate::kCircle) {
     return !inside_implicit_sync(run, hang).empty() ? Cause::kImplicitSync

@@ -11,6 +11,7 @@
 #include "analyzer/model/device_stall.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/groups.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/wait_search.h"
 
@@ -106,7 +107,7 @@ bool is_moving(const Run& run, const RankState& state) {
   for (const Communicator& communicator : run.communicators) {
     const Member* member = member_of(communicator, state.rank);
     if (member != nullptr && communicator.size != 1) {
-      last = std::max(last, text_of(run, *member).last);
+      last = std::max(last, last_move(run.processes[member->process], text_of(run, *member)));
     }
   }
   return last != 0 && elapsed(last, known_until(run, state)) < run.hang_after;

@@ -226,7 +226,10 @@ void look_for_peers(const Run& run, const Standing& standing, std::vector<Diverg
   const Communicator& communicator = run.communicators[standing.communicator];
   for (const Sequence& sequence : standing.sequences) {
     const Rank rank = sequence.member->rank;
-    const auto missing = left_out(standing, rank, found);
+    const bool explained = std::any_of(found.begin(), found.end(), [&](const Divergence& one) {
+      return one.kind == DivergenceKind::kWrongPeer && is_by(one, standing.communicator, rank);
+    });
+    const auto missing = explained ? std::nullopt : left_out(standing, rank, found);
     if (!missing || standing.there + 1 < standing.sequences.size()) {
       continue;
     }

@@ -10,7 +10,10 @@
 #include "analyzer/model/crossed_streams.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/groups.h"
 #include "analyzer/model/hangs.h"
+#include "analyzer/model/message_order.h"
+#include "analyzer/model/messages.h"
 #include "analyzer/model/order_waits.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
@@ -19,9 +22,6 @@
 
 namespace traintrace {
 namespace {
-
-// Up to that much a peer's buffers take without a receive being posted (NCCL_BUFFSIZE, 4 MiB).
-constexpr uint64_t kEagerBytes = 4 << 20;
 
 // Its host is inside one call, of those that wait for the GPU or for other ranks, since `from` or
 // later, for long enough to be stuck.
@@ -109,7 +109,8 @@ void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits)
     const Member& member = communicator.members[i];
     const RankState& state = *state_of(run, member.rank);
     if (reached[i] < wait.sequence) {
-      wait.awaited.push_back({member.rank, false, text_of(run, member).last});
+      const TimeNs moved = last_move(run.processes[member.process], text_of(run, member));
+      wait.awaited.push_back({member.rank, false, moved});
     } else if (*least == *most && ended_early(run, state) && is_in(run, member, wait.sequence)) {
       wait.awaited.push_back({member.rank, true, text_of(run, member).last});
     } else if (is_in(run, member, wait.sequence) && !has_left(run, member)) {
@@ -176,23 +177,19 @@ void add_held_up_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
   }
 }
 
-bool is_eager(const OperationText& operation) {
-  uint64_t bytes = 0;
-  return !__builtin_mul_overflow(operation.count, bytes_of_type(operation.data_type), &bytes) &&
-         bytes <= kEagerBytes;
-}
-
 // Sends and receives whose other side never came.
 void add_peer_waits(const Run& run, size_t index, std::vector<Wait>& waits) {
   const Communicator& communicator = run.communicators[index];
   for (const Member& member : communicator.members) {
     const CommunicatorText& text = text_of(run, member);
     const ProcessTrace& trace = run.processes[member.process];
+    const auto open = open_group(trace, text);
     for (const OperationText& operation : text.recent) {
       constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
       if (operation.collective || (operation.flags & kNot) != 0 || finished(trace, operation) ||
           has_left(run, member) || operation.peer == member.local_rank ||
-          operation.sequence == 0) {  // of imported data: how many there were is not known
+          operation.sequence == 0 ||  // of imported data: how many there were is not known
+          (open && operation.index >= open->first->index)) {
         continue;
       }
       const Member* peer = member_at(communicator, operation.peer);
@@ -211,7 +208,8 @@ void add_peer_waits(const Run& run, size_t index, std::vector<Wait>& waits) {
       wait.operation = call_name(trace, operation.call);
       wait.details = operation;
       wait.waiters = {own};
-      wait.awaited = {{peer->rank, false, text_of(run, *peer).last}};
+      const TimeNs moved = last_move(run.processes[peer->process], text_of(run, *peer));
+      wait.awaited = {{peer->rank, false, moved}};
       waits.push_back(std::move(wait));
       break;  // the first of them: later ones wait behind it
     }
@@ -268,6 +266,8 @@ WaitGraph wait_graph(const Run& run) {
     add_peer_waits(run, i, graph.waits);
   }
   add_conflict_waits(run, graph.waits);
+  add_message_waits(run, graph.waits);
+  add_waits_behind_messages(run, graph.waits);
   add_stream_waits(run, graph.waits);
   add_crossed_waits(run, graph.waits);
   add_order_waits(run, graph.waits);

@@ -1,0 +1,38 @@
+// All send first, or all receive first, and none of it completes.
+#include "analyzer/detectors/circle_finding.h"
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/circles.h"
+
+namespace traintrace {
+namespace {
+
+Finding finding_about(const Run& run, const Hang& circle) {
+  Finding finding = circle_finding(run, circle, "p2p.cycle");
+  // A circle of messages is symmetric: whoever turned its two calls round would end it.
+  finding.culprits.clear();
+  finding.victims = circle.victims;
+  const Order order = order_of(run, circle);
+  const bool sure = order == Order::kCertain && !doubts_about(run, circle).any();
+  finding.certainty = order == Order::kNone ? Certainty::kPossible
+                      : sure                ? Certainty::kProof
+                                            : Certainty::kLikely;
+  finding.advice =
+      "put the send and the receive of an exchange between ncclGroupStart and ncclGroupEnd "
+      "(batch_isend_irecv), or let every other rank receive first";
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_message_cycle(const Run& run) {
+  std::vector<Finding> findings;
+  for (const Hang& hang : run.waits.hangs) {
+    if (is_circle(run, hang) && is_of_peers(run, hang)) {
+      findings.push_back(finding_about(run, hang));
+    }
+  }
+  return findings;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,27 @@
+// Ranks that wait for each other (Fate::kCircle).
+#pragma once
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// Why those in the circle do not come to where they are waited for.
+enum class Order : uint8_t {
+  kCertain,  // their hosts are inside calls that wait, or their part lies on a stream behind one
+             // that cannot finish
+  kPolled,   // their hosts ask again and again whether the GPU is done
+  kNone,     // nothing that was seen keeps one of them from going there
+};
+Order order_of(const Run& run, const Hang& circle);
+
+// Is that wait between ranks of the circle?
+bool is_part(const Wait& wait, const Ranks& circle);
+
+// All of it are sends and receives.
+bool is_of_peers(const Run& run, const Hang& circle);
+
+// All are inside their first operation of a communicator, or pair: that waits on the host for the
+// others to connect.
+bool is_first_use(const Run& run, const Hang& circle);
+
+}  // namespace traintrace

@@ -1,0 +1,112 @@
+#include "analyzer/model/groups.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "analyzer/model/progress.h"
+#include "analyzer/model/sequences.h"
+
+namespace traintrace {
+namespace {
+
+bool is_grouped(const OperationText& operation) {
+  return (operation.flags & format::kGrouped) != 0;
+}
+
+// Where groups have no numbers: neighbours, as long as no peer occurs twice.
+std::vector<const OperationText*> neighbours_of(const CommunicatorText& communicator,
+                                                const OperationText& operation) {
+  std::vector<const OperationText*> group;
+  std::set<std::pair<bool, int>> peers;
+  for (const OperationText& other : communicator.recent) {
+    if (!is_grouped(other) || other.collective ||
+        !peers.insert({other.receive, other.peer}).second) {
+      if (std::find(group.begin(), group.end(), &operation) != group.end()) {
+        return group;
+      }
+      group.clear();
+      peers = {{other.receive, other.peer}};
+    }
+    if (is_grouped(other) && !other.collective) {
+      group.push_back(&other);
+    }
+  }
+  return group;
+}
+
+bool has_open_group(const ThreadText& thread) {
+  return thread.group_depth > 0 && thread.open[1].enter == 0;
+}
+
+}  // namespace
+
+std::vector<const OperationText*> group_of(const CommunicatorText& communicator,
+                                           const OperationText& operation) {
+  if (!is_grouped(operation)) {
+    return {&operation};
+  }
+  if (operation.group == 0) {
+    return neighbours_of(communicator, operation);
+  }
+  std::vector<const OperationText*> group;
+  for (const OperationText& other : communicator.recent) {
+    if (other.group == operation.group) {
+      group.push_back(&other);
+    }
+  }
+  return group;
+}
+
+bool is_exchange(const Communicator& communicator, const CommunicatorText& text,
+                 const OperationText& operation) {
+  constexpr size_t kMany = 16;  // of more ranks than that not all that they did is kept
+  std::set<int> sent;
+  std::set<int> received;
+  for (const OperationText* other : group_of(text, operation)) {
+    if (!other->collective && other->peer != text.rank) {
+      (other->receive ? received : sent).insert(other->peer);
+    }
+  }
+  const auto others = static_cast<size_t>(std::max(communicator.size - 1, 0));
+  const auto is_most = [&](size_t count) { return count >= kMany || 3 * count > 2 * others; };
+  return others > 1 && is_most(sent.size()) && is_most(received.size());
+}
+
+std::optional<OpenGroup> open_group(const ProcessTrace& trace, const CommunicatorText& text) {
+  const auto thread = std::find_if(trace.threads.begin(), trace.threads.end(), has_open_group);
+  if (thread == trace.threads.end()) {
+    return std::nullopt;
+  }
+  constexpr uint8_t kOver = format::kLaunched | format::kFailed | format::kUntracked;
+  OpenGroup open;
+  open.stack = thread->group_stack;
+  for (auto at = text.recent.rbegin(); at != text.recent.rend(); ++at) {
+    if (!is_grouped(*at) || (at->flags & kOver) != 0 || at->leave == 0) {
+      break;
+    }
+    open.first = &*at;
+  }
+  return open.first == nullptr ? std::nullopt : std::optional(open);
+}
+
+TimeNs last_move(const ProcessTrace& trace, const CommunicatorText& text) {
+  const auto open = open_group(trace, text);
+  return open ? std::min(open->first->enter, text.last) : text.last;
+}
+
+bool is_group_unclosed(const Run& run, const Hang& hang) {
+  const Wait& wait = run.waits.waits[hang.wait];
+  if (hang.fate != Fate::kAlive || wait.kind == WaitKind::kInit || !hang.divergences.empty()) {
+    return false;
+  }
+  return std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+    const Member* member = member_of(run.communicators[wait.communicator], rank);
+    const auto open = member == nullptr
+                          ? std::nullopt
+                          : open_group(run.processes[member->process], text_of(run, *member));
+    return open.has_value();
+  });
+}
+
+}  // namespace traintrace
