@@ -24,6 +24,10 @@ bool has_pending(const ProcessTrace& trace) {
       });
 }
 
+bool nobody_is_missing(const Run& run) {
+  return run.waits.hangs.empty() && run.divergences.empty();
+}
+
 std::set<size_t> processes_to_read(const Run& run) {
   std::set<size_t> found;
   const auto add = [&](size_t process) {
@@ -32,13 +36,14 @@ std::set<size_t> processes_to_read(const Run& run) {
     }
   };
   for (const Hang& hang : run.waits.hangs) {
-    for (const Rank rank : hang.roots) {
+    // What they called otherwise is in the tables.
+    for (const Rank rank : hang.divergences.empty() ? hang.roots : Ranks{}) {
       if (const RankState* state = state_of(run, rank)) {
         add(state->process);
       }
     }
   }
-  for (size_t i = 0; i < run.processes.size() && run.waits.hangs.empty(); ++i) {
+  for (size_t i = 0; i < run.processes.size() && nobody_is_missing(run); ++i) {
     if (has_pending(run.processes[i])) {
       add(i);
     }

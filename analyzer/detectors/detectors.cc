@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analyzer/detectors/framework_hints.h"
+
 namespace traintrace {
 namespace {
 
@@ -52,6 +54,7 @@ std::vector<Finding> find_all(const Run& run) {
     std::vector<Finding> found = detector(run);
     std::move(found.begin(), found.end(), std::back_inserter(findings));
   }
+  add_framework_hints(run, findings);
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
     findings.push_back(summarise(run));

@@ -73,6 +73,16 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
     }
     finding.evidence.push_back(last_call_text(run, hang.roots[i]));
   }
+  Ranks aborted;
+  for (const Waiter& waiter : wait.waiters) {
+    if (state_of(run, waiter.rank)->last_seen > waiter.until) {
+      aborted.push_back(waiter.rank);
+    }
+  }
+  if (!aborted.empty()) {
+    finding.evidence.push_back(ranks_text(aborted) +
+                               " gave the communicator up: what they report is a consequence");
+  }
   size_t lines = 0;
   for (const Wait& other : run.waits.waits) {
     const bool behind = &other != &wait && std::any_of(other.waiters.begin(), other.waiters.end(),

@@ -49,8 +49,11 @@ bool is_user_file(std::string_view file) {
     return false;
   }
   // The standard library lies in lib/python3.11/ or lib/python311.zip, wherever Python is.
+  // And torch in a tree of its own; a folder of the user's may have that name too.
   return !has_any(file, {"/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python",
-                         "/torch/", "/traintrace/python/"}) &&
+                         "/torch/nn/", "/torch/distributed/", "/torch/autograd/", "/torch/utils/",
+                         "/torch/optim/", "/torch/cuda/", "/torch/_", "/torch/functional.py",
+                         "/torch/serialization.py", "/torch/storage.py", "/traintrace/python/"}) &&
          !file.starts_with("torch/");
 }
 

@@ -158,8 +158,8 @@ bool has_pending_operations(const Run& run, const RankState& state) {
 }
 
 // Its host is inside NCCL, or waits for a GPU that has operations of NCCL to do, and why is not
-// seen: it is held up rather than elsewhere.
-bool is_blocked(const Run& run, Rank rank) {
+// seen: it is held up rather than elsewhere.  From before the others gave up, if they did.
+bool is_blocked(const Run& run, Rank rank, const Wait& wait) {
   const RankState* state = state_of(run, rank);
   if (state == nullptr) {
     return false;
@@ -168,7 +168,9 @@ bool is_blocked(const Run& run, Rank rank) {
   const TimeNs cuda =
       has_pending_operations(run, *state) ? blocked_in_cuda(trace_of(run, *state)) : 0;
   const auto for_long = [&](TimeNs since) {
-    return since != 0 && elapsed(since, known_until(run, *state)) >= run.hang_after;
+    return since != 0 && elapsed(since, known_until(run, *state)) >= run.hang_after &&
+           std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                       [&](const Waiter& waiter) { return since <= waiter.until; });
   };
   return for_long(nccl) || for_long(cuda);
 }
@@ -208,8 +210,10 @@ std::vector<Hang> hangs_with_roots(const Graph& graph) {
     hang.witnessed = std::max(hang.witnessed, testimony.witnessed);
     hang.entered = testimony.all_entered;
     // One that waits behind its own part is held up by nothing else.
-    hang.blocked = hang.blocked || (*fate == Fate::kAlive && is_blocked(graph.run, rank) &&
-                                    !graph.search.waits_of.contains(rank));
+    hang.blocked =
+        hang.blocked ||
+        (*fate == Fate::kAlive && is_blocked(graph.run, rank, graph.search.waits[testimony.wait]) &&
+         !graph.search.waits_of.contains(rank));
   }
   std::vector<Hang> found;
   for (auto& [key, hang] : hangs) {

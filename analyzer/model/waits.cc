@@ -89,13 +89,52 @@ bool must_wait(const Run& run, const Member& member, const Waiter& waiter, uint6
   });
 }
 
+// What somebody gave up after having waited for long is judged as it stood then; 0: nobody did.
+TimeNs first_abort(const Run& run, const Communicator& communicator) {
+  TimeNs first = 0;
+  for (const Member& member : communicator.members) {
+    const CommunicatorText& text = text_of(run, member);
+    const OperationText* last =
+        (text.flags & format::kAborted) != 0 && text.ended != 0
+            ? collective_at(text, sequence_reached(run.processes[member.process], text))
+            : nullptr;
+    if (last != nullptr && !finished(run.processes[member.process], *last) &&
+        elapsed(last->enter, text.ended) >= run.hang_after) {
+      first = first == 0 ? text.ended : std::min(first, text.ended);
+    }
+  }
+  return first;
+}
+
+struct Reached {
+  uint64_t sequence = 0;
+  TimeNs last = 0;  // when it entered that, or later
+};
+
+// Until `time`; 0: until the end.
+Reached reached_until(const Run& run, const Member& member, TimeNs time) {
+  const CommunicatorText& text = text_of(run, member);
+  const ProcessTrace& trace = run.processes[member.process];
+  Reached reached{sequence_reached(trace, text), last_move(trace, text)};
+  const OperationText* operation = collective_at(text, reached.sequence);
+  while (time != 0 && operation != nullptr && operation->enter > time) {
+    operation = collective_at(text, --reached.sequence);
+    reached.last = operation == nullptr ? 0 : operation->enter;
+  }
+  return reached;
+}
+
 // The first collective that somebody has entered and somebody has not; where everybody has come
 // equally far, the last one, for members that died in it.
 void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
   const Communicator& communicator = run.communicators[index];
   std::vector<uint64_t> reached;
+  std::vector<TimeNs> moved;
+  const TimeNs end = first_abort(run, communicator);
   for (const Member& member : communicator.members) {
-    reached.push_back(sequence_reached(run.processes[member.process], text_of(run, member)));
+    const Reached own = reached_until(run, member, end);
+    reached.push_back(own.sequence);
+    moved.push_back(own.last);
   }
   const auto [least, most] = std::minmax_element(reached.begin(), reached.end());
   if (*most == 0 || communicator.size == 1) {
@@ -109,8 +148,7 @@ void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits)
     const Member& member = communicator.members[i];
     const RankState& state = *state_of(run, member.rank);
     if (reached[i] < wait.sequence) {
-      const TimeNs moved = last_move(run.processes[member.process], text_of(run, member));
-      wait.awaited.push_back({member.rank, false, moved});
+      wait.awaited.push_back({member.rank, false, moved[i]});
     } else if (*least == *most && ended_early(run, state) && is_in(run, member, wait.sequence)) {
       wait.awaited.push_back({member.rank, true, text_of(run, member).last});
     } else if (is_in(run, member, wait.sequence) && !has_left(run, member)) {
