@@ -85,19 +85,20 @@ class RankTrace {
     const uint64_t at_ms = 10 + number / 20;
     own.last_ticks = ticks_at_ms(at_ms);
     format::Operation& slot = builder_.operations[own.operations % format::kRecentOperations];
-    slot = {ticks_at_ms(at_ms),
-            ticks_at_ms(at_ms),
-            sequence,
-            count_of(number),
-            kAllReduce,
-            kFloat,
-            format::kLaunched,
-            0,
-            0,
-            -1,
-            0,
-            static_cast<uint32_t>(own.operations),
-            0};
+    slot = {.enter_ticks = ticks_at_ms(at_ms),
+            .leave_ticks = ticks_at_ms(at_ms),
+            .sequence = sequence,
+            .count = count_of(number),
+            .call = kAllReduce,
+            .data_type = kFloat,
+            .flags = format::kLaunched,
+            .stack = 0,
+            .reduction = 0,
+            .group = 0,
+            .peer = -1,
+            .stream = 0,
+            .index_low = static_cast<uint32_t>(own.operations),
+            .position = 0};
     ++own.operations;
     if (rank_ < job_.with_events || rank_ == job_.culprit()) {
       add_event(enter(kAllReduce, at_ms, {1, sequence, count_of(number), kFloat, 0}));
