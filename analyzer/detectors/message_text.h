@@ -9,9 +9,9 @@
 namespace traintrace {
 
 // Without who is to blame.
-std::string message_text(const Run& run, const Divergence& divergence);
+std::string message_text(const Run& run, const Divergence& one);
 
 // Evidence: each message, with what both sides said of it.
-std::vector<std::string> message_lines(const Run& run, const Divergence& divergence);
+std::vector<std::string> message_lines(const Run& run, const Divergence& one);
 
 }  // namespace traintrace

@@ -122,7 +122,7 @@ struct CommunicatorText {
   uint32_t created_stack = 0, ended_stack = 0;
   std::string name;
   uint64_t collectives = 0, hash = 0, operations = 0, members_hash = 0;
-  uint64_t finished = 0;  // collectives up to that number are; 0: not counted
+  uint64_t finished = 0;      // collectives up to that number are; 0: not counted
   uint32_t parent_index = 0;  // split, shrink: index in communicators + 1, 0: not known
   std::vector<format::Checkpoint> checkpoints;  // by sequence
   std::vector<OperationText> recent;            // by index; the last ones, never evicted

@@ -93,10 +93,9 @@ std::string finding_line(const Finding& finding) {
 
 std::string run_line(const Run& run) {
   // Other tools' files do not say where a rank ran.
-  const std::string hosts =
-      run.hosts.empty()
-          ? ""
-          : fmt::format(" on {} host{}", run.hosts.size(), run.hosts.size() == 1 ? "" : "s");
+  const std::string hosts = run.hosts.empty() ? ""
+                                              : fmt::format(" on {} host{}", run.hosts.size(),
+                                                            run.hosts.size() == 1 ? "" : "s");
   return fmt::format("run {}: {} of {} rank{}{}, {}, {} records", run.id, run.ranks.size(),
                      run.world_size, run.world_size == 1 ? "" : "s", hosts,
                      seconds(elapsed(run.start, run.end)), run.records);

@@ -22,7 +22,7 @@ inline constexpr const char* kWaitingNames[] = {
     "unknown", "runs", "nccl",   "cuda", "gil",   "data-loader", "queue", "checkpoint",
     "store",   "file", "socket", "pipe", "sleep", "child",       "lock"};
 inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished",
-                                            "pending"};
+                                             "pending"};
 
 template <class Keys, class Record>
 void process_keys(Keys& keys, Record& r) {

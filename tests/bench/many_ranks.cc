@@ -33,7 +33,7 @@ class RankTrace {
         "traintrace 1\ncall 7 ncclAllReduce nccl collective in:comm:communicator in:seq:decimal "
         "in:count:decimal in:type:datatype in:op:redop\n";
     builder_.header.pid = 1000 + rank;
-    builder_.header.start_time = static_cast<uint64_t>(1000 + rank);
+    builder_.header.start_time = uint64_t{1000} + static_cast<uint64_t>(rank);
     add_fact("env.RANK", std::to_string(rank));
     add_fact("env.WORLD_SIZE", std::to_string(job.ranks));
     builder_.communicators.push_back(communicator());

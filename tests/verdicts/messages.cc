@@ -56,7 +56,7 @@ void two_messages(const Job& job, bool crossed) {
 
 // Parts of a size of their own for each pair.
 size_t part(int from, int to) {
-  return static_cast<size_t>(100 + 10 * from + to);
+  return size_t{100} + 10 * static_cast<size_t>(from) + static_cast<size_t>(to);
 }
 void dispatch(const Job& job, size_t more) {
   NCCL_CHECK(ncclGroupStart());
