@@ -36,7 +36,7 @@ class EventArray {
   void take(char c, size_t at);
   void begin_nested(char c, size_t at);
   void end_nested(char c, size_t at);
-  void keep_rest(size_t from);
+  void keep_rest(size_t to);
   void fail(uint64_t offset, std::string message, bool truncated = false);
   std::string_view piece();
 

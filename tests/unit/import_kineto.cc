@@ -35,7 +35,7 @@ class ImportKineto : public ::testing::Test {
   ~ImportKineto() override { std::filesystem::remove_all(folder_); }
 
   std::string file(const std::string& text) {
-    const std::string path = folder_ / "trace.json";
+    std::string path = folder_ / "trace.json";
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }

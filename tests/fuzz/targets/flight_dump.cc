@@ -7,6 +7,7 @@
 #include "analyzer/importers/json_value.h"
 #include "analyzer/importers/pickle.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace traintrace;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

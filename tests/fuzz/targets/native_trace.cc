@@ -11,6 +11,7 @@
 #include "analyzer/text/dump_parser.h"
 #include "analyzer/text/dump_printer.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace traintrace;
   static const int descriptor = memfd_create("fuzz", 0);
