@@ -159,7 +159,7 @@ void add_member(const Run& run, const Member& member, Stall& stall) {
   rank.aborted = (text.flags & format::kAborted) != 0 && text.ended != 0;
   rank.stuck = stuck_for(run, member, rank, stall.since);
   stall.waited = std::max(stall.waited, rank.stuck);
-  stall.ranks.push_back(std::move(rank));
+  stall.ranks.push_back(rank);
 }
 
 std::optional<Stall> stall_of(const Run& run, size_t index) {

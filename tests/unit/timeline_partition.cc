@@ -49,7 +49,7 @@ TEST(TimePartition, IsThatOfCountingEveryNanosecond) {
     std::vector<GpuWork> works(1 + random() % 12);
     for (GpuWork& work : works) {
       work.start_ns = static_cast<int64_t>(random() % 200) - 100;
-      work.end_ns = work.start_ns + random() % 40;
+      work.end_ns = work.start_ns + static_cast<int64_t>(random() % 40);
       work.kind = static_cast<WorkKind>(random() % 3);
     }
     const TimePartition got = partition_of(works);

@@ -71,9 +71,11 @@ void out_of_memory(const Job& job, bool culprit, bool overcome) {
   void* memory = nullptr;
   if (culprit && cudaMalloc(&memory, size_t{1} << 50) != cudaSuccess) {
     (void)cudaGetLastError();
-    while (!overcome) {  // until somebody frees something
-      (void)cudaStreamQuery(job.stream);
-      usleep(1000);
+    if (!overcome) {
+      for (;;) {  // until somebody frees something
+        (void)cudaStreamQuery(job.stream);
+        usleep(1000);
+      }
     }
     CUDA_CHECK(cudaMalloc(&memory, 4096));
   }
@@ -123,8 +125,10 @@ void captured(const Job& job, bool culprit, bool launch) {
     gradients(job);
   }
   wait_for(job.stream);
-  while (culprit && !launch) {
-    usleep(1000);
+  if (culprit && !launch) {
+    for (;;) {
+      usleep(1000);
+    }
   }
 }
 
