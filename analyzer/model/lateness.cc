@@ -36,8 +36,8 @@ TimeNs next_operation(const Run& run, Rank rank, TimeNs time) {
 struct Arrival {
   TimeNs time = 0;
   Rank rank;
-  friend auto operator<=>(const Arrival&,  // NOLINT(modernize-use-nullptr)
-                          const Arrival&) = default;
+  friend auto operator<=>(const Arrival&,
+                          const Arrival&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Of all members, by time; empty: not all are known, or not all need each other.
