@@ -46,10 +46,10 @@ std::optional<int64_t> ns_of_microseconds(std::string_view text) {
       return std::nullopt;
     }
     if (i < digits) {
-      ns = ns * 10 + (c - '0');
-      if (ns > kMostNs) {
+      if (ns > kMostNs / 10) {
         return std::nullopt;
       }
+      ns = ns * 10 + (c - '0');
     }
   }
   return negative ? -ns : ns;

@@ -181,7 +181,8 @@ std::optional<Stall> stall_of(const Run& run, size_t index) {
   for (const Member& member : communicator.members) {
     add_member(run, member, stall);
   }
-  if (stall.waited < std::max(run.hang_after, kPaces * pace_of(run, communicator))) {
+  // Divided, since times in a damaged trace may be anything.
+  if (stall.waited < run.hang_after || stall.waited / kPaces < pace_of(run, communicator)) {
     return std::nullopt;
   }
   classify(run, stall);
