@@ -24,7 +24,7 @@ KINDS = {"by the clock": time.monotonic, "CPU time of the training thread": time
 
 def be_a_rank(steps, result):
     """The job itself, with clocks around each step."""
-    sys.path.insert(0, "examples/common")
+    sys.path.insert(0, "examples/ddp")
     import train
     times = {kind: [] for kind in KINDS}
     train_step = train.Trainer.train_step
