@@ -6,6 +6,10 @@ if(TT_SANITIZE)
   if(TT_SANITIZE MATCHES undefined)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined>)
   endif()
+  # What the sanitizers add hides from g++ what is set where (GCC's manual, -fsanitize).
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Wno-maybe-uninitialized>)
+  endif()
 endif()
 # For folders that compile the tracer: its fences are for readers in other processes, which TSan does not see anyway.
 if(TT_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -34,7 +34,9 @@ namespace traintrace::format {
 inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
 // Raised when a reader of the previous version would misunderstand; growing elements and new
 // sections do not.
-inline constexpr uint32_t kVersion = 1;
+// 2: Operation::reduction has 16 bits instead of 32, and `group` lies in the other half.
+inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kOldestVersion = 1;  // that can be read
 
 enum SectionKind : uint32_t {
   kNoSection = 0,

@@ -83,9 +83,8 @@ OperationText operation_text(ReadContext& context, const format::Operation& from
   to.count = from.count;
   to.data_type = from.data_type == 255 ? -1 : from.data_type;
   to.reduction = from.reduction;
-  // Traces from before there were groups have the sign of the reduction there.
-  constexpr uint16_t kNoGroup = 0xffff;
-  to.group = from.group == kNoGroup ? 0 : from.group;
+  // In version 1 the upper half of the reduction lies there.
+  to.group = context.layout.header.version < 2 ? 0 : from.group;
   to.peer = from.peer;
   to.flags = from.flags;
   to.stream = mapped(context.streams, from.stream);

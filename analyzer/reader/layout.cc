@@ -30,10 +30,11 @@ Result<FileHeader> read_header(const TraceBytes& file) {
     error.truncated = true;
     return error;
   }
-  if (header.version != format::kVersion) {
+  if (header.version < format::kOldestVersion || header.version > format::kVersion) {
     return fatal(offsetof(FileHeader, version), "expected format version " +
-                                                    std::to_string(format::kVersion) + ", found " +
-                                                    std::to_string(header.version) +
+                                                    std::to_string(format::kOldestVersion) +
+                                                    " to " + std::to_string(format::kVersion) +
+                                                    ", found " + std::to_string(header.version) +
                                                     ": read it with the traintrace that wrote it");
   }
   if (header.ready != 1) {

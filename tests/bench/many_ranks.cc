@@ -30,7 +30,7 @@ class RankTrace {
  public:
   RankTrace(const Job& job, int rank) : job_(job), rank_(rank) {
     builder_.schema =
-        "traintrace 1\ncall 7 ncclAllReduce nccl collective in:comm:communicator in:seq:decimal "
+        "traintrace 2\ncall 7 ncclAllReduce nccl collective in:comm:communicator in:seq:decimal "
         "in:count:decimal in:type:datatype in:op:redop\n";
     builder_.header.pid = 1000 + rank;
     builder_.header.start_time = uint64_t{1000} + static_cast<uint64_t>(rank);

@@ -302,16 +302,43 @@ TEST(ReaderNative, NoLengthOfAFileIsAProblem) {
   }
 }
 
+TEST(ReaderNative, VersionOneHasTheReductionsUpperHalfWhereTheGroupIsNow) {
+  TraceBuilder builder;
+  builder.communicators.resize(1);
+  format::Communicator& communicator = builder.communicators[0];
+  communicator.used = 1;
+  communicator.origin = format::kInitAll;
+  communicator.id = 0x1234;
+  communicator.size = 2;
+  communicator.operations = 1;
+  format::Operation operation{};
+  operation.enter_ticks = ticks_at_ms(6);
+  operation.sequence = 1;
+  operation.call = 7;
+  operation.data_type = 255;
+  operation.reduction = -1;
+  operation.group = 0xffff;
+  builder.operations[0] = operation;
+  for (const uint32_t version : {1u, 2u}) {
+    builder.header.version = version;
+    const ProcessTrace trace = read_good(builder);
+    ASSERT_EQ(trace.communicators.size(), 1u);
+    ASSERT_EQ(trace.communicators[0].recent.size(), 1u);
+    EXPECT_EQ(trace.communicators[0].recent[0].reduction, -1);
+    EXPECT_EQ(trace.communicators[0].recent[0].group, version == 1 ? 0u : 0xffffu);
+  }
+}
+
 TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   TraceBuilder builder;
   const std::string good = builder.build();
   EXPECT_EQ(read_bytes("hello").error().message, "expected a trace, which begins with \"trtrace\"");
   EXPECT_EQ(read_bytes(good.substr(0, 100)).error().offset, 100u);
   EXPECT_TRUE(read_bytes(good.substr(0, 100)).error().truncated);
-  builder.header.version = 2;
+  builder.header.version = 3;
   EXPECT_EQ(read_bytes(builder.build()).error().message,
-            "expected format version 1, found 2: read it with the traintrace that wrote it");
-  builder.header.version = 1;
+            "expected format version 1 to 2, found 3: read it with the traintrace that wrote it");
+  builder.header.version = 2;
   builder.header.ready = 0;
   EXPECT_EQ(read_bytes(builder.build()).error().offset, offsetof(format::FileHeader, ready));
   EXPECT_EQ(read_trace("/nowhere/x.trace", {}).error().message,

@@ -72,7 +72,7 @@ class TraceBuilder {
 
   format::FileHeader header{};
   std::string schema =
-      "traintrace 1\n"
+      "traintrace 2\n"
       "call 3 cudaMalloc runtime alloc out:address:hex in:bytes:bytes\n"
       "call 7 ncclAllReduce nccl collective in:comm:communicator in:seq:decimal in:count:decimal\n"
       "call 9 ncclGroupStart nccl group-start\n"
