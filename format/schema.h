@@ -68,6 +68,31 @@ inline constexpr size_t kCallCount = static_cast<size_t>(CallId::kCount);
 
 extern const CallSpec kCalls[kCallCount];  // schema.cc NOLINT(readability-identifier-naming)
 
+// What is recorded without being a call.  Ids go on from those of the calls.
+enum class Moment : uint16_t {
+#define TT_MOMENT(kind, function, ...) function,
+#include "format/moments.def"
+  kCount
+};
+inline constexpr size_t kMomentCount = static_cast<size_t>(Moment::kCount);
+constexpr uint16_t id_of(Moment moment) {
+  return static_cast<uint16_t>(kCallCount + static_cast<size_t>(moment));
+}
+struct MomentSpec {
+  const char* name;
+  Kind kind;
+  uint8_t field_count;
+  Field fields[4];
+};
+inline constexpr const char* kMomentLibrary = "torch";
+inline constexpr MomentSpec kMoments[] = {
+#define IN(i, name) Field::name
+#define TT_MOMENT(kind, function, ...) \
+  {#function, Kind::kind, sizeof(Field[]){__VA_ARGS__}, {__VA_ARGS__}},
+#include "format/moments.def"
+#undef IN
+};
+
 enum class Stat : uint8_t {
 #define TT_STAT(name, text, severity, meaning, advice) name,
 #include "format/stats.def"

@@ -35,7 +35,8 @@ inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
 // Raised when a reader of the previous version would misunderstand; growing elements and new
 // sections do not.
 // 2: Operation::reduction has 16 bits instead of 32, and `group` lies in the other half.
-inline constexpr uint32_t kVersion = 2;
+// 3: records of type kMoment.
+inline constexpr uint32_t kVersion = 3;
 inline constexpr uint32_t kOldestVersion = 1;  // that can be read
 
 enum SectionKind : uint32_t {
@@ -55,6 +56,10 @@ enum SectionKind : uint32_t {
   // Only at the levels `marks` and `plugin` of TRAINTRACE_GPU_PROGRESS:
   kMarks = 12,              // MarkWords, one for each element of kStreams
   kOperationProgress = 13,  // OperationProgress, one for each element of kOperations
+  kTensorBlocks = 14,       // TensorBlock, a hash table as kAllocations
+  kTensorDevices = 15,      // TensorDevice, by number of the device
+  kOutOfMemory = 16,        // OutOfMemory
+  kHeldBlocks = 17,         // HeldBlock
 };
 
 struct Section {
@@ -145,9 +150,10 @@ struct EventChunk {
 static_assert(sizeof(EventChunk) == 32);
 
 enum RecordType : uint8_t {
-  kEnter = 1,  // a call was entered
-  kLeave = 2,  // the innermost open call of this thread returned
-  kNote = 3,   // something about the trace itself: `call` is a NoteKind
+  kMoment = 0,  // what has no duration: head, ticks, `in` fields.  PyTorch's allocator reports so
+  kEnter = 1,   // a call was entered
+  kLeave = 2,   // the innermost open call of this thread returned
+  kNote = 3,    // something about the trace itself: `call` is a NoteKind
 };
 
 enum NoteKind : uint16_t {
@@ -159,9 +165,10 @@ struct RecordHead {
   uint16_t call;      // id of the schema
   uint8_t words : 6;  // 64-bit words including this one
   uint8_t type : 2;   // RecordType
-  uint8_t device;     // enter: the thread's current device, kNoDevice if not known
-  uint32_t
-      stack;  // enter: id of a Stack definition, 0 for none.  leave: the result code, as int32_t
+  uint8_t device;     // enter: the thread's current device, kNoDevice if not known.  moment: the
+                      // one that is meant
+  // enter, moment: id of a Stack definition, 0 for none.  leave: the result code, as int32_t
+  uint32_t stack;
 };
 static_assert(sizeof(RecordHead) == 8);
 inline constexpr uint8_t kNoDevice = 255;
@@ -487,5 +494,73 @@ struct Allocation {
   uint8_t reserved;
 };
 static_assert(sizeof(Allocation) == 40);
+
+// Memory in use of PyTorch's caching allocator, which cuts it from what kAllocations has.
+struct TensorBlock {
+  uint64_t address;  // 0: unused, 1: freed and reusable; stored last
+  uint64_t bytes;    // rounded by the allocator
+  uint64_t ticks;
+  uint32_t stack;
+  uint8_t device;
+  uint8_t reserved[3];
+};
+static_assert(sizeof(TensorBlock) == 32);
+
+// The allocator's own totals of a device.  It reports under a lock of its own, so one thread writes
+// at a time; words may be one report apart.
+struct TensorDevice {
+  uint64_t ticks;      // of the newest report, 0: none
+  uint64_t allocated;  // bytes in use and bytes held, as it said then
+  uint64_t reserved;
+  uint64_t peak_allocated;  // largest seen, and when
+  uint64_t peak_reserved;
+  uint64_t peak_ticks;
+  uint64_t before;       // in use before the first report that was seen
+  uint64_t allocations;  // reports
+  uint64_t frees;
+  // Bytes allocated less bytes freed, by these reports: with `before` it is `allocated`, unless
+  // reports were missed.
+  int64_t change;
+};
+static_assert(sizeof(TensorDevice) == 80);
+
+// When memory ran out.  A job that catches the error may run out again for hours; what matters is
+// how it began and how it ended.  So of each of two sorts, PyTorch's reports and calls of CUDA that
+// failed, the first kFirstFailures and the last kLastFailures are kept.
+struct OutOfMemory {
+  uint64_t ticks;      // 0: unused; stored last
+  uint64_t bytes;      // asked for, 0: not known (a call that needs memory for itself)
+  uint64_t allocated;  // PyTorch's totals of the device, 0: not known
+  uint64_t reserved;
+  uint64_t free;  // of the device, as the job itself asked last, at
+  uint64_t total;
+  uint64_t asked_ticks;  // 0: it never did
+  uint32_t number;       // of all failures in this process, from 1
+  uint32_t stack;
+  uint16_t call;
+  uint8_t device;
+  uint8_t reserved_bytes;
+  int32_t result;  // of the call, 0: PyTorch's report
+  // The live blocks at that time are the elements of kHeldBlocks with this `number`; that many were
+  // copied, and so many did not fit.  0 and 0: of a failure whose place in kHeldBlocks a later one
+  // took, or whose copy was cut short.
+  uint32_t held;
+  uint32_t not_held;
+};
+static_assert(sizeof(OutOfMemory) == 80);
+inline constexpr uint32_t kFirstFailures = 8;
+inline constexpr uint32_t kLastFailures = 8;
+
+// An element of kAllocations or kTensorBlocks when memory ran out last.
+struct HeldBlock {
+  uint64_t address;  // stored last, 0: unused
+  uint64_t bytes;
+  uint32_t stack;
+  uint32_t number;  // OutOfMemory::number
+  uint16_t call;    // of Allocation; a block of PyTorch's has the report's id
+  uint8_t device;
+  uint8_t reserved[5];
+};
+static_assert(sizeof(HeldBlock) == 32);
 
 }  // namespace traintrace::format

@@ -19,6 +19,10 @@ constexpr uint64_t kStreams = 4096;
 constexpr uint64_t kPeers = 8192;
 constexpr uint64_t kAllocations = 65536;
 constexpr uint64_t kHostFunctions = 512;
+constexpr uint64_t kTensorBlocks = 65536;
+constexpr uint64_t kTensorDevices = 128;  // c10's number of a device is an int8_t
+constexpr uint64_t kFailures = 2ULL * (format::kFirstFailures + format::kLastFailures);
+constexpr uint64_t kHeldBlocks = 32768;
 
 // Each thread holds one chunk, so there must be many; a chunk is a thread's step in the hot path,
 // so they must not be small.
@@ -37,10 +41,23 @@ void describe(Text& text, const format::CallSpec& call, int id) {
   text << "\n";
 }
 
+void describe(Text& text, const format::MomentSpec& moment, int id) {
+  text << "call " << id << " " << moment.name << " " << format::kMomentLibrary << " "
+       << format::spec_of(moment.kind).name;
+  for (int i = 0; i < moment.field_count; ++i) {
+    const format::FieldName& field = format::kFieldNames[static_cast<int>(moment.fields[i])];
+    text << " in:" << field.name << ":" << field.format;
+  }
+  text << "\n";
+}
+
 void describe_all(Text& text) {
   text << "traintrace " << int64_t{format::kVersion} << "\n";
   for (int id = 0; id < static_cast<int>(format::kCallCount); ++id) {
     describe(text, format::kCalls[id], id);
+  }
+  for (size_t i = 0; i < format::kMomentCount; ++i) {
+    describe(text, format::kMoments[i], format::id_of(static_cast<format::Moment>(i)));
   }
   for (int i = 0; i < static_cast<int>(format::Stat::kCount); ++i) {
     text << "stat " << i << " " << format::kStatSpecs[i].name << " "
@@ -93,6 +110,10 @@ uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept {
                kCommunicators * format::kRecentOperations);
   }
   layout.add(format::kAllocations, sizeof(format::Allocation), kAllocations);
+  layout.add(format::kTensorBlocks, sizeof(format::TensorBlock), kTensorBlocks);
+  layout.add(format::kTensorDevices, sizeof(format::TensorDevice), kTensorDevices);
+  layout.add(format::kOutOfMemory, sizeof(format::OutOfMemory), kFailures);
+  layout.add(format::kHeldBlocks, sizeof(format::HeldBlock), kHeldBlocks);
   layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk);
   const uint32_t chunk = chunk_bytes(size.ring_mb);
   layout.add(format::kEvents, chunk, size.ring_mb * kMiB / chunk);

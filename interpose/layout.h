@@ -7,7 +7,7 @@
 
 namespace traintrace {
 
-// How much a trace may hold.  The tables cost 7 MiB beside the ring and the definitions.
+// How much a trace may hold.  The tables cost 10 MiB beside the ring and the definitions.
 struct TraceSize {
   uint32_t ring_mb;
   uint32_t definitions_mb;

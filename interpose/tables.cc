@@ -41,6 +41,10 @@ void find_tables(format::FileHeader* file) noexcept {
     found.progress = nullptr;
   }
   found.allocation_count = find_table(file, format::kAllocations, found.allocations);
+  found.tensor_block_count = find_table(file, format::kTensorBlocks, found.tensor_blocks);
+  found.tensor_device_count = find_table(file, format::kTensorDevices, found.tensor_devices);
+  found.failure_count = find_table(file, format::kOutOfMemory, found.failures);
+  found.held_block_count = find_table(file, format::kHeldBlocks, found.held_blocks);
   found.definition_chunk_count = find_table(file, format::kDefinitions, found.definition_chunks);
   found.definition_chunk_bytes = section_of(file, format::kDefinitions).element_bytes;
   found.thread_count = find_table(file, format::kThreads, found.threads);

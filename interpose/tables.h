@@ -87,6 +87,14 @@ struct Tables {
   format::OperationProgress* progress;
   format::Allocation* allocations;
   uint32_t allocation_count;
+  format::TensorBlock* tensor_blocks;
+  uint32_t tensor_block_count;
+  format::TensorDevice* tensor_devices;
+  uint32_t tensor_device_count;
+  format::OutOfMemory* failures;
+  uint32_t failure_count;
+  format::HeldBlock* held_blocks;
+  uint32_t held_block_count;
   char* definition_chunks;
   uint32_t definition_chunk_bytes;
   uint32_t definition_chunk_count;

@@ -58,10 +58,10 @@ bool is_kept(const CallRecord& event, size_t age) {
 }
 
 void take_events(ProcessTrace& full, ProcessTrace& trace) {
-  const size_t count = full.events.size();
-  for (size_t i = 0; i < count; ++i) {
-    CallRecord event = full.events[i];
-    if (is_kept(event, count - 1 - i)) {
+  const auto is_call = [](const CallRecord& event) { return !event.moment; };
+  auto age = static_cast<size_t>(std::count_if(full.events.begin(), full.events.end(), is_call));
+  for (CallRecord event : full.events) {
+    if (is_call(event) && is_kept(event, --age)) {
       const auto values = full.values_of(event);
       event.first_value = static_cast<uint32_t>(trace.values.size());
       trace.values.insert(trace.values.end(), values.begin(), values.end());

@@ -43,7 +43,7 @@ Activity activity_of_thread(const ProcessTrace& trace, const ThreadText& thread)
 
 std::optional<Activity> last_event_on(const ProcessTrace& trace, int device) {
   for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
-    if (event->device == device && !event->enter_lost) {
+    if (event->device == device && !event->enter_lost && !event->moment) {
       Activity activity;
       const CallSchema* schema = schema_of(trace, event->call);
       activity.call = call_name(trace, event->call);

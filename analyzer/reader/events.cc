@@ -67,7 +67,7 @@ class EventReader {
     const std::span<const uint64_t> words = chunk.words;
     for (size_t at = 0; at < words.size();) {
       const RecordHead head = head_of(words[at]);
-      if (head.words < 2 || head.words > words.size() - at || head.type == 0 ||
+      if (head.words < 2 || head.words > words.size() - at ||
           (head.type == format::kEnter && head.words < 3)) {
         complain(place.offset + sizeof(format::EventChunk) + at * 8,
                  "a record of 2 to " + std::to_string(words.size() - at) + " words, found " +
@@ -109,7 +109,14 @@ class EventReader {
     const TimeNs time = context_.clock.ns(words[1]);
     thread.first = thread.first == 0 ? time : thread.first;
     thread.last = time;
-    if (head.type == format::kEnter) {
+    if (head.type == format::kMoment) {
+      CallRecord& event = add_event(serial, head, time);
+      event.stack = head.stack;
+      event.device = head.device;
+      event.leave = time;
+      event.returned = event.moment = true;
+      fill(event, false, words.subspan(2));
+    } else if (head.type == format::kEnter) {
       thread.open.push_back(static_cast<uint32_t>(trace_.events.size()));
       CallRecord& event = add_event(serial, head, time);
       event.stack = head.stack;

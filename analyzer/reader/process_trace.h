@@ -60,6 +60,7 @@ struct CallRecord {
   uint64_t caller = 0;  // return address
   uint8_t device = format::kNoDevice;
   bool returned = false;
+  bool moment = false;       // no call: a report without duration; device is the one that is meant
   bool enter_lost = false;   // only the leave record was left in the ring
   bool leave_lost = false;   // records are missing after it: whether it returned is not known
   uint8_t value_count = 0;   // as many as the call's schema has fields
@@ -163,6 +164,47 @@ struct AllocationText {
   uint8_t device = format::kNoDevice;
 };
 
+// A block of PyTorch's caching allocator that is in use.
+struct TensorBlockText {
+  uint64_t address = 0, bytes = 0;
+  TimeNs time = 0;
+  uint32_t stack = 0;
+  uint8_t device = format::kNoDevice;
+};
+
+// format::TensorDevice
+struct TensorDeviceText {
+  int device = -1;
+  TimeNs time = 0;
+  uint64_t allocated = 0, reserved = 0;
+  uint64_t peak_allocated = 0, peak_reserved = 0;
+  TimeNs peak_time = 0;
+  uint64_t before = 0, allocations = 0, frees = 0;
+  int64_t change = 0;
+};
+
+// A block that was live when memory ran out.
+struct HeldBlockText {
+  uint64_t address = 0, bytes = 0;
+  uint32_t stack = 0, call = 0;  // a block of PyTorch's: its report
+  uint8_t device = format::kNoDevice;
+};
+
+// format::OutOfMemory
+struct OutOfMemoryText {
+  uint32_t number = 0;  // of all in this process, from 1
+  TimeNs time = 0;
+  uint64_t bytes = 0;
+  uint64_t allocated = 0, reserved = 0;  // PyTorch's, 0: not known
+  uint64_t free = 0, total = 0;          // the device's
+  TimeNs asked = 0;                      // when the job asked for these, 0: never
+  uint32_t stack = 0, call = 0;
+  uint8_t device = format::kNoDevice;
+  int32_t result = 0;
+  uint32_t not_held = 0;            // live blocks that found no room in `held`
+  std::vector<HeldBlockText> held;  // by address; empty: not kept
+};
+
 struct LossText {
   std::string stat;  // stats.def
   uint64_t count = 0;
@@ -188,6 +230,9 @@ struct ProcessTrace {
   std::vector<StreamText> streams;
   std::vector<HostFunctionText> host_functions;  // by enqueued
   std::vector<AllocationText> allocations;
+  std::vector<TensorBlockText> tensor_blocks;    // by time
+  std::vector<TensorDeviceText> tensor_devices;  // by device
+  std::vector<OutOfMemoryText> out_of_memory;    // by number
   std::vector<ModuleText> modules;
   std::map<uint32_t, StackText> stacks;
   // Native return address -> where that is, for those that somebody looked up (symbols/).

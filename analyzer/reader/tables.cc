@@ -5,6 +5,7 @@
 
 #include "analyzer/reader/communicators.h"
 #include "analyzer/reader/elements.h"
+#include "analyzer/reader/out_of_memory.h"
 
 namespace traintrace {
 namespace {
@@ -155,6 +156,48 @@ void read_allocations(ReadContext& context) {
                    });
 }
 
+void read_tensor_blocks(ReadContext& context) {
+  const format::Section* section = context.layout.section(format::kTensorBlocks);
+  if (section == nullptr) {
+    return;
+  }
+  constexpr uint64_t kFreed = 1;
+  std::vector<TensorBlockText>& into = context.trace.tensor_blocks;
+  read_elements<format::TensorBlock>(
+      context.file, *section,
+      [](const format::TensorBlock& block) { return block.address > kFreed; },
+      [](const format::TensorBlock& a, const format::TensorBlock& b) {
+        return a.address == b.address && a.ticks == b.ticks;
+      },
+      [&](uint64_t, const format::TensorBlock& from) {
+        into.push_back(
+            {from.address, from.bytes, context.clock.ns(from.ticks), from.stack, from.device});
+      });
+  std::stable_sort(into.begin(), into.end(),
+                   [](const TensorBlockText& a, const TensorBlockText& b) {
+                     return a.time != b.time ? a.time < b.time : a.address < b.address;
+                   });
+}
+
+void read_tensor_devices(ReadContext& context) {
+  const format::Section* section = context.layout.section(format::kTensorDevices);
+  if (section == nullptr) {
+    return;
+  }
+  read_elements<format::TensorDevice>(
+      context.file, *section, [](const format::TensorDevice& device) { return device.ticks != 0; },
+      [](const format::TensorDevice& a, const format::TensorDevice& b) {
+        return a.ticks == b.ticks;
+      },
+      [&](uint64_t index, const format::TensorDevice& from) {
+        const TraceClock& clock = context.clock;
+        context.trace.tensor_devices.push_back(
+            {static_cast<int>(index), clock.ns(from.ticks), from.allocated, from.reserved,
+             from.peak_allocated, from.peak_reserved, clock.ns(from.peak_ticks), from.before,
+             from.allocations, from.frees, from.change});
+      });
+}
+
 }  // namespace
 
 uint32_t mapped(const std::vector<uint32_t>& map, uint64_t reference) {
@@ -168,6 +211,9 @@ void read_tables(ReadContext& context) {
   read_communicators(context);
   read_host_functions(context);
   read_allocations(context);
+  read_tensor_blocks(context);
+  read_tensor_devices(context);
+  read_out_of_memory(context);
 }
 
 }  // namespace traintrace

@@ -50,7 +50,8 @@ class DumpParser {
   bool read_line(const std::vector<std::string>& words) {
     const std::string& first = words[0];
     if (first[0] == '+' || first[0] == '-') {
-      const bool event = words.size() > 2 && (words[2] == ">" || words[2] == "<");
+      const bool event =
+          words.size() > 2 && (words[2] == ">" || words[2] == "<" || words[2] == "*");
       return event ? read_event_line(drafts_, words) : story_.read_line(words);
     }
     if (first == "start") {

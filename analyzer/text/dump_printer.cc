@@ -53,6 +53,8 @@ class TablePrinter {
     print_communicators();
     print_peers();
     print_allocations();
+    print_tensors();
+    print_out_of_memory();
     append_threads_now(out_, trace_, start_);
   }
 
@@ -206,6 +208,35 @@ class TablePrinter {
       append_hex(out_, allocation.address);
       records::allocation_keys(keys_, allocation);
       out_ += '\n';
+    }
+  }
+
+  void print_tensors() {
+    for (const TensorDeviceText& device : trace_.tensor_devices) {
+      begin("tensor-device", static_cast<uint64_t>(device.device));
+      records::tensor_device_keys(keys_, device);
+      out_ += '\n';
+    }
+    for (const TensorBlockText& block : trace_.tensor_blocks) {
+      out_ += "tensor-block ";
+      append_hex(out_, block.address);
+      records::tensor_block_keys(keys_, block);
+      out_ += '\n';
+    }
+  }
+
+  void print_out_of_memory() {
+    for (const OutOfMemoryText& failure : trace_.out_of_memory) {
+      begin("out-of-memory", failure.number);
+      records::out_of_memory_keys(keys_, failure);
+      out_ += '\n';
+      for (const HeldBlockText& block : failure.held) {
+        begin("held", failure.number);
+        out_ += ' ';
+        append_hex(out_, block.address);
+        records::held_block_keys(keys_, block);
+        out_ += '\n';
+      }
     }
   }
 

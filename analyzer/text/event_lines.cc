@@ -1,4 +1,5 @@
-// `TIME PROCESS/THREAD > CALL ..` and `TIME PROCESS/THREAD < CALL =RESULT ..`
+// `TIME PROCESS/THREAD > CALL ..`, `TIME PROCESS/THREAD < CALL =RESULT ..`, and with `*` what has
+// no duration
 #include <algorithm>
 
 #include "analyzer/text/record_lines.h"
@@ -100,6 +101,12 @@ bool read_event_line(DraftSet& drafts, std::span<const std::string> words) {
   drafts.note_time(*time);
   const auto serial = static_cast<uint32_t>(*thread);
   KeyReader keys(words.subspan(4), &draft, drafts);
+  if (words[2] == "*") {
+    CallRecord& event = draft.trace.events[add_event(draft, serial, *call, *time)];
+    event.leave = *time;
+    event.returned = event.moment = true;
+    return read_enter(drafts, draft, keys, event) && keys.finish();
+  }
   if (words[2] == ">") {
     const size_t index = add_event(draft, serial, *call, *time);
     draft.open_events[serial].push_back(index);

@@ -35,7 +35,7 @@ void append_moments(const ProcessTrace& trace, const std::vector<uint32_t>& even
     if (!event.enter_lost) {
       moments.push_back({event.enter, index, false});
     }
-    if (event.returned) {
+    if (event.returned && !event.moment) {
       open.push_back(index);
     }
   }
@@ -98,7 +98,7 @@ class EventPrinter {
     out += process_;
     out += '/';
     append_unsigned(out, event.thread);
-    out += moment.leave ? " < " : " > ";
+    out += event.moment ? " * " : moment.leave ? " < " : " > ";
     out += calls_[event.call].name;
     if (moment.leave) {
       out += " =";

@@ -247,6 +247,54 @@ bool read_allocation(DraftSet& drafts, Draft& draft, Words words) {
   return keys.finish();
 }
 
+bool read_tensor_block(DraftSet& drafts, Draft& draft, Words words) {
+  TensorBlockText block;
+  if (!fits(parse_unsigned(words[1]), block.address)) {
+    return drafts.fail("tensor-block 0xADDRESS ..");
+  }
+  KeyReader keys(words.subspan(2), &draft, drafts);
+  records::tensor_block_keys(keys, block);
+  draft.trace.tensor_blocks.push_back(block);
+  return keys.finish();
+}
+
+bool read_tensor_device(DraftSet& drafts, Draft& draft, Words words) {
+  TensorDeviceText device;
+  uint8_t number = 0;
+  if (!fits(parse_unsigned(words[1]), number)) {
+    return drafts.fail("tensor-device NUMBER ..");
+  }
+  device.device = number;
+  KeyReader keys(words.subspan(2), &draft, drafts);
+  records::tensor_device_keys(keys, device);
+  draft.trace.tensor_devices.push_back(device);
+  return keys.finish();
+}
+
+bool read_out_of_memory(DraftSet& drafts, Draft& draft, Words words) {
+  OutOfMemoryText failure;
+  if (!fits(parse_unsigned(words[1]), failure.number)) {
+    return drafts.fail("out-of-memory NUMBER ..");
+  }
+  KeyReader keys(words.subspan(2), &draft, drafts);
+  records::out_of_memory_keys(keys, failure);
+  draft.trace.out_of_memory.push_back(std::move(failure));
+  return keys.finish();
+}
+
+bool read_held(DraftSet& drafts, Draft& draft, Words words) {
+  std::vector<OutOfMemoryText>& failures = draft.trace.out_of_memory;
+  HeldBlockText block;
+  if (failures.empty() || words[1] != std::to_string(failures.back().number) ||
+      !fits(parse_unsigned(words[2]), block.address)) {
+    return drafts.fail("held NUMBER 0xADDRESS .. below its `out-of-memory` line");
+  }
+  KeyReader keys(words.subspan(3), &draft, drafts);
+  records::held_block_keys(keys, block);
+  failures.back().held.push_back(block);
+  return keys.finish();
+}
+
 constexpr LineKind kLines[] = {
     {"fact", 3, "fact KEY TEXT", read_fact},
     {"loss", 3, "loss STAT COUNT ..", read_loss},
@@ -264,6 +312,10 @@ constexpr LineKind kLines[] = {
     {"peer", 4, "peer NAME send|receive RANK ..", read_peer},
     {"host-function", 2, "host-function 0xADDRESS ..", read_host_function},
     {"allocation", 2, "allocation 0xADDRESS ..", read_allocation},
+    {"tensor-block", 2, "tensor-block 0xADDRESS ..", read_tensor_block},
+    {"tensor-device", 2, "tensor-device NUMBER ..", read_tensor_device},
+    {"out-of-memory", 2, "out-of-memory NUMBER ..", read_out_of_memory},
+    {"held", 3, "held NUMBER 0xADDRESS ..", read_held},
     {"thread-now", 2, "thread-now TID ..", read_thread_now},
     {"frame-now", 4, "frame-now TID python|native FUNCTION ..", read_frame_now},
 };

@@ -163,6 +163,52 @@ void allocation_keys(Keys& keys, Record& r) {
 }
 
 template <class Keys, class Record>
+void tensor_block_keys(Keys& keys, Record& r) {
+  keys.number("bytes", r.bytes, 0);
+  keys.time("at", r.time);
+  keys.number("device", r.device, format::kNoDevice);
+  keys.stack(r.stack);
+}
+
+template <class Keys, class Record>
+void tensor_device_keys(Keys& keys, Record& r) {
+  keys.time("at", r.time);
+  keys.number("allocated", r.allocated, 0);
+  keys.number("reserved", r.reserved, 0);
+  keys.number("peak-allocated", r.peak_allocated, 0);
+  keys.number("peak-reserved", r.peak_reserved, 0);
+  keys.time("peak-at", r.peak_time);
+  keys.number("before", r.before, 0);
+  keys.number("allocations", r.allocations, 0);
+  keys.number("frees", r.frees, 0);
+  keys.number("change", r.change, int64_t{0});
+}
+
+template <class Keys, class Record>
+void out_of_memory_keys(Keys& keys, Record& r) {
+  keys.time("at", r.time);
+  keys.call("call", r.call);
+  keys.number("result", r.result, 0);
+  keys.number("bytes", r.bytes, 0);
+  keys.number("device", r.device, format::kNoDevice);
+  keys.number("allocated", r.allocated, 0);
+  keys.number("reserved", r.reserved, 0);
+  keys.number("free", r.free, 0);
+  keys.number("total", r.total, 0);
+  keys.time("asked", r.asked);
+  keys.number("not-held", r.not_held, 0);
+  keys.stack(r.stack);
+}
+
+template <class Keys, class Record>
+void held_block_keys(Keys& keys, Record& r) {
+  keys.number("bytes", r.bytes, 0);
+  keys.call("call", r.call);
+  keys.number("device", r.device, format::kNoDevice);
+  keys.stack(r.stack);
+}
+
+template <class Keys, class Record>
 void thread_now_keys(Keys& keys, Record& r) {
   keys.text("name", r.name);
   keys.text("role", r.role);

@@ -21,12 +21,24 @@ CallSchema schema_of(const format::CallSpec& spec) {
   return call;
 }
 
+CallSchema schema_of(const format::MomentSpec& spec) {
+  CallSchema call{spec.name, format::kMomentLibrary, format::spec_of(spec.kind).name, {}};
+  for (int i = 0; i < spec.field_count; ++i) {
+    const format::FieldName& field = format::kFieldNames[static_cast<size_t>(spec.fields[i])];
+    call.fields.push_back({field.name, field.format, false});
+  }
+  return call;
+}
+
 }  // namespace
 
 const std::vector<CallSchema>& known_calls() {
   static const std::vector<CallSchema>& calls = *[] {
     auto* all = new std::vector<CallSchema>;
     for (const format::CallSpec& spec : format::kCalls) {
+      all->push_back(schema_of(spec));
+    }
+    for (const format::MomentSpec& spec : format::kMoments) {
       all->push_back(schema_of(spec));
     }
     return all;

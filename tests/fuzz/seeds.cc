@@ -9,6 +9,7 @@ namespace {
 
 using testing::enter;
 using testing::leave;
+using testing::moment;
 using testing::ticks_at_ms;
 using testing::TraceBuilder;
 
@@ -43,6 +44,12 @@ void add_tables(TraceBuilder& builder) {
   builder.peers[0].communicator = 1;
   builder.streams.resize(2);
   builder.streams[0].handle_tag = 1;
+  builder.tensor_blocks.push_back({0x2000, 512, ticks_at_ms(2), 6, 0, {}});
+  builder.tensor_devices.push_back(
+      {ticks_at_ms(2), 512, 4096, 512, 4096, ticks_at_ms(2), 0, 1, 0, 512});
+  builder.failures.push_back(
+      {ticks_at_ms(3), 64, 512, 4096, 5, 9, ticks_at_ms(2), 1, 6, 3, 0, 0, 2, 1, 0});
+  builder.held_blocks.push_back({0x2000, 512, 6, 1, 11, 0, {}});
   builder.allocations.resize(3);
   builder.allocations[1] = {0x1000, 64, ticks_at_ms(2), 0, 6, 3, 0, 0};
 }
@@ -70,6 +77,11 @@ constexpr const char* kEveryLine =
     "flags=launched\n"
     "peer c send 1 operations=3 hash=0x3 last=+1\n"
     "allocation 0x1000 bytes=4 at=+1 call=cudaMalloc device=0\n"
+    "tensor-device 0 at=+1 allocated=4 reserved=8 before=1 allocations=2 frees=1 change=-3\n"
+    "tensor-block 0x1000 bytes=4 at=+1 device=0 @7\n"
+    "out-of-memory 1 at=+1 call=cudaMalloc result=2 bytes=9 device=0 free=1 total=9 asked=+1 @7\n"
+    "held 1 0x1000 bytes=4 call=cudaMalloc device=0 @7\n"
+    "+1 a/1 * reportMemoryUsageToProfiler address=0x1000 change=-4 allocated=0 reserved=8 @7\n"
     "+1 a/1 > newCall value=0x5 @7=f.py:1:g caller=0x5 on-device=1\n"
     "+2 a/1 < newCall =3\n"
     "run two\n"
@@ -101,7 +113,9 @@ std::string native_seed() {
                          std::string("steptrain.py") + "\xe8\x04");
   builder.add_definition(format::KernelDefinition{{}, 0x5000, 3, 0}, format::kKernel, "_Zk");
   builder.add_definition(format::FactDefinition{{}, 8, 1}, format::kFact, "env.RANK3");
-  builder.add_chunk(3, 1, 0, {enter(9, 10), enter(3, 11, {128}, 6), leave(3, 12, 2)});
+  builder.add_chunk(3, 1, 0,
+                    {enter(9, 10), enter(3, 11, {128}, 6), leave(3, 12, 2),
+                     moment(11, 13, {0x2000, 512, 512, 4096}, 6)});
   builder.add_chunk(4, 2, 30, {leave(9, 13), enter(7, 14, {2, 5, 1024}), leave(7, 15)});
   builder.add_chunk(5, 1, 3, {leave(9, 20), enter(7, 21, {1, 6, 9})});
   return builder.build();

@@ -115,6 +115,32 @@ TEST(DumpText, CallsNestAndLostPartsAreKept) {
   EXPECT_FALSE(dump.processes[0].events[3].returned);
 }
 
+TEST(DumpText, WhatPyTorchsAllocatorSaidIsKept) {
+  const std::string text =
+      "start 1700000000.000000000\n"
+      "process a:5 host=a pid=5 armed=+0.000000000\n"
+      "stack 3 train.py:7:step\n"
+      "thread 1 tid=5\n"
+      "tensor-device 0 at=+1.000000000 allocated=512 reserved=2097152 peak-allocated=1024 "
+      "peak-reserved=2097152 peak-at=+0.500000000 before=1024 allocations=1 frees=2 change=-512\n"
+      "tensor-block 0x7f00 bytes=512 at=+1.000000000 device=0 @3\n"
+      "out-of-memory 2 at=+3.000000000 call=reportOutOfMemoryToProfiler bytes=4096 device=0 "
+      "allocated=512 reserved=2097152 free=5 total=99 asked=+2.000000000 not-held=1 @3\n"
+      "held 2 0x7f00 bytes=512 call=reportMemoryUsageToProfiler device=0 @3\n"
+      "+1.000000000 a:5/1 > cudaMalloc bytes=64 on-device=0\n"
+      "+1.500000000 a:5/1 * reportMemoryUsageToProfiler address=0x7f00 change=-512 allocated=512 "
+      "reserved=2097152 @3=train.py:7:step on-device=0\n"
+      "+2.000000000 a:5/1 < cudaMalloc =cudaSuccess address=0xabc\n";
+  const DumpText dump = parsed(text);
+  EXPECT_EQ(printed(dump.processes), text);
+  ASSERT_EQ(dump.processes[0].events.size(), 2u);
+  EXPECT_TRUE(dump.processes[0].events[1].moment);
+  EXPECT_TRUE(dump.processes[0].events[1].returned);
+  ASSERT_EQ(dump.processes[0].out_of_memory.size(), 1u);
+  EXPECT_EQ(dump.processes[0].out_of_memory[0].held.size(), 1u);
+  EXPECT_NE(complaint("process a\nheld 1 0x5\n"), "none");
+}
+
 TEST(DumpText, WhatSomebodySawIsKept) {
   const std::string text =
       "start 1700000000.000000000\n"

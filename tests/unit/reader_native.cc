@@ -12,6 +12,7 @@ namespace {
 using testing::enter;
 using testing::kTestEpochNs;
 using testing::leave;
+using testing::moment;
 using testing::TemporaryFile;
 using testing::ticks_at_ms;
 using testing::TraceBuilder;
@@ -200,6 +201,68 @@ TEST(ReaderNative, HostFunctionsComeInTheirOrderWithTheirStreams) {
   EXPECT_EQ(trace.host_functions[1].entered, 0);
 }
 
+TEST(ReaderNative, MomentsAreEventsThatReturnedAtOnceAndMayHaveFewerValues) {
+  TraceBuilder builder;
+  builder.add_thread(1, 4);
+  builder.add_chunk(1, 1, 0,
+                    {enter(3, 10, {128}), moment(11, 11, {0x7000, 512, 1024, 4096}, 5, 2),
+                     moment(11, 12, {0, static_cast<uint64_t>(-512)}), leave(3, 13, 0, {0xabc})});
+  const ProcessTrace trace = read_good(builder);
+  ASSERT_EQ(trace.events.size(), 3u);
+  EXPECT_EQ(trace.events[0].leave, kEpoch + 13 * kMs);
+  const CallRecord& report = trace.events[1];
+  EXPECT_TRUE(report.moment);
+  EXPECT_TRUE(report.returned);
+  EXPECT_EQ(report.leave, report.enter);
+  EXPECT_EQ(report.stack, 5u);
+  EXPECT_EQ(report.device, 2);
+  EXPECT_EQ(trace.values_of(report)[3], 4096u);
+  EXPECT_EQ(static_cast<int64_t>(trace.values_of(trace.events[2])[1]), -512);
+  EXPECT_EQ(trace.values_of(trace.events[2])[3], 0u);
+}
+
+TEST(ReaderNative, WhatPyTorchsAllocatorHoldsComesInOrder) {
+  TraceBuilder builder;
+  builder.tensor_blocks.resize(4);  // one was freed, one never used
+  builder.tensor_blocks[0] = {0x9000, 1024, ticks_at_ms(9), 5, 1, {}};
+  builder.tensor_blocks[1] = {1, 512, ticks_at_ms(7), 5, 1, {}};
+  builder.tensor_blocks[3] = {0x8000, 512, ticks_at_ms(8), 6, 0, {}};
+  builder.tensor_devices.resize(3);
+  builder.tensor_devices[1] = {ticks_at_ms(9), 10, 20, 30, 40, ticks_at_ms(8), 5, 7, 6, -5};
+  const ProcessTrace trace = read_good(builder);
+  ASSERT_EQ(trace.tensor_blocks.size(), 2u);
+  EXPECT_EQ(trace.tensor_blocks[0].address, 0x8000u);
+  EXPECT_EQ(trace.tensor_blocks[1].device, 1);
+  ASSERT_EQ(trace.tensor_devices.size(), 1u);
+  EXPECT_EQ(trace.tensor_devices[0].device, 1);
+  EXPECT_EQ(trace.tensor_devices[0].peak_reserved, 40u);
+  EXPECT_EQ(trace.tensor_devices[0].change, -5);
+}
+
+TEST(ReaderNative, BlocksOfAFailureAreThereWholeOrNotAtAll) {
+  TraceBuilder builder;
+  builder.failures.resize(4);
+  builder.failures[3] = {ticks_at_ms(5), 64, 0, 0, 5, 9, ticks_at_ms(4), 7, 1, 3, 0, 0, 2, 2, 1};
+  builder.failures[1] = {ticks_at_ms(6), 32, 8, 16, 0, 0, 0, 8, 1, 11, 0, 0, 0, 2, 0};
+  builder.held_blocks = {{0x9000, 8, 1, 7, 3, 0, {}},
+                         {0x8000, 4, 1, 7, 11, 0, {}},
+                         {0x8000, 4, 1, 8, 11, 0, {}}};  // the second of number 8 is missing
+  const ProcessTrace trace = read_good(builder);
+  ASSERT_EQ(trace.out_of_memory.size(), 2u);
+  const OutOfMemoryText& first = trace.out_of_memory[0];
+  EXPECT_EQ(first.number, 7u);
+  EXPECT_EQ(first.result, 2);
+  EXPECT_EQ(first.free, 5u);
+  EXPECT_EQ(first.asked, kEpoch + 4 * kMs);
+  EXPECT_EQ(first.not_held, 1u);
+  ASSERT_EQ(first.held.size(), 2u);
+  EXPECT_EQ(first.held[0].address, 0x8000u);
+  EXPECT_EQ(trace.calls[first.held[1].call].name, "cudaMalloc");
+  EXPECT_EQ(trace.out_of_memory[1].allocated, 8u);
+  EXPECT_EQ(trace.out_of_memory[1].asked, 0);
+  EXPECT_TRUE(trace.out_of_memory[1].held.empty());
+}
+
 TEST(ReaderNative, DefinitionsAreResolved) {
   TraceBuilder builder;
   builder.add_definition(format::ModuleDefinition{{}, 0x1000, 0x2000, 0x1000, 0, 2, 9},
@@ -335,10 +398,10 @@ TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   EXPECT_EQ(read_bytes("hello").error().message, "expected a trace, which begins with \"trtrace\"");
   EXPECT_EQ(read_bytes(good.substr(0, 100)).error().offset, 100u);
   EXPECT_TRUE(read_bytes(good.substr(0, 100)).error().truncated);
-  builder.header.version = 3;
+  builder.header.version = 4;
   EXPECT_EQ(read_bytes(builder.build()).error().message,
-            "expected format version 1 to 2, found 3: read it with the traintrace that wrote it");
-  builder.header.version = 2;
+            "expected format version 1 to 3, found 4: read it with the traintrace that wrote it");
+  builder.header.version = format::kVersion;
   builder.header.ready = 0;
   EXPECT_EQ(read_bytes(builder.build()).error().offset, offsetof(format::FileHeader, ready));
   EXPECT_EQ(read_trace("/nowhere/x.trace", {}).error().message,

@@ -65,6 +65,8 @@ struct Sizes {
   uint32_t streams = 64;
   uint32_t host_functions = 4;
   uint32_t allocations = 256;
+  uint32_t tensor_blocks = 256;
+  uint32_t held_blocks = 64;
   uint32_t definition_chunks = 16;
   uint32_t threads = 16;
   bool progress = false;
@@ -87,6 +89,11 @@ class World {
     add(format::kStreams, sizeof(format::Stream), sizes.streams);
     add(format::kHostFunctions, sizeof(format::HostFunction), sizes.host_functions);
     add(format::kAllocations, sizeof(format::Allocation), sizes.allocations);
+    add(format::kTensorBlocks, sizeof(format::TensorBlock), sizes.tensor_blocks);
+    add(format::kTensorDevices, sizeof(format::TensorDevice), 128);
+    add(format::kOutOfMemory, sizeof(format::OutOfMemory),
+        2 * (format::kFirstFailures + format::kLastFailures));
+    add(format::kHeldBlocks, sizeof(format::HeldBlock), sizes.held_blocks);
     if (sizes.progress) {
       add(format::kMarks, sizeof(format::MarkWords), sizes.streams);
       add(format::kOperationProgress, sizeof(format::OperationProgress),

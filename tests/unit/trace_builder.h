@@ -49,6 +49,15 @@ inline std::vector<uint64_t> leave(uint16_t call, uint64_t ms, int32_t result = 
   return words;
 }
 
+inline std::vector<uint64_t> moment(uint16_t call, uint64_t ms, std::vector<uint64_t> fields,
+                                    uint32_t stack = 0, uint8_t device = 0) {
+  std::vector<uint64_t> words = {
+      record_head(call, static_cast<uint8_t>(2 + fields.size()), format::kMoment, stack, device),
+      ticks_at_ms(ms)};
+  words.insert(words.end(), fields.begin(), fields.end());
+  return words;
+}
+
 class TraceBuilder {
  public:
   TraceBuilder() {
@@ -76,6 +85,8 @@ class TraceBuilder {
       "call 3 cudaMalloc runtime alloc out:address:hex in:bytes:bytes\n"
       "call 7 ncclAllReduce nccl collective in:comm:communicator in:seq:decimal in:count:decimal\n"
       "call 9 ncclGroupStart nccl group-start\n"
+      "call 11 reportMemoryUsageToProfiler torch tensor-block in:address:hex in:change:signed "
+      "in:allocated:bytes in:reserved:bytes\n"
       "stat 0 ring-overwritten info\n"
       "stat 5 no-chunk warning\n";
   std::vector<uint64_t> stats = std::vector<uint64_t>(8);
@@ -86,6 +97,10 @@ class TraceBuilder {
   std::vector<format::Stream> streams;
   std::vector<format::Allocation> allocations;
   std::vector<format::HostFunction> host_functions;
+  std::vector<format::TensorBlock> tensor_blocks;
+  std::vector<format::TensorDevice> tensor_devices;
+  std::vector<format::OutOfMemory> failures;
+  std::vector<format::HeldBlock> held_blocks;
 
   void add_thread(uint32_t serial, uint64_t events) {
     format::Thread thread{};
@@ -141,6 +156,10 @@ class TraceBuilder {
     append(file, format::kStreams, array(streams), sizeof(format::Stream));
     append(file, format::kHostFunctions, array(host_functions), sizeof(format::HostFunction));
     append(file, format::kAllocations, array(allocations), sizeof(format::Allocation));
+    append(file, format::kTensorBlocks, array(tensor_blocks), sizeof(format::TensorBlock));
+    append(file, format::kTensorDevices, array(tensor_devices), sizeof(format::TensorDevice));
+    append(file, format::kOutOfMemory, array(failures), sizeof(format::OutOfMemory));
+    append(file, format::kHeldBlocks, array(held_blocks), sizeof(format::HeldBlock));
     const format::DefinitionChunk head{1, static_cast<uint32_t>(definitions_.size()), 0};
     std::string definitions = bytes_of(head) + definitions_;
     definitions.resize((definitions.size() + 4095) / 4096 * 4096);

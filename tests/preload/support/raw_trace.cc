@@ -24,6 +24,10 @@ class RawReader {
       read_table(format::kThreads, trace_.threads);
       read_table(format::kCommunicators, trace_.communicators);
       read_table(format::kAllocations, trace_.allocations);
+      read_table(format::kTensorBlocks, trace_.tensor_blocks);
+      read_table(format::kTensorDevices, trace_.tensor_devices);
+      read_table(format::kOutOfMemory, trace_.failures);
+      read_table(format::kHeldBlocks, trace_.held_blocks);
       read_table(format::kHostFunctions, trace_.host_functions);
       read_table(format::kStreams, trace_.streams);
       read_definitions();
@@ -129,7 +133,9 @@ class RawReader {
       const auto element = at<Element>(where.offset + offset);
       uint64_t first = 0;
       std::memcpy(&first, &element, std::min(sizeof first, sizeof element));
-      if (kind == format::kAllocations ? first > 1 : static_cast<uint32_t>(first) != 0) {
+      const bool reused = kind == format::kAllocations || kind == format::kTensorBlocks;
+      const bool numbered = kind == format::kThreads || kind == format::kCommunicators;
+      if (numbered ? static_cast<uint32_t>(first) != 0 : first > (reused ? 1 : 0)) {
         into.push_back(element);
       }
     }
@@ -257,6 +263,10 @@ class RawReader {
     const auto call = trace_.calls.find(record.call);
     if (call == trace_.calls.end()) {
       problem("unknown call ", record.call);
+    } else if (record.type == format::kMoment) {
+      if (record.values.empty() || record.values.size() > call->second.ins.size()) {
+        problem(call->second.name, " with ", record.values.size(), " values");
+      }
     } else if (record.type == format::kEnter
                    ? record.values.size() != call->second.ins.size()
                    : record.values.size() != (record.result() ? 0 : call->second.outs.size())) {
@@ -325,7 +335,7 @@ uint64_t RawTrace::left(const std::string& call) const {
 
 uint64_t RawTrace::value(const RawRecord& record, const std::string& field) const {
   const RawCall& call = calls.at(record.call);
-  const auto& names = record.type == format::kEnter ? call.ins : call.outs;
+  const auto& names = record.type == format::kLeave ? call.outs : call.ins;
   const auto found = std::find(names.begin(), names.end(), field);
   if (found == names.end()) {
     throw std::runtime_error(call.name + " has no " + field);

@@ -38,6 +38,10 @@ struct RawTrace {
   std::vector<traintrace::format::Thread> threads;
   std::vector<traintrace::format::Communicator> communicators;
   std::vector<traintrace::format::Allocation> allocations;
+  std::vector<traintrace::format::TensorBlock> tensor_blocks;
+  std::vector<traintrace::format::TensorDevice> tensor_devices;  // those that reported
+  std::vector<traintrace::format::OutOfMemory> failures;
+  std::vector<traintrace::format::HeldBlock> held_blocks;
   std::vector<traintrace::format::HostFunction> host_functions;
   std::vector<traintrace::format::Stream> streams;
   std::vector<RawRecord> records;     // of each thread in order
