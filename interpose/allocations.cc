@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "interpose/live_index.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
 #include "interpose/tables.h"
@@ -44,50 +45,17 @@ Space space_named(const char* name) {
   return Space::kMemory;
 }
 
-// Element i of the table belongs to the key in g_keys[i].  Searches do not end at a free element
-// (handle_map.h says why) but at the longest way that was ever needed.
-constexpr uint32_t kLongestWay = 128;
-uint64_t* g_keys;
-uint32_t g_count;
-uint32_t g_longest;
+LiveIndex g_index;
 
 uint64_t key_of(CallId call, uint64_t address) {
   return address ^ static_cast<uint64_t>(g_spaces[static_cast<size_t>(call)]) << 60;
 }
 
-uint32_t index_at(uint64_t key, uint32_t way) {
-  const uint32_t place = place_of(key, g_count) + way;
-  return place < g_count ? place : place - g_count;
-}
-
-constexpr uint32_t kNone = ~0U;
 constexpr uint64_t kFreed = 1;  // Allocation::address
-
-uint32_t find_key(uint64_t key) {
-  const uint32_t longest = load(g_longest);
-  for (uint32_t way = 0; way <= longest && way < g_count; ++way) {
-    const uint32_t index = index_at(key, way);
-    if (load(g_keys[index]) == key) {
-      return index;
-    }
-  }
-  return kNone;
-}
-
-uint32_t take_place(uint64_t key) {
-  for (uint32_t way = 0; way < kLongestWay && way < g_count; ++way) {
-    const uint32_t index = index_at(key, way);
-    if (load(g_keys[index]) == 0 && exchange_if(g_keys[index], uint64_t{0}, key)) {
-      raise_to(g_longest, way);
-      return index;
-    }
-  }
-  return kNone;
-}
 
 void remove(uint32_t index) {
   publish(g_tables.allocations[index].address, kFreed);
-  publish(g_keys[index], uint64_t{0});
+  g_index.give_back(index);
 }
 
 }  // namespace
@@ -99,9 +67,8 @@ void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t byte
     return;
   }
   // Handed out again although its free was not seen (a device reset, a pool's end).
-  uint32_t index = find_key(key);
-  index = index == kNone ? take_place(key) : index;
-  if (index == kNone) {
+  const uint32_t index = g_index.take(key);
+  if (index == LiveIndex::kNone) {
     count(format::Stat::AllocationsFull);
     return;
   }
@@ -115,8 +82,8 @@ void freed(ThreadState&, CallId call, uint64_t address) noexcept {
   if (address == 0 || key == 0) {
     return;
   }
-  const uint32_t index = find_key(key);
-  if (index == kNone) {
+  const uint32_t index = g_index.find(key);
+  if (index == LiveIndex::kNone) {
     count(format::Stat::UnknownFree);
     return;
   }
@@ -131,8 +98,8 @@ void freed_range(ThreadState&, CallId call, uint64_t address, uint64_t bytes) no
   uint64_t offset = 0;
   int found = 0;
   for (int steps = 0; address != 0 && steps < kMostSteps && offset < bytes; ++steps) {
-    const uint32_t index = find_key(key_of(call, address + offset));
-    if (index == kNone) {
+    const uint32_t index = g_index.find(key_of(call, address + offset));
+    if (index == LiveIndex::kNone) {
       offset += kSmallest;
       continue;
     }
@@ -150,14 +117,11 @@ void allocations_start() noexcept {
   for (size_t call = 0; call < format::kCallCount; ++call) {
     g_spaces[call] = space_named(format::kCalls[call].name);
   }
-  g_keys = private_array<uint64_t>(g_tables.allocation_count);
-  g_count = g_keys == nullptr ? 0 : g_tables.allocation_count;
-  g_longest = 0;
+  g_index.start(g_tables.allocation_count);
 }
 
 void allocations_drop() noexcept {
-  g_keys = nullptr;
-  g_count = 0;
+  g_index.drop();
 }
 
 }  // namespace traintrace

@@ -109,9 +109,12 @@ void select_calls(const char* patterns) {
   for (uint64_t& word : g_selected_calls) {
     word = 0;
   }
-  for (size_t id = 0; id < format::kCallCount; ++id) {
+  for (size_t id = 0; id < format::kCallCount + format::kMomentCount; ++id) {
+    const char* const name = id < format::kCallCount
+                                 ? format::kCalls[id].name
+                                 : format::kMoments[id - format::kCallCount].name;
     const uint64_t bit = uint64_t{1} << (id % 64);
-    g_selected_calls[id / 64] |= matches_any(patterns, format::kCalls[id].name) ? bit : 0;
+    g_selected_calls[id / 64] |= matches_any(patterns, name) ? bit : 0;
   }
 }
 

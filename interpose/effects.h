@@ -2,6 +2,7 @@
 // follow from a row's kind and fields.  What does not follow from them is in specials_*.h.
 #pragma once
 
+#include "interpose/failures.h"
 #include "interpose/fields.h"
 #include "interpose/host_functions.h"
 #include "interpose/open_call.h"
@@ -94,6 +95,20 @@ struct Row {
     }
   }
 
+  // What a call that failed had asked for: from parameters that the call does not fill in.
+  template <class... Arguments>
+  static uint64_t asked_bytes(Arguments... arguments) noexcept {
+    if constexpr (!is(Kind::Alloc)) {
+      return 0;
+    } else if constexpr (kHas<Field::Bytes> && !kGives<Field::Bytes>) {
+      return get<Field::Bytes>(arguments...);
+    } else {
+      return kHas<Field::Array>
+                 ? 0
+                 : get<Field::Width>(arguments...) * get<Field::Height>(arguments...);
+    }
+  }
+
   template <class... Arguments>
   static void operation_enters(OpenFrame& frame, Scratch& scratch,
                                Arguments... arguments) noexcept {
@@ -177,6 +192,8 @@ struct Row {
       }
     } else if constexpr (is(Kind::GroupStart)) {
       group_started(thread, frame.stack);
+    } else if constexpr (is(Kind::MemoryInfo)) {
+      memory_asked(thread, get<Field::Free>(arguments...), get<Field::Total>(arguments...), ticks);
     } else if constexpr (waits() && (kHas<Field::Stream> || kHas<Field::Event>)) {
       mark_completed(scratch.mark, ticks);
     } else if constexpr (is(Kind::Sync) && !kHas<Field::Context>) {

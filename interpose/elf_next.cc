@@ -25,9 +25,8 @@ const T* address(const ElfW(Dyn) & entry, uint64_t base) {
   return reinterpret_cast<const T*>(value < base ? base + value : value);
 }
 
-bool read_dynamic(const link_map& map, Object& object) {
-  const ElfW(Dyn)* entry = map.l_ld;
-  object = {map.l_addr, nullptr, nullptr, nullptr, nullptr};
+bool read_dynamic(const ElfW(Dyn) * entry, uint64_t base, Object& object) {
+  object = {base, nullptr, nullptr, nullptr, nullptr};
   for (; entry && entry->d_tag != DT_NULL; ++entry) {
     switch (entry->d_tag) {
       case DT_SYMTAB:
@@ -83,6 +82,28 @@ void* find_in(const Object& object, const char* name) {
   }
 }
 
+struct Search {
+  const char* function;
+  void* found;
+};
+
+int look_in(dl_phdr_info* info, size_t, void* data) {
+  Search& search = *static_cast<Search*>(data);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) {
+      continue;
+    }
+    const uint64_t base = info->dlpi_addr;
+    const auto* const dynamic =
+        reinterpret_cast<const ElfW(Dyn)*>(base + info->dlpi_phdr[i].p_vaddr);
+    Object object;
+    if (dynamic != _DYNAMIC && read_dynamic(dynamic, base, object)) {
+      search.found = find_in(object, search.function);
+    }
+  }
+  return search.found != nullptr;
+}
+
 }  // namespace
 
 // Of the loader, by way of its list for debuggers: sanitizers replace dl_iterate_phdr and strcmp by
@@ -96,13 +117,20 @@ void* next_definition(const char* function) noexcept {
       continue;
     }
     Object object;
-    void* const found = read_dynamic(*map, object) ? find_in(object, function) : nullptr;
+    void* const found =
+        read_dynamic(map->l_ld, map->l_addr, object) ? find_in(object, function) : nullptr;
     if (found && behind_us) {
       return found;
     }
     before = before ? before : found;
   }
   return before;
+}
+
+void* definition_elsewhere(const char* function) noexcept {
+  Search search = {function, nullptr};
+  dl_iterate_phdr(look_in, &search);
+  return search.found;
 }
 
 }  // namespace traintrace

@@ -7,4 +7,8 @@ namespace traintrace {
 // As dlsym(RTLD_NEXT) would answer here, default version.  Null: there is none.
 void* next_definition(const char* function) noexcept;
 
+// The default version in any other library, also one that was loaded with RTLD_LOCAL.  Takes the
+// lock of the loader's list, which nobody holds while waiting for anything.
+void* definition_elsewhere(const char* function) noexcept;
+
 }  // namespace traintrace

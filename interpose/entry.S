@@ -65,6 +65,7 @@
 #define TT_EXPORT_Exit(function) TT_ENTRY function, .Ltarget_##function;
 #define TT_EXPORT_Driver(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Runtime(function) TT_EXPORT_Exit(function)
+#define TT_EXPORT_Torch(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
 #include "interpose/exports.def"
 
@@ -90,9 +91,11 @@ tt_entries:
 #undef TT_EXPORT_Exit
 #undef TT_EXPORT_Driver
 #undef TT_EXPORT_Runtime
+#undef TT_EXPORT_Torch
 #define TT_EXPORT_Thunk(function) .quad 0;
 #define TT_EXPORT_Data(function) .quad 0;
 #define TT_EXPORT_Exit(function) .quad 0;
+#define TT_EXPORT_Torch(function) .quad 0;
 #define TT_EXPORT_Driver(function) .quad .Lentry_##function;
 #define TT_EXPORT_Runtime(function) .quad .Lentry_##function;
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)

@@ -25,15 +25,18 @@ struct OpenFrame {
 };
 
 // One bit for each call that TRAINTRACE_CALLS selects.
-extern uint64_t g_selected_calls[(format::kCallCount + 63) / 64];
+extern uint64_t g_selected_calls[(format::kCallCount + format::kMomentCount + 63) / 64];
 
-inline bool selected(format::CallId call) noexcept {
-  const auto index = static_cast<unsigned>(call);
+inline bool selected(unsigned index) noexcept {
   return g_selected_calls[index / 64] >> (index % 64) & 1;
 }
 
 inline uint64_t scrambled(const OpenFrame* frame) noexcept {
   return reinterpret_cast<uint64_t>(frame) ^ 0x7472'6163'656d'6521u;
+}
+
+inline bool selected(format::CallId call) noexcept {
+  return selected(static_cast<unsigned>(call));
 }
 
 void refuse_in_signal(ThreadState& thread) noexcept;

@@ -11,6 +11,7 @@
 #include "interpose/recorder.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/torch_allocator.h"
 #include "interpose/trace_file.h"
 
 namespace traintrace {
@@ -64,6 +65,7 @@ void* run(void* argument) {
     if (self) {
       state_tick(*self);
       calls_past.look(*self);
+      torch_allocator_tick();
     }
     reap_threads();
     due_ns += kTickNs;

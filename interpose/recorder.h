@@ -87,6 +87,10 @@ inline void write_leave(ThreadState& thread, format::CallId call, uint64_t ticks
   commit_record(thread, word + 2 + count);
 }
 
+// What has no duration.  False: dropped and counted, or TRAINTRACE_CALLS does not want it.
+bool write_moment(ThreadState& thread, format::Moment moment, uint64_t ticks, uint8_t device,
+                  uint32_t stack, const uint64_t* fields, int count) noexcept;
+
 // Called by arming.cc with the mapped file, before any thread records; false: no memory.
 bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept;
 // Gives the calling thread its state in the new trace.

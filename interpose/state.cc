@@ -9,6 +9,7 @@
 #include "interpose/captures.h"
 #include "interpose/communicators.h"
 #include "interpose/definitions.h"
+#include "interpose/failures.h"
 #include "interpose/files.h"
 #include "interpose/host_functions.h"
 #include "interpose/kernels.h"
@@ -20,6 +21,7 @@
 #include "interpose/stacks.h"
 #include "interpose/streams.h"
 #include "interpose/tables.h"
+#include "interpose/tensors.h"
 
 namespace traintrace {
 namespace {
@@ -79,6 +81,8 @@ void state_start(format::FileHeader* file) noexcept {
   captures_start();
   host_functions_start();
   allocations_start();
+  tensors_start();
+  failures_start();
   definitions_start();
   modules_start();
   stacks_start();
@@ -93,6 +97,7 @@ void state_reset_after_fork() noexcept {
   stacks_drop();
   modules_drop();
   definitions_drop();
+  tensors_drop();
   allocations_drop();
   captures_drop();
   plugin_drop();

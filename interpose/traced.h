@@ -22,6 +22,7 @@ template <class Result>
 inline constexpr Result kMissingOriginal = {};
 
 inline constexpr int kNotReady = 600;      // cudaErrorNotReady, CUDA_ERROR_NOT_READY: no failure
+inline constexpr int kMemoryRanOut = 2;    // cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY
 inline constexpr int kNcclInProgress = 7;  // neither failure nor success
 
 inline bool is_failure(int result) noexcept {
@@ -97,6 +98,13 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     const uint64_t ticks = clock_ticks();
     Row::after(frame, scratch, result, ticks, arguments...);
     Special<kCall>::after(frame, scratch, result, ticks, arguments...);
+    if constexpr (kLayer == Layer::kCuda && !kIsQuery) {
+      if (result == kMemoryRanOut) [[unlikely]] {
+        memory_ran_out(*frame.thread, FailureSort::kCall,
+                       {static_cast<uint16_t>(kCall), result, frame.thread->device,
+                        Row::asked_bytes(arguments...), 0, 0, frame.stack, ticks});
+      }
+    }
     uint64_t fields[kOuts + 1] = {};
     const int outs = result == 0 ? kOuts : 0;
     if (outs) {

@@ -1,0 +1,25 @@
+// What PyTorch's caching allocator says of itself: blocks in use and totals per device.
+//
+// It reports with its lock held: nothing here waits, allocates or calls anybody.
+#pragma once
+
+#include <cstdint>
+
+namespace traintrace {
+
+struct TensorReport {
+  uint64_t address;  // 0: this version does not say
+  int64_t change;    // bytes; negative: a free
+  bool has_totals;
+  uint64_t allocated;  // of the device, afterwards
+  uint64_t reserved;
+  uint8_t device;
+  uint32_t stack;
+  uint64_t ticks;
+};
+void tensor_reported(const TensorReport& report) noexcept;
+
+void tensors_start() noexcept;
+void tensors_drop() noexcept;
+
+}  // namespace traintrace
