@@ -17,15 +17,18 @@ namespace {
 // Below it, a GPU that has its work does not begin it sooner.
 constexpr int64_t kKernelGapNs = 10'000;
 
-// What is asked of a thread again and again.
-struct Thread {
-  std::vector<int64_t> blocking_ends;  // in order
-  std::array<Spans, 3> busy;           // in the loader, in the allocator, waiting for peers
-};
 constexpr std::array kBusyKinds = {HostCallKind::kLoader, HostCallKind::kAllocator,
                                    HostCallKind::kPeerWait};
 constexpr std::array kBusyCauses = {IdleCause::kDataStarvation, IdleCause::kAllocator,
                                     IdleCause::kHostPeerWait};
+
+// What is asked of a thread again and again.
+struct Thread {
+  std::vector<const HostCall*> blocking;  // by end
+  // In the loader, in the allocator, waiting for peers.
+  std::array<Spans, kBusyKinds.size()> busy;
+  std::array<std::vector<const HostCall*>, kBusyKinds.size()> calls;  // by start
+};
 
 Spans within(const Spans& spans, const Span& window) {
   Spans result;
@@ -38,14 +41,24 @@ Spans within(const Spans& spans, const Span& window) {
   return result;
 }
 
+const HostCall* last_begun(const std::vector<const HostCall*>& calls, int64_t before_ns) {
+  const auto after =
+      std::lower_bound(calls.begin(), calls.end(), before_ns,
+                       [](const HostCall* call, int64_t time) { return call->start_ns < time; });
+  return after == calls.begin() ? nullptr : *(after - 1);
+}
+
 class Attribution {
  public:
-  explicit Attribution(const Timeline& timeline);
+  Attribution(const Timeline& timeline, const std::function<void(const IdleCharge&)>& visit);
   void add(const Span& gap, const GpuWork& next, const GpuWork& before);
-  const IdleTimes& times() const { return times_; }
 
  private:
-  void add(IdleCause cause, int64_t ns) { times_[static_cast<size_t>(cause)] += ns; }
+  void add(IdleCause cause, int64_t ns, const HostCall* call = nullptr) {
+    if (ns != 0) {
+      visit_({cause, ns, call});
+    }
+  }
   void add_late_host(const Span& late, const HostCall& launch);
   bool is_graph_launch(const HostCall& call) const {
     const std::string& name = timeline_.names[call.name];
@@ -53,29 +66,32 @@ class Attribution {
   }
 
   const Timeline& timeline_;
+  const std::function<void(const IdleCharge&)>& visit_;
   std::unordered_map<uint64_t, const HostCall*> launches_;
   std::vector<Thread> threads_;
-  IdleTimes times_{};
 };
 
-Attribution::Attribution(const Timeline& timeline)
-    : timeline_(timeline), threads_(timeline.threads.size()) {
+Attribution::Attribution(const Timeline& timeline,
+                         const std::function<void(const IdleCharge&)>& visit)
+    : timeline_(timeline), visit_(visit), threads_(timeline.threads.size()) {
   std::vector<std::array<std::vector<Span>, 3>> busy(threads_.size());
   for (const HostCall& call : timeline.calls) {
     if (call.correlation != 0) {
       launches_[call.correlation] = &call;
     }
     if (call.kind == HostCallKind::kBlocking) {
-      threads_[call.thread].blocking_ends.push_back(call.end_ns);
+      threads_[call.thread].blocking.push_back(&call);
     }
     for (size_t i = 0; i < kBusyKinds.size(); ++i) {
       if (call.kind == kBusyKinds[i]) {
         busy[call.thread][i].push_back({call.start_ns, call.end_ns});
+        threads_[call.thread].calls[i].push_back(&call);
       }
     }
   }
   for (size_t thread = 0; thread < threads_.size(); ++thread) {
-    std::sort(threads_[thread].blocking_ends.begin(), threads_[thread].blocking_ends.end());
+    std::stable_sort(threads_[thread].blocking.begin(), threads_[thread].blocking.end(),
+                     [](const HostCall* a, const HostCall* b) { return a->end_ns < b->end_ns; });
     for (size_t i = 0; i < kBusyKinds.size(); ++i) {
       threads_[thread].busy[i] = united(std::move(busy[thread][i]));
     }
@@ -89,21 +105,23 @@ void Attribution::add_late_host(const Span& late, const HostCall& launch) {
   const Thread& thread = threads_[launch.thread];
   const Spans loading = within(thread.busy[0], late);
   int64_t left = late.end_ns - late.begin_ns - length_ns(loading);
-  add(IdleCause::kDataStarvation, length_ns(loading));
-  const auto returned =
-      std::lower_bound(thread.blocking_ends.begin(), thread.blocking_ends.end(), late.begin_ns);
-  if (returned != thread.blocking_ends.end() && *returned <= late.end_ns &&
+  add(IdleCause::kDataStarvation, length_ns(loading), last_begun(thread.calls[0], late.end_ns));
+  const auto after =
+      std::upper_bound(thread.blocking.begin(), thread.blocking.end(), late.end_ns,
+                       [](int64_t time, const HostCall* call) { return time < call->end_ns; });
+  const HostCall* returned = after == thread.blocking.begin() ? nullptr : *(after - 1);
+  if (returned != nullptr && returned->end_ns >= late.begin_ns &&
       launch.kind != HostCallKind::kBlocking) {
-    return add(IdleCause::kSyncInduced, left);
+    return add(IdleCause::kSyncInduced, left, returned);
   }
   Spans explained = loading;
   for (size_t i = 1; i < kBusyKinds.size(); ++i) {
     const int64_t before = length_ns(explained);
     explained = united(explained, within(thread.busy[i], late));
-    add(kBusyCauses[i], length_ns(explained) - before);
+    add(kBusyCauses[i], length_ns(explained) - before, last_begun(thread.calls[i], late.end_ns));
     left -= length_ns(explained) - before;
   }
-  add(IdleCause::kHostBound, left);
+  add(IdleCause::kHostBound, left, &launch);
 }
 
 void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& before) {
@@ -116,7 +134,7 @@ void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& befor
   if (launch.start_ns > gap.begin_ns) {
     // A launch cannot come after what it launched, but clocks of host and device may say so.
     const int64_t launched = std::min(launch.start_ns, gap.end_ns);
-    add(IdleCause::kLaunchLatency, gap.end_ns - launched);
+    add(IdleCause::kLaunchLatency, gap.end_ns - launched, &launch);
     return add_late_host({gap.begin_ns, launched}, launch);
   }
   if (is_graph_launch(launch) && before.correlation == next.correlation) {
@@ -127,11 +145,12 @@ void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& befor
 
 }  // namespace
 
-IdleTimes idle_by_cause(const Timeline& timeline, std::span<const GpuWork> work) {
+void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,
+                const std::function<void(const IdleCharge&)>& visit) {
   if (work.empty()) {
-    return {};
+    return;
   }
-  Attribution attribution(timeline);
+  Attribution attribution(timeline, visit);
   const GpuWork* last = &work[0];  // of those so far, the one that ends last
   for (const GpuWork& next : work.subspan(1)) {
     if (next.start_ns > last->end_ns) {
@@ -141,7 +160,14 @@ IdleTimes idle_by_cause(const Timeline& timeline, std::span<const GpuWork> work)
       last = &next;
     }
   }
-  return attribution.times();
+}
+
+IdleTimes idle_by_cause(const Timeline& timeline, std::span<const GpuWork> work) {
+  IdleTimes times{};
+  visit_idle(timeline, work, [&](const IdleCharge& charge) {
+    times[static_cast<size_t>(charge.cause)] += charge.ns;
+  });
+  return times;
 }
 
 }  // namespace traintrace

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "analyzer/timeline/timeline.h"
@@ -32,6 +33,19 @@ inline constexpr size_t kIdleCauses = 13;
 extern const std::array<const char*, kIdleCauses> kIdleCauseNames;
 
 using IdleTimes = std::array<int64_t, kIdleCauses>;  // ns, by cause
+
+// A part of a gap.
+struct IdleCharge {
+  IdleCause cause;
+  int64_t ns;
+  // What the host did: the last call of that kind in the part, for kHostBound and kLaunchLatency
+  // the launch; null where the cause is on the GPU's side.
+  const HostCall* call;
+};
+
+// Parts of gaps in their order; `work` as below.
+void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,
+                const std::function<void(const IdleCharge&)>& visit);
 
 // `work`: of one device of the timeline, by start.  The sum is exactly the idle time of
 // partition_of.
