@@ -2,7 +2,6 @@
 
 #include <simdjson.h>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <unordered_map>
@@ -10,144 +9,25 @@
 
 #include "analyzer/importers/decimal_ns.h"
 #include "analyzer/importers/event_array.h"
+#include "analyzer/importers/kineto_event.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
 
 namespace json = simdjson::ondemand;
+using namespace kineto;
 static_assert(EventArray::kPadding >= simdjson::SIMDJSON_PADDING);
 
-// What an event says of itself; views last as long as its piece.
-struct Event {
-  std::string_view phase, category, name, time, duration, pid, tid;
-  std::optional<uint64_t> correlation;
-  std::optional<int64_t> device, stream;
+// With any time of an event it makes one that can be added to others.
+constexpr int64_t kMostBaseNs = int64_t{1} << 61;
+constexpr int64_t kMostDurationNs = 100'000'000'000'000'000;
+
+struct Frame {
+  Span span;
+  uint32_t thread;
+  uint32_t name;
 };
-
-std::string_view trimmed(std::string_view token) {
-  while (!token.empty() && (token.back() <= ' ' || token.back() == ',')) {
-    token.remove_suffix(1);
-  }
-  return token;
-}
-
-template <class Number>
-std::optional<Number> number_of(std::string_view token) {
-  Number value{};
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
-  return error == std::errc() && end == token.data() + token.size() ? std::optional(value)
-                                                                    : std::nullopt;
-}
-
-std::string_view text_of(json::value value) {
-  std::string_view text;
-  return value.get_string().get(text) == simdjson::SUCCESS ? text : std::string_view();
-}
-
-// Numbers as they are written; strings are no numbers here.
-std::string_view token_of(json::value value) {
-  return trimmed(value.raw_json_token());
-}
-
-void read_arguments(json::value value, Event& event) {
-  json::object arguments;
-  if (value.get_object().get(arguments) != simdjson::SUCCESS) {
-    return;
-  }
-  for (auto field : arguments) {
-    const json::raw_json_string key = field.key();
-    if (key == "correlation") {
-      event.correlation = number_of<uint64_t>(token_of(field.value()));
-    } else if (key == "device") {
-      event.device = number_of<int64_t>(token_of(field.value()));
-    } else if (key == "stream") {
-      event.stream = number_of<int64_t>(token_of(field.value()));
-    }
-  }
-}
-
-Event read_event(json::object object) {
-  Event event;
-  for (auto field : object) {
-    const json::raw_json_string key = field.key();
-    if (key == "ph") {
-      event.phase = text_of(field.value());
-    } else if (key == "cat") {
-      event.category = text_of(field.value());
-    } else if (key == "name") {
-      event.name = text_of(field.value());
-    } else if (key == "ts") {
-      event.time = token_of(field.value());
-    } else if (key == "dur") {
-      event.duration = token_of(field.value());
-    } else if (key == "pid") {
-      event.pid = token_of(field.value());
-    } else if (key == "tid") {
-      event.tid = token_of(field.value());
-    } else if (key == "args") {
-      read_arguments(field.value(), event);
-    }
-  }
-  return event;
-}
-
-// Names of old and new versions.
-std::optional<WorkKind> kind_of(const Event& event) {
-  const std::string_view category = event.category;
-  if (category == "kernel" || category == "Kernel") {
-    // ncclKernel_.., ncclDevKernel_..
-    return event.name.starts_with("nccl") ? WorkKind::kCommunication : WorkKind::kCompute;
-  }
-  if (category == "gpu_memcpy" || category == "Memcpy" || category == "gpu_memset" ||
-      category == "Memset") {
-    return WorkKind::kMemory;
-  }
-  return std::nullopt;
-}
-
-bool is_call(std::string_view category) {
-  return category == "cuda_runtime" || category == "Runtime" || category == "cuda_driver";
-}
-// Where annotations and operators of the framework stand.
-bool is_range(std::string_view category) {
-  return category == "user_annotation" || category == "cpu_op" || category == "Operator" ||
-         category == "python_function";
-}
-
-constexpr std::string_view kBlocking[] = {"cudaDeviceSynchronize", "cudaStreamSynchronize",
-                                          "cudaEventSynchronize",  "cudaMemcpy",
-                                          "cudaMemcpy2D",          "cudaMemset",
-                                          "cuCtxSynchronize",      "cuStreamSynchronize",
-                                          "cuEventSynchronize",    "cuMemcpyDtoH_v2",
-                                          "cuMemcpyHtoD_v2"};
-constexpr std::string_view kAllocators[] = {"cudaMalloc",   "cudaFree",         "cudaMallocHost",
-                                            "cudaFreeHost", "cudaHostAlloc",    "cuMem",
-                                            "cuModuleLoad", "cuLibraryLoadData"};
-
-HostCallKind kind_of_call(std::string_view name) {
-  if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking)) {
-    return HostCallKind::kBlocking;
-  }
-  // cuMemcpy and cuMemset are none.
-  const bool allocates =
-      std::any_of(std::begin(kAllocators), std::end(kAllocators),
-                  [&](std::string_view allocator) { return name.starts_with(allocator); });
-  return allocates && !name.starts_with("cuMemcpy") && !name.starts_with("cuMemset")
-             ? HostCallKind::kAllocator
-             : HostCallKind::kOther;
-}
-
-std::optional<HostCallKind> kind_of_range(std::string_view name) {
-  if (name.starts_with("enumerate(DataLoader)") ||
-      name.find("DataLoaderIter.__next__") != name.npos) {
-    return HostCallKind::kLoader;
-  }
-  if (name.starts_with("gloo:")) {
-    return HostCallKind::kPeerWait;
-  }
-  return std::nullopt;
-}
 
 class Import {
  public:
@@ -196,11 +76,19 @@ class Import {
   void add_call(const Event& event, HostCallKind kind);
   std::optional<Span> span_of(const Event& event);
   static uint32_t id_of(std::string_view name, Ids& ids, std::vector<std::string>& names);
+  void add_note(const Event& event);
+  void add_frame(const Event& event);
+  uint32_t thread_of(const Event& event) {
+    return id_of(std::string(event.pid) + ' ' + std::string(event.tid), threads_,
+                 trace_.timeline.threads);
+  }
   void find_blocking_copies();
+  void find_sites();
 
   KinetoTrace& trace_;
   json::parser parser_;
   Ids names_, threads_;
+  std::vector<Frame> frames_;
   uint64_t without_time_ = 0;
 };
 
@@ -217,7 +105,7 @@ std::optional<Span> Import::span_of(const Event& event) {
   const std::optional<int64_t> start = ns_of_microseconds(event.time);
   const std::optional<int64_t> duration =
       event.duration.empty() ? 0 : ns_of_microseconds(event.duration);
-  if (!start || !duration || *duration < 0) {
+  if (!start || !duration || *duration < 0 || *duration > kMostDurationNs) {
     ++without_time_;
     return std::nullopt;
   }
@@ -232,8 +120,41 @@ void Import::add(const Event& event) {
   } else if (is_range(event.category)) {
     if (const std::optional<HostCallKind> kind = kind_of_range(event.name)) {
       add_call(event, *kind);
+    } else if (event.name.starts_with("ProfilerStep#")) {
+      if (const std::optional<Span> span = span_of(event)) {
+        trace_.timeline.step_starts.push_back(span->begin_ns);
+      }
+    } else if (event.category == "python_function" && is_user_frame(event.name)) {
+      add_frame(event);
     }
   }
+}
+
+void Import::add_frame(const Event& event) {
+  if (const std::optional<Span> span = span_of(event)) {
+    frames_.push_back({*span, thread_of(event), id_of(event.name, names_, trace_.timeline.names)});
+  }
+}
+
+void Import::add_note(const Event& event) {
+  if (event.operation.empty() || !event.correlation) {
+    return;
+  }
+  CollectiveNote note{*event.correlation};
+  note.operation = id_of(event.operation, names_, trace_.timeline.names);
+  if (!event.group.empty()) {
+    note.group = id_of(event.group, names_, trace_.timeline.names);
+  }
+  constexpr int64_t kMostRanks = 1 << 24;
+  note.group_size =
+      static_cast<int32_t>(std::clamp<int64_t>(event.group_size.value_or(-1), -1, kMostRanks));
+  note.sequence = event.sequence.value_or(-1);
+  const int64_t size = bytes_of_type(event.data_type);
+  const int64_t elements = event.elements.value_or(-1);
+  if (size != 0 && elements >= 0 && elements <= std::numeric_limits<int64_t>::max() / size) {
+    note.bytes = elements * size;
+  }
+  trace_.timeline.collectives.push_back(note);
 }
 
 void Import::add_work(const Event& event, WorkKind kind) {
@@ -247,6 +168,9 @@ void Import::add_work(const Event& event, WorkKind kind) {
                                   id_of(event.name, names_, trace_.timeline.names),
                                   static_cast<int32_t>(stream), static_cast<int32_t>(device),
                                   kind});
+  if (kind == WorkKind::kCommunication) {
+    add_note(event);
+  }
 }
 
 void Import::add_call(const Event& event, HostCallKind kind) {
@@ -254,12 +178,10 @@ void Import::add_call(const Event& event, HostCallKind kind) {
   if (!span) {
     return;
   }
-  const std::string thread = std::string(event.pid) + ' ' + std::string(event.tid);
   const bool launches = is_call(event.category);
-  trace_.timeline.calls.push_back({span->begin_ns, span->end_ns,
-                                   launches ? event.correlation.value_or(0) : 0,
-                                   id_of(event.name, names_, trace_.timeline.names),
-                                   id_of(thread, threads_, trace_.timeline.threads), kind});
+  trace_.timeline.calls.push_back(
+      {span->begin_ns, span->end_ns, launches ? event.correlation.value_or(0) : 0,
+       id_of(event.name, names_, trace_.timeline.names), thread_of(event), kind});
 }
 
 // cudaMemcpyAsync and the like block where the host's side is pageable, which only the name of the
@@ -279,10 +201,34 @@ void Import::find_blocking_copies() {
   }
 }
 
+// The innermost of the user's frames around each call.
+void Import::find_sites() {
+  std::stable_sort(frames_.begin(), frames_.end(), [](const Frame& a, const Frame& b) {
+    return a.span.begin_ns != b.span.begin_ns ? a.span.begin_ns < b.span.begin_ns
+                                              : a.span.end_ns > b.span.end_ns;
+  });
+  std::vector<std::vector<const Frame*>> open(trace_.timeline.threads.size());
+  auto next = frames_.begin();
+  for (HostCall& call : trace_.timeline.calls) {
+    for (; next != frames_.end() && next->span.begin_ns <= call.start_ns; ++next) {
+      std::vector<const Frame*>& stack = open[next->thread];
+      while (!stack.empty() && stack.back()->span.end_ns <= next->span.begin_ns) {
+        stack.pop_back();
+      }
+      stack.push_back(&*next);
+    }
+    std::vector<const Frame*>& stack = open[call.thread];
+    while (!stack.empty() && stack.back()->span.end_ns <= call.start_ns) {
+      stack.pop_back();
+    }
+    call.site = stack.empty() ? kNoName : stack.back()->name;
+  }
+}
+
 std::optional<int> small_number(simdjson::simdjson_result<json::value> value) {
   int64_t number = 0;
-  return value.get_int64().get(number) == simdjson::SUCCESS && number >= 0 &&
-                 number <= std::numeric_limits<int>::max()
+  constexpr int64_t kMost = 1 << 20;  // more ranks than any job has
+  return value.get_int64().get(number) == simdjson::SUCCESS && number >= 0 && number <= kMost
              ? std::optional(static_cast<int>(number))
              : std::nullopt;
 }
@@ -299,7 +245,8 @@ void Import::add_rest(const std::string& rest) {
     for (auto field : object) {
       const json::raw_json_string key = field.key();
       if (key == "baseTimeNanoseconds") {
-        trace_.timeline.base_ns = number_of<int64_t>(token_of(field.value())).value_or(0);
+        const int64_t base = number_of<int64_t>(token_of(field.value())).value_or(0);
+        trace_.timeline.base_ns = std::clamp(base, -kMostBaseNs, kMostBaseNs);
       } else if (key == "distributedInfo") {
         json::value info = field.value();
         trace_.timeline.rank = small_number(info["rank"]);
@@ -316,7 +263,13 @@ void Import::finish() {
                    [](const GpuWork& a, const GpuWork& b) { return a.start_ns < b.start_ns; });
   std::stable_sort(trace_.timeline.calls.begin(), trace_.timeline.calls.end(),
                    [](const HostCall& a, const HostCall& b) { return a.start_ns < b.start_ns; });
+  std::sort(trace_.timeline.step_starts.begin(), trace_.timeline.step_starts.end());
+  std::stable_sort(trace_.timeline.collectives.begin(), trace_.timeline.collectives.end(),
+                   [](const CollectiveNote& a, const CollectiveNote& b) {
+                     return a.correlation < b.correlation;
+                   });
   find_blocking_copies();
+  find_sites();
   if (without_time_ != 0) {
     complain(0, std::to_string(without_time_) + " events have no usable time");
   }

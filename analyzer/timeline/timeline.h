@@ -22,6 +22,8 @@ struct GpuWork {
 };
 static_assert(sizeof(GpuWork) <= 40);
 
+inline constexpr uint32_t kNoName = 0xffffffff;
+
 enum class HostCallKind : uint8_t {
   kOther,
   kBlocking,   // returns when the GPU has got somewhere
@@ -39,17 +41,31 @@ struct HostCall {
   uint32_t name;         // index in Timeline::names
   uint32_t thread;       // index in Timeline::threads
   HostCallKind kind;
+  uint32_t site = kNoName;  // innermost frame of the user's Python code, in Timeline::names
 };
 static_assert(sizeof(HostCall) <= 40);
+
+// What the framework said of a kernel of NCCL.
+struct CollectiveNote {
+  uint64_t correlation;
+  uint32_t operation = kNoName;  // "allreduce", in Timeline::names
+  uint32_t group = kNoName;      // the process group's name
+  int32_t group_size = -1;
+  int64_t sequence = -1;
+  int64_t bytes = -1;  // that this rank puts in
+};
 
 // Of one process.
 struct Timeline {
   std::string source;       // file
   std::optional<int> rank;  // global
   std::optional<int> world_size;
-  int64_t base_ns = 0;          // time 0 of the trace in ns since the epoch
-  std::vector<GpuWork> work;    // in the order of their starts
-  std::vector<HostCall> calls;  // in the order of their starts
+  int64_t base_ns = 0;                      // time 0 of the trace in ns since the epoch
+  std::vector<GpuWork> work;                // in the order of their starts
+  std::vector<HostCall> calls;              // in the order of their starts
+  std::vector<CollectiveNote> collectives;  // by correlation
+  // Steps as the job marked them: from each start to the next.  Ns, in order.
+  std::vector<int64_t> step_starts;
   std::vector<std::string> names;
   std::vector<std::string> threads;
 };

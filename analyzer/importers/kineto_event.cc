@@ -1,0 +1,165 @@
+#include "analyzer/importers/kineto_event.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "analyzer/model/code_place.h"
+
+namespace traintrace::kineto {
+
+namespace json = simdjson::ondemand;
+
+namespace {
+
+std::string_view trimmed(std::string_view token) {
+  while (!token.empty() && (token.back() <= ' ' || token.back() == ',')) {
+    token.remove_suffix(1);
+  }
+  return token;
+}
+
+std::string_view text_of(json::value value) {
+  std::string_view text;
+  return value.get_string().get(text) == simdjson::SUCCESS ? text : std::string_view();
+}
+
+constexpr std::string_view kBlocking[] = {"cudaDeviceSynchronize", "cudaStreamSynchronize",
+                                          "cudaEventSynchronize",  "cudaMemcpy",
+                                          "cudaMemcpy2D",          "cudaMemset",
+                                          "cuCtxSynchronize",      "cuStreamSynchronize",
+                                          "cuEventSynchronize",    "cuMemcpyDtoH_v2",
+                                          "cuMemcpyHtoD_v2"};
+constexpr std::string_view kAllocators[] = {"cudaMalloc",   "cudaFree",         "cudaMallocHost",
+                                            "cudaFreeHost", "cudaHostAlloc",    "cuMem",
+                                            "cuModuleLoad", "cuLibraryLoadData"};
+
+}  // namespace
+
+std::string_view token_of(json::value value) {
+  return trimmed(value.raw_json_token());
+}
+
+namespace {
+
+void read_arguments(json::value value, Event& event) {
+  json::object arguments;
+  if (value.get_object().get(arguments) != simdjson::SUCCESS) {
+    return;
+  }
+  for (auto field : arguments) {
+    const json::raw_json_string key = field.key();
+    if (key == "correlation") {
+      event.correlation = number_of<uint64_t>(token_of(field.value()));
+    } else if (key == "device") {
+      event.device = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "stream") {
+      event.stream = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "Collective name") {
+      event.operation = text_of(field.value());
+    } else if (key == "Process Group Name") {
+      event.group = text_of(field.value());
+    } else if (key == "dtype") {
+      event.data_type = text_of(field.value());
+    } else if (key == "In msg nelems") {
+      event.elements = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "Group size") {
+      event.group_size = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "Seq") {
+      event.sequence = number_of<int64_t>(token_of(field.value()));
+    }
+  }
+}
+
+}  // namespace
+
+Event read_event(json::object object) {
+  Event event;
+  for (auto field : object) {
+    const json::raw_json_string key = field.key();
+    if (key == "ph") {
+      event.phase = text_of(field.value());
+    } else if (key == "cat") {
+      event.category = text_of(field.value());
+    } else if (key == "name") {
+      event.name = text_of(field.value());
+    } else if (key == "ts") {
+      event.time = token_of(field.value());
+    } else if (key == "dur") {
+      event.duration = token_of(field.value());
+    } else if (key == "pid") {
+      event.pid = token_of(field.value());
+    } else if (key == "tid") {
+      event.tid = token_of(field.value());
+    } else if (key == "args") {
+      read_arguments(field.value(), event);
+    }
+  }
+  return event;
+}
+
+// Names of old and new versions.
+std::optional<WorkKind> kind_of(const Event& event) {
+  const std::string_view category = event.category;
+  if (category == "kernel" || category == "Kernel") {
+    // ncclKernel_.., ncclDevKernel_..
+    return event.name.starts_with("nccl") ? WorkKind::kCommunication : WorkKind::kCompute;
+  }
+  if (category == "gpu_memcpy" || category == "Memcpy" || category == "gpu_memset" ||
+      category == "Memset") {
+    return WorkKind::kMemory;
+  }
+  return std::nullopt;
+}
+
+bool is_call(std::string_view category) {
+  return category == "cuda_runtime" || category == "Runtime" || category == "cuda_driver";
+}
+bool is_range(std::string_view category) {
+  return category == "user_annotation" || category == "cpu_op" || category == "Operator" ||
+         category == "python_function";
+}
+
+HostCallKind kind_of_call(std::string_view name) {
+  if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking)) {
+    return HostCallKind::kBlocking;
+  }
+  // cuMemcpy and cuMemset are none.
+  const bool allocates =
+      std::any_of(std::begin(kAllocators), std::end(kAllocators),
+                  [&](std::string_view allocator) { return name.starts_with(allocator); });
+  return allocates && !name.starts_with("cuMemcpy") && !name.starts_with("cuMemset")
+             ? HostCallKind::kAllocator
+             : HostCallKind::kOther;
+}
+
+std::optional<HostCallKind> kind_of_range(std::string_view name) {
+  if (name.starts_with("enumerate(DataLoader)") ||
+      name.find("DataLoaderIter.__next__") != name.npos ||
+      (name.find("utils/data/dataloader.py(") != name.npos && name.ends_with("): __next__"))) {
+    return HostCallKind::kLoader;
+  }
+  if (name.starts_with("gloo:")) {
+    return HostCallKind::kPeerWait;
+  }
+  return std::nullopt;
+}
+
+int64_t bytes_of_type(std::string_view type) {
+  struct Size {
+    std::string_view type;
+    int64_t bytes;
+  };
+  constexpr Size kSizes[] = {{"Float", 4}, {"Half", 2}, {"BFloat16", 2}, {"Double", 8},
+                             {"Int", 4},   {"Long", 8}, {"Byte", 1},     {"Char", 1},
+                             {"Bool", 1},  {"Short", 2}};
+  const auto* size = std::find_if(std::begin(kSizes), std::end(kSizes),
+                                  [&](const Size& known) { return known.type == type; });
+  return size == std::end(kSizes) ? 0 : size->bytes;
+}
+
+bool is_user_frame(std::string_view name) {
+  const size_t end = name.find(".py(");
+  return end != name.npos && is_user_file(name.substr(0, end + 3));
+}
+
+}  // namespace traintrace::kineto

@@ -1,0 +1,56 @@
+// One event of a trace of PyTorch's profiler, and what its words mean.
+#pragma once
+
+#include <simdjson.h>
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "analyzer/timeline/timeline.h"
+
+namespace traintrace::kineto {
+
+// What an event says of itself; views last as long as its piece.
+struct Event {
+  std::string_view phase, category, name, time, duration, pid, tid;
+  std::optional<uint64_t> correlation;
+  std::optional<int64_t> device, stream;
+  // Of a kernel of NCCL.
+  std::string_view operation, group, data_type;
+  std::optional<int64_t> elements, group_size, sequence;
+};
+
+// As a whole, else nothing.
+template <class Number>
+std::optional<Number> number_of(std::string_view token) {
+  Number value{};
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+  return error == std::errc() && end == token.data() + token.size() ? std::optional(value)
+                                                                    : std::nullopt;
+}
+
+// A number as it is written; strings are no numbers here.
+std::string_view token_of(simdjson::ondemand::value value);
+
+// Throws simdjson_error where it is no JSON.
+Event read_event(simdjson::ondemand::object object);
+
+// None: it is no work of a GPU.
+std::optional<WorkKind> kind_of(const Event& event);
+
+bool is_call(std::string_view category);
+// Where annotations and operators of the framework stand.
+bool is_range(std::string_view category);
+
+HostCallKind kind_of_call(std::string_view name);
+std::optional<HostCallKind> kind_of_range(std::string_view name);
+
+// "Float": 4; 0: not known.
+int64_t bytes_of_type(std::string_view type);
+
+// "train.py(118): train_step", of the user's own code.
+bool is_user_frame(std::string_view name);
+
+}  // namespace traintrace::kineto
