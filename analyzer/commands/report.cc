@@ -23,8 +23,9 @@ int print_in_form(const ReportTable& table, const std::string& form) {
 }
 
 int report_profiles(const std::vector<std::string>& files, const ReportArguments& arguments) {
-  if (arguments.by != "rank") {
-    return fail("--by=" + arguments.by + " of a profiler's traces is not built yet: --by=rank");
+  if (arguments.by != "rank" && arguments.by != "step") {
+    return fail("--by=" + arguments.by +
+                " of a profiler's traces is not built yet: --by=rank, --by=step");
   }
   std::vector<Timeline> timelines;
   for (const std::string& file : files) {
@@ -36,7 +37,12 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
       timelines.push_back(std::move(trace.timeline));
     }
   }
-  return timelines.empty() ? 2 : print_in_form(report_by_rank(timelines), arguments.form);
+  if (timelines.empty()) {
+    return 2;
+  }
+  return print_in_form(
+      arguments.by == "rank" ? report_by_rank(timelines) : report_by_step(timelines),
+      arguments.form);
 }
 
 int report(const ReportArguments& arguments) {

@@ -43,13 +43,7 @@ std::vector<ReportCell> row_of(const Timeline& timeline, int device,
 
 }  // namespace
 
-ReportTable report_by_rank(std::span<const Timeline> timelines) {
-  ReportTable table{
-      "rank",
-      {"rank", "device", "window_ns", "busy_ns", "idle_ns", "compute_ns", "communication_ns",
-       "memory_ns", "exposed_communication_ns", "exposed_memory_ns", "overlap_percent",
-       "idle_by_cause_ns", "peak_allocated_bytes", "peak_reserved_bytes", "source"},
-      {}};
+std::vector<const Timeline*> in_order_of_rank(std::span<const Timeline> timelines) {
   std::vector<const Timeline*> ordered;
   for (const Timeline& timeline : timelines) {
     ordered.push_back(&timeline);
@@ -57,7 +51,17 @@ ReportTable report_by_rank(std::span<const Timeline> timelines) {
   std::sort(ordered.begin(), ordered.end(), [](const Timeline* a, const Timeline* b) {
     return std::tie(a->rank, a->source) < std::tie(b->rank, b->source);
   });
-  for (const Timeline* timeline : ordered) {
+  return ordered;
+}
+
+ReportTable report_by_rank(std::span<const Timeline> timelines) {
+  ReportTable table{
+      "rank",
+      {"rank", "device", "window_ns", "busy_ns", "idle_ns", "compute_ns", "communication_ns",
+       "memory_ns", "exposed_communication_ns", "exposed_memory_ns", "overlap_percent",
+       "idle_by_cause_ns", "peak_allocated_bytes", "peak_reserved_bytes", "source"},
+      {}};
+  for (const Timeline* timeline : in_order_of_rank(timelines)) {
     std::map<int, std::vector<GpuWork>> by_device;
     for (const GpuWork& work : timeline->work) {
       by_device[work.device].push_back(work);

@@ -40,6 +40,9 @@ ReportTable report_by_call(std::span<const ProcessTrace> processes);
 ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer& symbolizer);
 // One row per rank and device: how its time divides (timeline/partition.h).
 ReportTable report_by_rank(std::span<const Timeline> timelines);
+ReportTable report_by_step(std::span<const Timeline> timelines);
+// Then by file.
+std::vector<const Timeline*> in_order_of_rank(std::span<const Timeline> timelines);
 
 std::string report_text(const ReportTable& table);
 std::string report_json(const ReportTable& table);

@@ -1,0 +1,91 @@
+// How the time of each step divides on each GPU, by the steps that the job marked and by those
+// found.
+#include <algorithm>
+#include <map>
+
+#include "analyzer/reporters/report_table.h"
+#include "analyzer/timeline/partition.h"
+#include "analyzer/timeline/steps.h"
+
+namespace traintrace {
+namespace {
+
+struct Source {
+  const Timeline* timeline;
+  int device;
+  std::vector<GpuWork> work;  // by start
+};
+
+std::vector<GpuWork> clipped(const std::vector<GpuWork>& work, int64_t begin, int64_t end) {
+  std::vector<GpuWork> result;
+  for (const GpuWork& each : work) {
+    if (each.start_ns >= end) {
+      break;
+    }
+    if (each.end_ns > begin) {
+      result.push_back(each);
+      result.back().start_ns = std::max(each.start_ns, begin);
+      result.back().end_ns = std::min(each.end_ns, end);
+    }
+  }
+  return result;
+}
+
+void add_steps(const Source& source, const char* found_by, const std::vector<int64_t>& starts,
+               std::optional<int64_t> usual, ReportTable& table) {
+  int64_t end = 0;
+  for (const GpuWork& work : source.work) {
+    end = std::max(end, work.end_ns);
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t until = i + 1 < starts.size() ? starts[i + 1] : std::max(end, starts[i]);
+    const std::vector<GpuWork> work = clipped(source.work, starts[i], until);
+    const TimePartition times = partition_of(work);
+    std::vector<ReportCell> row(1);
+    if (source.timeline->rank) {
+      row[0] = int64_t{*source.timeline->rank};
+    }
+    row.emplace_back(int64_t{source.device});
+    row.emplace_back(std::string(found_by));
+    row.emplace_back(static_cast<int64_t>(i));
+    for (const int64_t ns :
+         {starts[i] - starts[0], until - starts[i], static_cast<int64_t>(work.size()),
+          times.busy_ns, until - starts[i] - times.busy_ns, times.compute_ns,
+          times.communication_ns, times.exposed_communication_ns}) {
+      row.emplace_back(ns);
+    }
+    row.emplace_back();
+    if (usual) {
+      row.back() = *usual;
+    }
+    row.emplace_back(source.timeline->source);
+    table.rows.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+ReportTable report_by_step(std::span<const Timeline> timelines) {
+  ReportTable table{"step",
+                    {"rank", "device", "found_by", "step", "start_ns", "duration_ns", "work_count",
+                     "busy_ns", "idle_ns", "compute_ns", "communication_ns",
+                     "exposed_communication_ns", "usual_ns", "source"},
+                    {}};
+  for (const Timeline* timeline : in_order_of_rank(timelines)) {
+    std::map<int, std::vector<GpuWork>> by_device;
+    for (const GpuWork& work : timeline->work) {
+      by_device[work.device].push_back(work);
+    }
+    const std::optional<StepPeriod> period = find_step_period(*timeline);
+    for (auto& [device, work] : by_device) {
+      const Source source{timeline, device, std::move(work)};
+      add_steps(source, "marks", timeline->step_starts, std::nullopt, table);
+      if (period && period->device == device) {
+        add_steps(source, "period", period->starts, period->step_ns, table);
+      }
+    }
+  }
+  return table;
+}
+
+}  // namespace traintrace

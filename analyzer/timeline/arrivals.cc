@@ -1,0 +1,208 @@
+#include "analyzer/timeline/arrivals.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "analyzer/timeline/spans.h"
+
+namespace traintrace {
+namespace {
+
+// Ends of a collective on different ranks differ by no more, where nothing is missing.
+constexpr int64_t kEndSkewNs = 50'000;
+constexpr int64_t kEndSkewPercent = 5;  // of its shortest duration
+constexpr int64_t kNoiseNs = 20'000;    // less is nobody's doing
+
+int64_t median(std::vector<int64_t> values) {
+  const size_t half = values.size() / 2;
+  std::sort(values.begin(), values.end());
+  return values.size() % 2 == 1 ? values[half]
+                                : values[half - 1] + (values[half] - values[half - 1]) / 2;
+}
+
+// Times are untrusted, and these are sums of many.
+int64_t added(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+using Stream = std::pair<int32_t, int32_t>;  // device, stream
+
+struct Side {
+  std::vector<const GpuWork*> kernels;  // of the busiest stream of NCCL
+  std::unordered_map<uint64_t, const HostCall*> launches;
+  std::vector<Spans> blocked;  // by thread
+};
+
+Side side_of(const Timeline& timeline) {
+  Side side;
+  std::map<Stream, std::vector<const GpuWork*>> streams;
+  for (const GpuWork& work : timeline.work) {
+    if (work.kind == WorkKind::kCommunication) {
+      streams[{work.device, work.stream}].push_back(&work);
+    }
+  }
+  for (auto& [stream, kernels] : streams) {
+    if (kernels.size() > side.kernels.size()) {
+      side.kernels = std::move(kernels);
+    }
+  }
+  std::vector<std::vector<Span>> blocked(timeline.threads.size());
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      side.launches[call.correlation] = &call;
+    }
+    if (call.kind == HostCallKind::kBlocking) {
+      blocked[call.thread].push_back({call.start_ns, call.end_ns});
+    }
+  }
+  for (std::vector<Span>& each : blocked) {
+    side.blocked.push_back(united(std::move(each)));
+  }
+  return side;
+}
+
+std::string operation_of(const Timeline& timeline, const GpuWork& work) {
+  const auto note =
+      std::lower_bound(timeline.collectives.begin(), timeline.collectives.end(), work.correlation,
+                       [](const CollectiveNote& each, uint64_t correlation) {
+                         return each.correlation < correlation;
+                       });
+  return note != timeline.collectives.end() && note->correlation == work.correlation
+             ? timeline.names[note->operation]
+             : timeline.names[work.name];
+}
+
+// Empty: they can be joined.
+std::string reason_against(std::span<const Timeline> timelines, const std::vector<Side>& sides) {
+  size_t world = timelines.size();
+  std::set<int> ranks;
+  for (const Timeline& timeline : timelines) {
+    world = std::max(world, static_cast<size_t>(std::max(0, timeline.world_size.value_or(0))));
+    if (timeline.rank) {
+      ranks.insert(*timeline.rank);
+    }
+  }
+  if (timelines.size() < 2) {
+    return "the trace of one rank";
+  }
+  if (ranks.size() < world) {
+    return "traces of " + std::to_string(timelines.size()) + " of " + std::to_string(world) +
+           " ranks";
+  }
+  const bool equal = std::all_of(sides.begin(), sides.end(), [&](const Side& side) {
+    return side.kernels.size() == sides.front().kernels.size();
+  });
+  return equal ? "" : "numbers of collectives that differ between the ranks";
+}
+
+void add_member(const Timeline& timeline, const Side& side, size_t index, const HostCall* previous,
+                Arrival& arrival) {
+  const GpuWork& kernel = *side.kernels[index];
+  const auto launch = side.launches.find(kernel.correlation);
+  const HostCall* call = launch == side.launches.end() ? nullptr : launch->second;
+  arrival.start_ns.push_back(timeline.base_ns + kernel.start_ns);
+  arrival.end_ns.push_back(timeline.base_ns + kernel.end_ns);
+  arrival.launch_ns.push_back(timeline.base_ns +
+                              (call == nullptr ? kernel.start_ns : call->start_ns));
+  int64_t blocked = 0;
+  if (call != nullptr && previous != nullptr && previous->start_ns < call->start_ns) {
+    blocked = common_ns(side.blocked[call->thread], {{previous->start_ns, call->start_ns}});
+  }
+  arrival.blocked_ns.push_back(blocked);
+}
+
+bool ends_agree(const Arrival& arrival) {
+  int64_t shortest = arrival.end_ns[0] - arrival.start_ns[0];
+  for (size_t i = 1; i < arrival.start_ns.size(); ++i) {
+    shortest = std::min(shortest, arrival.end_ns[i] - arrival.start_ns[i]);
+  }
+  return arrival.end_skew_ns() <= std::max(kEndSkewNs, shortest / 100 * kEndSkewPercent);
+}
+
+}  // namespace
+
+int64_t Arrival::last_start() const {
+  return *std::max_element(start_ns.begin(), start_ns.end());
+}
+int64_t Arrival::median_end() const {
+  return median(end_ns);
+}
+int64_t Arrival::wait_of(size_t i) const {
+  return std::clamp<int64_t>(last_start() - start_ns[i], 0, end_ns[i] - start_ns[i]);
+}
+int64_t Arrival::transfer_ns() const {
+  return std::max<int64_t>(0, median_end() - last_start());
+}
+int64_t Arrival::end_skew_ns() const {
+  const auto [first, last] = std::minmax_element(end_ns.begin(), end_ns.end());
+  return *last - *first;
+}
+
+Arrivals find_arrivals(std::span<const Timeline> timelines) {
+  Arrivals arrivals;
+  std::vector<Side> sides;
+  for (const Timeline& timeline : timelines) {
+    sides.push_back(side_of(timeline));
+  }
+  arrivals.why_not = reason_against(timelines, sides);
+  if (!arrivals.why_not.empty()) {
+    return arrivals;
+  }
+  for (size_t member = 0; member < timelines.size(); ++member) {
+    arrivals.members.push_back(member);
+  }
+  std::vector<const HostCall*> previous(sides.size(), nullptr);
+  for (size_t index = 0; index < sides.front().kernels.size(); ++index) {
+    Arrival arrival;
+    arrival.operation = operation_of(timelines[0], *sides[0].kernels[index]);
+    for (size_t member = 0; member < sides.size(); ++member) {
+      add_member(timelines[member], sides[member], index, previous[member], arrival);
+      const auto launch = sides[member].launches.find(sides[member].kernels[index]->correlation);
+      previous[member] = launch == sides[member].launches.end() ? nullptr : launch->second;
+    }
+    arrivals.contradicted += ends_agree(arrival) ? 0 : 1;
+    arrivals.greatest_end_skew_ns = std::max(arrivals.greatest_end_skew_ns, arrival.end_skew_ns());
+    arrivals.list.push_back(std::move(arrival));
+  }
+  return arrivals;
+}
+
+std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
+  std::vector<OwnLateness> result(arrivals.members.size());
+  for (size_t member = 0; member < result.size(); ++member) {
+    result[member].member = member;
+  }
+  for (size_t index = 0; index < arrivals.list.size(); ++index) {
+    const Arrival& arrival = arrivals.list[index];
+    const int64_t usual_start = median(arrival.start_ns);
+    if (index == 0) {
+      for (OwnLateness& each : result) {
+        each.entry_ns = arrival.start_ns[each.member] - usual_start;
+      }
+      continue;
+    }
+    const Arrival& before = arrivals.list[index - 1];
+    std::vector<int64_t> intervals;
+    for (size_t i = 0; i < result.size(); ++i) {
+      intervals.push_back(arrival.launch_ns[i] - before.launch_ns[i] - arrival.blocked_ns[i]);
+    }
+    const int64_t usual = median(intervals);
+    for (OwnLateness& each : result) {
+      const size_t i = each.member;
+      const int64_t own = std::min(intervals[i] - usual, arrival.start_ns[i] - usual_start);
+      each.waited_ns = added(each.waited_ns, arrival.wait_of(i));
+      if (own >= kNoiseNs) {
+        each.charged_ns = added(each.charged_ns, own);
+        ++each.times;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,60 @@
+// The same collective on all ranks: who came last to it, and what of its time was waiting.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/timeline/timeline.h"
+
+namespace traintrace {
+
+// A collective as all its members saw it; the vectors are parallel to Arrivals::members.
+struct Arrival {
+  std::string operation;          // "allreduce", else the kernel's name
+  std::vector<int64_t> start_ns;  // on the GPU, one clock for all
+  std::vector<int64_t> end_ns;
+  std::vector<int64_t> launch_ns;  // by the host
+  // Host time in calls that wait for the GPU between the last collective's launch and this one's.
+  std::vector<int64_t> blocked_ns;
+
+  int64_t last_start() const;
+  int64_t median_end() const;
+  // Of member i: until the last came.
+  int64_t wait_of(size_t i) const;
+  int64_t transfer_ns() const;  // from the last start to the median end
+  int64_t end_skew_ns() const;
+};
+
+struct Arrivals {
+  // Each process's place in the timelines; empty: nothing could be joined, and `why_not` says why.
+  std::vector<size_t> members;
+  std::vector<Arrival> list;  // in their order
+  std::string why_not;
+  // Ends of one collective that differ by more than clocks and transfer explain, in how many:
+  // nothing can be said about who was late.
+  size_t contradicted = 0;
+  int64_t greatest_end_skew_ns = 0;
+
+  bool usable() const { return !list.empty() && contradicted == 0; }
+};
+
+// Joins the NCCL kernels of the stream that has most of them, by their numbers where the framework
+// wrote them, else by their order; only if all ranks of the job are there.
+Arrivals find_arrivals(std::span<const Timeline> timelines);
+
+// How late each member itself made the collectives, apart from what it entered the window with.
+struct OwnLateness {
+  size_t member = 0;       // in Arrivals::members
+  int64_t charged_ns = 0;  // sum over the collectives that it made late
+  size_t times = 0;        // how many these are
+  int64_t entry_ns = 0;    // later than the median at the first collective; <= 0: not late
+  int64_t waited_ns = 0;   // for others
+};
+
+// Host time between two collectives beyond the median of all ranks is charged to a rank, less what
+// it spent waiting for the GPU, and at most as much as it then came later than the median.
+std::vector<OwnLateness> own_lateness(const Arrivals& arrivals);
+
+}  // namespace traintrace

@@ -1,0 +1,130 @@
+#include "analyzer/timeline/profile.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "analyzer/timeline/spans.h"
+#include "analyzer/timeline/steps.h"
+
+namespace traintrace {
+namespace {
+
+void give_ranks(std::vector<Timeline>& timelines) {
+  std::stable_sort(timelines.begin(), timelines.end(), [](const Timeline& a, const Timeline& b) {
+    return std::tuple(!a.rank, a.rank, a.source) < std::tuple(!b.rank, b.rank, b.source);
+  });
+  std::set<int> taken;
+  for (const Timeline& timeline : timelines) {
+    if (timeline.rank) {
+      taken.insert(*timeline.rank);
+    }
+  }
+  int free = 0;
+  for (Timeline& timeline : timelines) {
+    while (!timeline.rank && taken.contains(free)) {
+      ++free;
+    }
+    if (!timeline.rank) {
+      timeline.rank = free++;
+    }
+  }
+}
+
+std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork> work) {
+  std::map<std::tuple<IdleCause, uint32_t, uint32_t>, IdleSite> sites;
+  visit_idle(timeline, work, [&](const IdleCharge& charge) {
+    const uint32_t name = charge.call == nullptr ? kNoName : charge.call->name;
+    const uint32_t place = charge.call == nullptr ? kNoName : charge.call->site;
+    IdleSite& site = sites[{charge.cause, name, place}];
+    site.cause = charge.cause;
+    site.ns += charge.ns;
+    ++site.gaps;
+  });
+  std::vector<IdleSite> result;
+  for (auto& [key, site] : sites) {
+    const auto& [cause, name, place] = key;
+    site.call = name == kNoName ? "" : timeline.names[name];
+    site.site = place == kNoName ? "" : timeline.names[place];
+    result.push_back(std::move(site));
+  }
+  std::sort(result.begin(), result.end(), [](const IdleSite& a, const IdleSite& b) {
+    return std::tie(b.ns, a.cause, a.call, a.site) < std::tie(a.ns, b.cause, b.call, b.site);
+  });
+  return result;
+}
+
+// While any thread was in such a call.
+int64_t blocked_in(const Timeline& timeline) {
+  std::vector<Span> blocked;
+  for (const HostCall& call : timeline.calls) {
+    if (call.kind == HostCallKind::kBlocking) {
+      blocked.push_back({call.start_ns, call.end_ns});
+    }
+  }
+  return length_ns(united(std::move(blocked)));
+}
+
+int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work) {
+  std::unordered_map<uint64_t, int64_t> launched;
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      launched[call.correlation] = call.end_ns;
+    }
+  }
+  std::vector<int64_t> leads;
+  for (const GpuWork& each : work) {
+    const auto launch = launched.find(each.correlation);
+    if (each.kind != WorkKind::kMemory && launch != launched.end()) {
+      leads.push_back(each.start_ns - launch->second);
+    }
+  }
+  if (leads.empty()) {
+    return 0;
+  }
+  const auto middle = leads.begin() + static_cast<ptrdiff_t>(leads.size() / 2);
+  std::nth_element(leads.begin(), middle, leads.end());
+  return *middle;
+}
+
+void add_devices(Profile& profile, size_t index) {
+  const Timeline& timeline = profile.timelines[index];
+  std::map<int, std::vector<GpuWork>> by_device;
+  for (const GpuWork& work : timeline.work) {
+    by_device[work.device].push_back(work);
+  }
+  const size_t steps = count_steps(timeline);
+  for (const auto& [number, work] : by_device) {
+    DeviceProfile device;
+    device.rank = {*timeline.rank};
+    device.device = number;
+    device.timeline = index;
+    device.times = partition_of(work);
+    device.idle = idle_by_cause(timeline, work);
+    device.sites = sites_of(timeline, work);
+    device.blocked_ns = blocked_in(timeline);
+    device.median_lead_ns = median_lead(timeline, work);
+    device.steps = steps;
+    profile.devices.push_back(std::move(device));
+  }
+}
+
+}  // namespace
+
+Profile build_profile(std::vector<Timeline> timelines) {
+  Profile profile;
+  give_ranks(timelines);
+  profile.timelines = std::move(timelines);
+  for (size_t i = 0; i < profile.timelines.size(); ++i) {
+    const Timeline& timeline = profile.timelines[i];
+    profile.world_size =
+        std::max({profile.world_size, timeline.world_size.value_or(0), *timeline.rank + 1});
+    add_devices(profile, i);
+  }
+  profile.arrivals = find_arrivals(profile.timelines);
+  return profile;
+}
+
+}  // namespace traintrace

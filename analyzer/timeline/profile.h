@@ -1,0 +1,56 @@
+// The timelines of a job's processes over the same window, with what all verdicts about time ask of
+// them computed once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/model/ids.h"
+#include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/idle.h"
+#include "analyzer/timeline/partition.h"
+#include "analyzer/timeline/timeline.h"
+
+namespace traintrace {
+
+// Idle time of one cause at one place.
+struct IdleSite {
+  IdleCause cause;
+  std::string call;  // the loader's, blocking, allocating or launching one
+  std::string site;  // "train.py(118): train_step"; empty: not known
+  int64_t ns = 0;
+  size_t gaps = 0;
+};
+
+// One GPU of one process.
+struct DeviceProfile {
+  Rank rank;
+  int device = 0;
+  size_t timeline = 0;  // in Profile::timelines
+  TimePartition times;
+  IdleTimes idle{};
+  std::vector<IdleSite> sites;  // by time, longest first
+  int64_t blocked_ns = 0;       // while a thread was in a call that waits for the GPU
+  int64_t median_lead_ns = 0;   // from the end of a launch to the start of what it launched
+  size_t steps = 0;             // 0: not known
+
+  int64_t idle_for(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }
+  // Of the window.
+  double share(int64_t ns) const {
+    return times.window_ns == 0 ? 0
+                                : static_cast<double>(ns) / static_cast<double>(times.window_ns);
+  }
+};
+
+struct Profile {
+  std::vector<Timeline> timelines;     // by rank
+  std::vector<DeviceProfile> devices;  // by rank, device
+  int world_size = 0;
+  Arrivals arrivals;
+};
+
+// `timelines`: of one run, at most one of a rank.  Those without a rank get the lowest that is
+// free.
+Profile build_profile(std::vector<Timeline> timelines);
+
+}  // namespace traintrace

@@ -1,0 +1,29 @@
+// Where the steps of a training loop begin, without anybody's annotation: the kernels of the
+// busiest stream repeat (docs/findings.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "analyzer/timeline/timeline.h"
+
+namespace traintrace {
+
+struct StepPeriod {
+  size_t work = 0;      // pieces in one step, on the busiest stream
+  int64_t step_ns = 0;  // median from a piece of work to the same one of the next step
+  double repeats = 0;   // how often the period fits into the window
+  int32_t device = 0;
+  std::vector<int64_t> starts;  // of the first piece of work of each whole step; ns
+};
+
+// The smallest period of at least 20 pieces of work after which 99 % are the same again,
+// with at least two whole repeats.  None: nothing repeats so, as in a trace with samples left out.
+std::optional<StepPeriod> find_step_period(const Timeline& timeline);
+
+// How many steps the timeline holds, by its annotations, else by the period; 0: not known.
+size_t count_steps(const Timeline& timeline);
+
+}  // namespace traintrace
