@@ -10,6 +10,7 @@
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/importers/kineto.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
 #include "analyzer/reporters/findings_report.h"
@@ -45,7 +46,36 @@ void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& find
   }
 }
 
+Result<Analysis> analyze_native(const AnalyzeOptions& options) {
+  // The tables say everything, but for one thing: which calls of a process that holds several ranks
+  // belong to which of them.
+  TraceSet traces = read_traces(options.traces, {.events = false});
+  if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
+    traces = read_traces(options.traces, {.events = true});
+  }
+  if (traces.processes.empty() && !traces.errors.empty()) {
+    for (size_t i = 0; i + 1 < traces.errors.size(); ++i) {
+      say(traces.errors[i]);
+    }
+    return traces.errors.back();
+  }
+  AnalyzeOptions with_events = options;
+  EventReader events;
+  with_events.run.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
+  return analyze_traces(std::move(traces), with_events);
+}
+
 }  // namespace
+
+Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
+                         const AnalyzeOptions& options) {
+  keep_only(options.only, findings);
+  const FindingsReport report = report_findings(run, std::move(findings));
+  const std::string text = options.format == "json"   ? findings_json(run, report)
+                           : options.format == "html" ? findings_html(run, report)
+                                                      : findings_text(run, report, options.colour);
+  return Analysis{text, report.has_error()};
+}
 
 Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
   Result<Run> run = build_run(std::move(traces.processes), std::move(traces.errors), options.run);
@@ -55,35 +85,13 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
   read_details(*run);
   Symbolizer symbolizer;
   look_up_code(*run, symbolizer);
-  std::vector<Finding> findings = find_all(*run);
-  keep_only(options.only, findings);
-  const FindingsReport report = report_findings(*run, std::move(findings));
-  const std::string text = options.format == "json"   ? findings_json(*run, report)
-                           : options.format == "html" ? findings_html(*run, report)
-                                                      : findings_text(*run, report, options.colour);
-  return Analysis{text, report.has_error()};
+  return report_as_asked(*run, find_all(*run), options);
 }
 
 int analyze(const AnalyzeOptions& options) {
-  // The tables say everything, but for one thing: which calls of a process that holds several ranks
-  // belong to which of them.
-  TraceSet traces = read_traces(options.traces, {.events = false});
-  if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
-    traces = read_traces(options.traces, {.events = true});
-  }
-  const std::vector<ReadError> unusable = traces.errors;
-  if (traces.processes.empty()) {
-    for (const ReadError& error : unusable) {
-      say(error);
-    }
-    if (!unusable.empty()) {
-      return 2;
-    }
-  }
-  AnalyzeOptions with_events = options;
-  EventReader events;
-  with_events.run.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
-  const Result<Analysis> analysis = analyze_traces(std::move(traces), with_events);
+  const std::vector<std::string> profiles = find_kineto(options.traces);
+  const Result<Analysis> analysis =
+      profiles.empty() ? analyze_native(options) : analyze_profiles(profiles, options);
   if (!analysis) {
     say(analysis.error());
     return 2;

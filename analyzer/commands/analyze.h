@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/detectors/finding.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 
@@ -29,5 +30,11 @@ struct Analysis {
   bool error = false;
 };
 Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options);
+// The same of files of PyTorch's profiler.
+Result<Analysis> analyze_profiles(const std::vector<std::string>& files,
+                                  const AnalyzeOptions& options);
+// What of `findings` was asked for, as it was asked for.
+Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
+                         const AnalyzeOptions& options);
 
 }  // namespace traintrace

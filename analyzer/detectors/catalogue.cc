@@ -188,6 +188,51 @@ constexpr Explanation kExplanations[] = {
      "All came, and a minority so much later than the others (--hang-after, and at least 5 s) that "
      "those waited: they entered nothing else in between. The first collective of a communicator "
      "does not count, nor is it looked for where something is wrong."},
+    {"latency.data-starvation",
+     "Idle time in which the thread that launched next was in the data loader, in at least half of "
+     "the steps and for 5 % of the window. The loader comes before any call that blocks after it."},
+    {"latency.host-bound",
+     "Idle time before a launch that came too late, or until it arrived, where nothing else "
+     "explains "
+     "what the host did: 5 % of the window where half of the work began within 20 us of its "
+     "launch, "
+     "10 % where most of it was queued. Said only where 80 % of the idle time has a cause."},
+    {"latency.sync-in-loop",
+     "A call that waits for the GPU returned within the gap, so that nothing was queued: 5 % of "
+     "the "
+     "window, in at least half of the steps. Time that the host waits while the GPU works is no "
+     "loss."},
+    {"latency.pageable-copy",
+     "As latency.sync-in-loop, where the call is an asynchronous copy that blocks because the "
+     "host's side is pageable."},
+    {"latency.harmless-sync",
+     "The host spends 5 % of the window or more in calls that wait for the GPU, and the GPU is "
+     "idle "
+     "for at most a tenth of that."},
+    {"latency.implicit-sync",
+     "Idle time in which the host took or gave back memory of the device, or loaded code."},
+    {"latency.exposed-communication",
+     "Time in which the GPU ran a kernel of NCCL and computed nothing: an upper bound of what "
+     "could "
+     "be gained. Where all ranks are there, what they waited for each other is taken out."},
+    {"latency.wait-not-transfer",
+     "More than half of the time in collectives passed before the last rank came. Transfer counts "
+     "from there to the median of the ends. Needs all ranks, and ends that agree within 50 us or "
+     "5 % of the collective."},
+    {"latency.entry-skew",
+     "A rank came late to the first collective of the window and to no other: where the recording "
+     "began says nothing about it."},
+    {"latency.straggler",
+     "Host time between two collectives beyond the median of all ranks is charged to a rank, "
+     "without "
+     "what it waited for the GPU, and no more than it came late by: at least three times, and 5 % "
+     "of "
+     "the time between the first and the last collective. A proof takes 20 collectives and 60 % of "
+     "them. Of half of the ranks or more, nobody is blamed."},
+    {"latency.graph-gap", "Idle time between the nodes of one replay of a graph."},
+    {"latency.unattributed",
+     "Less than 80 % of the idle time has a cause that was recorded: launches are missing, or work "
+     "that was launched long before waits for something unknown. No cause is named then."},
     {"run.in-progress",
      "No rank has kept others waiting for --hang-after, and not every rank has ended normally: a "
      "snapshot of a job that moves. The evidence lists who was waiting for whom."},
@@ -207,6 +252,10 @@ constexpr Explanation kExplanations[] = {
      "The creation of a communicator ended on one host before it began on another, so their clocks "
      "differ at least by that. Who died first cannot be told across hosts to better than it."},
     {"trace.version-skew", "Ranks of one run were recorded by different versions of the tracer."},
+    {"trace.incomplete-timeline",
+     "Timelines of some ranks are missing, hold different numbers of collectives, or ends of one "
+     "collective differ between ranks by more than clocks and transfer explain: who came late is "
+     "not said."},
 };
 
 constexpr std::string_view explanation_of(std::string_view code) {

@@ -94,6 +94,9 @@ std::optional<CodePlace> user_place(const ProcessTrace& trace, Rank rank, uint32
 
 std::string place_text(const CodePlace& place) {
   const std::string line = place.line > 0 ? fmt::format(":{}", place.line) : "";
+  if (place.file.empty()) {
+    return place.function;
+  }
   const std::string in = place.function.empty() ? "" : fmt::format(" in {}", place.function);
   return fmt::format("{}{}{}", base_name(place.file), line, in);
 }

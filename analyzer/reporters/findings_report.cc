@@ -32,6 +32,9 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
                                                                 : "possibly: ";
   verdict += first.title;
   for (const CodePlace& place : first.where) {
+    if (first.code.starts_with("latency.")) {
+      return verdict + fmt::format("; rank {}: {}", place.rank.value, place_text(place));
+    }
     if (contains(first.culprits, place.rank)) {
       const RankState* const state = state_of(run, place.rank);
       verdict += fmt::format("; rank {} {} {}", place.rank.value,

@@ -30,9 +30,10 @@ std::string printable(const std::string& text) {
 void add_finding(std::string& out, const Finding& finding, bool colour) {
   out += painted(printable(finding_line(finding)), colour_of(finding.severity), colour) + "\n";
   for (const CodePlace& place : finding.where) {
-    out += printable(fmt::format("    where: rank {}: {}{}{}", place.rank.value, place.file,
+    out += printable(fmt::format("    where: rank {}: {}{}{}{}", place.rank.value, place.file,
                                  place.line > 0 ? fmt::format(":{}", place.line) : "",
-                                 place.function.empty() ? "" : " in " + place.function)) +
+                                 place.file.empty() || place.function.empty() ? "" : " in ",
+                                 place.function)) +
            "\n";
   }
   for (const std::string& line : finding.evidence) {

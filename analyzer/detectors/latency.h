@@ -1,0 +1,32 @@
+// What is found in timelines (PyTorch's profiler, CUPTI): where the time of the GPUs went.  Each
+// detector looks at a profile and at nothing else.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/timeline/profile.h"
+
+namespace traintrace {
+
+using ProfileDetector = std::vector<Finding> (*)(const Profile&);
+
+// One file each, named as its code: latency_host_bound.cc.
+std::vector<Finding> find_data_starvation(const Profile& profile);
+std::vector<Finding> find_host_bound(const Profile& profile);
+std::vector<Finding> find_sync_in_loop(const Profile& profile);  // and pageable-copy
+std::vector<Finding> find_harmless_sync(const Profile& profile);
+std::vector<Finding> find_implicit_sync(const Profile& profile);
+std::vector<Finding> find_exposed_communication(const Profile& profile);
+std::vector<Finding> find_waiting_collectives(const Profile& profile);
+std::vector<Finding> find_entry_skew(const Profile& profile);
+std::vector<Finding> find_stragglers(const Profile& profile);
+std::vector<Finding> find_graph_gaps(const Profile& profile);
+std::vector<Finding> find_unattributed(const Profile& profile);
+std::vector<Finding> find_incomplete_timeline(const Profile& profile);
+
+// What all of them find, in the order of the report; where that is nothing at warning or above, one
+// run.healthy.
+std::vector<Finding> find_in_profile(const Profile& profile);
+
+}  // namespace traintrace

@@ -1,0 +1,26 @@
+// The GPU has nothing to do while the thread that feeds it is in the data loader.
+#include "analyzer/detectors/latency_finding.h"
+
+namespace traintrace {
+
+std::vector<Finding> find_data_starvation(const Profile& profile) {
+  const std::vector<LossOn> losses =
+      losses_of(profile, kWarnShare, [](const DeviceProfile& device) {
+        return is_repeated(device, gaps_of(device, IdleCause::kDataStarvation))
+                   ? device.idle_for(IdleCause::kDataStarvation)
+                   : 0;
+      });
+  if (losses.empty()) {
+    return {};
+  }
+  Finding finding = loss_finding("latency.data-starvation", losses);
+  finding.certainty = Certainty::kProof;  // the thread was in it
+  finding.title = idle_text(losses) + " because it waits for the data loader";
+  add_sites(
+      losses, [](IdleCause cause) { return cause == IdleCause::kDataStarvation; }, finding);
+  finding.advice =
+      "more workers, cheaper transforms, or prefetching: the loader is slower than the step";
+  return {finding};
+}
+
+}  // namespace traintrace

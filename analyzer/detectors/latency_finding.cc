@@ -1,0 +1,136 @@
+#include "analyzer/detectors/latency_finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "analyzer/detectors/catalogue.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 16;
+constexpr size_t kMostSites = 3;
+
+std::string per_step_text(const DeviceProfile& device, int64_t ns) {
+  return device.steps < 2
+             ? ""
+             : fmt::format(", {} in each of {} steps",
+                           ms_text(ns / static_cast<int64_t>(device.steps)), device.steps);
+}
+
+}  // namespace
+
+std::string ms_text(int64_t ns) {
+  return fmt::format("{:.1f} ms", static_cast<double>(ns) / 1e6);
+}
+
+std::string idle_text(const std::vector<LossOn>& losses) {
+  Ranks ranks;
+  for (const LossOn& loss : losses) {
+    insert(ranks, loss.device->rank);
+  }
+  const LossOn& worst = losses.front();
+  return fmt::format("the GPU{} of {} {} idle for {}{}", losses.size() == 1 ? "" : "s",
+                     ranks_text(ranks), losses.size() == 1 ? "is" : "are",
+                     losses.size() == 1 ? "" : "up to ", share_text(*worst.device, worst.ns));
+}
+
+bool is_repeated(const DeviceProfile& device, size_t gaps) {
+  return gaps >= std::max<size_t>(2, device.steps / 2);
+}
+
+size_t gaps_of(const DeviceProfile& device, IdleCause cause) {
+  size_t gaps = 0;
+  for (const IdleSite& site : device.sites) {
+    gaps += site.cause == cause ? site.gaps : 0;
+  }
+  return gaps;
+}
+
+std::string share_text(const DeviceProfile& device, int64_t ns) {
+  return fmt::format("{:.1f} % of {}", 100 * device.share(ns), ms_text(device.times.window_ns));
+}
+
+bool is_attributed(const DeviceProfile& device) {
+  const int64_t unknown =
+      device.idle_for(IdleCause::kUnattributed) + device.idle_for(IdleCause::kDependency);
+  return static_cast<double>(device.times.idle_ns - unknown) >=
+         kKnownShare * static_cast<double>(device.times.idle_ns);
+}
+
+std::vector<LossOn> losses_of(const Profile& profile, double share,
+                              const std::function<int64_t(const DeviceProfile&)>& loss) {
+  std::vector<LossOn> losses;
+  for (const DeviceProfile& device : profile.devices) {
+    const int64_t ns = loss(device);
+    if (ns > 0 && device.share(ns) >= share) {
+      losses.push_back({&device, ns});
+    }
+  }
+  std::stable_sort(losses.begin(), losses.end(), [](const LossOn& a, const LossOn& b) {
+    return a.device->share(a.ns) > b.device->share(b.ns);
+  });
+  return losses;
+}
+
+Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
+  Finding finding;
+  finding.code = code;
+  finding.severity = catalogue_row(code)->severity;
+  finding.certainty = Certainty::kLikely;
+  for (const LossOn& loss : losses) {
+    insert(finding.culprits, loss.device->rank);
+    if (finding.evidence.size() < kMostLines) {
+      finding.evidence.push_back(fmt::format("rank {}: {}, {}{}", loss.device->rank.value,
+                                             ms_text(loss.ns), share_text(*loss.device, loss.ns),
+                                             per_step_text(*loss.device, loss.ns)));
+    }
+  }
+  const DeviceProfile& worst = *losses.front().device;
+  const int64_t ns = losses.front().ns;
+  finding.values = {{"idle_ns", ns},
+                    {"idle_percent", static_cast<int64_t>(100 * worst.share(ns) + 0.5)}};
+  if (worst.steps > 1) {
+    finding.values.emplace_back("idle_ns_per_step", ns / static_cast<int64_t>(worst.steps));
+  }
+  return finding;
+}
+
+CodePlace place_of(Rank rank, const IdleSite& site) {
+  const size_t open = site.site.rfind(".py(");
+  const size_t close = site.site.find("): ", open == site.site.npos ? 0 : open);
+  if (open == site.site.npos || close == site.site.npos) {
+    return {rank, "", 0, site.call, "native"};
+  }
+  int line = 0;
+  const char* text = site.site.data();
+  std::from_chars(text + open + 4, text + close, line);
+  return {rank, site.site.substr(0, open + 3), std::max(line, 0), site.site.substr(close + 3),
+          "python"};
+}
+
+void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleCause)>& cause,
+               Finding& finding) {
+  for (const LossOn& loss : losses) {
+    size_t shown = 0;
+    for (const IdleSite& site : loss.device->sites) {
+      if (!cause(site.cause) || site.call.empty() || shown == kMostSites) {
+        continue;
+      }
+      // A launch with no frame above it is no place in anybody's code.
+      const bool tells = !site.site.empty() || site.cause != IdleCause::kHostBound;
+      if (++shown == 1 && tells && finding.where.size() < kMostLines) {
+        finding.where.push_back(place_of(loss.device->rank, site));
+      }
+      if (&loss == &losses.front()) {
+        finding.evidence.push_back(
+            fmt::format("rank {}: {} in {} gaps at {}{}", loss.device->rank.value, ms_text(site.ns),
+                        site.gaps, site.call, site.site.empty() ? "" : ", called by " + site.site));
+      }
+    }
+  }
+}
+
+}  // namespace traintrace

@@ -1,0 +1,56 @@
+// What findings about lost time have in common.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/detectors/latency.h"
+
+namespace traintrace {
+
+// Loss below it is not worth a warning; docs/findings.md says why.
+inline constexpr double kWarnShare = 0.05;
+// A cause is named only where at least so much of the idle time has one.
+inline constexpr double kKnownShare = 0.80;
+
+// Whether the idle time of that GPU may be explained at all.
+bool is_attributed(const DeviceProfile& device);
+
+// A loss on some of the GPUs.
+struct LossOn {
+  const DeviceProfile* device;
+  int64_t ns;
+};
+
+// Those on which `loss` takes at least `share` of the window; longest first.
+std::vector<LossOn> losses_of(const Profile& profile, double share,
+                              const std::function<int64_t(const DeviceProfile&)>& loss);
+
+// With code, severity, certainty, culprits (the ranks that lose it), `values` idle_ns, idle_percent
+// and, where steps are known, idle_ns_per_step of the one that loses most, and a line of evidence
+// for each.
+Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses);
+
+// "the GPU of rank 0 is idle for 28.6 % of 996.5 ms", "the GPUs of ranks 0,1 are idle for up to ..".
+std::string idle_text(const std::vector<LossOn>& losses);
+
+// Whether that many gaps are a habit and not something that happened once: in at least half of the
+// steps, and at least twice.
+bool is_repeated(const DeviceProfile& device, size_t gaps);
+// Gaps of that cause.
+size_t gaps_of(const DeviceProfile& device, IdleCause cause);
+
+// "28.6 % of 996.5 ms"
+std::string share_text(const DeviceProfile& device, int64_t ns);
+std::string ms_text(int64_t ns);
+
+// The places that lose most of that cause, the first of each device as `where`, others as evidence.
+void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleCause)>& cause,
+               Finding& finding);
+
+// "train.py(118): train_step"; else the name of the call with no file.
+CodePlace place_of(Rank rank, const IdleSite& site);
+
+}  // namespace traintrace

@@ -1,0 +1,48 @@
+// The GPU is faster than the host can launch, and nothing else holds the host up.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/latency_finding.h"
+
+namespace traintrace {
+namespace {
+
+// So near to its launch, work was not queued behind other work: the usual latency of a launch is 2
+// us to 10 us.
+constexpr int64_t kNoLeadNs = 20'000;
+// Of a window, where most work was queued and only some of it came too late.
+constexpr double kQueuedShare = 0.10;
+
+int64_t late_launches(const DeviceProfile& device) {
+  const int64_t ns =
+      device.idle_for(IdleCause::kHostBound) + device.idle_for(IdleCause::kLaunchLatency);
+  const bool queued = device.median_lead_ns >= kNoLeadNs;
+  return is_attributed(device) && (!queued || device.share(ns) >= kQueuedShare) ? ns : 0;
+}
+
+}  // namespace
+
+std::vector<Finding> find_host_bound(const Profile& profile) {
+  const std::vector<LossOn> losses = losses_of(profile, kWarnShare, late_launches);
+  if (losses.empty()) {
+    return {};
+  }
+  Finding finding = loss_finding("latency.host-bound", losses);
+  const DeviceProfile& worst = *losses.front().device;
+  finding.title = idle_text(losses) + " because work is launched too late";
+  finding.values.emplace_back("busy_percent",
+                              static_cast<int64_t>(100 * worst.share(worst.times.busy_ns) + 0.5));
+  finding.values.emplace_back("median_lead_ns", worst.median_lead_ns);
+  finding.evidence.push_back(fmt::format(
+      "rank {}: half of the launches returned less than {:.1f} us before their work began",
+      worst.rank.value, static_cast<double>(worst.median_lead_ns) / 1e3));
+  add_sites(
+      losses, [](IdleCause cause) { return cause == IdleCause::kHostBound; }, finding);
+  finding.advice =
+      "fewer and larger kernels: CUDA graphs, torch.compile, fused optimizers, larger batches; or "
+      "less Python between launches";
+  return {finding};
+}
+
+}  // namespace traintrace

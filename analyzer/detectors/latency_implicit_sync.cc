@@ -1,0 +1,29 @@
+// Memory is taken from the device or given back, or code loaded, while the GPU has nothing to do.
+#include "analyzer/detectors/latency_finding.h"
+
+namespace traintrace {
+namespace {
+
+int64_t allocating(const DeviceProfile& device) {
+  return is_repeated(device, gaps_of(device, IdleCause::kAllocator))
+             ? device.idle_for(IdleCause::kAllocator)
+             : 0;
+}
+
+}  // namespace
+
+std::vector<Finding> find_implicit_sync(const Profile& profile) {
+  const std::vector<LossOn> losses = losses_of(profile, kWarnShare, allocating);
+  if (losses.empty()) {
+    return {};
+  }
+  Finding finding = loss_finding("latency.implicit-sync", losses);
+  finding.certainty = Certainty::kProof;
+  finding.title = idle_text(losses) + " while memory is taken and given back, or code loaded";
+  add_sites(
+      losses, [](IdleCause cause) { return cause == IdleCause::kAllocator; }, finding);
+  finding.advice = "allocate before the loop, or through a caching allocator; load code ahead";
+  return {finding};
+}
+
+}  // namespace traintrace

@@ -1,0 +1,53 @@
+// Time in collectives that is waiting for the last rank to come, and not transfer.
+#include <fmt/format.h>
+
+#include <span>
+
+#include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/latency_finding.h"
+
+namespace traintrace {
+
+std::vector<Finding> find_waiting_collectives(const Profile& profile) {
+  const Arrivals& arrivals = profile.arrivals;
+  if (!arrivals.usable()) {
+    return {};
+  }
+  // What was late to the first lies before the recording.
+  const std::span<const Arrival> counted = std::span(arrivals.list).subspan(1);
+  const auto waited = [&](const DeviceProfile& device) {
+    int64_t waiting = 0;
+    for (const Arrival& arrival : counted) {
+      waiting += arrival.wait_of(device.timeline);
+    }
+    const Arrival& first = arrivals.list.front();
+    const int64_t other = device.times.communication_ns -
+                          (first.end_ns[device.timeline] - first.start_ns[device.timeline]);
+    return waiting > other / 2 ? waiting : 0;
+  };
+  const std::vector<LossOn> losses = losses_of(profile, kWarnShare, waited);
+  if (losses.empty()) {
+    return {};
+  }
+  Finding finding = loss_finding("latency.wait-not-transfer", losses);
+  const DeviceProfile& worst = *losses.front().device;
+  int64_t transfer = 0;
+  for (const Arrival& arrival : counted) {
+    transfer += arrival.transfer_ns();
+  }
+  finding.certainty = Certainty::kProof;
+  finding.title = fmt::format(
+      "{} spend most of their time in collectives waiting for the last to come: rank {} {}, "
+      "while all transfers together take {}",
+      ranks_text(finding.culprits), worst.rank.value, share_text(worst, losses.front().ns),
+      ms_text(transfer));
+  finding.victims = finding.culprits;  // who is late, latency.straggler and entry-skew say
+  finding.culprits.clear();
+  finding.values = {{"waited_ns", losses.front().ns},
+                    {"transfer_ns", transfer},
+                    {"communication_ns", worst.times.communication_ns}};
+  finding.advice = "faster links would not help: find out who comes late, and why";
+  return {finding};
+}
+
+}  // namespace traintrace

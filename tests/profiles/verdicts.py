@@ -1,0 +1,251 @@
+"""What is said of profiles in which a known time is lost, of their healthy twins and of near misses.   verdicts.py TRAINTRACE"""
+import json
+import random
+import subprocess
+import sys
+import tempfile
+
+from made import Rank
+
+STEPS = 12
+QUIET = {"run.healthy", "latency.harmless-sync", "latency.entry-skew", "trace.missing-rank"}
+
+
+def layers(rank, count=40, us=200.0, **options):
+    """Work that the host queues faster than the GPU does it."""
+    for _ in range(count):
+        rank.launch(us, **options)
+
+
+def training(each_step, ranks=1, lead=2000.0):
+    jobs = []
+    for number in range(ranks):
+        rank = Rank(number, ranks)
+        rank.launch(lead, name="warm")
+        for step in range(STEPS):
+            began = rank.now
+            each_step(rank, step)
+            rank.step(step, began)
+        jobs.append(rank)
+    return jobs
+
+
+# One rank.  Each function does one step; what it loses per step in us is returned by `lost` below.
+
+def healthy(rank, _):
+    layers(rank)
+
+
+def loader(us):
+    def step(rank, _):
+        rank.block()  # as loss.item() at the end of a step: the loader then runs with an empty queue
+        rank.host(us, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation")
+        layers(rank)
+    return step
+
+
+def loader_once(rank, step):
+    loader(8000 if step == 0 else 0)(rank, step)
+
+
+def item(us):
+    """The queue runs dry at a synchronisation, and the host needs `us` to go on."""
+    def step(rank, _):
+        layers(rank, 20)
+        began = rank.now
+        rank.block()
+        rank.frame("train.py(31): log_loss", began - 1)
+        rank.host(us)
+        layers(rank, 20)
+    return step
+
+
+def blocked_while_busy(rank, _):
+    """The host waits for one stream while another has work for long."""
+    rank.launch(12000.0, stream=8)
+    rank.launch(6000.0, stream=9)
+    rank.block(stream=9)
+    rank.host(100)
+
+
+def once(rank, step):
+    """One synchronisation in the whole profile, with a long pause after it."""
+    if step == 6:
+        rank.block()
+        rank.host(8000)
+    layers(rank)
+
+
+def pageable(us):
+    def step(rank, _):
+        end = rank.launch(100, "Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", category="gpu_memcpy", cost=1.0)
+        rank.events[-2]["dur"] = round(end - rank.events[-2]["ts"], 3)
+        rank.now = end
+        rank.host(us)
+        layers(rank)
+    return step
+
+
+def slow_host(us):
+    """Kernels of 5 us that the host launches every `us`."""
+    def step(rank, _):
+        for _ in range(200):
+            rank.launch(5.0)
+            rank.host(us)
+    return step
+
+
+def allocating(us):
+    def step(rank, _):
+        while rank.now < rank.free[7]:
+            rank.host(10)
+        rank.add("cuda_runtime", "cudaMalloc", rank.now, us, "host", correlation=0)
+        rank.now += us
+        layers(rank)
+    return step
+
+
+def graph(gap):
+    def step(rank, _):
+        rank.correlation += 1
+        rank.add("cuda_runtime", "cudaGraphLaunch", rank.now, 10, "host", correlation=rank.correlation)
+        start = max(rank.now + 5, rank.free[7])
+        rank.now += 20
+        for _ in range(20):
+            rank.add("kernel", "node", start, 300, 7, device=0, stream=7, correlation=rank.correlation)
+            start += 300 + gap
+        rank.free[7] = start - gap
+    return step
+
+
+def exposed(us, beside):
+    """A collective of `us`, of which `beside` has something computed beside it."""
+    def step(rank, _):
+        layers(rank, 20)
+        end = rank.launch(us, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(rank.free[7],))
+        rank.launch(beside, "gemm", after=(end - us,))
+        rank.launch(4000, "gemm", after=(end,))
+    return step
+
+
+def unknown(rank, _):
+    """Work that was launched long before, and waits for nothing that was recorded."""
+    layers(rank, 10)
+    rank.launch(200, after=(rank.free[7] + 3000,))
+    layers(rank, 10)
+
+
+# Several ranks: collectives end together, so that they are made for all ranks at once.
+
+def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0):
+    """late_us(rank, k): what that rank's host needs beyond 1000 us before the k-th collective."""
+    jobs = [Rank(number, ranks) for number in range(ranks)]
+    for rank in jobs:
+        rank.now += entry(rank.rank)
+    for step in range(steps):
+        began = [rank.now for rank in jobs]
+        for k in range(step * per_step, (step + 1) * per_step):
+            starts = []
+            for rank in jobs:
+                busy = 1000.0 + late_us(rank.rank, k)
+                end = rank.launch(busy - 20)
+                rank.host(busy - 5)
+                starts.append(max(end, rank.now + 3))
+            last = max(starts)
+            for rank, start in zip(jobs, starts):
+                rank.launch(last + transfer + skew(rank.rank, k) - start, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(start,))
+                rank.block(stream=20)
+        for rank, start in zip(jobs, began):
+            rank.step(step, start)
+    return jobs
+
+
+def one_late(late, us, of=1.0):
+    random_source = random.Random(7)
+    return lambda rank, _: us if rank in late and random_source.random() < of else 0.0
+
+
+def jitter(us):
+    random_source = random.Random(11)
+    return lambda _rank, _k: us * random_source.random()
+
+
+# name: jobs, code expected, culprits, (value, us in the whole profile, or None)
+def cases():
+    yield "healthy", training(healthy), None, [], None
+    yield "loader", training(loader(2000)), "latency.data-starvation", [0], ("idle_ns", 2000 * STEPS)
+    yield "loader short", training(loader(60)), None, [], None
+    yield "loader once", training(loader_once), None, [], None
+    yield "item", training(item(1500)), "latency.sync-in-loop", [0], ("idle_ns", 1508 * STEPS)
+    yield "item quick", training(item(50)), None, [], None
+    yield "blocked while busy", training(blocked_while_busy), None, [], None
+    yield "once", training(once), None, [], None
+    yield "pageable", training(pageable(1500)), "latency.pageable-copy", [0], ("idle_ns", 1503 * STEPS)
+    yield "pageable quick", training(pageable(20)), None, [], None
+    yield "slow host", training(slow_host(15), lead=10), "latency.host-bound", [0], None
+    yield "allocating", training(allocating(1500)), "latency.implicit-sync", [0], ("idle_ns", 1500 * STEPS)
+    yield "allocating quick", training(allocating(30)), None, [], None
+    yield "graph", training(graph(100)), "latency.graph-gap", [0], ("idle_ns", 1900 * STEPS)
+    yield "graph tight", training(graph(2)), None, [], None
+    yield "exposed", training(exposed(3000, 0)), "latency.exposed-communication", [], ("exposed_ns", 3000 * STEPS)
+    yield "exposed in part", training(exposed(3000, 1000)), "latency.exposed-communication", [], ("exposed_ns", 2000 * STEPS)
+    yield "hidden", training(exposed(3000, 2990)), None, [], None
+    yield "unknown", training(unknown), "latency.unattributed", [], None
+    yield "straggler", together(4, one_late({2}, 400)), "latency.straggler", [2], ("late_ns", 400 * (STEPS * 5 - 1))
+    yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
+    yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
+    yield "jitter", together(4, jitter(40)), None, [], None
+    yield "clocks", together(4, one_late({2}, 400), skew=lambda rank, k: 5000.0 * rank), "trace.incomplete-timeline", [], None
+
+
+def analyze(traintrace, jobs, order):
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in jobs:
+            rank.write(folder)
+        files = [f"{folder}/rank{jobs[i].rank}.pt.trace.json" for i in order]
+        done = subprocess.run([traintrace, "analyze", *files, "--format=json"], stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.returncode
+    return done.stdout
+
+
+def check(name, document, code, culprits, value):
+    found = {finding["code"]: finding for finding in document["findings"]}
+    loud = {each["code"] for each in document["findings"] if each["severity"] != "info"}
+    wrong = []
+    if code is None:
+        if loud or set(found) - QUIET or "run.healthy" not in found:
+            wrong.append(f"expected nothing, found {sorted(found)}")
+        return wrong
+    if code not in found:
+        return [f"expected {code}, found {sorted(found)}"]
+    if found[code]["culprits"] != culprits:
+        wrong.append(f"culprits are {found[code]['culprits']}, not {culprits}")
+    if value:
+        key, us = value
+        measured = found[code]["values"][key] / 1000
+        if abs(measured - us) > 0.05 * us:
+            wrong.append(f"{key} is {measured:.0f} us, not {us}")
+    # Beside it, what follows from it: who waits for a straggler.
+    allowed = {"latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound"},
+               "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
+    if loud - allowed - {code}:
+        wrong.append(f"also found {sorted(loud - allowed - {code})}")
+    return wrong
+
+
+def main(traintrace):
+    failed = 0
+    for name, jobs, code, culprits, value in cases():
+        order = list(range(len(jobs)))
+        text = analyze(traintrace, jobs, order)
+        wrong = check(name, json.loads(text), code, culprits, value)
+        if len(order) > 1 and analyze(traintrace, jobs, order[::-1]) != text:
+            wrong.append("the order of the files leaves a mark")
+        for each in wrong:
+            print(f"{name}: {each}")
+        failed += bool(wrong)
+    print("as expected" if not failed else f"{failed} cases failed")
+    return 1 if failed else 0
+
+
+sys.exit(main(*sys.argv[1:]))
