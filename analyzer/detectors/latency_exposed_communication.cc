@@ -30,10 +30,9 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
                               share_text(worst, losses.front().ns), ranks_text(finding.culprits));
   finding.culprits.clear();
   const std::optional<int64_t> overlap = worst.times.overlap_percent_e4();
-  finding.values = {
-      {"exposed_ns", losses.front().ns},
-      {"exposed_percent", static_cast<int64_t>(100 * worst.share(losses.front().ns) + 0.5)},
-      {"communication_ns", worst.times.communication_ns}};
+  finding.values = {{"exposed_ns", losses.front().ns},
+                    {"exposed_percent", percent_of(worst, losses.front().ns)},
+                    {"communication_ns", worst.times.communication_ns}};
   if (overlap) {
     finding.values.emplace_back("overlap_percent", (*overlap + 5000) / 10000);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "analyzer/detectors/catalogue.h"
 
@@ -49,6 +50,10 @@ size_t gaps_of(const DeviceProfile& device, IdleCause cause) {
   return gaps;
 }
 
+int64_t percent_of(const DeviceProfile& device, int64_t ns) {
+  return std::llround(100 * device.share(ns));
+}
+
 std::string share_text(const DeviceProfile& device, int64_t ns) {
   return fmt::format("{:.1f} % of {}", 100 * device.share(ns), ms_text(device.times.window_ns));
 }
@@ -90,8 +95,7 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
   }
   const DeviceProfile& worst = *losses.front().device;
   const int64_t ns = losses.front().ns;
-  finding.values = {{"idle_ns", ns},
-                    {"idle_percent", static_cast<int64_t>(100 * worst.share(ns) + 0.5)}};
+  finding.values = {{"idle_ns", ns}, {"idle_percent", percent_of(worst, ns)}};
   if (worst.steps > 1) {
     finding.values.emplace_back("idle_ns_per_step", ns / static_cast<int64_t>(worst.steps));
   }

@@ -42,6 +42,8 @@ bool is_repeated(const DeviceProfile& device, size_t gaps);
 // Gaps of that cause.
 size_t gaps_of(const DeviceProfile& device, IdleCause cause);
 
+int64_t percent_of(const DeviceProfile& device, int64_t ns);  // of the window, rounded
+
 // "28.6 % of 996.5 ms"
 std::string share_text(const DeviceProfile& device, int64_t ns);
 std::string ms_text(int64_t ns);

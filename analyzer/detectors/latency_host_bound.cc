@@ -31,8 +31,7 @@ std::vector<Finding> find_host_bound(const Profile& profile) {
   Finding finding = loss_finding("latency.host-bound", losses);
   const DeviceProfile& worst = *losses.front().device;
   finding.title = idle_text(losses) + " because work is launched too late";
-  finding.values.emplace_back("busy_percent",
-                              static_cast<int64_t>(100 * worst.share(worst.times.busy_ns) + 0.5));
+  finding.values.emplace_back("busy_percent", percent_of(worst, worst.times.busy_ns));
   finding.values.emplace_back("median_lead_ns", worst.median_lead_ns);
   finding.evidence.push_back(fmt::format(
       "rank {}: half of the launches returned less than {:.1f} us before their work began",
