@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/event_reader.h"
@@ -65,6 +66,26 @@ Result<Analysis> analyze_native(const AnalyzeOptions& options) {
   return analyze_traces(std::move(traces), with_events);
 }
 
+// Whether a folder among the arguments holds traces of ours.
+bool holds_traces(const std::vector<std::string>& arguments) {
+  namespace fs = std::filesystem;
+  for (const std::string& argument : arguments) {
+    std::error_code none;
+    if (fs::path(argument).extension() == ".trace") {
+      return true;
+    }
+    if (!fs::is_directory(argument, none)) {
+      continue;
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(argument, none)) {
+      if (entry.path().extension() == ".trace" || entry.path().extension() == ".pointer") {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
@@ -89,7 +110,13 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
 }
 
 int analyze(const AnalyzeOptions& options) {
-  const std::vector<std::string> profiles = find_kineto(options.traces);
+  std::vector<std::string> profiles = find_kineto(options.traces);
+  if (!profiles.empty() && holds_traces(options.traces)) {
+    fmt::print(stderr, "traintrace: {} of a profiler not looked at: give {} alone\n",
+               profiles.size() == 1 ? profiles.front() : fmt::format("{} files", profiles.size()),
+               profiles.size() == 1 ? "it" : "them");
+    profiles.clear();
+  }
   const Result<Analysis> analysis =
       profiles.empty() ? analyze_native(options) : analyze_profiles(profiles, options);
   if (!analysis) {
