@@ -135,6 +135,21 @@ def unknown(rank, _):
     layers(rank, 10)
 
 
+def half_recorded(us):
+    """Every second launch is missing from the trace."""
+    def step(rank, step_number):
+        slow_host(us)(rank, step_number)
+        launches = [event for event in rank.events if event["name"] == "cudaLaunchKernel"]
+        for event in launches[-200::2]:
+            rank.events.remove(event)
+    return step
+
+
+def exposed_unknown(rank, step):
+    exposed(3000, 0)(rank, step)
+    rank.launch(200, after=(rank.free[7] + 3000,))
+
+
 # Several ranks: collectives end together, so that they are made for all ranks at once.
 
 def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0):
@@ -178,11 +193,13 @@ def cases():
     yield "loader once", training(loader_once), None, [], None
     yield "item", training(item(1500)), "latency.sync-in-loop", [0], ("idle_ns", 1508 * STEPS)
     yield "item quick", training(item(50)), None, [], None
-    yield "blocked while busy", training(blocked_while_busy), None, [], None
+    yield "blocked while busy", training(blocked_while_busy), "latency.harmless-sync", [], None
     yield "once", training(once), None, [], None
     yield "pageable", training(pageable(1500)), "latency.pageable-copy", [0], ("idle_ns", 1503 * STEPS)
     yield "pageable quick", training(pageable(20)), None, [], None
     yield "slow host", training(slow_host(15), lead=10), "latency.host-bound", [0], None
+    yield "half recorded", training(half_recorded(15), lead=10), "latency.unattributed", [], None
+    yield "exposed and unknown", training(exposed_unknown), "latency.unattributed", [], None
     yield "allocating", training(allocating(1500)), "latency.implicit-sync", [0], ("idle_ns", 1500 * STEPS)
     yield "allocating quick", training(allocating(30)), None, [], None
     yield "graph", training(graph(100)), "latency.graph-gap", [0], ("idle_ns", 1900 * STEPS)
@@ -228,6 +245,8 @@ def check(name, document, code, culprits, value):
     # Beside it, what follows from it: who waits for a straggler.
     allowed = {"latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
+    if code == "latency.sync-in-loop" and "latency.harmless-sync" in found:
+        wrong.append("what costs idle time is called harmless")
     if loud - allowed - {code}:
         wrong.append(f"also found {sorted(loud - allowed - {code})}")
     return wrong
