@@ -3,7 +3,6 @@
 #include <simdjson.h>
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -225,12 +224,26 @@ void Import::find_sites() {
   }
 }
 
-std::optional<int> small_number(simdjson::simdjson_result<json::value> value) {
-  int64_t number = 0;
-  constexpr int64_t kMost = 1 << 20;  // more ranks than any job has
-  return value.get_int64().get(number) == simdjson::SUCCESS && number >= 0 && number <= kMost
-             ? std::optional(static_cast<int>(number))
-             : std::nullopt;
+std::optional<int> small_number(json::value value) {
+  constexpr int kMost = 1 << 20;  // more ranks than any job has
+  const std::optional<int> number = number_of<int>(token_of(value));
+  return number && *number >= 0 && *number <= kMost ? number : std::nullopt;
+}
+
+// Field by field: after an error of one lookup simdjson must not be asked for another.
+void read_job(json::value value, Timeline& timeline) {
+  json::object job;
+  if (value.get_object().get(job) != simdjson::SUCCESS) {
+    return;
+  }
+  for (auto field : job) {
+    const json::raw_json_string key = field.key();
+    if (key == "rank") {
+      timeline.rank = small_number(field.value());
+    } else if (key == "world_size") {
+      timeline.world_size = small_number(field.value());
+    }
+  }
 }
 
 void Import::add_rest(const std::string& rest) {
@@ -248,9 +261,7 @@ void Import::add_rest(const std::string& rest) {
         const int64_t base = number_of<int64_t>(token_of(field.value())).value_or(0);
         trace_.timeline.base_ns = std::clamp(base, -kMostBaseNs, kMostBaseNs);
       } else if (key == "distributedInfo") {
-        json::value info = field.value();
-        trace_.timeline.rank = small_number(info["rank"]);
-        trace_.timeline.world_size = small_number(info["world_size"]);
+        read_job(field.value(), trace_.timeline);
       }
     }
   } catch (const simdjson::simdjson_error& error) {

@@ -1,0 +1,34 @@
+// A trace of PyTorch's profiler: read, and its time divided.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "analyzer/importers/kineto.h"
+#include "analyzer/timeline/idle.h"
+#include "analyzer/timeline/partition.h"
+
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace traintrace;
+  static const int descriptor = memfd_create("fuzz", 0);
+  static const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  if (ftruncate(descriptor, 0) != 0 ||
+      pwrite(descriptor, data, size, 0) != static_cast<ssize_t>(size)) {
+    return 0;
+  }
+  const KinetoTrace trace = read_kineto(path);
+  if (!trace.errors.empty() && trace.errors.front().message.empty()) {
+    __builtin_trap();
+  }
+  int64_t idle = 0;
+  for (const int64_t part : idle_by_cause(trace.timeline, trace.timeline.work)) {
+    idle += part;
+  }
+  if (idle != partition_of(trace.timeline.work).idle_ns) {
+    __builtin_trap();
+  }
+  return 0;
+}
