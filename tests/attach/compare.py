@@ -6,41 +6,16 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import jobs
+from jobs import check
+
 RANKS = 2
 build, tool = os.path.abspath(sys.argv[1]), sys.argv[2]
-failures = []
-
-
-def check(holds, what, *details):
-    if not holds:
-        failures.append(what)
-        print("WRONG:", what, *details)
-
-
-def start(folder):
-    """Rank 1 waits for a lock, rank 0 for rank 1."""
-    processes = []
-    for rank in range(RANKS):
-        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), SIMGPU_NODE=folder,
-                           TRAINTRACE_DIR=os.path.join(folder, "trace"), TRAINTRACE_RING_MB="4",
-                           LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
-                           LD_PRELOAD=os.path.join(build, "lib", "libtraintrace.so"))
-        processes.append(subprocess.Popen(
-            ["/usr/bin/python3", "-B", os.path.join(HERE, "rank.py"), folder, str(rank), str(RANKS), "lock", "1"],
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
-    while not all(os.path.exists(os.path.join(folder, f"ready.{rank}")) for rank in range(RANKS)):
-        if any(process.poll() is not None for process in processes):
-            raise SystemExit("the job did not start")
-        time.sleep(0.05)
-    time.sleep(1)
-    return processes
 
 
 def run(*command):
@@ -126,15 +101,13 @@ if not shutil.which(tool):
     print(f"SKIPPED: {tool} is not installed, so nothing is compared with what it sees")
     sys.exit(77)
 folder = tempfile.mkdtemp(prefix="traintrace-attach-")
-processes = start(folder)
+processes = jobs.start(build, folder, RANKS, "lock", 1)  # rank 1 waits for a lock, rank 0 for rank 1
 try:
+    time.sleep(1)
     for process in processes:
         {"eu-stack": compare_eu_stack, "gdb": compare_gdb, "py-spy": compare_py_spy}[tool](process.pid)
         check(process.poll() is None, "a rank ended")
 finally:
-    for process in processes:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    jobs.stop(processes)
     shutil.rmtree(folder, ignore_errors=True)
-print(tool, "ok" if not failures else "")
-sys.exit(1 if failures else 0)
+jobs.end(tool)

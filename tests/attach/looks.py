@@ -14,8 +14,10 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+import jobs
+from jobs import check
+
+ROOT = os.path.dirname(os.path.dirname(jobs.HERE))
 RANKS = 2
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
@@ -23,27 +25,17 @@ parser.add_argument("--looks", type=int, default=20)
 parser.add_argument("--stop", action="store_true")
 options = parser.parse_args()
 build = os.path.abspath(options.build)
-failures = []
-
-
-def check(holds, what, *details):
-    if not holds:
-        failures.append(what)
-        print("WRONG:", what, *details)
 
 
 class Job:
     def __init__(self, folder, steps):
         self.output_path = os.path.join(folder, "output")
         self.traces = os.path.join(folder, "trace")
-        environment = dict(os.environ, SIMGPU_NODE=folder, LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
-                           LD_PRELOAD=os.path.join(build, "lib", "libtraintrace.so"), TRAINTRACE_DIR=self.traces,
-                           TRAINTRACE_RING_MB="4")
         with open(self.output_path, "wb") as output:
             self.torchrun = subprocess.Popen(
                 [os.path.join(ROOT, "scripts/lib/torchrun"), str(RANKS), "--log_dir", os.path.join(folder, "log"),
-                 os.path.join(HERE, "ddp.py"), "watched", folder, f"--steps={steps}"],
-                env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+                 os.path.join(jobs.HERE, "ddp.py"), "watched", folder, f"--steps={steps}"],
+                env=jobs.environment(build, folder), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
     def output(self):
         with open(self.output_path, errors="replace") as text:
@@ -95,7 +87,7 @@ all_stops = []
 steps = 400 if options.looks <= 50 else 2000
 _, _, _, unseen, unseen_ms = run(steps, False)
 check(len(unseen) == RANKS * (steps + 1), "the job lacks results", len(unseen))
-while looked < options.looks and not failures:
+while looked < options.looks and not jobs.failures:
     _, looks, stops, seen, seen_ms = run(steps, True)
     check(seen == unseen, "the results differ")
     check(looks > 0, "the job was too short to look at")
@@ -106,5 +98,4 @@ all_stops.sort()
 if all_stops:
     at = lambda part: all_stops[min(len(all_stops) - 1, int(part * len(all_stops)))] / 1e6
     print(f"{len(all_stops)} threads stopped: median {at(0.5):.3f} ms, 99 % within {at(0.99):.3f} ms, longest {at(1):.3f} ms")
-print(f"{looked} looks", "ok" if not failures else "")
-sys.exit(1 if failures else 0)
+jobs.end(f"{looked} looks")

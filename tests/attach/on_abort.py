@@ -14,41 +14,22 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAM = os.path.join(HERE, "rank.py")
+import jobs
+from jobs import check, line_of
+
 RANKS, CULPRIT = 4, 2
 build = os.path.abspath(sys.argv[1])
-failures = []
-
-
-def check(holds, what, *details):
-    if not holds:
-        failures.append(what)
-        print("WRONG:", what, *details)
-
-
-def line_of(mark):
-    with open(PROGRAM) as file:
-        return next(number for number, line in enumerate(file, 1) if line.rstrip().endswith("# " + mark))
 
 
 def run(folder, setting, library=os.path.join(build, "lib", "libtraintrace.so")):
-    processes = []
-    for rank in range(RANKS):
-        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), SIMGPU_NODE=folder,
-                           TRAINTRACE_DIR="trace", TRAINTRACE_RING_MB="4", TRAINTRACE_ON_ABORT=setting,
-                           LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
-                           LD_PRELOAD=library)
-        processes.append(subprocess.Popen(
-            ["/usr/bin/python3", "-B", PROGRAM, folder, str(rank), str(RANKS), "lock", str(CULPRIT), "--watchdog"],
-            cwd=folder, env=environment, stdin=subprocess.DEVNULL))
+    processes = jobs.start(build, folder, RANKS, "lock", CULPRIT, "--watchdog", ready=False, output=None,
+                           settings=lambda rank: {"TRAINTRACE_DIR": "trace", "TRAINTRACE_ON_ABORT": setting,
+                                                  "LD_PRELOAD": library})
     try:
         for rank in set(range(RANKS)) - {CULPRIT}:
             check(processes[rank].wait() == 6, f"rank {rank} ended with {processes[rank].returncode}")
     finally:  # the launcher
-        for process in processes:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        jobs.stop(processes)
 
 
 def check_processes(folder):
@@ -116,7 +97,7 @@ def try_program_that_hangs():
         for pid in programs:
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
-    print("hangs ok" if not failures else "")
+    print("hangs ok" if not jobs.failures else "")
 
 
 def try_setting(setting):
@@ -143,4 +124,4 @@ def try_setting(setting):
 try_program_that_hangs()
 for each in ("snapshot", "off"):
     try_setting(each)
-sys.exit(1 if failures else 0)
+jobs.end("on_abort")

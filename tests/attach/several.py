@@ -5,40 +5,16 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import jobs
+from jobs import check
+
 RANKS, CULPRIT = 4, 2
 build = os.path.abspath(sys.argv[1])
-failures = []
-
-
-def check(holds, what, *details):
-    if not holds:
-        failures.append(what)
-        print("WRONG:", what, *details)
-
-
-def start(folder):
-    processes = []
-    for rank in range(RANKS):
-        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), SIMGPU_NODE=folder,
-                           TRAINTRACE_DIR=os.path.join(folder, f"host{rank}"), TRAINTRACE_RING_MB="4",
-                           LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
-                           LD_PRELOAD=os.path.join(build, "lib", "libtraintrace.so"))
-        processes.append(subprocess.Popen(
-            ["/usr/bin/python3", "-B", os.path.join(HERE, "rank.py"), folder, str(rank), str(RANKS), "lock", str(CULPRIT)],
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
-    while not all(os.path.exists(os.path.join(folder, f"ready.{rank}")) for rank in range(RANKS)):
-        if any(process.poll() is not None for process in processes):
-            raise SystemExit("the job did not start")
-        time.sleep(0.05)
-    time.sleep(2)
-    return processes
 
 
 def mpirun(folder, targets):
@@ -75,15 +51,14 @@ if not shutil.which("mpirun"):
     print("SKIPPED: there is no mpirun; Debian's openmpi-bin has it")
     sys.exit(77)
 folder = tempfile.mkdtemp(prefix="traintrace-attach-")
-processes = start(folder)
+processes = jobs.start(build, folder, RANKS, "lock", CULPRIT,
+                       settings=lambda rank: {"TRAINTRACE_DIR": os.path.join(folder, f"host{rank}")})
 try:
+    time.sleep(2)  # the last-alive time is written each second
     check_merged(folder, processes)
     check_part(folder, processes)
     check(all(process.poll() is None for process in processes), "a rank ended")
 finally:
-    for process in processes:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    jobs.stop(processes)
     shutil.rmtree(folder, ignore_errors=True)
-print("several ok" if not failures else "")
-sys.exit(1 if failures else 0)
+jobs.end("several")

@@ -12,18 +12,13 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+import jobs
+from jobs import check
+
+ROOT = os.path.dirname(os.path.dirname(jobs.HERE))
 RANKS, CULPRIT = 4, 2
 WAITS_FOR = {"loader": "the data loader", "store": "the rendezvous store", "checkpoint": "a checkpoint"}
 build, kinds = os.path.abspath(sys.argv[1]), sys.argv[2:]
-failures = []
-
-
-def check(holds, what, *details):
-    if not holds:
-        failures.append(what)
-        print("WRONG:", what, *details)
 
 
 def line_of(file, text):
@@ -40,14 +35,11 @@ def line_where(kind):
 class Job:
     def __init__(self, folder, kind):
         self.folder = folder
-        environment = dict(os.environ, SIMGPU_NODE=folder, LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
-                           LD_PRELOAD=os.path.join(build, "lib", "libtraintrace.so"),
-                           TRAINTRACE_DIR=os.path.join(folder, "trace"), TRAINTRACE_RING_MB="4")
         with open(os.path.join(folder, "output"), "wb") as output:
             self.torchrun = subprocess.Popen(
                 [os.path.join(ROOT, "scripts/lib/torchrun"), str(RANKS), "--log_dir", os.path.join(folder, "log"),
-                 os.path.join(HERE, "ddp.py"), kind, folder, "--steps=100000"],
-                env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+                 os.path.join(jobs.HERE, "ddp.py"), kind, folder, "--steps=100000"],
+                env=jobs.environment(build, folder), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
 
     def output(self):
         with open(os.path.join(self.folder, "output"), errors="replace") as text:
@@ -125,7 +117,7 @@ def try_kind(kind):
     finally:
         job.kill()
         shutil.rmtree(folder, ignore_errors=True)
-    print(kind, "ok" if not failures else "")
+    print(kind, "ok" if not jobs.failures else "")
 
 
 if not os.access("/usr/bin/torchrun", os.X_OK):
@@ -133,4 +125,4 @@ if not os.access("/usr/bin/torchrun", os.X_OK):
     sys.exit(77)
 for each in kinds:
     try_kind(each)
-sys.exit(1 if failures else 0)
+jobs.end("torchrun")
