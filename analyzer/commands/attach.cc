@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/details.h"
+#include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/live/job_now.h"
@@ -49,12 +51,17 @@ Result<Run> run_of_job(const TraceSet& traces, const std::vector<pid_t>& pids, T
              (!trace.now.empty() || std::binary_search(pids.begin(), pids.end(), trace.pid));
     });
   };
-  Result<Run> latest = build_run(traces.processes, traces.errors, {"", hang_after});
+  EventReader events;
+  RunOptions options;
+  options.hang_after = hang_after;
+  options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
+  Result<Run> latest = build_run(traces.processes, traces.errors, options);
   if (!latest || has_job(*latest)) {
     return latest;
   }
   for (auto other = latest->others.rbegin(); other != latest->others.rend(); ++other) {
-    Result<Run> run = build_run(traces.processes, traces.errors, {other->id, hang_after});
+    options.run = other->id;
+    Result<Run> run = build_run(traces.processes, traces.errors, options);
     if (run && has_job(*run)) {
       return run;
     }
@@ -119,6 +126,7 @@ Result<Answer> judge(const JobNow& now, const std::vector<pid_t>& pids,
         now.limits.empty() ? "nothing can be seen of these processes" : now.limits.front();
     return error;
   }
+  read_details(*run);
   Symbolizer symbolizer;
   look_up_code(*run, symbolizer);
   std::vector<Finding> findings;

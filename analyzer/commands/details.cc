@@ -78,7 +78,8 @@ void read_details(Run& run) {
   for (const size_t process : processes_to_read(run)) {
     ProcessTrace& trace = run.processes[process];
     Result<ProcessTrace> full = read_trace(trace.source, {.events = true});
-    const bool same = full && full->pid == trace.pid && full->start_time == trace.start_time &&
+    const bool same = full && full->host == trace.host && full->pid == trace.pid &&
+                      full->start_time == trace.start_time &&
                       full->communicators.size() >= trace.communicators.size();
     if (same) {
       take_events(*full, trace);

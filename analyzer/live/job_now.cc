@@ -10,6 +10,7 @@
 
 #include "analyzer/live/in_parallel.h"
 #include "analyzer/live/targets.h"
+#include "analyzer/model/rank_assignment.h"
 
 namespace traintrace {
 namespace {
@@ -123,7 +124,14 @@ Result<Job> Job::find(const JobOptions& options) {
 }
 
 TraceSet Job::read() const {
-  return inputs_.empty() ? TraceSet{} : read_traces(inputs_, {.events = false});
+  if (inputs_.empty()) {
+    return {};
+  }
+  TraceSet traces = read_traces(inputs_, {.events = false});
+  if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
+    traces = read_traces(inputs_, {.events = true});
+  }
+  return traces;
 }
 
 bool Job::is_running() const {

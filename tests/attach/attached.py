@@ -8,20 +8,22 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAM = os.path.join(HERE, "rank.py")
+import jobs
+from jobs import check, line_of, stop
+
 # What `attach` says the stuck thread waits for.
 WAITS_FOR = {"lock": "a lock", "gil": "the end of a sleep", "queue": "a queue", "file": "a file", "filelock": "a file",
-             "sleep": "the end of a sleep", "child": "another process", "busy": "nothing", "free": "CUDA"}
-CODES = {"free": "host.implicit-sync-deadlock"}  # the others: host.stuck
+             "sleep": "the end of a sleep", "child": "another process", "busy": "nothing", "free": "CUDA", "oom": "a queue",
+             "group": "a queue"}
+# The others: host.stuck, where the stack says.
+CODES = {"free": "host.implicit-sync-deadlock", "oom": "run.oom-then-hang", "group": "collective.group-unclosed"}
+PLACES = {"oom": "FAILED oom", "group": "OPENED group"}
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("build")
@@ -32,18 +34,6 @@ parser.add_argument("--forms", action="store_true", help="the forms for people a
 parser.add_argument("--ranks", type=int, default=4)
 options = parser.parse_args()
 build = os.path.abspath(options.build)
-failures = []
-
-
-def check(holds, what, *details):
-    if not holds:
-        failures.append(what)
-        print("WRONG:", what, *details)
-
-
-def line_of(mark):
-    with open(PROGRAM) as file:
-        return next(number for number, line in enumerate(file, 1) if line.rstrip().endswith("# " + mark))
 
 
 class Ras(threading.Thread):
@@ -68,38 +58,22 @@ class Ras(threading.Thread):
                     lines.flush()
 
 
+def settings(rank):
+    # 16 devices are the most that simgpu has.
+    own = {"LOCAL_RANK": str(rank % 16), "LOCAL_WORLD_SIZE": str(options.ranks), "SIMGPU_DEVICES": "16",
+           "SIMGPU_NCCL_SHARED_GPU": "1" if options.ranks > 16 else "0"}
+    if ras:
+        own["NCCL_RAS_ADDR"] = ras.address
+    if options.no_preload:
+        own["LD_PRELOAD"] = None
+    return own
+
+
 def start(folder, kind, who):
-    processes = []
-    for rank in range(options.ranks):
-        # 16 devices are the most that simgpu has.
-        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank % 16), WORLD_SIZE=str(options.ranks),
-                           LOCAL_WORLD_SIZE=str(options.ranks), SIMGPU_NODE=folder, SIMGPU_DEVICES="16",
-                           SIMGPU_NCCL_SHARED_GPU="1" if options.ranks > 16 else "0",
-                           TRAINTRACE_DIR=os.path.join(folder, "trace"), TRAINTRACE_RING_MB="4",
-                           LD_LIBRARY_PATH=os.path.join(build, "simgpu"))
-        if ras:
-            environment["NCCL_RAS_ADDR"] = ras.address
-        if not options.no_preload:
-            environment["LD_PRELOAD"] = os.path.join(build, "lib", "libtraintrace.so")
-        processes.append(subprocess.Popen(
-            ["/usr/bin/python3", "-B", PROGRAM, folder, str(rank), str(options.ranks), kind, str(who)], env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
-    end = time.monotonic() + 60
-    while not all(os.path.exists(os.path.join(folder, f"ready.{rank}")) for rank in range(options.ranks)):
-        if time.monotonic() > end or any(process.poll() is not None for process in processes):
-            stop(processes)
-            raise SystemExit("the job did not start")
-        time.sleep(0.05)
+    processes = jobs.start(build, folder, options.ranks, kind, who, settings=settings)
     if kind != "none":
         time.sleep(2)  # the last-alive time is written each second
     return processes
-
-
-def stop(processes):
-    for process in processes:
-        process.send_signal(signal.SIGKILL)
-    for process in processes:
-        process.wait()
 
 
 def attach(processes, hang_after):
@@ -142,7 +116,8 @@ def check_stuck(kind, who, answer, status):
     else:
         code = CODES.get(kind, "host.stuck")
         check(finding["code"] == code and finding["culprits"] == [who] and status == 1, f"{kind}: verdict", finding)
-        check(finding["where"][0]["line"] == line_of("STUCK " + kind) or kind == "busy", f"{kind}: where", finding)
+        place = line_of(PLACES.get(kind, "STUCK " + kind))
+        check(finding["where"][0]["line"] == place or kind == "busy", f"{kind}: where", finding)
 
 
 def check_healthy(answer, status):
@@ -205,7 +180,7 @@ def try_kind(kind):
     finally:
         stop(processes)
         shutil.rmtree(folder, ignore_errors=True)
-    print(kind, "ok" if not failures else "")
+    print(kind, "ok" if not jobs.failures else "")
 
 
 ras = Ras() if options.no_preload else None
@@ -213,4 +188,4 @@ if ras:
     ras.start()
 for each in options.kinds:
     try_kind(each)
-sys.exit(1 if failures else 0)
+jobs.end("attached")

@@ -82,6 +82,14 @@ def stuck_child():
     child.join()  # STUCK child
 
 
+def stuck_oom():
+    memory = gpu.c_void_p()
+    try:
+        gpu.cudaMalloc(ctypes.byref(memory), 1 << 40)  # FAILED oom
+    except RuntimeError:
+        queue.Queue().get()  # STUCK oom
+
+
 def stuck_busy():
     while True:  # STUCK busy
         pass
@@ -128,6 +136,12 @@ def abort_when_stuck(communicator):
     os._exit(6)
 
 
+def in_open_group(buffer, communicator, stream):
+    gpu.nccl.ncclGroupStart()  # OPENED group
+    gpu.ncclAllReduce(buffer, buffer, 1024, gpu.ncclFloat32, gpu.ncclSum, communicator, stream)
+    queue.Queue().get()  # STUCK group
+
+
 def exchange(buffer, communicator, stream):
     global last_step
     gpu.ncclAllReduce(buffer, buffer, 1024, gpu.ncclFloat32, gpu.ncclSum, communicator, stream)
@@ -152,6 +166,8 @@ def main():
         pass
     if experts:
         experts.out_of_step(communicator, buffer, stream)
+    elif kind == "group" and rank == who:
+        in_open_group(buffer, communicator, stream)
     elif kind != "none" and rank == who:
         globals()["stuck_" + kind]()
     while True:
