@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "analyzer/importers/flight_entry.h"
+#include "analyzer/importers/flight_messages.h"
 #include "analyzer/importers/flight_stacks.h"
 #include "analyzer/model/launch_facts.h"
 #include "format/hashes.h"
@@ -108,6 +109,7 @@ class DumpBuilder {
       add_entry(entry_reader_.read(value));
     }
     if (strange != 0) {
+      dump_.whole = false;
       dump_.trace.errors.push_back(
           {dump_.trace.source, 0,
            fmt::format("expected dictionaries as entries, found {} others", strange)});
@@ -115,13 +117,14 @@ class DumpBuilder {
   }
 
   void add_entry(const FlightEntry& entry) {
-    ++dump_.trace.records;
+    dump_.whole = dump_.whole && entry.record_id == static_cast<int64_t>(dump_.trace.records++);
     // Before 1.2 only the number within the process is there.
     const size_t index =
         entry.group.data() == last_group_.data() && !entry.group.empty() ? last_index_
         : entry.group.empty() ? group_of(fmt::format("number {}", entry.group_number), "")
                               : group_of(entry.group, entry.description);
     if (dump_.groups.size() > kMostGroups) {
+      dump_.whole = false;
       return;
     }
     last_group_ = entry.group;
@@ -194,6 +197,7 @@ class DumpBuilder {
     const auto peers = flight_peers(entry.name);
     text.collectives = std::max(text.collectives, sequence_of(entry));
     if (!peers) {
+      dump_.whole = false;
       return;
     }
     OperationText operation = operation_of(entry, text);
@@ -204,6 +208,7 @@ class DumpBuilder {
     operation.count = flight_elements(entry.input_sizes);
     operation.data_type = type_of(entry.input_types);
     text.rank = text.rank < 0 ? peers->own : text.rank;
+    messages_.add(index, operation);
     text.recent.push_back(operation);
   }
 
@@ -220,6 +225,7 @@ class DumpBuilder {
     const bool of_group = before != nullptr && before->collective && before->sequence == sequence;
     // It closes a group, whose parts are entries of their own.
     if (entry.name == "coalesced" && before != nullptr && (!before->collective || of_group)) {
+      FlightMessages::close(entry, text);
       return;
     }
     if (sequence == 0 || (sequence <= text.collectives && !of_group)) {
@@ -308,6 +314,8 @@ class DumpBuilder {
     if (said && (pending_ != 0 || !busy_)) {
       trace.facts["operations-in-flight"] = std::to_string(pending_);
     }
+    messages_.put(trace);
+    dump_.whole = dump_.whole && messages_.countable();
     if (trace.records == 0 || last_call_ >= trace.calls.size()) {
       return;
     }
@@ -325,6 +333,7 @@ class DumpBuilder {
   FlightDump dump_;
   FlightEntryReader entry_reader_;
   FlightStacks stacks_;
+  FlightMessages messages_;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::map<std::string_view, uint32_t> calls_;
   std::string_view last_group_;

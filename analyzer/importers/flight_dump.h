@@ -28,6 +28,7 @@ struct FlightDump {
   ProcessTrace trace;
   std::vector<FlightGroup> groups;
   std::optional<int> rank;  // where the dump itself says so
+  bool whole = true;        // every send and receive of the process is in it
   TimeNs first = 0;         // of all times in it
   TimeNs last = 0;
   TimeNs deadline = 0;  // when the first operation that is not finished would exceed its time limit

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "analyzer/importers/flight_messages.h"
 #include "analyzer/importers/flight_recorder.h"
 #include "analyzer/model/launch_facts.h"
 #include "format/hashes.h"
@@ -141,12 +142,18 @@ class Settler {
 
   static void drop(FlightDump& dump, const std::vector<bool>& keep) {
     std::vector<CommunicatorText> kept;
+    std::vector<uint32_t> places(keep.size());  // index + 1, as peers have it; 0: dropped
     for (size_t i = 0; i < keep.size(); ++i) {
       if (keep[i]) {
         kept.push_back(std::move(dump.trace.communicators[i]));
+        places[i] = static_cast<uint32_t>(kept.size());
       }
     }
     dump.trace.communicators = std::move(kept);
+    for (PeerText& peer : dump.trace.peers) {
+      peer.communicator = places[peer.communicator - 1];
+    }
+    std::erase_if(dump.trace.peers, [](const PeerText& peer) { return peer.communicator == 0; });
   }
 
   std::map<uint64_t, GroupFacts> groups_;
@@ -161,10 +168,15 @@ class Settler {
 
 std::vector<ProcessTrace> settle_flight_dumps(std::vector<FlightFile> files) {
   Settler settler(files);
+  const bool whole = std::all_of(files.begin(), files.end(),
+                                 [](const FlightFile& file) { return file.dump.whole; });
   std::vector<ProcessTrace> traces;
   traces.reserve(files.size());
   for (FlightFile& file : files) {
     traces.push_back(settler.settle(file));
+    if (!whole) {
+      FlightMessages::forget(traces.back());
+    }
   }
   return traces;
 }

@@ -58,6 +58,34 @@ def dump(rank, options, version=(2, 9)):
     return out
 
 
+def message_dump(rank, options, fault="none", first=0):
+    """Of a job in which each rank but the last sends to the next; rank `culprit` may leave the last send out, or send less.
+
+    `grouped`: what a rank sends and receives is called as one, and only the entry that closes it says how far it is.
+    """
+    entries = []
+    for step in range(options.records):
+        last = step == options.records - 1
+        state = "completed" if not last or fault == "none" else "scheduled"
+        calls = [(f"nccl:recv {rank}<-{rank - 1}", 64)] if rank > 0 else []
+        if rank + 1 < options.ranks and not (fault == "unsent" and last and rank == options.culprit):
+            calls.append((f"nccl:send {rank}->{rank + 1}", 32 if fault == "short" and last and rank == options.culprit else 64))
+        grouped = fault.startswith("grouped")
+        for name, size in calls:
+            number = len(entries)
+            one = entry(rank, number, step + 1, size, "scheduled" if grouped else state, (2, 9))
+            entries.append(one | {"record_id": first + number, "profiling_name": name, "p2p_seq_id": step + 1, "collective_seq_id": 0,
+                                  "is_p2p": True})
+        if grouped and calls:
+            number = len(entries)
+            closing = entry(rank, number, step + 1, 0, "completed" if fault == "grouped" else state, (2, 9))
+            entries.append(closing | {"record_id": first + number, "profiling_name": "nccl:coalesced", "p2p_seq_id": step + 1})
+    ranks = "[" + ", ".join(str(other) for other in range(options.ranks)) + "]"
+    return {"version": "2.9", "pg_config": {"0": {"name": "0", "desc": "pp", "ranks": ranks}}, "nccl_version": "2.27.3",
+            "pg_status": {"0": {"last_enqueued_collective": -1, "last_started_collective": -1, "last_completed_collective": -1}},
+            "entries": entries}
+
+
 def as_json(dumped):
     """What the JSON form has otherwise."""
     for record in dumped["entries"]:
