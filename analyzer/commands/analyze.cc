@@ -11,6 +11,7 @@
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/support.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
@@ -54,7 +55,7 @@ Result<Analysis> analyze_native(const AnalyzeOptions& options) {
   if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
     traces = read_traces(options.traces, {.events = true});
   }
-  if (traces.processes.empty() && !traces.errors.empty()) {
+  if (traces.processes.empty() && traces.supporting.empty() && !traces.errors.empty()) {
     for (size_t i = 0; i + 1 < traces.errors.size(); ++i) {
       say(traces.errors[i]);
     }
@@ -99,6 +100,13 @@ Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
 }
 
 Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
+  const std::vector<Testimony> testimonies = read_testimonies(traces.supporting, traces.errors);
+  const bool is_hearsay = traces.processes.empty() && !testimonies.empty();
+  if (is_hearsay) {
+    traces.processes = processes_of(testimonies);
+  } else if (traces.processes.empty() && !traces.errors.empty()) {
+    return traces.errors.front();
+  }
   Result<Run> run = build_run(std::move(traces.processes), std::move(traces.errors), options.run);
   if (!run) {
     return run.error();
@@ -106,7 +114,14 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
   read_details(*run);
   Symbolizer symbolizer;
   look_up_code(*run, symbolizer);
-  return report_as_asked(*run, find_all(*run), options);
+  std::vector<Finding> findings;
+  if (is_hearsay) {
+    findings.push_back(supported_finding(*run, testimonies));
+  } else {
+    findings = find_all(*run);
+    add_support(*run, testimonies, findings);
+  }
+  return report_as_asked(*run, std::move(findings), options);
 }
 
 int analyze(const AnalyzeOptions& options) {

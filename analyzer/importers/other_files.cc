@@ -10,12 +10,25 @@
 
 namespace traintrace {
 
-bool may_be_other_tools(const std::string& path) {
+std::string head_of(const std::string& path, size_t bytes) {
   std::ifstream file(path, std::ios::binary);
-  std::string head(64, '\0');
+  std::string head(bytes, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(file.gcount()));
+  return head;
+}
+
+bool may_be_other_tools(const std::string& path) {
+  const std::string head = head_of(path, 64);
   return looks_like_pickle(head) || looks_like_json(head);
+}
+
+bool may_be_flight_dump(const std::string& path) {
+  constexpr size_t kLook = 4096;
+  const std::string head = head_of(path, kLook);
+  return (looks_like_pickle(head) || looks_like_json(head)) &&
+         (head.find("pg_config") != head.npos || head.find("pg_status") != head.npos ||
+          head.find("entries") != head.npos);
 }
 
 TraceSet read_other_files(const std::vector<OtherFile>& files) {

@@ -8,8 +8,13 @@
 
 namespace traintrace {
 
+std::string head_of(const std::string& path, size_t bytes);
+
 // By its first bytes.
 bool may_be_other_tools(const std::string& path);
+
+// By its first bytes too: profiles and snapshots may be gigabytes.
+bool may_be_flight_dump(const std::string& path);
 
 // `named`: by the user; then whatever cannot be used is an error.
 struct OtherFile {

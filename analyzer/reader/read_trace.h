@@ -23,6 +23,7 @@ Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& opti
 struct TraceSet {
   std::vector<ProcessTrace> processes;  // sorted by path
   std::vector<ReadError> errors;        // inputs of which nothing could be used
+  std::vector<std::string> supporting;  // files that say something beside (importers/testimony.h)
 };
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options);
 

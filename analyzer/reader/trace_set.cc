@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "analyzer/importers/other_files.h"
+#include "analyzer/importers/testimony.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/text/dump_parser.h"
@@ -19,6 +20,7 @@ constexpr const char* kDefaultFolder = "traintrace";
 struct Inputs {
   std::vector<std::string> traces;
   std::vector<OtherFile> others;
+  std::vector<std::string> supporting;
 };
 
 // Sorted, so that nothing depends on the order in which a folder lists its files.
@@ -34,18 +36,22 @@ void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
     if (extension == ".trace" || extension == ".pointer") {
       traces.push_back(entry->path().string());
     } else if (entry->is_regular_file(ignored)) {
-      others.push_back({entry->path().string()});
+      const std::string path = entry->path().string();
+      may_testify(path) ? inputs.supporting.push_back(path) : others.push_back({path});
     }
   }
   if (problem) {
     set.errors.push_back({folder.string(), 0, "cannot be listed: " + problem.message(), true});
     return;
   }
-  if (traces.empty()) {
+  if (!traces.empty()) {
+    std::erase_if(others, [](const OtherFile& file) { return !may_be_flight_dump(file.path); });
+    any_of_others = true;
+  } else {
     any_of_others = std::any_of(others.begin(), others.end(), [](const OtherFile& file) {
       return may_be_other_tools(file.path);
     });
-    if (!any_of_others) {
+    if (!any_of_others && inputs.supporting.empty()) {
       set.errors.push_back({folder.string(), 0,
                             "expected files *.trace in this folder, or dumps of another tool",
                             true});
@@ -100,6 +106,8 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
     std::error_code ignored;
     if (fs::is_directory(argument, ignored)) {
       add_folder(argument, inputs, set);
+    } else if (may_testify(argument)) {
+      inputs.supporting.push_back(argument);
     } else if (may_be_other_tools(argument)) {
       inputs.others.push_back({argument, true});
     } else {
@@ -131,7 +139,17 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
       set.errors.push_back(trace.error());
     }
   }
-  add_others(inputs.others, set);
+  set.supporting = std::move(inputs.supporting);
+  if (set.processes.empty()) {
+    add_others(inputs.others, set);
+  } else {  // the same ranks once more
+    for (OtherFile& file : inputs.others) {
+      set.supporting.push_back(std::move(file.path));
+    }
+  }
+  std::sort(set.supporting.begin(), set.supporting.end());
+  set.supporting.erase(std::unique(set.supporting.begin(), set.supporting.end()),
+                       set.supporting.end());
   return set;
 }
 

@@ -139,6 +139,77 @@ class Flight(unittest.TestCase):
             first = report["findings"][0]
             self.assertEqual((first["code"], first["culprits"], first["sequence"], first.get("sequence_last")), (code, [1], 601, None))
 
+    def messages(self, fault, first=0):
+        folder = os.path.join(self.folder.name, f"job{len(os.listdir(self.folder.name))}")
+        os.mkdir(folder)
+        options = generate.options_of([folder, "--culprit=1"])
+        for rank in range(options.ranks):
+            with open(os.path.join(folder, f"_dump_{rank}"), "wb") as file:
+                pickle.dump(generate.message_dump(rank, options, fault, first), file, protocol=2)
+        return folder
+
+    def test_messages(self):
+        for fault in ("none", "grouped"):
+            self.assertEqual(found(judged(self.messages(fault))), [], fault)
+        unsent = judged(self.messages("unsent"))["findings"][0]
+        self.assertEqual((unsent["code"], unsent["culprits"]), ("p2p.missing-send", [1]))
+        self.assertIn(2, unsent["victims"])
+        self.assertNotEqual(unsent["certainty"], "proof")
+        short = judged(self.messages("short"))["findings"][0]
+        self.assertEqual(short["code"], "p2p.count-mismatch")
+
+    def test_messages_of_which_the_first_are_lost(self):
+        """How many came before is not known: nobody's are compared."""
+        for fault in ("unsent", "short"):
+            codes = [code for code, _, _ in found(judged(self.messages(fault, first=7)))]
+            self.assertFalse([code for code in codes if code.startswith("p2p.")], codes)
+
+    def beside(self, *files):
+        """Native traces of a job in which rank 3 left out a call, and what lies beside them."""
+        folder = os.path.join(self.folder.name, "beside")
+        os.makedirs(folder, exist_ok=True)
+        dumped = run("dump", os.path.join(os.path.dirname(__file__), "..", "scenarios", "skipped_call.txt"))
+        for name, content in ((("job.trace", dumped.stdout.encode())), *files):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        return folder
+
+    def test_dumps_beside_traces_support_and_count_nothing(self):
+        alone = judged(self.beside())
+        options = generate.options_of(["", f"--ranks={alone['run']['world_size']}"])
+        dumps = [(f"dump_{rank}", pickle.dumps(generate.dump(rank, options), protocol=2)) for rank in alone["run"]["ranks"]]
+        both = judged(self.beside(*dumps, ("dump_9", b"\x80\x02}X\x07\x00\x00\x00entries"), ("notes", b"{}"), ("picture", b"\x80\x02nothing")))
+        self.assertEqual(both["run"], alone["run"])
+        self.assertEqual(len(both["findings"]), len(alone["findings"]))
+        for one, other in zip(both["findings"], alone["findings"]):
+            said = [line for line in one["evidence"] if line.startswith("Flight Recorder (dump_*) of rank")]
+            self.assertEqual(bool(said), one["severity"] != "info", one)
+            one["evidence"] = [line for line in one["evidence"] if line not in said]
+            self.assertEqual(one, other)
+
+    def test_what_nccl_says_beside_traces(self):
+        alone = judged(self.beside())
+        corpus = os.path.join(os.path.dirname(__file__), "..", "fuzz", "corpus", "testimony")
+        for name in ("ras", "ras_without_comma", "log"):
+            with open(os.path.join(corpus, name), "rb") as file:
+                both = judged(self.beside(("job.trace.txt", b"some words\n"), (name, file.read())))
+            self.assertEqual(found(both), found(alone), name)
+        with open(os.path.join(corpus, "ras_cut"), "rb") as file:
+            report = judged(self.beside(("ras.json", file.read())))
+        self.assertEqual([one for one in found(report) if not one[0].startswith("trace.")], found(alone))
+
+    def test_what_nccl_says_alone(self):
+        corpus = os.path.join(os.path.dirname(__file__), "..", "fuzz", "corpus", "testimony")
+        for name, says in (("ras", "rank 2 on communicator 0x5a13: 2 AllGather, 40 AllReduce launched"),
+                           ("ras_without_comma", "rank 3 on communicator 0x5a13: does not answer, and is considered dead"),
+                           ("log", "rank 2: warned first: NET/IB : Got completion from peer 10.0.0.8 with status=12")):
+            report = judged(os.path.join(corpus, name))
+            self.assertEqual([(one["code"], one["certainty"], one["culprits"]) for one in report["findings"]], [("run.in-progress", "possible", [])])
+            self.assertIn(says, report["findings"][0]["evidence"])
+        done = run("analyze", os.path.join(corpus, "ras_cut"))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("ras_cut", done.stderr)
+
     def test_diff(self):
         good, bad = self.dumps(fault="none", records=60), self.dumps(fault="skipped", records=60, culprit=3)
         report = json.loads(run("diff", "--format=json", good, bad).stdout)

@@ -1,0 +1,193 @@
+#include "analyzer/detectors/support.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/model/communicators.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 8;
+
+bool is_host_of(const Run& run, const std::string& host) {
+  return std::find(run.hosts.begin(), run.hosts.end(), host) != run.hosts.end();
+}
+
+// The rank of a process; RAS says addresses where a trace has names, so that then the pid must do.
+std::optional<Rank> rank_by_process(const Run& run, const Witness& witness) {
+  std::optional<Rank> found;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    const bool same =
+        trace.pid == witness.pid && (trace.host == witness.host || !is_host_of(run, witness.host));
+    if (same && found) {
+      return std::nullopt;
+    }
+    found = same ? std::optional(state.rank) : found;
+  }
+  return found;
+}
+
+std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
+  if (witness.rank) {
+    return Rank{*witness.rank};
+  }
+  for (const Communicator& communicator : run.communicators) {
+    const Member* const member = member_at(communicator, witness.local_rank);
+    if (witness.communicator != 0 && member != nullptr &&
+        text_of(run, *member).nccl_hash == witness.communicator) {
+      return member->rank;
+    }
+  }
+  return witness.pid == 0 ? std::nullopt : rank_by_process(run, witness);
+}
+
+const CommunicatorText* communicator_of(const Run& run, const Finding& finding) {
+  for (const Communicator& communicator : run.communicators) {
+    if (finding.communicator && communicator.id == finding.communicator->id &&
+        !communicator.members.empty()) {
+      return &text_of(run, communicator.members.front());
+    }
+  }
+  return nullptr;
+}
+
+bool is_about(const Finding& finding, Rank rank) {
+  return contains(finding.culprits, rank) || contains(finding.victims, rank) ||
+         std::any_of(finding.sides.begin(), finding.sides.end(),
+                     [&](const Ranks& side) { return contains(side, rank); });
+}
+
+// What is said of another communicator than the finding's is left out, where that can be told.
+bool is_about(const CommunicatorText* text, const Run& run, const Witness& witness, Rank rank) {
+  if (text == nullptr || (witness.communicator == 0 && witness.handle == 0)) {
+    return true;
+  }
+  if (witness.communicator != 0) {
+    return witness.communicator == text->nccl_hash;
+  }
+  const RankState* const state = state_of(run, rank);
+  return state != nullptr &&
+         std::any_of(trace_of(run, *state).communicators.begin(),
+                     trace_of(run, *state).communicators.end(), [&](const CommunicatorText& own) {
+                       return own.id == text->id && own.handle == witness.handle;
+                     });
+}
+
+using Sayings = std::map<std::string, Ranks>;
+
+std::string file_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+void add_lines(const Testimony& testimony, const Sayings& sayings, const Ranks& first,
+               Finding& finding) {
+  std::vector<std::string> lines;
+  for (const bool of_first : {true, false}) {
+    for (const auto& [says, ranks] : sayings) {
+      const bool is_first =
+          std::any_of(ranks.begin(), ranks.end(), [&](Rank rank) { return contains(first, rank); });
+      if (is_first == of_first) {
+        lines.push_back(fmt::format("{} ({}) of {}: {}", testimony.source,
+                                    file_name(testimony.file), ranks_text(ranks), says));
+      }
+    }
+  }
+  const size_t kept = std::min(lines.size(), kMostLines);
+  finding.evidence.insert(finding.evidence.end(), lines.begin(),
+                          lines.begin() + static_cast<std::ptrdiff_t>(kept));
+}
+
+std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
+                                       const ProcessTrace& trace) {
+  std::vector<const Witness*> own;
+  for (const Testimony& testimony : testimonies) {
+    for (const Witness& witness : testimony.witnesses) {
+      if (witness.pid == trace.pid && witness.host == trace.host) {
+        own.push_back(&witness);
+      }
+    }
+  }
+  return own;
+}
+
+}  // namespace
+
+void add_support(const Run& run, std::span<const Testimony> testimonies,
+                 std::vector<Finding>& findings) {
+  for (const Testimony& testimony : testimonies) {
+    std::vector<std::optional<Rank>> ranks;
+    for (const Witness& witness : testimony.witnesses) {
+      ranks.push_back(rank_of(run, witness));
+    }
+    for (Finding& finding : findings) {
+      const CommunicatorText* const text = communicator_of(run, finding);
+      Sayings sayings;
+      for (size_t i = 0; i < ranks.size(); ++i) {
+        const Witness& witness = testimony.witnesses[i];
+        if (ranks[i] && is_about(finding, *ranks[i]) && is_about(text, run, witness, *ranks[i])) {
+          insert(sayings[witness.says], *ranks[i]);
+        }
+      }
+      add_lines(testimony, sayings, finding.culprits, finding);
+    }
+  }
+}
+
+std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
+  std::map<std::pair<std::string, int>, const Witness*> largest;
+  for (const Testimony& testimony : testimonies) {
+    for (const Witness& witness : testimony.witnesses) {
+      const Witness*& known = largest[{witness.host, witness.pid}];
+      known = known == nullptr || witness.size > known->size ? &witness : known;
+    }
+  }
+  std::vector<ProcessTrace> processes;
+  for (const auto& [process, witness] : largest) {
+    ProcessTrace& trace = processes.emplace_back();
+    std::tie(trace.host, trace.pid) = process;
+    trace.source = fmt::format("{}.{}", trace.host, trace.pid);
+    trace.parent_pid = -1;
+    trace.start_time = processes.size();
+    trace.facts["source"] = "hearsay";
+    if (witness->local_rank >= 0 && witness->local_rank < witness->size) {
+      trace.facts["env.RANK"] = std::to_string(witness->local_rank);
+      trace.facts["env.WORLD_SIZE"] = std::to_string(witness->size);
+    }
+  }
+  return processes;
+}
+
+Finding supported_finding(const Run& run, std::span<const Testimony> testimonies) {
+  Finding finding;
+  finding.code = "run.in-progress";
+  finding.certainty = Certainty::kPossible;
+  std::map<std::pair<uint64_t, std::string>, Ranks> sayings;
+  for (const RankState& state : run.ranks) {
+    for (const Witness* const witness : of_process(testimonies, trace_of(run, state))) {
+      insert(sayings[{witness->communicator, witness->says}], state.rank);
+    }
+  }
+  for (const auto& [about, ranks] : sayings) {
+    if (finding.evidence.size() < 4 * kMostLines) {
+      finding.evidence.push_back(
+          fmt::format("{}{}: {}", ranks_text(ranks),
+                      about.first == 0 ? "" : fmt::format(" on communicator {:#x}", about.first),
+                      about.second));
+    }
+  }
+  const std::string& source = testimonies.front().source;
+  finding.title = fmt::format(
+      "there is no trace of this job, only what {} says: launched is not finished, and who waits "
+      "for whom cannot be said",
+      source);
+  finding.advice =
+      "record the next run: LD_PRELOAD=libtraintrace.so in front of the command, or traintrace "
+      "run -- COMMAND";
+  return finding;
+}
+
+}  // namespace traintrace

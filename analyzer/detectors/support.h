@@ -1,0 +1,22 @@
+// What other tools say of the ranks that findings are about.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/importers/testimony.h"
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// As evidence: neither code nor culprits change.
+void add_support(const Run& run, std::span<const Testimony> testimonies,
+                 std::vector<Finding>& findings);
+
+// Where nothing was recorded: a process for each that somebody says something of, fit for build_run
+// and for supported_finding, and for no detector.
+std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies);
+Finding supported_finding(const Run& run, std::span<const Testimony> testimonies);
+
+}  // namespace traintrace

@@ -1,0 +1,32 @@
+// What NCCL says of itself: its RAS service's JSON, and its log.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "analyzer/importers/testimony.h"
+
+namespace {
+
+void check(const traintrace::Result<traintrace::Testimony>& testimony) {
+  if (testimony ? testimony->witnesses.size() > 2 * traintrace::kMostWitnesses
+                : testimony.error().message.empty()) {
+    __builtin_trap();
+  }
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace traintrace;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::string file = "status";
+  if (looks_like_ras(bytes) || (size != 0 && bytes.front() == '{')) {
+    check(read_ras(bytes, file));
+  } else {
+    looks_like_nccl_log(bytes);
+    check(read_nccl_log(bytes, file));
+  }
+  return 0;
+}
