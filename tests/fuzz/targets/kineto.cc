@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "analyzer/importers/kineto.h"
 #include "analyzer/timeline/idle.h"
@@ -23,12 +25,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!trace.errors.empty() && trace.errors.front().message.empty()) {
     __builtin_trap();
   }
-  int64_t idle = 0;
-  for (const int64_t part : idle_by_cause(trace.timeline, trace.timeline.work)) {
-    idle += part;
+  std::map<int, std::vector<GpuWork>> by_device;
+  for (const GpuWork& work : trace.timeline.work) {
+    by_device[work.device].push_back(work);
   }
-  if (idle != partition_of(trace.timeline.work).idle_ns) {
-    __builtin_trap();
+  for (const auto& [device, work] : by_device) {
+    int64_t idle = 0;
+    for (const int64_t part : idle_by_cause(trace.timeline, work)) {
+      idle += part;
+    }
+    if (idle != partition_of(work).idle_ns) {
+      __builtin_trap();
+    }
   }
   return 0;
 }
