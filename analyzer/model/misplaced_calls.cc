@@ -38,11 +38,12 @@ Standing standing_of(const Run& run, size_t index) {
 
 // Of two ranks either may be right.
 std::vector<Standing> standings_of(const Run& run, size_t index) {
-  std::vector<Standing> standings = {standing_of(run, index)};
-  const Standing& first = standings.front();
-  if (first.sequences.size() == 2 && first.sequences[0].reached != first.sequences[1].reached) {
-    Standing other = first;
-    other.most = first.sequences[1].reached;
+  std::vector<Standing> standings;
+  standings.push_back(standing_of(run, index));
+  const std::vector<Sequence>& first = standings.front().sequences;
+  if (first.size() == 2 && first[0].reached != first[1].reached) {
+    Standing other = standings.front();
+    other.most = first[1].reached;
     standings.push_back(std::move(other));
   }
   return standings;
