@@ -3,9 +3,10 @@
 
   compare_flight.py TRACEDUMP FLIGHT..
 
-TRACEDUMP is the output of `traintrace dump`, FLIGHT one dump of Flight Recorder per rank, named flight.RANK; memory.RANK beside it is
-compared too.  For every record of Flight Recorder the trace must have the NCCL calls that it stands for, in the same order, with the
-same element count and type, on the communicator of the same process group, from the same lines of Python; and no others.
+TRACEDUMP is the output of `traintrace dump`, FLIGHT one dump of Flight Recorder per rank, named flight.RANK; memory.RANK and
+allocator.RANK beside it are compared too.  For every record of Flight Recorder the trace must have the NCCL calls that it stands for, in
+the same order, with the same element count and type, on the communicator of the same process group, from the same lines of Python; and
+no others.
 Ends with 1 where something differs, and names the first differences of each rank.
 """
 import collections
@@ -14,6 +15,8 @@ import os
 import pickle
 import re
 import sys
+
+from compare_memory import Reports
 
 TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
          "Byte": "uint8", "Bool": "uint8", "Char": "int8"}
@@ -78,6 +81,7 @@ class Trace:
     def __init__(self, process):
         self.pid, self.parent, self.rank = process["pid"], process["parent"], int(process["rank"])
         self.stacks, self.calls, self.allocated, self.entered = {}, [], [], {}
+        self.reports = Reports()
 
     def read_stack(self, line):
         _, number, *frames = line.split()
@@ -108,6 +112,8 @@ def read_traces(path):
                 current = processes[process["key"]] = Trace(process)
             elif line.startswith("stack "):
                 current.read_stack(line)
+            elif current and " * " in line:
+                current.reports.add(line)
             elif (call := CALL.match(line)) and call["process"] in processes:
                 processes[call["process"]].read_call(call)
     pids = {trace.pid for trace in processes.values()}
@@ -143,6 +149,12 @@ def compare_memory(path, trace):
             yield f"memory_stats {stats}, cudaMalloc in the trace {have}"
 
 
+def compare_allocator(path, trace):
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            yield from trace.reports.differences(json.load(file))
+
+
 def main(dump, *flights):
     traces, operations, differences = read_traces(dump), 0, 0
     for path in flights:
@@ -153,6 +165,7 @@ def main(dump, *flights):
             raise SystemExit(f"compare_flight: no trace of rank {rank}")
         found = list(compare(rank, flight, traces[rank]))
         found += compare_memory(os.path.join(os.path.dirname(path), f"memory.{rank}"), traces[rank])
+        found += compare_allocator(os.path.join(os.path.dirname(path), f"allocator.{rank}"), traces[rank])
         operations += len(traces[rank].calls)
         differences += len(found)
         for text in found[:5]:

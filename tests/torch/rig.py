@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+import compare_memory
+
 
 class Job:
     def __init__(self):
@@ -34,6 +36,8 @@ def dump(rank):
     stats = torch.cuda.memory_stats()
     with open(os.path.join(os.environ["RIG_OUT"], f"memory.{rank}"), "w", encoding="utf-8") as file:
         json.dump({"segments": stats["segment.all.allocated"], "bytes": stats["reserved_bytes.all.allocated"]}, file)
+    with open(os.path.join(os.environ["RIG_OUT"], f"allocator.{rank}"), "w", encoding="utf-8") as file:
+        json.dump(compare_memory.said_by_torch(), file)
 
 
 def model():

@@ -1,0 +1,54 @@
+"""What PyTorch's allocator says of itself against the reports in a trace, at the same moment: when as many blocks were taken and freed."""
+import re
+
+REPORT = re.compile(r"\+[\d.]+ \S+/\d+ \* reportMemoryUsageToProfiler (?P<fields>.*)")
+KEYS = ("allocated", "reserved", "peak", "taken", "freed")
+
+
+class Reports:
+    """The reports of one process, replayed."""
+
+    def __init__(self):
+        self.lines, self.live, self.totals = [], {}, dict.fromkeys(KEYS, 0)
+
+    def add(self, line):
+        report = REPORT.match(line)
+        if report:
+            self.lines.append(report["fields"])
+
+    def step(self, fields):
+        values = dict(field.split("=", 1) for field in fields.split() if "=" in field and field[0] != "@")
+        change, totals = int(values["change"]), self.totals
+        totals.update(allocated=int(values.get("allocated", 0)), reserved=int(values.get("reserved", 0)))
+        totals["peak"] = max(totals["peak"], totals["allocated"])
+        if change > 0:
+            totals["taken"] += 1
+            self.live[int(values["address"], 16)] = change
+        else:
+            totals["freed"] += 1
+            self.live.pop(int(values["address"], 16), None)
+
+    def differences(self, said):
+        """`said`: what rig.dump() wrote."""
+        wanted = {key: said[key] for key in KEYS}
+        for fields in self.lines:
+            if all(self.totals[key] == wanted[key] for key in ("taken", "freed")):
+                break
+            self.step(fields)
+        if self.totals != wanted:
+            yield f"PyTorch's allocator says {wanted}, its reports {self.totals} ({len(self.lines)} in the trace)"
+        blocks = {int(address): size for address, size in said["blocks"].items()}
+        if blocks != self.live:
+            yield f"{len(blocks)} blocks in use, {len(self.live)} by the trace: {sorted(blocks.items() ^ self.live.items())[:4]}"
+
+
+def said_by_torch():
+    """For rig.dump(); of the current device."""
+    import torch  # pylint: disable=import-outside-toplevel
+    stats, blocks = torch.cuda.memory_stats(), {}
+    for segment in torch.cuda.memory._snapshot()["segments"]:
+        if segment["device"] == torch.cuda.current_device():
+            blocks |= {block["address"]: block["size"] for block in segment["blocks"] if block["state"] == "active_allocated"}
+    return {"allocated": stats["allocated_bytes.all.current"], "reserved": stats["reserved_bytes.all.current"],
+            "peak": stats["allocated_bytes.all.peak"], "taken": stats["allocation.all.allocated"],
+            "freed": stats["allocation.all.freed"], "blocks": blocks}
