@@ -129,7 +129,8 @@ void start_clock(format::FileHeader* file) {
 void start_thread(ThreadState& self, const Settings& settings, const TraceFile& file) {
   Text path(g_trace_path, sizeof g_trace_path);
   path << file.path.c_str();
-  g_own_thread_work = {file.header, file.elsewhere ? settings.dir : nullptr, g_trace_path};
+  g_own_thread_work = {file.header, file.elsewhere ? settings.dir : nullptr, g_trace_path,
+                       settings.full};
   if (!start_own_thread(g_own_thread_work)) {
     write_fact(self, "own-thread", "none: the system allows no more threads");
   }

@@ -127,6 +127,16 @@ void* next_definition(const char* function) noexcept {
   return before;
 }
 
+uint64_t loads_so_far() noexcept {
+  uint64_t loads = 0;
+  const auto take = [](dl_phdr_info* info, size_t, void* into) {
+    *static_cast<uint64_t*>(into) = info->dlpi_adds;
+    return 1;
+  };
+  dl_iterate_phdr(take, &loads);
+  return loads;
+}
+
 void* definition_elsewhere(const char* function) noexcept {
   Search search = {function, nullptr};
   dl_iterate_phdr(look_in, &search);

@@ -3,12 +3,15 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "interpose/calls_past.h"
 #include "interpose/clock.h"
+#include "interpose/facts.h"
 #include "interpose/recorder.h"
+#include "interpose/segments.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
 #include "interpose/torch_allocator.h"
@@ -51,6 +54,16 @@ void say_alive(format::FileHeader* file) {
   __atomic_store_n(&file->last_alive_ticks, clock_ticks(), __ATOMIC_RELEASE);
 }
 
+// 64 MiB fill up in some 100 ms where all cores do nothing else.
+constexpr uint64_t kDrainEveryNs = 5'000'000;
+
+void drain_until(Segments& segments, uint64_t due_ns) {
+  for (uint64_t now_ns = 0; now_ns < due_ns; now_ns = nanoseconds(CLOCK_MONOTONIC)) {
+    segments.drain();
+    sleep_until(std::min(due_ns, nanoseconds(CLOCK_MONOTONIC) + kDrainEveryNs));
+  }
+}
+
 void* run(void* argument) {
   const OwnThreadWork& work = *static_cast<const OwnThreadWork*>(argument);
   prctl(PR_SET_NAME, "traintrace");
@@ -60,6 +73,10 @@ void* run(void* argument) {
     write_pointer_file(work.pointer_dir, identify(), work.trace_path);
   }
   CallsPast calls_past;
+  Segments segments;
+  if (work.full && !segments.start(work.trace_path, work.file) && self) {
+    write_fact(*self, "segments", "none: no memory");
+  }
   while (!is_alone()) {
     say_alive(work.file);
     if (self) {
@@ -69,7 +86,11 @@ void* run(void* argument) {
     }
     reap_threads();
     due_ns += kTickNs;
-    sleep_until(due_ns);
+    if (segments.is_started()) {
+      drain_until(segments, due_ns);
+    } else {
+      sleep_until(due_ns);
+    }
     const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC);
     if (now_ns - due_ns > kLateNs) {
       count(format::Stat::AliveLate);

@@ -10,6 +10,7 @@ struct OwnThreadWork {
   format::FileHeader* file;
   const char* pointer_dir;  // where a pointer to the trace is to be written, null: nowhere
   const char* trace_path;
+  bool full;  // TRAINTRACE_MODE
 };
 
 // Call it with all signals blocked: the thread inherits that, for it must not take signals that

@@ -43,6 +43,7 @@ struct Recorder {
   // Of each chunk: twice its ordinal, + 1 while somebody writes it; and how many records it has.
   uint64_t* chunk_states;
   uint32_t* chunk_records;
+  uint64_t* chunk_kept;  // ordinal that is in a segment
   uint32_t next_serial;
   uint32_t next_look;  // of reap_some
   uint64_t last_reap_ns;
@@ -79,7 +80,9 @@ format::EventChunk* take_chunk(uint64_t& ordinal) {
     if (older_and_idle &&
         __atomic_compare_exchange_n(&g_recorder.chunk_states[index], &state, ordinal * 2 + 1, false,
                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-      if (g_recorder.chunk_records[index]) {
+      const bool kept =
+          __atomic_load_n(&g_recorder.chunk_kept[index], __ATOMIC_RELAXED) == state / 2;
+      if (g_recorder.chunk_records[index] && !kept) {
         count(format::Stat::RingOverwritten, g_recorder.chunk_records[index]);
       }
       return chunk_at(index);
@@ -233,6 +236,42 @@ bool next_chunk(ThreadState& thread) noexcept {
   return true;
 }
 
+bool next_released(RingWalk& walk, uint64_t room, ReleasedChunk& chunk) noexcept {
+  if (walk.seen == 0) {
+    walk.first = __atomic_load_n(&g_recorder.file->next_ordinal, __ATOMIC_RELAXED);
+  }
+  for (; walk.seen < g_recorder.chunk_count; ++walk.seen) {
+    const uint64_t index = (walk.first + walk.seen) % g_recorder.chunk_count;
+    const uint64_t state = __atomic_load_n(&g_recorder.chunk_states[index], __ATOMIC_ACQUIRE);
+    if (state % 2 != 0 || state / 2 == g_recorder.chunk_kept[index]) {
+      continue;
+    }
+    const format::EventChunk* const from = chunk_at(index);
+    const uint64_t bytes = sizeof *from + __atomic_load_n(&from->committed, __ATOMIC_RELAXED);
+    if (bytes > g_recorder.chunk_bytes) {
+      continue;  // somebody begins it anew
+    }
+    if (bytes > room) {
+      walk.is_cut = true;
+      return false;
+    }
+    ++walk.seen;
+    chunk = {index, state / 2, reinterpret_cast<const char*>(from), static_cast<uint32_t>(bytes)};
+    return true;
+  }
+  return false;
+}
+
+bool is_still(const ReleasedChunk& chunk) noexcept {
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return __atomic_load_n(&g_recorder.chunk_states[chunk.index], __ATOMIC_RELAXED) ==
+         chunk.ordinal * 2;
+}
+
+void chunk_is_kept(uint64_t index, uint64_t ordinal) noexcept {
+  __atomic_store_n(&g_recorder.chunk_kept[index], ordinal, __ATOMIC_RELAXED);
+}
+
 void drop_call(ThreadState& thread) noexcept {
   ++thread.unnoted_drops;
   ++thread.slot->dropped;
@@ -302,7 +341,7 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   g_recorder.chunk_count = events.bytes / events.element_bytes;
   const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
   const uint64_t bytes = threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(int32_t)) +
-                         g_recorder.chunk_count * (sizeof(uint64_t) + sizeof(uint32_t)) + 4096;
+                         g_recorder.chunk_count * (2 * sizeof(uint64_t) + sizeof(uint32_t)) + 4096;
   void* const memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -314,6 +353,7 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   g_recorder.owners = carve<int32_t>(from, threads);
   g_recorder.chunk_states = carve<uint64_t>(from, g_recorder.chunk_count);
   g_recorder.chunk_records = carve<uint32_t>(from, g_recorder.chunk_count);
+  g_recorder.chunk_kept = carve<uint64_t>(from, g_recorder.chunk_count);
   file->next_ordinal = 1;
   return true;
 }

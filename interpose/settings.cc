@@ -105,10 +105,8 @@ Settings read_settings() noexcept {
   settings.log = chosen(settings, Setting::Log) == 1;
   settings.gpu_progress = static_cast<GpuProgress>(chosen(settings, Setting::GpuProgress));
   settings.snapshot_on_abort = chosen(settings, Setting::OnAbort) == 1;
-  constexpr Setting kLater[] = {Setting::Mode, Setting::GpuTimeline};
-  for (const Setting setting : kLater) {
-    not_built_yet(settings, setting);
-  }
+  settings.full = chosen(settings, Setting::Mode) == 1;
+  not_built_yet(settings, Setting::GpuTimeline);
   return settings;
 }
 

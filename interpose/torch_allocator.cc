@@ -30,6 +30,7 @@ constexpr int8_t kCuda = 1;
 constexpr size_t kVariants = 7;
 struct Next {
   void* function;
+  uint64_t missed_at;  // loads_so_far() when it was sought in vain
   bool pinned;
 };
 Next g_next[kVariants];
@@ -39,15 +40,27 @@ constexpr size_t place_of(Export variant) {
          static_cast<size_t>(Export::_ZN3c1027reportMemoryUsageToProfilerENS_6DeviceEl);
 }
 
+void* find_next(Next& next, const char* name) {
+  if (!loader_can_be_asked()) {
+    return next_definition(name);
+  }
+  const uint64_t loads = loads_so_far();
+  if (load(next.missed_at) == loads) {
+    return nullptr;
+  }
+  void* const found = definition_elsewhere(name);
+  publish(next.missed_at, found ? 0 : loads);
+  return found;
+}
+
 // Null: no library has it, which only happens to programs that are not PyTorch.
 template <class... Arguments>
 auto next_of(Export variant, void (*)(Arguments...)) {
-  void*& known = g_next[place_of(variant)].function;
-  void* next = load(known);
+  Next& known = g_next[place_of(variant)];
+  void* next = load(known.function);
   if (next == nullptr) {
-    const char* const name = name_of(symbol_of(variant));
-    next = loader_can_be_asked() ? definition_elsewhere(name) : next_definition(name);
-    publish(known, next);
+    next = find_next(known, name_of(symbol_of(variant)));
+    publish(known.function, next);
   }
   return reinterpret_cast<void (*)(Arguments...)>(next);
 }

@@ -25,7 +25,7 @@ std::vector<ChunkPlace> find_chunks(const TraceBytes& file, const format::Sectio
     const auto head = value_from<format::EventChunk>(bytes);
     if (head.ordinal != 0) {
       chunks.push_back(
-          {head.ordinal, offset, section.element_bytes, std::min(head.committed, room)});
+          {head.ordinal, offset, section.element_bytes, std::min(head.committed, room), 0, false});
     }
   }
   std::stable_sort(chunks.begin(), chunks.end(),

@@ -14,6 +14,8 @@ struct ChunkPlace {
   uint64_t offset;  // in the file
   uint32_t element_bytes;
   uint32_t committed;  // when it was found; never more than fits the chunk
+  uint32_t at = 0;     // of one in a segment: where in what that holds; `offset` is the segment's
+  bool in_segment = false;
 };
 
 // Those that were ever used, oldest first.

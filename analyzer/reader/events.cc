@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "analyzer/reader/event_chunks.h"
+#include "analyzer/reader/segments.h"
 
 namespace traintrace {
 namespace {
@@ -16,6 +17,19 @@ struct ValuePlaces {
   std::vector<uint8_t> in, out;
   std::vector<uint8_t> communicators;  // renumbered, as the file's table may have holes
 };
+
+// By ordinal, each once: one that is in both says the same.
+std::vector<ChunkPlace> with_segments(std::vector<ChunkPlace> ring,
+                                      std::vector<ChunkPlace> segments) {
+  segments.insert(segments.end(), ring.begin(), ring.end());
+  std::stable_sort(segments.begin(), segments.end(),
+                   [](const ChunkPlace& a, const ChunkPlace& b) { return a.ordinal < b.ordinal; });
+  const auto end =
+      std::unique(segments.begin(), segments.end(),
+                  [](const ChunkPlace& a, const ChunkPlace& b) { return a.ordinal == b.ordinal; });
+  segments.erase(end, segments.end());
+  return segments;
+}
 
 struct ThreadState {
   std::vector<uint32_t> open;  // indices in events: entered and not left yet; innermost last
@@ -29,11 +43,17 @@ class EventReader {
   explicit EventReader(ReadContext& context) : context_(context), trace_(context.trace) {}
 
   void read_all(const format::Section& section) {
-    const std::vector<ChunkPlace> chunks = find_chunks(context_.file, section);
+    std::vector<ChunkPlace> chunks = find_chunks(context_.file, section);
+    // After the ring: what leaves it meanwhile has come there.
+    auto segments = SegmentReader::beside(context_.file, context_.layout.header);
+    if (segments) {
+      chunks = with_segments(std::move(chunks), segments->find_chunks(trace_.errors));
+    }
     reserve(chunks);
     std::vector<uint64_t> buffer;
     for (const ChunkPlace& place : chunks) {
-      const auto chunk = read_chunk(context_.file, place, buffer);
+      const auto chunk = place.in_segment ? segments->read_chunk(place, buffer)
+                                          : read_chunk(context_.file, place, buffer);
       if (!chunk) {
         continue;  // overwritten meanwhile: the next chunk of its thread shows the gap
       }

@@ -16,6 +16,7 @@ need_to_test=(
   "header nlohmann/json.hpp|nlohmann-json3-dev"
   "header simdjson.h|libsimdjson-dev"
   "header zlib.h|zlib1g-dev"
+  "header zstd.h|libzstd-dev"
   "header elfutils/libdwfl.h|libdw-dev"
   "header libelf.h|libelf-dev"
   "test -e /usr/lib/$(uname -m)-linux-gnu/libunwind.so.8|libunwind8"  # its stacks are compared with ours

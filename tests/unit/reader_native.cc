@@ -2,8 +2,13 @@
 // The reader of native traces: what it makes of good ones, and of damaged ones.
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "analyzer/reader/read_trace.h"
+#include "format/segments.h"
 #include "tests/unit/trace_builder.h"
 
 namespace traintrace {
@@ -237,6 +242,68 @@ TEST(ReaderNative, WhatPyTorchsAllocatorHoldsComesInOrder) {
   EXPECT_EQ(trace.tensor_devices[0].device, 1);
   EXPECT_EQ(trace.tensor_devices[0].peak_reserved, 40u);
   EXPECT_EQ(trace.tensor_devices[0].change, -5);
+}
+
+std::string segment(uint64_t ordinal, uint64_t first_event, const std::vector<uint64_t>& words) {
+  const format::EventChunk chunk{
+      ordinal, 1, 4242, first_event, static_cast<uint32_t>(words.size() * 8), 0};
+  std::string raw(reinterpret_cast<const char*>(&chunk), sizeof chunk);
+  raw.append(reinterpret_cast<const char*>(words.data()), words.size() * 8);
+  std::string packed(ZSTD_compressBound(raw.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), 1));
+  format::SegmentHead head{
+      {}, 77, 4242, 1, static_cast<uint32_t>(raw.size()), static_cast<uint32_t>(packed.size())};
+  std::memcpy(head.magic, format::kSegmentMagic, sizeof head.magic);
+  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + packed;
+}
+
+ProcessTrace read_with_segments(const TraceBuilder& from, const std::string& segments) {
+  char folder[] = "/tmp/reader_nativeXXXXXX";
+  EXPECT_NE(mkdtemp(folder), nullptr);
+  const std::string stem = std::string(folder) + "/x";
+  TraceBuilder builder = from;
+  std::ofstream(stem + format::kTraceSuffix) << builder.build();
+  std::ofstream(stem + format::kSegmentsSuffix) << segments;
+  Result<ProcessTrace> trace = read_trace(stem + format::kTraceSuffix, {.events = true});
+  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(trace);
+  return trace ? *trace : ProcessTrace{};
+}
+
+TEST(ReaderNative, SegmentsAndTheRingAreOneHistory) {
+  TraceBuilder builder;
+  builder.add_thread(1, 4);
+  builder.add_chunk(7, 1, 2, {moment(11, 12, {0, 3}), moment(11, 13, {0, 4})});
+  const std::string older = segment(5, 0, moment(11, 10, {0, 1}));
+  const std::string second = segment(6, 1, moment(11, 11, {0, 2}));
+  const std::string both = segment(7, 2, moment(11, 12, {0, 3}));
+  const auto changes = [](const ProcessTrace& trace) {
+    std::vector<uint64_t> found;
+    for (const CallRecord& event : trace.events) {
+      found.push_back(trace.values_of(event)[1]);
+    }
+    return found;
+  };
+  using Changes = std::vector<uint64_t>;
+  const ProcessTrace whole = read_with_segments(builder, second + older);
+  EXPECT_EQ(changes(whole), (Changes{1, 2, 3, 4}));
+  EXPECT_TRUE(whole.errors.empty());
+  EXPECT_TRUE(whole.losses.empty());
+  EXPECT_EQ(changes(read_with_segments(builder, older + second + both)).size(), 3u)
+      << "each once, and a segment is whole";
+  for (size_t cut = 0; cut < second.size(); ++cut) {
+    const ProcessTrace trace = read_with_segments(builder, older + second.substr(0, cut));
+    EXPECT_EQ(changes(trace), (Changes{1, 3, 4})) << cut;
+    EXPECT_TRUE(trace.errors.empty()) << cut;
+  }
+  for (size_t at = 0; at < second.size(); ++at) {
+    std::string damaged = second;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    const ProcessTrace trace = read_with_segments(builder, older + damaged);
+    EXPECT_GE(changes(trace).size(), 3u) << at;
+  }
+  EXPECT_EQ(changes(read_with_segments(builder, "nonsense, and more than a head has of it")),
+            (Changes{3, 4}));
 }
 
 TEST(ReaderNative, BlocksOfAFailureAreThereWholeOrNotAtAll) {

@@ -62,6 +62,11 @@ TEST(Settings, Choices) {
   }
 }
 
+TEST(Settings, Mode) {
+  EXPECT_FALSE(read_settings().full);
+  EXPECT_TRUE(with("TRAINTRACE_MODE", "full").full);
+}
+
 TEST(Settings, LevelsOfProgress) {
   EXPECT_EQ(read_settings().gpu_progress, traintrace::GpuProgress::kObserve);
   EXPECT_EQ(with("TRAINTRACE_GPU_PROGRESS", "marks").gpu_progress, traintrace::GpuProgress::kMarks);
@@ -70,11 +75,9 @@ TEST(Settings, LevelsOfProgress) {
 }
 
 TEST(Settings, WhatIsNotBuiltYetSaysSo) {
-  setenv("TRAINTRACE_MODE", "full", 1);
-  const Settings settings = read_settings();
-  EXPECT_STREQ(error(settings, Setting::Mode), "not built yet");
-  EXPECT_STREQ(value_in_force(settings, Setting::Mode), "ring");
-  unsetenv("TRAINTRACE_MODE");
+  const Settings settings = with("TRAINTRACE_GPU_TIMELINE", "cupti");
+  EXPECT_STREQ(error(settings, Setting::GpuTimeline), "not built yet");
+  EXPECT_STREQ(value_in_force(settings, Setting::GpuTimeline), "off");
 }
 
 TEST(Settings, Patterns) {

@@ -1,0 +1,38 @@
+// What full recording kept beside the trace (format/segments.h).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/reader/event_chunks.h"
+#include "format/segments.h"
+
+namespace traintrace {
+
+class SegmentReader {
+ public:
+  // Nothing: there is no such file, or it belongs to another process.
+  static std::optional<SegmentReader> beside(const TraceBytes& trace,
+                                             const format::FileHeader& header);
+
+  // Of all whole segments.  What is damaged ends the file, with an error; a cut end is none.
+  std::vector<ChunkPlace> find_chunks(std::vector<ReadError>& problems);
+  std::optional<Chunk> read_chunk(const ChunkPlace& place, std::vector<uint64_t>& buffer);
+
+ private:
+  SegmentReader(TraceBytes file, const format::FileHeader& header)
+      : file_(std::move(file)), pid_(header.pid), start_time_(header.start_time) {}
+
+  std::optional<format::SegmentHead> head_at(uint64_t offset) const;
+  bool is_ours(const format::SegmentHead& head) const;
+  const std::vector<std::byte>* unpacked(uint64_t offset);
+
+  TraceBytes file_;
+  int32_t pid_;
+  uint64_t start_time_;
+  std::map<uint64_t, std::vector<std::byte>> unpacked_;  // by offset; the newest few
+};
+
+}  // namespace traintrace
