@@ -61,7 +61,7 @@ def dump(rank, options, version=(2, 9)):
 def message_dump(rank, options, fault="none", first=0):
     """Of a job in which each rank but the last sends to the next; rank `culprit` may leave the last send out, or send less.
 
-    `grouped`: what a rank sends and receives is called as one, and only the entry that closes it says how far it is.
+    `grouped`: what a rank sends and receives is called as one, and only the entry that closes it says that it is done.
     """
     entries = []
     for step in range(options.records):
@@ -69,7 +69,7 @@ def message_dump(rank, options, fault="none", first=0):
         state = "completed" if not last or fault == "none" else "scheduled"
         calls = [(f"nccl:recv {rank}<-{rank - 1}", 64)] if rank > 0 else []
         if rank + 1 < options.ranks and not (fault == "unsent" and last and rank == options.culprit):
-            calls.append((f"nccl:send {rank}->{rank + 1}", 32 if fault == "short" and last and rank == options.culprit else 64))
+            calls.append((f"nccl:send {rank}->{rank + 1}", 32 if "short" in fault and last and rank == options.culprit else 64))
         grouped = fault.startswith("grouped")
         for name, size in calls:
             number = len(entries)
@@ -78,7 +78,7 @@ def message_dump(rank, options, fault="none", first=0):
                                   "is_p2p": True})
         if grouped and calls:
             number = len(entries)
-            closing = entry(rank, number, step + 1, 0, "completed" if fault == "grouped" else state, (2, 9))
+            closing = entry(rank, number, step + 1, 0, "completed", (2, 9))
             entries.append(closing | {"record_id": first + number, "profiling_name": "nccl:coalesced", "p2p_seq_id": step + 1})
     ranks = "[" + ", ".join(str(other) for other in range(options.ranks)) + "]"
     return {"version": "2.9", "pg_config": {"0": {"name": "0", "desc": "pp", "ranks": ranks}}, "nccl_version": "2.27.3",

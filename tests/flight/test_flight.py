@@ -156,7 +156,9 @@ class Flight(unittest.TestCase):
         self.assertIn(2, unsent["victims"])
         self.assertNotEqual(unsent["certainty"], "proof")
         short = judged(self.messages("short"))["findings"][0]
-        self.assertEqual(short["code"], "p2p.count-mismatch")
+        self.assertEqual((short["code"], short["victims"]), ("p2p.count-mismatch", [2, 3]))
+        done = judged(self.messages("grouped, short"))["findings"][0]
+        self.assertEqual((done["code"], done["victims"]), ("p2p.count-mismatch", []))
 
     def test_messages_of_which_the_first_are_lost(self):
         """How many came before is not known: nobody's are compared."""
