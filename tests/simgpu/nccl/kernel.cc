@@ -28,11 +28,30 @@ MismatchMode read_mode() {
   return MismatchMode::kDefault;
 }
 
+// Something of the N-th operation of a rank.
 struct Injection {
   int rank = -1;
   uint64_t nth = 0;
   ncclResult_t error = ncclSuccess;
+
+  bool hits(int of_rank, std::atomic<uint64_t>& operations) const {
+    return of_rank == rank && operations.fetch_add(1) + 1 == nth;
+  }
 };
+
+Injection read_stall() {
+  const char* text = getenv("SIMGPU_NCCL_STALL");
+  int rank = 0;
+  unsigned long long nth = 0;
+  if (!text || !*text) {
+    return {};
+  }
+  if (sscanf(text, "%d@%llu", &rank, &nth) != 2) {
+    fprintf(stderr, "simgpu: SIMGPU_NCCL_STALL: '%s' is not RANK@N\n", text);
+    return {};
+  }
+  return {rank, nth, ncclSuccess};
+}
 
 Injection read_injection() {
   const char* text = getenv("SIMGPU_NCCL_ASYNC_ERROR");
@@ -76,10 +95,13 @@ Answer answer_to(Mismatch mismatch) {
 bool begin_operation(const KernelRun& run) {
   static const Injection injection = read_injection();
   static std::atomic<uint64_t>& operations = *new std::atomic<uint64_t>(0);
-  if (run.comm().rank != injection.rank || operations.fetch_add(1) + 1 != injection.nth) {
-    return true;
-  }
-  return run.fail(injection.error);
+  return !injection.hits(run.comm().rank, operations) || run.fail(injection.error);
+}
+
+bool may_move(const KernelRun& run) {
+  static const Injection stall = read_stall();
+  static std::atomic<uint64_t>& collectives = *new std::atomic<uint64_t>(0);
+  return !stall.hits(run.comm().rank, collectives) || run.hang();
 }
 
 Part::Part(const Communicator& comm, const Operation& given, uint64_t sequence)

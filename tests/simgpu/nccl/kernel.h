@@ -115,5 +115,7 @@ bool run_transfers(const KernelRun& run, const std::vector<Operation>& transfers
 // Counts an operation of this rank; SIMGPU_NCCL_ASYNC_ERROR=RANK@N=CODE ends the N-th of RANK in
 // CODE.
 bool begin_operation(const KernelRun& run);
+// SIMGPU_NCCL_STALL=RANK@N: not in the N-th collective of RANK.
+bool may_move(const KernelRun& run);
 
 }  // namespace simgpu::nccl

@@ -4,6 +4,9 @@
 #include <simgpu.h>
 
 #include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
@@ -104,6 +107,55 @@ class Turn {
   bool has_ = false;
 };
 
+// SIMGPU_NCCL_RESIDENT=N: the SMs of a device have room for N kernels of NCCL at a time.
+class Room {
+ public:
+  explicit Room(const KernelRun& run) : bell_(bell()), taken_(taken_on(run.comm().device)) {
+    has_ = wait_on(
+        bell_, [&] { return take(); }, [&] { return run.stopped(); });
+  }
+  ~Room() {
+    if (has_) {
+      taken_.fetch_sub(1);
+      bell_.ring();
+    }
+  }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  explicit operator bool() const { return has_; }
+
+ private:
+  static int most() {
+    const char* text = getenv("SIMGPU_NCCL_RESIDENT");
+    return text && atoi(text) > 0 ? atoi(text) : INT_MAX;
+  }
+  static Bell& bell() {
+    static Bell& value = *new Bell;
+    return value;
+  }
+  static std::atomic<int>& taken_on(int device) {
+    static auto& taken = *new std::map<int, std::atomic<int>>;
+    static std::mutex& mutex = *new std::mutex;
+    const std::lock_guard lock(mutex);
+    return taken[device];
+  }
+  bool take() {
+    static const int limit = most();
+    int now = taken_.load();
+    while (now < limit) {
+      if (taken_.compare_exchange_weak(now, now + 1)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Bell& bell_;
+  std::atomic<int>& taken_;
+  bool has_ = false;
+};
+
 bool lacks_buffer(const Operation& operation, int rank) {
   const bool root = operation.root == rank;
   switch (operation.function) {
@@ -122,7 +174,7 @@ bool lacks_buffer(const Operation& operation, int rank) {
 
 bool run_followed(const KernelRun& run, const Operation& operation) {
   void* const event = profiler_channel_begins(run.comm(), operation);
-  if (!run_collective(run, operation)) {
+  if (!may_move(run) || !run_collective(run, operation)) {
     return false;
   }
   profiler_channel_ends(event);
@@ -142,6 +194,10 @@ int run_plan(const Plan& plan, const volatile int* cancelled) {
   const KernelRun run(comm, plan.captured ? comm.epoch.load() : plan.epoch, cancelled);
   const Turn turn(run);
   if (!turn || run.stopped() || comm.magic.load() != kLive || comm.revoked.load()) {
+    return 0;
+  }
+  const Room room(run);
+  if (!room) {
     return 0;
   }
   for (const auto* list : {&plan.collectives, &plan.transfers}) {

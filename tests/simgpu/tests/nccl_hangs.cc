@@ -328,5 +328,53 @@ TEST(Hangs, CallWithCountZeroTakesNoPart) {
   EXPECT_TRUE(world.all_succeed());
 }
 
+TEST(Hangs, DeadLinkStopsOneCollectiveOnAllRanksUntilAbort) {
+  World world(2,
+              [](const Process& process) {
+                Rank rank = Rank::join(process.id(), process.count, process.index);
+                float* buffer = device_array(kCount, 1.0F);
+                all_reduce(rank, buffer);
+                rank.sync();
+                all_reduce(rank, buffer);
+                process.reach(kEntered);
+                process.wait_for_gate(kOpen);
+                NEED_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
+                NCCL_OK(ncclCommAbort(rank.comm));
+                rank.sync();
+              },
+              {{"SIMGPU_NCCL_STALL", "1@2"}});
+  EXPECT_TRUE(world.hangs_at(0, kEntered));
+  EXPECT_TRUE(world.hangs_at(1, kEntered));
+  world.open_gate(kOpen);
+  EXPECT_TRUE(world.all_succeed());
+}
+
+// Two communicators on streams of their own, of which each rank begins another one.
+void begin_crosswise(const Process& process) {
+  Rank rank = Rank::join(process.id(0), 2, process.index);
+  Rank other = Rank::join(process.id(1), 2, process.index);
+  float* buffer = device_array(kCount, 1.0F);
+  all_reduce(rank, buffer);
+  rank.sync();
+  all_reduce(other, buffer);
+  other.sync();
+  all_reduce(process.index == 0 ? rank : other, buffer);
+  sleep(1);  // nothing shows that it has begun
+  all_reduce(process.index == 0 ? other : rank, buffer);
+  process.reach(kEntered);
+  rank.sync();
+  other.sync();
+}
+
+TEST(Hangs, KernelsWaitForRoomOnTheirDevice) {
+  World full(2, begin_crosswise, {{"SIMGPU_NCCL_RESIDENT", "1"}});
+  EXPECT_TRUE(full.hangs_at(0, kEntered));
+  EXPECT_TRUE(full.hangs_at(1, kEntered));
+  World roomy(2, begin_crosswise, {{"SIMGPU_NCCL_RESIDENT", "2"}});
+  EXPECT_TRUE(roomy.all_succeed());
+  World unlimited(2, begin_crosswise);
+  EXPECT_TRUE(unlimited.all_succeed());
+}
+
 }  // namespace
 }  // namespace nccl_test
