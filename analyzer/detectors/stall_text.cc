@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "analyzer/detectors/hang_finding.h"
@@ -66,9 +67,13 @@ std::string transport_title(const Run& run, const RootStall& root) {
 
 // Each state that the GPUs are in, with the ranks that are.
 void add_states(const Stall& stall, std::vector<std::string>& lines) {
-  constexpr const char* kTexts[] = {
-      "what the GPU does with it is not known", "the stream has not come to it",
-      "the stream has come to it, and is not past it", "finished", "not known: aborted"};
+  constexpr const char* kTexts[] = {"what the GPU does with it is not known",
+                                    "the stream has not come to it",
+                                    "the stream has come to it, and is not past it",
+                                    "finished",
+                                    "not finished",
+                                    "not known: aborted"};
+  static_assert(std::size(kTexts) == static_cast<size_t>(GpuState::kAborted) + 1);
   std::map<GpuState, Ranks> by_state;
   for (const StalledRank& rank : stall.ranks) {
     by_state[rank.gpu].push_back(rank.rank);
