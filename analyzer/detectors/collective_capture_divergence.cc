@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/blame.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
@@ -50,11 +51,7 @@ Finding finding_about(const Run& run, const Hang& hang) {
     finding.where.push_back(*place);
   }
   finding.certainty = Certainty::kLikely;
-  if (is_minority(hang)) {
-    finding.culprits = hang.roots;
-  } else {
-    finding.title += "; as many captured it as called it, or more: nobody is blamed";
-  }
+  blame_roots(hang, finding, "as many captured it as called it, or more");
   finding.advice =
       "what is captured does not run: launch the graph where the others run the operation, and let "
       "all ranks take the same way";

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/blame.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/communicators.h"
@@ -70,10 +71,10 @@ std::vector<Finding> find_early_exit(const Run& run) {
     finding.values.emplace_back("status", status_of(run, hang.roots.front()));
     say_how(run, hang, finding);
     // A failure is nobody else's choice; a normal end is judged by what the others did.
-    if (hang.fate == Fate::kExited && (failed(run, hang) || is_minority(hang))) {
+    if (hang.fate == Fate::kExited && failed(run, hang)) {
       finding.culprits = hang.roots;
     } else if (hang.fate == Fate::kExited) {
-      finding.title += "; as many ended as go on, or more: nobody is blamed";
+      blame_roots(hang, finding, "as many ended as go on, or more");
     }
     finding.advice = failed(run, hang)
                          ? "look at the error that ended it in its own output"

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "analyzer/detectors/blame.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/host_stuck.h"
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/threads_now.h"
 
 namespace traintrace {
@@ -150,7 +152,7 @@ void add_stacks(const Run& run, const Hang& hang, const Ranks& blamed, Finding& 
   }
 }
 
-Finding finding_of(const Run& run, const Hang& hang) {
+Finding found_by_look(const Run& run, const Hang& hang) {
   Finding finding = hang_finding(run, hang, "host.stuck");
   const Ranks blamed = own_reasons(run, hang);
   const Rank first = blamed.front();
@@ -161,14 +163,32 @@ Finding finding_of(const Run& run, const Hang& hang) {
       place ? " at " + place_text(*place) : "", waiting_text(run, hang),
       operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
   finding.certainty = certainty_of(run, hang, blamed);
-  if (is_minority(hang) || blamed.size() < hang.roots.size()) {
+  if (blamed.size() < hang.roots.size()) {
     finding.culprits = blamed;
   } else {
-    finding.title += "; as many do not wait as do, or more: nobody is blamed";
+    blame_roots(hang, finding);
   }
   put_places(run, hang, blamed, finding);
   add_stacks(run, hang, blamed, finding);
   finding.advice = advice_for(thread.waiting);
+  return finding;
+}
+
+// Nobody looked at the stacks, but nothing is under way there.
+Finding found_idle(const Run& run, const Hang& hang) {
+  Finding finding = hang_finding(run, hang, "host.stuck");
+  const bool one = hang.roots.size() == 1;
+  finding.title = fmt::format(
+      "{} {} stuck on the host, outside NCCL: all that {} issued is finished, and nothing came "
+      "after it; {} in {}{}",
+      ranks_text(hang.roots), one ? "is" : "are", one ? "it" : "they", waiting_text(run, hang),
+      operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
+  finding.certainty = Certainty::kLikely;
+  blame_roots(hang, finding);
+  finding.evidence.emplace_back("where they are stuck is not seen: no stack was taken");
+  finding.advice =
+      "look at the stacks of that process (traintrace attach, py-spy): a lock, the GIL, a data "
+      "loader, a file, or a computation that no other rank does";
   return finding;
 }
 
@@ -177,8 +197,9 @@ Finding finding_of(const Run& run, const Hang& hang) {
 std::vector<Finding> find_stuck_hosts(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (is_stuck_on_host(run, hang) && cause_of(run, hang) != Cause::kOutOfMemory) {
-      findings.push_back(finding_of(run, hang));
+    const bool looked = is_stuck_on_host(run, hang);
+    if ((looked || is_idle(run, hang)) && cause_of(run, hang) == Cause::kNotSeen) {
+      findings.push_back(looked ? found_by_look(run, hang) : found_idle(run, hang));
     }
   }
   return findings;

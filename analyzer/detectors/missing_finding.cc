@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/blame.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/host_stuck.h"
@@ -69,10 +70,8 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.advice = advice_for(hang);
     if (finding.certainty == Certainty::kPossible) {
       finding.title += "; nobody can be blamed yet";
-    } else if (is_minority(hang)) {
-      finding.culprits = hang.roots;
     } else {
-      finding.title += "; as many do not wait as do, or more: nobody is blamed";
+      blame_roots(hang, finding);
     }
     findings.push_back(std::move(finding));
   }
