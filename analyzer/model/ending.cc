@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/progress.h"
 
 namespace traintrace {
 
@@ -29,6 +30,17 @@ bool ended_early(const Run& run, const RankState& state) {
       break;
   }
   return elapsed(state.last_seen, run.end) > kDeadAfter;
+}
+
+TimeNs gave_up(const Run& run, const Member& member) {
+  const CommunicatorText& text = text_of(run, member);
+  const ProcessTrace& trace = run.processes[member.process];
+  const OperationText* last = (text.flags & format::kAborted) != 0 && text.ended != 0
+                                  ? collective_at(text, sequence_reached(trace, text))
+                                  : nullptr;
+  const bool waited = last != nullptr && !finished(trace, *last) &&
+                      elapsed(last->enter, text.ended) >= run.hang_after;
+  return waited ? text.ended : 0;
 }
 
 TimeNs skew_between(const Run& run, const std::string& a, const std::string& b) {

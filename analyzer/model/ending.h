@@ -21,6 +21,10 @@ bool exited_abnormally(const Run& run, const RankState& state);
 // gone while others run, or was silent for kDeadAfter before the last of them.
 bool ended_early(const Run& run, const RankState& state);
 
+// When it aborted the communicator, if it had been for `hang_after` in the collective that it came
+// to last; else 0.  Then its end is a consequence.
+TimeNs gave_up(const Run& run, const Member& member);
+
 // By how much the clocks of these two hosts are known to contradict each other; 0: they do not.
 TimeNs skew_between(const Run& run, const std::string& a, const std::string& b);
 

@@ -77,4 +77,20 @@ TimeNs polling_since(const ProcessTrace& trace, TimeNs until) {
   return earliest;
 }
 
+TimeNs waiting_at(const ProcessTrace& trace, TimeNs time) {
+  constexpr std::string_view kWaiting[] = {"sync",   "copy",       "alloc",     "free",
+                                           "launch", "collective", "send-recv", "group-end"};
+  TimeNs earliest = polling_since(trace, time);
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    const bool waits = schema != nullptr && std::find(std::begin(kWaiting), std::end(kWaiting),
+                                                      schema->kind) != std::end(kWaiting);
+    if (waits && !event.enter_lost && !event.leave_lost && event.enter < time &&
+        (!event.returned || event.leave >= time) && (earliest == 0 || event.enter < earliest)) {
+      earliest = event.enter;
+    }
+  }
+  return earliest;
+}
+
 }  // namespace traintrace

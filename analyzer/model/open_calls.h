@@ -21,4 +21,8 @@ std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace);
 // A thread has polled CUDA and done nothing else since then; 0: none has.  Needs the events.
 TimeNs polling_since(const ProcessTrace& trace, TimeNs until);
 
+// Since when a thread was inside a call that waits, or polled, at `time`; 0: none was.  Needs the
+// events.
+TimeNs waiting_at(const ProcessTrace& trace, TimeNs time);
+
 }  // namespace traintrace

@@ -32,7 +32,8 @@ uint64_t stalled_sequence(const Run& run, const Communicator& communicator) {
   uint64_t reached = ~uint64_t{0};
   for (const Member& member : communicator.members) {
     const RankState& state = *state_of(run, member.rank);
-    if (exited_normally(run, state) || ended_early(run, state) || has_left(run, member)) {
+    if (exited_normally(run, state) || has_left(run, member) ||
+        (ended_early(run, state) && gave_up(run, member) == 0)) {
       return 0;
     }
     const uint64_t own = first_unfinished(run, member);
@@ -43,13 +44,14 @@ uint64_t stalled_sequence(const Run& run, const Communicator& communicator) {
   return first <= reached ? first : 0;
 }
 
-TimeNs longest_call(const ProcessTrace& trace) {
+// Of those that returned before `until`.
+TimeNs longest_call(const ProcessTrace& trace, TimeNs until) {
   TimeNs longest = 0;
   for (const CallRecord& event : trace.events) {
     const CallSchema* schema = schema_of(trace, event.call);
     // Not what only the start of a job takes.
     const bool of_steps = schema != nullptr && (schema->kind == "sync" || schema->kind == "copy");
-    if (of_steps && event.returned && !event.enter_lost) {
+    if (of_steps && event.returned && !event.enter_lost && event.leave <= until) {
       longest = std::max(longest, elapsed(event.enter, event.leave));
     }
   }
@@ -63,15 +65,16 @@ TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, 
   const RankState& state = *state_of(run, member.rank);
   TimeNs until =
       state.ending == Ending::kRunning ? std::max(state.last_seen, run.end) : state.last_seen;
-  if (rank.aborted) {
-    return std::max<TimeNs>(elapsed(from, std::min(until, text.ended)), 0);
-  }
+  until = rank.aborted ? std::min(until, text.ended) : until;
   if (certainly_unfinished(rank.gpu)) {
     return std::max<TimeNs>(elapsed(from, until), 0);
   }
   TimeNs longest = 0;
-  for (const TimeNs since :
-       {blocked_in_nccl(trace), blocked_in_cuda(trace), polling_since(trace, until)}) {
+  const std::vector<TimeNs> waiting =
+      rank.aborted ? std::vector{waiting_at(trace, text.ended)}
+                   : std::vector{blocked_in_nccl(trace), blocked_in_cuda(trace),
+                                 polling_since(trace, until)};
+  for (const TimeNs since : waiting) {
     if (since != 0) {
       longest = std::max(longest, elapsed(std::max(since, from), until));
     }
@@ -182,7 +185,8 @@ std::optional<Stall> stall_of(const Run& run, size_t index) {
     add_member(run, member, stall);
   }
   // Divided, since times in a damaged trace may be anything.
-  if (stall.waited < run.hang_after || stall.waited / kPaces < pace_of(run, communicator)) {
+  if (stall.waited < run.hang_after ||
+      stall.waited / kPaces < pace_of(run, communicator, stall.since)) {
     return std::nullopt;
   }
   classify(run, stall);
@@ -194,6 +198,41 @@ bool shares_a_rank(const Run& run, const Stall& a, const Stall& b) {
   return std::any_of(members.begin(), members.end(), [&](const Member& member) {
     return member_of(run.communicators[b.communicator], member.rank) != nullptr;
   });
+}
+
+Ranks in_other_faults(const Run& run) {
+  Ranks ranks;
+  const auto add = [&](const Ranks& more) {
+    std::for_each(more.begin(), more.end(), [&](Rank rank) { insert(ranks, rank); });
+  };
+  for (const Hang& hang : run.waits.hangs) {
+    add(hang.roots);
+    add(hang.victims);
+  }
+  for (const Divergence& divergence : run.divergences) {
+    if (divergence.kind != DivergenceKind::kHarmlessType) {
+      add(divergence.deviants);
+      add(divergence.others);
+    }
+  }
+  return ranks;
+}
+
+// Leaves those that share no rank with another fault, nor with a stall that does.
+void erase_consequences(const Run& run, std::vector<Stall>& stalls) {
+  Ranks involved = in_other_faults(run);
+  const auto follows = [&](const Stall& stall) {
+    const std::vector<Member>& members = run.communicators[stall.communicator].members;
+    return std::any_of(members.begin(), members.end(),
+                       [&](const Member& member) { return contains(involved, member.rank); });
+  };
+  for (auto found = stalls.begin();
+       (found = std::find_if(stalls.begin(), stalls.end(), follows)) != stalls.end();
+       stalls.erase(found)) {
+    for (const Member& member : run.communicators[found->communicator].members) {
+      insert(involved, member.rank);
+    }
+  }
 }
 
 }  // namespace
@@ -215,7 +254,7 @@ const HostFunctionText* function_before(const ProcessTrace& trace, const Operati
   return nullptr;
 }
 
-TimeNs pace_of(const Run& run, const Communicator& communicator) {
+TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
   TimeNs longest = 0;
   bool any = false;
   for (const Member& member : communicator.members) {
@@ -224,7 +263,7 @@ TimeNs pace_of(const Run& run, const Communicator& communicator) {
       longest = std::max(longest, elapsed(recent[i - 1].enter, recent[i].enter));
       any = true;
     }
-    longest = std::max(longest, longest_call(run.processes[member.process]));
+    longest = std::max(longest, longest_call(run.processes[member.process], until));
   }
   // Nothing to compare with: what comes first takes longest.
   return any ? longest : run.hang_after;
@@ -272,12 +311,7 @@ std::vector<RootStall> root_stalls(const Run& run) {
       roots.push_back({*found, &hang});
     }
   }
-  const bool differ = std::any_of(
-      run.divergences.begin(), run.divergences.end(),
-      [](const Divergence& other) { return other.kind != DivergenceKind::kHarmlessType; });
-  if (!run.waits.hangs.empty() || differ) {
-    return roots;
-  }
+  erase_consequences(run, stalls);
   // What is known counts before what is not, what came first before what came of it.
   std::stable_sort(stalls.begin(), stalls.end(), [](const Stall& a, const Stall& b) {
     return std::pair(!a.known, a.since) < std::pair(!b.known, b.since);

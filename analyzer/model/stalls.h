@@ -62,7 +62,7 @@ std::optional<Holder> holder_of(const Run& run, const Stall& stall, const Stalle
 const HostFunctionText* function_before(const ProcessTrace& trace, const OperationText& operation);
 
 // How long the job took at most, from one operation of the communicator to the next or inside one
-// call, when it still moved.
-TimeNs pace_of(const Run& run, const Communicator& communicator);
+// call that returned before `until`, when it still moved.
+TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until);
 
 }  // namespace traintrace

@@ -93,14 +93,8 @@ bool must_wait(const Run& run, const Member& member, const Waiter& waiter, uint6
 TimeNs first_abort(const Run& run, const Communicator& communicator) {
   TimeNs first = 0;
   for (const Member& member : communicator.members) {
-    const CommunicatorText& text = text_of(run, member);
-    const OperationText* last =
-        (text.flags & format::kAborted) != 0 && text.ended != 0
-            ? collective_at(text, sequence_reached(run.processes[member.process], text))
-            : nullptr;
-    if (last != nullptr && !finished(run.processes[member.process], *last) &&
-        elapsed(last->enter, text.ended) >= run.hang_after) {
-      first = first == 0 ? text.ended : std::min(first, text.ended);
+    if (const TimeNs time = gave_up(run, member); time != 0) {
+      first = first == 0 ? time : std::min(first, time);
     }
   }
   return first;
@@ -149,7 +143,8 @@ void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits)
     const RankState& state = *state_of(run, member.rank);
     if (reached[i] < wait.sequence) {
       wait.awaited.push_back({member.rank, false, moved[i]});
-    } else if (*least == *most && ended_early(run, state) && is_in(run, member, wait.sequence)) {
+    } else if (*least == *most && ended_early(run, state) && gave_up(run, member) == 0 &&
+               is_in(run, member, wait.sequence)) {
       wait.awaited.push_back({member.rank, true, text_of(run, member).last});
     } else if (is_in(run, member, wait.sequence) && !has_left(run, member)) {
       wait.waiters.push_back(waiter_in(run, member, wait.sequence));
