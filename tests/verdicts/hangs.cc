@@ -39,8 +39,8 @@ void wait_for(cudaStream_t stream) {
 }
 void step(const Job& job) {
   gradients(job);
-  experts(job, job.second);
   wait_for(job.stream);
+  experts(job, job.second);
   wait_for(job.second);
 }
 void never_return(void*) {
@@ -81,6 +81,55 @@ void out_of_memory(const Job& job, bool culprit, bool overcome) {
   }
 }
 
+// Each of the two communicators begins on a GPU before the other one is put there.
+void in_turns(const Job& job, bool experts_first) {
+  if (experts_first) {
+    experts(job, job.second);
+    sleep(1);
+    gradients(job);
+  } else {
+    gradients(job);
+    sleep(1);
+    experts(job, job.second);
+  }
+  wait_for(job.stream);
+  wait_for(job.second);
+}
+
+void return_very_late(void*) {
+  sleep(3);
+}
+
+// All call them in one order; on the culprit something on the stream keeps the first from
+// beginning.
+void in_one_order(const Job& job, bool culprit) {
+  if (culprit) {
+    CUDA_CHECK(cudaLaunchHostFunc(job.stream, return_very_late, nullptr));
+  }
+  gradients(job);
+  sleep(1);
+  experts(job, job.second);
+  wait_for(job.stream);
+  wait_for(job.second);
+}
+
+// Its watchdog gives up all communicators after some seconds, then the process; also if there was
+// nothing to wait for.
+void watchdog(const Job& job, bool missing, bool done) {
+  if (missing) {
+    never_return(nullptr);
+  }
+  gradients(job);
+  std::thread watch([&job, done] {
+    sleep(6);
+    NCCL_CHECK(ncclCommAbort(job.comm));
+    NCCL_CHECK(ncclCommAbort(job.other));
+    _exit(done ? 0 : 1);
+  });
+  wait_for(job.stream);
+  watch.join();
+}
+
 // What holds the stream up may be on another one.
 void blocked(const Job& job, bool culprit, bool by_event, cudaHostFn_t function) {
   if (!culprit) {
@@ -110,16 +159,18 @@ void slow_device(const Job& job, bool culprit) {
   wait_for(job.stream);
 }
 
-void captured(const Job& job, bool culprit, bool launch) {
+// `late`: the culprit alone captures, and launches after a while.
+void captured(const Job& job, bool culprit, bool launch, bool late) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t instance = nullptr;
-  if (culprit || launch) {
+  if (culprit || (launch && !late)) {
     CUDA_CHECK(cudaStreamBeginCapture(job.stream, cudaStreamCaptureModeThreadLocal));
     gradients(job);
     CUDA_CHECK(cudaStreamEndCapture(job.stream, &graph));
     CUDA_CHECK(cudaGraphInstantiate(&instance, graph, 0));
   }
-  if (launch) {
+  if (instance != nullptr && launch) {
+    sleep(late ? 1 : 0);
     CUDA_CHECK(cudaGraphLaunch(instance, job.stream));
   } else if (!culprit) {
     gradients(job);
@@ -158,10 +209,11 @@ class Worker {
   std::thread thread_{&Worker::work, this};
 };
 
-// Each communicator has its thread, and all one stream; whose thread is first is up to them.
-void threads(const Job& job, bool culprit, Worker& first, Worker& second) {
+// Each communicator has its thread, and all one stream, unless `apart`; whose thread is first is up
+// to them.
+void threads(const Job& job, bool culprit, bool apart, Worker& first, Worker& second) {
   const auto a = [&] { gradients(job); };
-  const auto b = [&] { experts(job, job.stream); };
+  const auto b = [&] { experts(job, apart ? job.second : job.stream); };
   if (culprit) {
     second.run(b);
     first.run(a);
@@ -170,6 +222,7 @@ void threads(const Job& job, bool culprit, Worker& first, Worker& second) {
     second.run(b);
   }
   wait_for(job.stream);
+  wait_for(job.second);
 }
 
 void fault(const Job& job, const std::string& name, bool culprit) {
@@ -184,12 +237,15 @@ void fault(const Job& job, const std::string& name, bool culprit) {
   } else if (name == "slow-device") {
     slow_device(job, culprit);
   } else if (name.starts_with("capture")) {
-    captured(job, culprit, name == "capture-all");
-  } else if (name == "abort") {
-    gradients(job);
-    sleep(6);
-    NCCL_CHECK(ncclCommAbort(job.comm));
-    never_return(nullptr);
+    captured(job, culprit, name != "capture", name == "capture-late");
+  } else if (name == "no-room") {
+    in_turns(job, culprit);
+  } else if (name == "same-order") {
+    in_one_order(job, culprit);
+  } else if (name.starts_with("late")) {
+    sleep((name == "late-half" ? world_rank() % 2 == 0 : culprit) ? 7 : 0);
+  } else if (name.starts_with("watchdog")) {
+    watchdog(job, culprit && name == "watchdog-missing", name == "watchdog-done");
   }
   step(job);
 }
@@ -203,6 +259,11 @@ int main(int argc, char** argv) {
   if (name == "slow-device" && culprit) {
     setenv("SIMGPU_COPY_GBPS", "0.0001", 1);
   }
+  if ((name == "stall" || name == "watchdog") && culprit) {
+    const std::string first_of_fault =
+        std::to_string(world_rank()) + "@" + std::to_string(2 * kFaultStep + 1);
+    setenv("SIMGPU_NCCL_STALL", first_of_fault.c_str(), 1);
+  }
   select_device();
   Job job;
   job.comm = world_communicator();
@@ -214,10 +275,11 @@ int main(int argc, char** argv) {
   CUDA_CHECK(cudaStreamCreate(&job.stream));
   CUDA_CHECK(cudaStreamCreate(&job.second));
   // Never destroyed: its threads may hang.
-  auto* workers = name == "threads" ? new Worker[2] : nullptr;
+  auto* workers = name.starts_with("threads") ? new Worker[2] : nullptr;
   for (int number = 0; number < kSteps; ++number) {
     if (workers != nullptr) {
-      threads(job, culprit && number == kFaultStep, workers[0], workers[1]);
+      threads(job, culprit && number == kFaultStep, name == "threads-apart", workers[0],
+              workers[1]);
     } else if (number == kFaultStep) {
       fault(job, name, culprit);
     } else {

@@ -1,7 +1,8 @@
 """verdict.py BUILD PROGRAM MISTAKE CULPRIT CODE [NAME=VALUE ..]: what is said about a program that goes wrong so on simgpu.
 
 At no time anybody else may be blamed; when those that hang are all named, or the run is through, it must be exactly CODE
-with exactly the culprit.  CODE `-`: nothing may be found, in a run that ends.  CODE `code?`: nobody may be blamed."""
+with exactly the culprit.  CODE `-`: nothing may be found, in a run that ends.  CODE `code?`: nobody may be blamed.  CODE
+`code@1+code@6`: several, of which each has its culprit.  The order of the files must not change what is said in the end."""
 import json
 import os
 import signal
@@ -10,11 +11,18 @@ import sys
 import tempfile
 import time
 
-RANKS = 4
-build, program, mistake, culprit, code = sys.argv[1:6]
+build, program, mistake, culprit, codes = sys.argv[1:6]
 settings = dict(argument.split("=", 1) for argument in sys.argv[6:])
-culprits = [] if code.endswith("?") else [int(culprit)]
-code = code.rstrip("?")
+RANKS = int(settings.pop("RANKS", 4))
+
+
+def expectation(code):
+    code, _, own = code.partition("@")
+    return code.rstrip("?"), [] if code.endswith("?") else [int(own or culprit)]
+
+
+expected = [] if codes == "-" else sorted(expectation(code) for code in codes.split("+"))
+culprits = [rank for _, ranks in expected for rank in ranks]
 
 
 def start(rank, folder):
@@ -28,10 +36,20 @@ def start(rank, folder):
                                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
 
-def analyze(folder):
-    done = subprocess.run([f"{build}/bin/traintrace", "analyze", f"{folder}/traces", "--format=json", "--hang-after=2s"],
+def said_of(traces):
+    done = subprocess.run([f"{build}/bin/traintrace", "analyze", *traces, "--format=json", "--hang-after=2s"],
                           capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.returncode < 2 else None
+    return done.stdout if done.returncode < 2 else None
+
+
+def analyze(folder):
+    said = said_of([f"{folder}/traces"])
+    return said and json.loads(said)
+
+
+def depends_on_order(folder):
+    traces = sorted(os.path.join(folder, "traces", name) for name in os.listdir(f"{folder}/traces"))
+    return len({said_of(traces), said_of(traces[::-1]), said_of(traces[1:] + traces[:1])}) > 1
 
 
 def alarms(report):
@@ -39,11 +57,11 @@ def alarms(report):
 
 
 def is_right(found):
-    return [(finding["code"], finding["culprits"]) for finding in found] == ([] if code == "-" else [(code, culprits)])
+    return sorted((finding["code"], finding["culprits"]) for finding in found) == expected
 
 
 def accuses_others(found):
-    return any(rank not in culprits or code == "-" for finding in found for rank in finding["culprits"])
+    return any(rank not in culprits for finding in found for rank in finding["culprits"])
 
 
 def is_settled(report, processes):
@@ -63,7 +81,7 @@ def judge(folder, processes):
             continue
         if accuses_others(alarms(report)):
             return False, report
-        if through or (code != "-" and is_settled(report, processes)):
+        if through or (expected and is_settled(report, processes)):
             return is_right(alarms(report)), report
     return False, report
 
@@ -78,6 +96,9 @@ def main():
             for process in processes:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
+        if depends_on_order(folder):
+            print("the order of the files changes what is said")
+            right = False
         if not right:
             print(json.dumps(report, indent=1))
             for rank in range(RANKS):
