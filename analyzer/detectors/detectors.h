@@ -58,8 +58,6 @@ std::vector<Finding> find_watchdog_aborts(const Run& run);
 std::vector<Finding> find_launch_order_races(const Run& run);
 std::vector<Finding> find_capture_divergence(const Run& run);
 std::vector<Finding> find_late_ranks(const Run& run);
-std::vector<Finding> find_idle_hosts(const Run& run);        // host.stuck, in dumps
-std::vector<Finding> find_stalled_in_dumps(const Run& run);  // device.stalled
 std::vector<Finding> find_lost_records(const Run& run);
 std::vector<Finding> find_missing_trace(const Run& run);
 std::vector<Finding> find_truncated(const Run& run);
