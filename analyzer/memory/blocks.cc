@@ -1,0 +1,124 @@
+#include "analyzer/memory/blocks.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <tuple>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/code_place.h"
+
+namespace traintrace {
+namespace {
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+std::string_view base_name(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+struct ModuleOwner {
+  std::string_view prefix;
+  Owner owner;
+};
+constexpr ModuleOwner kModuleOwners[] = {
+    {"libnccl", Owner::kNccl},
+    {"libtorch", Owner::kTorch},
+    {"libc10", Owner::kTorch},
+    {"libcaffe2", Owner::kTorch},
+    {"libcublas", Owner::kCudaLibrary},
+    {"libcudnn", Owner::kCudaLibrary},
+    {"libcufft", Owner::kCudaLibrary},
+    {"libcusolver", Owner::kCudaLibrary},
+    {"libcusparse", Owner::kCudaLibrary},
+    {"libcurand", Owner::kCudaLibrary},
+    {"libnvshmem", Owner::kCudaLibrary},
+};
+// Between the allocator and who wanted the memory.
+constexpr std::string_view kSkipped[] = {"libtraintrace", "libcuda", "libc.so", "libstdc++"};
+
+const ModuleText* module_at(const ProcessTrace& trace, uint64_t address) {
+  const auto found = std::find_if(
+      trace.modules.begin(), trace.modules.end(),
+      [&](const ModuleText& module) { return address >= module.begin && address < module.end; });
+  return found == trace.modules.end() ? nullptr : &*found;
+}
+
+std::optional<Owner> owner_of_module(std::string_view name) {
+  for (const ModuleOwner& row : kModuleOwners) {
+    if (name.starts_with(row.prefix)) {
+      return row.owner;
+    }
+  }
+  const bool skipped = std::any_of(std::begin(kSkipped), std::end(kSkipped),
+                                   [&](std::string_view part) { return name.starts_with(part); });
+  return skipped ? std::nullopt : std::optional(Owner::kJob);
+}
+
+}  // namespace
+
+const char* name_of(MemoryKind kind) {
+  constexpr const char* kNames[] = {"device memory",          "managed memory", "pinned memory",
+                                    "registered host memory", "arrays",         "imported memory"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::optional<MemoryKind> kind_of_call(std::string_view name) {
+  if (has(name, "AddressReserve") || has(name, "cuMemMap") || has(name, "AllocationHandle")) {
+    return std::nullopt;
+  }
+  return has(name, "Register")  ? MemoryKind::kRegistered
+         : has(name, "Host")    ? MemoryKind::kPinned
+         : has(name, "Managed") ? MemoryKind::kManaged
+         : has(name, "Array")   ? MemoryKind::kArray
+         : has(name, "Ipc") || has(name, "Import") || has(name, "ExternalMemory")
+             ? MemoryKind::kImported
+             : MemoryKind::kDevice;
+}
+
+Owner owner_of(const ProcessTrace& trace, uint32_t id) {
+  const auto stack = trace.stacks.find(id);
+  if (stack == trace.stacks.end()) {
+    return Owner::kUnknown;
+  }
+  for (const uint64_t address : stack->second.native) {
+    const ModuleText* module = module_at(trace, address);
+    const auto owner = module == nullptr ? std::nullopt : owner_of_module(base_name(module->path));
+    if (owner) {
+      return *owner;
+    }
+  }
+  return user_place(trace, {0}, id) ? Owner::kJob : Owner::kUnknown;
+}
+
+std::vector<BlockGroup> live_groups(const ProcessTrace& trace) {
+  std::map<std::tuple<uint32_t, MemoryKind, int>, BlockGroup> groups;
+  for (const AllocationText& allocation : trace.allocations) {
+    const auto kind = kind_of_call(call_name(trace, allocation.call));
+    if (!kind) {
+      continue;
+    }
+    const int device = allocation.device == format::kNoDevice ? -1 : allocation.device;
+    BlockGroup& group = groups[{allocation.stack, *kind, device}];
+    group.stack = allocation.stack;
+    group.call = allocation.call;
+    group.kind = *kind;
+    group.device = device;
+    group.bytes = sum_of(group.bytes, allocation.bytes);
+    group.blocks.emplace_back(allocation.time, allocation.bytes);
+  }
+  std::vector<BlockGroup> sorted;
+  for (auto& [key, group] : groups) {
+    group.owner = owner_of(trace, group.stack);
+    std::sort(group.blocks.begin(), group.blocks.end());
+    sorted.push_back(std::move(group));
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const BlockGroup& a, const BlockGroup& b) { return a.bytes > b.bytes; });
+  return sorted;
+}
+
+}  // namespace traintrace

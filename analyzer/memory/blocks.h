@@ -1,0 +1,46 @@
+// Memory that a process holds, and whose it is.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+enum class MemoryKind : uint8_t { kDevice, kManaged, kPinned, kRegistered, kArray, kImported };
+const char* name_of(MemoryKind kind);
+inline bool on_device(MemoryKind kind) {
+  return kind == MemoryKind::kDevice || kind == MemoryKind::kManaged || kind == MemoryKind::kArray;
+}
+
+// By the innermost native frame that is not CUDA's own; by the Python frames where there is none.
+enum class Owner : uint8_t { kJob, kTorch, kNccl, kCudaLibrary, kUnknown };
+inline bool is_library(Owner owner) {
+  return owner == Owner::kNccl || owner == Owner::kCudaLibrary;
+}
+
+// None: what the call makes is no memory of its own (a reserved address range, a mapping).
+std::optional<MemoryKind> kind_of_call(std::string_view name);
+Owner owner_of(const ProcessTrace& trace, uint32_t stack);
+
+// Damaged traces may hold any number.
+inline uint64_t sum_of(uint64_t a, uint64_t b) {
+  return a > ~uint64_t{0} - b ? ~uint64_t{0} : a + b;
+}
+
+// Live blocks of one stack, kind and device.
+struct BlockGroup {
+  uint32_t stack = 0;
+  uint32_t call = 0;
+  int device = -1;  // -1: not known
+  MemoryKind kind = MemoryKind::kDevice;
+  Owner owner = Owner::kUnknown;
+  uint64_t bytes = 0;
+  std::vector<std::pair<TimeNs, uint64_t>> blocks;  // when it was allocated, bytes; by time
+};
+// By bytes, most first.
+std::vector<BlockGroup> live_groups(const ProcessTrace& trace);
+
+}  // namespace traintrace

@@ -1,0 +1,150 @@
+#include "analyzer/memory/history.h"
+
+#include <algorithm>
+
+#include "analyzer/model/activity.h"
+
+namespace traintrace {
+namespace {
+
+constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue, CUDA_ERROR_INVALID_VALUE
+
+std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
+                                 const CallSchema& schema, std::string_view name) {
+  for (size_t i = 0; i < event.value_count && i < schema.fields.size(); ++i) {
+    if (schema.fields[i].name == name) {
+      return trace.values_of(event)[i];
+    }
+  }
+  return std::nullopt;
+}
+
+// From the first to the last time that the GPU was given something to do.
+struct Work {
+  TimeNs first = 0;
+  TimeNs last = 0;
+};
+
+Work work_of(const ProcessTrace& trace) {
+  Work work;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    if (schema != nullptr && !event.enter_lost &&
+        (schema->kind == "launch" || schema->kind == "graph-launch" ||
+         schema->kind == "collective")) {
+      work.first = work.first == 0 ? event.enter : work.first;
+      work.last = event.enter;
+    }
+  }
+  return work;
+}
+
+struct Known {
+  uint32_t stack = 0;
+  TimeNs time = 0;
+  bool freed = false;
+};
+
+// Follows addresses through the records, in the order in which calls were entered.
+class Follower {
+ public:
+  Follower(const ProcessTrace& trace, MemoryHistory& history)
+      : trace_(trace), history_(history), work_(work_of(trace)) {}
+
+  void see(const CallRecord& event, const CallSchema& schema) {
+    if (schema.kind == "alloc") {
+      see_allocation(event, schema);
+    } else if (schema.kind == "free") {
+      see_free(event, schema);
+    }
+  }
+
+ private:
+  static int device_of(const CallRecord& event) {
+    return event.device == format::kNoDevice ? -1 : event.device;
+  }
+
+  void see_allocation(const CallRecord& event, const CallSchema& schema) {
+    const auto address = value_of(trace_, event, schema, "address");
+    if (event.result == 0 && address && kind_of_call(schema.name)) {
+      known_[*address] = {event.stack, event.enter, false};
+      ++history_.sites[event.stack].allocated;
+    }
+  }
+
+  void see_free(const CallRecord& event, const CallSchema& schema) {
+    const auto address = value_of(trace_, event, schema, "address");
+    if (!address || *address == 0 || value_of(trace_, event, schema, "bytes")) {
+      return;  // of nothing; or a part of an address range
+    }
+    const auto known = known_.find(*address);
+    if (event.result == 0) {
+      if (known != known_.end() && !known->second.freed) {
+        ++history_.sites[known->second.stack].freed;
+      }
+      const bool old =
+          known == known_.end() || (!known->second.freed && known->second.time <= work_.first);
+      history_.cleans_up =
+          history_.cleans_up ||
+          (old && work_.last != 0 && event.enter > work_.last && is_of_job(event.stack));
+      known_[*address] = {event.stack, event.enter, true};
+    } else if (event.result == kInvalidValue) {
+      BadFree bad{event.call, event.stack, *address, event.enter, device_of(event)};
+      if (known != known_.end() && known->second.freed) {
+        bad.before = true;
+        bad.first_time = known->second.time;
+        bad.first_stack = known->second.stack;
+      }
+      history_.bad_frees.push_back(bad);
+    }
+  }
+
+  bool is_of_job(uint32_t stack) {
+    const auto [found, first] = of_job_.emplace(stack, false);
+    found->second = first ? owner_of(trace_, stack) == Owner::kJob : found->second;
+    return found->second;
+  }
+
+  const ProcessTrace& trace_;
+  MemoryHistory& history_;
+  const Work work_;
+  std::map<uint64_t, Known> known_;
+  std::map<uint32_t, bool> of_job_;  // by stack
+};
+
+// Of some processes only the newest events are read.
+bool all_read(const ProcessTrace& trace) {
+  constexpr uint64_t kOpenAndNotes = 64;
+  uint64_t records = 0;
+  for (const ThreadText& thread : trace.threads) {
+    records = sum_of(records, thread.events);
+  }
+  return 2 * trace.events.size() + kOpenAndNotes >= records;
+}
+
+bool nothing_lost(const ProcessTrace& trace) {
+  return trace.errors.empty() && all_read(trace) &&
+         std::none_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
+           return loss.count != 0 &&
+                  (loss.stat == "ring-overwritten" || loss.severity == "warning");
+         });
+}
+
+}  // namespace
+
+MemoryHistory history_of(const ProcessTrace& trace) {
+  MemoryHistory history;
+  history.whole = nothing_lost(trace);
+  history.steps = steps_of(trace);
+  Follower follower(trace, history);
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    if (schema != nullptr && !event.enter_lost && event.returned && !event.moment) {
+      follower.see(event, *schema);
+    }
+  }
+  history.handles = handles_of(trace);
+  return history;
+}
+
+}  // namespace traintrace

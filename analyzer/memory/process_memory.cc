@@ -1,0 +1,63 @@
+#include "analyzer/memory/process_memory.h"
+
+#include <algorithm>
+
+#include "analyzer/model/activity.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostStacks = 64;
+
+bool has_loss(const ProcessTrace& trace, std::string_view stat) {
+  return std::any_of(trace.losses.begin(), trace.losses.end(),
+                     [&](const LossText& loss) { return loss.stat == stat && loss.count != 0; });
+}
+
+}  // namespace
+
+RunMemory memory_of(const Run& run) {
+  RunMemory memory;
+  for (const ProcessTrace& trace : run.processes) {
+    ProcessMemory& process = memory.processes.emplace_back();
+    process.live = live_groups(trace);
+    if (!trace.events.empty()) {
+      process.history = history_of(trace);
+    }
+  }
+  return memory;
+}
+
+bool asks_for_events(const ProcessTrace& trace) {
+  if (has_loss(trace, "unknown-free") || trace.exit_status != 0) {
+    return true;
+  }
+  const std::vector<BlockGroup> live = live_groups(trace);
+  return std::any_of(live.begin(), live.end(),
+                     [](const BlockGroup& group) { return group.owner == Owner::kJob; });
+}
+
+std::vector<uint32_t> stacks_of_memory(const ProcessTrace& trace) {
+  std::vector<uint32_t> stacks;
+  for (const BlockGroup& group : live_groups(trace)) {
+    if (stacks.size() < kMostStacks) {
+      stacks.push_back(group.stack);
+    }
+  }
+  for (const OutOfMemoryText& failure : trace.out_of_memory) {
+    stacks.push_back(failure.stack);
+  }
+  if (trace.events.empty()) {
+    return stacks;
+  }
+  const MemoryHistory history = history_of(trace);
+  for (size_t i = 0; i < std::min(history.handles.size(), kMostStacks); ++i) {
+    stacks.push_back(history.handles[i].stack);
+  }
+  for (size_t i = 0; i < std::min(history.bad_frees.size(), kMostStacks); ++i) {
+    stacks.insert(stacks.end(), {history.bad_frees[i].stack, history.bad_frees[i].first_stack});
+  }
+  return stacks;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,36 @@
+// Why an allocation failed for want of memory: what would have had to be otherwise for it to fit.
+#pragma once
+
+#include <optional>
+
+#include "analyzer/memory/blocks.h"
+
+namespace traintrace {
+
+enum class ShortageKind : uint8_t {
+  kFragmentation,  // as many bytes were free, but not in one piece
+  kPendingFree,    // a piece that is large enough was free, and could not be had
+  kNeighbour,      // somebody else on the device has the memory
+  kLibrary,        // NCCL, cuBLAS, cuDNN of this process have it
+  kCapacity,       // even with all that the job's own code needs more than there is
+  kUnknown,        // what would tell was not recorded
+};
+
+// What the failure knew of, in bytes; empty: not known.
+struct Shortage {
+  const OutOfMemoryText* failure = nullptr;
+  ShortageKind kind = ShortageKind::kUnknown;
+  uint64_t job = 0;  // live, allocated by the job's own code or by PyTorch for it
+  uint64_t libraries = 0;
+  std::optional<uint64_t> idle;          // held by PyTorch's allocator and not in use
+  std::optional<uint64_t> largest_idle;  // piece of that
+  std::optional<uint64_t> free, total;   // of the device
+  std::optional<uint64_t> others;        // of the device, held by nobody that is known
+};
+
+// The last one that the process did not get over; null: there is none.
+const OutOfMemoryText* fatal_failure(const ProcessTrace& trace);
+
+Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure);
+
+}  // namespace traintrace

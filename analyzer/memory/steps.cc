@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <tuple>
+
+#include "analyzer/memory/history.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+
+namespace traintrace {
+namespace {
+
+// A step is what at least this many rounds have in common.
+constexpr size_t kFewestSteps = 8;
+
+using Sites = std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<TimeNs>>;
+
+bool has_peers(const ProcessTrace& trace) {
+  return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                     [](const CommunicatorText& text) { return text.size > 1; });
+}
+
+bool is_work(const std::string& kind, bool peers) {
+  return peers ? kind == "collective" || kind == "send-recv"
+               : kind == "launch" || kind == "graph-launch";
+}
+
+Sites working_sites(const ProcessTrace& trace) {
+  const bool peers = has_peers(trace);
+  Sites sites;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    if (schema == nullptr || event.enter == 0 || event.enter_lost || event.result != 0 ||
+        !is_work(schema->kind, peers)) {
+      continue;
+    }
+    sites[{event.call, event.stack, event.caller}].push_back(event.enter);
+  }
+  return sites;
+}
+
+// Called about as often, give or take the step at either end.
+uint64_t agreeing(const Sites& sites, uint64_t count) {
+  return static_cast<uint64_t>(std::count_if(sites.begin(), sites.end(), [&](const auto& entry) {
+    const uint64_t other = entry.second.size();
+    return other <= count + 1 && count <= other + 1;
+  }));
+}
+
+}  // namespace
+
+Steps steps_of(const ProcessTrace& trace) {
+  const Sites sites = working_sites(trace);
+  constexpr size_t kMostSites = 512;  // more than a step has: nothing that repeats in few lines
+  if (sites.size() > kMostSites) {
+    return {};
+  }
+  const std::vector<TimeNs>* best = nullptr;
+  uint64_t most = 0;
+  for (const auto& [key, times] : sites) {
+    const uint64_t others = times.size() < kFewestSteps ? 0 : agreeing(sites, times.size());
+    if (others > most || (others == most && best != nullptr && times.size() < best->size())) {
+      best = &times;
+      most = others;
+    }
+  }
+  return best == nullptr ? Steps() : Steps{*best};
+}
+
+int64_t Steps::number_at(TimeNs time) const {
+  if (starts.empty() || time >= first()) {
+    return std::upper_bound(starts.begin(), starts.end(), time) - starts.begin();
+  }
+  const TimeNs length =
+      std::max<TimeNs>(elapsed(first(), last()) / static_cast<TimeNs>(starts.size()), 1);
+  return -(elapsed(time, first()) / length);
+}
+
+}  // namespace traintrace
