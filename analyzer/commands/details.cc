@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/memory/process_memory.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/progress.h"
@@ -57,11 +58,11 @@ bool is_kept(const CallRecord& event, size_t age) {
          (event.returned && !event.enter_lost && elapsed(event.enter, event.leave) >= kLongCall);
 }
 
-void take_events(ProcessTrace& full, ProcessTrace& trace) {
+void take_events(ProcessTrace& full, ProcessTrace& trace, bool all) {
   const auto is_call = [](const CallRecord& event) { return !event.moment; };
   auto age = static_cast<size_t>(std::count_if(full.events.begin(), full.events.end(), is_call));
   for (CallRecord event : full.events) {
-    if (is_call(event) && is_kept(event, --age)) {
+    if (is_call(event) && (is_kept(event, --age) || all)) {
       const auto values = full.values_of(event);
       event.first_value = static_cast<uint32_t>(trace.values.size());
       trace.values.insert(trace.values.end(), values.begin(), values.end());
@@ -72,17 +73,40 @@ void take_events(ProcessTrace& full, ProcessTrace& trace) {
   trace.stacks.merge(full.stacks);
 }
 
+// What leaks, leaks on all ranks or shows in the tables of those where it does.  Not of processes
+// that somebody looks at again and again.
+std::set<size_t> processes_to_read_for_memory(const Run& run) {
+  constexpr size_t kMostAsked = 4;
+  std::set<size_t> found;
+  for (size_t i = 0; i < run.processes.size() && found.size() < kMostAsked; ++i) {
+    const ProcessTrace& trace = run.processes[i];
+    if (trace.events.empty() && !trace.threads.empty() && trace.looked == 0 &&
+        asks_for_events(trace)) {
+      found.insert(i);
+    }
+  }
+  // Events and graphs have no table that would ask.
+  if (found.empty() && !run.processes.empty() && run.processes.front().looked == 0 &&
+      run.processes.front().events.empty() && !run.processes.front().threads.empty()) {
+    found.insert(0);
+  }
+  return found;
+}
+
 }  // namespace
 
 void read_details(Run& run) {
-  for (const size_t process : processes_to_read(run)) {
+  const std::set<size_t> whole = processes_to_read_for_memory(run);
+  std::set<size_t> processes = processes_to_read(run);
+  processes.insert(whole.begin(), whole.end());
+  for (const size_t process : processes) {
     ProcessTrace& trace = run.processes[process];
     Result<ProcessTrace> full = read_trace(trace.source, {.events = true});
     const bool same = full && full->host == trace.host && full->pid == trace.pid &&
                       full->start_time == trace.start_time &&
                       full->communicators.size() >= trace.communicators.size();
     if (same) {
-      take_events(*full, trace);
+      take_events(*full, trace, whole.contains(process));
     }
   }
 }

@@ -239,6 +239,52 @@ constexpr Explanation kExplanations[] = {
     {"run.healthy",
      "Every rank left an exit record with status 0, and nobody was waiting. Whether the last "
      "operations finished on the GPU may not have been observed; a normal end implies it."},
+    {"memory.growth-leak",
+     "Of the memory that one stack allocated, copies are left from all along the run, as many "
+     "lately "
+     "as at the beginning, and none of them was freed: 16 or more over 16 or more steps. Steps are "
+     "found from collectives, or from launches in a process without peers, that repeat. Memory "
+     "from before the first step, a cache that is full or fills ever more slowly, and what is "
+     "collected now and then are not leaks. bytes is all that is left of it; bytes_per_step is "
+     "measured where records are left, else derived from their pace. Likely, never proof: that "
+     "nobody will free it cannot be seen. Memory of PyTorch's allocator and of libraries is not "
+     "judged here."},
+    {"memory.leak-at-exit",
+     "Device memory that the job's own code allocated and that was there when the process ended "
+     "with status 0. A warning where the job freed, behind all its work, memory that it had "
+     "before; else it leaves its memory to the end of the process: info. What grows with every "
+     "step is memory.growth-leak, and counts as kept_bytes here."},
+    {"memory.pinned-leak", "As memory.leak-at-exit, of pinned host memory."},
+    {"memory.handle-leak",
+     "Streams, events, graphs or pools from one place of the job's code that are not destroyed, 16 "
+     "or more, from all along 16 or more steps, as many lately as at the beginning. Of what the "
+     "ring no longer holds only streams are known."},
+    {"memory.double-free",
+     "The driver refused to free an address that had been freed and not been handed out since. "
+     "Where it was handed out again, the second free takes somebody else's memory and looks "
+     "right."},
+    {"memory.invalid-free",
+     "The driver refused to free an address: it is none that an allocation gave, or the function "
+     "does not belong to it, or the first free of it is older than the records."},
+    {"memory.fragmentation-oom",
+     "An allocation failed although as many bytes were free: on the device, or there and in what "
+     "PyTorch's allocator held unused. Only figures that were recorded count: what was live when "
+     "it "
+     "failed, and what the job itself was told of the device not long before. Like the "
+     "other *-oom it is found where the process went on with nothing else and ended; a hang over "
+     "it is run.oom-then-hang. After an end with status 0 it is a warning."},
+    {"memory.pending-free-oom",
+     "PyTorch's allocator held a free piece that was large enough, and could not use it: it waits "
+     "for a stream that record_stream named, or belongs to another stream. Possible only."},
+    {"memory.neighbour-oom",
+     "It would have fitted without what is held on the device by nobody who was recorded here: "
+     "other processes. What contexts take (1 GiB, a sixteenth of small devices) is not counted "
+     "against them."},
+    {"memory.library-oom",
+     "It would have fitted without what NCCL, cuBLAS and cuDNN of the process hold as well."},
+    {"memory.capacity-oom",
+     "Even then it would not have fitted: the job needs more than there is. Possible, and nobody "
+     "blamed, where the figures that would tell were not recorded."},
     {"trace.lost-records",
      "The tracer counted what it could not record. Losses of severity info do not touch verdicts "
      "(old calls overwritten in the ring; what a hang needs is kept apart); those of severity "

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "analyzer/detectors/framework_hints.h"
+#include "analyzer/detectors/memory_detectors.h"
 
 namespace traintrace {
 namespace {
@@ -35,7 +36,7 @@ constexpr Detector kDetectors[] = {
     find_group_mismatch,     find_exchange_mismatch,
     find_wrong_peer,         find_message_count_mismatch,
     find_message_order,      find_message_type_mismatch,
-    find_message_cycle,
+    find_message_cycle,      find_memory_faults,
 };
 
 auto order(const Finding& finding) {

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "analyzer/memory/process_memory.h"
 #include "analyzer/model/code_place.h"
 
 namespace traintrace {
@@ -18,6 +19,8 @@ std::set<uint32_t> stacks_to_name(const ProcessTrace& trace) {
       stacks.insert(operation.stack);
     }
   }
+  const std::vector<uint32_t> memory = stacks_of_memory(trace);
+  stacks.insert(memory.begin(), memory.end());
   return stacks;
 }
 

@@ -22,11 +22,21 @@ std::string advice_about(const std::string& stat) {
   return "";
 }
 
+// Where nothing is wrong, that comes before what is merely worth knowing.
+const Finding& leading(const std::vector<Finding>& findings) {
+  const auto summary = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.code.starts_with("run.");
+  });
+  return findings.front().severity == Severity::kInfo && summary != findings.end()
+             ? *summary
+             : findings.front();
+}
+
 std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
   if (findings.empty()) {
     return "nothing of what was asked for was found";
   }
-  const Finding& first = findings.front();
+  const Finding& first = leading(findings);
   std::string verdict = first.certainty == Certainty::kProof    ? ""
                         : first.certainty == Certainty::kLikely ? "likely: "
                                                                 : "possibly: ";
@@ -35,7 +45,8 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
     if (first.code.starts_with("latency.")) {
       return verdict + fmt::format("; rank {}: {}", place.rank.value, place_text(place));
     }
-    if (contains(first.culprits, place.rank)) {
+    // Where memory was allocated says nothing about where the rank is.
+    if (contains(first.culprits, place.rank) && !first.code.starts_with("memory.")) {
       const RankState* const state = state_of(run, place.rank);
       verdict += fmt::format("; rank {} {} {}", place.rank.value,
                              state != nullptr && has_ended(*state) ? "was last at" : "is at",

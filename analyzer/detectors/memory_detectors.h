@@ -1,0 +1,22 @@
+// The detectors of memory.*, which share what memory_of says of a run.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/memory/process_memory.h"
+
+namespace traintrace {
+
+std::vector<Finding> find_memory_left(const Run& run, const RunMemory& memory);  // leak-at-exit
+std::vector<Finding> find_pinned_memory_left(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_double_frees(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_invalid_frees(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_handle_leaks(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_memory_failures(const Run& run, const RunMemory& memory);  // *-oom
+
+// All of them.
+std::vector<Finding> find_memory_faults(const Run& run);
+
+}  // namespace traintrace

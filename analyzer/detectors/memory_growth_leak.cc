@@ -1,0 +1,75 @@
+// Memory of one stack that becomes more with every step.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/detectors/memory_finding.h"
+#include "analyzer/memory/growth.h"
+
+namespace traintrace {
+namespace {
+
+struct GrowingSite {
+  MemorySite site;
+  Growth growth;
+};
+
+std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
+  std::vector<GrowingSite> found;
+  for (size_t i = 0; i < all.processes.size(); ++i) {
+    const ProcessMemory& memory = all.processes[i];
+    for (const BlockGroup& group : memory.live) {
+      const bool counts = memory.history && group.owner == Owner::kJob &&
+                          (on_device(group.kind) || group.kind == MemoryKind::kPinned) &&
+                          rank_on(run, i, group.device).value >= 0;
+      const auto growth =
+          counts ? growth_of(run.processes[i], *memory.history, group) : std::nullopt;
+      if (growth) {
+        found.push_back({site_of(run, i, group), *growth});
+        found.back().site.text += fmt::format(" since {}", run_time(run, growth->since));
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) {
+  const std::vector<GrowingSite> growing = growing_sites(run, memory);
+  if (growing.empty()) {
+    return {};
+  }
+  std::vector<MemorySite> sites;
+  for (const GrowingSite& entry : growing) {
+    sites.push_back(entry.site);
+  }
+  Finding finding = memory_finding(run, "memory.growth-leak", sites);
+  const Rank first = finding.culprits.front();
+  uint64_t per_step = 0;
+  uint64_t steps = 0;
+  for (const GrowingSite& entry : growing) {
+    if (entry.site.rank == first) {
+      per_step = sum_of(per_step, entry.growth.bytes_per_step);
+      steps = std::max(steps, entry.growth.step_count);
+    }
+  }
+  // That it goes on like this was seen, and that nobody will ever free it was not.
+  finding.certainty = Certainty::kLikely;
+  finding.root = true;
+  finding.title = fmt::format(
+      "memory of {} grows with every step: by {} bytes on rank {}, {} in all, {}",
+      ranks_text(finding.culprits), per_step, first.value, finding.values.front().second,
+      finding.where.empty() ? "from an unknown place"
+                            : "allocated at " + place_text(finding.where.front()));
+  finding.values.emplace_back("bytes_per_step", signed_bytes(per_step));
+  finding.values.emplace_back("step_count", signed_bytes(steps));
+  finding.advice =
+      "free it at the end of the step; in Python, look for what still refers to it: a list that is "
+      "appended to, a loss that keeps its graph (use .item() or .detach())";
+  return {finding};
+}
+
+}  // namespace traintrace

@@ -1,0 +1,109 @@
+// Streams, events, graphs and pools that are created with every step and not destroyed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/detectors/memory_finding.h"
+#include "analyzer/memory/growth.h"
+#include "analyzer/model/activity.h"
+
+namespace traintrace {
+namespace {
+
+bool creates_stream(const ProcessTrace& trace, uint32_t call) {
+  return call_name(trace, call).find("StreamCreate") != std::string::npos;
+}
+
+// The table of streams says more than the records: it forgets none.
+std::vector<HandleGroup> streams_of(const ProcessTrace& trace) {
+  std::map<uint32_t, HandleGroup> groups;
+  for (const StreamText& stream : trace.streams) {
+    if ((stream.flags & (format::kImplicit | format::kStreamDestroyed)) == 0 &&
+        stream.created != 0) {
+      groups[stream.stack].stack = stream.stack;
+      groups[stream.stack].births.push_back(stream.created);
+    }
+  }
+  std::vector<HandleGroup> list;
+  for (auto& [stack, group] : groups) {
+    std::sort(group.births.begin(), group.births.end());
+    list.push_back(std::move(group));
+  }
+  return list;
+}
+
+bool grows(const ProcessTrace& trace, const MemoryHistory& history, const HandleGroup& group) {
+  std::vector<int64_t> steps;
+  for (const TimeNs birth : group.births) {
+    steps.push_back(history.steps.number_at(birth));
+  }
+  return grows_throughout(steps, first_step(trace, history),
+                          static_cast<int64_t>(history.steps.starts.size()));
+}
+
+class HandleLeaks {
+ public:
+  explicit HandleLeaks(const Run& run) : run_(run) {}
+  std::vector<MemorySite> sites;
+
+  void look_at(size_t process, const MemoryHistory& history) {
+    const ProcessTrace& trace = run_.processes[process];
+    for (const HandleGroup& group : streams_of(trace)) {
+      add(process, history, group, "streams");
+    }
+    for (const HandleGroup& group : history.handles) {
+      if (!creates_stream(trace, group.call)) {
+        add(process, history, group, "objects made by " + call_name(trace, group.call));
+      }
+    }
+  }
+
+ private:
+  void add(size_t process, const MemoryHistory& history, const HandleGroup& group,
+           const std::string& what) {
+    const ProcessTrace& trace = run_.processes[process];
+    const Rank rank = rank_on(run_, process, -1);
+    const Owner owner = owner_of(trace, group.stack);
+    const bool counts = !is_library(owner) && user_place(trace, rank, group.stack).has_value();
+    if (!counts || rank.value < 0 || !grows(trace, history, group)) {
+      return;
+    }
+    MemorySite site;
+    site.rank = rank;
+    site.process = process;
+    site.stack = group.stack;
+    site.count = group.births.size();
+    site.text = fmt::format("{} {} that are not destroyed", site.count, what);
+    sites.push_back(site);
+  }
+  const Run& run_;
+};
+
+}  // namespace
+
+std::vector<Finding> find_handle_leaks(const Run& run, const RunMemory& memory) {
+  HandleLeaks leaks(run);
+  for (size_t i = 0; i < memory.processes.size(); ++i) {
+    if (memory.processes[i].history) {
+      leaks.look_at(i, *memory.processes[i].history);
+    }
+  }
+  if (leaks.sites.empty()) {
+    return {};
+  }
+  Finding finding = memory_finding(run, "memory.handle-leak", leaks.sites);
+  finding.certainty = Certainty::kLikely;
+  const auto count = finding.values.back().second;
+  finding.title =
+      fmt::format("{} {} with every step what {} not destroy: {} so far{}",
+                  ranks_text(finding.culprits), finding.culprits.size() == 1 ? "creates" : "create",
+                  finding.culprits.size() == 1 ? "it does" : "they do", count,
+                  finding.where.empty() ? "" : ", at " + place_text(finding.where.front()));
+  finding.values = {{"handle_count", count}};
+  finding.advice = "create them once and use them again, or destroy them at the end of the step";
+  return {finding};
+}
+
+}  // namespace traintrace

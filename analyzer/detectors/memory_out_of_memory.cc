@@ -1,0 +1,186 @@
+// An allocation failed, and that was the end of the process: which memory was missing.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/detectors/memory_finding.h"
+#include "analyzer/memory/shortage.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/hang_cause.h"
+#include "analyzer/model/launch_facts.h"
+
+namespace traintrace {
+namespace {
+
+struct Name {
+  ShortageKind kind;
+  std::string_view code;
+  const char* reason;
+};
+constexpr Name kNames[] = {
+    {ShortageKind::kFragmentation, "memory.fragmentation-oom",
+     "as many bytes were free, but not in one piece"},
+    {ShortageKind::kPendingFree, "memory.pending-free-oom",
+     "a free piece was large enough, but waits for another stream, or belongs to one"},
+    {ShortageKind::kNeighbour, "memory.neighbour-oom",
+     "without what others hold on the device it would have fitted"},
+    {ShortageKind::kLibrary, "memory.library-oom",
+     "without what libraries hold it would have fitted"},
+    {ShortageKind::kCapacity, "memory.capacity-oom", "the job needs more than there is"},
+    {ShortageKind::kUnknown, "memory.capacity-oom",
+     "who has the memory of the device was not recorded"},
+};
+
+const Name& name_for(ShortageKind kind) {
+  return *std::find_if(std::begin(kNames), std::end(kNames),
+                       [&](const Name& name) { return name.kind == kind; });
+}
+
+// "fits", or how much is missing.
+std::string short_text(uint64_t wanted, uint64_t room) {
+  return wanted <= room ? "it would fit" : fmt::format("still {} bytes short", wanted - room);
+}
+
+// What would have had to be otherwise, one thing after the other.
+std::vector<std::string> ladder(const Shortage& shortage) {
+  const uint64_t wanted = shortage.failure->bytes;
+  std::vector<std::string> lines;
+  uint64_t room = shortage.free.value_or(0);
+  const auto rung = [&](const char* what, const std::optional<uint64_t>& more) {
+    room = sum_of(room, more.value_or(0));
+    lines.push_back(more ? fmt::format("{}, {} bytes: {}", what, *more, short_text(wanted, room))
+                         : fmt::format("{}: not known", what));
+  };
+  lines.push_back(shortage.free ? fmt::format("free on the device, {} bytes: {}", *shortage.free,
+                                              short_text(wanted, room))
+                                : "free on the device: not known");
+  if (shortage.failure->reserved != 0) {
+    rung("with what PyTorch's allocator held unused", shortage.idle);
+  }
+  rung("without other processes and contexts", shortage.others);
+  rung("without NCCL, cuBLAS and cuDNN", shortage.libraries);
+  lines.push_back(fmt::format("the job itself held {} bytes", shortage.job));
+  return lines;
+}
+
+std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
+  std::string settings(environment(trace, "PYTORCH_CUDA_ALLOC_CONF"));
+  settings += environment(trace, "PYTORCH_ALLOC_CONF");
+  const bool expandable = settings.find("expandable_segments:True") != std::string::npos;
+  switch (shortage.kind) {
+    case ShortageKind::kFragmentation:
+      return shortage.failure->reserved == 0 ? "allocate what is large and lives long first"
+             : expandable ? "segments are expandable already: let sizes vary less from step to step"
+                          : "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets free pieces "
+                            "become one";
+    case ShortageKind::kPendingFree:
+      return "let the stream that still uses freed memory finish first, or free on the stream that "
+             "allocated";
+    case ShortageKind::kNeighbour:
+      return "see with nvidia-smi who else is on that device";
+    case ShortageKind::kLibrary:
+      return "fewer communicators or channels, smaller NCCL_BUFFSIZE, smaller workspaces";
+    default:
+      return "a smaller batch, recomputation, or more ranks to share the state";
+  }
+}
+
+// A hang that it caused has a finding of its own.
+bool is_told_already(const Run& run, Rank rank) {
+  return std::any_of(run.waits.hangs.begin(), run.waits.hangs.end(), [&](const Hang& hang) {
+    return contains(hang.roots, rank) || contains(hang.victims, rank);
+  });
+}
+
+std::vector<std::pair<std::string, int64_t>> values_of(const Shortage& shortage) {
+  const bool counted = !shortage.failure->held.empty();
+  const std::pair<const char*, std::optional<uint64_t>> all[] = {
+      {"requested_bytes", shortage.failure->bytes},
+      {"job_bytes", counted ? std::optional(shortage.job) : std::nullopt},
+      {"library_bytes", counted ? std::optional(shortage.libraries) : std::nullopt},
+      {"free_bytes", shortage.free},
+      {"total_bytes", shortage.total},
+      {"other_bytes", shortage.others},
+      {"idle_bytes", shortage.idle},
+  };
+  std::vector<std::pair<std::string, int64_t>> values;
+  for (const auto& [key, value] : all) {
+    if (value) {
+      values.emplace_back(key, signed_bytes(*value));
+    }
+  }
+  return values;
+}
+
+Finding finding_about(const Run& run, const RankState& state, const Shortage& shortage) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const OutOfMemoryText& failure = *shortage.failure;
+  const Name& name = name_for(shortage.kind);
+  Finding finding;
+  finding.code = name.code;
+  finding.severity = exited_normally(run, state) ? Severity::kWarning : Severity::kError;
+  finding.certainty =
+      shortage.kind == ShortageKind::kUnknown || shortage.kind == ShortageKind::kPendingFree
+          ? Certainty::kPossible
+          : Certainty::kLikely;
+  finding.root = true;
+  if (finding.certainty != Certainty::kPossible) {
+    finding.culprits = {state.rank};
+  }
+  finding.sides = {{state.rank}};
+  const auto place = user_place(trace, state.rank, failure.stack);
+  if (place) {
+    finding.where = {*place};
+  }
+  finding.title = fmt::format("{} ran out of memory at {}, {} bytes wanted{}: {}",
+                              ranks_text({state.rank}), run_time(run, failure.time), failure.bytes,
+                              place ? " at " + place_text(*place) : "", name.reason);
+  finding.values = values_of(shortage);
+  if (!failure.held.empty()) {
+    finding.evidence = ladder(shortage);
+  }
+  finding.advice = advice_for(trace, shortage);
+  return finding;
+}
+
+// What happened to several ranks is told once.
+void add_to(std::vector<Finding>& findings, Finding finding) {
+  constexpr size_t kMostLines = 16;
+  const auto same = std::find_if(findings.begin(), findings.end(),
+                                 [&](const Finding& other) { return other.code == finding.code; });
+  if (same == findings.end()) {
+    findings.push_back(std::move(finding));
+    return;
+  }
+  for (const Rank rank : finding.culprits) {
+    insert(same->culprits, rank);
+  }
+  insert(same->sides.front(), finding.sides.front().front());
+  same->severity = std::min(same->severity, finding.severity);
+  same->certainty = std::max(same->certainty, finding.certainty);
+  if (same->evidence.size() < kMostLines) {
+    same->evidence.push_back(finding.title);
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> find_memory_failures(const Run& run, const RunMemory&) {
+  std::vector<Finding> findings;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    const OutOfMemoryText* failure = fatal_failure(trace);
+    const bool its_own =
+        failure != nullptr && (state.device < 0 || failure->device == state.device);
+    if (its_own && has_ended(state) && !is_told_already(run, state.rank)) {
+      add_to(findings, finding_about(run, state, shortage_of(trace, *failure)));
+    }
+  }
+  return findings;
+}
+
+}  // namespace traintrace

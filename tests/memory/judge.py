@@ -1,0 +1,70 @@
+"""judge.py BUILD CASE ENDING CODE [NAME=VALUE ..]: what is said about the memory of a program on simgpu under the preload.
+
+It must be exactly CODE (`-`: nothing above info; `code~`: CODE as info and nothing above it), with the values that the
+program itself printed, in this source file, of the function that it named."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+build, case, ending, code = sys.argv[1:5]
+settings = dict(argument.split("=", 1) for argument in sys.argv[5:])
+
+
+def record(folder):
+    environment = dict(os.environ, **{"TRAINTRACE_RING_MB": "4", "SIMGPU_DEVICES": "1", **settings},
+                       TRAINTRACE_DIR=f"{folder}/traces", SIMGPU_NODE=folder,
+                       LD_PRELOAD=f"{build}/lib/libtraintrace.so")
+    beside = None
+    if case == "oom-neighbour":
+        alone = {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
+        beside = subprocess.Popen([f"{build}/tests/memory", "hold", ending], env=alone, stdout=subprocess.PIPE)
+        beside.stdout.readline()
+    done = subprocess.run([f"{build}/tests/memory", case, ending], env=environment, capture_output=True, text=True,
+                          timeout=200, check=False)
+    if beside:
+        beside.kill()
+        beside.communicate()
+    if done.returncode != (1 if case.startswith("oom") and code != "-" else 0):
+        sys.exit(f"{case} ended with {done.returncode}: {done.stderr}")
+    return {key: int(value) for key, value in (line.split() for line in done.stdout.splitlines())}
+
+
+def analyze(folder):
+    done = subprocess.run([f"{build}/bin/traintrace", "analyze", f"{folder}/traces", "--format=json"],
+                          capture_output=True, text=True, timeout=200, check=False)
+    return json.loads(done.stdout)
+
+
+def problem(findings, printed):
+    alarms = [finding for finding in findings if finding["severity"] != "info"]
+    wanted = [] if code == "-" or code.endswith("~") else [code]
+    if [finding["code"] for finding in alarms] != wanted:
+        return f"expected {wanted}, found {[finding['code'] for finding in alarms]}"
+    if code == "-":
+        return None
+    found = [finding for finding in findings if finding["code"] == code.rstrip("~")]
+    if len(found) != 1:
+        return f"{len(found)} findings of {code}"
+    values = found[0]["values"]
+    for key, value in printed.items():
+        if values.get(key) != value:
+            return f"{key}: the program says {value}, the finding {values.get(key)}"
+    if not any(place["file"].endswith("memory.cc") or place["file"].endswith("/memory") for place in found[0]["where"]):
+        return f"no place in the program: {found[0]['where']}"
+    return None
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="memory.") as folder:
+        printed = record(folder)
+        report = analyze(folder)
+    wrong = problem(report["findings"], printed)
+    if wrong:
+        print(json.dumps(report, indent=1))
+    print(f"WRONG: {wrong}" if wrong else "ok: " + report["verdict"])
+    return 1 if wrong else 0
+
+
+sys.exit(main())

@@ -1,0 +1,332 @@
+// A program of steps that treats its memory well or badly: `memory NAME`.  Prints what its finding
+// must say, one `KEY VALUE` a line.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/check.h"
+#include "common/check_driver.h"
+
+// A library whose name says that it is of cuBLAS (workspace.cc).
+extern "C" void cublas_like_workspace(size_t bytes);
+
+namespace {
+
+constexpr size_t kBytes = 3000;
+
+CUfunction g_kernel;
+
+void launch() {
+  CU_CHECK(cuLaunchKernel(g_kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+}
+void* allocate(size_t bytes) {
+  void* memory = nullptr;
+  CUDA_CHECK(cudaMalloc(&memory, bytes));
+  return memory;
+}
+void say(const char* key, size_t value) {
+  printf("%s %zu\n", key, value);
+}
+
+// Work, and memory that is given back.
+void step() {
+  void* scratch = allocate(kBytes);
+  launch();
+  CUDA_CHECK(cudaFree(scratch));
+}
+
+void growth(int steps, int every) {
+  size_t leaked = 0;
+  for (int i = 0; i < steps; ++i) {
+    step();
+    if (i % every == 0) {
+      allocate(kBytes);
+      leaked += kBytes;
+    }
+  }
+  say("bytes", leaked);
+  say("bytes_per_step", kBytes / static_cast<size_t>(every));
+  say("block_count", leaked / kBytes);
+}
+
+// A collector takes away what has gathered.
+void sawtooth() {
+  std::vector<void*> garbage;
+  for (int i = 0; i < 430; ++i) {
+    step();
+    garbage.push_back(allocate(kBytes));
+    for (; garbage.size() == 50; garbage.clear()) {
+      for (void* memory : garbage) {
+        CUDA_CHECK(cudaFree(memory));
+      }
+    }
+  }
+}
+
+// The newest 64 are kept.
+void bounded_cache() {
+  std::deque<void*> cache;
+  for (int i = 0; i < 400; ++i) {
+    step();
+    cache.push_back(allocate(kBytes));
+    if (cache.size() > 64) {
+      CUDA_CHECK(cudaFree(cache.front()));
+      cache.pop_front();
+    }
+  }
+}
+
+// Each shape that is new gets a buffer; there are ever fewer that are.
+void filling_cache() {
+  std::map<int, void*> cache;
+  int step_of_next = 1;
+  for (int i = 1; i < 1000; ++i) {
+    step();
+    if (i == step_of_next) {
+      cache[i] = allocate(kBytes);
+      step_of_next += 1 + i / 8;
+    }
+  }
+}
+
+void weights_then_steps() {
+  for (int i = 0; i < 100; ++i) {
+    allocate(kBytes);
+    launch();
+  }
+  for (int i = 0; i < 400; ++i) {
+    step();
+  }
+}
+
+void left_at_exit() {
+  void* freed = allocate(kBytes);
+  allocate(5 * kBytes);
+  step();
+  allocate(2 * kBytes);
+  CUDA_CHECK(cudaFree(freed));
+  say("bytes", 7 * kBytes);
+  say("block_count", 2);
+}
+
+void all_freed() {
+  void* memory = allocate(5 * kBytes);
+  step();
+  CUDA_CHECK(cudaFree(memory));
+}
+
+void never_cleans_up() {
+  void* weights = allocate(5 * kBytes);
+  for (int i = 0; i < 20; ++i) {
+    launch();
+  }
+  CUDA_CHECK(cudaMemset(weights, 0, kBytes));
+  say("bytes", 5 * kBytes);
+}
+
+void pinned_left() {
+  void* freed = nullptr;
+  void* left = nullptr;
+  CUDA_CHECK(cudaMallocHost(&freed, kBytes));
+  CUDA_CHECK(cudaHostAlloc(&left, 3 * kBytes, cudaHostAllocDefault));
+  step();
+  CUDA_CHECK(cudaFreeHost(freed));
+  say("bytes", 3 * kBytes);
+}
+
+void leak_handles(bool destroy) {
+  for (int i = 0; i < 100; ++i) {
+    cudaEvent_t event = nullptr;
+    CUDA_CHECK(cudaEventCreate(&event));
+    CUDA_CHECK(cudaEventRecord(event, nullptr));
+    launch();
+    CUDA_CHECK(cudaEventSynchronize(event));
+    if (destroy) {
+      CUDA_CHECK(cudaEventDestroy(event));
+    }
+  }
+  say("handle_count", 100);
+}
+
+void leak_streams() {
+  for (int i = 0; i < 100; ++i) {
+    cudaStream_t stream = nullptr;
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    launch();
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+  }
+  say("handle_count", 100);
+}
+
+void event_pool() {
+  std::vector<cudaEvent_t> pool(32);
+  for (cudaEvent_t& event : pool) {
+    CUDA_CHECK(cudaEventCreate(&event));
+  }
+  for (size_t i = 0; i < 300; ++i) {
+    CUDA_CHECK(cudaEventRecord(pool[i % pool.size()], nullptr));
+    launch();
+  }
+}
+
+void free_twice() {
+  void* memory = allocate(kBytes);
+  step();
+  CUDA_CHECK(cudaFree(memory));
+  (void)cudaFree(memory);
+  (void)cudaGetLastError();
+}
+
+void free_inside() {
+  void* memory = allocate(kBytes);
+  step();
+  (void)cudaFree(static_cast<char*>(memory) + 512);
+  (void)cudaGetLastError();
+  CUDA_CHECK(cudaFree(memory));
+}
+
+// The address comes again, and is freed again.
+void free_again() {
+  for (int i = 0; i < 20; ++i) {
+    step();
+    CUDA_CHECK(cudaFree(nullptr));
+  }
+}
+
+constexpr size_t kMega = size_t{1} << 20;  // of devices with 64 MiB
+
+// What PyTorch and others do when they run out: ask, say, end.
+void end_without(size_t bytes) {
+  void* memory = nullptr;
+  size_t free = 0;
+  size_t total = 0;
+  CHECK(cudaMalloc(&memory, bytes) == cudaErrorMemoryAllocation, "%zu bytes were had", bytes);
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  say("requested_bytes", bytes);
+  say("free_bytes", free);
+  say("total_bytes", total);
+  exit(1);
+}
+
+void ask() {
+  size_t free = 0;
+  size_t total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+}
+
+void beyond_capacity() {
+  step();
+  allocate(40 * kMega);
+  allocate(8 * kMega);
+  ask();
+  say("job_bytes", 48 * kMega);
+  end_without(32 * kMega);
+}
+
+// Half of it is free, in pieces.
+void in_pieces() {
+  std::vector<void*> pieces(16);
+  for (void*& piece : pieces) {
+    piece = allocate(4 * kMega);
+  }
+  for (size_t i = 0; i < pieces.size(); i += 2) {
+    CUDA_CHECK(cudaFree(pieces[i]));
+  }
+  ask();
+  say("job_bytes", 32 * kMega);
+  end_without(8 * kMega);
+}
+
+void beside_another() {
+  allocate(8 * kMega);
+  ask();
+  say("job_bytes", 8 * kMega);
+  say("other_bytes", 40 * kMega);
+  end_without(32 * kMega);
+}
+
+void beside_a_library() {
+  allocate(8 * kMega);
+  cublas_like_workspace(40 * kMega);
+  ask();
+  say("job_bytes", 8 * kMega);
+  say("library_bytes", 40 * kMega);
+  end_without(32 * kMega);
+}
+
+void without_asking() {
+  allocate(48 * kMega);
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 32 * kMega) == cudaErrorMemoryAllocation, "it was had");
+  say("requested_bytes", 32 * kMega);
+  say("job_bytes", 48 * kMega);
+  exit(1);
+}
+
+void oom_overcome() {
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 128 * kMega) == cudaErrorMemoryAllocation, "it was had");
+  (void)cudaGetLastError();
+  all_freed();
+}
+
+void hold() {
+  allocate(40 * kMega);
+  printf("holding\n");
+  fflush(stdout);
+  for (;;) {
+    pause();
+  }
+}
+
+const std::map<std::string, std::function<void()>> kCases = {
+    {"oom-capacity", beyond_capacity},
+    {"oom-pieces", in_pieces},
+    {"oom-neighbour", beside_another},
+    {"oom-library", beside_a_library},
+    {"oom-unasked", without_asking},
+    {"oom-overcome", oom_overcome},
+    {"hold", hold},
+    {"growth", [] { growth(200, 1); }},
+    {"growth-seldom", [] { growth(4000, 100); }},
+    {"sawtooth", sawtooth},
+    {"bounded-cache", bounded_cache},
+    {"filling-cache", filling_cache},
+    {"weights", weights_then_steps},
+    {"left", left_at_exit},
+    {"all-freed", all_freed},
+    {"kept", never_cleans_up},
+    {"pinned-left", pinned_left},
+    {"events", [] { leak_handles(false); }},
+    {"events-destroyed", [] { leak_handles(true); }},
+    {"event-pool", event_pool},
+    {"streams", leak_streams},
+    {"free-twice", free_twice},
+    {"free-inside", free_inside},
+    {"free-again", free_again},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CHECK(argc == 3 && kCases.contains(argv[1]), "usage: memory NAME exit|_exit");
+  CUDA_CHECK(cudaSetDevice(0));
+  CUDA_CHECK(cudaFree(nullptr));
+  CUmodule module = nullptr;
+  CU_CHECK(cuModuleLoadData(&module, "no image of any kind, but long enough to look at its start"));
+  CU_CHECK(cuModuleGetFunction(&g_kernel, module, "work"));
+  kCases.at(argv[1])();
+  CUDA_CHECK(cudaDeviceSynchronize());
+  fflush(stdout);
+  if (std::string(argv[2]) == "_exit") {
+    _exit(0);
+  }
+  return 0;
+}
