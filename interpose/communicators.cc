@@ -265,7 +265,6 @@ uint32_t number_of_communicator(ThreadState& thread, uint64_t handle, uint64_t t
   if (known != 0 || handle == 0) {
     return known;
   }
-  count(format::Stat::UnknownCommunicator);
   CommunicatorArguments unknown{};
   unknown.origin = format::kUnknownOrigin;
   unknown.size = -1;
@@ -273,6 +272,9 @@ uint32_t number_of_communicator(ThreadState& thread, uint64_t handle, uint64_t t
   unknown.device = -1;
   unknown.ticks = ticks;
   const uint32_t ended = ended_with(handle);
+  if (ended == 0) {  // else it is known which one is meant
+    count(format::Stat::UnknownCommunicator);
+  }
   const uint32_t number = communicator_entered(thread, unknown);
   if (number != 0) {
     if (ended != 0) {

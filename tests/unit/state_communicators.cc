@@ -328,6 +328,7 @@ TEST(Communicators, UsedBehindTheirEndSayWhoseHandleItWas) {
   EXPECT_NE(used, ended);
   EXPECT_NE(world.communicator(used).flags & format::kAfterEnd, 0u);
   EXPECT_EQ(world.communicator(used).parent_index, ended);
+  EXPECT_EQ(world.stat(format::Stat::UnknownCommunicator), 0u);
   const uint32_t unknown = number_of_communicator(thread, 0x3000, 70);
   EXPECT_EQ(world.communicator(unknown).flags & format::kAfterEnd, 0u);
 }
