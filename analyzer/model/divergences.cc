@@ -1,12 +1,10 @@
 #include "analyzer/model/divergences.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
-#include <tuple>
 
 #include "analyzer/model/alignment.h"
+#include "analyzer/model/first_split.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/messages.h"
 #include "analyzer/model/misplaced_calls.h"
@@ -17,116 +15,7 @@
 namespace traintrace {
 namespace {
 
-using Group = std::vector<const Sequence*>;
-
-// Where members first differ, and who has what there.
-struct Split {
-  uint64_t number = 0;
-  uint64_t from = 0;          // the difference is not before that
-  std::vector<Group> groups;  // the largest first, then by rank
-};
-
-struct Comparison {
-  bool by_hash = true;
-  uint64_t after = 0;  // all up to there has been dealt with
-};
-
-std::optional<uint64_t> token_at(const Sequence& sequence, uint64_t number, bool by_hash) {
-  if (number > sequence.reached) {
-    return std::nullopt;
-  }
-  if (by_hash) {
-    return sequence.hash_at(number);
-  }
-  const SequenceItem* item = sequence.at(number);
-  return item == nullptr ? std::nullopt : std::optional(item->key);
-}
-
-// Ascending.
-std::vector<uint64_t> numbers_known(const Group& members, const Comparison& how) {
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // first and last
-  for (const Sequence* sequence : members) {
-    ranges.emplace_back(sequence->first - 1, sequence->first - 1 + sequence->items.size());
-    for (const format::Checkpoint& checkpoint : sequence->checkpoints) {
-      ranges.emplace_back(checkpoint.sequence, checkpoint.sequence);
-    }
-  }
-  std::sort(ranges.begin(), ranges.end());
-  std::vector<uint64_t> numbers;
-  uint64_t next = how.after + 1;
-  for (const auto& [first, last] : ranges) {
-    for (next = std::max(next, first); next <= last; ++next) {
-      numbers.push_back(next);
-    }
-  }
-  return numbers;
-}
-
-// Cheaper than sorting them into groups, and mostly enough.
-bool all_agree(const Group& members, uint64_t number, bool by_hash) {
-  std::optional<uint64_t> first;
-  for (const Sequence* sequence : members) {
-    const auto token = token_at(*sequence, number, by_hash);
-    if (token && first && *token != *first) {
-      return false;
-    }
-    first = first ? first : token;
-  }
-  return true;
-}
-
-// The number behind the last one before `number` up to which both are known to agree.
-uint64_t agreed_until(const Sequence& a, const Sequence& b, uint64_t number,
-                      const Comparison& how) {
-  const std::vector<uint64_t> numbers = numbers_known({&a, &b}, how);
-  const auto from = std::lower_bound(numbers.begin(), numbers.end(), number);
-  for (auto at = std::make_reverse_iterator(from); at != numbers.rend(); ++at) {
-    const auto in_a = token_at(a, *at, how.by_hash);
-    const auto in_b = token_at(b, *at, how.by_hash);
-    if (in_a && in_a == in_b) {
-      return *at + 1;
-    }
-  }
-  return how.after + 1;
-}
-
-const Sequence* longest(const Group& group) {
-  return *std::max_element(group.begin(), group.end(), [](const Sequence* a, const Sequence* b) {
-    return std::tuple(a->items.size(), b->member->rank) <
-           std::tuple(b->items.size(), a->member->rank);
-  });
-}
-
-std::optional<Split> first_split(const Group& members, const Comparison& how) {
-  for (const uint64_t number : numbers_known(members, how)) {
-    if (all_agree(members, number, how.by_hash)) {
-      continue;
-    }
-    std::map<uint64_t, Group> by_token;
-    for (const Sequence* sequence : members) {
-      if (const auto token = token_at(*sequence, number, how.by_hash)) {
-        by_token[*token].push_back(sequence);
-      }
-    }
-    if (by_token.size() < 2) {
-      continue;
-    }
-    Split split;
-    split.number = number;
-    for (auto& [token, group] : by_token) {
-      split.groups.push_back(std::move(group));
-    }
-    std::sort(split.groups.begin(), split.groups.end(), [](const Group& a, const Group& b) {
-      return std::tuple(b.size(), a.front()->member->rank) <
-             std::tuple(a.size(), b.front()->member->rank);
-    });
-    split.from = agreed_until(*longest(split.groups[0]), *longest(split.groups[1]), number, how);
-    return split;
-  }
-  return std::nullopt;
-}
-
-Ranks ranks_of(const Group& group) {
+Ranks ranks_of(const SequenceGroup& group) {
   Ranks ranks;
   for (const Sequence* sequence : group) {
     insert(ranks, sequence->member->rank);
@@ -219,33 +108,6 @@ Divergence compare(const Sequence& deviant, const Sequence& normal, const Split&
   return found;
 }
 
-// How often it went on like that before: from the call before `number` to the one at `number`.
-size_t familiarity(const Sequence& sequence, uint64_t number) {
-  const SequenceItem* before = sequence.at(number - 1);
-  const SequenceItem* item = sequence.at(number);
-  size_t found = 0;
-  for (uint64_t at = sequence.first + 1; before != nullptr && item != nullptr && at < number;
-       ++at) {
-    const SequenceItem& a = *sequence.at(at - 1);
-    const SequenceItem& b = *sequence.at(at);
-    found +=
-        a.key == before->key && a.site == before->site && b.key == item->key && b.site == item->site
-            ? 1
-            : 0;
-  }
-  return found;
-}
-
-// Of as many against as many, those are called deviant who do what nobody did before.
-void order_by_habit(Split& split) {
-  std::vector<Group>& groups = split.groups;
-  if (groups.size() == 2 && groups[0].size() == groups[1].size() && split.number > 1 &&
-      familiarity(*longest(groups[0]), split.number) <
-          familiarity(*longest(groups[1]), split.number)) {
-    std::swap(groups[0], groups[1]);
-  }
-}
-
 class Comparer {
  public:
   Comparer(const Run& run, size_t index) : index_(index) {
@@ -260,7 +122,7 @@ class Comparer {
   std::vector<Divergence> differences() {
     Comparison how;
     how.by_hash = by_hash_;
-    Group group = all();
+    SequenceGroup group = all();
     std::vector<Divergence> found;
     while (auto split = first_split(group, how)) {
       order_by_habit(*split);
@@ -303,8 +165,8 @@ class Comparer {
   }
 
  private:
-  Group all() const {
-    Group group;
+  SequenceGroup all() const {
+    SequenceGroup group;
     for (const Sequence& sequence : sequences_) {
       group.push_back(&sequence);
     }
@@ -312,9 +174,9 @@ class Comparer {
   }
 
   std::vector<Divergence> at_split(const Split& split) const {
-    const Group& most = split.groups[0];
+    const SequenceGroup& most = split.groups[0];
     size_t counted = 0;
-    for (const Group& group : split.groups) {
+    for (const SequenceGroup& group : split.groups) {
       counted += group.size();
     }
     std::vector<Divergence> found;
@@ -333,7 +195,7 @@ class Comparer {
     return found;
   }
 
-  static void leave_out(const std::vector<Group>& groups, Group& from) {
+  static void leave_out(const std::vector<SequenceGroup>& groups, SequenceGroup& from) {
     for (size_t i = 1; i < groups.size(); ++i) {
       std::erase_if(from, [&](const Sequence* sequence) {
         return std::find(groups[i].begin(), groups[i].end(), sequence) != groups[i].end();
