@@ -8,6 +8,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/older_messages.h"
 
 namespace traintrace {
 namespace {
@@ -159,13 +160,30 @@ Finding in_progress(const Run& run) {
   return finding;
 }
 
+void add_unknown_messages(const Run& run, Finding& finding) {
+  const std::vector<UnknownMessages> unknown = unknown_messages(run);
+  if (unknown.empty()) {
+    return;
+  }
+  const UnknownMessages& first = unknown.front();
+  finding.evidence.push_back(fmt::format(
+      "messages of {} pair{} of ranks differ before those that are kept, and in what cannot be "
+      "said: the first from rank {} to rank {} on communicator {}, before #{}",
+      unknown.size(), unknown.size() == 1 ? "" : "s", first.from.value, first.to.value,
+      run.communicators[first.communicator].name, first.before));
+  finding.values.emplace_back("unknown_pair_count", static_cast<int64_t>(unknown.size()));
+  finding.certainty = std::max(finding.certainty, Certainty::kLikely);
+}
+
 }  // namespace
 
 Finding summarise(const Run& run) {
   const bool over = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
     return exited_normally(run, state);
   });
-  return over ? healthy(run) : in_progress(run);
+  Finding finding = over ? healthy(run) : in_progress(run);
+  add_unknown_messages(run, finding);
+  return finding;
 }
 
 }  // namespace traintrace

@@ -1,4 +1,4 @@
-// Collectives as the event records of a process have them.
+// Collectives and messages as the event records of a process have them.
 #pragma once
 
 #include <cstddef>
@@ -12,5 +12,11 @@ using EventOperations = std::map<uint64_t, SequenceItem>;  // by sequence
 
 // Of the communicator at that index.
 EventOperations event_operations(const ProcessTrace& trace, size_t communicator);
+
+using EventMessages = std::map<uint64_t, OperationText>;  // by their number
+
+// Sends to that rank of the communicator, or receives from it.
+EventMessages event_messages(const ProcessTrace& trace, size_t communicator, int peer,
+                             bool receive);
 
 }  // namespace traintrace

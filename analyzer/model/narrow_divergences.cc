@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "analyzer/model/event_operations.h"
+#include "analyzer/model/older_messages.h"
 #include "analyzer/model/sequences.h"
 
 namespace traintrace {
@@ -93,6 +94,7 @@ void narrow_divergences(Run& run, const ReadEvents& read_events) {
       narrow(run, read_events, divergence);
     }
   }
+  find_older_messages(run, read_events);
 }
 
 }  // namespace traintrace

@@ -175,6 +175,17 @@ Sequence sequence_of(const Run& run, const Member& member) {
   return sequence;
 }
 
+std::vector<uint64_t> message_hashes(uint64_t newest, const std::vector<SequenceItem>& items) {
+  std::vector<uint64_t> hashes = {newest};
+  for (auto item = items.rbegin(); item != items.rend(); ++item) {
+    const OperationText& operation = item->operation;
+    const uint64_t before = unmixed(hashes.back(), static_cast<uint8_t>(operation.data_type));
+    hashes.push_back(unmixed(before, operation.count));
+  }
+  std::reverse(hashes.begin(), hashes.end());
+  return hashes;
+}
+
 uint64_t site_of(const ProcessTrace& trace, uint32_t stack) {
   const auto found = stack == 0 ? trace.stacks.end() : trace.stacks.find(stack);
   if (found == trace.stacks.end()) {

@@ -31,6 +31,9 @@ SequenceItem sequence_item(const ProcessTrace& trace, const OperationText& opera
 
 Sequence sequence_of(const Run& run, const Member& member);
 
+// Of messages between two ranks: the hash before each of them, and `newest` behind the last.
+std::vector<uint64_t> message_hashes(uint64_t newest, const std::vector<SequenceItem>& items);
+
 // Equal wherever the same lines called; 0 for a stack that is not known.
 uint64_t site_of(const ProcessTrace& trace, uint32_t stack);
 

@@ -4,10 +4,11 @@
 //   operation=ncclAllReduce where=2@mining.py:41:hard_examples values=waited_ns:5000000000 (one
 //   line)
 //
-// What does not apply is left out.  Further lines behind `---`: `options hang-after=2s run=ID`, and
-// `run: id=.. ranks=.. missing=.. world=.. others=..`, compared where it is there.
-// The findings are compared whole, for several orders of the processes, and the JSON report must
-// not differ by a byte between them.
+// What does not apply is left out.  Further lines behind `---`: `options hang-after=2s run=ID
+// events` (events: those of the text are looked at where the tables do not tell), and `run: id=..
+// ranks=.. missing=.. world=.. others=..`, compared where it is there. The findings are compared
+// whole, for several orders of the processes, and the JSON report must not differ by a byte between
+// them.
 //
 //   scenario [--update] FILE        --update writes what is found behind the `---`
 #include <fmt/format.h>
@@ -83,7 +84,9 @@ bool read_options(const std::string& line, RunOptions& options) {
   const auto words = split_words(line);
   for (size_t i = 1; words && i < words->size(); ++i) {
     const std::string& word = (*words)[i];
-    if (word.starts_with("run=")) {
+    if (word == "events") {
+      options.read_events = [](const ProcessTrace& trace) { return &trace; };
+    } else if (word.starts_with("run=")) {
       options.run = word.substr(4);
     } else if (const auto duration = parse_duration(word.substr(word.find('=') + 1));
                word.starts_with("hang-after=") && duration) {
@@ -102,7 +105,7 @@ Expectation read_expectation(const std::string& rest) {
     if (line.starts_with("options ")) {
       expectation.option_line = line;
       if (!read_options(line, expectation.options)) {
-        expectation.problem = "expected 'options hang-after=DURATION run=ID': " + line;
+        expectation.problem = "expected 'options hang-after=DURATION run=ID events': " + line;
       }
     } else if (line.starts_with("run: ")) {
       expectation.run = line;

@@ -1,0 +1,191 @@
+#include "analyzer/model/channels.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analyzer/model/alignment.h"
+#include "analyzer/model/groups.h"
+#include "analyzer/model/messages.h"
+
+namespace traintrace {
+namespace {
+
+// Newest first as far as they follow one another; then in order.
+Sequence messages_of(const Run& run, const Member& member, const PeerText& peer) {
+  Sequence sequence;
+  sequence.member = &member;
+  const CommunicatorText& text = text_of(run, member);
+  uint64_t expected = peer.operations;
+  constexpr uint8_t kNot = format::kCaptured | format::kFailed;
+  for (auto at = text.recent.rbegin(); at != text.recent.rend() && expected > 0; ++at) {
+    if (at->collective || at->receive != peer.receive || at->peer != peer.peer ||
+        (at->flags & kNot) != 0) {
+      continue;
+    }
+    if (at->sequence != expected) {
+      break;
+    }
+    sequence.items.push_back(message_item(*at));
+    --expected;
+  }
+  std::reverse(sequence.items.begin(), sequence.items.end());
+  sequence.first = expected + 1;
+  sequence.reached = expected + sequence.items.size();
+  if (peer.hash != 0) {
+    sequence.hashes = message_hashes(peer.hash, sequence.items);
+  }
+  return sequence;
+}
+
+struct Place {
+  uint64_t number = 0;
+  bool harmless = false;
+};
+
+std::optional<Place> first_place(const Channel& channel) {
+  std::optional<Place> harmless;
+  const uint64_t last = std::min(channel.sends.reached, channel.receives.reached);
+  for (uint64_t number = std::max(channel.sends.first, channel.receives.first); number <= last;
+       ++number) {
+    const SequenceItem& send = *channel.sends.at(number);
+    const SequenceItem& receive = *channel.receives.at(number);
+    if (send.key != receive.key) {
+      return Place{number, false};
+    }
+    if (send.operation.data_type != receive.operation.data_type && !harmless) {
+      harmless = Place{number, true};
+    }
+  }
+  return harmless;
+}
+
+DivergenceKind kind_of_change(const Run& run, const Communicator& communicator,
+                              const Channel& channel, const OperationText& send,
+                              const OperationText& receive) {
+  if (is_exchange(communicator, text_of(run, *channel.from), send) &&
+      is_exchange(communicator, text_of(run, *channel.to), receive)) {
+    return DivergenceKind::kExchange;
+  }
+  return send.data_type != receive.data_type ? DivergenceKind::kMessageType
+                                             : DivergenceKind::kMessageCount;
+}
+
+void describe(const Run& run, const Channel& channel, const Place& place, Divergence& one) {
+  one.sequence = one.sequence_last = one.met = place.number;
+  one.kind = DivergenceKind::kHarmlessMessageType;
+  if (place.harmless) {
+    return;
+  }
+  const Communicator& communicator = run.communicators[one.communicator];
+  one.kind = kind_of_change(run, communicator, channel, channel.sends.at(place.number)->operation,
+                            channel.receives.at(place.number)->operation);
+  const auto edit = align(channel.receives, channel.sends, place.number).first;
+  if (!edit || edit->kind == EditKind::kChanged || !edit->unique) {
+    return;
+  }
+  one.sequence = one.met = edit->number;
+  one.sequence_last = edit->number_last;
+  one.length = edit->length;
+  one.matches = edit->matches;
+  one.kind = edit->kind == EditKind::kSwapped   ? DivergenceKind::kMessageOrder
+             : edit->kind == EditKind::kSkipped ? DivergenceKind::kMissingReceive
+                                                : DivergenceKind::kMissingSend;
+}
+
+SideCall call_at(const Run& run, const Sequence& sequence, uint64_t number) {
+  const SequenceItem* item = sequence.at(number);
+  return item == nullptr ? SideCall{sequence.member->rank, sequence.member->process, {}}
+                         : call_of(run, *sequence.member, item->operation);
+}
+
+Divergence difference(const Run& run, const Channel& channel, const Place& place) {
+  Divergence one;
+  one.communicator = channel.communicator;
+  describe(run, channel, place, one);
+  one.exact = one.complete = true;
+  one.tie = true;
+  one.deviants = {channel.from->rank};
+  one.others = {channel.to->rank};
+  one.own = call_at(run, channel.sends, one.sequence);
+  one.expected = call_at(run, channel.receives, one.sequence);
+  if (one.kind == DivergenceKind::kMessageOrder) {
+    one.own_second = call_at(run, channel.sends, one.sequence + one.length);
+    one.expected_second = call_at(run, channel.receives, one.sequence + one.length);
+  }
+  one.messages = {{one.own, one.expected}};
+  return one;
+}
+
+using PeersOf = std::map<std::tuple<size_t, uint32_t, bool, int>, const PeerText*>;
+
+PeersOf peers_by_key(const Run& run) {
+  PeersOf peers;
+  for (size_t process = 0; process < run.processes.size(); ++process) {
+    for (const PeerText& peer : run.processes[process].peers) {
+      peers.emplace(std::tuple(process, peer.communicator, peer.receive, peer.peer), &peer);
+    }
+  }
+  return peers;
+}
+
+const PeerText* peer_of(const PeersOf& peers, const Member& member, bool receive, int other) {
+  const auto found = peers.find(
+      std::tuple(member.process, static_cast<uint32_t>(member.element + 1), receive, other));
+  return found == peers.end() ? nullptr : found->second;
+}
+
+void add_differing(const Run& run, size_t index, const PeersOf& peers,
+                   std::vector<Channel>& found) {
+  const Communicator& communicator = run.communicators[index];
+  std::map<int, const Member*> by_local_rank;
+  for (const Member& member : communicator.members) {
+    by_local_rank.emplace(member.local_rank, &member);
+  }
+  for (const Member& from : communicator.members) {
+    for (const auto& [local_rank, to] : by_local_rank) {
+      const PeerText* sent =
+          from.local_rank < 0 ? nullptr : peer_of(peers, from, false, local_rank);
+      const PeerText* received =
+          sent == nullptr || local_rank < 0 ? nullptr : peer_of(peers, *to, true, from.local_rank);
+      if (received == nullptr || to == &from ||
+          (sent->operations == received->operations && sent->hash == received->hash)) {
+        continue;
+      }
+      found.push_back(
+          {index, &from, to, messages_of(run, from, *sent), messages_of(run, *to, *received)});
+    }
+  }
+}
+
+}  // namespace
+
+SequenceItem message_item(const OperationText& operation) {
+  SequenceItem item;
+  item.operation = operation;
+  item.key = size_key(operation);
+  return item;
+}
+
+std::vector<Channel> differing_channels(const Run& run) {
+  const PeersOf peers = peers_by_key(run);
+  std::vector<Channel> found;
+  for (size_t i = 0; i < run.communicators.size() && !peers.empty(); ++i) {
+    add_differing(run, i, peers, found);
+  }
+  return found;
+}
+
+std::optional<Divergence> first_difference(const Run& run, const Channel& channel) {
+  const auto place = first_place(channel);
+  return place ? std::optional(difference(run, channel, *place)) : std::nullopt;
+}
+
+uint64_t differs_before(const Channel& channel) {
+  const uint64_t first = std::max(channel.sends.first, channel.receives.first);
+  const auto sent = channel.sends.hash_at(first - 1);
+  const auto received = channel.receives.hash_at(first - 1);
+  return first > 1 && sent && received && *sent != *received ? first : 0;
+}
+
+}  // namespace traintrace
