@@ -8,6 +8,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/registrations.h"
 #include "analyzer/reader/read_trace.h"
 
 namespace traintrace {
@@ -44,8 +45,9 @@ std::set<size_t> processes_to_read(const Run& run) {
       }
     }
   }
-  for (size_t i = 0; i < run.processes.size() && nobody_is_missing(run); ++i) {
-    if (has_pending(run.processes[i])) {
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    if (is_registering(run.processes[i]) ||
+        (nobody_is_missing(run) && has_pending(run.processes[i]))) {
       add(i);
     }
   }

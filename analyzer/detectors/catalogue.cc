@@ -177,7 +177,20 @@ constexpr Explanation kExplanations[] = {
      "others: info, since the end of a process frees it."},
     {"comm.version-mismatch",
      "Members of one communicator loaded different versions of NCCL; those who differ from a "
-     "majority are named. Settings (NCCL_..) are not compared yet."},
+     "majority are named. The same for the variables from which each rank works out by itself how "
+     "an operation is done: NCCL_ALGO, NCCL_PROTO, the sizes of buffers and the numbers of "
+     "threads."},
+    {"comm.split-mismatch",
+     "Of the splits of one communicator a rank left out one that more than half of the members "
+     "made, or made one in excess, and goes on with those behind it, which are told by their "
+     "names (ncclConfig_t.commName) and lines; and somebody has waited for --hang-after since "
+     "then, "
+     "or the rank has ended. Splits in another order, and another color than was meant, "
+     "cannot be told from what was meant."},
+    {"comm.registration-mismatch",
+     "Ranks have been inside ncclCommWindowRegister for at least --hang-after, and others of the "
+     "communicator, which are there, are not; or all are, with different sizes or flags. Windows "
+     "registered within a group are not seen."},
     {"host.stuck",
      "Somebody looked at the job while it hung (traintrace attach): the culprits' threads are "
      "outside NCCL and CUDA, at the same place in two looks, and have called nothing of them for "

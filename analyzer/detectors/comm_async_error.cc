@@ -7,14 +7,27 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/misuse.h"
 #include "analyzer/text/values.h"
 
 namespace traintrace {
 namespace {
 
+// In an operation of it for long, as far as is known.
+bool waits_there(const Run& run, const Member& member) {
+  const CommunicatorText& text = text_of(run, member);
+  return !text.recent.empty() && is_in(run, member, text.collectives) &&
+         elapsed(text.recent.back().enter, state_of(run, member.rank)->last_seen) >= run.hang_after;
+}
+
 void add_victims(const Run& run, const AsyncErrors& errors, Finding& finding) {
   finding.victims = errors.others;
+  for (const Member& member : run.communicators[errors.communicator].members) {
+    if (waits_there(run, member)) {
+      insert(finding.victims, member.rank);
+    }
+  }
   for (const Hang& hang : run.waits.hangs) {
     if (is_async_error(run, hang) &&
         run.waits.waits[hang.wait].communicator == errors.communicator) {

@@ -1,19 +1,16 @@
 // Two groups were split off with one color, and so became one communicator.
 #include <fmt/format.h>
 
-#include <map>
-
-#include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/sides_finding.h"
+#include "analyzer/model/splits.h"
 
 namespace traintrace {
 namespace {
 
-using Names = std::map<std::string, Ranks>;
-
-Names names_in(const Run& run, const Communicator& communicator) {
-  Names names;
+Sides names_in(const Run& run, const Communicator& communicator) {
+  Sides names;
   for (const Member& member : communicator.members) {
     const CommunicatorText& text = text_of(run, member);
     if (text.origin == format::kSplit && (text.flags & format::kNoColor) == 0) {
@@ -23,19 +20,15 @@ Names names_in(const Run& run, const Communicator& communicator) {
   return names;
 }
 
-Finding finding_about(const Run& run, const Communicator& communicator, const Names& names) {
-  Finding finding;
-  finding.code = "comm.split-color-collision";
-  finding.severity = catalogue_row(finding.code)->severity;
+Finding finding_about(const Run& run, const Communicator& communicator, const Sides& names) {
+  Finding finding = sides_finding(communicator, names, "comm.split-color-collision");
   finding.root = true;
-  finding.communicator = {communicator.id, communicator.name, communicator.size};
   const CommunicatorText& first = text_of(run, communicator.members.front());
   finding.title = fmt::format(
       "{} groups were split off with color {} in one call: they are one "
       "communicator",
       names.size(), first.color);
   for (const auto& [name, ranks] : names) {
-    finding.sides.push_back(ranks);
     finding.evidence.push_back(fmt::format("{}: called {}", ranks_text(ranks), name));
   }
   for (const Member& member : communicator.members) {
@@ -55,11 +48,11 @@ Finding finding_about(const Run& run, const Communicator& communicator, const Na
 
 std::vector<Finding> find_color_collisions(const Run& run) {
   std::vector<Finding> findings;
-  for (const Communicator& communicator : run.communicators) {
-    const Names names = names_in(run, communicator);
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    const Sides names = names_in(run, run.communicators[i]);
     // Names of one group are equal on all its ranks, or it has none.
-    if (names.size() > 1 && !names.contains("")) {
-      findings.push_back(finding_about(run, communicator, names));
+    if (names.size() > 1 && !names.contains("") && !is_of_split_mismatch(run, i)) {
+      findings.push_back(finding_about(run, run.communicators[i], names));
     }
   }
   return findings;

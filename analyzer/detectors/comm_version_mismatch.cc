@@ -1,58 +1,97 @@
-// Members of one communicator that run different versions of NCCL.
+// Members of one communicator that run different versions of NCCL, or tell it differently what it
+// cannot do differently.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <cctype>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/sides_finding.h"
+#include "analyzer/model/majority.h"
 
 namespace traintrace {
 namespace {
 
-using Versions = std::map<std::string, Ranks>;
+constexpr std::string_view kVersion = "nccl-version";
 
-Versions versions_in(const Run& run, const Communicator& communicator) {
-  Versions versions;
+// From these each rank works out by itself which algorithm and protocol an operation takes and in
+// what pieces it goes (NCCL's graph/tuning.cc, init.cc); ranks do not tell each other.  What they
+// agree on when they meet, as channels, and what is their own affair, as interfaces, is not here.
+constexpr std::string_view kFacts[] = {
+    kVersion,
+    "env.NCCL_ALGO",
+    "env.NCCL_PROTO",
+    "env.NCCL_BUFFSIZE",
+    "env.NCCL_LL_BUFFSIZE",
+    "env.NCCL_LL128_BUFFSIZE",
+    "env.NCCL_NTHREADS",
+    "env.NCCL_LL128_NTHREADS",
+};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// "NCCL 2.28.9", "NCCL_ALGO=ring", "NCCL_ALGO not set"; empty: not known.
+std::string said(const ProcessTrace& trace, std::string_view fact) {
+  const auto found = trace.facts.find(std::string(fact));
+  if (fact == kVersion) {
+    return found == trace.facts.end() ? "" : "NCCL " + found->second;
+  }
+  const std::string name(fact.substr(fact.find('.') + 1));
+  if (found != trace.facts.end()) {
+    return name + "=" + lower(found->second);
+  }
+  // Traces of other tools do not have the environment.
+  return trace.facts.contains("traintrace-version") ? name + " not set" : "";
+}
+
+Sides sides_in(const Run& run, const Communicator& communicator, std::string_view fact) {
+  Sides sides;
   for (const Member& member : communicator.members) {
-    const auto& facts = run.processes[member.process].facts;
-    if (const auto fact = facts.find("nccl-version"); fact != facts.end()) {
-      insert(versions[fact->second], member.rank);
+    if (const std::string text = said(run.processes[member.process], fact); !text.empty()) {
+      insert(sides[text], member.rank);
     }
   }
-  return versions;
+  return sides;
 }
 
-// Those who differ from a majority; nobody where there is none.
-Ranks outvoted(const Versions& versions) {
-  size_t most = 0;
-  size_t all = 0;
-  for (const auto& [version, ranks] : versions) {
-    most = std::max(most, ranks.size());
-    all += ranks.size();
-  }
-  Ranks others;
-  for (const auto& [version, ranks] : versions) {
-    if (2 * most > all && ranks.size() < most) {
-      std::for_each(ranks.begin(), ranks.end(), [&](Rank rank) { insert(others, rank); });
+// By all that differs.
+Sides together(const std::vector<Sides>& differences) {
+  std::map<Rank, std::string> texts;
+  for (const Sides& sides : differences) {
+    for (const auto& [text, ranks] : sides) {
+      for (const Rank rank : ranks) {
+        texts[rank] += (texts[rank].empty() ? "" : ", ") + text;
+      }
     }
   }
-  return others;
+  Sides all;
+  for (const auto& [rank, text] : texts) {
+    insert(all[text], rank);
+  }
+  return all;
 }
 
-Finding mismatch(const Communicator& communicator, const Versions& versions) {
-  Finding finding;
-  finding.code = "comm.version-mismatch";
-  finding.severity = Severity::kWarning;
-  finding.communicator = {communicator.id, communicator.name, communicator.size};
-  finding.culprits = outvoted(versions);
-  finding.title = fmt::format("ranks of communicator {} run {} versions of NCCL", communicator.name,
-                              versions.size());
-  for (const auto& [version, ranks] : versions) {
-    finding.sides.push_back(ranks);
-    finding.evidence.push_back(fmt::format("NCCL {}: {}", version, ranks_text(ranks)));
+Finding mismatch(const Communicator& communicator, const std::vector<Sides>& differences) {
+  const Sides all = together(differences);
+  Finding finding = sides_finding(communicator, all, "comm.version-mismatch");
+  for (const Sides& sides : differences) {
+    for (const Rank rank : outvoted(sides)) {
+      insert(finding.culprits, rank);
+    }
   }
-  finding.values = {{"version_count", static_cast<int64_t>(versions.size())}};
+  const bool versions = differences.front().begin()->first.starts_with("NCCL ");
+  finding.title =
+      fmt::format("ranks of communicator {} {} NCCL", communicator.name,
+                  versions ? "run different versions of" : "give different settings to");
+  for (const auto& [text, ranks] : all) {
+    finding.evidence.push_back(fmt::format("{}: {}", text, ranks_text(ranks)));
+  }
+  finding.values = {{"version_count", static_cast<int64_t>(all.size())}};
   finding.advice =
       "start all ranks from one environment: a container, a LD_LIBRARY_PATH, a Python package";
   return finding;
@@ -60,15 +99,20 @@ Finding mismatch(const Communicator& communicator, const Versions& versions) {
 
 }  // namespace
 
-// Of several communicators with the same split, the first says it.
+// Of several communicators with the same differences, the first says it.
 std::vector<Finding> find_version_mismatch(const Run& run) {
   std::vector<Finding> findings;
-  std::vector<Versions> seen;
+  std::vector<std::vector<Sides>> seen;
   for (const Communicator& communicator : run.communicators) {
-    const Versions versions = versions_in(run, communicator);
-    if (versions.size() > 1 && std::find(seen.begin(), seen.end(), versions) == seen.end()) {
-      findings.push_back(mismatch(communicator, versions));
-      seen.push_back(versions);
+    std::vector<Sides> differences;
+    for (const std::string_view fact : kFacts) {
+      if (Sides sides = sides_in(run, communicator, fact); sides.size() > 1) {
+        differences.push_back(std::move(sides));
+      }
+    }
+    if (!differences.empty() && std::find(seen.begin(), seen.end(), differences) == seen.end()) {
+      findings.push_back(mismatch(communicator, differences));
+      seen.push_back(std::move(differences));
     }
   }
   return findings;

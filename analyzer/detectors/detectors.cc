@@ -37,6 +37,7 @@ constexpr Detector kDetectors[] = {
     find_wrong_peer,         find_message_count_mismatch,
     find_message_order,      find_message_type_mismatch,
     find_message_cycle,      find_memory_faults,
+    find_split_mismatch,     find_window_mismatch,
 };
 
 auto order(const Finding& finding) {

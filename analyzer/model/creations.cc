@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/majority.h"
 
 namespace traintrace {
 namespace {
@@ -54,24 +55,6 @@ bool matters(const Run& run, const CreationMismatch& mismatch) {
   return mismatch.error != 0 || mismatch.waited >= run.hang_after;
 }
 
-// Fewer than those of the value that most have; nobody where there is none.
-Ranks fewer(const Values& values) {
-  const auto most = std::max_element(
-      values.begin(), values.end(),
-      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  Ranks others;
-  size_t all = 0;
-  for (const auto& [value, ranks] : values) {
-    all += ranks.size();
-    for (const Rank rank : ranks) {
-      if (value != most->first) {
-        insert(others, rank);
-      }
-    }
-  }
-  return 2 * most->second.size() > all ? others : Ranks{};
-}
-
 std::optional<CreationMismatch> other_size(const Run& run, size_t index) {
   const Communicator& communicator = run.communicators[index];
   Values sizes;
@@ -83,7 +66,7 @@ std::optional<CreationMismatch> other_size(const Run& run, size_t index) {
   }
   CreationMismatch mismatch;
   mismatch.fault = CreationFault::kSize;
-  mismatch.culprits = fewer(sizes);
+  mismatch.culprits = outvoted(sizes);
   for (const auto& [size, ranks] : sizes) {
     mismatch.sides.push_back({ranks, fmt::format("{} ranks", size)});
   }

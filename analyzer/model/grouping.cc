@@ -108,6 +108,12 @@ std::vector<size_t> find_leaders(std::span<const ProcessTrace> traces,
   return leaders;
 }
 
+// Ranks of one launch, each with a number of its own: whatever they claim to be of a communicator.
+bool are_side_by_side(const Cluster& part, const Cluster& own) {
+  return !own.ranks.empty() && disjoint(part.ranks, own.ranks) && !disjoint(part.keys, own.keys) &&
+         overlap(part, own);
+}
+
 // Where NCCL_COMM_ID gives the communicators of all runs the same ids, two processes sit in the
 // same place of one: then they belong to runs one after the other.
 std::vector<Cluster> split_by_seats(std::span<const ProcessTrace> traces, const Cluster& whole) {
@@ -115,7 +121,7 @@ std::vector<Cluster> split_by_seats(std::span<const ProcessTrace> traces, const 
   for (const size_t i : whole.processes) {
     Cluster own = cluster_of(traces[i], i);
     const auto home = std::find_if(parts.rbegin(), parts.rend(), [&](const Cluster& part) {
-      return disjoint(part.seats, own.seats);
+      return disjoint(part.seats, own.seats) || are_side_by_side(part, own);
     });
     if (home == parts.rend()) {
       parts.push_back(std::move(own));

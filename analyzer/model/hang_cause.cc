@@ -10,6 +10,8 @@
 #include "analyzer/model/misuse.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/registrations.h"
+#include "analyzer/model/splits.h"
 #include "analyzer/model/stalls.h"
 
 namespace traintrace {
@@ -96,12 +98,14 @@ bool holds_up_its_own_rank(const Run& run, const Hang& hang) {
 }
 
 Cause cause_in_communicator(const Run& run, const Hang& hang) {
-  return is_creation_mismatch(run, hang) ? Cause::kCreation
-         : is_misuse(run, hang)          ? Cause::kMisuse
-         : is_destroyed(run, hang)       ? Cause::kDestroyed
-         : is_async_error(run, hang)     ? Cause::kAsyncError
-         : is_group_unclosed(run, hang)  ? Cause::kOpenGroup
-                                         : Cause::kNotSeen;
+  return is_creation_mismatch(run, hang)       ? Cause::kCreation
+         : is_split_mismatch(run, hang)        ? Cause::kCreation
+         : is_misuse(run, hang)                ? Cause::kMisuse
+         : is_destroyed(run, hang)             ? Cause::kDestroyed
+         : is_async_error(run, hang)           ? Cause::kAsyncError
+         : is_group_unclosed(run, hang)        ? Cause::kOpenGroup
+         : is_registration_mismatch(run, hang) ? Cause::kRegistration
+                                               : Cause::kNotSeen;
 }
 
 }  // namespace

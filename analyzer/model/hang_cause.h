@@ -14,11 +14,12 @@ enum class Cause : uint8_t {
   kImplicitSync,  // inside a call that waits for the device, and so for those that wait
   kStall,         // held up by its own GPU or stream: stalls.h
   kUnlaunched,    // it captured its part into a graph and has not launched it
-  kCreation,      // members contradict each other about the communicator: creations.h
+  kCreation,      // members contradict each other about the communicator: creations.h, splits.h
   kMisuse,        // it used the communicator too early, or behind its end: misuse.h
   kAsyncError,    // NCCL reported an error there
   kDestroyed,     // it has destroyed the communicator
   kOpenGroup,     // called inside a group that it has not closed
+  kRegistration,  // some are inside the registration of a window, some are not: registrations.h
   kThreads,       // a circle: threads of one rank issue on different communicators
 };
 

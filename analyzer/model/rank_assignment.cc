@@ -125,14 +125,22 @@ std::vector<Rank> communicator_ranks(std::span<const ProcessTrace> traces,
 int world_size_of(std::span<const ProcessTrace> traces, const RankAssignment& assignment,
                   const char* variable) {
   int size = assignment.seats.empty() ? 0 : assignment.seats.back().rank.value + 1;
+  std::map<uint64_t, std::set<int>> told;  // by communicator
   for (const RankSeat& seat : assignment.seats) {
     const ProcessTrace& trace = traces[seat.process];
     size =
         std::max(size, variable != nullptr ? environment_number(trace, variable).value_or(0) : 0);
     for (const size_t element : seat.communicators) {
-      const int own = trace.communicators[element].size;
-      size = own < kMostRanks ? std::max(size, own) : size;
+      const CommunicatorText& communicator = trace.communicators[element];
+      if (communicator.size > 0) {
+        told[communicator.id].insert(communicator.size);
+      }
     }
+  }
+  for (const auto& [id, sizes] : told) {
+    // Where its members contradict each other, nobody knows it.
+    const int own = sizes.size() == 1 ? *sizes.begin() : 0;
+    size = own < kMostRanks ? std::max(size, own) : size;
   }
   return size;
 }

@@ -65,7 +65,8 @@ bool Story::read_communicator(const std::string& label, KeyReader& outer,
       communicator.flags = format::kInitDone;
     }
     records::communicator_keys(keys, communicator);
-    if (absent->empty() && communicator.ready == 0) {
+    const bool failed = (communicator.flags & format::kInitFailed) != 0;
+    if (absent->empty() && !failed && communicator.ready == 0) {
       communicator.ready = communicator.created + kInitTakes;
     }
     keys.stack(communicator.created_stack);
