@@ -1,7 +1,8 @@
 // test: timeout=300 labels=slow
-// uses: tests/unit/model/families.cc analyzer
-// Families of faults: each rank as the culprit, all operations, several numbers of ranks.  Every
-// case must yield exactly its code and its culprits, and nothing else at warning or above.
+// uses: tests/unit/model/families.cc tests/unit/model/families_messages.cc
+// tests/unit/model/families_grid.cc tests/unit/model/families_creation.cc analyzer Families of
+// faults: each rank as the culprit, all operations, several numbers of ranks.  Every case must
+// yield exactly its code and its culprits, and nothing else at warning or above.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -52,10 +53,10 @@ bool is_right(const Finding& finding, const FamilyCase& one) {
          one.sequence <= finding.sequence_last.value_or(finding.sequence.value_or(0));
 }
 
-TEST(Families, EveryCaseHasItsCodeAndItsCulprits) {
+void expect_exact(const std::vector<FamilyCase>& cases) {
   std::map<std::string, Score> scores;
   int shown = 0;
-  for (const FamilyCase& one : all_families()) {
+  for (const FamilyCase& one : cases) {
     const std::vector<Finding> found = alarms_of(one.text);
     Score& score = scores[one.family];
     ++score.cases;
@@ -81,6 +82,20 @@ TEST(Families, EveryCaseHasItsCodeAndItsCulprits) {
     EXPECT_EQ(score.exact, score.cases) << family;
     EXPECT_EQ(score.noise, 0) << family;
   }
+}
+
+// Each case has its code and its culprits.
+TEST(Families, Collectives) {
+  expect_exact(all_families());
+}
+TEST(Families, Messages) {
+  expect_exact(message_families());
+}
+TEST(Families, Grids) {
+  expect_exact(grid_families());
+}
+TEST(Families, Creations) {
+  expect_exact(creation_families());
 }
 
 }  // namespace

@@ -42,9 +42,9 @@ void log_loss(const Job& job) {
   NCCL_CHECK(ncclAllReduce(job.from, job.to, 1, ncclFloat, ncclMax, job.comm, job.stream));
 }
 
-void step(const Job& job) {
+void step(const Job& job, bool confused = false) {
   forward(job);
-  backward(job, job.comm);
+  backward(job, confused ? job.other : job.comm);
   weights(job);
   shards(job);
 }
@@ -67,10 +67,6 @@ void mistaken_step(const Job& job) {
   } else if (mistake == "operation") {
     NCCL_CHECK(ncclAllGather(job.from, job.to, 1024, ncclFloat, job.comm, job.stream));
     backward(job, job.comm);
-    weights(job);
-  } else if (mistake == "communicator") {
-    forward(job);
-    backward(job, job.other);
     weights(job);
   } else if (mistake == "send") {
     NCCL_CHECK(ncclSend(job.from, 1024, ncclFloat, (world_rank() + 1) % world_size(), job.comm,
@@ -109,11 +105,17 @@ int main(int argc, char** argv) {
   job.from = from.data();
   job.to = to.data();
   CUDA_CHECK(cudaStreamCreate(&job.stream));
+  // Else the first use would wait on the host, and be found as that.
+  if (job.mistake == "communicator") {
+    backward(job, job.other);
+  }
   for (int number = 0; number < kSteps; ++number) {
-    if (number == kFaultStep && job.culprit) {
+    const bool mistaken = number == kFaultStep && job.culprit;
+    const bool confused = mistaken && job.mistake == "communicator";
+    if (mistaken && !confused) {
       mistaken_step(job);
     } else {
-      step(job);
+      step(job, confused);
     }
     CUDA_CHECK(cudaStreamSynchronize(job.stream));
   }

@@ -4,51 +4,15 @@
 
 #include <algorithm>
 
+#include "tests/unit/model/case_text.h"
+
 namespace traintrace {
 namespace {
 
 constexpr int kSteps = 5;  // that are in order before the fault
 
-struct Call {
-  std::string function;
-  std::string arguments;
-  std::string site;
-};
-using Calls = std::vector<Call>;
-
 // What becomes of calls that do not belong together.
 enum class Mode { kHang, kFinish };
-
-std::string rank_words(const Ranks& ranks) {
-  return rank_list(ranks);
-}
-
-Ranks all_but(int ranks, int culprit) {
-  Ranks others;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (rank != culprit) {
-      others.push_back({rank});
-    }
-  }
-  return others;
-}
-
-class Text {
- public:
-  explicit Text(int ranks) {
-    text_ = fmt::format("ranks 0-{}\ncommunicator dp members=0-{}\n", ranks - 1, ranks - 1);
-  }
-  void call(const Ranks& who, const char* verb, const Call& call, double time,
-            const std::string& on = "dp") {
-    text_ += fmt::format("+{:.3f} {} {} {} on {} {} @{}\n", time, rank_words(who), verb,
-                         call.function, on, call.arguments, call.site);
-  }
-  void line(const std::string& line) { text_ += line + "\n"; }
-  std::string str() const { return text_ + "end +60\n"; }
-
- private:
-  std::string text_;
-};
 
 // Three calls a step, of which the first is under test.
 Calls step_of(const std::string& function) {
@@ -150,7 +114,7 @@ FamilyCase case_of(const std::string& function, const Fault& fault, int ranks, i
   }
   time += 0.5;
   text.line(fmt::format("+{:.3f} {} enters cudaStreamSynchronize @train.py:40:step", time,
-                        rank_words(everybody)));
+                        rank_list(everybody)));
   one.text = text.str();
   return one;
 }
@@ -184,7 +148,7 @@ FamilyCase misplaced(const std::string& function, int ranks, int culprit, bool p
   if (!waits) {
     put_step(text, everybody, "enqueues", {normal[1], normal[2]}, time + 0.1);
     text.line(fmt::format("+{:.3f} {} enters cudaStreamSynchronize @train.py:40:step", time + 0.5,
-                          rank_words(everybody)));
+                          rank_list(everybody)));
   }
   one.text = text.str();
   return one;
@@ -214,16 +178,6 @@ FamilyCase other_order(const std::string& function, int ranks, int culprit) {
   return one;
 }
 
-std::vector<int> culprits_of(int ranks) {
-  std::vector<int> culprits;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (ranks <= 8 || rank % 9 == 0) {
-      culprits.push_back(rank);
-    }
-  }
-  return culprits;
-}
-
 // The same program without a fault, moving or ended.
 FamilyCase healthy(const std::string& function, int ranks, bool ended) {
   FamilyCase one;
@@ -236,7 +190,7 @@ FamilyCase healthy(const std::string& function, int ranks, bool ended) {
     put_step(text, everybody, "calls", step_of(function), time);
   }
   if (ended) {
-    text.line(fmt::format("+{:.3f} {} exits", time, rank_words(everybody)));
+    text.line(fmt::format("+{:.3f} {} exits", time, rank_list(everybody)));
   } else {
     // Caught in the middle: one is a little ahead.
     put_step(text, {{ranks - 1}}, "enqueues", step_of(function), 59.5);

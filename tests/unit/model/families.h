@@ -18,6 +18,9 @@ struct FamilyCase {
   uint64_t sequence = 0;
 };
 
-std::vector<FamilyCase> all_families();
+std::vector<FamilyCase> all_families();       // of collectives on one communicator
+std::vector<FamilyCase> message_families();   // sends, receives, groups
+std::vector<FamilyCase> grid_families();      // orders on layouts of several communicators
+std::vector<FamilyCase> creation_families();  // how communicators begin and end
 
 }  // namespace traintrace
