@@ -1,8 +1,8 @@
 // test: timeout=300 labels=slow
-// uses: tests/unit/model/families.cc tests/unit/model/families_messages.cc
-// tests/unit/model/families_grid.cc tests/unit/model/families_creation.cc analyzer Families of
-// faults: each rank as the culprit, all operations, several numbers of ranks.  Every case must
-// yield exactly its code and its culprits, and nothing else at warning or above.
+// uses: tests/unit/model/families.cc tests/unit/model/families_messages.cc analyzer
+// uses: tests/unit/model/families_grid.cc tests/unit/model/families_creation.cc
+// Families of faults: each rank as the culprit, all operations, several numbers of ranks.  Every
+// case must yield exactly its code and its culprits, and nothing else at warning or above.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
