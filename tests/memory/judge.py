@@ -19,9 +19,9 @@ def record(folder):
     beside = None
     if case == "oom-neighbour":
         alone = {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
-        beside = subprocess.Popen([f"{build}/tests/memory", "hold", ending], env=alone, stdout=subprocess.PIPE)
+        beside = subprocess.Popen([f"{build}/tests/memory_cases", "hold", ending], env=alone, stdout=subprocess.PIPE)
         beside.stdout.readline()
-    done = subprocess.run([f"{build}/tests/memory", case, ending], env=environment, capture_output=True, text=True,
+    done = subprocess.run([f"{build}/tests/memory_cases", case, ending], env=environment, capture_output=True, text=True,
                           timeout=200, check=False)
     if beside:
         beside.kill()
@@ -51,7 +51,7 @@ def problem(findings, printed):
     for key, value in printed.items():
         if values.get(key) != value:
             return f"{key}: the program says {value}, the finding {values.get(key)}"
-    if not any(place["file"].endswith("memory.cc") or place["file"].endswith("/memory") for place in found[0]["where"]):
+    if not any(place["file"].endswith("memory.cc") or place["file"].endswith("/memory_cases") for place in found[0]["where"]):
         return f"no place in the program: {found[0]['where']}"
     return None
 

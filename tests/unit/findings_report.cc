@@ -26,7 +26,9 @@ end +30
 TraceSet traces_of(const char* story) {
   Result<DumpText> dump = parse_dump(story, "story");
   EXPECT_TRUE(dump) << dump.error().message << " in line " << dump.error().offset;
-  return {std::move(dump->processes), {}};
+  TraceSet traces;
+  traces.processes = std::move(dump->processes);
+  return traces;
 }
 
 std::string report(const char* story, const char* format, const AnalyzeOptions& given = {}) {
