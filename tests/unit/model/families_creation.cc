@@ -24,6 +24,7 @@ std::string seats(const std::vector<Seat>& all, const std::string& common) {
 
 std::vector<Seat> in_order(int ranks) {
   std::vector<Seat> all;
+  all.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     all.push_back({rank, ranks, ""});
   }
