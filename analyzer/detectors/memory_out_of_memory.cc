@@ -122,13 +122,17 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
   const Name& name = name_for(shortage.kind);
   Finding finding;
   finding.code = name.code;
-  finding.severity = exited_normally(run, state) ? Severity::kWarning : Severity::kError;
   finding.certainty =
       shortage.kind == ShortageKind::kUnknown || shortage.kind == ShortageKind::kPendingFree
           ? Certainty::kPossible
           : Certainty::kLikely;
-  finding.root = true;
-  if (finding.certainty != Certainty::kPossible) {
+  const bool unclear = finding.certainty == Certainty::kPossible;
+  // A program that asked for too much at its end, and ended with status 0, may have meant to.
+  finding.severity = !exited_normally(run, state) ? Severity::kError
+                     : unclear                    ? Severity::kInfo
+                                                  : Severity::kWarning;
+  finding.root = finding.severity != Severity::kInfo;
+  if (!unclear) {
     finding.culprits = {state.rank};
   }
   finding.sides = {{state.rank}};
@@ -160,6 +164,7 @@ void add_to(std::vector<Finding>& findings, Finding finding) {
     insert(same->culprits, rank);
   }
   insert(same->sides.front(), finding.sides.front().front());
+  same->root = same->root || finding.root;
   same->severity = std::min(same->severity, finding.severity);
   same->certainty = std::max(same->certainty, finding.certainty);
   if (same->evidence.size() < kMostLines) {

@@ -235,12 +235,12 @@ TEST(Places, ADiskWithRoomInMemoryIsUsed) {
 
 TEST(Places, LimitedFilesAreSmaller) {
   const Folder folder;
-  const Outcome outcome = run(preload::self("use_limited", {"40"}), folder.path(), "64");
+  const Outcome outcome = run(preload::self("use_limited", {"44"}), folder.path(), "64");
   EXPECT_TRUE(outcome.exited_with(0));
   ASSERT_EQ(folder.traces().size(), 1u);
   EXPECT_EQ(preload::read_raw(folder.traces()[0]).problems, std::vector<std::string>());
   EXPECT_EQ(preload::read_raw(folder.traces()[0]).left("cuMemFree_v2"), 1u);
-  EXPECT_LE(fs::file_size(folder.traces()[0]), 40u << 20);
+  EXPECT_LE(fs::file_size(folder.traces()[0]), 44u << 20);
   EXPECT_EQ(preload::read_raw(folder.traces()[0]).facts["setting.TRAINTRACE_RING_MB"], "16");
 }
 
@@ -264,9 +264,9 @@ RawTrace with_setting(const char* name, const char* value) {
 }
 
 TEST(Places, SettingsAreFacts) {
-  RawTrace trace = with_setting("TRAINTRACE_MODE", "full");
-  EXPECT_EQ(trace.facts["setting-error.TRAINTRACE_MODE"], "not built yet");
-  EXPECT_EQ(trace.facts["setting.TRAINTRACE_MODE"], "ring");
+  RawTrace trace = with_setting("TRAINTRACE_GPU_TIMELINE", "cupti");
+  EXPECT_EQ(trace.facts["setting-error.TRAINTRACE_GPU_TIMELINE"], "not built yet");
+  EXPECT_EQ(trace.facts["setting.TRAINTRACE_GPU_TIMELINE"], "off");
   trace = with_setting("TRAINTRACE_STACKS", "some");
   EXPECT_EQ(trace.facts["setting-error.TRAINTRACE_STACKS"], "not a known value");
   EXPECT_EQ(trace.facts["setting.TRAINTRACE_STACKS"], "all");

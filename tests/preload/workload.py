@@ -16,6 +16,8 @@ settings, program = sys.argv[5:end], sys.argv[end + 1:]
 
 # These use no GPU, so they leave no trace.
 ONLY_ASKS = ("runtime_version",)
+# What these do wrong on purpose.
+FAULTS = {"driver_interop": {"memory.double-free"}}
 
 
 def fail(message):
@@ -50,12 +52,13 @@ def check_verdict(folder):
     if Path(program[0]).name in ONLY_ASKS:
         return
     done = subprocess.run([analyzer, "analyze", folder, "--format=json"], capture_output=True, text=True)
-    if done.returncode:
+    expected = FAULTS.get(Path(program[0]).name)
+    if done.returncode != (1 if expected else 0):
         fail(f"analyze: exit {done.returncode}: {done.stdout}{done.stderr}")
     killed = any(setting.startswith("killed=") for setting in settings)
     codes = {finding["code"] for finding in json.loads(done.stdout)["findings"] if finding["severity"] != "info"
              or finding["code"].startswith("run.")}
-    if codes != {"run.in-progress" if killed else "run.healthy"}:
+    if codes != (expected or {"run.in-progress" if killed else "run.healthy"}):
         fail(f"analyze: {done.stdout}")
 
 
