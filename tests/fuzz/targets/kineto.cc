@@ -1,4 +1,4 @@
-// A trace of PyTorch's profiler: read, and its time divided.
+// A trace of PyTorch's profiler: read, its time divided, and judged as that of two ranks.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/detectors/latency.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/reporters/report_table.h"
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"
 
@@ -37,6 +39,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (idle != partition_of(work).idle_ns) {
       __builtin_trap();
     }
+  }
+  if (trace.timeline.work.empty()) {
+    return 0;
+  }
+  std::vector<Timeline> timelines(2, trace.timeline);
+  timelines[1].rank = trace.timeline.rank ? *trace.timeline.rank + 1 : 1;
+  timelines[1].source = "other";
+  timelines[1].base_ns += 1000;
+  report_by_step(timelines);
+  if (find_in_profile(build_profile(std::move(timelines))).empty()) {
+    __builtin_trap();
   }
   return 0;
 }
