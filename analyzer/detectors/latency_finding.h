@@ -33,7 +33,8 @@ std::vector<LossOn> losses_of(const Profile& profile, double share,
 // for each.
 Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses);
 
-// "the GPU of rank 0 is idle for 28.6 % of 996.5 ms", "the GPUs of ranks 0,1 are idle for up to ..".
+// "the GPU of rank 0 is idle for 28.6 % of 996.5 ms", "the GPUs of ranks 0,1 are idle for up to
+// ..".
 std::string idle_text(const std::vector<LossOn>& losses);
 
 // Whether that many gaps are a habit and not something that happened once: in at least half of the
