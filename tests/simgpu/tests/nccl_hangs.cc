@@ -354,13 +354,17 @@ void begin_crosswise(const Process& process) {
   Rank rank = Rank::join(process.id(0), 2, process.index);
   Rank other = Rank::join(process.id(1), 2, process.index);
   float* buffer = device_array(kCount, 1.0F);
+  float* other_buffer = device_array(kCount, 1.0F);
   all_reduce(rank, buffer);
   rank.sync();
-  all_reduce(other, buffer);
+  all_reduce(other, other_buffer);
   other.sync();
-  all_reduce(process.index == 0 ? rank : other, buffer);
+  const auto begin = [&](bool first) {
+    all_reduce(first ? rank : other, first ? buffer : other_buffer);
+  };
+  begin(process.index == 0);
   sleep(1);  // nothing shows that it has begun
-  all_reduce(process.index == 0 ? other : rank, buffer);
+  begin(process.index != 0);
   process.reach(kEntered);
   rank.sync();
   other.sync();
