@@ -43,6 +43,7 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
     return {};
   }
   std::vector<MemorySite> sites;
+  sites.reserve(growing.size());
   for (const GrowingSite& entry : growing) {
     sites.push_back(entry.site);
   }

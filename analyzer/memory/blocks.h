@@ -23,7 +23,7 @@ inline bool is_library(Owner owner) {
 
 // None: what the call makes is no memory of its own (a reserved address range, a mapping).
 std::optional<MemoryKind> kind_of_call(std::string_view name);
-Owner owner_of(const ProcessTrace& trace, uint32_t stack);
+Owner owner_of(const ProcessTrace& trace, uint32_t id);  // of the stack `id`
 
 // Damaged traces may hold any number.
 inline uint64_t sum_of(uint64_t a, uint64_t b) {

@@ -13,7 +13,7 @@ constexpr std::string_view kHandleFields[] = {"event", "graph_exec", "graph", "p
 struct Handle {
   size_t field = 0;  // of kHandleFields
   uint64_t value = 0;
-  auto operator<=>(const Handle&) const = default;
+  auto operator<=>(const Handle&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // What a call that creates gives back; what one that destroys is given.

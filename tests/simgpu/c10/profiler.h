@@ -13,6 +13,7 @@ struct Device {
 };
 inline constexpr int8_t kCuda = 1;
 
+// NOLINTBEGIN(readability-identifier-naming): c10's names
 #define C10_EXPORT [[gnu::visibility("default")]]
 C10_EXPORT void reportMemoryUsageToProfiler(Device, int64_t change);               // 1.6
 C10_EXPORT void reportMemoryUsageToProfiler(void* block, int64_t change, Device);  // 1.7 to 1.9
@@ -26,6 +27,7 @@ C10_EXPORT void reportOutOfMemoryToProfiler(int64_t bytes, size_t allocated, siz
                                             Device);  // 2.x
 C10_EXPORT void reportOutOfMemoryToProfiler(size_t bytes, size_t allocated, size_t reserved,
                                             Device);  // seen in sources
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace c10
 
