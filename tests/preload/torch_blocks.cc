@@ -131,6 +131,7 @@ RawTrace traced(const Folder& folder, const std::string& role, const std::string
 
 std::vector<uint64_t> addresses(const std::vector<format::TensorBlock>& blocks) {
   std::vector<uint64_t> found;
+  found.reserve(blocks.size());
   for (const format::TensorBlock& block : blocks) {
     found.push_back(block.address);
   }
