@@ -1,6 +1,8 @@
 // Collectives during which nothing is computed.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyzer/detectors/latency_finding.h"
 
 namespace traintrace {
@@ -14,9 +16,8 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
         }
         int64_t ns = device.times.exposed_communication_ns;
         if (arrivals.usable()) {  // waiting is another matter
-          for (const Arrival& arrival : arrivals.list) {
-            ns -= arrival.wait_of(device.timeline);
-          }
+          ns = std::max<int64_t>(0, ns - own_lateness(arrivals)[device.timeline].waited_ns);
+          ns -= arrivals.list.front().wait_of(device.timeline);
         }
         return ns;
       });

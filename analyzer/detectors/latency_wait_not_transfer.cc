@@ -1,6 +1,7 @@
 // Time in collectives that is waiting for the last rank to come, and not transfer.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "analyzer/detectors/catalogue.h"
@@ -15,15 +16,14 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
   }
   // What was late to the first lies before the recording.
   const std::span<const Arrival> counted = std::span(arrivals.list).subspan(1);
+  const std::vector<OwnLateness> lateness = own_lateness(arrivals);
   const auto waited = [&](const DeviceProfile& device) {
-    int64_t waiting = 0;
-    for (const Arrival& arrival : counted) {
-      waiting += arrival.wait_of(device.timeline);
-    }
+    const int64_t waiting = lateness[device.timeline].waited_ns;
     const Arrival& first = arrivals.list.front();
     const int64_t other = device.times.communication_ns -
                           (first.end_ns[device.timeline] - first.start_ns[device.timeline]);
-    return waiting > other / 2 ? waiting : 0;
+    // What was computed meanwhile is no loss.
+    return waiting > other / 2 ? std::min(waiting, device.times.exposed_communication_ns) : 0;
   };
   const std::vector<LossOn> losses = losses_of(profile, kWarnShare, waited);
   if (losses.empty()) {

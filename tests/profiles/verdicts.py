@@ -175,6 +175,24 @@ def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, tr
     return jobs
 
 
+def hidden_waits():
+    """A collective that waits for a late rank, while all have enough to compute."""
+    jobs = [Rank(number, 4) for number in range(4)]
+    for step in range(STEPS):
+        began = [rank.now for rank in jobs]
+        starts = [rank.now + (900.0 if rank.rank == step % 4 else 20.0) for rank in jobs]
+        for rank, start in zip(jobs, starts):
+            rank.launch(max(starts) + 30 - start, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(start,))
+            rank.launch(1200.0)
+            rank.block(wake=3.0)
+            rank.now = max(rank.free.values()) + 3
+        latest = max(rank.now for rank in jobs)
+        for rank, start in zip(jobs, began):
+            rank.now = latest
+            rank.step(step, start)
+    return jobs
+
+
 def one_late(late, us, of=1.0):
     random_source = random.Random(7)
     return lambda rank, _: us if rank in late and random_source.random() < of else 0.0
@@ -211,6 +229,7 @@ def cases():
     yield "straggler", together(4, one_late({2}, 400)), "latency.straggler", [2], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
+    yield "hidden waits", hidden_waits(), None, [], None
     yield "jitter", together(4, jitter(40)), None, [], None
     yield "clocks", together(4, one_late({2}, 400), skew=lambda rank, k: 5000.0 * rank), "trace.incomplete-timeline", [], None
 
