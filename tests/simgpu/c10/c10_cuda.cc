@@ -64,3 +64,9 @@ void c10sim_empty_cache() {
 void c10sim_stats(int device, C10Stats* stats) {
   *stats = c10sim::allocator_of(device).stats();
 }
+
+void c10sim_snapshot(int device, void (*visit)(const C10Block*, void*), void* context) {
+  for (const C10Block& block : c10sim::allocator_of(device).snapshot()) {
+    visit(&block, context);
+  }
+}

@@ -21,6 +21,15 @@ struct C10Stats {
   uint64_t ooms;
 };
 
+// A part of a segment; parts of one follow each other without a gap.
+struct C10Block {
+  const void* segment;  // its first address
+  const void* address;
+  uint64_t bytes;
+  int state;  // 0: free, 1: in use, 2: freed while streams still work on it
+  bool is_expandable;
+};
+
 extern "C" {
 // Of the current device.  Null: out of memory.
 [[gnu::visibility("default")]] void* c10sim_malloc(size_t bytes, cudaStream_t stream);
@@ -29,4 +38,8 @@ extern "C" {
 [[gnu::visibility("default")]] void c10sim_record_stream(void* memory, cudaStream_t stream);
 [[gnu::visibility("default")]] void c10sim_empty_cache();
 [[gnu::visibility("default")]] void c10sim_stats(int device, C10Stats* stats);
+// All of a device, as PyTorch's snapshots have them: a segment is what is mapped in one piece.
+[[gnu::visibility("default")]] void c10sim_snapshot(int device,
+                                                    void (*visit)(const C10Block*, void*),
+                                                    void* context);
 }

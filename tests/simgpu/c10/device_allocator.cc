@@ -354,6 +354,41 @@ C10Stats DeviceAllocator::stats() {
   return stats_;
 }
 
+std::vector<C10Block> DeviceAllocator::snapshot() {
+  const std::lock_guard lock(mutex_);
+  std::set<const Block*> firsts;
+  const auto add = [&](const Block* block) {
+    while (block->before != nullptr) {
+      block = block->before;
+    }
+    firsts.insert(block);
+  };
+  for (const auto& [address, block] : allocated_) {
+    add(block);
+  }
+  for (const Pool* const pool : {&small_, &large_}) {
+    std::for_each(pool->free.begin(), pool->free.end(), add);
+    std::for_each(pool->unmapped.begin(), pool->unmapped.end(), add);
+  }
+  for (const auto& [stream, waiting] : events_) {
+    for (const auto& [event, block] : waiting) {
+      add(block);
+    }
+  }
+  std::vector<C10Block> all;
+  for (const Block* first : firsts) {
+    const char* segment = nullptr;
+    for (const Block* block = first; block != nullptr; block = block->behind) {
+      segment = !block->mapped ? nullptr : segment == nullptr ? block->address : segment;
+      if (block->mapped) {
+        const int state = block->allocated ? 1 : block->events != 0 ? 2 : 0;
+        all.push_back({segment, block->address, block->bytes, state, block->segment != nullptr});
+      }
+    }
+  }
+  return all;
+}
+
 void DeviceAllocator::report(void* address, Block* block, int64_t change) {
   const c10::Device device = {c10::kCuda, static_cast<int8_t>(device_)};
   const uint64_t allocated = stats_.allocated;

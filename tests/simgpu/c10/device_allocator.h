@@ -54,6 +54,7 @@ class DeviceAllocator {
   bool record_stream(void* memory, cudaStream_t stream);
   void empty_cache();
   C10Stats stats();
+  std::vector<C10Block> snapshot();
 
  private:
   Block* take_cached(Pool& pool, size_t bytes, cudaStream_t stream);
