@@ -1,9 +1,13 @@
 // traintrace export: files for other viewers.
 #include <fstream>
+#include <functional>
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/exporters/collapsed.h"
 #include "analyzer/exporters/flight_recorder.h"
+#include "analyzer/exporters/heaptrack.h"
+#include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 
@@ -14,6 +18,7 @@ struct ExportArguments {
   std::string kind;
   std::vector<std::string> traces;
   std::string output;
+  std::string bytes = "live";
 };
 
 bool write(const std::string& path, const std::string& bytes) {
@@ -39,16 +44,60 @@ int export_dumps(const Run& run, const ExportArguments& arguments) {
   return 0;
 }
 
-int export_run(const ExportArguments& arguments) {
-  if (arguments.kind != "flight-recorder") {
+int write_one(const std::string& bytes, const std::string& path) {
+  return path == "-" ? print(bytes) : write(path, bytes) ? 0 : fail("cannot write " + path);
+}
+
+// One process to the file that was named; of several each to its own, whose name ends with its
+// rank.
+int export_each(const std::vector<ProcessTrace>& processes, const ExportArguments& arguments,
+                const std::function<std::string(const ProcessTrace&)>& bytes_of) {
+  if (processes.size() == 1) {
+    return write_one(bytes_of(processes.front()), arguments.output);
+  }
+  if (arguments.output == "-") {
+    return fail("several processes go to several files: --output=PREFIX instead of -");
+  }
+  for (size_t i = 0; i < processes.size(); ++i) {
+    const auto rank = processes[i].facts.find("env.RANK");
+    const std::string path =
+        arguments.output +
+        (rank != processes[i].facts.end() ? rank->second : "process" + std::to_string(i));
+    if (!write(path, bytes_of(processes[i]))) {
+      return fail("cannot write " + path);
+    }
+  }
+  return 0;
+}
+
+int export_memory(const std::vector<ProcessTrace>& processes, const ExportArguments& arguments) {
+  Symbolizer symbolizer;
+  if (arguments.kind == "collapsed") {
+    const CollapsedBytes bytes = arguments.bytes == "live"   ? CollapsedBytes::kLive
+                                 : arguments.bytes == "peak" ? CollapsedBytes::kPeak
+                                                             : CollapsedBytes::kGrowth;
+    return write_one(collapsed_stacks(processes, bytes, symbolizer), arguments.output);
+  }
+  const auto file_of = arguments.kind == "heaptrack" ? heaptrack_file : torch_snapshot;
+  return export_each(processes, arguments,
+                     [&](const ProcessTrace& trace) { return file_of(trace, symbolizer); });
+}
+
+int export_traces(const ExportArguments& arguments) {
+  const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
+                      arguments.kind == "collapsed";
+  if (!memory && arguments.kind != "flight-recorder") {
     return fail("'export " + arguments.kind + "' is not built yet");
   }
-  TraceSet set = read_traces(arguments.traces, {.events = false});
+  TraceSet set = read_traces(arguments.traces, {.events = memory});
   for (const ReadError& error : set.errors) {
     say(error);
   }
-  if (set.processes.empty() && !set.errors.empty()) {
+  if (set.processes.empty() && (memory || !set.errors.empty())) {
     return 2;
+  }
+  if (memory) {
+    return export_memory(set.processes, arguments);
   }
   const Result<Run> run = build_run(std::move(set.processes), std::move(set.errors), {});
   return run ? export_dumps(*run, arguments) : fail(run.error());
@@ -64,11 +113,16 @@ void declare_export(CLI::App& command, Invocation& invocation) {
                              "collapsed", "csv"}));
   add_traces(command, arguments->traces);
   command
-      .add_option("--output", arguments->output,
-                  "file to write, - is stdout; of flight-recorder what the file of each rank is "
-                  "called, before the rank")
+      .add_option(
+          "--output", arguments->output,
+          "file to write, - is stdout; of flight-recorder, and where there are several "
+          "processes of torch-snapshot and heaptrack, what the file of each rank is called, "
+          "before the rank")
       ->required();
-  command.callback([arguments, &invocation] { invocation.status = export_run(*arguments); });
+  command.add_option("--bytes", arguments->bytes, "of collapsed: which bytes, growth is per step")
+      ->check(CLI::IsMember({"live", "peak", "growth"}))
+      ->capture_default_str();
+  command.callback([arguments, &invocation] { invocation.status = export_traces(*arguments); });
 }
 
 }  // namespace traintrace

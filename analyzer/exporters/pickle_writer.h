@@ -1,4 +1,5 @@
-// Writes plain data as a pickle of protocol 2, the way PyTorch's own dumps are.
+// Writes plain data as a pickle, the way PyTorch's own dumps are: those of Flight Recorder have
+// protocol 2, snapshots of memory 4.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,12 @@ namespace traintrace {
 
 class PickleWriter {
  public:
-  PickleWriter() : out_("\x80\x02", 2) {}
+  explicit PickleWriter(char protocol = 2) : out_({'\x80', protocol}) {}
 
   void none() { out_ += 'N'; }
   void boolean(bool value) { out_ += value ? '\x88' : '\x89'; }
   void integer(int64_t value);
+  void real(double value);
   void text(std::string_view text);  // each different one is written once
 
   // What is written between begin and end is in it; of a dictionary keys and values by turns.
@@ -24,6 +26,10 @@ class PickleWriter {
   void end_dict() { out_ += 'u'; }
   void begin_tuple() { out_ += '('; }
   void end_tuple() { out_ += 't'; }
+
+  // What was written last can be written again by that number.
+  uint32_t remember();
+  void recall(uint32_t number);
 
   void key_text(std::string_view key, std::string_view value) {
     text(key);
@@ -53,6 +59,7 @@ class PickleWriter {
 
   std::string out_;
   std::unordered_map<std::string, uint32_t> memo_;
+  uint32_t remembered_ = 0;
 };
 
 }  // namespace traintrace

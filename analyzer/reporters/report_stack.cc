@@ -1,6 +1,10 @@
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "analyzer/memory/held_bytes.h"
+#include "analyzer/memory/owner_text.h"
 #include "analyzer/reporters/report_sums.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -24,44 +28,96 @@ Frames frames_of(const ProcessTrace& trace, const StackText& stack, Symbolizer& 
   return frames;
 }
 
+void add(std::optional<int64_t>& sum, std::optional<uint64_t> bytes) {
+  if (bytes) {
+    const uint64_t more = std::min<uint64_t>(*bytes, INT64_MAX);
+    sum = static_cast<int64_t>(
+        std::min<uint64_t>(sum_of(static_cast<uint64_t>(sum.value_or(0)), more), INT64_MAX));
+  }
+}
+
+// Of memory in use; none: not known.
+struct MemorySums {
+  std::optional<int64_t> live, peak, at_exit, growth_per_step;
+
+  void add_all(const HeldBytes& held, bool exited) {
+    add(live, held.live);
+    add(peak, held.peak);
+    add(at_exit, exited ? std::optional(held.live) : std::nullopt);
+    add(growth_per_step, held.growth_per_step);
+  }
+  void append_to(std::vector<ReportCell>& cells) const {
+    for (const std::optional<int64_t>& sum : {live, peak, at_exit, growth_per_step}) {
+      cells.emplace_back();
+      if (sum) {
+        cells.back() = *sum;
+      }
+    }
+  }
+};
+
 struct StackRow {
   std::set<std::string> calls;
+  std::set<std::string> owners;
   ReportSums sums;
+  MemorySums memory;
 };
+
+using Rows = std::map<Frames, StackRow>;
+
+Frames frames_of(const ProcessTrace& trace, uint32_t id, Symbolizer& symbolizer) {
+  const auto stack = trace.stacks.find(id);
+  return stack == trace.stacks.end()
+             ? Frames{"stack " + std::to_string(id) + ", which was not recorded"}
+             : frames_of(trace, stack->second, symbolizer);
+}
+
+void add_calls(const ProcessTrace& trace, Symbolizer& symbolizer, Rows& rows) {
+  std::map<uint32_t, StackRow> by_id;
+  const auto sizes = size_fields(trace);
+  for (const CallRecord& event : trace.events) {
+    if (event.stack != 0) {
+      StackRow& row = by_id[event.stack];
+      row.sums.add(event, size_of(trace, event, sizes));
+      row.calls.insert(trace.calls[event.call].name);
+    }
+  }
+  for (auto& [id, row] : by_id) {
+    StackRow& total = rows[frames_of(trace, id, symbolizer)];
+    total.sums.add(row.sums);
+    total.calls.merge(row.calls);
+  }
+}
+
+void add_memory(const ProcessTrace& trace, Symbolizer& symbolizer, Rows& rows) {
+  for (const auto& [id, held] : held_bytes(trace)) {
+    StackRow& row = rows[frames_of(trace, id, symbolizer)];
+    row.memory.add_all(held, trace.exited != 0);
+    row.owners.insert(owner_text(trace, held.like));
+  }
+}
 
 }  // namespace
 
 ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer& symbolizer) {
-  std::map<Frames, StackRow> rows;
+  Rows rows;
   for (const ProcessTrace& trace : processes) {
-    std::map<uint32_t, StackRow> by_id;
-    const auto sizes = size_fields(trace);
-    for (const CallRecord& event : trace.events) {
-      if (event.stack != 0) {
-        StackRow& row = by_id[event.stack];
-        row.sums.add(event, size_of(trace, event, sizes));
-        row.calls.insert(trace.calls[event.call].name);
-      }
-    }
-    for (auto& [id, row] : by_id) {
-      const auto stack = trace.stacks.find(id);
-      const Frames frames = stack == trace.stacks.end()
-                                ? Frames{"stack " + std::to_string(id) + ", which was not recorded"}
-                                : frames_of(trace, stack->second, symbolizer);
-      StackRow& total = rows[frames];
-      total.sums.add(row.sums);
-      total.calls.merge(row.calls);
-    }
+    add_calls(trace, symbolizer, rows);
+    add_memory(trace, symbolizer, rows);
   }
   std::vector<std::pair<Frames, StackRow>> all(rows.begin(), rows.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return a.second.sums.host_ns > b.second.sums.host_ns;
+    return std::pair(a.second.sums.host_ns, a.second.memory.live.value_or(0)) >
+           std::pair(b.second.sums.host_ns, b.second.memory.live.value_or(0));
   });
   ReportTable table{"stack", ReportSums::columns(), {}};
-  table.columns.insert(table.columns.end(), {"calls", "stack"});
+  table.columns.insert(table.columns.end(), {"live_bytes", "peak_bytes", "exit_bytes",
+                                             "growth_bytes_per_step", "owner", "calls", "stack"});
   for (const auto& [frames, row] : all) {
     std::vector<ReportCell>& cells = table.rows.emplace_back();
     row.sums.append_to(cells);
+    row.memory.append_to(cells);
+    cells.emplace_back(Frames(row.owners.begin(), row.owners.end()));
     cells.emplace_back(Frames(row.calls.begin(), row.calls.end()));
     cells.emplace_back(frames);
   }

@@ -25,6 +25,7 @@ need_to_compare=(  # what attach says beside what others see; tests without them
   "eu-stack --version|elfutils"
   "gdb --version|gdb"
   "mpirun --version|openmpi-bin"
+  "heaptrack_print --version|heaptrack"  # opens what is exported for it
 )
 need_to_train=("test -x /usr/bin/torchrun|python3-torch")  # the example in PyTorch; the CPU is enough
 need_to_bench=(  # the peers beside which costs are measured

@@ -1,0 +1,45 @@
+// What tables and events of a trace say about memory, in one form; not yet compared with each
+// other.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "analyzer/memory/memory_life.h"
+
+namespace traintrace {
+
+// Within one, what is live does not overlap.
+enum class AddressSpace : uint8_t { kDevice, kHost, kRegistered, kHandle, kArray, kBlock };
+
+struct MemoryStep {
+  TimeNs time = 0;
+  uint32_t stack = 0;
+  bool taken = false;
+  AddressSpace space = AddressSpace::kDevice;
+  uint64_t range = 1;  // of a free: what begins within so many bytes
+  LiveBlock block;     // of a free: `bytes` is 0 if it was not told
+};
+
+class MemorySources {
+ public:
+  explicit MemorySources(const ProcessTrace& trace);
+
+  std::vector<MemoryStep> live();   // what the tables have
+  std::vector<MemoryStep> steps();  // by time
+  bool tables_were_full() const;
+
+ private:
+  std::optional<MemoryStep> from(uint32_t call, uint32_t stack, uint64_t address, uint64_t bytes);
+  void add_call(const CallRecord& event, const CallSchema& schema, std::vector<MemoryStep>& steps);
+  void add_report(const CallRecord& event, const CallSchema& schema,
+                  std::vector<MemoryStep>& steps) const;
+  Owner owner(uint32_t stack);
+  bool holds_blocks(const LiveBlock& block) const;
+
+  const ProcessTrace& trace_;
+  std::map<uint32_t, Owner> owners_;       // by stack
+  std::vector<uint64_t> block_addresses_;  // that PyTorch's allocator ever reported, in order
+};
+
+}  // namespace traintrace

@@ -1,0 +1,14 @@
+// What a reader of tables and pictures calls the owner of memory.
+#pragma once
+
+#include <string>
+
+#include "analyzer/memory/memory_life.h"
+
+namespace traintrace {
+
+// "NCCL dp" (its communicator that was being made then), "cublas", "PyTorch optimizer", "the job";
+// "unknown".
+std::string owner_text(const ProcessTrace& trace, const LiveBlock& block);
+
+}  // namespace traintrace
