@@ -1,9 +1,12 @@
 // traintrace import: another tool's files as text that all other commands read.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
+#include <string_view>
 
 #include "analyzer/commands/command.h"
 #include "analyzer/importers/other_files.h"
@@ -39,12 +42,19 @@ int write(const std::vector<ProcessTrace>& processes, const ImportArguments& arg
 }
 
 int import(const ImportArguments& arguments) {
-  if (arguments.kind != "flight-recorder") {
+  constexpr std::string_view kBuilt[] = {"flight-recorder", "torch-snapshot", "rmm-csv"};
+  if (std::find(std::begin(kBuilt), std::end(kBuilt), arguments.kind) == std::end(kBuilt)) {
     return fail("'import " + arguments.kind + "' is not built yet");
   }
   const TraceSet set = read_traces(arguments.files, {.events = false});
   for (const ReadError& error : set.errors) {
     say(error);
+  }
+  for (const ProcessTrace& trace : set.processes) {
+    const auto source = trace.facts.find("source");
+    if (source == trace.facts.end() || source->second != arguments.kind) {
+      return fail(trace.source + ": expected a file of " + arguments.kind);
+    }
   }
   return set.processes.empty() ? 2 : write(set.processes, arguments);
 }

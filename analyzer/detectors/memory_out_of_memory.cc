@@ -172,6 +172,16 @@ void add_to(std::vector<Finding>& findings, Finding finding) {
   }
 }
 
+// A file about memory alone does not tell the process's end.  Who writes one because memory ran out
+// does so before anything else is taken or given back.
+bool is_last_word(const ProcessTrace& trace, const OutOfMemoryText& failure) {
+  const auto source = trace.facts.find("source");
+  return source != trace.facts.end() &&
+         (source->second == "torch-snapshot" || source->second == "rmm-csv") &&
+         std::none_of(trace.events.begin(), trace.events.end(),
+                      [&](const CallRecord& event) { return event.enter > failure.time; });
+}
+
 }  // namespace
 
 std::vector<Finding> find_memory_failures(const Run& run, const RunMemory&) {
@@ -181,7 +191,7 @@ std::vector<Finding> find_memory_failures(const Run& run, const RunMemory&) {
     const OutOfMemoryText* failure = fatal_failure(trace);
     const bool its_own =
         failure != nullptr && (state.device < 0 || failure->device == state.device);
-    if (its_own && has_ended(state) && !is_told_already(run, state.rank)) {
+    if (its_own && (has_ended(state) || is_last_word(trace, *failure)) && !is_told_already(run, state.rank)) {
       add_to(findings, finding_about(run, state, shortage_of(trace, *failure)));
     }
   }

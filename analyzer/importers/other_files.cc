@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <set>
 
 #include "analyzer/importers/flight_recorder.h"
 #include "analyzer/importers/json_value.h"
 #include "analyzer/importers/pickle.h"
+#include "analyzer/importers/rmm_csv.h"
+#include "analyzer/importers/torch_snapshot.h"
 
 namespace traintrace {
 
@@ -20,7 +23,7 @@ std::string head_of(const std::string& path, size_t bytes) {
 
 bool may_be_other_tools(const std::string& path) {
   const std::string head = head_of(path, 64);
-  return looks_like_pickle(head) || looks_like_json(head);
+  return looks_like_pickle(head) || looks_like_json(head) || looks_like_rmm_csv(head);
 }
 
 bool may_be_flight_dump(const std::string& path) {
@@ -31,13 +34,52 @@ bool may_be_flight_dump(const std::string& path) {
           head.find("entries") != head.npos);
 }
 
+namespace {
+
+// What is known by its beginning; false: it may be a dump.
+bool read_memory_file(const std::string& path, TraceSet& set) {
+  const std::string head = head_of(path, 64);
+  const bool rmm = looks_like_rmm_csv(head);
+  if (!rmm && !looks_like_torch_snapshot(head)) {
+    return false;
+  }
+  Result<ProcessTrace> trace = rmm ? read_rmm_csv(path) : read_torch_snapshot(path);
+  if (trace) {
+    set.processes.push_back(std::move(*trace));
+  } else {
+    set.errors.push_back(trace.error());
+  }
+  return true;
+}
+
+// Of several, the files' names must say which rank each is of.
+void give_ranks(std::vector<ProcessTrace>& traces) {
+  std::set<int> taken;
+  for (ProcessTrace& trace : traces) {
+    for (const int rank : ranks_in_name(trace.source)) {
+      if (traces.size() > 1 && taken.insert(rank).second) {
+        trace.facts["env.RANK"] = std::to_string(rank);
+        trace.facts["env.TORCHELASTIC_RUN_ID"] = name_without_rank(trace.source);
+        trace.start_time = static_cast<uint64_t>(rank) + 1;
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
 TraceSet read_other_files(const std::vector<OtherFile>& files) {
+  TraceSet memory;
   std::vector<std::string> dumps;
   std::vector<ReadError> strange;
   std::set<std::string> named;
   for (const OtherFile& file : files) {
     if (file.named) {
       named.insert(file.path);
+    }
+    if (read_memory_file(file.path, memory)) {
+      continue;
     }
     if (may_be_other_tools(file.path)) {
       dumps.push_back(file.path);
@@ -55,8 +97,11 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
   std::move(strange.begin(), strange.end(), std::back_inserter(set.errors));
   std::erase_if(set.errors, [&](const ReadError& error) {
     return !named.contains(error.file) && !names.contains(name_without_rank(error.file)) &&
-           !names.empty();
+           !(names.empty() && memory.processes.empty());
   });
+  give_ranks(memory.processes);
+  std::move(memory.processes.begin(), memory.processes.end(), std::back_inserter(set.processes));
+  std::move(memory.errors.begin(), memory.errors.end(), std::back_inserter(set.errors));
   return set;
 }
 
