@@ -1,5 +1,9 @@
 """What PyTorch's allocator says of itself against the reports in a trace, at the same moment: when as many blocks were taken and freed."""
+import glob
+import json
+import os
 import re
+import subprocess
 
 REPORT = re.compile(r"\+[\d.]+ \S+/\d+ \* reportMemoryUsageToProfiler (?P<fields>.*)")
 KEYS = ("allocated", "reserved", "peak", "taken", "freed")
@@ -52,3 +56,32 @@ def said_by_torch():
     return {"allocated": stats["allocated_bytes.all.current"], "reserved": stats["reserved_bytes.all.current"],
             "peak": stats["allocated_bytes.all.peak"], "taken": stats["allocation.all.allocated"],
             "freed": stats["allocation.all.freed"], "blocks": blocks}
+
+
+def keep_moment(name):
+    """PyTorch's own snapshot, and the trace as it is right now, in a folder of their own."""
+    import torch  # pylint: disable=import-outside-toplevel
+    torch.cuda.synchronize()
+    torch.empty(1, device="cuda")  # the allocator sees that streams have let go
+    folder = os.path.join(os.environ["RIG_OUT"], "moments", name)
+    os.makedirs(os.path.join(folder, "traces"))
+    with open(os.path.join(folder, "said"), "w", encoding="utf-8") as file:
+        json.dump([tiling(segment) for segment in torch.cuda.memory._snapshot()["segments"]], file)
+    quietly = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    for trace in glob.glob(os.path.join(os.environ.get("TRAINTRACE_DIR", folder), f"*.{os.getpid()}.*")):
+        subprocess.run(["cp", "--sparse=always", trace, os.path.join(folder, "traces")], env=quietly, check=True)
+
+
+def tiling(segment):
+    """What a segment must be like in both."""
+    return [segment["address"], segment["total_size"], segment["allocated_size"], segment["segment_type"], segment["is_expandable"],
+            [[block["address"], block["size"], block["state"]] for block in segment["blocks"]]]
+
+
+def differences_of_moment(folder, exported):
+    with open(os.path.join(folder, "said"), encoding="utf-8") as file:
+        said = sorted(json.load(file))
+    ours = sorted(tiling(segment) for segment in exported["segments"] if segment["category"] == "PyTorch")
+    if said != ours:
+        first = next((pair for pair in zip(said, ours) if pair[0] != pair[1]), (said[len(ours):][:1], ours[len(said):][:1]))
+        yield f"{len(said)} segments, {len(ours)} by the trace; first difference: {str(first)[:600]}"
