@@ -4,6 +4,9 @@
 //   slowest thread)
 // MODE: launch    cudaLaunchKernel of a runtime that does nothing (recorded without a stack)
 //       stack     cudaStreamSynchronize below 20 known frames (recorded with its stack)
+//       block     a block of PyTorch's allocator taken and given back below the same 20 frames:
+//       what
+//                 it reports of that, which are two records
 //       malloc    malloc and free below the same 20 frames (what heaptrack records)
 //       nothing   the loop alone
 #include <cuda_runtime_api.h>
@@ -11,11 +14,22 @@
 
 #include <algorithm>
 #include <barrier>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
+
+namespace c10 {
+struct Device {
+  int8_t type;
+  int8_t index;
+};
+// NOLINTNEXTLINE(readability-identifier-naming): c10's name
+void reportMemoryUsageToProfiler(void* address, int64_t change, size_t allocated, size_t reserved,
+                                 Device device);
+}  // namespace c10
 
 namespace {
 
@@ -42,6 +56,16 @@ void allocations(long calls) {
     void* memory = malloc(64);
     asm volatile("" : : "r"(memory) : "memory");
     free(memory);
+  }
+}
+
+void blocks(long calls) {
+  constexpr int64_t kBytes = 512;
+  void* const address = reinterpret_cast<void*>(0x7f0000000000);
+  const c10::Device device = {1, 0};
+  for (long i = 0; i < calls; ++i) {
+    c10::reportMemoryUsageToProfiler(address, kBytes, kBytes, 1 << 21, device);
+    c10::reportMemoryUsageToProfiler(address, -kBytes, 0, 1 << 21, device);
   }
 }
 
@@ -104,12 +128,14 @@ int main(int argc, char** argv) {
   } else if (mode == "stack") {
     printf("%.2f\n",
            measure(kFrames - 3, synchronisations, calls, threads));  // below start and main
+  } else if (mode == "block") {
+    printf("%.2f\n", measure(kFrames - 3, blocks, calls, threads));
   } else if (mode == "malloc") {
     printf("%.2f\n", measure(kFrames - 3, allocations, calls, threads));
   } else if (mode == "nothing") {
     printf("%.2f\n", measure(0, nothing, calls, threads));
   } else {
-    fprintf(stderr, "call_cost: launch, stack, malloc or nothing, not '%s'\n", mode.c_str());
+    fprintf(stderr, "call_cost: launch, stack, block, malloc or nothing, not '%s'\n", mode.c_str());
     return 2;
   }
 }

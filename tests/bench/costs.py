@@ -99,12 +99,16 @@ def main(scratch):
     for threads in (1,) if options.instructions else (1, 2, 4):
         row(f"launch, no stack, {threads} thread(s)", added(measure, "launch", scratch, threads, **ours),
             "two events of LTTng-UST", lttng(threads))
+    peer_of_one = None
     for threads in (1,) if options.instructions else (1, 2, 4):
         peer = None
         if os.path.exists(heaptrack) and not options.instructions:  # it records nothing under valgrind
             peer = added(measure, "malloc", scratch, threads, LD_PRELOAD=heaptrack, DUMP_HEAPTRACK_OUTPUT="/dev/null")
+        peer_of_one = peer if threads == 1 else peer_of_one
         row(f"known stack of 20 native frames, {threads} thread(s)", added(measure, "stack", scratch, threads, **ours),
             "malloc and free under heaptrack", peer)
+    row("a block of PyTorch's allocator taken and given back, known stack of 20 native frames", added(measure, "block", scratch, **ours),
+        "malloc and free under heaptrack", peer_of_one)
     if not options.instructions:
         command = [python, "tests/bench/python_cost.py", os.path.join(peers, "libcall_loop.so")]
         row("known stack of 10 Python frames and native ones", ns(command, scratch, **ours) - ns(command, scratch))
