@@ -46,9 +46,19 @@ Finding finding_about(const Run& run, const Lateness& lateness) {
       ranks_text(lateness.late), finding.operation, lateness.sequence, label_of(run, communicator),
       seconds(lateness.by()),
       lateness.times == 1 ? "" : fmt::format(", and late {} times", lateness.times));
-  finding.culprits = lateness.late;
   finding.victims = lateness.others;
   finding.sides = {lateness.late, lateness.others};
+  if (!lateness.held_up.empty()) {
+    finding.sides.push_back(lateness.held_up);
+    std::for_each(lateness.held_up.begin(), lateness.held_up.end(),
+                  [&](Rank rank) { insert(finding.victims, rank); });
+  }
+  if (lateness.alone) {
+    finding.culprits = lateness.late;
+  } else {
+    finding.certainty = Certainty::kPossible;
+    finding.title += "; others came late elsewhere meanwhile: nobody is blamed";
+  }
   finding.communicator = {communicator.id, communicator.name, communicator.size};
   finding.sequence = lateness.sequence;
   finding.values = {{"late_ns", lateness.by()},

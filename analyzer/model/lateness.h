@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {
@@ -11,12 +12,15 @@ struct Lateness {
   size_t communicator = 0;
   uint64_t sequence = 0;
   Ranks late;          // fewer than the others
+  Ranks held_up;       // late as well, but others held them up
   Ranks others;        // who entered nothing else until then
   TimeNs from = 0;     // the last of the others came
   TimeNs until = 0;    // the first of the late ones did
   uint64_t times = 1;  // how often it happened among the operations that are kept
 
-  TimeNs by() const { return until - from; }
+  bool alone = true;  // nobody else was late elsewhere at the same time
+
+  TimeNs by() const { return elapsed(from, until); }
 };
 
 // What one lateness led to elsewhere is left out.  By time.

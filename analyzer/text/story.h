@@ -31,6 +31,7 @@ struct StoryCall {
   int32_t result = 0;
   bool grouped = false;
   bool captured = false;  // into a graph: it does not run
+  bool replayed = false;  // by the launch of one
   uint32_t group = 0;
   GpuState gpu = GpuState::kUnknown;
   std::optional<TimeNs> until;   // kPolled

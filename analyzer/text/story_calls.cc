@@ -129,6 +129,7 @@ uint64_t apply_operation(const StoryCall& call, TimeNs enter, TimeNs leave) {
   operation.peer = int_named(call, operation.collective ? "root" : "peer");
   operation.flags = call.grouped ? uint8_t{format::kGrouped} : uint8_t{0};
   operation.group = call.group;
+  operation.flags |= call.replayed ? uint8_t{format::kReplayed} : uint8_t{0};
   operation.gpu = call.gpu;
   CommunicatorText& communicator = call.draft->trace.communicators[*call.communicator];
   if (call.captured) {

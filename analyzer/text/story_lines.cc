@@ -169,6 +169,7 @@ bool Story::read_call(KeyReader& keys, StoryCall& call) {
   call.takes_ns = keys.take_duration("takes").value_or(call.takes_ns);
   call.grouped = keys.take_word("grouped");
   call.captured = keys.take_word("captured");
+  call.replayed = keys.take_word("replayed");
   keys.number("group", call.group, 0);
   call.grouped = call.grouped || call.group != 0;
   keys.choice("gpu", call.gpu, records::kGpuStates, call.gpu);
