@@ -8,6 +8,7 @@
 #include "analyzer/model/circles.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/hang_cause.h"
+#include "analyzer/model/usual_order.h"
 
 namespace traintrace {
 namespace {
@@ -48,16 +49,59 @@ void add_parts(const Run& run, const Hang& circle, Finding& finding) {
   }
 }
 
+void blame(const Ranks& culprits, Finding& finding) {
+  finding.culprits = culprits;
+  std::erase_if(finding.victims, [&](Rank rank) { return contains(culprits, rank); });
+  std::stable_partition(finding.where.begin(), finding.where.end(),
+                        [&](const CodePlace& place) { return contains(culprits, place.rank); });
+}
+
 // Two orders: the fewer ranks have it wrong.
 void blame_minority(Finding& finding) {
   if (finding.sides.size() != 2 || finding.sides[0].size() == finding.sides[1].size()) {
     return;
   }
-  finding.culprits = finding.sides[finding.sides[0].size() < finding.sides[1].size() ? 0 : 1];
-  std::erase_if(finding.victims, [&](Rank rank) { return contains(finding.culprits, rank); });
-  std::stable_partition(finding.where.begin(), finding.where.end(), [&](const CodePlace& place) {
-    return contains(finding.culprits, place.rank);
-  });
+  blame(finding.sides[finding.sides[0].size() < finding.sides[1].size() ? 0 : 1], finding);
+}
+
+// What that rank waits in, in the circle.
+std::optional<bool> departs(const Run& run, const Hang& circle, Rank rank) {
+  for (const Wait& wait : run.waits.waits) {
+    if (is_part(wait, circle.roots) && wait.kind == WaitKind::kCollective &&
+        std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                    [&](const Waiter& waiter) { return waiter.rank == rank; })) {
+      return departs_from_habit(run, rank, wait.communicator, wait.sequence);
+    }
+  }
+  return std::nullopt;
+}
+
+// Where the circle's numbers do not tell: those who did otherwise than each time before, if they
+// are fewer than those of the whole run who did not.
+void blame_change(const Run& run, const Hang& circle, Finding& finding) {
+  Ranks changed;
+  size_t unchanged = 0;
+  for (const RankState& state : run.ranks) {
+    const bool inside = contains(circle.roots, state.rank);
+    const std::optional<bool> now =
+        inside ? departs(run, circle, state.rank) : departs_from_habit(run, state.rank);
+    if (inside ? !now : now == true) {
+      return;
+    }
+    if (now == true) {
+      changed.push_back(state.rank);
+    } else {
+      unchanged += now ? 1 : 0;
+    }
+  }
+  if (!finding.culprits.empty() || changed.empty() || changed.size() >= unchanged) {
+    return;
+  }
+  blame(changed, finding);
+  finding.certainty = Certainty::kLikely;
+  finding.evidence.push_back(
+      fmt::format("{} called something else there each time before; nobody else has changed",
+                  ranks_text(changed)));
 }
 
 }  // namespace
@@ -70,6 +114,7 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
   finding.evidence.clear();
   add_parts(run, circle, finding);
   blame_minority(finding);
+  blame_change(run, circle, finding);
   for (size_t i = 0; i < std::min(circle.roots.size(), kMostLines); ++i) {
     finding.evidence.push_back(last_call_text(run, circle.roots[i]));
   }

@@ -1,4 +1,6 @@
 // Ranks that wait for each other: whatever they do, none of them goes on.
+#include <algorithm>
+
 #include "analyzer/detectors/circle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
@@ -10,7 +12,7 @@ namespace {
 Finding finding_about(const Run& run, const Hang& circle, Order order) {
   Finding finding = circle_finding(run, circle, "collective.cross-communicator-deadlock");
   const bool sure = order == Order::kCertain && !doubts_about(run, circle).any();
-  finding.certainty = sure ? Certainty::kProof : Certainty::kLikely;
+  finding.certainty = std::max(finding.certainty, sure ? Certainty::kProof : Certainty::kLikely);
   if (order == Order::kNone) {
     finding.certainty = Certainty::kPossible;
     finding.culprits.clear();

@@ -136,6 +136,7 @@ FamilyCase circle(const Grid& grid, int corner, size_t a, size_t b) {
                          kNames[b], kNames[a]);
   one.code = "collective.cross-communicator-deadlock";
   one.sequence = kSteps + 1;
+  one.culprits = {{std::min(next, last)}, {std::max(next, last)}};  // the steps before tell
   std::vector<Order> orders = usual(grid);
   turn(orders, next, a, b);
   turn(orders, last, a, b);
