@@ -116,7 +116,9 @@ constexpr Explanation kExplanations[] = {
      "of their own do not help."},
     {"comm.init-incomplete",
      "Ranks are inside the creation of a communicator, a split or a shrink, and others that belong "
-     "to it have not called it for at least --hang-after."},
+     "to it have not called it for at least --hang-after. Or they are inside ncclCommFinalize or "
+     "ncclCommDestroy, all that they called is finished, and others of the same machine have not "
+     "ended the communicator: likely, as NCCL may wait there and does not always."},
     {"collective.launch-order-race",
      "Ranks wait for each other in a circle, and on one of them each of the communicators has a "
      "thread of its own, so that the order is up to chance. Nobody is blamed."},

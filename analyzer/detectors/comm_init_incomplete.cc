@@ -1,11 +1,76 @@
-// Ranks wait in the creation of a communicator that others have not called.
+// Ranks wait in the creation of a communicator that others have not called, or in its end.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/missing_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/communicators.h"
+#include "analyzer/model/ends.h"
 
 namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 8;
+
+void add_places(const Run& run, const IncompleteEnd& end, Finding& finding) {
+  for (size_t i = 0; i < std::min(end.missing.size(), kMostLines); ++i) {
+    const RankState& state = *state_of(run, end.missing[i]);
+    finding.evidence.push_back(last_call_text(run, end.missing[i]));
+    const auto activity = activity_of(run, state);
+    if (auto place = activity ? user_place(trace_of(run, state), state.rank, activity->stack)
+                              : std::nullopt) {
+      finding.where.push_back(std::move(*place));
+    }
+  }
+  const OpenEnd& first = end.waiting.front();
+  if (auto place = user_place(run.processes[first.process], first.rank, first.stack)) {
+    finding.where.push_back(std::move(*place));
+  }
+}
+
+Finding finding_about(const Run& run, const IncompleteEnd& end) {
+  const Communicator& communicator = run.communicators[end.communicator];
+  Finding finding;
+  finding.code = "comm.init-incomplete";
+  finding.severity = catalogue_row(finding.code)->severity;
+  finding.certainty = Certainty::kLikely;
+  finding.root = true;
+  finding.operation = end.waiting.front().call;
+  finding.communicator = {communicator.id, communicator.name, communicator.size};
+  for (const OpenEnd& open : end.waiting) {
+    finding.victims.push_back(open.rank);
+  }
+  finding.sides = {end.missing, finding.victims};
+  finding.title =
+      fmt::format("{} never entered {} on communicator {}; {} wait{} in it",
+                  ranks_text(end.missing), finding.operation, label_of(run, communicator),
+                  ranks_text(finding.victims), finding.victims.size() == 1 ? "s" : "");
+  if (end.missing.size() < finding.victims.size()) {
+    finding.culprits = end.missing;
+  } else {
+    finding.title += "; as many are missing as wait: nobody is blamed";
+  }
+  finding.values = {{"waited_ns", end.waited}};
+  finding.evidence = {
+      "all that these ranks called on it is finished",
+      "no proof: NCCL may wait there for the ranks of one machine, and does not always"};
+  add_places(run, end, finding);
+  finding.advice = "let all ranks end the communicator, or none";
+  return finding;
+}
+
+}  // namespace
 
 std::vector<Finding> find_incomplete_init(const Run& run) {
-  return find_missing(run, WaitKind::kInit, "comm.init-incomplete");
+  std::vector<Finding> findings = find_missing(run, WaitKind::kInit, "comm.init-incomplete");
+  for (const IncompleteEnd& end : incomplete_ends(run)) {
+    findings.push_back(finding_about(run, end));
+  }
+  return findings;
 }
 
 }  // namespace traintrace

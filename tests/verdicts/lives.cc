@@ -94,7 +94,13 @@ void end(const Job& job) {
     look_at_files();
   }
   step(job, comm);
-  if (job.mistake == "leaked") {
+  if (job.mistake == "finalize") {
+    if (job.culprit) {
+      look_at_files();
+    }
+    NCCL_CHECK(ncclCommFinalize(comm));
+    NCCL_CHECK(ncclCommDestroy(comm));
+  } else if (job.mistake == "leaked") {
     const ncclComm_t other = split(comm, 0, "other");
     steps(job, other);
     if (!job.culprit) {

@@ -1,4 +1,8 @@
 // The end of communicators, and questions about them.
+#include <stdlib.h>
+
+#include <string_view>
+
 #include "nccl/api.h"
 #include "nccl/debug.h"
 #include "nccl/group.h"
@@ -13,6 +17,30 @@ ncclResult_t answer(ncclComm_t comm, const char* call, int* out, int ncclComm::*
     *out = comm->*member;
   }
   return result;
+}
+
+// NCCL may wait for the other ranks of the machine.
+bool finalize_meets() {
+  static const bool meets = [] {
+    const char* text = getenv("SIMGPU_NCCL_FINALIZE");
+    return text && std::string_view(text) == "meet";
+  }();
+  return meets;
+}
+
+ncclResult_t meet(Communicator& comm, const Stop& stop) {
+  comm.cell().finalized.store(1);
+  comm.segment->ring_all();
+  const auto all = [&] {
+    for (int rank = 0; rank < comm.rank_count; ++rank) {
+      if (comm.segment->cell(rank).finalized.load() == 0) {
+        return false;
+      }
+    }
+    return true;
+  };
+  return wait_on(comm.cell().bell, all, [&] { return stop.load(); }) ? ncclSuccess
+                                                                     : ncclInternalError;
 }
 
 }  // namespace
@@ -34,7 +62,11 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (result != ncclSuccess) {
     return group_fail(result);
   }
-  return run_job(Job{comm, nullptr, {[comm](const Stop&) { return wait_launched(*comm); }}, {}});
+  const auto end = [comm](const Stop& stop) {
+    const ncclResult_t launched = wait_launched(*comm);
+    return launched == ncclSuccess && finalize_meets() ? meet(*comm, stop) : launched;
+  };
+  return run_job(Job{comm, nullptr, {end}, {}});
 }
 
 SIMGPU_NCCL_EXPORT(ncclCommDestroy);
