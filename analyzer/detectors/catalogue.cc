@@ -182,6 +182,15 @@ constexpr Explanation kExplanations[] = {
      "majority are named. The same for the variables from which each rank works out by itself how "
      "an operation is done: NCCL_ALGO, NCCL_PROTO, the sizes of buffers and the numbers of "
      "threads."},
+    {"comm.rendezvous-missing",
+     "Somebody looked at the job (traintrace attach), in which there is no communicator yet: ranks "
+     "wait in a store, nobody moves, and nothing was called for at least --hang-after. Who stands "
+     "outside the store is blamed if it is fewer than those in it and waits for nobody else that "
+     "could be a rank. Who computes or reads is late, not stuck."},
+    {"comm.launch-race",
+     "NCCL answered ncclInvalidUsage (as with NCCL_LAUNCH_RACE_FATAL, its default) to a call on "
+     "a communicator with which nothing else is known to be wrong, while another thread of the "
+     "process was inside a launch on the same device. Likely: NCCL says why in its log only."},
     {"comm.split-mismatch",
      "Of the splits of one communicator a rank left out one that more than half of the members "
      "made, or made one in excess, and goes on with those behind it, which are told by their "

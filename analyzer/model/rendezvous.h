@@ -1,0 +1,21 @@
+// Ranks that wait in a store for each other before any communicator exists: of that nothing is
+// recorded, so that only a look from outside (threads_now.h) can tell.
+#pragma once
+
+#include <optional>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct Rendezvous {
+  Ranks waiting;      // in the store
+  Ranks elsewhere;    // stand outside it, at one place
+  Ranks gone;         // have ended, or left no trace
+  TimeNs silent = 0;  // none of those that were seen has called anything for that long
+};
+
+// Empty: there is a communicator, somebody was not looked at, or somebody moves.
+std::optional<Rendezvous> stuck_rendezvous(const Run& run);
+
+}  // namespace traintrace
