@@ -38,7 +38,7 @@ constexpr Detector kDetectors[] = {
     find_message_order,      find_message_type_mismatch,
     find_message_cycle,      find_memory_faults,
     find_split_mismatch,     find_window_mismatch,
-    find_missing_rendezvous,
+    find_missing_rendezvous, find_launch_races,
 };
 
 auto order(const Finding& finding) {

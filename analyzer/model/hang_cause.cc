@@ -7,6 +7,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/creations.h"
 #include "analyzer/model/groups.h"
+#include "analyzer/model/launch_races.h"
 #include "analyzer/model/misuse.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
@@ -101,6 +102,7 @@ Cause cause_in_communicator(const Run& run, const Hang& hang) {
   return is_creation_mismatch(run, hang)       ? Cause::kCreation
          : is_split_mismatch(run, hang)        ? Cause::kCreation
          : is_misuse(run, hang)                ? Cause::kMisuse
+         : is_launch_race(run, hang)           ? Cause::kMisuse
          : is_destroyed(run, hang)             ? Cause::kDestroyed
          : is_async_error(run, hang)           ? Cause::kAsyncError
          : is_group_unclosed(run, hang)        ? Cause::kOpenGroup

@@ -15,7 +15,8 @@ enum class Cause : uint8_t {
   kStall,         // held up by its own GPU or stream: stalls.h
   kUnlaunched,    // it captured its part into a graph and has not launched it
   kCreation,      // members contradict each other about the communicator: creations.h, splits.h
-  kMisuse,        // it used the communicator too early, or behind its end: misuse.h
+  kMisuse,        // it used the communicator too early, or behind its end: misuse.h; or from two
+                  // threads at a time: launch_races.h
   kAsyncError,    // NCCL reported an error there
   kDestroyed,     // it has destroyed the communicator
   kOpenGroup,     // called inside a group that it has not closed

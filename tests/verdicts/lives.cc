@@ -4,8 +4,11 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <string>
+#include <thread>
 
 #include "common/buffer.h"
 #include "common/nccl_ranks.h"
@@ -17,6 +20,7 @@ constexpr int kSteps = 5;
 struct Job {
   std::string mistake;
   bool culprit = false;
+  bool healthy = false;  // there is no culprit
   cudaStream_t stream = nullptr;
   float* from = nullptr;
   float* to = nullptr;
@@ -155,6 +159,39 @@ void first_use(const Job& job, bool both_known) {
   CUDA_CHECK(cudaStreamSynchronize(second.stream));
 }
 
+// Its second thread is inside the first use of another communicator, for which the others let it
+// wait, while NCCL refuses what the first one calls (SIMGPU_FAIL).
+void launch_race(const Job& job) {
+  const ncclComm_t one = world_communicator();
+  const ncclComm_t two = split(one, 0, "two");
+  Job second = job;
+  CUDA_CHECK(cudaStreamCreate(&second.stream));
+  step(job, one);
+  const std::string told = std::string(getenv("WORKLOAD_DIR")) + "/refused";
+  while (!job.culprit && !job.healthy && access(told.c_str(), F_OK) != 0) {
+    usleep(10000);
+  }
+  std::atomic<bool> began{false};
+  std::thread other([&] {
+    select_device();
+    began = true;
+    sum(second, two);
+  });
+  while (!began) {
+    usleep(1000);
+  }
+  sleep(1);
+  const bool went_wrong =
+      refused(ncclAllReduce(job.from, job.to, 1024, ncclFloat, ncclSum, one, job.stream));
+  std::ofstream(told) << went_wrong;
+  other.join();
+  if (went_wrong) {
+    look_at_files();
+  }
+  CUDA_CHECK(cudaStreamSynchronize(job.stream));
+  CUDA_CHECK(cudaStreamSynchronize(second.stream));
+}
+
 // Two by two; every other one; all.
 void groups(const Job& job) {
   const ncclComm_t world = world_communicator();
@@ -208,6 +245,7 @@ int main(int argc, char** argv) {
   Job job;
   job.mistake = argv[1];
   job.culprit = atoi(argv[2]) == world_rank();
+  job.healthy = atoi(argv[2]) < 0;
   if (job.mistake == "settings" && job.culprit) {
     setenv("NCCL_PROTO", "LL", 1);
   }
@@ -227,6 +265,8 @@ int main(int argc, char** argv) {
     first_use(job, job.mistake == "first-use-known");
   } else if (job.mistake == "unpolled") {
     unpolled(job);
+  } else if (job.mistake == "launch-race") {
+    launch_race(job);
   } else if (job.mistake == "async-error") {
     async_error(job);
   } else {

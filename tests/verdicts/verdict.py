@@ -3,7 +3,7 @@
 At no time anybody else may be blamed; when those that hang are all named, or the run is through, it must be exactly CODE
 with exactly the culprit.  CODE `-`: nothing may be found, in a run that ends.  CODE `code?`: nobody may be blamed.  CODE
 `code@1+code@6`: several, of which each has its culprit.  The order of the files must not change what is said in the end.
-CODE `info:code`: that, of severity info, in a run that ends, and nobody is blamed."""
+CODE `info:code`: that, of severity info, in a run that ends, and nobody is blamed.  NAME@RANK=VALUE: for that rank only."""
 import json
 import os
 import signal
@@ -27,9 +27,14 @@ expected = [] if codes == "-" or info else sorted(expectation(code) for code in 
 culprits = [rank for _, ranks in expected for rank in ranks]
 
 
+def settings_of(rank):
+    split = ((name.partition("@"), value) for name, value in settings.items())
+    return {name: value for (name, _, own), value in split if own in ("", str(rank))}
+
+
 def start(rank, folder):
     environment = dict(
-        os.environ, **settings, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS),
+        os.environ, **settings_of(rank), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS),
         LOCAL_WORLD_SIZE=str(RANKS), WORKLOAD_DIR=f"{folder}/shared", TRAINTRACE_DIR=f"{folder}/traces",
         TRAINTRACE_RING_MB="4", SIMGPU_NODE=folder, SIMGPU_DEVICES=str(RANKS),
         LD_PRELOAD=f"{build}/lib/libtraintrace.so")
