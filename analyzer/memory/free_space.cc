@@ -54,6 +54,29 @@ std::optional<FreeSpace> free_space(std::vector<Extent> segments, std::vector<Ex
   return block == blocks.end() ? std::optional(space) : std::nullopt;
 }
 
+namespace {
+
+double share(double part, double whole) {
+  return whole > 0 ? part / whole : 0;
+}
+
+}  // namespace
+
+FragmentationMeasures measures_of(const FreeSpace& space) {
+  double squares = 0;
+  for (const Extent& hole : space.holes) {
+    squares += static_cast<double>(hole.bytes) * static_cast<double>(hole.bytes);
+  }
+  const auto reserved = static_cast<double>(space.reserved);
+  const auto free = static_cast<double>(space.free);
+  return {share(free - static_cast<double>(space.largest), free), share(free, reserved),
+          share(squares, reserved * reserved)};
+}
+
+double unusable_share(const FreeSpace& space, uint64_t request) {
+  return share(static_cast<double>(unusable_for(space, request)), static_cast<double>(space.free));
+}
+
 uint64_t unusable_for(const FreeSpace& space, uint64_t request) {
   uint64_t bytes = 0;
   for (const Extent& hole : space.holes) {

@@ -10,23 +10,27 @@ UNIT = 512
 UNITS = 96
 BASE = 0x7F0000000000
 HISTORIES = 1000
+PIECE = -1
 
 
 class Allocator:
-    """What lies in each unit: no segment (None), or the first unit of its segment; the same for blocks."""
+    """What lies in each unit: no segment (None), or the first unit of its segment, PIECE if it is mapped piece by piece; the
+    same for blocks."""
 
     def __init__(self):
         self.segment = [None] * UNITS
         self.block = [None] * UNITS
+        self.requested = {}
         self.peaks = [0, 0]
+        self.peak_overheads = [0.0, 0.0]
+        self.overheads = []
 
-    def put(self, owner, start, length, allowed):
+    def put(self, owner, start, length, allowed, label=None):
         units = range(start, start + length)
         if length == 0 or any(unit >= UNITS or owner[unit] is not None or not allowed(unit) for unit in units):
             return False
         for unit in units:
-            owner[unit] = start
-        self.peaks = [max(self.peaks[0], self.used(self.segment)), max(self.peaks[1], self.used(self.block))]
+            owner[unit] = start if label is None else label
         return True
 
     def take(self, owner, start, allowed):
@@ -41,14 +45,44 @@ class Allocator:
     def used(owner):
         return sum(unit is not None for unit in owner) * UNIT
 
-    def do(self, what, start, length):
+    def overhead(self, held, used):
+        return (held - used) / used if used else 0.0
+
+    def note(self):
+        held, used = self.used(self.segment), self.used(self.block)
+        for i, now in enumerate((held, used)):
+            if now > self.peaks[i]:
+                self.peaks[i] = now
+                self.peak_overheads[i] = self.overhead(held, used)
+        if used:
+            self.overheads.append(self.overhead(held, used))
+
+    def do(self, what, start, length, requested):
+        done = self.attempt(what, start, length, requested)
+        if done:
+            self.note()
+        return done
+
+    def attempt(self, what, start, length, requested):
+        if what == "map-piece":
+            return self.put(self.segment, start, length, lambda unit: True, PIECE)
+        if what == "unmap-piece":
+            units = range(start, start + length)
+            if not units or any(self.segment[unit] != PIECE or self.block[unit] is not None for unit in units):
+                return False
+            for unit in units:
+                self.segment[unit] = None
+            return True
         if what == "map":
             return self.put(self.segment, start, length, lambda unit: True)
         if what == "unmap":
             return self.take(self.segment, start, lambda unit: self.block[unit] is None)
         if what == "allocate":
             inside = self.segment[start]
-            return inside is not None and self.put(self.block, start, length, lambda unit: self.segment[unit] == inside)
+            if inside is None or not self.put(self.block, start, length, lambda unit: self.segment[unit] == inside):
+                return False
+            self.requested[start] = (length * UNIT - requested) if requested else 0
+            return True
         return self.take(self.block, start, lambda unit: True)
 
     def holes(self):
@@ -66,17 +100,35 @@ class Allocator:
 
     def measures(self, request):
         holes = self.holes()
-        return (f"{self.used(self.segment)} {self.used(self.block)} {sum(holes)} {max(holes, default=0)} {len(holes)} "
-                f"{sum(hole for hole in holes if hole < request)} {self.peaks[0]} {self.peaks[1]}")
+        free, held, used = sum(holes), self.used(self.segment), self.used(self.block)
+        unusable = sum(hole for hole in holes if hole < request)
+        unrequested = sum(self.requested[unit] for unit in range(UNITS) if self.block[unit] == unit)
+        total = 0.0
+        for overhead in self.overheads:
+            total += overhead
+        shares = (
+            (free - max(holes)) / free if free else 0,
+            free / held if held else 0,
+            sum(hole * hole for hole in holes) / (held * held) if held else 0,
+            unusable / free if free else 0,
+            total / len(self.overheads) if self.overheads else 0,
+            self.peak_overheads[1],
+            self.peak_overheads[0],
+            self.overhead(*self.peaks),
+        )
+        return (f"{held} {used} {free} {max(holes, default=0)} {len(holes)} {unusable} {self.peaks[0]} {self.peaks[1]} "
+                f"{unrequested} " + " ".join(f"{share:.9f}" for share in shares))
 
 
 def history(generator, lines, expected):
     allocator = Allocator()
     lines.append("history")
     for _ in range(generator.randrange(5, 60)):
-        what = generator.choice(["map", "allocate", "allocate", "allocate", "free", "free", "unmap"])
+        what = generator.choice(["map", "map-piece", "allocate", "allocate", "allocate", "free", "free", "unmap", "unmap-piece"])
         likely = {
             "map": lambda unit: allocator.segment[unit] is None,
+            "map-piece": lambda unit: allocator.segment[unit] is None,
+            "unmap-piece": lambda unit: allocator.segment[unit] == PIECE and allocator.block[unit] is None,
             "unmap": lambda unit: allocator.segment[unit] == unit,
             "allocate": lambda unit: allocator.segment[unit] is not None and allocator.block[unit] is None,
             "free": lambda unit: allocator.block[unit] == unit,
@@ -84,8 +136,10 @@ def history(generator, lines, expected):
         starts = [unit for unit in range(UNITS) if likely(unit)]
         start = generator.choice(starts) if starts and generator.random() < 0.95 else generator.randrange(UNITS)
         length = min(generator.randrange(0 if generator.random() < 0.1 else 1, 40 if what == "map" else 6), UNITS - start)
-        lines.append(f"{what} {BASE + start * UNIT} {length * UNIT}")
-        if not allocator.do(what, start, length):
+        length = max(length, 1) if what == "unmap-piece" else length
+        requested = generator.choice([0, max(length * UNIT - generator.randrange(UNIT), 0)])
+        lines.append(f"{what} {BASE + start * UNIT} {length * UNIT} {requested}")
+        if not allocator.do(what, start, length, requested):
             expected.append("refused")
         request = generator.randrange(0, 12) * UNIT
         lines.append(f"measure {request}")
