@@ -60,11 +60,11 @@ bool is_kept(const CallRecord& event, size_t age) {
          (event.returned && !event.enter_lost && elapsed(event.enter, event.leave) >= kLongCall);
 }
 
-void take_events(ProcessTrace& full, ProcessTrace& trace, bool all) {
+void take_events(ProcessTrace& full, ProcessTrace& trace) {
   const auto is_call = [](const CallRecord& event) { return !event.moment; };
   auto age = static_cast<size_t>(std::count_if(full.events.begin(), full.events.end(), is_call));
   for (CallRecord event : full.events) {
-    if (is_call(event) && (is_kept(event, --age) || all)) {
+    if (is_call(event) && is_kept(event, --age)) {
       const auto values = full.values_of(event);
       event.first_value = static_cast<uint32_t>(trace.values.size());
       trace.values.insert(trace.values.end(), values.begin(), values.end());
@@ -107,8 +107,12 @@ void read_details(Run& run) {
     const bool same = full && full->host == trace.host && full->pid == trace.pid &&
                       full->start_time == trace.start_time &&
                       full->communicators.size() >= trace.communicators.size();
-    if (same) {
-      take_events(*full, trace, whole.contains(process));
+    if (same && whole.contains(process)) {
+      trace.events = std::move(full->events);
+      trace.values = std::move(full->values);
+      trace.stacks.merge(full->stacks);
+    } else if (same) {
+      take_events(*full, trace);
     }
   }
 }

@@ -62,7 +62,8 @@ std::optional<Owner> owner_of_module(std::string_view name) {
 
 const char* name_of(MemoryKind kind) {
   constexpr const char* kNames[] = {"device memory",          "managed memory", "pinned memory",
-                                    "registered host memory", "arrays",         "imported memory"};
+                                    "registered host memory", "arrays",         "imported memory",
+                                    "PyTorch's tensors"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -94,31 +95,64 @@ Owner owner_of(const ProcessTrace& trace, uint32_t id) {
   return user_place(trace, {0}, id) ? Owner::kJob : Owner::kUnknown;
 }
 
-std::vector<BlockGroup> live_groups(const ProcessTrace& trace) {
-  std::map<std::tuple<uint32_t, MemoryKind, int>, BlockGroup> groups;
-  for (const AllocationText& allocation : trace.allocations) {
-    const auto kind = kind_of_call(call_name(trace, allocation.call));
-    if (!kind) {
-      continue;
-    }
-    const int device = allocation.device == format::kNoDevice ? -1 : allocation.device;
-    BlockGroup& group = groups[{allocation.stack, *kind, device}];
-    group.stack = allocation.stack;
-    group.call = allocation.call;
-    group.kind = *kind;
-    group.device = device;
-    group.bytes = sum_of(group.bytes, allocation.bytes);
-    group.blocks.emplace_back(allocation.time, allocation.bytes);
-  }
+namespace {
+
+using Groups = std::map<std::tuple<uint32_t, MemoryKind, int>, BlockGroup>;
+
+template <class Block>
+BlockGroup& add_to(Groups& groups, const Block& block, MemoryKind kind) {
+  const int device = block.device == format::kNoDevice ? -1 : block.device;
+  BlockGroup& group = groups[{block.stack, kind, device}];
+  group.stack = block.stack;
+  group.kind = kind;
+  group.device = device;
+  group.bytes = sum_of(group.bytes, block.bytes);
+  group.blocks.emplace_back(block.time, block.bytes);
+  return group;
+}
+
+std::vector<BlockGroup> sorted(Groups groups) {
   std::vector<BlockGroup> sorted;
   for (auto& [key, group] : groups) {
-    group.owner = owner_of(trace, group.stack);
     std::sort(group.blocks.begin(), group.blocks.end());
     sorted.push_back(std::move(group));
   }
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const BlockGroup& a, const BlockGroup& b) { return a.bytes > b.bytes; });
   return sorted;
+}
+
+}  // namespace
+
+std::vector<BlockGroup> live_groups(const ProcessTrace& trace) {
+  Groups groups;
+  for (const AllocationText& allocation : trace.allocations) {
+    const auto kind = kind_of_call(call_name(trace, allocation.call));
+    if (!kind) {
+      continue;
+    }
+    add_to(groups, allocation, *kind).call = allocation.call;
+  }
+  // Without a cache of its own PyTorch takes each tensor from CUDA.
+  const bool uncached = trace.tensor_devices.empty();
+  for (auto& [key, group] : groups) {
+    const Owner owner = owner_of(trace, group.stack);
+    const bool of_job = owner == Owner::kTorch && uncached && user_place(trace, {0}, group.stack);
+    group.owner = of_job ? Owner::kJob : owner;
+  }
+  return sorted(std::move(groups));
+}
+
+// Whoever asked PyTorch for a tensor owns it, if it was the job at all.
+std::vector<BlockGroup> tensor_groups(const ProcessTrace& trace) {
+  Groups groups;
+  for (const TensorBlockText& block : trace.tensor_blocks) {
+    add_to(groups, block, MemoryKind::kTensor);
+  }
+  for (auto& [key, group] : groups) {
+    group.owner = user_place(trace, {0}, group.stack) ? Owner::kJob : Owner::kTorch;
+  }
+  return sorted(std::move(groups));
 }
 
 }  // namespace traintrace

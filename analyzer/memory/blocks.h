@@ -9,7 +9,15 @@
 
 namespace traintrace {
 
-enum class MemoryKind : uint8_t { kDevice, kManaged, kPinned, kRegistered, kArray, kImported };
+enum class MemoryKind : uint8_t {
+  kDevice,
+  kManaged,
+  kPinned,
+  kRegistered,
+  kArray,
+  kImported,
+  kTensor  // cut by PyTorch's allocator from device memory that it holds
+};
 const char* name_of(MemoryKind kind);
 inline bool on_device(MemoryKind kind) {
   return kind == MemoryKind::kDevice || kind == MemoryKind::kManaged || kind == MemoryKind::kArray;
@@ -40,7 +48,9 @@ struct BlockGroup {
   uint64_t bytes = 0;
   std::vector<std::pair<TimeNs, uint64_t>> blocks;  // when it was allocated, bytes; by time
 };
-// By bytes, most first.
+// By bytes, most first.  What PyTorch's allocator cut from its memory is apart: its segments are
+// among the live groups.
 std::vector<BlockGroup> live_groups(const ProcessTrace& trace);
+std::vector<BlockGroup> tensor_groups(const ProcessTrace& trace);
 
 }  // namespace traintrace

@@ -55,7 +55,10 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
 std::optional<Growth> growth_of(const ProcessTrace& trace, const MemoryHistory& history,
                                 const BlockGroup& group) {
   const Steps& steps = history.steps;
-  if (steps.count() < uint64_t{kFewestGrowthSteps} || group.bytes == 0) {
+  // What was repeated before work of another kind, and longer of it, was no step.
+  const bool is_preparation =
+      elapsed(steps.last(), steps.work_end) > elapsed(steps.first(), steps.last());
+  if (steps.count() < uint64_t{kFewestGrowthSteps} || is_preparation || group.bytes == 0) {
     return std::nullopt;
   }
   int64_t start = first_step(trace, history);

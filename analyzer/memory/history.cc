@@ -1,6 +1,7 @@
 #include "analyzer/memory/history.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "analyzer/model/activity.h"
 
@@ -56,6 +57,8 @@ class Follower {
       see_allocation(event, schema);
     } else if (schema.kind == "free") {
       see_free(event, schema);
+    } else if (schema.kind == "tensor-block") {
+      see_tensor(event, schema);
     }
   }
 
@@ -99,6 +102,21 @@ class Follower {
     }
   }
 
+  void see_tensor(const CallRecord& event, const CallSchema& schema) {
+    const uint64_t address = value_of(trace_, event, schema, "address").value_or(0);
+    const uint64_t change = value_of(trace_, event, schema, "change").value_or(0);
+    if (address == 0) {
+      return;  // an old version, which does not say
+    }
+    if (static_cast<int64_t>(change) > 0) {
+      tensors_[address] = event.stack;
+      ++history_.sites[event.stack].allocated;
+    } else if (const auto tensor = tensors_.find(address); tensor != tensors_.end()) {
+      ++history_.sites[tensor->second].freed;
+      tensors_.erase(tensor);
+    }
+  }
+
   bool is_of_job(uint32_t stack) {
     const auto [found, first] = of_job_.emplace(stack, false);
     found->second = first ? owner_of(trace_, stack) == Owner::kJob : found->second;
@@ -109,7 +127,8 @@ class Follower {
   MemoryHistory& history_;
   const Work work_;
   std::map<uint64_t, Known> known_;
-  std::map<uint32_t, bool> of_job_;  // by stack
+  std::unordered_map<uint64_t, uint32_t> tensors_;  // the stacks of those that are live
+  std::map<uint32_t, bool> of_job_;                 // by stack
 };
 
 // Of some processes only the newest events are read.
@@ -139,7 +158,7 @@ MemoryHistory history_of(const ProcessTrace& trace) {
   Follower follower(trace, history);
   for (const CallRecord& event : trace.events) {
     const CallSchema* schema = schema_of(trace, event.call);
-    if (schema != nullptr && !event.enter_lost && event.returned && !event.moment) {
+    if (schema != nullptr && !event.enter_lost && event.returned) {
       follower.see(event, *schema);
     }
   }

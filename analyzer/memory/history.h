@@ -11,6 +11,7 @@ namespace traintrace {
 // collectives, any other by its launches.
 struct Steps {
   std::vector<TimeNs> starts;  // of those that are recorded, one after the other; or empty
+  TimeNs work_end = 0;         // when something was last given to the GPU
 
   uint64_t count() const { return starts.empty() ? 0 : starts.size() - 1; }
   TimeNs first() const { return starts.empty() ? 0 : starts.front(); }

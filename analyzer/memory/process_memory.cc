@@ -1,6 +1,7 @@
 #include "analyzer/memory/process_memory.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "analyzer/model/activity.h"
 
@@ -8,10 +9,23 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostStacks = 64;
+constexpr size_t kMostPlaces = 1024;  // from which PyTorch's allocator was called
 
 bool has_loss(const ProcessTrace& trace, std::string_view stat) {
   return std::any_of(trace.losses.begin(), trace.losses.end(),
                      [&](const LossText& loss) { return loss.stat == stat && loss.count != 0; });
+}
+
+std::vector<uint32_t> stacks_of_allocator(const ProcessTrace& trace) {
+  std::unordered_set<uint32_t> stacks;
+  if (!trace.tensor_devices.empty()) {
+    AllocatorEvents(trace).each([&](const AllocatorEvent& event) {
+      if (stacks.size() < kMostPlaces) {
+        stacks.insert(event.stack);
+      }
+    });
+  }
+  return {stacks.begin(), stacks.end()};
 }
 
 }  // namespace
@@ -21,15 +35,17 @@ RunMemory memory_of(const Run& run) {
   for (const ProcessTrace& trace : run.processes) {
     ProcessMemory& process = memory.processes.emplace_back();
     process.live = live_groups(trace);
+    process.tensors = tensor_groups(trace);
     if (!trace.events.empty()) {
       process.history = history_of(trace);
+      process.allocators = allocator_histories(trace);
     }
   }
   return memory;
 }
 
 bool asks_for_events(const ProcessTrace& trace) {
-  if (has_loss(trace, "unknown-free") || trace.exit_status != 0) {
+  if (has_loss(trace, "unknown-free") || trace.exit_status != 0 || !trace.tensor_devices.empty()) {
     return true;
   }
   const std::vector<BlockGroup> live = live_groups(trace);
@@ -39,9 +55,9 @@ bool asks_for_events(const ProcessTrace& trace) {
 
 std::vector<uint32_t> stacks_of_memory(const ProcessTrace& trace) {
   std::vector<uint32_t> stacks;
-  for (const BlockGroup& group : live_groups(trace)) {
-    if (stacks.size() < kMostStacks) {
-      stacks.push_back(group.stack);
+  for (const std::vector<BlockGroup>& groups : {live_groups(trace), tensor_groups(trace)}) {
+    for (size_t i = 0; i < std::min(groups.size(), kMostStacks); ++i) {
+      stacks.push_back(groups[i].stack);
     }
   }
   for (const OutOfMemoryText& failure : trace.out_of_memory) {
@@ -50,6 +66,8 @@ std::vector<uint32_t> stacks_of_memory(const ProcessTrace& trace) {
   if (trace.events.empty()) {
     return stacks;
   }
+  const std::vector<uint32_t> places = stacks_of_allocator(trace);
+  stacks.insert(stacks.end(), places.begin(), places.end());
   const MemoryHistory history = history_of(trace);
   for (size_t i = 0; i < std::min(history.handles.size(), kMostStacks); ++i) {
     stacks.push_back(history.handles[i].stack);

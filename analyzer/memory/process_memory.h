@@ -5,14 +5,17 @@
 #include <optional>
 #include <vector>
 
+#include "analyzer/memory/allocator_history.h"
 #include "analyzer/memory/history.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {
 
 struct ProcessMemory {
-  std::vector<BlockGroup> live;          // by bytes, most first
-  std::optional<MemoryHistory> history;  // none: its events were not read
+  std::vector<BlockGroup> live;              // by bytes, most first
+  std::vector<BlockGroup> tensors;           // within it
+  std::optional<MemoryHistory> history;      // none: its events were not read
+  std::vector<AllocatorHistory> allocators;  // of PyTorch, by device; from the events, too
 };
 
 struct RunMemory {

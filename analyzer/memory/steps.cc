@@ -45,6 +45,13 @@ uint64_t agreeing(const Sites& sites, uint64_t count) {
   }));
 }
 
+// Of two that are as likely: what begins behind the other is no preparation; else the outer loop.
+bool is_better(const std::vector<TimeNs>& times, const std::vector<TimeNs>& best) {
+  return times.front() >= best.back()   ? true
+         : best.front() >= times.back() ? false
+                                        : times.size() < best.size();
+}
+
 }  // namespace
 
 Steps steps_of(const ProcessTrace& trace) {
@@ -55,14 +62,16 @@ Steps steps_of(const ProcessTrace& trace) {
   }
   const std::vector<TimeNs>* best = nullptr;
   uint64_t most = 0;
+  TimeNs end = 0;
   for (const auto& [key, times] : sites) {
     const uint64_t others = times.size() < kFewestSteps ? 0 : agreeing(sites, times.size());
-    if (others > most || (others == most && best != nullptr && times.size() < best->size())) {
+    end = std::max(end, times.back());
+    if (others > most || (others == most && best != nullptr && is_better(times, *best))) {
       best = &times;
       most = others;
     }
   }
-  return best == nullptr ? Steps() : Steps{*best};
+  return best == nullptr ? Steps() : Steps{*best, end};
 }
 
 int64_t Steps::number_at(TimeNs time) const {

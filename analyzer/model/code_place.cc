@@ -36,9 +36,9 @@ bool is_user_module(std::string_view path) {
       path.starts_with("/lib") || has_any(path, {"/site-packages/", "/dist-packages/"})) {
     return false;
   }
-  constexpr std::string_view kOthers[] = {"libtraintrace", "libcuda",    "libnccl",  "libcupti",
-                                          "libc.so",       "libpthread", "ld-linux", "libstdc++",
-                                          "python",        "libpython",  "torchrun"};
+  constexpr std::string_view kOthers[] = {
+      "libtraintrace", "libcuda", "libnccl",   "libcupti", "libc.so", "libpthread", "ld-linux",
+      "libstdc++",     "python",  "libpython", "torchrun", "libc10",  "libtorch"};
   return std::none_of(std::begin(kOthers), std::end(kOthers),
                       [&](std::string_view other) { return name.starts_with(other); });
 }
