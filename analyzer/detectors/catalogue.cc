@@ -271,8 +271,42 @@ constexpr Explanation kExplanations[] = {
      "from before the first step, a cache that is full or fills ever more slowly, and what is "
      "collected now and then are not leaks. bytes is all that is left of it; bytes_per_step is "
      "measured where records are left, else derived from their pace. Likely, never proof: that "
-     "nobody will free it cannot be seen. Memory of PyTorch's allocator and of libraries is not "
-     "judged here."},
+     "nobody will free it cannot be seen. Tensors of PyTorch are judged each by itself, not the "
+     "memory that its allocator holds; one line that keeps one smallest block of it per step, less "
+     "than 64 MiB in all, may be a list of losses: info. Memory of libraries is not judged."},
+    {"memory.retained",
+     "64 MiB or more of one stack, all from before the steps or from their first quarter, and "
+     "still there: weights, an optimizer's state, a cache that is full. Information, for who "
+     "looks for what holds the memory."},
+    {"memory.fragmentation",
+     "PyTorch's allocator took more memory although as much was free in segments of the same kind, "
+     "but only in pieces between blocks in use, none of them large enough. Said where those "
+     "pieces together, and what the peak held lies above the peak in use, are 64 MiB and a quarter "
+     "of what the peak held, or more. unusable_bytes are the pieces; free_bytes, largest_bytes and "
+     "requested_bytes are of the request with the most free bytes, just after it. The evidence "
+     "names what lies beside the holes."},
+    {"memory.cache-bloat",
+     "As memory.fragmentation, but what was free lay in empty segments, each too small: every new "
+     "size, larger than all before it, took a new one. Eight sizes or more."},
+    {"memory.pending-free",
+     "PyTorch's allocator took more memory while a freed block that was large enough waited for "
+     "events of another stream (record_stream): 64 MiB and a quarter of the peak, or more. "
+     "pending_bytes is the most that waited at one time."},
+    {"memory.alloc-retry",
+     "The device refused memory to PyTorch's allocator, which gave back cached segments and then "
+     "had it: four times or more. retry_ns is the time from the first refusal to the block."},
+    {"memory.cache-flush-in-loop",
+     "PyTorch's allocator gave back cached segments from one place in half of the steps or more, "
+     "and eight times or more, although the device had refused nothing."},
+    {"memory.temporary-spike",
+     "The largest block at the peak of PyTorch's memory was the only one of its stack, gone at the "
+     "latest with the next step, and without what that stack allocates the peak would have been a "
+     "quarter (and 64 MiB) lower."},
+    {"memory.unaccounted",
+     "The sum of the blocks that PyTorch's allocator reported differs from the total that it "
+     "reported beside, in a process that ended, with no record lost; or it had memory in use "
+     "before its first report. Where only the segments differ: info, as others may give it some. "
+     "Nobody is blamed: other findings on this memory may lack something."},
     {"memory.leak-at-exit",
      "Device memory that the job's own code allocated and that was there when the process ended "
      "with status 0. A warning where the job freed, behind all its work, memory that it had "

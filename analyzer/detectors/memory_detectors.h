@@ -11,10 +11,19 @@ namespace traintrace {
 std::vector<Finding> find_memory_left(const Run& run, const RunMemory& memory);  // leak-at-exit
 std::vector<Finding> find_pinned_memory_left(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_retained_memory(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_double_frees(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_invalid_frees(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_handle_leaks(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_memory_failures(const Run& run, const RunMemory& memory);  // *-oom
+// Of PyTorch's allocator.
+std::vector<Finding> find_fragmentation(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_cache_bloat(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_pending_frees(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_allocation_retries(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_cache_flushes(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_unaccounted(const Run& run, const RunMemory& memory);
 
 // All of them.
 std::vector<Finding> find_memory_faults(const Run& run);

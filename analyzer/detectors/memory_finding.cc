@@ -9,6 +9,7 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/model/activity.h"
+#include "analyzer/model/launch_facts.h"
 
 namespace traintrace {
 namespace {
@@ -68,8 +69,10 @@ MemorySite site_of(const Run& run, size_t process, const BlockGroup& group) {
   site.stack = group.stack;
   site.bytes = group.bytes;
   site.count = group.blocks.size();
-  site.text = fmt::format("{} of {}, {}", sizes_text(group), name_of(group.kind),
-                          call_name(run.processes[process], group.call));
+  site.text = fmt::format("{} of {}", sizes_text(group), name_of(group.kind));
+  if (group.kind != MemoryKind::kTensor) {
+    site.text += ", " + call_name(run.processes[process], group.call);
+  }
   return site;
 }
 
@@ -89,6 +92,18 @@ int64_t signed_bytes(uint64_t bytes) {
 std::string place_of_site(const Run& run, const MemorySite& site) {
   const auto place = user_place(run.processes[site.process], site.rank, site.stack);
   return place ? place_text(*place) : "an unknown place";
+}
+
+bool segments_expand(const ProcessTrace& trace) {
+  std::string settings(environment(trace, "PYTORCH_CUDA_ALLOC_CONF"));
+  settings += environment(trace, "PYTORCH_ALLOC_CONF");
+  return settings.find("expandable_segments:True") != std::string::npos;
+}
+
+std::string segments_advice(const ProcessTrace& trace) {
+  return segments_expand(trace)
+             ? "segments are expandable already: let sizes vary less from step to step"
+             : "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets free pieces become one";
 }
 
 bool memory_is_whole(const ProcessTrace& trace) {

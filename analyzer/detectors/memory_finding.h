@@ -35,6 +35,11 @@ uint64_t bytes_of(const std::vector<MemorySite>& sites, Rank rank);
 std::string place_of_site(const Run& run, const MemorySite& site);
 int64_t signed_bytes(uint64_t bytes);
 
+// PYTORCH_CUDA_ALLOC_CONF has it.
+bool segments_expand(const ProcessTrace& trace);
+// Against pieces that are too small.
+std::string segments_advice(const ProcessTrace& trace);
+
 // Nothing was lost that could have been a free.
 bool memory_is_whole(const ProcessTrace& trace);
 

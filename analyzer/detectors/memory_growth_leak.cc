@@ -11,28 +11,54 @@
 namespace traintrace {
 namespace {
 
+// A list of losses, without what they were computed from, takes PyTorch's smallest block per step.
+constexpr uint64_t kSmallestTensor = 512;
+constexpr uint64_t kMuch = uint64_t{64} << 20;
+
 struct GrowingSite {
   MemorySite site;
   Growth growth;
+  bool scalars = false;
 };
+
+bool can_leak(const BlockGroup& group) {
+  return group.owner == Owner::kJob &&
+         (on_device(group.kind) || group.kind == MemoryKind::kPinned ||
+          group.kind == MemoryKind::kTensor);
+}
+
+bool holds_scalars(const BlockGroup& group) {
+  return group.kind == MemoryKind::kTensor &&
+         group.bytes == kSmallestTensor * group.blocks.size() && group.bytes < kMuch;
+}
 
 std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
   std::vector<GrowingSite> found;
   for (size_t i = 0; i < all.processes.size(); ++i) {
     const ProcessMemory& memory = all.processes[i];
-    for (const BlockGroup& group : memory.live) {
-      const bool counts = memory.history && group.owner == Owner::kJob &&
-                          (on_device(group.kind) || group.kind == MemoryKind::kPinned) &&
-                          rank_on(run, i, group.device).value >= 0;
-      const auto growth =
-          counts ? growth_of(run.processes[i], *memory.history, group) : std::nullopt;
-      if (growth) {
-        found.push_back({site_of(run, i, group), *growth});
-        found.back().site.text += fmt::format(" since {}", run_time(run, growth->since));
+    for (const std::vector<BlockGroup>* groups : {&memory.live, &memory.tensors}) {
+      for (const BlockGroup& group : *groups) {
+        const bool counts =
+            memory.history && can_leak(group) && rank_on(run, i, group.device).value >= 0;
+        const auto growth =
+            counts ? growth_of(run.processes[i], *memory.history, group) : std::nullopt;
+        if (growth) {
+          found.push_back({site_of(run, i, group), *growth, holds_scalars(group)});
+          found.back().site.text += fmt::format(" since {}", run_time(run, growth->since));
+        }
       }
     }
   }
   return found;
+}
+
+// One place that adds one smallest block at a time: meant, as likely as not.
+bool is_a_list_of_scalars(const std::vector<GrowingSite>& growing) {
+  return std::all_of(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
+    return entry.scalars && std::count_if(growing.begin(), growing.end(), [&](const auto& other) {
+                              return other.site.process == entry.site.process;
+                            }) == 1;
+  });
 }
 
 }  // namespace
@@ -60,9 +86,14 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   // That it goes on like this was seen, and that nobody will ever free it was not.
   finding.certainty = Certainty::kLikely;
   finding.root = true;
+  if (is_a_list_of_scalars(growing)) {
+    finding.severity = Severity::kInfo;
+    finding.root = false;
+    finding.culprits.clear();
+  }
   finding.title = fmt::format(
       "memory of {} grows with every step: by {} bytes on rank {}, {} in all, {}",
-      ranks_text(finding.culprits), per_step, first.value, finding.values.front().second,
+      ranks_text(finding.sides.front()), per_step, first.value, finding.values.front().second,
       finding.where.empty() ? "from an unknown place"
                             : "allocated at " + place_text(finding.where.front()));
   finding.values.emplace_back("bytes_per_step", signed_bytes(per_step));

@@ -68,15 +68,10 @@ std::vector<std::string> ladder(const Shortage& shortage) {
 }
 
 std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
-  std::string settings(environment(trace, "PYTORCH_CUDA_ALLOC_CONF"));
-  settings += environment(trace, "PYTORCH_ALLOC_CONF");
-  const bool expandable = settings.find("expandable_segments:True") != std::string::npos;
   switch (shortage.kind) {
     case ShortageKind::kFragmentation:
       return shortage.failure->reserved == 0 ? "allocate what is large and lives long first"
-             : expandable ? "segments are expandable already: let sizes vary less from step to step"
-                          : "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets free pieces "
-                            "become one";
+                                             : segments_advice(trace);
     case ShortageKind::kPendingFree:
       return "let the stream that still uses freed memory finish first, or free on the stream that "
              "allocated";

@@ -1,18 +1,13 @@
 // A program of steps that treats its memory well or badly: `memory NAME`.  Prints what its finding
 // must say, one `KEY VALUE` a line.
-#include <cuda.h>
-#include <cuda_runtime_api.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <deque>
-#include <functional>
 #include <map>
-#include <string>
 #include <vector>
 
-#include "common/check.h"
-#include "common/check_driver.h"
+#include "program.h"
 
 // A library whose name says that it is of cuBLAS (workspace.cc).
 extern "C" void cublas_like_workspace(size_t bytes);
@@ -21,18 +16,10 @@ namespace {
 
 constexpr size_t kBytes = 3000;
 
-CUfunction g_kernel;
-
-void launch() {
-  CU_CHECK(cuLaunchKernel(g_kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
-}
 void* allocate(size_t bytes) {
   void* memory = nullptr;
   CUDA_CHECK(cudaMalloc(&memory, bytes));
   return memory;
-}
-void say(const char* key, size_t value) {
-  printf("%s %zu\n", key, value);
 }
 
 // Work, and memory that is given back.
@@ -286,7 +273,7 @@ void hold() {
   }
 }
 
-const std::map<std::string, std::function<void()>> kCases = {
+const Cases kCases = {
     {"oom-capacity", beyond_capacity},
     {"oom-pieces", in_pieces},
     {"oom-neighbour", beside_another},
@@ -316,17 +303,5 @@ const std::map<std::string, std::function<void()>> kCases = {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CHECK(argc == 3 && kCases.contains(argv[1]), "usage: memory NAME exit|_exit");
-  CUDA_CHECK(cudaSetDevice(0));
-  CUDA_CHECK(cudaFree(nullptr));
-  CUmodule module = nullptr;
-  CU_CHECK(cuModuleLoadData(&module, "no image of any kind, but long enough to look at its start"));
-  CU_CHECK(cuModuleGetFunction(&g_kernel, module, "work"));
-  kCases.at(argv[1])();
-  CUDA_CHECK(cudaDeviceSynchronize());
-  fflush(stdout);
-  if (std::string(argv[2]) == "_exit") {
-    _exit(0);
-  }
-  return 0;
+  return run_case(kCases, argc, argv);
 }

@@ -1,0 +1,68 @@
+// Freed blocks that wait for another stream while new memory is taken in their place.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/allocator_finding.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/memory_detectors.h"
+
+namespace traintrace {
+namespace {
+
+const CacheMiss* worst_miss(const AllocatorHistory& history) {
+  const CacheMiss* worst = nullptr;
+  for (const CacheMiss& miss : history.misses) {
+    if (miss.reason == MissReason::kPending &&
+        (worst == nullptr || miss.pending > worst->pending)) {
+      worst = &miss;
+    }
+  }
+  return worst;
+}
+
+std::string stream_text(const ProcessTrace& trace, uint32_t stream) {
+  return stream == 0 || stream > trace.streams.size()
+             ? "another stream"
+             : fmt::format("stream 0x{:x}", trace.streams[stream - 1].handle);
+}
+
+}  // namespace
+
+std::vector<Finding> find_pending_frees(const Run& run, const RunMemory& memory) {
+  const auto cases = allocator_cases(
+      run, memory, [&](const ProcessMemory&, const AllocatorHistory& history, MemorySite& site) {
+        const uint64_t mapped = history.mapped[static_cast<size_t>(MissReason::kPending)];
+        if (!history.placed || worst_miss(history) == nullptr ||
+            !is_much(mapped, history.peak_reserved)) {
+          return false;
+        }
+        site.stack = history.pending_stack;
+        site.bytes = mapped;
+        site.count = 1;
+        site.text = fmt::format(
+            "{} bytes taken from the device while freed blocks that were large enough waited for "
+            "{}: {} bytes of them at {}; the one in front was freed",
+            mapped, stream_text(run.processes[site.process], history.pending_stream),
+            history.peak_pending, run_time(run, history.peak_pending_time));
+        return true;
+      });
+  if (cases.empty()) {
+    return {};
+  }
+  Finding finding = allocator_finding(run, "memory.pending-free", cases);
+  const AllocatorHistory& worst = *cases.front().history;
+  finding.title = fmt::format(
+      "freed memory of {} waits for another stream: up to {} bytes on rank {}, and {} more were "
+      "taken instead{}",
+      ranks_text(finding.culprits), worst.peak_pending, cases.front().site.rank.value,
+      cases.front().site.bytes, at_place(finding));
+  finding.values = {{"pending_bytes", signed_bytes(worst.peak_pending)},
+                    {"extra_bytes", signed_bytes(cases.front().site.bytes)}};
+  finding.advice =
+      "free where the other stream is done with it: let it wait for an event instead "
+      "of record_stream, or bound how far it runs behind";
+  return {finding};
+}
+
+}  // namespace traintrace

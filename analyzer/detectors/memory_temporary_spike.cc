@@ -1,0 +1,51 @@
+// The peak of PyTorch's memory is one block that lives for a moment.
+#include <fmt/format.h>
+
+#include "analyzer/detectors/allocator_finding.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/memory/peak.h"
+
+namespace traintrace {
+
+std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memory) {
+  const auto cases = allocator_cases(
+      run, memory,
+      [&](const ProcessMemory& process, const AllocatorHistory& history, MemorySite& site) {
+        const auto spike =
+            process.history && history.placed && history.peak_allocated >= kWorthTelling
+                ? spike_of(run.processes[site.process], history, process.history->steps)
+                : std::nullopt;
+        // Where there is hardly anything else it is the work itself.
+        if (!spike || spike->without >= history.peak_allocated ||
+            spike->without < history.peak_allocated / 4 ||
+            !is_much(history.peak_allocated - spike->without, history.peak_allocated)) {
+          return false;
+        }
+        site.stack = spike->stack;
+        site.bytes = spike->bytes;
+        site.count = history.peak_allocated - spike->without;
+        site.text = fmt::format(
+            "{} bytes from {} to {}, when {} were in use; without them, never more than {};",
+            spike->bytes, run_time(run, spike->taken), run_time(run, spike->freed),
+            history.peak_allocated, spike->without);
+        return true;
+      });
+  if (cases.empty()) {
+    return {};
+  }
+  Finding finding = allocator_finding(run, "memory.temporary-spike", cases);
+  const AllocatorCase& worst = cases.front();
+  finding.title = fmt::format(
+      "the peak of {} is one block that lives for a moment: {} of {} bytes on rank {}, {} lower "
+      "without it{}",
+      ranks_text(finding.culprits), worst.site.bytes, worst.history->peak_allocated,
+      worst.site.rank.value, worst.site.count, at_place(finding));
+  finding.values = {{"peak_bytes", signed_bytes(worst.history->peak_allocated)},
+                    {"block_bytes", signed_bytes(worst.site.bytes)},
+                    {"saved_bytes", signed_bytes(worst.site.count)}};
+  finding.advice = "compute it in parts, in place, or free it before the rest is allocated";
+  return {finding};
+}
+
+}  // namespace traintrace

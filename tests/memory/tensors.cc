@@ -1,0 +1,314 @@
+// As memory.cc, with PyTorch's allocator (simgpu's libc10_cuda).
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "program.h"
+#include "tests/simgpu/c10/c10_cuda.h"
+#include "tests/simgpu/c10/profiler.h"
+
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// Inlined, all that is allocated would come from one place.
+[[gnu::noinline]] void* tensor(size_t bytes, cudaStream_t stream = nullptr) {
+  void* const memory = c10sim_malloc(bytes, stream);
+  CHECK(memory != nullptr, "no %zu bytes", bytes);
+  return memory;
+}
+
+size_t rounded(size_t bytes) {
+  return (bytes + 511) / 512 * 512;
+}
+
+// Work, and tensors that go with it.
+void step() {
+  void* const input = tensor(3000);
+  void* const output = tensor(5000);
+  launch();
+  c10sim_free(input);
+  c10sim_free(output);
+}
+
+void growth(int steps, size_t bytes) {
+  const auto kept = static_cast<size_t>(steps);
+  for (int i = 0; i < steps; ++i) {
+    step();
+    tensor(bytes);
+  }
+  say("bytes", kept * rounded(bytes));
+  say("block_count", kept);
+}
+
+// An hour of ten steps a second.  Three milliseconds stand for ten seconds, so that a moment
+// without the processor is not a large part of it.
+void hour() {
+  size_t kept = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 36'000; ++i) {
+    step();
+    if (i % 100 == 0) {
+      tensor(kMiB);
+      ++kept;
+      std::this_thread::sleep_until(begin + i / 100 * std::chrono::milliseconds(3));
+    }
+  }
+  say("bytes", kept * kMiB);
+  say("block_count", kept);
+}
+
+// What a loss needs for its gradient stays for as long as somebody has the loss.
+[[gnu::noinline]] void* hidden_layer() {
+  return tensor(40'000);
+}
+[[gnu::noinline]] void* loss_of(const void* hidden) {
+  launch();
+  return hidden != nullptr ? tensor(4) : nullptr;
+}
+
+void retained_graph() {
+  std::vector<void*> losses;
+  for (int i = 0; i < 200; ++i) {
+    step();
+    losses.push_back(loss_of(hidden_layer()));
+  }
+  say("bytes", losses.size() * (rounded(40'000) + rounded(4)));
+  say("block_count", 2 * losses.size());
+  say("bytes_per_step", rounded(40'000) + rounded(4));
+}
+
+void sawtooth() {
+  std::vector<void*> garbage;
+  for (int i = 0; i < 430; ++i) {
+    step();
+    garbage.push_back(tensor(40'000));
+    for (; garbage.size() == 50; garbage.clear()) {
+      for (void* const memory : garbage) {
+        c10sim_free(memory);
+      }
+    }
+  }
+}
+
+// Grows until it is full, then the oldest goes.
+void bounded_cache() {
+  std::deque<void*> cache;
+  for (int i = 0; i < 400; ++i) {
+    step();
+    cache.push_back(tensor(40'000));
+    if (cache.size() > 100) {
+      c10sim_free(cache.front());
+      cache.pop_front();
+    }
+  }
+}
+
+void weights_then_steps() {
+  for (int i = 0; i < 5; ++i) {
+    tensor(16 * kMiB);
+    launch();
+  }
+  for (int i = 0; i < 400; ++i) {
+    step();
+  }
+  say("bytes", 80 * kMiB);
+  say("block_count", 5);
+}
+
+void say_totals() {
+  C10Stats stats = {};
+  c10sim_stats(0, &stats);
+  say("reserved_bytes", stats.peak_reserved);
+  say("allocated_bytes", stats.peak_allocated);
+}
+
+// Every segment of 20 MiB has a block that stays, and beside it room for 9 MiB; then come requests
+// for 10.
+void fragment(int requests, bool free_all) {
+  std::vector<void*> pairs;
+  for (int i = 0; i < 32; ++i) {
+    pairs.push_back(tensor(9 * kMiB));
+  }
+  for (size_t i = 0; i < pairs.size(); i += free_all ? 1 : 2) {
+    c10sim_free(pairs[i]);
+  }
+  for (int i = 0; i < requests; ++i) {
+    tensor(10 * kMiB);
+    launch();
+  }
+  say_totals();
+  say("requested_bytes", 10 * kMiB);
+  say("unusable_bytes", 16 * (9 + 2) * kMiB);
+  say("largest_bytes", 9 * kMiB);
+}
+
+// Each step is a little larger than the one before; or the other way round.
+void shapes(size_t first, size_t more, int count) {
+  for (int i = 0; i < count; ++i) {
+    void* const batch = tensor(first + static_cast<size_t>(i) * more);
+    launch();
+    c10sim_free(batch);
+  }
+  say_totals();
+}
+
+std::atomic<bool> g_may_go_on = false;
+
+// Blocks are freed while another stream, which is not done, has yet to use them.
+void behind_a_stream(size_t bytes, bool is_slow) {
+  cudaStream_t other = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  g_may_go_on = !is_slow;
+  CUDA_CHECK(cudaLaunchHostFunc(
+      other, [](void*) { g_may_go_on.wait(false); }, nullptr));
+  for (int i = 0; i < 8; ++i) {
+    void* const batch = tensor(bytes);
+    launch();
+    c10sim_record_stream(batch, other);
+    if (!is_slow) {
+      CUDA_CHECK(cudaStreamSynchronize(other));
+    }
+    c10sim_free(batch);
+    if (!is_slow) {
+      CUDA_CHECK(cudaStreamSynchronize(other));
+    }
+  }
+  say("pending_bytes", 8 * bytes);
+  say("extra_bytes", 7 * bytes);
+  g_may_go_on = true;
+  g_may_go_on.notify_all();
+}
+
+// Two streams, each with a block, and there is room for one.
+void take_turns(int turns) {
+  cudaStream_t other = nullptr;
+  CUDA_CHECK(cudaStreamCreate(&other));
+  for (int i = 0; i < turns; ++i) {
+    c10sim_free(tensor(40 * kMiB, i % 2 == 0 ? nullptr : other));
+    launch();
+  }
+  C10Stats stats = {};
+  c10sim_stats(0, &stats);
+  say("retry_count", stats.retries);
+  say("freed_bytes", stats.retries * 40 * kMiB);
+}
+
+void flush_cache(int every) {
+  size_t flushes = 0;
+  for (int i = 0; i < 200; ++i) {
+    step();
+    if (i % every == 0) {
+      c10sim_empty_cache();
+      ++flushes;
+    }
+  }
+  say("flush_count", flushes);
+  say("freed_bytes", flushes * 2 * kMiB);
+}
+
+// Weights, activations of each step, and for a moment something else.
+[[gnu::noinline]] void* activation() {
+  return tensor(10 * kMiB);
+}
+void spike(size_t bytes, bool is_short) {
+  tensor(100 * kMiB);
+  void* last = nullptr;
+  for (int i = 0; i < 20; ++i) {
+    void* const first = activation();
+    void* const second = activation();
+    launch();
+    if (is_short || i == 10) {
+      last = tensor(bytes);
+    }
+    if (is_short) {
+      c10sim_free(last);
+    }
+    c10sim_free(first);
+    c10sim_free(second);
+  }
+  say("peak_bytes", 120 * kMiB + bytes);
+  say("block_bytes", bytes);
+  say("saved_bytes", bytes);
+}
+
+// The allocator has memory in use that it never reported.
+void unreported(bool defective) {
+  void* const memory = tensor(3000);
+  C10Stats stats = {};
+  c10sim_stats(0, &stats);
+  const size_t more = defective ? 4096 : 0;
+  const c10::Device device = {c10::kCuda, 0};
+  char* const beside = static_cast<char*>(memory) + 8192;
+  c10::reportMemoryUsageToProfiler(beside, int64_t{512}, stats.allocated + 512 + more,
+                                   stats.reserved, device);
+  c10::reportMemoryUsageToProfiler(beside, int64_t{-512}, stats.allocated + more, stats.reserved,
+                                   device);
+  launch();
+  say("bytes", more);
+}
+
+// Blocks of any size come and go on two streams, each of which may use those of the other.
+void churn() {
+  cudaStream_t streams[2] = {};
+  CUDA_CHECK(cudaStreamCreate(&streams[1]));
+  std::mt19937 random(7);
+  std::vector<void*> live;
+  for (int i = 0; i < 20'000; ++i) {
+    if (live.size() < 200 && random() % 5 < 3) {
+      const size_t magnitude = random() % 12;
+      live.push_back(tensor(1 + (random() % 1024 << magnitude), streams[random() % 2]));
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      if (random() % 4 == 0) {
+        c10sim_record_stream(live.back(), streams[random() % 2]);
+      }
+      c10sim_free(live.back());
+      live.pop_back();
+    }
+    if (i % 100 == 0) {
+      launch();
+    }
+    if (i % 1000 == 999) {
+      c10sim_empty_cache();
+    }
+  }
+}
+
+const Cases kCases = {
+    {"tensors-churn", churn},
+    {"tensors-fragmented", [] { fragment(14, false); }},
+    {"tensors-not-fragmented", [] { fragment(16, true); }},
+    {"tensors-hardly-fragmented", [] { fragment(2, false); }},
+    {"tensors-shapes", [] { shapes(12 * kMiB, 2 * kMiB, 20); }},
+    {"tensors-shapes-down", [] { shapes(50 * kMiB, ~(2 * kMiB) + 1, 20); }},
+    {"tensors-few-shapes", [] { shapes(60 * kMiB, 20 * kMiB, 6); }},
+    {"tensors-pending", [] { behind_a_stream(32 * kMiB, true); }},
+    {"tensors-not-pending", [] { behind_a_stream(32 * kMiB, false); }},
+    {"tensors-hardly-pending", [] { behind_a_stream(kMiB, true); }},
+    {"tensors-retries", [] { take_turns(20); }},
+    {"tensors-one-retry", [] { take_turns(2); }},
+    {"tensors-flushes", [] { flush_cache(1); }},
+    {"tensors-few-flushes", [] { flush_cache(50); }},
+    {"tensors-spike", [] { spike(80 * kMiB, true); }},
+    {"tensors-low-spike", [] { spike(30 * kMiB, true); }},
+    {"tensors-no-spike", [] { spike(80 * kMiB, false); }},
+    {"tensors-unreported", [] { unreported(true); }},
+    {"tensors-reported", [] { unreported(false); }},
+    {"tensors-growth", [] { growth(200, 3000); }},
+    {"tensors-hour", hour},
+    {"tensors-losses", [] { growth(200, 4); }},
+    {"tensors-graph", retained_graph},
+    {"tensors-sawtooth", sawtooth},
+    {"tensors-cache", bounded_cache},
+    {"tensors-weights", weights_then_steps},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_case(kCases, argc, argv);
+}
