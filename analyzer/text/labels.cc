@@ -73,17 +73,21 @@ bool parse_frame(std::string_view word, StackText& stack) {
     stack.python.push_back({"", std::string(word.substr(0, last)), static_cast<int>(*line)});
     return true;
   }
-  const size_t middle = last == 0 ? word.npos : word.rfind(':', last - 1);
-  if (middle == word.npos) {
-    return false;
+  // C++ has colons in the names of functions.
+  for (size_t end = last; end != 0;) {
+    const size_t begin = word.rfind(':', end - 1);
+    if (begin == word.npos) {
+      break;
+    }
+    const auto line = parse_unsigned(word.substr(begin + 1, end - begin - 1));
+    if (line && *line < 0x7fffffff) {
+      stack.python.push_back({std::string(word.substr(end + 1)), std::string(word.substr(0, begin)),
+                              static_cast<int>(*line)});
+      return true;
+    }
+    end = begin;
   }
-  const auto line = parse_unsigned(word.substr(middle + 1, last - middle - 1));
-  if (!line || *line >= 0x7fffffff) {
-    return false;
-  }
-  stack.python.push_back({std::string(word.substr(last + 1)), std::string(word.substr(0, middle)),
-                          static_cast<int>(*line)});
-  return true;
+  return false;
 }
 
 }  // namespace traintrace

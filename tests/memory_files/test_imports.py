@@ -144,6 +144,16 @@ class Imports(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("expected a file of rmm-csv", done.stderr)
 
+    def test_frames_of_cpp_survive_as_text(self):
+        made = two_tensors()
+        for segment in made.segments:
+            segment["frames"] = [{"filename": "/a/x.cpp", "line": 7, "name": "at::empty(int)"}]
+            for each in segment["blocks"]:
+                each["frames"] = segment["frames"]
+        path, imported = self.write(made.all()), self.path("imported.trace")
+        self.assertEqual(run("import", "torch-snapshot", path, f"--out={imported}").returncode, 0)
+        self.assertIn("at::empty(int) at /a/x.cpp:7", [row["stack"][0] for row in self.rows(imported)])
+
     def test_out_of_memory(self):
         report = self.analyzed(self.write(out_of_memory().all()))
         first = report["findings"][0]
