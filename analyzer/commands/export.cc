@@ -7,6 +7,7 @@
 #include "analyzer/exporters/collapsed.h"
 #include "analyzer/exporters/flight_recorder.h"
 #include "analyzer/exporters/heaptrack.h"
+#include "analyzer/exporters/perfetto.h"
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
@@ -78,6 +79,9 @@ int export_memory(const std::vector<ProcessTrace>& processes, const ExportArgume
                                                              : CollapsedBytes::kGrowth;
     return write_one(collapsed_stacks(processes, bytes, symbolizer), arguments.output);
   }
+  if (arguments.kind == "perfetto") {
+    return write_one(perfetto_trace(processes), arguments.output);
+  }
   const auto file_of = arguments.kind == "heaptrack" ? heaptrack_file : torch_snapshot;
   return export_each(processes, arguments,
                      [&](const ProcessTrace& trace) { return file_of(trace, symbolizer); });
@@ -85,7 +89,7 @@ int export_memory(const std::vector<ProcessTrace>& processes, const ExportArgume
 
 int export_traces(const ExportArguments& arguments) {
   const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
-                      arguments.kind == "collapsed";
+                      arguments.kind == "collapsed" || arguments.kind == "perfetto";
   if (!memory && arguments.kind != "flight-recorder") {
     return fail("'export " + arguments.kind + "' is not built yet");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "analyzer/model/activity.h"
 
@@ -65,21 +66,35 @@ uint64_t address_of(const ProcessTrace& trace, const CallRecord& event, const Ca
   return value_of(trace, event, schema, name).value_or(0);
 }
 
+// The only one that its allocations name.
+int only_device(const ProcessTrace& trace) {
+  std::set<int> devices;
+  for (const AllocationText& allocation : trace.allocations) {
+    devices.insert(number_of(allocation.device));
+  }
+  for (const TensorDeviceText& device : trace.tensor_devices) {
+    devices.insert(device.device);
+  }
+  devices.erase(-1);
+  return devices.size() == 1 ? *devices.begin() : -1;
+}
+
 }  // namespace
 
-MemorySources::MemorySources(const ProcessTrace& trace) : trace_(trace) {
+MemorySources::MemorySources(const ProcessTrace& trace)
+    : trace_(trace), only_device_(only_device(trace)) {
   for (const TensorBlockText& block : trace.tensor_blocks) {
-    block_addresses_.push_back(block.address);
+    reported_.emplace_back(block.address, number_of(block.device));
   }
   for (const CallRecord& event : trace.events) {
     const CallSchema* const schema = event.moment ? schema_of(trace, event.call) : nullptr;
     if (schema != nullptr && schema->kind == "tensor-block") {
-      block_addresses_.push_back(value_of(trace, event, *schema, "address").value_or(0));
+      reported_.emplace_back(value_of(trace, event, *schema, "address").value_or(0),
+                             number_of(event.device));
     }
   }
-  std::sort(block_addresses_.begin(), block_addresses_.end());
-  block_addresses_.erase(std::unique(block_addresses_.begin(), block_addresses_.end()),
-                         block_addresses_.end());
+  std::sort(reported_.begin(), reported_.end());
+  reported_.erase(std::unique(reported_.begin(), reported_.end()), reported_.end());
 }
 
 Owner MemorySources::owner(uint32_t stack) {
@@ -90,14 +105,16 @@ Owner MemorySources::owner(uint32_t stack) {
   return found->second;
 }
 
-bool MemorySources::holds_blocks(const LiveBlock& block) const {
+int MemorySources::device_of_blocks_in(const LiveBlock& block) const {
   const auto first =
-      std::lower_bound(block_addresses_.begin(), block_addresses_.end(), block.address);
-  return first != block_addresses_.end() && *first - block.address < block.bytes;
+      std::lower_bound(reported_.begin(), reported_.end(), std::pair(block.address, -1));
+  return first != reported_.end() && first->first - block.address < block.bytes
+             ? std::max(first->second, 0)
+             : -1;
 }
 
 std::optional<MemoryStep> MemorySources::from(uint32_t call, uint32_t stack, uint64_t address,
-                                              uint64_t bytes) {
+                                              uint64_t bytes, uint8_t device) {
   const std::string name = call_name(trace_, call);
   const auto space = space_of(name);
   if (!space) {
@@ -113,9 +130,14 @@ std::optional<MemoryStep> MemorySources::from(uint32_t call, uint32_t stack, uin
   step.block.kind = kind_of_call(name).value_or(MemoryKind::kDevice);
   step.block.owner = owner(stack);
   step.block.mapped = is_mapping(name);
-  const bool of_torch = step.block.owner == Owner::kTorch && !block_addresses_.empty() &&
-                        name.find("Async") == name.npos;
-  const bool is_segment = *space == AddressSpace::kDevice && (of_torch || holds_blocks(step.block));
+  const bool of_torch =
+      step.block.owner == Owner::kTorch && !reported_.empty() && name.find("Async") == name.npos;
+  const int inside = device_of_blocks_in(step.block);
+  const bool is_segment = *space == AddressSpace::kDevice && (of_torch || inside >= 0);
+  // Threads that never chose a device are on one all the same.
+  step.block.device = device != format::kNoDevice ? device
+                      : is_segment && inside >= 0 ? inside
+                                                  : only_device_;
   step.block.holder = is_segment ? Holder::kSegment : Holder::kCall;
   // One memory, which has a handle, and addresses where it is mapped: PyTorch's counts by these.
   if ((of_torch && *space == AddressSpace::kHandle) || (step.block.mapped && !is_segment)) {
@@ -127,9 +149,9 @@ std::optional<MemoryStep> MemorySources::from(uint32_t call, uint32_t stack, uin
 std::vector<MemoryStep> MemorySources::live() {
   std::vector<MemoryStep> all;
   for (const AllocationText& allocation : trace_.allocations) {
-    if (auto step = from(allocation.call, allocation.stack, allocation.address, allocation.bytes)) {
+    if (auto step = from(allocation.call, allocation.stack, allocation.address, allocation.bytes,
+                         allocation.device)) {
       step->time = step->block.time = allocation.time;
-      step->block.device = number_of(allocation.device);
       step->taken = true;
       all.push_back(*step);
     }
@@ -154,11 +176,10 @@ void MemorySources::add_call(const CallRecord& event, const CallSchema& schema,
     return;
   }
   if (schema.kind == "alloc") {
-    auto step = from(event.call, event.stack, address, bytes.value_or(0));
+    auto step = from(event.call, event.stack, address, bytes.value_or(0), event.device);
     if (step && bytes) {
       step->taken = true;
       step->time = step->block.time = event.leave;
-      step->block.device = number_of(event.device);
       steps.push_back(*step);
     }
     return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "analyzer/memory/memory_life.h"
@@ -30,16 +31,20 @@ class MemorySources {
   bool tables_were_full() const;
 
  private:
-  std::optional<MemoryStep> from(uint32_t call, uint32_t stack, uint64_t address, uint64_t bytes);
+  std::optional<MemoryStep> from(uint32_t call, uint32_t stack, uint64_t address, uint64_t bytes,
+                                 uint8_t device);
   void add_call(const CallRecord& event, const CallSchema& schema, std::vector<MemoryStep>& steps);
   void add_report(const CallRecord& event, const CallSchema& schema,
                   std::vector<MemoryStep>& steps) const;
   Owner owner(uint32_t stack);
-  bool holds_blocks(const LiveBlock& block) const;
+  // -1: PyTorch's allocator has no block in it.
+  int device_of_blocks_in(const LiveBlock& block) const;
 
   const ProcessTrace& trace_;
-  std::map<uint32_t, Owner> owners_;       // by stack
-  std::vector<uint64_t> block_addresses_;  // that PyTorch's allocator ever reported, in order
+  std::map<uint32_t, Owner> owners_;  // by stack
+  // What PyTorch's allocator ever reported: address and device.
+  std::vector<std::pair<uint64_t, int>> reported_;
+  int only_device_ = -1;  // that the process is known to use; -1: none, or several
 };
 
 }  // namespace traintrace

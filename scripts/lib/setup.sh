@@ -26,6 +26,7 @@ need_to_compare=(  # what attach says beside what others see; tests without them
   "gdb --version|gdb"
   "mpirun --version|openmpi-bin"
   "heaptrack_print --version|heaptrack"  # opens what is exported for it
+  "protoc --version|protobuf-compiler"   # decodes what is exported for Perfetto
 )
 need_to_train=("test -x /usr/bin/torchrun|python3-torch")  # the example in PyTorch; the CPU is enough
 need_to_bench=(  # the peers beside which costs are measured

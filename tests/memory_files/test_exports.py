@@ -9,7 +9,8 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.dirname(__file__))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 import strict_snapshot
 
 BUILD = sys.argv.pop(1)
@@ -139,6 +140,66 @@ class Exports(unittest.TestCase):
         self.assertEqual(leaked, totals["allocated"] + totals["own"] + totals["library"] + totals["pinned"])
         self.assertRegex(done.stdout, r"calls to allocation functions: \d+")
         self.assertIn("job.cc", done.stdout)
+
+    def decoded(self, path):
+        """Tracks by number, the last value of each counter, the names of instants; by protoc, as libprotobuf reads it."""
+        with open(path, "rb") as file:
+            done = subprocess.run(["protoc", "--decode=Trace", "--proto_path", HERE, "perfetto.proto"], stdin=file, capture_output=True,
+                                  timeout=120, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        text = done.stdout.decode().replace("\\'", "'")
+        self.assertIsNone(re.search(r"^ *\d+[: ]", text, re.M), "fields that the schema has not")
+        names = {int(number): name for number, name in re.findall(r"uuid: (\d+)\n    name: \"([^\"]*)\"", text)}
+        values, times = {}, []
+        for time, track, value in re.findall(r"timestamp: (\d+)\n.*\n  track_event {\n    type: TYPE_COUNTER\n    track_uuid: (\d+)\n.*value: (-?\d+)", text):
+            values[names[int(track)]] = int(value)
+            times.append(int(time))
+        self.assertEqual(times, sorted(times))
+        return values, re.findall(r"TYPE_INSTANT\n.*\n    name: \"(.*)\"", text)
+
+    @unittest.skipIf(shutil.which("protoc") is None, "no protoc")
+    def test_perfetto(self):
+        _, _, totals = self.record()
+        values, _ = self.decoded(self.export("perfetto"))
+        self.assertEqual(values, {"device 0: in use": totals["allocated"] + totals["own"] + totals["library"], "device 0: the job": totals["own"],
+                                  "device 0: cublas": totals["library"], "device 0: PyTorch": totals["allocated"],
+                                  "device 0: held by PyTorch's allocator": totals["reserved"], "host: in use": totals["pinned"],
+                                  "host: the job": totals["pinned"]})
+        with open(self.path("oom"), "w", encoding="utf-8") as file:
+            file.write("process 0 rank=0\nout-of-memory 1 at=+3 call=cudaMalloc bytes=77 device=0\n")
+        self.assertEqual(self.decoded(self.export("perfetto", trace=self.path("oom"))), ({}, ["out of memory: 77 bytes wanted by cudaMalloc"]))
+
+    def test_owners(self):
+        """What NCCL took while a communicator was made is that communicator's."""
+        with open(self.path("owners"), "w", encoding="utf-8") as file:
+            file.write("""start 1700000000
+process 0 rank=0
+module 0x1000-0x2000 path=/usr/lib/libnccl.so.2
+stack 1 0x1010
+stack 2 /job/train.py:7:step /usr/lib/python3/dist-packages/torch/optim/adam.py:9:step
+communicator dp id=0x7 name=dp size=2 rank=0 created=+1 ready=+2 flags=ready
+communicator tp id=0x8 name=tp size=2 rank=0 created=+3 flags=non-blocking
+allocation 0x10000 bytes=100 device=0 at=+1.5 call=cudaMalloc @1
+allocation 0x20000 bytes=20 device=0 at=+2.5 call=cudaMalloc @1
+allocation 0x30000 bytes=3 device=0 at=+4 call=cudaMalloc @1
+tensor-block 0x40000 bytes=512 device=0 at=+4 @2
+""")
+        snapshot = strict_snapshot.read(self.export("torch-snapshot", trace=self.path("owners")))
+        self.assertEqual({segment["blocks"][0]["category"]: segment["total_size"] for segment in snapshot["segments"]},
+                         {"NCCL dp": 100, "NCCL": 20, "NCCL tp": 3, "PyTorch optimizer": 512})
+
+    def test_threads_without_a_device(self):
+        """Of two devices in use: what lies in a segment says on which it is."""
+        with open(self.path("two"), "w", encoding="utf-8") as file:
+            file.write("""start 1700000000
+process 0 rank=0
+allocation 0x10000 bytes=4096 at=+1 call=cudaMalloc @1
+allocation 0x20000 bytes=4096 device=0 at=+1 call=cudaMalloc @1
+tensor-block 0x10200 bytes=512 device=1 at=+4 @1
+""")
+        snapshot = strict_snapshot.read(self.export("torch-snapshot", trace=self.path("two")))
+        self.assertEqual([(segment["device"], segment["allocated_size"], len(segment["blocks"])) for segment in snapshot["segments"]],
+                         [(0, 4096, 1), (1, 512, 3)])
 
     def test_empty_and_hostile(self):
         for name, content in (("empty", "start 1700000000\nprocess 0 rank=0 armed=+0 alive=+1\n"), ("hostile", HOSTILE)):
