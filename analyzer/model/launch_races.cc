@@ -36,8 +36,7 @@ bool is_usable(const ProcessTrace& trace, uint64_t number, TimeNs time) {
   }
   const CommunicatorText& text = trace.communicators[number - 1];
   constexpr uint32_t kNot = format::kNonBlocking | format::kInitFailed | format::kAfterEnd;
-  return (text.flags & kNot) == 0 && (text.flags & format::kInitDone) != 0 &&
-         (text.ended == 0 || text.ended > time);
+  return (text.flags & kNot) == 0 && (text.ended == 0 || text.ended > time);
 }
 
 // What the refused call was about; 0: it is not known, or more was wrong than the launch.
