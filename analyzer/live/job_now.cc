@@ -21,9 +21,11 @@ TimeNs now_ns() {
       .count();
 }
 
-void insert_once(std::vector<std::string>& list, const std::string& text) {
-  if (std::find(list.begin(), list.end(), text) == list.end()) {
-    list.push_back(text);
+// Processes of one container lead to the same folder by different paths (/proc/PID/root).
+void insert_once(std::vector<std::string>& folders, const std::string& folder) {
+  if (std::none_of(folders.begin(), folders.end(),
+                   [&](const std::string& other) { return is_same_file(other, folder); })) {
+    folders.push_back(folder);
   }
 }
 

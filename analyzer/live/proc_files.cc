@@ -206,7 +206,19 @@ std::vector<pid_t> all_processes() {
 }
 
 std::string reachable_path(const ProcProcess& process, const std::string& path) {
-  return process.same_mount_namespace ? path : fmt::format("/proc/{}/root{}", process.pid, path);
+  if (process.same_mount_namespace) {
+    return path;
+  }
+  // They begin at the root of the namespace; that of the process may lie deeper (chroot).
+  const std::string root = link_target(fmt::format("/proc/{}/root", process.pid));
+  const bool below = root.size() > 1 && path.starts_with(root + "/");
+  return fmt::format("/proc/{}/root{}", process.pid,
+                     std::string_view(path).substr(below ? root.size() : 0));
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code problem;
+  return a == b || fs::equivalent(a, b, problem);
 }
 
 }  // namespace traintrace

@@ -70,4 +70,7 @@ std::vector<pid_t> all_processes();
 // A path of the process as we reach it, if it sees another root than we do.
 std::string reachable_path(const ProcProcess& process, const std::string& path);
 
+// By whatever paths they are reached.
+bool is_same_file(const std::string& a, const std::string& b);
+
 }  // namespace traintrace

@@ -27,10 +27,13 @@ std::string rank_of(const ProcProcess& process) {
 bool is_helper(const ProcProcess& process, const std::vector<ProcProcess>& all) {
   const pid_t parent = parent_of(process.pid);
   return std::any_of(all.begin(), all.end(), [&](const ProcProcess& other) {
+    if (other.pid != parent) {
+      return false;
+    }
     const auto trace = trace_of_process(process);
-    return other.pid == parent &&
-           (trace ? trace == trace_of_process(other)
-                  : !rank_of(process).empty() && rank_of(process) == rank_of(other));
+    const auto of_other = trace_of_process(other);
+    return trace ? of_other && is_same_file(*trace, *of_other)
+                 : !rank_of(process).empty() && rank_of(process) == rank_of(other);
   });
 }
 

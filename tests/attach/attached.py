@@ -31,6 +31,7 @@ parser.add_argument("kinds", nargs="*", default=[*WAITS_FOR, "none"])
 parser.add_argument("--no-preload", action="store_true")
 parser.add_argument("--stop", action="store_true")
 parser.add_argument("--forms", action="store_true", help="the forms for people and flame graphs, and --watch")
+parser.add_argument("--containers", action="store_true", help="each rank has a mount namespace and a root of its own")
 parser.add_argument("--ranks", type=int, default=4)
 options = parser.parse_args()
 build = os.path.abspath(options.build)
@@ -70,7 +71,11 @@ def settings(rank):
 
 
 def start(folder, kind, who):
-    processes = jobs.start(build, folder, options.ranks, kind, who, settings=settings)
+    def container(rank):
+        root = os.path.join(folder, f"root.{rank}")
+        make = f'mkdir {root} && mount --rbind / {root} && exec chroot {root} "$@"'
+        return ["unshare", "--mount", "sh", "-c", make, "sh"] if options.containers else []
+    processes = jobs.start(build, folder, options.ranks, kind, who, settings=settings, before=container)
     if kind != "none":
         time.sleep(2)  # the last-alive time is written each second
     return processes
@@ -183,6 +188,9 @@ def try_kind(kind):
     print(kind, "ok" if not jobs.failures else "")
 
 
+if options.containers and (os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False).returncode):
+    print("SKIPPED: containers cannot be made here")
+    raise SystemExit(77)
 ras = Ras() if options.no_preload else None
 if ras:
     ras.start()

@@ -34,13 +34,15 @@ def environment(build, folder, **others):
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def start(build, folder, ranks, kind, who, *arguments, ready=True, output=subprocess.DEVNULL, settings=lambda rank: {}):
-    """One process per rank; `settings` are those of a rank's environment.  They are ready after some exchanges."""
+def start(build, folder, ranks, kind, who, *arguments, ready=True, output=subprocess.DEVNULL, settings=lambda rank: {},
+          before=lambda rank: []):
+    """One process per rank; `settings` are those of a rank's environment, `before` starts its command.  They are ready after some
+    exchanges."""
     processes = []
     for rank in range(ranks):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), **settings(rank)}
         processes.append(subprocess.Popen(
-            ["/usr/bin/python3", "-B", PROGRAM, folder, str(rank), str(ranks), kind, str(who), *arguments], cwd=folder,
+            [*before(rank), "/usr/bin/python3", "-B", PROGRAM, folder, str(rank), str(ranks), kind, str(who), *arguments], cwd=folder,
             env=environment(build, folder, **own), stdin=subprocess.DEVNULL, stdout=output))
     if ready:
         wait_until_ready(folder, processes)
