@@ -179,11 +179,12 @@ size_t walk(uint64_t frame, uint64_t generation, uint64_t* out, size_t max,
   }
   if (at.range.whole) {
     memo.begin(frame, generation);
-    memo.add(frame, at.rbp);
     memo.add(frame + 8, at.pc);
   }
   // Copies: what a function outside gets the address of does not stay in registers.
   uint64_t pc = at.pc, rsp = at.rsp, rbp = at.rbp, after_call = 1;
+  // Most code keeps data in rbp: what was saved of it decides nothing until a rule needs it.
+  uint64_t rbp_unused_from = frame;
   StackRange range = at.range;
   UnwindCache::Found found{UnwindRule(CfaFrom::kNowhere), 0};
   for (size_t count = 0;;) {
@@ -201,9 +202,13 @@ size_t walk(uint64_t frame, uint64_t generation, uint64_t* out, size_t max,
     const uint64_t saved_rbp = cfa + (rule.ordinary_saves_rbp() ? rule.rbp_offset() : -8);
     if (rule.is_ordinary() && cfa > rsp && range.holds_word(cfa - 8) &&
         range.holds_word(saved_rbp)) {
+      if (rule.ordinary_from_rbp() && rbp_unused_from != 0) {
+        memo.add(rbp_unused_from, rbp);
+        rbp_unused_from = 0;
+      }
       if (rule.ordinary_saves_rbp()) {
         rbp = word_at(saved_rbp);
-        memo.add(saved_rbp, rbp);
+        rbp_unused_from = saved_rbp;
       }
       pc = word_at(cfa - 8);
       memo.add(cfa - 8, pc);
@@ -247,23 +252,23 @@ size_t native_frames(const void* frame, uint64_t* out, size_t max) noexcept {
   return walk_twice(reinterpret_cast<uint64_t>(frame), out, max, nobody);
 }
 
-bool native_hash_known(const void* frame, NativeMemo& memo, uint64_t& hash) noexcept {
+bool native_hash_known(const void* frame, const NativeMemo& memo, uint64_t& hash) noexcept {
   const auto start = reinterpret_cast<uint64_t>(frame);
-  const NativeMemo::Walk& walk = memo.of(start, word_at(start + 8));
-  hash = walk.hash();
-  return walk.holds(start, modules_unloads());
+  const NativeMemo::Walk* const walk = memo.find(start, word_at(start + 8), modules_unloads());
+  hash = walk != nullptr ? walk->hash() : 0;
+  return walk != nullptr;
 }
 
 size_t native_frames(const void* frame, uint64_t* out, size_t max, NativeMemo& memo,
                      uint64_t& hash) noexcept {
   const auto start = reinterpret_cast<uint64_t>(frame);
-  NativeMemo::Walk& walk = memo.of(start, word_at(start + 8));
+  NativeMemo::Walk& walk = memo.replace(start, word_at(start + 8));
   const size_t count = walk_twice(start, out, max, walk);
   hash = count;
   for (size_t i = 0; i < count; ++i) {
     hash = format::mixed(hash, out[i]);
   }
-  walk.end(hash);
+  walk.end(hash, memo.life());
   return count;
 }
 

@@ -28,7 +28,7 @@ size_t native_frames(const void* frame, uint64_t* out, size_t max) noexcept;
 // where everything that the last walk from there has read is as it was.
 size_t native_frames(const void* frame, uint64_t* out, size_t max, NativeMemo& memo,
                      uint64_t& hash) noexcept;
-bool native_hash_known(const void* frame, NativeMemo& memo, uint64_t& hash) noexcept;
+bool native_hash_known(const void* frame, const NativeMemo& memo, uint64_t& hash) noexcept;
 
 // Looks into unwind tables since the start of the process.
 uint64_t native_frames_misses() noexcept;

@@ -342,8 +342,8 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
   const uint64_t bytes = threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(int32_t)) +
                          g_recorder.chunk_count * (2 * sizeof(uint64_t) + sizeof(uint32_t)) + 4096;
-  void* const memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return false;
   }

@@ -86,7 +86,7 @@ set_up() {
   ((${#packages[@]} == 0)) || die "installed, but still not usable: ${packages[*]}"
 }
 
-# build_preset PRESET [-DNAME=VALUE ..]: configures once (ninja does it again by itself), then builds all, or what
+# build_preset PRESET [option of cmake ..]: configures once (ninja does it again by itself), then builds all, or what
 # the array build_targets says.
 build_targets=(all)
 build_preset() {

@@ -147,7 +147,8 @@ void check_reports(const RawTrace& trace, const std::vector<RawRecord>& reports)
     sum += static_cast<int64_t>(trace.value(report, "change"));
     bad += static_cast<uint64_t>(sum) != trace.value(report, "allocated") ? 1 : 0;
     bad += trace.value(report, "reserved") < trace.value(report, "allocated") ? 1 : 0;
-    bad += report.stack == 0 || report.device != 0 ? 1 : 0;
+    const bool allocates = static_cast<int64_t>(trace.value(report, "change")) > 0;
+    bad += (report.stack != 0) != allocates || report.device != 0 ? 1 : 0;
   }
   EXPECT_EQ(bad, 0u);
 }

@@ -19,6 +19,7 @@ parser.add_argument("--timeout", type=float, default=60)
 parser.add_argument("--mistake", choices=[
     "rank0-only",  # a collective inside `if rank == 0`: the others are one behind from then on, and all hang at the end
     "uneven",  # rank 0 has one batch more than the others, and no join
+    "rebuild",  # the last rank alone looks for unused parameters, and so never rebuilds its buckets, as the others do after the first step
     "no-sync",  # the last rank adds up its first two batches, and so exchanges gradients one time less
     "abort",  # the last rank swallows an exception, aborts its communicators and goes on by itself
     "exception",  # the last rank raises in step 3, while the others wait for its gradients
@@ -74,7 +75,8 @@ def train_wrongly(net, job):
 with rig.job(args.timeout) as job:
     made = Sometimes if args.unused else rig.model
     torch.manual_seed(2)
-    net = DistributedDataParallel(made().cuda(), bucket_cap_mb=0.002, find_unused_parameters=args.unused)
+    alone = args.mistake == "rebuild" and job.rank == job.size - 1
+    net = DistributedDataParallel(made().cuda(), bucket_cap_mb=0.002, find_unused_parameters=args.unused or alone)
     if args.mistake:
         train_wrongly(net, job)
     else:

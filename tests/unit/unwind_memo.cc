@@ -5,6 +5,7 @@
 #include <alloca.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "interpose/native_frames.h"
@@ -30,7 +31,7 @@ struct Capture {
   uint64_t out[65];
   size_t count = native_frames(result.frame, out, 65);
   result.frames.assign(out, out + count);
-  NativeMemo other;
+  static NativeMemo other;
   other.clear();
   uint64_t hash;
   native_frames(result.frame, out, 65, result.known ? other : g_memo, hash);
@@ -85,8 +86,8 @@ TEST(Memo, TellsCallersApartWhoseFramesLieAtTheSamePlace) {
     all.push_back(i % 2 == 0 ? first_caller(10) : second_caller(10));
   }
   EXPECT_EQ(all[0].frame, all[1].frame) << "else this test shows nothing";
-  for (const Capture& one : all) {
-    EXPECT_FALSE(one.known);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(all[i].known, i >= 2) << "both are remembered beside one another";
   }
   EXPECT_EQ(all[0].hash, all[2].hash);
   EXPECT_EQ(all[1].hash, all[3].hash);
@@ -109,28 +110,107 @@ TEST(Memo, IsNotTakenInByWhatEarlierCallsLeft) {
   EXPECT_GT(compared, 0);
 }
 
-TEST(Memo, ForgetsUnderAnotherGeneration) {
-  NativeMemo::Walk walk;
-  uint64_t word = 5;
-  walk.begin(0x1000, 7);
-  walk.add(reinterpret_cast<uint64_t>(&word), 5);
-  walk.end(99);
-  EXPECT_TRUE(walk.holds(0x1000, 7));
-  EXPECT_FALSE(walk.holds(0x1000, 8));
-  EXPECT_FALSE(walk.holds(0x2000, 7));
-  word = 6;
-  EXPECT_FALSE(walk.holds(0x1000, 7));
+#if defined(__x86_64__)
+// Calls `function` with `data` in rbp, as code does that keeps no frame pointer.
+asm(R"(
+.text
+.type call_with_data_in_rbp, @function
+call_with_data_in_rbp:
+  .cfi_startproc
+  pushq %rbp
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbp, -16
+  movq %rdi, %rbp
+  movq %rdx, %rdi
+  callq *%rsi
+  popq %rbp
+  .cfi_restore %rbp
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_endproc
+.size call_with_data_in_rbp, .-call_with_data_in_rbp
+)");
+extern "C" void call_with_data_in_rbp(uint64_t data, void (*function)(void*), void* argument);
+
+[[gnu::noinline]] void capture_into(void* result) {
+  *static_cast<Capture*>(result) = capture();
+  asm volatile("" : : : "memory");
+}
+
+// What rbp held in code that keeps data there does not tell stacks apart.
+TEST(Memo, DoesNotCareForDataInRbp) {
+  g_memo.clear();
+  for (uint64_t i = 0; i < 3; ++i) {
+    Capture one;
+    call_with_data_in_rbp(0x1234 + i, capture_into, &one);
+    EXPECT_EQ(one.known, i > 0);
+  }
+}
+#endif
+
+struct Remembered {
+  NativeMemo::Walk walk{};
+  uint64_t words[200]{};
+  uint64_t frame() const { return reinterpret_cast<uint64_t>(words); }
+  void add(size_t word) { walk.add(reinterpret_cast<uint64_t>(words + word), words[word]); }
+};
+
+TEST(Memo, ForgetsUnderAnotherGenerationAndInAnotherLife) {
+  Remembered it;
+  it.words[3] = 5;
+  it.walk.begin(it.frame(), 7);
+  it.add(1);
+  it.add(3);
+  it.walk.end(99, 1);
+  EXPECT_TRUE(it.walk.holds(it.frame(), 7, 1));
+  EXPECT_FALSE(it.walk.holds(it.frame(), 8, 1));
+  EXPECT_FALSE(it.walk.holds(it.frame() + 8, 7, 1));
+  EXPECT_FALSE(it.walk.holds(it.frame(), 7, 2));
+  it.words[2] = 6;
+  EXPECT_TRUE(it.walk.holds(it.frame(), 7, 1)) << "that one was not read";
+  it.words[3] = 6;
+  EXPECT_FALSE(it.walk.holds(it.frame(), 7, 1));
+}
+
+// Return addresses differ by little, and often in several frames at once.
+TEST(Memo, WordsDoNotMakeUpForOneAnother) {
+  Remembered it;
+  it.walk.begin(it.frame(), 7);
+  for (size_t word = 0; word < 50; ++word) {
+    it.words[word] = 0x7F0000001000 + 16 * word;
+    it.add(word);
+  }
+  it.walk.end(99, 1);
+  ASSERT_TRUE(it.walk.holds(it.frame(), 7, 1));
+  for (size_t one = 0; one < 50; ++one) {
+    for (size_t other = 0; other < one; ++other) {
+      for (int64_t by = -4; by <= 4; ++by) {
+        for (int64_t back = 1; back <= 4; ++back) {
+          it.words[one] += static_cast<uint64_t>(by);
+          it.words[other] += static_cast<uint64_t>(back);
+          EXPECT_FALSE(it.walk.holds(it.frame(), 7, 1)) << one << ' ' << other;
+          it.words[one] -= static_cast<uint64_t>(by);
+          it.words[other] -= static_cast<uint64_t>(back);
+        }
+      }
+    }
+  }
+  std::swap(it.words[3], it.words[4]);
+  EXPECT_FALSE(it.walk.holds(it.frame(), 7, 1));
 }
 
 TEST(Memo, DoesNotRememberWhatHasNoRoom) {
-  NativeMemo::Walk walk;
-  uint64_t word = 5;
-  walk.begin(0x1000, 7);
-  for (int i = 0; i < 1000; ++i) {
-    walk.add(reinterpret_cast<uint64_t>(&word), 5);
+  Remembered it;
+  it.walk.begin(it.frame(), 7);
+  for (size_t word = 0; word < 200; ++word) {
+    it.add(word);
   }
-  walk.end(99);
-  EXPECT_FALSE(walk.holds(0x1000, 7));
+  it.walk.end(99, 1);
+  EXPECT_FALSE(it.walk.holds(it.frame(), 7, 1));
+  it.walk.begin(it.frame(), 7);
+  it.walk.add(it.frame() + (uint64_t{1} << 20), 5);  // further up than can be said
+  it.walk.end(99, 1);
+  EXPECT_FALSE(it.walk.holds(it.frame(), 7, 1));
 }
 
 }  // namespace
