@@ -186,7 +186,8 @@ std::vector<Finding> find_memory_failures(const Run& run, const RunMemory&) {
     const OutOfMemoryText* failure = fatal_failure(trace);
     const bool its_own =
         failure != nullptr && (state.device < 0 || failure->device == state.device);
-    if (its_own && (has_ended(state) || is_last_word(trace, *failure)) && !is_told_already(run, state.rank)) {
+    if (its_own && (has_ended(state) || is_last_word(trace, *failure)) &&
+        !is_told_already(run, state.rank)) {
       add_to(findings, finding_about(run, state, shortage_of(trace, *failure)));
     }
   }

@@ -38,7 +38,7 @@ void hold_old_segments(const ProcessTrace& trace, TimeNs begin, Devices& devices
 void hold_old_blocks(const ProcessTrace& trace, TimeNs begin, AllocatorEvents& events,
                      Devices& devices) {
   std::unordered_set<uint64_t> taken;
-  const auto hold = [&](int device, uint64_t address, const LiveBlock& block) {
+  const auto hold = [&](int device, uint64_t address, const UsedBlock& block) {
     memory_on(devices, device).hold_block(address, block);
   };
   events.each([&](const AllocatorEvent& event) {

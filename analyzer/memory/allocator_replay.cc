@@ -81,7 +81,7 @@ bool AllocatorReplay::unmap(uint64_t address, uint64_t bytes) {
   return true;
 }
 
-bool AllocatorReplay::allocate(uint64_t address, const LiveBlock& block) {
+bool AllocatorReplay::allocate(uint64_t address, const UsedBlock& block) {
   if (!is_free(blocks_, address, block.bytes) ||
       segment_around(address, block.bytes) == segments_.end() || block.requested > block.bytes) {
     return false;

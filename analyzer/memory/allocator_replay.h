@@ -14,7 +14,7 @@ struct HeldSegment {
   uint64_t piece = 0;
 };
 
-struct LiveBlock {
+struct UsedBlock {
   uint64_t bytes = 0;
   int64_t time = 0;
   uint32_t stack = 0;
@@ -35,7 +35,7 @@ class AllocatorReplay {
   // changes nothing.
   bool map(uint64_t address, uint64_t bytes, uint64_t piece = 0);
   bool unmap(uint64_t address, uint64_t bytes = 0);  // 0: of a segment that came as a whole
-  bool allocate(uint64_t address, const LiveBlock& block);
+  bool allocate(uint64_t address, const UsedBlock& block);
   bool release(uint64_t address);
 
   FreeSpace now() const;
@@ -46,7 +46,7 @@ class AllocatorReplay {
   uint64_t unrequested() const { return unrequested_; }  // of the bytes in use
   Overhead overhead() const;
   const std::map<uint64_t, HeldSegment>& segments() const { return segments_; }  // by address
-  const std::map<uint64_t, LiveBlock>& blocks() const { return blocks_; }
+  const std::map<uint64_t, UsedBlock>& blocks() const { return blocks_; }
 
  private:
   std::map<uint64_t, HeldSegment>::iterator segment_around(uint64_t address, uint64_t bytes);
@@ -55,7 +55,7 @@ class AllocatorReplay {
   void join_next(std::map<uint64_t, HeldSegment>::iterator segment);
 
   std::map<uint64_t, HeldSegment> segments_;
-  std::map<uint64_t, LiveBlock> blocks_;
+  std::map<uint64_t, UsedBlock> blocks_;
   uint64_t reserved_ = 0, allocated_ = 0;
   uint64_t peak_reserved_ = 0, peak_allocated_ = 0;
   uint64_t unrequested_ = 0;

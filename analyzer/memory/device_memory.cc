@@ -39,7 +39,7 @@ void DeviceMemory::hold_segment(uint64_t address, uint64_t bytes, bool piece) {
   history_.placed = replay_.map(address, bytes, piece ? bytes : 0) && history_.placed;
 }
 
-void DeviceMemory::hold_block(uint64_t address, const LiveBlock& block) {
+void DeviceMemory::hold_block(uint64_t address, const UsedBlock& block) {
   history_.placed = replay_.allocate(address, block) && history_.placed;
 }
 

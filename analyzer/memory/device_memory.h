@@ -15,7 +15,7 @@ class DeviceMemory {
 
   // There before the first event.
   void hold_segment(uint64_t address, uint64_t bytes, bool piece);
-  void hold_block(uint64_t address, const LiveBlock& block);
+  void hold_block(uint64_t address, const UsedBlock& block);
 
   void see(const AllocatorEvent& event);
   AllocatorHistory finish();

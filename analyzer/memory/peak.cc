@@ -7,7 +7,7 @@
 namespace traintrace {
 namespace {
 
-using Blocks = std::unordered_map<uint64_t, LiveBlock>;  // by address
+using Blocks = std::unordered_map<uint64_t, UsedBlock>;  // by address
 
 bool is_report(const AllocatorEvent& event, const AllocatorHistory& history) {
   return event.device == history.device &&
