@@ -75,17 +75,37 @@ void take_events(ProcessTrace& full, ProcessTrace& trace) {
   trace.stacks.merge(full.stacks);
 }
 
+std::optional<size_t> process_with_highest_peak(const Run& run) {
+  std::optional<size_t> found;
+  uint64_t most = 0;
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    for (const TensorDeviceText& device : run.processes[i].tensor_devices) {
+      if (device.peak_allocated > most) {
+        most = device.peak_allocated;
+        found = i;
+      }
+    }
+  }
+  return found;
+}
+
 // What leaks, leaks on all ranks or shows in the tables of those where it does.  Not of processes
 // that somebody looks at again and again.
 std::set<size_t> processes_to_read_for_memory(const Run& run) {
   constexpr size_t kMostAsked = 4;
   std::set<size_t> found;
-  for (size_t i = 0; i < run.processes.size() && found.size() < kMostAsked; ++i) {
+  const auto add = [&](size_t i) {
     const ProcessTrace& trace = run.processes[i];
     if (trace.events.empty() && !trace.threads.empty() && trace.looked == 0 &&
         asks_for_events(trace)) {
       found.insert(i);
     }
+  };
+  if (const auto high = process_with_highest_peak(run)) {
+    add(*high);
+  }
+  for (size_t i = 0; i < run.processes.size() && found.size() < kMostAsked; ++i) {
+    add(i);
   }
   // Events and graphs have no table that would ask.
   if (found.empty() && !run.processes.empty() && run.processes.front().looked == 0 &&

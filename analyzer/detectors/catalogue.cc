@@ -307,6 +307,24 @@ constexpr Explanation kExplanations[] = {
      "reported beside, in a process that ended, with no record lost; or it had memory in use "
      "before its first report. Where only the segments differ: info, as others may give it some. "
      "Nobody is blamed: other findings on this memory may lack something."},
+    {"memory.library",
+     "NCCL, cuBLAS and their like hold 64 MiB or more of a device for themselves. A warning where "
+     "that is a quarter of the device or more, as far as the job asked how large it is; else "
+     "information."},
+    {"memory.extra-context",
+     "A rank whose communicators are all of one device has live memory on the device of another "
+     "rank of its host, or called something there that needs a context. Devices are compared "
+     "between ranks that see the same ones (CUDA_VISIBLE_DEVICES)."},
+    {"memory.wrong-device",
+     "The job's own code set or freed memory of one device while another was current, before the "
+     "last launch or collective. What cleans up behind all work is not counted."},
+    {"memory.pinned-waste",
+     "Pinned blocks of PyTorch, of a power of two, of which no copy in the whole record came to "
+     "the last quarter or more: 64 MiB in all. What the host alone reads and writes is not seen."},
+    {"memory.rank-imbalance",
+     "Of three ranks or more, one has a peak of PyTorch's memory that is a quarter (and 64 MiB) "
+     "above the median, and no other comes half as far above it. surplus_bytes is of the place in "
+     "the code of which it had most more than the typical rank, each at its own peak."},
     {"memory.leak-at-exit",
      "Device memory that the job's own code allocated and that was there when the process ended "
      "with status 0. A warning where the job freed, behind all its work, memory that it had "

@@ -24,6 +24,13 @@ std::vector<Finding> find_allocation_retries(const Run& run, const RunMemory& me
 std::vector<Finding> find_cache_flushes(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_unaccounted(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_pinned_waste(const Run& run, const RunMemory& memory);
+
+// Whose it is, and where.
+std::vector<Finding> find_library_memory(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_extra_contexts(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_wrong_devices(const Run& run, const RunMemory& memory);
 
 // All of them.
 std::vector<Finding> find_memory_faults(const Run& run);

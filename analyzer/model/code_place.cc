@@ -37,8 +37,10 @@ bool is_user_module(std::string_view path) {
     return false;
   }
   constexpr std::string_view kOthers[] = {
-      "libtraintrace", "libcuda", "libnccl",   "libcupti", "libc.so", "libpthread", "ld-linux",
-      "libstdc++",     "python",  "libpython", "torchrun", "libc10",  "libtorch"};
+      "libtraintrace", "libcuda",     "libnccl",     "libcupti",  "libc.so",
+      "libpthread",    "ld-linux",    "libstdc++",   "python",    "libpython",
+      "torchrun",      "libc10",      "libtorch",    "libcublas", "libcudnn",
+      "libcufft",      "libcusolver", "libcusparse", "libcurand", "libnvshmem"};
   return std::none_of(std::begin(kOthers), std::end(kOthers),
                       [&](std::string_view other) { return name.starts_with(other); });
 }

@@ -22,6 +22,8 @@ def record(folder):
         alone = {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
         beside = subprocess.Popen([f"{build}/tests/{program}", "hold", ending], env=alone, stdout=subprocess.PIPE)
         beside.stdout.readline()
+    if "RANKS" in settings:
+        return record_ranks(int(settings["RANKS"]), environment)
     done = subprocess.run([f"{build}/tests/{program}", case, ending], env=environment, capture_output=True, text=True,
                           timeout=200, check=False)
     if beside:
@@ -30,6 +32,16 @@ def record(folder):
     if done.returncode != (1 if case.startswith("oom") and code != "-" else 0):
         sys.exit(f"{case} ended with {done.returncode}: {done.stderr}")
     return {key: int(value) for key, value in (line.split() for line in done.stdout.splitlines())}
+
+
+def record_ranks(count, environment):
+    launched = dict(environment, WORLD_SIZE=str(count), MASTER_ADDR="localhost", MASTER_PORT="1")
+    ranks = [subprocess.Popen([f"{build}/tests/{program}", case, ending], stdout=subprocess.PIPE, text=True,
+                              env=dict(launched, RANK=str(rank), LOCAL_RANK=str(rank))) for rank in range(count)]
+    outputs = [rank.communicate(timeout=200)[0] for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        sys.exit(f"{case} ended with {[rank.returncode for rank in ranks]}")
+    return {key: int(value) for output in outputs for key, value in (line.split() for line in output.splitlines())}
 
 
 def analyze(folder):

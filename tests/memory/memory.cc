@@ -1,5 +1,6 @@
 // A program of steps that treats its memory well or badly: `memory NAME`.  Prints what its finding
 // must say, one `KEY VALUE` a line.
+#include <nccl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -11,6 +12,7 @@
 
 // A library whose name says that it is of cuBLAS (workspace.cc).
 extern "C" void cublas_like_workspace(size_t bytes);
+extern "C" void* pinned_like_pytorch(size_t bytes);
 
 namespace {
 
@@ -273,7 +275,76 @@ void hold() {
   }
 }
 
+void library(size_t bytes, bool asked) {
+  cublas_like_workspace(bytes);
+  if (asked) {
+    ask();
+  }
+  step();
+  say("bytes", bytes);
+}
+
+// The first rank's device gets what the second rank should have on its own.
+void on_device_of(int device) {
+  ncclUniqueId id = {};
+  ncclComm_t communicator = nullptr;
+  CHECK(ncclGetUniqueId(&id) == ncclSuccess &&
+            ncclCommInitRank(&communicator, 1, id, 0) == ncclSuccess,
+        "no communicator");
+  launch();
+  if (own_rank() == 1) {
+    CUDA_CHECK(cudaSetDevice(device));
+    allocate(5 * kBytes);
+    CUDA_CHECK(cudaSetDevice(1));
+    say("bytes", device == 1 ? 0 : 5 * kBytes);
+  }
+  sleep(1);  // so that both are there at the same time
+}
+
+// Freed while device 1 is current: in every step, or behind them.
+void free_from_afar(bool in_step, bool switched) {
+  void* last = nullptr;
+  for (int i = 0; i < 10; ++i) {
+    last = allocate(kBytes);
+    launch();
+    if (in_step || i != 9) {
+      CUDA_CHECK(cudaSetDevice(switched && in_step ? 1 : 0));
+      CUDA_CHECK(cudaFree(last));
+      CUDA_CHECK(cudaSetDevice(0));
+      last = nullptr;
+    }
+  }
+  CUDA_CHECK(cudaSetDevice(1));
+  CUDA_CHECK(cudaFree(last));
+  CUDA_CHECK(cudaSetDevice(0));
+  say("use_count", 9);  // the last is behind the last launch
+}
+
+// Blocks of a power of two, and batches that fill them, or do not.
+void pinned(size_t block, size_t batch) {
+  void* const device = allocate(batch);
+  for (int i = 0; i < 4; ++i) {
+    void* const host = pinned_like_pytorch(block);
+    CUDA_CHECK(cudaMemcpyAsync(device, host, batch, cudaMemcpyHostToDevice, nullptr));
+    launch();
+  }
+  CUDA_CHECK(cudaFree(device));
+  say("bytes", 4 * (block - batch));
+  say("block_count", 4);
+}
+
 const Cases kCases = {
+    {"pinned-rounded", [] { pinned(64 * kMega, 40 * kMega); }},
+    {"pinned-filled", [] { pinned(64 * kMega, 60 * kMega); }},
+    {"pinned-not-rounded", [] { pinned(63 * kMega, 40 * kMega); }},
+    {"library", [] { library(80 * kMega, true); }},
+    {"library-of-a-large-device", [] { library(80 * kMega, false); }},
+    {"library-small", [] { library(40 * kMega, true); }},
+    {"other-device", [] { on_device_of(0); }},
+    {"own-device", [] { on_device_of(1); }},
+    {"free-from-afar", [] { free_from_afar(true, true); }},
+    {"free-at-home", [] { free_from_afar(true, false); }},
+    {"free-last-from-afar", [] { free_from_afar(false, true); }},
     {"oom-capacity", beyond_capacity},
     {"oom-pieces", in_pieces},
     {"oom-neighbour", beside_another},

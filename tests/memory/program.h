@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -23,11 +24,16 @@ inline void say(const char* key, size_t value) {
   printf("%s %zu\n", key, value);
 }
 
+inline int own_rank() {
+  const char* const rank = getenv("LOCAL_RANK");
+  return rank != nullptr ? atoi(rank) : 0;
+}
+
 using Cases = std::map<std::string, std::function<void()>>;
 
 inline int run_case(const Cases& cases, int argc, char** argv) {
   CHECK(argc == 3 && cases.contains(argv[1]), "usage: PROGRAM NAME exit|_exit");
-  CUDA_CHECK(cudaSetDevice(0));
+  CUDA_CHECK(cudaSetDevice(own_rank()));
   CUDA_CHECK(cudaFree(nullptr));
   CUmodule module = nullptr;
   CU_CHECK(cuModuleLoadData(&module, "no image of any kind, but long enough to look at its start"));

@@ -54,7 +54,7 @@ void hour() {
     if (i % 100 == 0) {
       tensor(kMiB);
       ++kept;
-      std::this_thread::sleep_until(begin + i / 100 * std::chrono::milliseconds(3));
+      std::this_thread::sleep_until(begin + i / 100 * std::chrono::milliseconds(10));
     }
   }
   say("bytes", kept * kMiB);
@@ -278,7 +278,23 @@ void churn() {
   }
 }
 
+// One of the ranks has what the others have not.
+[[gnu::noinline]] void* logits(size_t bytes) {
+  return bytes == 0 ? nullptr : tensor(bytes);
+}
+void ranks_with(size_t bytes) {
+  tensor(100 * kMiB);
+  launch();
+  const size_t more = own_rank() == 2 ? bytes : 0;
+  logits(more);
+  say(more == 0 ? "typical_bytes" : "peak_bytes", 100 * kMiB + more);
+  say("surplus_bytes", bytes);
+}
+
 const Cases kCases = {
+    {"tensors-one-rank", [] { ranks_with(80 * kMiB); }},
+    {"tensors-equal-ranks", [] { ranks_with(0); }},
+    {"tensors-one-rank-little", [] { ranks_with(20 * kMiB); }},
     {"tensors-churn", churn},
     {"tensors-fragmented", [] { fragment(14, false); }},
     {"tensors-not-fragmented", [] { fragment(16, true); }},

@@ -1,0 +1,137 @@
+// The peak of one rank stands out, and what makes it so.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/detectors/allocator_finding.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/memory/peak.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kFewestRanks = 3;
+
+struct RankPeak {
+  uint64_t bytes = 0;
+  MemorySite site;
+  int device = -1;
+};
+
+std::vector<RankPeak> peaks_of(const Run& run) {
+  std::vector<RankPeak> peaks;
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    for (const TensorDeviceText& device : run.processes[i].tensor_devices) {
+      RankPeak peak{device.peak_allocated, {}, device.device};
+      peak.site.rank = rank_on(run, i, device.device);
+      peak.site.process = i;
+      if (peak.site.rank.value >= 0 && peak.bytes != 0) {
+        peaks.push_back(peak);
+      }
+    }
+  }
+  std::stable_sort(peaks.begin(), peaks.end(),
+                   [](const RankPeak& a, const RankPeak& b) { return a.bytes < b.bytes; });
+  return peaks;
+}
+
+struct PlaceBytes {
+  uint64_t bytes = 0;
+  uint32_t stack = 0;
+};
+using Places = std::map<std::string, PlaceBytes>;
+
+Places places_at_peak(const Run& run, const RunMemory& memory, const RankPeak& peak) {
+  Places places;
+  for (const AllocatorHistory& history : memory.processes[peak.site.process].allocators) {
+    if (history.device != peak.device) {
+      continue;
+    }
+    for (const auto& [stack, bytes] : held_at_peak(run.processes[peak.site.process], history)) {
+      MemorySite site = peak.site;
+      site.stack = stack;
+      PlaceBytes& place = places[place_of_site(run, site)];
+      place.bytes += bytes;
+      place.stack = place.stack == 0 ? stack : place.stack;
+    }
+  }
+  return places;
+}
+
+// The rank nearest to the median of which it is known what it had in use at its peak.
+Places typical_places(const Run& run, const RunMemory& memory, const std::vector<RankPeak>& peaks) {
+  const uint64_t median = peaks[(peaks.size() - 1) / 2].bytes;
+  std::vector<RankPeak> near(peaks.begin(), peaks.end() - 1);
+  const auto distance = [&](const RankPeak& peak) {
+    return peak.bytes > median ? peak.bytes - median : median - peak.bytes;
+  };
+  std::stable_sort(near.begin(), near.end(),
+                   [&](const RankPeak& a, const RankPeak& b) { return distance(a) < distance(b); });
+  for (const RankPeak& peak : near) {
+    Places places = places_at_peak(run, memory, peak);
+    if (!places.empty()) {
+      return places;
+    }
+  }
+  return {};
+}
+
+// Of what the two had in use at their peaks, the place with the largest surplus.
+struct Surplus {
+  std::string place;
+  uint64_t bytes = 0, typical = 0;
+  uint32_t stack = 0;
+};
+Surplus surplus_of(const Places& high, const Places& typical) {
+  Surplus most;
+  for (const auto& [place, held] : high) {
+    const auto same = typical.find(place);
+    const uint64_t other = same == typical.end() ? 0 : same->second.bytes;
+    if (held.bytes > other && held.bytes - other > most.bytes - most.typical) {
+      most = {place, held.bytes, other, held.stack};
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory) {
+  const std::vector<RankPeak> peaks = peaks_of(run);
+  if (peaks.size() < kFewestRanks) {
+    return {};
+  }
+  RankPeak high = peaks.back();
+  const RankPeak& second = peaks[peaks.size() - 2];
+  const RankPeak& typical = peaks[(peaks.size() - 1) / 2];
+  if (!is_much(high.bytes - typical.bytes, typical.bytes) ||
+      second.bytes - typical.bytes >= (high.bytes - typical.bytes) / 2) {
+    return {};  // none stands out, or not alone
+  }
+  const Places held = places_at_peak(run, memory, high);
+  const Places usual = typical_places(run, memory, peaks);
+  const Surplus surplus = usual.empty() ? Surplus() : surplus_of(held, usual);
+  high.site.bytes = high.bytes;
+  high.site.count = 1;
+  high.site.stack = surplus.stack;
+  high.site.text = fmt::format("{} bytes at its peak, rank {} {};", high.bytes,
+                               typical.site.rank.value, typical.bytes);
+  Finding finding = memory_finding(run, "memory.rank-imbalance", {high.site});
+  finding.certainty = Certainty::kLikely;
+  finding.title = fmt::format(
+      "the memory of rank {} stands out: {} bytes at its peak, {} on the typical rank {}",
+      high.site.rank.value, high.bytes, typical.bytes, typical.site.rank.value);
+  finding.values = {{"peak_bytes", signed_bytes(high.bytes)},
+                    {"typical_bytes", signed_bytes(typical.bytes)}};
+  if (surplus.bytes != 0) {
+    finding.title += fmt::format("; of {} it has {} instead of {}", surplus.place, surplus.bytes,
+                                 surplus.typical);
+    finding.values.emplace_back("surplus_bytes", signed_bytes(surplus.bytes - surplus.typical));
+  }
+  finding.advice = "all ranks wait for the one that runs out: spread what only it holds";
+  return {finding};
+}
+
+}  // namespace traintrace

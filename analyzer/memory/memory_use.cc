@@ -1,0 +1,160 @@
+#include "analyzer/memory/memory_use.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "analyzer/memory/blocks.h"
+#include "analyzer/model/activity.h"
+
+namespace traintrace {
+namespace {
+
+std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
+                                 const CallSchema& schema, std::string_view name) {
+  for (size_t i = 0; i < event.value_count && i < schema.fields.size(); ++i) {
+    if (schema.fields[i].name == name) {
+      return trace.values_of(event)[i];
+    }
+  }
+  return std::nullopt;
+}
+
+bool succeeded(const CallRecord& event) {
+  return event.returned && event.result == 0 && !event.enter_lost && !event.moment;
+}
+
+bool is_work(const CallSchema& schema) {
+  return schema.kind == "launch" || schema.kind == "graph-launch" || schema.kind == "collective";
+}
+
+template <class Block>
+typename std::map<uint64_t, Block>::iterator around(std::map<uint64_t, Block>& blocks,
+                                                    uint64_t address) {
+  const auto next = blocks.upper_bound(address);
+  if (next == blocks.begin() || address - std::prev(next)->first >= std::prev(next)->second.bytes) {
+    return blocks.end();
+  }
+  return std::prev(next);
+}
+
+TimeNs last_work(const ProcessTrace& trace) {
+  TimeNs last = 0;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    last = schema != nullptr && is_work(*schema) ? event.enter : last;
+  }
+  return last;
+}
+
+struct DeviceBlock {
+  uint64_t bytes = 0;
+  int device = -1;
+  uint32_t stack = 0;
+};
+
+// Where a call uses or gives back memory: by its first byte.
+std::optional<uint64_t> used_address(const ProcessTrace& trace, const CallRecord& event,
+                                     const CallSchema& schema) {
+  return schema.kind == "free"  ? value_of(trace, event, schema, "address")
+         : schema.kind == "set" ? value_of(trace, event, schema, "to")
+                                : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<ForeignUse> foreign_uses(const ProcessTrace& trace) {
+  std::vector<ForeignUse> uses;
+  std::map<uint64_t, DeviceBlock> blocks;
+  const TimeNs end = last_work(trace);
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    if (schema == nullptr || !succeeded(event) || event.device == format::kNoDevice) {
+      continue;
+    }
+    if (schema->kind == "alloc" && kind_of_call(schema->name) == MemoryKind::kDevice) {
+      const auto address = value_of(trace, event, *schema, "address");
+      const auto bytes = value_of(trace, event, *schema, "bytes");
+      if (address && bytes && *address != 0) {
+        blocks[*address] = {*bytes, event.device, event.stack};
+      }
+      continue;
+    }
+    const auto address = used_address(trace, event, *schema);
+    const auto block = address ? around(blocks, *address) : blocks.end();
+    if (block == blocks.end()) {
+      continue;
+    }
+    if (block->second.device != event.device && event.enter < end &&
+        owner_of(trace, event.stack) == Owner::kJob) {
+      uses.push_back({event.call, event.stack, event.enter, block->first, block->second.bytes,
+                      event.device, block->second.device, block->second.stack});
+    }
+    if (schema->kind == "free") {
+      blocks.erase(block);
+    }
+  }
+  return uses;
+}
+
+namespace {
+
+struct PinnedBlock {
+  uint64_t bytes = 0;
+  uint64_t used = 0;
+  uint32_t stack = 0;
+  bool unclear = false;  // a call used it whose reach is not known
+};
+
+void note_copy(const ProcessTrace& trace, const CallRecord& event, const CallSchema& schema,
+               std::map<uint64_t, PinnedBlock>& blocks) {
+  const auto bytes = value_of(trace, event, schema, "bytes");
+  const bool rows =
+      value_of(trace, event, schema, "pitch") || value_of(trace, event, schema, "height");
+  for (const char* const field : {"from", "to", "address"}) {
+    const auto address = value_of(trace, event, schema, field);
+    const auto block = address ? around(blocks, *address) : blocks.end();
+    if (block != blocks.end()) {
+      block->second.unclear = block->second.unclear || !bytes || rows;
+      block->second.used =
+          std::max(block->second.used, sum_of(*address - block->first, bytes.value_or(0)));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<PinnedUse> pinned_uses(const ProcessTrace& trace) {
+  std::vector<PinnedUse> uses;
+  std::map<uint64_t, PinnedBlock> blocks;
+  const auto done = [&](const PinnedBlock& block) {
+    if (std::has_single_bit(block.bytes) && block.used != 0 && !block.unclear) {
+      uses.push_back({block.stack, block.bytes, std::min(block.used, block.bytes)});
+    }
+  };
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    if (schema == nullptr || !succeeded(event)) {
+      continue;
+    }
+    const auto address = value_of(trace, event, *schema, "address");
+    if (schema->kind == "alloc" && kind_of_call(schema->name) == MemoryKind::kPinned && address) {
+      blocks[*address] = {value_of(trace, event, *schema, "bytes").value_or(0), 0, event.stack};
+    } else if (schema->kind == "free" && address) {
+      if (const auto block = blocks.find(*address); block != blocks.end()) {
+        done(block->second);
+        blocks.erase(block);
+      }
+    } else if (schema->kind == "copy" || schema->kind == "set") {
+      note_copy(trace, event, *schema, blocks);
+    }
+  }
+  for (const auto& [address, block] : blocks) {
+    done(block);
+  }
+  return uses;
+}
+
+}  // namespace traintrace
