@@ -41,6 +41,12 @@ std::optional<AllocatorAct> act_of(const CallSchema& schema) {
 
 }  // namespace
 
+int allocator_device(const ProcessTrace& trace, uint8_t device) {
+  return device != format::kNoDevice        ? device
+         : trace.tensor_devices.size() == 1 ? trace.tensor_devices.front().device
+                                            : -1;
+}
+
 AllocatorEvents::Form AllocatorEvents::form_of(const CallSchema& schema) {
   Form form;
   form.act = act_of(schema);
@@ -90,7 +96,7 @@ std::optional<AllocatorEvent> AllocatorEvents::of(const CallRecord& record) {
   };
   AllocatorEvent event{
       .act = *form.act, .time = record.enter, .thread = record.thread, .stack = record.stack};
-  event.device = record.device == format::kNoDevice ? -1 : record.device;
+  event.device = allocator_device(trace_, record.device);
   event.address = value(form.address);
   event.bytes = value(form.bytes);
   event.piece = form.piece;

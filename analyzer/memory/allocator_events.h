@@ -35,6 +35,10 @@ struct AllocatorEvent {
   uint32_t stream = 0;                   // of kMark: index in streams + 1
 };
 
+// That of a call for PyTorch's allocator: threads that never chose a device, such as autograd's,
+// are on one all the same.  -1: it may be any of several.
+int allocator_device(const ProcessTrace& trace, uint8_t device);
+
 class AllocatorEvents {
  public:
   explicit AllocatorEvents(const ProcessTrace& trace);

@@ -29,7 +29,7 @@ void hold_old_segments(const ProcessTrace& trace, TimeNs begin, Devices& devices
     const bool counts =
         piece || (kind_of_call(call) == MemoryKind::kDevice && call != "cuMemCreate");
     if (counts && allocation.time < begin && owner_of(trace, allocation.stack) == Owner::kTorch) {
-      memory_on(devices, number_of(allocation.device))
+      memory_on(devices, allocator_device(trace, allocation.device))
           .hold_segment(allocation.address, allocation.bytes, piece);
     }
   }

@@ -118,6 +118,12 @@ class Exports(unittest.TestCase):
         for output in (text, csv):
             self.assertRegex(output.splitlines()[0], r"live_bytes\W+peak_bytes\W+exit_bytes\W+growth_bytes_per_step\W+owner")
 
+    def test_all_is_accounted_for(self):
+        """Its threads never chose a device."""
+        self.record(TRAINTRACE_MODE="full")
+        done = run("analyze", self.path("traces"), "--format=json")
+        self.assertNotIn("memory.unaccounted", [finding["code"] for finding in json.loads(done.stdout)["findings"]])
+
     def test_collapsed(self):
         _, _, totals = self.record()
         for which, blocks in (("live", totals["allocated"]), ("peak", totals["peak"])):
