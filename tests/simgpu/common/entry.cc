@@ -95,12 +95,24 @@ bool same_function(const std::string& asked, const char* name) {
 
 }  // namespace
 
-bool g_watched = !settings().failures.empty() || settings().verbose;
+std::atomic<bool> g_watched{!settings().failures.empty() || settings().verbose};
+
+namespace {
+std::atomic<CallObserver*> g_observer{nullptr};
+}  // namespace
+
+void observe_calls(CallObserver* observer) {
+  g_observer.store(observer);
+  g_watched.store(true);
+}
 
 int Entry::enter_watched() {
   const uint64_t nth = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (settings().verbose) {
     fprintf(stderr, "simgpu: %s\n", name_);
+  }
+  if (CallObserver* const observer = g_observer.load()) {
+    observer(name_);
   }
   for (const Failure& failure : settings().failures) {
     const bool now = failure.and_later ? nth >= failure.nth : nth == failure.nth;

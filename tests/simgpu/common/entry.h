@@ -14,8 +14,12 @@
 
 namespace simgpu {
 
-// True when SIMGPU_VERBOSE or SIMGPU_FAIL is set.
-extern bool g_watched;
+// True when SIMGPU_VERBOSE or SIMGPU_FAIL is set, or calls are observed.
+extern std::atomic<bool> g_watched;
+
+// From now on, `observer` is told of each call of this library at its beginning.
+using CallObserver = void(const char* function);
+void observe_calls(CallObserver* observer);
 
 // One per exported function, static storage.  Thread-safe.
 class Entry {
@@ -23,7 +27,9 @@ class Entry {
   constexpr explicit Entry(const char* name) : name_(name) {}
 
   // Returns the error code that the call must return at once, or 0.
-  int enter() { return __builtin_expect(g_watched, 0) ? enter_watched() : 0; }
+  int enter() {
+    return __builtin_expect(g_watched.load(std::memory_order_relaxed), 0) ? enter_watched() : 0;
+  }
 
   const char* name() const { return name_; }
 

@@ -6,6 +6,7 @@
 #include "cuda/capture.h"
 #include "cuda/context_memory.h"
 #include "cuda/state.h"
+#include "cuda/tracing.h"
 
 using namespace simgpu;
 
@@ -179,6 +180,7 @@ CUresult cuCtxSynchronize() {
   SIMGPU_CONTEXT_ENTER();
   SIMGPU_TRY(forbid_unsafe_while_capturing());
   Context& context = *current_context();
+  const TracedWait traced(SIMGPU_CONTEXT_WAIT, &context, 0);
   const CUresult result = synchronize(context);
   trim_pools(context.device);
   return result;
@@ -191,6 +193,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   SIMGPU_TRY(forbid_unsafe_while_capturing());
+  const TracedWait traced(SIMGPU_CONTEXT_WAIT, context, 0);
   return synchronize(*context);
 }
 

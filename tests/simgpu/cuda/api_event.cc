@@ -5,6 +5,7 @@
 #include "cuda/per_thread.h"
 #include "cuda/shared_event.h"
 #include "cuda/state.h"
+#include "cuda/tracing.h"
 
 using namespace simgpu;
 
@@ -170,6 +171,7 @@ CUresult cuEventSynchronize(CUevent handle) {
     return CUDA_ERROR_CAPTURED_EVENT;
   }
   SIMGPU_TRY(forbid_unsafe_while_capturing());
+  const TracedWait traced(SIMGPU_EVENT_WAIT, event->context, 0);
   if (event->shared) {
     return shared_synchronize(*event);
   }

@@ -8,6 +8,7 @@
 #include "cuda/per_thread.h"
 #include "cuda/shared_event.h"
 #include "cuda/stream_work.h"
+#include "cuda/tracing.h"
 
 using namespace simgpu;
 
@@ -95,6 +96,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
   std::shared_ptr<Stream> stream;
   SIMGPU_TRY(find_stream(handle, stream));
   SIMGPU_TRY(forbid_captured(*stream));
+  const TracedWait traced(SIMGPU_STREAM_WAIT, stream->context, static_cast<uint32_t>(stream->id));
   if (stream->legacy) {
     // The legacy stream counts as behind all blocking streams.
     Ticket ticket;

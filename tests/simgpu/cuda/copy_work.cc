@@ -85,7 +85,21 @@ class CopyWork : public Work {
     return CUDA_SUCCESS;
   }
 
+  void describe(simgpuActivity& activity) const override {
+    activity.kind = plan_.bytes() == 0 ? SIMGPU_NO_ACTIVITY : SIMGPU_COPY;
+    activity.bytes = plan_.bytes();
+    activity.from = kind_of(plan_.source);
+    activity.to = kind_of(plan_.destination);
+  }
+
  private:
+  // Staged memory was pageable.
+  static simgpuMemory kind_of(const CopySide& side) {
+    constexpr simgpuMemory kKinds[] = {SIMGPU_PAGEABLE, SIMGPU_PINNED, SIMGPU_MANAGED,
+                                       SIMGPU_DEVICE};
+    return side.is_array ? SIMGPU_ARRAY : kKinds[static_cast<int>(side.place)];
+  }
+
   const CopyPlan plan_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "cuda/graph_exec.h"
 #include "cuda/shared_event.h"
+#include "cuda/tracing.h"
 
 namespace simgpu {
 namespace {
@@ -92,7 +93,11 @@ LanePool& lane_pool() {
 class Playback {
  public:
   Playback(const Plan& plan, const EventSteps& events, const Run& run)
-      : plan_(plan), events_(events), fault_(run.fault), start_ns_(run.start_ns) {}
+      : plan_(plan),
+        events_(events),
+        fault_(run.fault),
+        origin_(run.origin),
+        start_ns_(run.start_ns) {}
 
   // All lanes; this thread is lane 0.  Returns the virtual end.
   int64_t play();
@@ -108,6 +113,7 @@ class Playback {
   const Plan& plan_;
   const EventSteps& events_;
   const Fault& fault_;
+  const Origin origin_;
   const int64_t start_ns_;
   std::atomic<int> error_{0};
   // Of each step its virtual end, 0 while it is not done.  Only with several lanes.
@@ -180,13 +186,14 @@ int64_t Playback::play_step(uint32_t step, int64_t start_ns) {
   if (!todo.work || error_.load() || fault_.error.load() || fault_.cancelled.load()) {
     return start_ns;
   }
-  Run run = {start_ns, start_ns, fault_};
+  Run run = {start_ns, start_ns, fault_, origin_};
   const int result = todo.work->run(run);
   int none = 0;
   if (result != CUDA_SUCCESS) {
     error_.compare_exchange_strong(none, result);
   }
   wait_until(run.end_ns, fault_);
+  trace_work(*todo.work, run);
   return run.end_ns;
 }
 

@@ -98,6 +98,17 @@ class KernelWork final : public Work {
     return static_cast<CUresult>(result);
   }
 
+  void describe(simgpuActivity& activity) const override {
+    const CUDA_KERNEL_NODE_PARAMS& p = parameters_;
+    activity.kind = SIMGPU_KERNEL;
+    activity.name = kernel_.name.c_str();
+    const unsigned grid[] = {p.gridDimX, p.gridDimY, p.gridDimZ};
+    const unsigned block[] = {p.blockDimX, p.blockDimY, p.blockDimZ};
+    std::copy(grid, grid + 3, activity.grid);
+    std::copy(block, block + 3, activity.block);
+    activity.shared_bytes = p.sharedMemBytes;
+  }
+
   // Offsets and sizes of the parameters: the image's, or natural alignment of the registered sizes.
   std::vector<KernelParameter> layout() const {
     if (kernel_.parameters_known || !body_) {

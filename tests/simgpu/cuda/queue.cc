@@ -1,5 +1,7 @@
 #include "cuda/queue.h"
 
+#include "cuda/tracing.h"
+
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -147,7 +149,7 @@ void Queue::execute(Operation& operation) {
     dependency.wait();
     start_ns = std::max(start_ns, dependency.queue ? dependency.queue->end_ns() : 0);
   }
-  Run run = {start_ns, start_ns, *fault_};
+  Run run = {start_ns, start_ns, *fault_, operation.origin};
   if (operation.work && !fault_->error.load() && !fault_->cancelled.load()) {
     const int result = operation.async_failure ? operation.async_failure : operation.work->run(run);
     int none = 0;
@@ -155,6 +157,7 @@ void Queue::execute(Operation& operation) {
       fault_->error.compare_exchange_strong(none, result);
     }
     wait_until(run.end_ns, *fault_);
+    trace_work(*operation.work, run);
   }
   end_ns_.store(run.end_ns, std::memory_order_release);
 }

@@ -15,6 +15,8 @@
 #include <mutex>
 #include <vector>
 
+#include "simgpu_trace.h"
+
 namespace simgpu {
 
 class Queue;
@@ -38,11 +40,20 @@ struct Fault {
   std::atomic<int> cancelled{0};  // the context is being torn down: skip what is left
 };
 
+// Where work came from and where it runs, for who traces it.
+struct Origin {
+  uint32_t correlation = 0;  // of the call
+  uint32_t device = 0;
+  uint32_t context = 0;
+  uint32_t stream = 0;
+};
+
 // What a piece of work is told while it runs, and what it answers.
 struct Run {
   int64_t start_ns;  // virtual begin
   int64_t end_ns;    // set by the work: virtual end, >= start_ns; preset to start_ns
   const Fault& fault;
+  Origin origin = {};
 
   // For work whose duration is real (host functions, waits, collectives): ends now.
   void ends_now();
@@ -62,6 +73,8 @@ class Work {
   virtual CUgraphNodeType type() const = 0;
   // Called on a queue's thread.  An error becomes the context's sticky error.
   virtual CUresult run(Run& run) const = 0;
+  // For who traces; kind 0: nothing that is traced.
+  virtual void describe(simgpuActivity& activity) const { activity.kind = SIMGPU_NO_ACTIVITY; }
 };
 
 struct Operation {
@@ -69,6 +82,7 @@ struct Operation {
   std::vector<Ticket> dependencies;
   int64_t issue_ns = 0;  // filled by push
   int async_failure = 0;
+  Origin origin = {};
 };
 
 class Queue : public std::enable_shared_from_this<Queue> {

@@ -47,6 +47,13 @@ class SetWork : public Work {
     return CUDA_SUCCESS;
   }
 
+  void describe(simgpuActivity& activity) const override {
+    const CUDA_MEMSET_NODE_PARAMS& p = parameters_;
+    activity.bytes = p.width * p.elementSize * p.height;
+    activity.kind = activity.bytes == 0 ? SIMGPU_NO_ACTIVITY : SIMGPU_SET;
+    activity.value = p.value;
+  }
+
  private:
   const CUDA_MEMSET_NODE_PARAMS parameters_;
 };

@@ -10,6 +10,7 @@
 
 #include "cuda/capture.h"
 #include "cuda/context_memory.h"
+#include "cuda/tracing.h"
 
 namespace simgpu {
 namespace {
@@ -281,6 +282,8 @@ Ticket submit_now(Stream& stream, std::shared_ptr<const Work> work,
   operation.work = std::move(work);
   operation.dependencies = std::move(dependencies);
   operation.async_failure = take_async_failure();
+  operation.origin = {current_correlation(), static_cast<uint32_t>(stream.context->device),
+                      static_cast<uint32_t>(stream.context->id), static_cast<uint32_t>(stream.id)};
   const auto order = [&](std::vector<Ticket>& out) { order_legacy(stream, out); };
   const uint64_t sequence = stream.queue->push(std::move(operation), order, exempt);
   return {stream.queue, sequence};
