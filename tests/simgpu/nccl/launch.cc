@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "common/entry.h"
 #include "nccl/debug.h"
@@ -189,6 +191,19 @@ void follow_tasks(Plan& plan) {
   }
 }
 
+// SIMGPU_NCCL_US=N: what a plan takes once all its members are there and the data is moved.
+void linger(const KernelRun& run) {
+  static const long us = [] {
+    const char* text = getenv("SIMGPU_NCCL_US");
+    return text ? atol(text) : 0;
+  }();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
+  constexpr auto kLook = std::chrono::milliseconds(10);
+  while (us > 0 && !run.stopped() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_until(std::min(end, std::chrono::steady_clock::now() + kLook));
+  }
+}
+
 int run_plan(const Plan& plan, const volatile int* cancelled) {
   Communicator& comm = *plan.comm;
   const KernelRun run(comm, plan.captured ? comm.epoch.load() : plan.epoch, cancelled);
@@ -220,6 +235,7 @@ int run_plan(const Plan& plan, const volatile int* cancelled) {
   if (run_transfers(run, plan.transfers)) {
     std::for_each(events.begin(), events.end(), profiler_channel_ends);
   }
+  linger(run);
   return 0;
 }
 
