@@ -70,7 +70,7 @@ extern const CallSpec kCalls[kCallCount];  // schema.cc NOLINT(readability-ident
 
 // What is recorded without being a call.  Ids go on from those of the calls.
 enum class Moment : uint16_t {
-#define TT_MOMENT(kind, function, ...) function,
+#define TT_MOMENT(library, kind, function, ...) function,
 #include "format/moments.def"
   kCount
 };
@@ -80,15 +80,15 @@ constexpr uint16_t id_of(Moment moment) {
 }
 struct MomentSpec {
   const char* name;
+  const char* library;  // torch, cupti
   Kind kind;
   uint8_t field_count;
-  Field fields[4];
+  Field fields[8];
 };
-inline constexpr const char* kMomentLibrary = "torch";
 inline constexpr MomentSpec kMoments[] = {
 #define IN(i, name) Field::name
-#define TT_MOMENT(kind, function, ...) \
-  {#function, Kind::kind, sizeof(Field[]){__VA_ARGS__}, {__VA_ARGS__}},
+#define TT_MOMENT(library, kind, function, ...) \
+  {#function, #library, Kind::kind, sizeof(Field[]){__VA_ARGS__}, {__VA_ARGS__}},
 #include "format/moments.def"
 #undef IN
 };

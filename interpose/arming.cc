@@ -12,6 +12,7 @@
 #include "interpose/clock.h"
 #include "interpose/elf_next.h"
 #include "interpose/facts.h"
+#include "interpose/gpu_timeline.h"
 #include "interpose/marks.h"
 #include "interpose/on_abort.h"
 #include "interpose/open_call.h"
@@ -155,6 +156,7 @@ bool fill(const Settings& settings, const TraceFile& file) {
   write_facts(*self, settings, file);
   on_abort_prepare(*self, settings);
   define_versions(*self);
+  gpu_timeline_start(settings);
   stats_go_to(
       reinterpret_cast<uint64_t*>(at(file.header, section_of(file.header, format::kStats))));
   __atomic_store_n(&file.header->ready, 1, __ATOMIC_RELEASE);

@@ -66,6 +66,7 @@
 #define TT_EXPORT_Driver(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Runtime(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Torch(function) TT_EXPORT_Exit(function)
+#define TT_EXPORT_Cupti(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
 #include "interpose/exports.def"
 
@@ -92,10 +93,12 @@ tt_entries:
 #undef TT_EXPORT_Driver
 #undef TT_EXPORT_Runtime
 #undef TT_EXPORT_Torch
+#undef TT_EXPORT_Cupti
 #define TT_EXPORT_Thunk(function) .quad 0;
 #define TT_EXPORT_Data(function) .quad 0;
 #define TT_EXPORT_Exit(function) .quad 0;
 #define TT_EXPORT_Torch(function) .quad 0;
+#define TT_EXPORT_Cupti(function) .quad 0;
 #define TT_EXPORT_Driver(function) .quad .Lentry_##function;
 #define TT_EXPORT_Runtime(function) .quad .Lentry_##function;
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)

@@ -117,6 +117,12 @@ void kernel_named(ThreadState& thread, uint64_t function, const char* name) noex
   }
 }
 
+void kernel_seen(ThreadState& thread, uint64_t function, const char* name) noexcept {
+  if (g_defined.find(function) == 0 && g_defined.put(function, 1)) {
+    define(thread, function, name);
+  }
+}
+
 void kernel_launched(ThreadState& thread, uint64_t function) noexcept {
   if (function != 0 && g_defined.find(function) == 0) [[unlikely]] {
     first_launch(thread, function);

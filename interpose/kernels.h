@@ -5,7 +5,14 @@
 // kernel that is defined already costs 2 ns.
 #pragma once
 
+#include <cstdint>
+
+#include "interpose/thread.h"
+
 namespace traintrace {
+
+// Defines the name of `function`, unless it has one.
+void kernel_seen(ThreadState& thread, uint64_t function, const char* name) noexcept;
 
 void kernels_start() noexcept;
 void kernels_drop() noexcept;

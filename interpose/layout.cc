@@ -42,7 +42,7 @@ void describe(Text& text, const format::CallSpec& call, int id) {
 }
 
 void describe(Text& text, const format::MomentSpec& moment, int id) {
-  text << "call " << id << " " << moment.name << " " << format::kMomentLibrary << " "
+  text << "call " << id << " " << moment.name << " " << moment.library << " "
        << format::spec_of(moment.kind).name;
   for (int i = 0; i < moment.field_count; ++i) {
     const format::FieldName& field = format::kFieldNames[static_cast<int>(moment.fields[i])];

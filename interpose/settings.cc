@@ -44,13 +44,6 @@ int chosen(Settings& settings, Setting setting) {
   return index < 0 ? standard : index;
 }
 
-void not_built_yet(Settings& settings, Setting setting) {
-  const format::SettingSpec& spec = format::kSettings[static_cast<int>(setting)];
-  if (chosen(settings, setting) != choice(spec.values, spec.fallback)) {
-    settings.errors[static_cast<int>(setting)] = "not built yet";
-  }
-}
-
 uint32_t ring_mb(Settings& settings) {
   const char* const text = asked_for(Setting::RingMb);
   const char* end = "";
@@ -106,7 +99,7 @@ Settings read_settings() noexcept {
   settings.gpu_progress = static_cast<GpuProgress>(chosen(settings, Setting::GpuProgress));
   settings.snapshot_on_abort = chosen(settings, Setting::OnAbort) == 1;
   settings.full = chosen(settings, Setting::Mode) == 1;
-  not_built_yet(settings, Setting::GpuTimeline);
+  settings.gpu_timeline = chosen(settings, Setting::GpuTimeline) == 1;
   return settings;
 }
 

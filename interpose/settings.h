@@ -21,6 +21,7 @@ struct Settings {
   bool log;
   bool snapshot_on_abort;
   bool full;
+  bool gpu_timeline;
   // Why a setting is not what was asked for; null: it is.  The default is in force.
   const char* errors[static_cast<int>(format::Setting::kCount)];
 };

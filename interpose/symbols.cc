@@ -19,6 +19,7 @@ struct SymbolSpec {
 #define TT_OF_Exit Runtime
 #define TT_OF_Data Nccl
 #define TT_OF_Torch Runtime
+#define TT_OF_Cupti Runtime
 #define TT_OF_Driver Driver
 #define TT_OF_Runtime Runtime
 constexpr SymbolSpec kSymbols[kSymbolCount] = {

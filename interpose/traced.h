@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "interpose/effects.h"
+#include "interpose/gpu_timeline.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"
 #include "interpose/versions.h"
@@ -79,6 +80,7 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     if constexpr (begins_use(Row::kKind)) {
       if (load(g_new_version)) [[unlikely]] {
         define_versions(*frame.thread);
+        gpu_timeline_begin(*frame.thread);
       }
     }
     if constexpr (kSpec.stack) {
@@ -122,6 +124,9 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     }
     if (frame.recorded) {
       write_leave(*frame.thread, kCall, ticks, result, fields, outs);
+    }
+    if constexpr (Row::kKind == format::Kind::Sync) {
+      gpu_timeline_synchronised(*frame.thread);
     }
     close_call(frame);
   }

@@ -22,7 +22,7 @@ CallSchema schema_of(const format::CallSpec& spec) {
 }
 
 CallSchema schema_of(const format::MomentSpec& spec) {
-  CallSchema call{spec.name, format::kMomentLibrary, format::spec_of(spec.kind).name, {}};
+  CallSchema call{spec.name, spec.library, format::spec_of(spec.kind).name, {}};
   for (int i = 0; i < spec.field_count; ++i) {
     const format::FieldName& field = format::kFieldNames[static_cast<size_t>(spec.fields[i])];
     call.fields.push_back({field.name, field.format, false});

@@ -74,10 +74,11 @@ TEST(Settings, LevelsOfProgress) {
             traintrace::GpuProgress::kPlugin);
 }
 
-TEST(Settings, WhatIsNotBuiltYetSaysSo) {
+TEST(Settings, TheTimelineHasToBeAskedFor) {
+  EXPECT_FALSE(read_settings().gpu_timeline);
   const Settings settings = with("TRAINTRACE_GPU_TIMELINE", "cupti");
-  EXPECT_STREQ(error(settings, Setting::GpuTimeline), "not built yet");
-  EXPECT_STREQ(value_in_force(settings, Setting::GpuTimeline), "off");
+  EXPECT_TRUE(settings.gpu_timeline);
+  EXPECT_EQ(error(settings, Setting::GpuTimeline), nullptr);
 }
 
 TEST(Settings, Patterns) {
