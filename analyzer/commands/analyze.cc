@@ -10,6 +10,7 @@
 
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/event_reader.h"
+#include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/support.h"
 #include "analyzer/importers/kineto.h"
@@ -120,6 +121,9 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
   } else {
     findings = find_all(*run);
     add_support(*run, testimonies, findings);
+    if (!run->live) {
+      add_latency(*run, findings);
+    }
   }
   return report_as_asked(*run, std::move(findings), options);
 }

@@ -1,8 +1,13 @@
 // traintrace report: tables.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -45,9 +50,59 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
       arguments.form);
 }
 
+// A rank without a timeline has a row, with nothing but its number.
+void add_ranks_without(const Run& run, const ReportTable& table, std::vector<int>& without) {
+  for (const RankState& state : run.ranks) {
+    const bool has = std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+      const auto* rank = std::get_if<int64_t>(&row[0]);
+      return rank != nullptr && *rank == state.rank.value;
+    });
+    if (!has) {
+      without.push_back(state.rank.value);
+    }
+  }
+}
+
+int report_recorded(const ReportArguments& arguments) {
+  TraceSet set = read_traces(arguments.traces, {.events = false});
+  for (const ReadError& error : set.errors) {
+    say(error);
+  }
+  if (set.processes.empty()) {
+    return 2;
+  }
+  Result<Run> run = build_run(std::move(set.processes), {}, {});
+  if (!run) {
+    return fail(run.error().message);
+  }
+  const GpuTimelines own = gpu_timelines_of(*run);
+  for (const Finding& finding : own.refused) {
+    fmt::print(stderr, "traintrace: {}\n", finding.title);
+  }
+  ReportTable table =
+      arguments.by == "rank" ? report_by_rank(own.timelines) : report_by_step(own.timelines);
+  std::vector<int> without;
+  add_ranks_without(*run, table, without);
+  for (const int rank : without) {
+    std::vector<ReportCell> row(table.columns.size());
+    row[0] = int64_t{rank};
+    table.rows.push_back(std::move(row));
+  }
+  if (!without.empty()) {
+    fmt::print(stderr,
+               "traintrace: what the GPU did and when is not known of {} rank{}: record with "
+               "TRAINTRACE_GPU_TIMELINE=cupti\n",
+               without.size(), without.size() == 1 ? "" : "s");
+  }
+  return print_in_form(table, arguments.form);
+}
+
 int report(const ReportArguments& arguments) {
   if (const std::vector<std::string> files = find_kineto(arguments.traces); !files.empty()) {
     return report_profiles(files, arguments);
+  }
+  if (arguments.by == "rank" || arguments.by == "step") {
+    return report_recorded(arguments);
   }
   if (arguments.by != "call" && arguments.by != "stack") {
     return fail("--by=" + arguments.by + " is not built yet");

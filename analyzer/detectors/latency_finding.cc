@@ -103,16 +103,18 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
 }
 
 CodePlace place_of(Rank rank, const IdleSite& site) {
-  const size_t open = site.site.rfind(".py(");
-  const size_t close = site.site.find("): ", open == site.site.npos ? 0 : open);
-  if (open == site.site.npos || close == site.site.npos) {
+  // "FILE(LINE): FUNCTION", and functions of C++ have parentheses too.
+  const size_t close = site.site.find("): ");
+  const size_t open = close == site.site.npos ? close : site.site.rfind('(', close);
+  if (open == site.site.npos) {
     return {rank, "", 0, site.call, "native"};
   }
   int line = 0;
   const char* text = site.site.data();
-  std::from_chars(text + open + 4, text + close, line);
-  return {rank, site.site.substr(0, open + 3), std::max(line, 0), site.site.substr(close + 3),
-          "python"};
+  std::from_chars(text + open + 1, text + close, line);
+  const std::string file = site.site.substr(0, open);
+  return {rank, file, std::max(line, 0), site.site.substr(close + 3),
+          file.ends_with(".py") ? "python" : "c++"};
 }
 
 void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleCause)>& cause,

@@ -1,0 +1,94 @@
+#include "analyzer/commands/gpu_timelines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/commands/event_reader.h"
+#include "analyzer/detectors/latency.h"
+#include "analyzer/symbols/symbolizer.h"
+#include "analyzer/timeline/recorded.h"
+
+namespace traintrace {
+namespace {
+
+Finding refused(Rank rank, const std::string& why) {
+  Finding finding;
+  finding.code = "trace.incomplete-timeline";
+  finding.severity = Severity::kWarning;
+  finding.title =
+      fmt::format("where the time of rank {}'s GPU went cannot be said: {}", rank.value, why);
+  finding.sides = {{rank}};
+  finding.advice = "record a shorter window, or with TRAINTRACE_MODE=full";
+  return finding;
+}
+
+bool went_wrong(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& finding) { return finding.severity == Severity::kError; });
+}
+
+bool is_summary(const Finding& finding) {
+  return finding.code == "run.healthy" || finding.code == "run.in-progress";
+}
+
+}  // namespace
+
+GpuTimelines gpu_timelines_of(const Run& run) {
+  GpuTimelines result;
+  std::set<size_t> read;  // a process that holds several ranks has one timeline
+  EventReader events;
+  Symbolizer symbolizer;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& tables = trace_of(run, state);
+    if (!has_gpu_timeline(tables) || !read.insert(state.process).second) {
+      continue;
+    }
+    // What the run has of its events may be a choice of them.
+    ProcessTrace without_events = {};
+    without_events.source = tables.source;
+    const ProcessTrace* const trace = events.read(without_events);
+    const std::string why =
+        trace == nullptr ? "its events cannot be read" : gpu_timeline_refused(*trace);
+    if (!why.empty()) {
+      result.refused.push_back(refused(state.rank, why));
+      continue;
+    }
+    Timeline timeline = recorded_timeline(*trace, state.rank, run.world_size, symbolizer);
+    if (timeline.work.empty()) {
+      result.refused.push_back(refused(state.rank, "CUPTI has told of no work"));
+    } else {
+      result.timelines.push_back(std::move(timeline));
+    }
+  }
+  return result;
+}
+
+void add_latency(const Run& run, std::vector<Finding>& findings) {
+  if (went_wrong(findings)) {
+    return;
+  }
+  GpuTimelines own = gpu_timelines_of(run);
+  std::vector<Finding> found = std::move(own.refused);
+  if (!own.timelines.empty()) {
+    std::vector<Finding> in_profile = find_in_profile(build_profile(std::move(own.timelines)));
+    std::move(in_profile.begin(), in_profile.end(), std::back_inserter(found));
+  }
+  std::erase_if(found, is_summary);
+  if (std::any_of(found.begin(), found.end(),
+                  [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
+    std::erase_if(findings, is_summary);
+  }
+  const bool has_root = std::any_of(findings.begin(), findings.end(),
+                                    [](const Finding& finding) { return finding.root; });
+  for (Finding& finding : found) {
+    finding.root = finding.root && !has_root;
+    findings.push_back(std::move(finding));
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tuple(!a.root, a.severity, a.code) < std::tuple(!b.root, b.severity, b.code);
+  });
+}
+
+}  // namespace traintrace

@@ -1,0 +1,24 @@
+// What libtraintrace recorded of GPUs, as timelines.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/model/run.h"
+#include "analyzer/timeline/timeline.h"
+
+namespace traintrace {
+
+struct GpuTimelines {
+  std::vector<Timeline> timelines;  // by rank
+  std::vector<Finding> refused;     // why that of a rank is not among them
+};
+
+// Of all ranks that have one.  Reads their events again where the run has only the tables.
+GpuTimelines gpu_timelines_of(const Run& run);
+
+// Adds what is found in them to `findings`, unless these say that the run went wrong: what a hang
+// loses is no matter of latency.
+void add_latency(const Run& run, std::vector<Finding>& findings);
+
+}  // namespace traintrace

@@ -1,0 +1,373 @@
+#include "analyzer/timeline/recorded.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+
+#include "analyzer/model/code_place.h"
+#include "analyzer/symbols/symbolizer.h"
+
+namespace traintrace {
+namespace {
+
+constexpr uint64_t kPageable = 1;  // CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE
+
+bool is_lost(const ProcessTrace& trace, std::string_view stat) {
+  return std::any_of(trace.losses.begin(), trace.losses.end(),
+                     [&](const LossText& loss) { return loss.stat == stat && loss.count != 0; });
+}
+
+// From CUPTI's time to ns since the epoch: a line through the first and the last pair, since both
+// clocks are steady, and one of them may be a little faster.
+class GpuClock {
+ public:
+  void add(int64_t theirs, TimeNs ours) {
+    if (pairs_++ == 0) {
+      first_ = {theirs, ours};
+    }
+    last_ = {theirs, ours};
+  }
+  bool is_known() const { return pairs_ != 0; }
+  TimeNs ours(int64_t theirs) const {
+    const auto since = static_cast<__int128>(theirs) - first_.theirs;
+    const auto length = static_cast<__int128>(last_.theirs) - first_.theirs;
+    const auto own = static_cast<__int128>(last_.ours) - first_.ours;
+    // Over less than a second the rate is worse known than assumed.
+    constexpr int64_t kLongEnoughNs = 1'000'000'000;
+    const __int128 shift = length < kLongEnoughNs ? since : since * own / length;
+    return static_cast<TimeNs>(std::clamp<__int128>(first_.ours + shift, 0, kLatest));
+  }
+
+ private:
+  static constexpr __int128 kLatest = int64_t{1} << 62;
+  struct Pair {
+    int64_t theirs = 0;
+    TimeNs ours = 0;
+  };
+  Pair first_, last_;
+  size_t pairs_ = 0;
+};
+
+HostCallKind kind_of(const CallSchema& call) {
+  if (call.kind == "sync" || call.name == "cudaMemcpy" || call.name == "cuMemcpyDtoH_v2" ||
+      call.name == "cuMemcpyHtoD_v2") {
+    return HostCallKind::kBlocking;
+  }
+  if (call.kind == "alloc" || call.kind == "free" || call.kind == "module") {
+    return HostCallKind::kAllocator;
+  }
+  return call.kind == "comm-init" ? HostCallKind::kPeerWait : HostCallKind::kOther;
+}
+
+// "Pageable"; as PyTorch's profiler calls them.
+const char* memory_name(uint64_t kind) {
+  constexpr const char* kNames[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
+  return kNames[kind < std::size(kNames) ? kind : 0];
+}
+const char* direction_name(uint64_t kind) {
+  constexpr const char* kNames[] = {"Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
+                                    "AtoD",    "DtoA", "DtoD", "HtoH", "PtoP"};
+  return kNames[kind < std::size(kNames) ? kind : 0];
+}
+
+class Recorded {
+ public:
+  Recorded(const ProcessTrace& trace, Symbolizer& symbolizer, Timeline& timeline)
+      : trace_(trace), symbolizer_(symbolizer), timeline_(timeline) {
+    timeline_.base_ns = trace.armed;
+  }
+
+  void read();
+
+ private:
+  struct Thread {
+    std::vector<size_t> open;  // indices in events, innermost last
+    uint32_t number = 0;
+  };
+
+  uint32_t name(std::string text) {
+    const auto [entry, is_new] =
+        names_.try_emplace(std::move(text), static_cast<uint32_t>(timeline_.names.size()));
+    if (is_new) {
+      timeline_.names.push_back(entry->first);
+    }
+    return entry->second;
+  }
+  uint64_t value(const CallRecord& event, std::string_view field) const;
+  int64_t number(const CallRecord& event, std::string_view field) const {
+    return static_cast<int64_t>(value(event, field));
+  }
+  void find_clock();
+  void find_start();
+  void add_event(size_t index);
+  void add_launch(size_t index);
+  void add_call(size_t index, uint64_t correlation, uint32_t site);
+  std::string site_text(uint32_t stack);
+  uint32_t site_of(const Thread& thread);
+  void add_work(const CallRecord& event);
+  void add_note(const CallRecord& event, uint64_t correlation);
+  std::string work_name(const CallRecord& event, const std::string& kind) const;
+  void sort();
+
+  const ProcessTrace& trace_;
+  Symbolizer& symbolizer_;
+  Timeline& timeline_;
+  GpuClock clock_;
+  TimeNs start_ = 0;  // all that began since then is there
+  std::map<std::string, uint32_t> names_;
+  std::map<uint32_t, Thread> threads_;
+  std::unordered_map<uint64_t, uint32_t> kernel_names_;
+  std::unordered_map<uint32_t, uint32_t> sites_;  // by stack
+  std::vector<uint64_t> pageable_;
+};
+
+uint64_t Recorded::value(const CallRecord& event, std::string_view field) const {
+  const std::vector<FieldSchema>& fields = trace_.calls[event.call].fields;
+  const auto values = trace_.values_of(event);
+  for (size_t i = 0; i < fields.size() && i < values.size(); ++i) {
+    if (fields[i].name == field) {
+      return values[i];
+    }
+  }
+  return 0;
+}
+
+void Recorded::find_clock() {
+  for (const CallRecord& event : trace_.events) {
+    if (event.moment && trace_.calls[event.call].kind == "gpu-clock") {
+      clock_.add(number(event, "start"), event.enter);
+    }
+  }
+}
+
+// A thread whose oldest records were overwritten has none before its first that is left.
+void Recorded::find_start() {
+  if (!is_lost(trace_, "ring-overwritten")) {
+    return;
+  }
+  struct Seen {
+    TimeNs first = 0;
+    uint64_t records = 0;
+  };
+  std::map<uint32_t, Seen> seen;
+  for (const CallRecord& event : trace_.events) {
+    Seen& thread = seen[event.thread];
+    thread.first = thread.records == 0 ? event.enter : thread.first;
+    thread.records += event.moment || event.enter_lost || !event.returned ? 1 : 2;
+  }
+  for (const ThreadText& thread : trace_.threads) {
+    const auto found = seen.find(thread.serial);
+    if (found != seen.end() && found->second.records < thread.events) {
+      start_ = std::max(start_, found->second.first);
+    }
+  }
+}
+
+// "train.py(118): train_step"; empty: no code of the user's.
+std::string Recorded::site_text(uint32_t stack) {
+  const std::optional<CodePlace> place = user_place(trace_, {0}, stack);
+  if (!place) {
+    return "";
+  }
+  if (place->language == "native") {
+    const uint64_t address = native_user_frame(trace_, trace_.stacks.at(stack));
+    for (const NativeFrame& frame : symbolizer_.frames(trace_, address)) {
+      if (!frame.function.empty() && !frame.file.empty()) {
+        return fmt::format("{}({}): {}", frame.file, frame.line, frame.function);
+      }
+    }
+  }
+  return fmt::format("{}({}): {}", place->file, place->line, place->function);
+}
+
+uint32_t Recorded::site_of(const Thread& thread) {
+  for (auto event = thread.open.rbegin(); event != thread.open.rend(); ++event) {
+    const uint32_t stack = trace_.events[*event].stack;
+    if (stack == 0) {
+      continue;
+    }
+    const auto [known, is_new] = sites_.try_emplace(stack, kNoName);
+    if (const std::string site = is_new ? site_text(stack) : ""; !site.empty()) {
+      known->second = name(site);
+    }
+    return known->second;
+  }
+  return kNoName;
+}
+
+void Recorded::add_call(size_t index, uint64_t correlation, uint32_t site) {
+  const CallRecord& event = trace_.events[index];
+  const CallSchema& schema = trace_.calls[event.call];
+  const TimeNs end = event.returned ? std::max(event.leave, event.enter) : trace_.last_alive;
+  timeline_.calls.push_back(
+      {event.enter - timeline_.base_ns, std::max(end, event.enter) - timeline_.base_ns, correlation,
+       name(schema.name), threads_[event.thread].number, kind_of(schema), site});
+}
+
+// A correlation belongs to the innermost call that is open; a runtime's call and the driver's
+// within it may have one each, and both are that call's.
+void Recorded::add_launch(size_t index) {
+  const CallRecord& event = trace_.events[index];
+  Thread& thread = threads_[event.thread];
+  const uint64_t correlation = value(event, "correlation");
+  if (thread.open.empty() || correlation == 0) {
+    return;
+  }
+  add_call(thread.open.back(), correlation, site_of(thread));
+  add_note(trace_.events[thread.open.front()], correlation);
+}
+
+void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
+  const CallSchema& schema = trace_.calls[event.call];
+  if (schema.kind != "collective") {
+    return;
+  }
+  CollectiveNote note{correlation};
+  note.operation = name(schema.name);
+  note.sequence = number(event, "seq");
+  const uint64_t communicator = value(event, "comm");
+  if (communicator != 0 && communicator <= trace_.communicators.size()) {
+    const CommunicatorText& text = trace_.communicators[communicator - 1];
+    note.group = name(text.name.empty() ? fmt::format("{:016x}", text.id) : text.name);
+    note.group_size = text.size;
+  }
+  timeline_.collectives.push_back(note);
+}
+
+std::string Recorded::work_name(const CallRecord& event, const std::string& kind) const {
+  if (kind == "gpuSet") {
+    return "Memset (Device)";
+  }
+  const uint64_t path = value(event, "path");
+  return fmt::format("Memcpy {} ({} -> {})", direction_name(path & 0xff),
+                     memory_name(path >> 8 & 0xff), memory_name(path >> 16 & 0xff));
+}
+
+void Recorded::add_work(const CallRecord& event) {
+  const int64_t theirs = number(event, "start");
+  const int64_t duration = number(event, "duration");
+  constexpr int64_t kLongest = int64_t{1} << 56;
+  if (theirs <= 0 || duration < 0 || duration > kLongest || !clock_.is_known()) {
+    return;
+  }
+  const TimeNs start = clock_.ours(theirs);
+  if (start < start_) {
+    return;
+  }
+  const std::string& kind = trace_.calls[event.call].name;
+  GpuWork work{};
+  work.start_ns = start - timeline_.base_ns;
+  work.end_ns = work.start_ns + duration;
+  work.correlation = value(event, "correlation");
+  work.stream = static_cast<int32_t>(value(event, "gpu_stream") & 0x7fffffff);
+  work.device = event.device == format::kNoDevice ? -1 : event.device;
+  work.kind = WorkKind::kMemory;
+  if (kind == "gpuKernel") {
+    const uint64_t function = value(event, "function");
+    const auto [known, is_new] = kernel_names_.try_emplace(function, 0);
+    if (is_new) {
+      const auto found = trace_.kernels.find(function);
+      known->second = name(found == trace_.kernels.end() ? "" : demangled(found->second));
+    }
+    work.name = known->second;
+    work.kind = timeline_.names[work.name].starts_with("nccl") ? WorkKind::kCommunication
+                                                               : WorkKind::kCompute;
+  } else {
+    work.name = name(work_name(event, kind));
+    const uint64_t path = kind == "gpuCopy" ? value(event, "path") : 0;
+    if ((path >> 8 & 0xff) == kPageable || (path >> 16 & 0xff) == kPageable) {
+      pageable_.push_back(work.correlation);
+    }
+  }
+  timeline_.work.push_back(work);
+}
+
+void Recorded::add_event(size_t index) {
+  const CallRecord& event = trace_.events[index];
+  const CallSchema& schema = trace_.calls[event.call];
+  if (event.moment && schema.kind == "gpu-work") {
+    return add_work(event);
+  }
+  const auto [entry, is_new] = threads_.try_emplace(event.thread);
+  Thread& thread = entry->second;
+  if (is_new) {
+    thread.number = static_cast<uint32_t>(timeline_.threads.size());
+    timeline_.threads.push_back(std::to_string(event.thread));
+  }
+  while (!thread.open.empty()) {
+    const CallRecord& innermost = trace_.events[thread.open.back()];
+    if (innermost.returned ? innermost.leave >= event.enter : !innermost.leave_lost) {
+      break;
+    }
+    thread.open.pop_back();
+  }
+  if (event.moment) {
+    if (schema.kind == "gpu-launch") {
+      add_launch(index);
+    }
+    return;
+  }
+  thread.open.push_back(index);
+  const HostCallKind kind = kind_of(schema);
+  if (kind != HostCallKind::kOther && thread.open.size() == 1) {
+    add_call(index, 0, site_of(thread));
+  }
+}
+
+void Recorded::sort() {
+  const auto by_start = [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; };
+  std::stable_sort(timeline_.work.begin(), timeline_.work.end(), by_start);
+  std::sort(pageable_.begin(), pageable_.end());
+  for (HostCall& call : timeline_.calls) {
+    if (call.kind == HostCallKind::kOther && call.correlation != 0 &&
+        std::binary_search(pageable_.begin(), pageable_.end(), call.correlation)) {
+      call.kind = HostCallKind::kBlocking;
+    }
+  }
+  std::stable_sort(timeline_.calls.begin(), timeline_.calls.end(), by_start);
+  std::stable_sort(timeline_.collectives.begin(), timeline_.collectives.end(),
+                   [](const CollectiveNote& a, const CollectiveNote& b) {
+                     return a.correlation < b.correlation;
+                   });
+}
+
+void Recorded::read() {
+  find_clock();
+  find_start();
+  for (size_t i = 0; i < trace_.events.size(); ++i) {
+    add_event(i);
+  }
+  sort();
+}
+
+}  // namespace
+
+bool has_gpu_timeline(const ProcessTrace& trace) {
+  const auto fact = trace.facts.find("gpu-timeline");
+  return fact != trace.facts.end() && fact->second == "cupti";
+}
+
+std::string gpu_timeline_refused(const ProcessTrace& trace) {
+  if (is_lost(trace, "gpu-records-lost")) {
+    return "CUPTI dropped records of what the GPU did";
+  }
+  if (is_lost(trace, "no-chunk")) {
+    return "calls were not recorded for want of room";
+  }
+  return "";
+}
+
+Timeline recorded_timeline(const ProcessTrace& trace, Rank rank, int world_size,
+                           Symbolizer& symbolizer) {
+  Timeline timeline;
+  timeline.source = trace.source;
+  timeline.rank = rank.value;
+  timeline.world_size = world_size;
+  Recorded(trace, symbolizer, timeline).read();
+  return timeline;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,176 @@
+// A rank of a job of steps that loses time in a known way: `latency CASE STEPS`.  Prints what it
+// has lost itself, as `KEY NS`; kernels and collectives take what judge.py tells simgpu.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "common/buffer.h"
+#include "common/check.h"
+#include "common/check_driver.h"
+#include "common/nccl_ranks.h"
+#include "common/ranks.h"
+
+namespace {
+
+constexpr int kLayers = 10;
+constexpr size_t kCopyBytes = 1 << 20;
+constexpr int kLostUs = 10'000;
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+struct Job {
+  Job();
+  void launch(const std::vector<CUfunction>& kernels) const {
+    for (const CUfunction kernel : kernels) {
+      CU_CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+    }
+  }
+  // Forward, then the gradients' collective beside the backward pass, then the update.
+  void step(bool communicates);
+  void synchronise() const { CUDA_CHECK(cudaStreamSynchronize(stream)); }
+
+  cudaStream_t stream = nullptr;
+  cudaStream_t side = nullptr;
+  cudaEvent_t ready = nullptr;
+  cudaEvent_t reduced = nullptr;
+  std::vector<CUfunction> forward, backward, update;
+  ncclComm_t comm = nullptr;
+  float* gradients = nullptr;
+  char* batch = nullptr;
+};
+
+std::vector<CUfunction> kernels_called(CUmodule module, const std::string& name, int count) {
+  std::vector<CUfunction> kernels(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    CU_CHECK(cuModuleGetFunction(&kernels[static_cast<size_t>(i)], module,
+                                 (name + "_" + std::to_string(i)).c_str()));
+  }
+  return kernels;
+}
+
+Job::Job() {
+  select_device();
+  CUmodule module = nullptr;
+  CUDA_CHECK(cudaFree(nullptr));
+  CU_CHECK(cuModuleLoadData(&module, "no image of any kind, but long enough to look at its start"));
+  forward = kernels_called(module, "forward", kLayers);
+  backward = kernels_called(module, "backward", kLayers);
+  update = kernels_called(module, "update", 1);
+  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CUDA_CHECK(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
+  CUDA_CHECK(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
+  CUDA_CHECK(cudaEventCreateWithFlags(&reduced, cudaEventDisableTiming));
+  CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&gradients), 4096));
+  CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&batch), kCopyBytes));
+  if (world_size() > 1) {
+    comm = world_communicator();
+  }
+}
+
+void Job::step(bool communicates) {
+  launch(forward);
+  if (communicates) {
+    CUDA_CHECK(cudaEventRecord(ready, stream));
+    CUDA_CHECK(cudaStreamWaitEvent(side, ready, 0));
+    NCCL_CHECK(ncclAllReduce(gradients, gradients, 1024, ncclFloat32, ncclSum, comm, side));
+    CUDA_CHECK(cudaEventRecord(reduced, side));
+  }
+  launch(backward);
+  if (communicates) {
+    CUDA_CHECK(cudaStreamWaitEvent(stream, reduced, 0));
+  }
+  launch(update);
+}
+
+// What the host does between two steps.
+int64_t lose(int us) {
+  const int64_t begin = now_ns();
+  usleep(static_cast<useconds_t>(us));
+  return now_ns() - begin;
+}
+
+// The value of the loss is read in each step, and the host does something before the next one.
+void reads_the_loss(Job& job, int steps, int us) {
+  int64_t lost = 0;
+  for (int i = 0; i < steps; ++i) {
+    job.step(false);
+    job.synchronise();
+    lost += us != 0 && i + 1 < steps ? lose(us) : 0;
+  }
+  printf("idle_ns %lld\n", static_cast<long long>(lost));
+}
+
+void copies(Job& job, int steps, const char* batch, int us) {
+  int64_t lost = 0;
+  for (int i = 0; i < steps; ++i) {
+    job.step(false);
+    CUDA_CHECK(cudaMemcpyAsync(job.batch, batch, kCopyBytes, cudaMemcpyHostToDevice, job.stream));
+    lost += us != 0 && i + 1 < steps ? lose(us) : 0;
+  }
+  printf("idle_ns %lld\n", static_cast<long long>(lost));
+}
+
+void communicates(Job& job, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    job.step(true);
+  }
+}
+
+// Rank 1 does more than the others before each step, or before one of them.
+void comes_late(Job& job, int steps, int which) {
+  int64_t late = 0;
+  for (int i = 0; i < steps; ++i) {
+    if (world_rank() == 1 && (which < 0 || which == i)) {
+      const int64_t lost = lose(kLostUs);
+      late += i > 0 ? lost : 0;
+    }
+    job.step(true);
+    job.synchronise();
+  }
+  if (world_rank() == 1) {
+    printf("late_ns %lld\n", static_cast<long long>(late));
+  }
+}
+
+void run(const std::string& name, Job& job, int steps) {
+  std::vector<char> pageable(kCopyBytes);
+  void* pinned = nullptr;
+  CUDA_CHECK(cudaMallocHost(&pinned, kCopyBytes));
+  if (name == "sync" || name == "sync-seldom") {
+    reads_the_loss(job, steps, name == "sync" ? kLostUs : 0);
+  } else if (name == "no-sync") {
+    copies(job, steps, static_cast<char*>(pinned), kLostUs / 2);
+  } else if (name == "pageable" || name == "pageable-alone") {
+    copies(job, steps, pageable.data(), name == "pageable" ? kLostUs : 0);
+  } else if (name == "communication") {
+    communicates(job, steps);
+  } else if (name == "late" || name == "late-once") {
+    comes_late(job, steps, name == "late" ? -1 : steps / 2);
+  } else if (name == "late-at-first") {
+    comes_late(job, steps, 0);
+  } else {
+    CHECK(false, "do not know %s", name.c_str());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CHECK(argc == 3, "latency CASE STEPS");
+  Job job;
+  if (world_size() > 1) {
+    meet("ready");
+  }
+  run(argv[1], job, atoi(argv[2]));
+  // Later than the last look at what is complete.
+  usleep(150'000);
+  CUDA_CHECK(cudaDeviceSynchronize());
+  return 0;
+}
