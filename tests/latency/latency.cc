@@ -1,5 +1,6 @@
 // A rank of a job of steps that loses time in a known way: `latency CASE STEPS`.  Prints what it
-// has lost itself, as `KEY NS`; kernels and collectives take what judge.py tells simgpu.
+// has lost itself, as `KEY NS`, the GPU's time by events on its streams; kernels and collectives
+// take what judge.py tells simgpu.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -21,12 +22,43 @@ constexpr int kLayers = 10;
 constexpr size_t kCopyBytes = 1 << 20;
 constexpr int kLostUs = 10'000;
 
+void say(const char* key, int64_t ns) {
+  if (ns != 0) {
+    printf("%s %lld\n", key, static_cast<long long>(ns));
+  }
+}
+
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
+// Events that tell the time, one for each step, made before the first.
+class Moments {
+ public:
+  explicit Moments(int steps) : events_(static_cast<size_t>(steps)) {
+    for (cudaEvent_t& event : events_) {
+      CUDA_CHECK(cudaEventCreate(&event));
+    }
+  }
+  cudaEvent_t next() { return events_[used_++]; }
+  // From the i-th of `from` to the (i + shift)-th of these, where that is later.
+  int64_t since(const Moments& from, size_t shift) const {
+    double ns = 0;
+    for (size_t i = 0; i < from.used_ && i + shift < used_; ++i) {
+      float ms = 0;
+      CUDA_CHECK(cudaEventElapsedTime(&ms, from.events_[i], events_[i + shift]));
+      ns += ms > 0 ? 1e6 * static_cast<double>(ms) : 0;
+    }
+    return static_cast<int64_t>(ns);
+  }
+
+ private:
+  std::vector<cudaEvent_t> events_;
+  size_t used_ = 0;
+};
+
 struct Job {
-  Job();
+  explicit Job(int steps);
   void launch(const std::vector<CUfunction>& kernels) const {
     for (const CUfunction kernel : kernels) {
       CU_CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
@@ -39,7 +71,7 @@ struct Job {
   cudaStream_t stream = nullptr;
   cudaStream_t side = nullptr;
   cudaEvent_t ready = nullptr;
-  cudaEvent_t reduced = nullptr;
+  Moments begins, backward_ends, reduced, ends;
   std::vector<CUfunction> forward, backward, update;
   ncclComm_t comm = nullptr;
   float* gradients = nullptr;
@@ -55,10 +87,8 @@ std::vector<CUfunction> kernels_called(CUmodule module, const std::string& name,
   return kernels;
 }
 
-Job::Job() {
-  select_device();
+Job::Job(int steps) : begins(steps), backward_ends(steps), reduced(steps), ends(steps) {
   CUmodule module = nullptr;
-  CUDA_CHECK(cudaFree(nullptr));
   CU_CHECK(cuModuleLoadData(&module, "no image of any kind, but long enough to look at its start"));
   forward = kernels_called(module, "forward", kLayers);
   backward = kernels_called(module, "backward", kLayers);
@@ -66,7 +96,6 @@ Job::Job() {
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CUDA_CHECK(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
   CUDA_CHECK(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
-  CUDA_CHECK(cudaEventCreateWithFlags(&reduced, cudaEventDisableTiming));
   CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&gradients), 4096));
   CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&batch), kCopyBytes));
   if (world_size() > 1) {
@@ -75,16 +104,19 @@ Job::Job() {
 }
 
 void Job::step(bool communicates) {
+  CUDA_CHECK(cudaEventRecord(begins.next(), stream));
   launch(forward);
+  cudaEvent_t done = nullptr;
   if (communicates) {
     CUDA_CHECK(cudaEventRecord(ready, stream));
     CUDA_CHECK(cudaStreamWaitEvent(side, ready, 0));
     NCCL_CHECK(ncclAllReduce(gradients, gradients, 1024, ncclFloat32, ncclSum, comm, side));
-    CUDA_CHECK(cudaEventRecord(reduced, side));
+    CUDA_CHECK(cudaEventRecord(done = reduced.next(), side));
   }
   launch(backward);
+  CUDA_CHECK(cudaEventRecord(backward_ends.next(), stream));
   if (communicates) {
-    CUDA_CHECK(cudaStreamWaitEvent(stream, reduced, 0));
+    CUDA_CHECK(cudaStreamWaitEvent(stream, done, 0));
   }
   launch(update);
 }
@@ -98,23 +130,25 @@ int64_t lose(int us) {
 
 // The value of the loss is read in each step, and the host does something before the next one.
 void reads_the_loss(Job& job, int steps, int us) {
-  int64_t lost = 0;
   for (int i = 0; i < steps; ++i) {
     job.step(false);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
     job.synchronise();
-    lost += us != 0 && i + 1 < steps ? lose(us) : 0;
+    if (us != 0) {
+      lose(us);
+    }
   }
-  printf("idle_ns %lld\n", static_cast<long long>(lost));
 }
 
 void copies(Job& job, int steps, const char* batch, int us) {
-  int64_t lost = 0;
   for (int i = 0; i < steps; ++i) {
     job.step(false);
     CUDA_CHECK(cudaMemcpyAsync(job.batch, batch, kCopyBytes, cudaMemcpyHostToDevice, job.stream));
-    lost += us != 0 && i + 1 < steps ? lose(us) : 0;
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    if (us != 0) {
+      lose(us);
+    }
   }
-  printf("idle_ns %lld\n", static_cast<long long>(lost));
 }
 
 void communicates(Job& job, int steps) {
@@ -132,11 +166,10 @@ void comes_late(Job& job, int steps, int which) {
       late += i > 0 ? lost : 0;
     }
     job.step(true);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
     job.synchronise();
   }
-  if (world_rank() == 1) {
-    printf("late_ns %lld\n", static_cast<long long>(late));
-  }
+  say("late_ns", late);
 }
 
 void run(const std::string& name, Job& job, int steps) {
@@ -164,13 +197,18 @@ void run(const std::string& name, Job& job, int steps) {
 
 int main(int argc, char** argv) {
   CHECK(argc == 3, "latency CASE STEPS");
-  Job job;
+  const int steps = atoi(argv[2]);
+  select_device();
+  CUDA_CHECK(cudaFree(nullptr));
+  Job job(steps);
   if (world_size() > 1) {
     meet("ready");
   }
-  run(argv[1], job, atoi(argv[2]));
+  run(argv[1], job, steps);
   // Later than the last look at what is complete.
   usleep(150'000);
   CUDA_CHECK(cudaDeviceSynchronize());
+  say("idle_ns", job.begins.since(job.ends, 1));
+  say("exposed_ns", job.reduced.since(job.backward_ends, 0));
   return 0;
 }
