@@ -1,4 +1,5 @@
 // As memory.cc, with PyTorch's allocator (simgpu's libc10_cuda).
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -278,6 +279,29 @@ void churn() {
   }
 }
 
+// A million blocks come and go; up to 50'000 at a time.
+void two_million() {
+  std::mt19937 random(7);
+  std::vector<void*> live;
+  size_t most = 0;
+  for (int taken = 0; taken < 1'000'000 || !live.empty();) {
+    const bool full = live.size() >= 50'000 || taken == 1'000'000;
+    if (!full && random() % 8 < 5) {
+      live.push_back(tensor(1 + random() % 4096));
+      ++taken;
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      c10sim_free(live.back());
+      live.pop_back();
+    }
+    most = std::max(most, live.size());
+  }
+  C10Stats stats = {};
+  c10sim_stats(0, &stats);
+  say("reports", stats.allocations + stats.frees);
+  say("live", most);
+}
+
 // One of the ranks has what the others have not.
 [[gnu::noinline]] void* logits(size_t bytes) {
   return bytes == 0 ? nullptr : tensor(bytes);
@@ -292,6 +316,7 @@ void ranks_with(size_t bytes) {
 }
 
 const Cases kCases = {
+    {"tensors-two-million", two_million},
     {"tensors-one-rank", [] { ranks_with(80 * kMiB); }},
     {"tensors-equal-ranks", [] { ranks_with(0); }},
     {"tensors-one-rank-little", [] { ranks_with(20 * kMiB); }},
