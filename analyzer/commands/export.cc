@@ -4,9 +4,11 @@
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/exporters/collapsed.h"
 #include "analyzer/exporters/flight_recorder.h"
 #include "analyzer/exporters/heaptrack.h"
+#include "analyzer/exporters/kineto.h"
 #include "analyzer/exporters/perfetto.h"
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/model/build_run.h"
@@ -87,10 +89,36 @@ int export_memory(const std::vector<ProcessTrace>& processes, const ExportArgume
                      [&](const ProcessTrace& trace) { return file_of(trace, symbolizer); });
 }
 
+// A file per rank that has a timeline, whose name ends with it where there are several.
+int export_timelines(Result<Run> run, const ExportArguments& arguments) {
+  if (!run) {
+    return fail(run.error());
+  }
+  const GpuTimelines own = gpu_timelines_of(*run);
+  if (own.timelines.empty()) {
+    return fail(own.refused.empty() ? "no rank has a timeline of its GPU: record with "
+                                      "TRAINTRACE_GPU_TIMELINE=cupti"
+                                    : own.refused.front().title);
+  }
+  if (own.timelines.size() == 1) {
+    return write_one(kineto_trace(own.timelines.front()), arguments.output);
+  }
+  if (arguments.output == "-") {
+    return fail("several ranks go to several files: --output=PREFIX instead of -");
+  }
+  for (const Timeline& timeline : own.timelines) {
+    const std::string path = arguments.output + std::to_string(*timeline.rank) + ".json";
+    if (!write(path, kineto_trace(timeline))) {
+      return fail("cannot write " + path);
+    }
+  }
+  return 0;
+}
+
 int export_traces(const ExportArguments& arguments) {
   const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
                       arguments.kind == "collapsed" || arguments.kind == "perfetto";
-  if (!memory && arguments.kind != "flight-recorder") {
+  if (!memory && arguments.kind != "flight-recorder" && arguments.kind != "kineto") {
     return fail("'export " + arguments.kind + "' is not built yet");
   }
   TraceSet set = read_traces(arguments.traces, {.events = memory});
@@ -103,7 +131,10 @@ int export_traces(const ExportArguments& arguments) {
   if (memory) {
     return export_memory(set.processes, arguments);
   }
-  const Result<Run> run = build_run(std::move(set.processes), std::move(set.errors), {});
+  Result<Run> run = build_run(std::move(set.processes), std::move(set.errors), {});
+  if (arguments.kind == "kineto") {
+    return export_timelines(std::move(run), arguments);
+  }
   return run ? export_dumps(*run, arguments) : fail(run.error());
 }
 

@@ -41,6 +41,22 @@ def analyze(folder):
     return json.loads(done.stdout)
 
 
+def rows(*traces):
+    done = subprocess.run([f"{build}/bin/traintrace", "report", "--by=rank", "--format=json", *traces], capture_output=True,
+                          text=True, timeout=120, check=True)
+    return [{key: value for key, value in row.items() if key != "source"} for row in json.loads(done.stdout)["rows"]]
+
+
+def export_differs(folder):
+    """As PyTorch's profiler writes it and read back, the figures are the same to the ns."""
+    os.mkdir(f"{folder}/kineto")
+    output = f"{folder}/kineto/rank" + (".json" if ranks == 1 else "")
+    subprocess.run([f"{build}/bin/traintrace", "export", "kineto", f"{folder}/traces", f"--output={output}"], check=True,
+                   timeout=120)
+    own, exported = rows(f"{folder}/traces"), rows(f"{folder}/kineto")
+    return None if own == exported and len(own) == ranks else f"own figures {own}, of the export {exported}"
+
+
 def problem(findings, printed):
     alarms = [finding for finding in findings if finding["severity"] != "info"]
     wanted = [] if code == "-" else code.split(",")
@@ -60,6 +76,9 @@ def main():
         with tempfile.TemporaryDirectory(prefix="latency.") as folder:
             printed = record(folder)
             report = analyze(folder)
+            differs = export_differs(folder)
+        if differs:
+            sys.exit(f"WRONG: {differs}")
         wrong = problem(report["findings"], printed)
         if not wrong:
             break

@@ -1,0 +1,107 @@
+#include "analyzer/exporters/kineto.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace traintrace {
+namespace {
+
+// Microseconds, to the ns.
+std::string us_text(int64_t ns) {
+  const char* const sign = ns < 0 ? "-" : "";
+  const uint64_t size = ns < 0 ? 0 - static_cast<uint64_t>(ns) : static_cast<uint64_t>(ns);
+  return fmt::format("{}{}.{:03}", sign, size / 1000, size % 1000);
+}
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+struct Row {
+  const char* category;
+  const std::string& name;
+  int64_t process;
+  int64_t thread;
+  int64_t start_ns;
+  int64_t end_ns;
+};
+
+void add(const Row& row, const std::string& arguments, std::string& out) {
+  out += fmt::format(
+      "{}\n{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{}{}}"
+      "}",
+      out.back() == '[' ? "" : ",", row.category, quoted(row.name), row.process, row.thread,
+      us_text(row.start_ns), us_text(row.end_ns - row.start_ns),
+      arguments.empty() ? "" : ",\"args\":{" + arguments + "}");
+}
+
+const char* category_of(const Timeline& timeline, const GpuWork& work) {
+  if (work.kind != WorkKind::kMemory) {
+    return "kernel";
+  }
+  return timeline.names[work.name].starts_with("Memset") ? "gpu_memset" : "gpu_memcpy";
+}
+
+std::string note_text(const Timeline& timeline, uint64_t correlation) {
+  const auto note = std::lower_bound(
+      timeline.collectives.begin(), timeline.collectives.end(), correlation,
+      [](const CollectiveNote& each, uint64_t value) { return each.correlation < value; });
+  if (note == timeline.collectives.end() || note->correlation != correlation ||
+      note->operation == kNoName) {
+    return "";
+  }
+  std::string text = ",\"Collective name\":" + quoted(timeline.names[note->operation]);
+  if (note->group != kNoName) {
+    text += ",\"Process Group Name\":" + quoted(timeline.names[note->group]);
+  }
+  return text + fmt::format(",\"Group size\":{},\"Seq\":{}", note->group_size, note->sequence);
+}
+
+void add_work(const Timeline& timeline, std::string& out) {
+  for (const GpuWork& work : timeline.work) {
+    std::string arguments = fmt::format("\"device\":{},\"stream\":{},\"correlation\":{}",
+                                        work.device, work.stream, work.correlation);
+    if (work.kind == WorkKind::kCommunication) {
+      arguments += note_text(timeline, work.correlation);
+    }
+    add({category_of(timeline, work), timeline.names[work.name], work.device, work.stream,
+         work.start_ns, work.end_ns},
+        arguments, out);
+  }
+}
+
+// Host threads are those of a process whose number no device has.
+constexpr int64_t kHost = 1'000'000;
+
+void add_calls(const Timeline& timeline, std::string& out) {
+  for (const HostCall& call : timeline.calls) {
+    const std::string& name = timeline.names[call.name];
+    const char* const category = name.starts_with("cuda") ? "cuda_runtime" : "cuda_driver";
+    add({category, name, kHost, call.thread, call.start_ns, call.end_ns},
+        call.correlation == 0 ? "" : fmt::format("\"correlation\":{}", call.correlation), out);
+    if (call.site != kNoName) {
+      add({"python_function", timeline.names[call.site], kHost, call.thread, call.start_ns,
+           call.end_ns},
+          "", out);
+    }
+  }
+}
+
+}  // namespace
+
+std::string kineto_trace(const Timeline& timeline) {
+  std::string out =
+      fmt::format("{{\"schemaVersion\":1,\"baseTimeNanoseconds\":{},", timeline.base_ns);
+  if (timeline.rank) {
+    out += fmt::format("\"distributedInfo\":{{\"rank\":{},\"world_size\":{}}},", *timeline.rank,
+                       timeline.world_size.value_or(*timeline.rank + 1));
+  }
+  out += "\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  add_work(timeline, out);
+  add_calls(timeline, out);
+  return out + "\n]}\n";
+}
+
+}  // namespace traintrace
