@@ -216,18 +216,21 @@ TEST_F(Cupti, FullBuffersAreHandedOver) {
     launch("quick");
   }
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  for (int i = 0; i < 5000; ++i) {
-    {
-      const std::lock_guard lock(seen().mutex);
-      if (seen().kernels.size() >= 36) {
-        break;
-      }
-    }
+  // The thread that hands them over may still be at the last full one when a flush is done.
+  const auto seen_kernels = [] {
+    const std::lock_guard lock(seen().mutex);
+    return seen().kernels.size();
+  };
+  for (int i = 0; i < 20'000 && seen_kernels() < 36; ++i) {
     usleep(1000);
   }
+  EXPECT_GE(seen_kernels(), 36u);
   flush();
+  for (int i = 0; i < 20'000 && seen_kernels() < 40; ++i) {
+    usleep(1000);
+  }
+  EXPECT_EQ(seen_kernels(), 40u);
   const std::lock_guard lock(seen().mutex);
-  EXPECT_EQ(seen().kernels.size(), 40u);
   EXPECT_GE(seen().buffers, before + 10);
   g_buffer_bytes = 64 << 10;
 }
