@@ -62,7 +62,8 @@ class FullDisk(unittest.TestCase):
             traced = run(disk, **recorded(disk))
             end.set()
             filler.join()
-            self.assertEqual((plain, plain[0]), (traced, 0))
+            # On stderr it may say that there is no room for a trace.
+            self.assertEqual((plain[:2], plain[0]), (traced[:2], 0))
             text = dump(disk)
             # None at all where there was no room from the beginning.
             self.assertTrue("process " not in text or re.search(r"^loss ring-overwritten [1-9]", text, re.M), text[:2000])

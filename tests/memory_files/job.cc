@@ -66,6 +66,9 @@ int main(int argc, char** argv) {
   CHECK(argc >= 4, "usage: memory_job SEED STEPS STREAMS [LIMIT]");
   cudaStream_t other = nullptr;
   CUDA_CHECK(cudaStreamCreate(&other));
+  void* freed = nullptr;
+  CUDA_CHECK(cudaMalloc(&freed, 1 << 20));
+  CUDA_CHECK(cudaFree(freed));
   void* own = nullptr;
   CUDA_CHECK(cudaMalloc(&own, 3 << 20));
   cublas_like_workspace(5 << 20);
