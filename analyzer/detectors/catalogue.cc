@@ -254,6 +254,9 @@ constexpr Explanation kExplanations[] = {
      "the time between the first and the last collective. A proof takes 20 collectives and 60 % of "
      "them. Of half of the ranks or more, nobody is blamed."},
     {"latency.graph-gap", "Idle time between the nodes of one replay of a graph."},
+    {"latency.event-spin",
+     "One thread asks for events or streams in a row, with hardly a pause. It takes a core, which "
+     "costs nothing where cores are free. Imported profiles only."},
     {"latency.unattributed",
      "Less than 80 % of the idle time has a cause that was recorded: launches are missing, or work "
      "that was launched long before waits for something unknown. No cause is named then."},

@@ -12,7 +12,8 @@ constexpr ProfileDetector kDetectors[] = {
     find_data_starvation,     find_host_bound,    find_sync_in_loop,
     find_harmless_sync,       find_implicit_sync, find_exposed_communication,
     find_waiting_collectives, find_entry_skew,    find_stragglers,
-    find_graph_gaps,          find_unattributed,  find_incomplete_timeline,
+    find_event_spin,          find_graph_gaps,    find_unattributed,
+    find_incomplete_timeline,
 };
 
 int64_t loss_of(const Finding& finding) {

@@ -150,6 +150,18 @@ def exposed_unknown(rank, step):
     rank.launch(200, after=(rank.free[7] + 3000,))
 
 
+def polling(count, pause, other=0):
+    """`count` questions of 1 us, `pause` us between them; something else after every `other` of them."""
+    def step(rank, _):
+        layers(rank)
+        for number in range(count):
+            rank.host(1, "cudaEventQuery", "cuda_runtime")
+            rank.host(pause)
+            if other and number % other == 0:
+                rank.host(1, "cudaEventRecord", "cuda_runtime")
+    return step
+
+
 # Several ranks: collectives end together, so that they are made for all ranks at once.
 
 def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0):
@@ -226,6 +238,10 @@ def cases():
     yield "exposed in part", training(exposed(3000, 1000)), "latency.exposed-communication", [], ("exposed_ns", 2000 * STEPS)
     yield "hidden", training(exposed(3000, 2990)), None, [], None
     yield "unknown", training(unknown), "latency.unattributed", [], None
+    yield "polling", training(polling(1000, 1)), "latency.event-spin", [], ("polled_ns", 2000 * STEPS)
+    yield "polling and sleeping", training(polling(60, 50)), None, [], None
+    yield "polling seldom", training(polling(110, 1)), None, [], None
+    yield "asking for many", training(polling(1000, 1, other=80)), None, [], None
     yield "straggler", together(4, one_late({2}, 400)), "latency.straggler", [2], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
