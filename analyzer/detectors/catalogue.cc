@@ -257,6 +257,9 @@ constexpr Explanation kExplanations[] = {
     {"latency.event-spin",
      "One thread asks for events or streams in a row, with hardly a pause. It takes a core, which "
      "costs nothing where cores are free. Imported profiles only."},
+    {"latency.cpu-contention",
+     "Launch calls take at least twice as long on a rank as on most ranks, and its GPU is idle for "
+     "it. Likely: what holds the host up is in no profile."},
     {"latency.unattributed",
      "Less than 80 % of the idle time has a cause that was recorded: launches are missing, or work "
      "that was launched long before waits for something unknown. No cause is named then."},

@@ -9,10 +9,19 @@ namespace traintrace {
 namespace {
 
 constexpr ProfileDetector kDetectors[] = {
-    find_data_starvation,     find_host_bound,    find_sync_in_loop,
-    find_harmless_sync,       find_implicit_sync, find_exposed_communication,
-    find_waiting_collectives, find_entry_skew,    find_stragglers,
-    find_event_spin,          find_graph_gaps,    find_unattributed,
+    find_data_starvation,
+    find_cpu_contention,
+    find_host_bound,
+    find_sync_in_loop,
+    find_harmless_sync,
+    find_implicit_sync,
+    find_exposed_communication,
+    find_waiting_collectives,
+    find_entry_skew,
+    find_stragglers,
+    find_event_spin,
+    find_graph_gaps,
+    find_unattributed,
     find_incomplete_timeline,
 };
 

@@ -162,6 +162,15 @@ def polling(count, pause, other=0):
     return step
 
 
+def launching(slow, cost, kernel=20.0, pause=5.0, slow_pause=None):
+    """Launches take `cost` on the ranks `slow`, 5 us on others; between two of them the host needs a pause."""
+    def step(rank, _):
+        for _ in range(100):
+            rank.launch(kernel, cost=cost if rank.rank in slow else 5.0)
+            rank.host(slow_pause if slow_pause and rank.rank in slow else pause)
+    return step
+
+
 # Several ranks: collectives end together, so that they are made for all ranks at once.
 
 def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0):
@@ -242,6 +251,13 @@ def cases():
     yield "polling and sleeping", training(polling(60, 50)), None, [], None
     yield "polling seldom", training(polling(110, 1)), None, [], None
     yield "asking for many", training(polling(1000, 1, other=80)), None, [], None
+    yield "slow launches", training(launching({2}, 30.0), 4), "latency.cpu-contention", [2], ("extra_ns", 25 * 100 * STEPS)
+    yield "usual launches", training(launching({2}, 5.0), 4), None, [], None
+    yield "slow launches, busy GPU", training(launching({2}, 30.0, kernel=40.0), 4), None, [], None
+    yield "slow launches everywhere", training(launching({0, 1, 2, 3}, 30.0), 4, lead=10), "latency.host-bound", [0, 1, 2, 3], None
+    yield "slow launches of one of two", training(launching({1}, 30.0), 2, lead=10), "latency.host-bound", [1], None
+    yield "slow between launches", training(launching({2}, 5.0, slow_pause=30.0), 4, lead=10), "latency.host-bound", [2], None
+    yield "launches somewhat slower", training(launching({2}, 9.0, slow_pause=21.0), 4, lead=10), "latency.host-bound", [2], None
     yield "straggler", together(4, one_late({2}, 400)), "latency.straggler", [2], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
@@ -279,6 +295,7 @@ def check(name, document, code, culprits, value):
             wrong.append(f"{key} is {measured:.0f} us, not {us}")
     # Beside it, what follows from it: who waits for a straggler.
     allowed = {"latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound"},
+               "latency.cpu-contention": {"latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
     if code == "latency.sync-in-loop" and "latency.harmless-sync" in found:
         wrong.append("what costs idle time is called harmless")
