@@ -253,6 +253,10 @@ constexpr Explanation kExplanations[] = {
      "of "
      "the time between the first and the last collective. A proof takes 20 collectives and 60 % of "
      "them. Of half of the ranks or more, nobody is blamed."},
+    {"latency.step-regression",
+     "From one step on until the end, steps of the same work take 10 % longer at the median, at "
+     "least five on each side and nine in ten of each side beyond the middle between both. A rank "
+     "is blamed only where the growth is its own and that of all others is waiting in collectives."},
     {"latency.graph-gap", "Idle time between the nodes of one replay of a graph."},
     {"latency.event-spin",
      "One thread asks for events or streams in a row, with hardly a pause. It takes a core, which "

@@ -23,6 +23,7 @@ constexpr ProfileDetector kDetectors[] = {
     find_graph_gaps,
     find_unattributed,
     find_incomplete_timeline,
+    find_step_regression,
 };
 
 int64_t loss_of(const Finding& finding) {

@@ -17,12 +17,12 @@ def layers(rank, count=40, us=200.0, **options):
         rank.launch(us, **options)
 
 
-def training(each_step, ranks=1, lead=2000.0):
+def training(each_step, ranks=1, lead=2000.0, steps=STEPS):
     jobs = []
     for number in range(ranks):
         rank = Rank(number, ranks)
         rank.launch(lead, name="warm")
-        for step in range(STEPS):
+        for step in range(steps):
             began = rank.now
             each_step(rank, step)
             rank.step(step, began)
@@ -214,6 +214,13 @@ def hidden_waits():
     return jobs
 
 
+def slower_from(us, steps):
+    """Kernels that take `us` longer each in those steps, 40 of them in one."""
+    def step(rank, number):
+        layers(rank, us=200.0 + (us if number in steps else 0.0))
+    return step
+
+
 def one_late(late, us, of=1.0):
     random_source = random.Random(7)
     return lambda rank, _: us if rank in late and random_source.random() < of else 0.0
@@ -263,6 +270,15 @@ def cases():
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
     yield "hidden waits", hidden_waits(), None, [], None
     yield "jitter", together(4, jitter(40)), None, [], None
+    yield "slower", training(slower_from(60, range(12, 24)), steps=24), "latency.step-regression", [0], ("slower_ns", 60 * 40 * 11)
+    yield "slower together", together(4, lambda rank, k: 300.0 if rank == 2 and k >= 60 else 0.0, steps=24), "latency.step-regression", [2], ("slower_ns", 300 * 5 * 11)
+    yield "slower, all", together(4, lambda rank, k: 300.0 if k >= 60 else 0.0, steps=24), "latency.step-regression", [], ("slower_ns", 300 * 5 * 11)
+    yield "slower, not much", training(slower_from(15, range(12, 24)), steps=24), None, [], None
+    yield "slower for some", training(slower_from(60, range(8, 14)), steps=24), None, [], None
+    yield "slower now and then", training(slower_from(60, range(0, 24, 2)), steps=24), None, [], None
+    yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
+    yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), None, [], None
+    yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
     yield "clocks", together(4, one_late({2}, 400), skew=lambda rank, k: 5000.0 * rank), "trace.incomplete-timeline", [], None
 
 
@@ -294,7 +310,8 @@ def check(name, document, code, culprits, value):
         if abs(measured - us) > 0.05 * us:
             wrong.append(f"{key} is {measured:.0f} us, not {us}")
     # Beside it, what follows from it: who waits for a straggler.
-    allowed = {"latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound"},
+    allowed = {"latency.step-regression": {"latency.straggler", "latency.wait-not-transfer"},
+               "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound"},
                "latency.cpu-contention": {"latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
     if code == "latency.sync-in-loop" and "latency.harmless-sync" in found:
