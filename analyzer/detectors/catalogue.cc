@@ -327,7 +327,8 @@ constexpr Explanation kExplanations[] = {
      "between ranks that see the same ones (CUDA_VISIBLE_DEVICES)."},
     {"memory.wrong-device",
      "The job's own code set or freed memory of one device while another was current, before the "
-     "last launch or collective. What cleans up behind all work is not counted."},
+     "last launch or collective. What cleans up behind all work is not counted, and if it was only "
+     "freed, which works from every device, this is an info."},
     {"memory.pinned-waste",
      "Pinned blocks of PyTorch, of a power of two, of which no copy in the whole record came to "
      "the last quarter or more: 64 MiB in all. What the host alone reads and writes is not seen."},

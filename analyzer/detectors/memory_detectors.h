@@ -11,7 +11,7 @@ namespace traintrace {
 std::vector<Finding> find_memory_left(const Run& run, const RunMemory& memory);  // leak-at-exit
 std::vector<Finding> find_pinned_memory_left(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory);
-std::vector<Finding> find_retained_memory(const Run& run, const RunMemory& memory);
+std::vector<Finding> find_retained_memory(const Run& run, const RunMemory& all);
 std::vector<Finding> find_double_frees(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_invalid_frees(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_handle_leaks(const Run& run, const RunMemory& memory);

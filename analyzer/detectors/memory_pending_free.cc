@@ -42,7 +42,7 @@ std::vector<Finding> find_pending_frees(const Run& run, const RunMemory& memory)
         site.count = 1;
         site.text = fmt::format(
             "{} bytes taken from the device while freed blocks that were large enough waited for "
-            "{}: {} bytes of them at {}; the one in front was freed",
+            "{}: {} bytes of them at {}; the one in front was allocated",
             mapped, stream_text(run.processes[site.process], history.pending_stream),
             history.peak_pending, run_time(run, history.peak_pending_time));
         return true;

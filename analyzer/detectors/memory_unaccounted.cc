@@ -54,7 +54,7 @@ std::optional<Gap> gap_on(const Run& run, const ProcessMemory& memory, const Pro
   if (trace.exit_kind == format::kNotExited) {
     return std::nullopt;  // it may have been between a report and what was kept of it
   }
-  if (const auto gap = gap_in_tables(device)) {
+  if (auto gap = gap_in_tables(device)) {
     return gap;
   }
   const auto history =

@@ -14,6 +14,7 @@ namespace traintrace {
 std::vector<Finding> find_wrong_devices(const Run& run, const RunMemory& memory) {
   std::vector<MemorySite> sites;
   uint64_t uses = 0;
+  bool frees_only = true;
   for (size_t i = 0; i < memory.processes.size(); ++i) {
     const ProcessTrace& trace = run.processes[i];
     std::map<std::pair<uint32_t, uint32_t>, size_t> known;  // stacks, index in sites
@@ -26,6 +27,7 @@ std::vector<Finding> find_wrong_devices(const Run& run, const RunMemory& memory)
         continue;
       }
       ++uses;
+      frees_only = frees_only && use.is_free;
       if (!is_new) {
         ++sites[found->second].count;
         continue;
@@ -46,7 +48,9 @@ std::vector<Finding> find_wrong_devices(const Run& run, const RunMemory& memory)
     return {};
   }
   Finding finding = memory_finding(run, "memory.wrong-device", sites);
-  finding.certainty = Certainty::kLikely;
+  // A free works from everywhere, and programs for several devices rely on it.
+  finding.severity = frees_only ? Severity::kInfo : finding.severity;
+  finding.certainty = frees_only ? Certainty::kPossible : Certainty::kLikely;
   finding.title =
       fmt::format("{} used or freed memory of one device while another was current, {} times{}",
                   ranks_text(finding.culprits), uses,

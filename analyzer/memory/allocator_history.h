@@ -66,7 +66,7 @@ struct AllocatorHistory {
   uint64_t peak_pending = 0;
   TimeNs peak_pending_time = 0;
   uint32_t pending_stream = 0;  // then, of the block that was freed first: index in streams + 1
-  uint32_t pending_stack = 0;   // that freed it
+  uint32_t pending_stack = 0;   // that allocated it
   FreeSpace worst;              // at the miss of kPieces with most free bytes
   std::vector<std::pair<uint32_t, uint64_t>> pins;  // stacks of what lay beside that, bytes
   Disagreement allocated, reserved;

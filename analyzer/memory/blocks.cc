@@ -111,7 +111,7 @@ BlockGroup& add_to(Groups& groups, const Block& block, MemoryKind kind) {
   return group;
 }
 
-std::vector<BlockGroup> sorted(Groups groups) {
+std::vector<BlockGroup> sorted(Groups& groups) {
   std::vector<BlockGroup> sorted;
   for (auto& [key, group] : groups) {
     std::sort(group.blocks.begin(), group.blocks.end());
@@ -140,7 +140,7 @@ std::vector<BlockGroup> live_groups(const ProcessTrace& trace) {
     const bool of_job = owner == Owner::kTorch && uncached && user_place(trace, {0}, group.stack);
     group.owner = of_job ? Owner::kJob : owner;
   }
-  return sorted(std::move(groups));
+  return sorted(groups);
 }
 
 // Whoever asked PyTorch for a tensor owns it, if it was the job at all.
@@ -152,7 +152,7 @@ std::vector<BlockGroup> tensor_groups(const ProcessTrace& trace) {
   for (auto& [key, group] : groups) {
     group.owner = user_place(trace, {0}, group.stack) ? Owner::kJob : Owner::kTorch;
   }
-  return sorted(std::move(groups));
+  return sorted(groups);
 }
 
 }  // namespace traintrace

@@ -99,19 +99,20 @@ void DeviceMemory::take(const AllocatorEvent& event, Thread& thread) {
 
 void DeviceMemory::give(const AllocatorEvent& event, Thread& thread) {
   end_flush(thread);
+  const auto block = replay_.blocks().find(event.address);
+  const uint32_t stack = block != replay_.blocks().end() ? block->second.stack : 0;
   if (!replay_.release(event.address)) {
     history_.placed = false;
   }
   if (!thread.marks.empty()) {
-    add_pending(event, thread);
+    add_pending(event, thread, stack);
   }
   thread = {};
   compare(event);
 }
 
-void DeviceMemory::add_pending(const AllocatorEvent& event, const Thread& thread) {
-  pending_[event.address] = {event.bytes, thread.marks.size(), event.time, thread.stream,
-                             event.stack};
+void DeviceMemory::add_pending(const AllocatorEvent& event, const Thread& thread, uint32_t stack) {
+  pending_[event.address] = {event.bytes, thread.marks.size(), event.time, thread.stream, stack};
   pending_bytes_ += event.bytes;
   for (const uint64_t mark : thread.marks) {
     waiting_.emplace(mark, event.address);

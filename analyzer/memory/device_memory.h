@@ -36,7 +36,7 @@ class DeviceMemory {
     size_t events = 0;
     TimeNs freed = 0;
     uint32_t stream = 0;
-    uint32_t stack = 0;
+    uint32_t stack = 0;  // that allocated it: of a free there is none
   };
   void take(const AllocatorEvent& event, Thread& thread);
   void give(const AllocatorEvent& event, Thread& thread);
@@ -44,7 +44,7 @@ class DeviceMemory {
   void unmap(const AllocatorEvent& event, Thread& thread);
   void pass(uint64_t event);
   void compare(const AllocatorEvent& event);
-  void add_pending(const AllocatorEvent& event, const Thread& thread);
+  void add_pending(const AllocatorEvent& event, const Thread& thread, uint32_t stack);
   void end_flush(Thread& thread);
   void forget_pending(uint64_t address, uint64_t bytes);
   CacheMiss miss_of(const AllocatorEvent& event, const std::vector<Extent>& mapped) const;

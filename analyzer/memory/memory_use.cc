@@ -90,7 +90,8 @@ std::vector<ForeignUse> foreign_uses(const ProcessTrace& trace) {
     if (block->second.device != event.device && event.enter < end &&
         owner_of(trace, event.stack) == Owner::kJob) {
       uses.push_back({event.call, event.stack, event.enter, block->first, block->second.bytes,
-                      event.device, block->second.device, block->second.stack});
+                      event.device, block->second.device, block->second.stack,
+                      schema->kind == "free"});
     }
     if (schema->kind == "free") {
       blocks.erase(block);

@@ -14,6 +14,7 @@ struct ForeignUse {
   int device = -1;         // that was current
   int owner = -1;          // whose memory it is
   uint32_t allocated = 0;  // stack
+  bool is_free = false;
 };
 
 // By the job's own code, before the last launch or collective; what cleans up behind all work does

@@ -301,6 +301,20 @@ void on_device_of(int device) {
   sleep(1);  // so that both are there at the same time
 }
 
+// Set while device 1 is current, in every step.
+void set_from_afar() {
+  for (int i = 0; i < 9; ++i) {
+    void* const block = allocate(kBytes);
+    CUDA_CHECK(cudaSetDevice(1));
+    CUDA_CHECK(cudaMemset(block, 0, kBytes));
+    CUDA_CHECK(cudaSetDevice(0));
+    launch();
+    CUDA_CHECK(cudaFree(block));
+  }
+  launch();
+  say("use_count", 9);
+}
+
 // Freed while device 1 is current: in every step, or behind them.
 void free_from_afar(bool in_step, bool switched) {
   void* last = nullptr;
@@ -342,6 +356,7 @@ const Cases kCases = {
     {"library-small", [] { library(40 * kMega, true); }},
     {"other-device", [] { on_device_of(0); }},
     {"own-device", [] { on_device_of(1); }},
+    {"set-from-afar", set_from_afar},
     {"free-from-afar", [] { free_from_afar(true, true); }},
     {"free-at-home", [] { free_from_afar(true, false); }},
     {"free-last-from-afar", [] { free_from_afar(false, true); }},

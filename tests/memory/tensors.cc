@@ -131,6 +131,7 @@ void say_totals() {
 // for 10.
 void fragment(int requests, bool free_all) {
   std::vector<void*> pairs;
+  pairs.reserve(32);
   for (int i = 0; i < 32; ++i) {
     pairs.push_back(tensor(9 * kMiB));
   }
@@ -143,7 +144,7 @@ void fragment(int requests, bool free_all) {
   }
   say_totals();
   say("requested_bytes", 10 * kMiB);
-  say("unusable_bytes", 16 * (9 + 2) * kMiB);
+  say("unusable_bytes", 16UL * (9 + 2) * kMiB);
   say("largest_bytes", 9 * kMiB);
 }
 

@@ -12,7 +12,6 @@ using traintrace::matches_any;
 using traintrace::read_settings;
 using traintrace::Settings;
 using traintrace::Stacks;
-using traintrace::value_in_force;
 using traintrace::format::Setting;
 
 Settings with(const char* name, const char* value) {
