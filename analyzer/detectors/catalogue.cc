@@ -264,6 +264,9 @@ constexpr Explanation kExplanations[] = {
     {"latency.cpu-contention",
      "Launch calls take at least twice as long on a rank as on most ranks, and its GPU is idle for "
      "it. Likely: what holds the host up is in no profile."},
+    {"latency.queue-full",
+     "Launches wait because a stream has as much work ahead as its queue holds. That is how a job "
+     "should run, and why its launch calls look slow."},
     {"latency.unattributed",
      "Less than 80 % of the idle time has a cause that was recorded: launches are missing, or work "
      "that was launched long before waits for something unknown. No cause is named then."},

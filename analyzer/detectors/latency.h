@@ -24,6 +24,7 @@ std::vector<Finding> find_stragglers(const Profile& profile);
 std::vector<Finding> find_step_regression(const Profile& profile);
 std::vector<Finding> find_graph_gaps(const Profile& profile);
 std::vector<Finding> find_cpu_contention(const Profile& profile);
+std::vector<Finding> find_full_queues(const Profile& profile);
 std::vector<Finding> find_event_spin(const Profile& profile);
 std::vector<Finding> find_unattributed(const Profile& profile);
 std::vector<Finding> find_incomplete_timeline(const Profile& profile);

@@ -20,6 +20,7 @@ constexpr ProfileDetector kDetectors[] = {
     find_entry_skew,
     find_stragglers,
     find_event_spin,
+    find_full_queues,
     find_graph_gaps,
     find_unattributed,
     find_incomplete_timeline,

@@ -171,6 +171,19 @@ def launching(slow, cost, kernel=20.0, pause=5.0, slow_pause=None):
     return step
 
 
+def queueing(room, cost=5.0, count=150):
+    """Launches wait while `room` of them have not begun."""
+    def step(rank, _):
+        if not hasattr(rank, "begins"):
+            rank.begins, rank.waited = [], 0.0
+        for _ in range(count):
+            oldest = rank.begins[-room] if room <= len(rank.begins) else 0.0
+            wait = max(0.0, oldest - rank.now)
+            rank.waited += wait + cost if wait > 100 else 0.0
+            rank.begins.append(rank.launch(200.0, cost=wait + cost) - 200.0)
+    return step
+
+
 # Several ranks: collectives end together, so that they are made for all ranks at once.
 
 def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0):
@@ -265,6 +278,11 @@ def cases():
     yield "slow launches of one of two", training(launching({1}, 30.0), 2, lead=10), "latency.host-bound", [1], None
     yield "slow between launches", training(launching({2}, 5.0, slow_pause=30.0), 4, lead=10), "latency.host-bound", [2], None
     yield "launches somewhat slower", training(launching({2}, 9.0, slow_pause=21.0), 4, lead=10), "latency.host-bound", [2], None
+    queued = training(queueing(1024))
+    yield "full queue", queued, "latency.queue-full", [], ("blocked_ns", queued[0].waited)
+    yield "room left", training(queueing(4000)), None, [], None
+    yield "held up before", training(queueing(900)), None, [], None
+    yield "long launches", training(queueing(4000, cost=150.0)), None, [], None
     yield "straggler", together(4, one_late({2}, 400)), "latency.straggler", [2], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
