@@ -253,6 +253,10 @@ constexpr Explanation kExplanations[] = {
      "of "
      "the time between the first and the last collective. A proof takes 20 collectives and 60 % of "
      "them. Of half of the ranks or more, nobody is blamed."},
+    {"latency.slow-device",
+     "Of kernels of the same name, grid and blocks that all ranks ran equally often, all take 5 % "
+     "longer on this rank than at the median of the ranks, with nothing else on the GPU meanwhile. "
+     "Needs three GPUs, and profiles that tell the grids."},
     {"latency.step-regression",
      "From one step on until the end, steps of the same work take 10 % longer at the median, at "
      "least five on each side and nine in ten of each side beyond the middle between both. A rank "

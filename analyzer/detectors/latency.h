@@ -21,6 +21,7 @@ std::vector<Finding> find_exposed_communication(const Profile& profile);
 std::vector<Finding> find_waiting_collectives(const Profile& profile);
 std::vector<Finding> find_entry_skew(const Profile& profile);
 std::vector<Finding> find_stragglers(const Profile& profile);
+std::vector<Finding> find_slow_device(const Profile& profile);
 std::vector<Finding> find_step_regression(const Profile& profile);
 std::vector<Finding> find_graph_gaps(const Profile& profile);
 std::vector<Finding> find_cpu_contention(const Profile& profile);

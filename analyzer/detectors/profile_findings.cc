@@ -19,6 +19,7 @@ constexpr ProfileDetector kDetectors[] = {
     find_waiting_collectives,
     find_entry_skew,
     find_stragglers,
+    find_slow_device,
     find_event_spin,
     find_full_queues,
     find_graph_gaps,

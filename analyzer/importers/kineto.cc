@@ -158,6 +158,14 @@ void Import::add_note(const Event& event) {
   trace_.timeline.collectives.push_back(note);
 }
 
+// Never 0 where both are known.
+uint16_t shape_of(const Event& event) {
+  const size_t grid = std::hash<std::string_view>()(event.grid);
+  const size_t block = std::hash<std::string_view>()(event.block);
+  const bool known = !event.grid.empty() && !event.block.empty();
+  return known ? static_cast<uint16_t>((grid * 31 + block) % 65535 + 1) : uint16_t{0};
+}
+
 void Import::add_work(const Event& event, WorkKind kind) {
   const std::optional<Span> span = span_of(event);
   if (!span) {
@@ -167,8 +175,8 @@ void Import::add_work(const Event& event, WorkKind kind) {
   const int64_t stream = event.stream.value_or(number_of<int64_t>(event.tid).value_or(-1));
   trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0),
                                   id_of(event.name, names_, trace_.timeline.names),
-                                  static_cast<int32_t>(stream), static_cast<int32_t>(device),
-                                  kind});
+                                  static_cast<int32_t>(stream), static_cast<int32_t>(device), kind,
+                                  shape_of(event)});
   if (kind == WorkKind::kCommunication) {
     add_note(event);
   }

@@ -41,6 +41,13 @@ std::string_view token_of(json::value value) {
 
 namespace {
 
+std::string_view array_of(json::value value) {
+  json::array array;
+  std::string_view text;
+  const bool is_array = value.get_array().get(array) == simdjson::SUCCESS;
+  return is_array && array.raw_json().get(text) == simdjson::SUCCESS ? text : std::string_view();
+}
+
 void read_arguments(json::value value, Event& event) {
   json::object arguments;
   if (value.get_object().get(arguments) != simdjson::SUCCESS) {
@@ -54,6 +61,10 @@ void read_arguments(json::value value, Event& event) {
       event.device = number_of<int64_t>(token_of(field.value()));
     } else if (key == "stream") {
       event.stream = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "grid") {
+      event.grid = array_of(field.value());
+    } else if (key == "block") {
+      event.block = array_of(field.value());
     } else if (key == "Collective name") {
       event.operation = text_of(field.value());
     } else if (key == "Process Group Name") {

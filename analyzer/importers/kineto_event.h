@@ -17,6 +17,7 @@ struct Event {
   std::string_view phase, category, name, time, duration, pid, tid;
   std::optional<uint64_t> correlation;
   std::optional<int64_t> device, stream;
+  std::string_view grid, block;  // as they are written
   // Of a kernel of NCCL.
   std::string_view operation, group, data_type;
   std::optional<int64_t> elements, group_size, sequence;

@@ -19,6 +19,7 @@ struct GpuWork {
   int32_t stream;        // -1: not known
   int32_t device;
   WorkKind kind;
+  uint16_t shape = 0;  // the same for the same grid and blocks; 0: not known
 };
 static_assert(sizeof(GpuWork) <= 40);
 

@@ -234,6 +234,21 @@ def slower_from(us, steps):
     return step
 
 
+def kernels_by_rank(us, ranks=4, beside=0, steps=STEPS):
+    """us(rank, kernel): of each of four kernels; `beside`: a copy that long runs with them."""
+    def step(rank, _):
+        for kernel in range(40):
+            if beside:
+                rank.launch(beside, "Memcpy HtoD", stream=9, category="gpu_memcpy", after=(rank.free[7],))
+            rank.launch(us(rank.rank, kernel % 4), f"kernel{kernel % 4}", grid=[kernel % 4 + 1, 1, 1], block=[128, 1, 1])
+    return training(step, ranks, steps=steps)
+
+
+def other_grids(rank, _):
+    for kernel in range(40):
+        rank.launch(240.0 if rank.rank == 2 else 200.0, f"kernel{kernel % 4}", grid=[8 if rank.rank == 2 else 6, 1, 1], block=[128, 1, 1])
+
+
 def one_late(late, us, of=1.0):
     random_source = random.Random(7)
     return lambda rank, _: us if rank in late and random_source.random() < of else 0.0
@@ -288,6 +303,15 @@ def cases():
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
     yield "hidden waits", hidden_waits(), None, [], None
     yield "jitter", together(4, jitter(40)), None, [], None
+    yield "slow device", kernels_by_rank(lambda rank, _: 230.0 if rank == 2 else 200.0), "latency.slow-device", [2], ("slower_ns", 30 * 40 * STEPS)
+    yield "devices alike", kernels_by_rank(lambda rank, kernel: 200.0 + 20 * kernel + rank), None, [], None
+    yield "a bit slow", kernels_by_rank(lambda rank, _: 208.0 if rank == 2 else 200.0), None, [], None
+    yield "one kernel slow", kernels_by_rank(lambda rank, kernel: 290.0 if rank == 2 and kernel == 1 else 200.0), None, [], None
+    yield "all but one slow", kernels_by_rank(lambda rank, kernel: 240.0 if rank == 2 and kernel != 1 else 200.0), None, [], None
+    yield "slow beside copies", kernels_by_rank(lambda rank, _: 230.0 if rank == 2 else 200.0, beside=100), None, [], None
+    yield "one of two slow", kernels_by_rank(lambda rank, _: 230.0 if rank == 1 else 200.0, ranks=2), None, [], None
+    yield "half slow", kernels_by_rank(lambda rank, _: 230.0 if rank > 1 else 200.0), None, [], None
+    yield "larger on one rank", training(other_grids, 4), None, [], None
     yield "slower", training(slower_from(60, range(12, 24)), steps=24), "latency.step-regression", [0], ("slower_ns", 60 * 40 * 11)
     yield "slower together", together(4, lambda rank, k: 300.0 if rank == 2 and k >= 60 else 0.0, steps=24), "latency.step-regression", [2], ("slower_ns", 300 * 5 * 11)
     yield "slower, all", together(4, lambda rank, k: 300.0 if k >= 60 else 0.0, steps=24), "latency.step-regression", [], ("slower_ns", 300 * 5 * 11)

@@ -1,0 +1,180 @@
+// A rank whose GPU takes longer for the same kernels than those of the others.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+
+#include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/latency_finding.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kFewestDevices = 3;  // of two nobody knows which is usual
+constexpr size_t kFewestKernels = 3;  // different ones
+constexpr size_t kSamples = 30;       // of each
+constexpr double kSlower = 1.05;
+constexpr double kSameWork = 0.9;  // of the time of computing is in kernels that all have
+
+struct Sample {
+  int64_t ns;
+  bool alone;  // nothing else ran on the device meanwhile
+};
+
+using Kernels = std::map<std::pair<std::string, uint16_t>, std::deque<Sample>>;
+
+struct Slow {
+  const DeviceProfile* device;
+  int64_t lost_ns = 0;
+  int64_t compared_ns = 0;
+  double known_ns = 0;  // in kernels that all have
+  size_t kernels = 0;
+  bool all_slower = true;
+};
+
+Kernels kernels_of(const Profile& profile, const DeviceProfile& device) {
+  const Timeline& timeline = profile.timelines[device.timeline];
+  Kernels kernels;
+  Sample* last = nullptr;  // of those so far, the one that ends last
+  int64_t end = std::numeric_limits<int64_t>::min();
+  for (const GpuWork& work : timeline.work) {
+    if (work.device != device.device) {
+      continue;
+    }
+    const bool alone = work.start_ns >= end;
+    if (!alone && last != nullptr) {
+      last->alone = false;
+    }
+    Sample* sample = nullptr;
+    if (work.kind == WorkKind::kCompute) {
+      std::deque<Sample>& samples = kernels[{timeline.names[work.name], work.shape}];
+      samples.push_back({work.end_ns - work.start_ns, alone});
+      sample = &samples.back();
+    }
+    if (work.end_ns > end) {
+      end = work.end_ns;
+      last = sample;
+    }
+  }
+  return kernels;
+}
+
+int64_t median(std::vector<int64_t> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The same kernel on all devices; where it was alone on all of them, each time is compared.
+void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow>& slow) {
+  std::vector<std::vector<int64_t>> per_mille(all.size());
+  std::vector<Slow> sums(all.size());
+  for (size_t i = 0; i < all.front()->size(); ++i) {
+    std::vector<int64_t> times;
+    bool alone = true;
+    for (size_t member = 0; member < all.size(); ++member) {
+      const Sample& sample = (*all[member])[i];
+      times.push_back(sample.ns);
+      slow[member].known_ns += static_cast<double>(sample.ns);
+      alone = alone && sample.alone;
+    }
+    const int64_t usual = median(times);
+    for (size_t member = 0; member < all.size() && alone && usual > 0; ++member) {
+      const double ratio = static_cast<double>(times[member]) / static_cast<double>(usual);
+      per_mille[member].push_back(static_cast<int64_t>(1000 * std::min(ratio, 1000.0)));
+      sums[member].lost_ns += times[member] - usual;
+      sums[member].compared_ns += times[member];
+    }
+  }
+  if (per_mille.front().size() < kSamples) {
+    return;
+  }
+  for (size_t member = 0; member < all.size(); ++member) {
+    slow[member].lost_ns += sums[member].lost_ns;
+    slow[member].compared_ns += sums[member].compared_ns;
+    slow[member].all_slower =
+        slow[member].all_slower &&
+        static_cast<double>(median(std::move(per_mille[member]))) >= 1000 * kSlower;
+    ++slow[member].kernels;
+  }
+}
+
+std::vector<Slow> compared(const Profile& profile) {
+  std::vector<Slow> slow;
+  std::vector<Kernels> kernels;
+  for (const DeviceProfile& device : profile.devices) {
+    slow.push_back({&device});
+    kernels.push_back(kernels_of(profile, device));
+  }
+  for (const auto& [key, samples] : kernels.front()) {
+    std::vector<const std::deque<Sample>*> all;
+    for (const Kernels& each : kernels) {
+      const auto found = each.find(key);
+      if (found != each.end() && found->second.size() == samples.size()) {
+        all.push_back(&found->second);
+      }
+    }
+    // With another grid, or as often as it likes, a kernel does other work.
+    if (all.size() == kernels.size() && key.second != 0) {
+      compare(all, slow);
+    }
+  }
+  return slow;
+}
+
+bool is_slow(const Slow& slow) {
+  const TimePartition& times = slow.device->times;
+  return slow.kernels >= kFewestKernels && slow.all_slower &&
+         slow.known_ns >= kSameWork * static_cast<double>(times.compute_ns) &&
+         slow.device->share(slow.lost_ns) >= kWarnShare;
+}
+
+}  // namespace
+
+std::vector<Finding> find_slow_device(const Profile& profile) {
+  if (profile.devices.size() < kFewestDevices) {
+    return {};
+  }
+  std::vector<Slow> slow = compared(profile);
+  std::erase_if(slow, [](const Slow& each) { return !is_slow(each); });
+  if (slow.empty() || 2 * slow.size() >= profile.devices.size()) {
+    return {};
+  }
+  std::stable_sort(slow.begin(), slow.end(),
+                   [](const Slow& a, const Slow& b) { return a.lost_ns > b.lost_ns; });
+  Finding finding;
+  finding.code = "latency.slow-device";
+  finding.severity = catalogue_row(finding.code)->severity;
+  finding.certainty = Certainty::kLikely;
+  const auto percent = [](const Slow& each) {
+    return 100 * static_cast<double>(each.compared_ns) /
+           static_cast<double>(each.compared_ns - each.lost_ns);
+  };
+  for (const Slow& each : slow) {
+    insert(finding.culprits, each.device->rank);
+    finding.evidence.push_back(fmt::format(
+        "rank {}: each of {} kernels takes longer with the same grid and nothing beside it, {:.0f} "
+        "% of the usual together; {:.1f} us from launch to start",
+        each.device->rank.value, each.kernels, percent(each),
+        static_cast<double>(each.device->median_lead_ns) / 1e3));
+  }
+  const Slow& worst = slow.front();
+  finding.title = fmt::format(
+      "the GPU{} of {} take{} longer for the same kernels than those of "
+      "the others: {} lost",
+      slow.size() == 1 ? "" : "s", ranks_text(finding.culprits), slow.size() == 1 ? "s" : "",
+      share_text(*worst.device, worst.lost_ns));
+  finding.values = {{"slower_ns", worst.lost_ns},
+                    {"time_percent", static_cast<int64_t>(std::llround(percent(worst)))},
+                    {"kernel_count", static_cast<int64_t>(worst.kernels)}};
+  finding.advice =
+      "look at clocks, power, temperature and throttling of these GPUs (nvidia-smi -q), and "
+      "whether "
+      "somebody else uses them";
+  return {finding};
+}
+
+}  // namespace traintrace
