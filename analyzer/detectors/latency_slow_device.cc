@@ -28,8 +28,9 @@ using Kernels = std::map<std::pair<std::string, uint16_t>, std::deque<Sample>>;
 
 struct Slow {
   const DeviceProfile* device;
-  int64_t lost_ns = 0;
-  int64_t compared_ns = 0;
+  // Of files that may say anything, so not integers, which overflow.
+  double lost_ns = 0;
+  double compared_ns = 0;
   double known_ns = 0;  // in kernels that all have
   size_t kernels = 0;
   bool all_slower = true;
@@ -85,8 +86,8 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
     for (size_t member = 0; member < all.size() && alone && usual > 0; ++member) {
       const double ratio = static_cast<double>(times[member]) / static_cast<double>(usual);
       per_mille[member].push_back(static_cast<int64_t>(1000 * std::min(ratio, 1000.0)));
-      sums[member].lost_ns += times[member] - usual;
-      sums[member].compared_ns += times[member];
+      sums[member].lost_ns += static_cast<double>(times[member]) - static_cast<double>(usual);
+      sums[member].compared_ns += static_cast<double>(times[member]);
     }
   }
   if (per_mille.front().size() < kSamples) {
@@ -125,11 +126,16 @@ std::vector<Slow> compared(const Profile& profile) {
   return slow;
 }
 
+int64_t whole(double ns) {
+  constexpr double kMost = 9e18;
+  return static_cast<int64_t>(std::llround(std::clamp(ns, -kMost, kMost)));
+}
+
 bool is_slow(const Slow& slow) {
   const TimePartition& times = slow.device->times;
   return slow.kernels >= kFewestKernels && slow.all_slower &&
          slow.known_ns >= kSameWork * static_cast<double>(times.compute_ns) &&
-         slow.device->share(slow.lost_ns) >= kWarnShare;
+         slow.device->share(whole(slow.lost_ns)) >= kWarnShare;
 }
 
 }  // namespace
@@ -150,8 +156,7 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
   finding.severity = catalogue_row(finding.code)->severity;
   finding.certainty = Certainty::kLikely;
   const auto percent = [](const Slow& each) {
-    return 100 * static_cast<double>(each.compared_ns) /
-           static_cast<double>(each.compared_ns - each.lost_ns);
+    return 100 * each.compared_ns / (each.compared_ns - each.lost_ns);
   };
   for (const Slow& each : slow) {
     insert(finding.culprits, each.device->rank);
@@ -166,8 +171,8 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
       "the GPU{} of {} take{} longer for the same kernels than those of "
       "the others: {} lost",
       slow.size() == 1 ? "" : "s", ranks_text(finding.culprits), slow.size() == 1 ? "s" : "",
-      share_text(*worst.device, worst.lost_ns));
-  finding.values = {{"slower_ns", worst.lost_ns},
+      share_text(*worst.device, whole(worst.lost_ns)));
+  finding.values = {{"slower_ns", whole(worst.lost_ns)},
                     {"time_percent", static_cast<int64_t>(std::llround(percent(worst)))},
                     {"kernel_count", static_cast<int64_t>(worst.kernels)}};
   finding.advice =
