@@ -77,7 +77,34 @@ bool messages_explain(const Run& run, const Divergence& divergence, const Hang& 
                       [&](const Message& message) { return is_pending(run, message); }));
 }
 
+bool is_harmless_kind(DivergenceKind kind) {
+  return kind == DivergenceKind::kHarmlessType || kind == DivergenceKind::kHarmlessMessageType;
+}
+
+// NCCL had noticed: it told of an error, or refused the next call there.
+bool was_refused(const CommunicatorText& text, TimeNs since) {
+  return (text.flags & format::kAsyncError) != 0 ||
+         (!text.recent.empty() && (text.recent.back().flags & format::kFailed) != 0 &&
+          text.recent.back().enter >= since);
+}
+
+// Whoever is missing has left, and for that.
+bool drove_out(const Run& run, const Divergence& divergence, const Hang& hang) {
+  const bool left = hang.fate == Fate::kExited || hang.fate == Fate::kPerhapsExited ||
+                    hang.fate == Fate::kDied || hang.fate == Fate::kPerhapsDied;
+  const TimeNs met =
+      std::min(divergence.own.item.operation.enter, divergence.expected.item.operation.enter);
+  return left && !is_harmless_kind(divergence.kind) &&
+         std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+           const Member* member = member_of(run.communicators[divergence.communicator], rank);
+           return member != nullptr && was_refused(text_of(run, *member), met);
+         });
+}
+
 bool explains(const Run& run, const Divergence& divergence, const Wait& wait, const Hang& hang) {
+  if (drove_out(run, divergence, hang)) {
+    return true;
+  }
   if (is_of_messages(divergence.kind)) {
     return wait.kind != WaitKind::kInit && messages_explain(run, divergence, hang);
   }

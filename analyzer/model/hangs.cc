@@ -52,12 +52,24 @@ struct Testimony {
   size_t wait = 0;
   TimeNs start = 0;  // of the earliest waiting
   TimeNs waited = 0;
+  TimeNs settled = 0;  // since the last of the waiters of one operation came
   TimeNs witnessed = 0;
   TimeNs last_seen = 0;  // of the waiters: the latest
   bool one_runs = false;
   bool one_blocked = false;
   bool all_entered = true;  // the root is in every operation that it is waited for in
 };
+
+// Since the last of them came to wait.
+TimeNs all_waited_for(const Wait& wait, const Awaited& awaited) {
+  TimeNs last_start = 0;
+  TimeNs last_until = 0;
+  for (const Waiter& waiter : wait.waiters) {
+    last_start = std::max(last_start, wait_start(waiter, awaited));
+    last_until = std::max(last_until, waiter.until);
+  }
+  return elapsed(last_start, last_until);
+}
 
 Testimony testimony_about(const Graph& graph, Rank root) {
   Testimony sum;
@@ -69,6 +81,7 @@ Testimony testimony_about(const Graph& graph, Rank root) {
     const auto awaited = std::find_if(wait.awaited.begin(), wait.awaited.end(),
                                       [&](const Awaited& other) { return other.rank == root; });
     sum.all_entered = sum.all_entered && awaited->entered;
+    sum.settled = std::max(sum.settled, all_waited_for(wait, *awaited));
     for (const Waiter& waiter : wait.waiters) {
       const RankState& own = *state_of(graph.run, waiter.rank);
       const TimeNs start = wait_start(waiter, *awaited);
@@ -117,7 +130,9 @@ bool is_moving(const Run& run, const RankState& state) {
 std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& testimony) {
   const Run& run = graph.run;
   const RankState* state = state_of(run, root);
-  const bool long_enough = testimony.waited >= run.hang_after;
+  // While others still come, one that has not is late with them.
+  const bool long_enough =
+      (testimony.one_runs ? testimony.settled : testimony.waited) >= run.hang_after;
   if (state == nullptr) {
     return long_enough && testimony.one_blocked ? std::optional(Fate::kUntraced) : std::nullopt;
   }

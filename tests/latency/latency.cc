@@ -7,6 +7,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,21 @@ void say(const char* key, int64_t ns) {
 
 int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+// How long threads of this process have waited for a processor (the second number of schedstat); 0
+// where the kernel does not count it.
+int64_t delayed_ns() {
+  int64_t sum = 0;
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    int64_t ran = 0;
+    int64_t delayed = 0;
+    if (std::ifstream(task.path() / "schedstat") >> ran >> delayed) {
+      sum += delayed;
+    }
+  }
+  return sum;
 }
 
 // Events that tell the time, one for each step, made before the first.
@@ -204,7 +221,9 @@ int main(int argc, char** argv) {
   if (world_size() > 1) {
     meet("ready");
   }
+  const int64_t delayed_before = delayed_ns();
   run(argv[1], job, steps);
+  say("delayed_ns", delayed_ns() - delayed_before);
   // Later than the last look at what is complete.
   usleep(150'000);
   CUDA_CHECK(cudaDeviceSynchronize());

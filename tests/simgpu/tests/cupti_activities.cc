@@ -121,28 +121,39 @@ class Cupti : public testing::Test {
   CUmodule module_ = nullptr;
 };
 
+// The second is launched while the first runs, unless the machine keeps the program for longer.
 TEST_F(Cupti, KernelsTakeTheirTimeOneAfterTheOther) {
-  uint64_t before = 0;
-  uint64_t after = 0;
-  ASSERT_EQ(cuptiGetTimestamp(&before), CUPTI_SUCCESS);
-  launch("slow");
-  launch("slow");
-  flush();
-  ASSERT_EQ(cuptiGetTimestamp(&after), CUPTI_SUCCESS);
-  const auto& kernels = seen().kernels;
-  ASSERT_EQ(kernels.size(), 2u);
-  for (const CUpti_ActivityKernel10& kernel : kernels) {
-    EXPECT_EQ(kernel.end - kernel.start, 3'000'000u);
-    EXPECT_STREQ(kernel.name, "slow");
-    EXPECT_EQ(kernel.gridX, 7);
-    EXPECT_EQ(kernel.gridY, 2);
-    EXPECT_EQ(kernel.blockX, 32);
-    EXPECT_EQ(seen().launches[kernel.correlationId], "cuLaunchKernel");
+  const auto now = [] {
+    uint64_t time = 0;
+    EXPECT_EQ(cuptiGetTimestamp(&time), CUPTI_SUCCESS);
+    return time;
+  };
+  bool queued = false;
+  for (int attempt = 0; attempt < 100 && !queued; ++attempt) {
+    seen().kernels.clear();
+    const uint64_t before = now();
+    launch("slow");
+    launch("slow");
+    const uint64_t launched = now();
+    flush();
+    const auto& kernels = seen().kernels;
+    ASSERT_EQ(kernels.size(), 2u);
+    for (const CUpti_ActivityKernel10& kernel : kernels) {
+      EXPECT_EQ(kernel.end - kernel.start, 3'000'000u);
+      EXPECT_STREQ(kernel.name, "slow");
+      EXPECT_EQ(kernel.gridX, 7);
+      EXPECT_EQ(kernel.gridY, 2);
+      EXPECT_EQ(kernel.blockX, 32);
+      EXPECT_EQ(seen().launches[kernel.correlationId], "cuLaunchKernel");
+    }
+    EXPECT_NE(kernels[1].correlationId, kernels[0].correlationId);
+    EXPECT_LE(before, kernels[0].start);
+    EXPECT_LE(kernels[1].end, now());
+    EXPECT_GE(kernels[1].start, kernels[0].end);
+    queued = launched <= kernels[0].end;
+    EXPECT_TRUE(!queued || kernels[1].start == kernels[0].end);
   }
-  EXPECT_EQ(kernels[1].start, kernels[0].end);
-  EXPECT_NE(kernels[1].correlationId, kernels[0].correlationId);
-  EXPECT_LE(before, kernels[0].start);
-  EXPECT_LE(kernels[1].end, after);
+  EXPECT_TRUE(queued);
 }
 
 TEST_F(Cupti, CopiesSayBetweenWhat) {
