@@ -49,23 +49,13 @@ void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& find
   }
 }
 
-Result<Analysis> analyze_native(const AnalyzeOptions& options) {
-  // The tables say everything, but for one thing: which calls of a process that holds several ranks
-  // belong to which of them.
-  TraceSet traces = read_traces(options.traces, {.events = false});
-  if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
-    traces = read_traces(options.traces, {.events = true});
-  }
-  if (traces.processes.empty() && traces.supporting.empty() && !traces.errors.empty()) {
-    for (size_t i = 0; i + 1 < traces.errors.size(); ++i) {
-      say(traces.errors[i]);
-    }
-    return traces.errors.back();
-  }
-  AnalyzeOptions with_events = options;
-  EventReader events;
-  with_events.run.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
-  return analyze_traces(std::move(traces), with_events);
+// The tables say everything, but for one thing: which calls of a process that holds several ranks
+// belong to which of them.
+TraceSet read_for_verdict(const std::vector<std::string>& arguments) {
+  TraceSet traces = read_traces(arguments, {.events = false});
+  return std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)
+             ? read_traces(arguments, {.events = true})
+             : std::move(traces);
 }
 
 // Whether a folder among the arguments holds traces of ours.
@@ -100,7 +90,7 @@ Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
   return Analysis{text, report.has_error()};
 }
 
-Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
+Result<JudgedRun> judge(TraceSet traces, const RunOptions& options) {
   const std::vector<Testimony> testimonies = read_testimonies(traces.supporting, traces.errors);
   const bool is_hearsay = traces.processes.empty() && !testimonies.empty();
   if (is_hearsay) {
@@ -108,7 +98,7 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
   } else if (traces.processes.empty() && !traces.errors.empty()) {
     return traces.errors.front();
   }
-  Result<Run> run = build_run(std::move(traces.processes), std::move(traces.errors), options.run);
+  Result<Run> run = build_run(std::move(traces.processes), std::move(traces.errors), options);
   if (!run) {
     return run.error();
   }
@@ -125,17 +115,55 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
       add_latency(*run, findings);
     }
   }
-  return report_as_asked(*run, std::move(findings), options);
+  return JudgedRun{std::move(*run), std::move(findings)};
 }
 
-int analyze(const AnalyzeOptions& options) {
-  std::vector<std::string> profiles = find_kineto(options.traces);
-  if (!profiles.empty() && holds_traces(options.traces)) {
+Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options) {
+  TraceSet traces = read_for_verdict(arguments);
+  if (traces.processes.empty() && traces.supporting.empty() && !traces.errors.empty()) {
+    for (size_t i = 0; i + 1 < traces.errors.size(); ++i) {
+      say(traces.errors[i]);
+    }
+    return traces.errors.back();
+  }
+  EventReader events;
+  options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
+  return judge(std::move(traces), options);
+}
+
+Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
+  Result<JudgedRun> judged = judge(std::move(traces), options.run);
+  if (!judged) {
+    return judged.error();
+  }
+  return report_as_asked(judged->run, std::move(judged->findings), options);
+}
+
+std::vector<std::string> profiles_alone(const std::vector<std::string>& arguments) {
+  std::vector<std::string> profiles = find_kineto(arguments);
+  if (!profiles.empty() && holds_traces(arguments)) {
     fmt::print(stderr, "traintrace: {} of a profiler not looked at: give {} alone\n",
                profiles.size() == 1 ? profiles.front() : fmt::format("{} files", profiles.size()),
                profiles.size() == 1 ? "it" : "them");
     profiles.clear();
   }
+  return profiles;
+}
+
+namespace {
+
+Result<Analysis> analyze_native(const AnalyzeOptions& options) {
+  Result<JudgedRun> judged = judge(options.traces, options.run);
+  if (!judged) {
+    return judged.error();
+  }
+  return report_as_asked(judged->run, std::move(judged->findings), options);
+}
+
+}  // namespace
+
+int analyze(const AnalyzeOptions& options) {
+  const std::vector<std::string> profiles = profiles_alone(options.traces);
   const Result<Analysis> analysis =
       profiles.empty() ? analyze_native(options) : analyze_profiles(profiles, options);
   if (!analysis) {

@@ -30,9 +30,20 @@ struct Analysis {
   bool error = false;
 };
 Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options);
+// Before anybody decides how it looks.
+struct JudgedRun {
+  Run run;
+  std::vector<Finding> findings;
+};
+Result<JudgedRun> judge(TraceSet traces, const RunOptions& options);
+// Traces of ours, as analyze takes them.
+Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options);
 // The same of files of PyTorch's profiler.
 Result<Analysis> analyze_profiles(const std::vector<std::string>& files,
                                   const AnalyzeOptions& options);
+// The files of a profiler among the arguments; none where there are traces of ours too, as is said
+// on stderr.
+std::vector<std::string> profiles_alone(const std::vector<std::string>& arguments);
 // What of `findings` was asked for, as it was asked for.
 Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
                          const AnalyzeOptions& options);

@@ -4,12 +4,12 @@
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/export_perfetto.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/exporters/collapsed.h"
 #include "analyzer/exporters/flight_recorder.h"
 #include "analyzer/exporters/heaptrack.h"
 #include "analyzer/exporters/kineto.h"
-#include "analyzer/exporters/perfetto.h"
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
@@ -81,9 +81,6 @@ int export_memory(const std::vector<ProcessTrace>& processes, const ExportArgume
                                                              : CollapsedBytes::kGrowth;
     return write_one(collapsed_stacks(processes, bytes, symbolizer), arguments.output);
   }
-  if (arguments.kind == "perfetto") {
-    return write_one(perfetto_trace(processes), arguments.output);
-  }
   const auto file_of = arguments.kind == "heaptrack" ? heaptrack_file : torch_snapshot;
   return export_each(processes, arguments,
                      [&](const ProcessTrace& trace) { return file_of(trace, symbolizer); });
@@ -116,8 +113,12 @@ int export_timelines(Result<Run> run, const ExportArguments& arguments) {
 }
 
 int export_traces(const ExportArguments& arguments) {
+  if (arguments.kind == "perfetto") {
+    const Result<std::string> trace = export_perfetto(arguments.traces);
+    return trace ? write_one(*trace, arguments.output) : fail(trace.error());
+  }
   const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
-                      arguments.kind == "collapsed" || arguments.kind == "perfetto";
+                      arguments.kind == "collapsed";
   if (!memory && arguments.kind != "flight-recorder" && arguments.kind != "kineto") {
     return fail("'export " + arguments.kind + "' is not built yet");
   }

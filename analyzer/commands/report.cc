@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/importers/kineto.h"
@@ -98,7 +99,7 @@ int report_recorded(const ReportArguments& arguments) {
 }
 
 int report(const ReportArguments& arguments) {
-  if (const std::vector<std::string> files = find_kineto(arguments.traces); !files.empty()) {
+  if (const std::vector<std::string> files = profiles_alone(arguments.traces); !files.empty()) {
     return report_profiles(files, arguments);
   }
   if (arguments.by == "rank" || arguments.by == "step") {

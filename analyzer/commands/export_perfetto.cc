@@ -1,0 +1,93 @@
+#include "analyzer/commands/export_perfetto.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "analyzer/commands/analyze.h"
+#include "analyzer/commands/command.h"
+#include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/profiled_run.h"
+#include "analyzer/detectors/latency.h"
+#include "analyzer/exporters/collapsed.h"
+#include "analyzer/exporters/perfetto.h"
+#include "analyzer/model/look_up_code.h"
+
+namespace traintrace {
+namespace {
+
+Result<std::string> export_profiles(const std::vector<std::string>& files) {
+  const Result<ProfiledRun> profiled = read_profiled_run(files);
+  if (!profiled) {
+    return profiled.error();
+  }
+  std::vector<PerfettoProcess> processes;
+  for (const Timeline& timeline : profiled->profile.timelines) {
+    const Rank rank{timeline.rank.value_or(0)};
+    processes.push_back({fmt::format("rank {}", rank.value), 0, {rank}, nullptr, &timeline});
+  }
+  return perfetto_trace(processes, find_in_profile(profiled->profile), {});
+}
+
+std::vector<PerfettoProcess> processes_of(const Run& run, const std::vector<Timeline>& timelines) {
+  std::vector<PerfettoProcess> processes;
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    const ProcessTrace& trace = run.processes[i];
+    PerfettoProcess& process = processes.emplace_back();
+    process.name = process_label(trace);
+    process.pid = trace.pid;
+    process.trace = &trace;
+    for (const RankState& state : run.ranks) {
+      if (state.process == i) {
+        insert(process.ranks, state.rank);
+      }
+    }
+    const auto own = std::find_if(
+        timelines.begin(), timelines.end(),
+        [&](const Timeline& timeline) { return contains(process.ranks, Rank{*timeline.rank}); });
+    process.timeline = own == timelines.end() ? nullptr : &*own;
+  }
+  return processes;
+}
+
+// What the run has of the events of a native trace may be a choice of them.
+class AllEvents {
+ public:
+  const ProcessTrace* read(const ProcessTrace& tables) {
+    Result<ProcessTrace> trace = read_trace(tables.source, {.events = true});
+    if (!trace) {
+      return &tables;  // text, or another tool's file: all there is
+    }
+    trace->code = tables.code;
+    trace_ = std::make_unique<ProcessTrace>(std::move(*trace));
+    return trace_.get();
+  }
+
+ private:
+  std::unique_ptr<ProcessTrace> trace_;
+};
+
+}  // namespace
+
+Result<std::string> export_perfetto(const std::vector<std::string>& arguments) {
+  if (const std::vector<std::string> files = profiles_alone(arguments); !files.empty()) {
+    return export_profiles(files);
+  }
+  const Result<JudgedRun> judged = judge(arguments, {});
+  if (!judged) {
+    return judged.error();
+  }
+  for (const ReadError& error : judged->run.unreadable) {
+    say(error);
+  }
+  const GpuTimelines own = gpu_timelines_of(judged->run);
+  for (const Finding& finding : own.refused) {
+    fmt::print(stderr, "traintrace: {}\n", finding.title);
+  }
+  AllEvents events;
+  return perfetto_trace(processes_of(judged->run, own.timelines), judged->findings,
+                        [&](const ProcessTrace& tables) { return events.read(tables); });
+}
+
+}  // namespace traintrace

@@ -1,0 +1,114 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "analyzer/exporters/perfetto.h"
+#include "analyzer/model/code_place.h"
+
+namespace traintrace {
+namespace {
+
+class Calls {
+ public:
+  Calls(const ProcessTrace& trace, const Timeline* timeline, const LaunchArrows& arrows)
+      : trace_(trace), arrows_(arrows) {
+    for (size_t i = 0; timeline != nullptr && i < timeline->threads.size(); ++i) {
+      numbers_[timeline->threads[i]] = static_cast<uint32_t>(i);
+    }
+  }
+
+  void write(uint64_t process, PerfettoWriter& out) {
+    for (const CallRecord& event : trace_.events) {
+      if (!event.moment && !event.enter_lost) {
+        by_thread_[event.thread].push_back(slice_of(event));
+      }
+    }
+    for (auto& [serial, slices] : by_thread_) {
+      out.slices(thread_name(serial), process, std::move(slices));
+    }
+  }
+
+ private:
+  PerfettoSlice slice_of(const CallRecord& event) {
+    const bool open = !event.returned && !event.leave_lost;
+    PerfettoSlice slice{event.enter,
+                        open             ? PerfettoSlice::kOpen
+                        : event.returned ? std::max(event.leave, event.enter)
+                                         : event.enter,
+                        trace_.calls[event.call].name,
+                        {}};
+    const auto number = numbers_.find(std::to_string(event.thread));
+    if (number != numbers_.end() && !launched_.contains({number->second, event.enter})) {
+      if (const auto from = arrows_.from.find({number->second, event.enter});
+          from != arrows_.from.end()) {
+        slice.begins = from->second;
+        launched_.insert(from->first);
+      }
+    }
+    if (const std::string& place = place_of(event.stack); !place.empty()) {
+      slice.notes.emplace_back("at", place);
+    }
+    if (event.returned && event.result != 0) {
+      slice.notes.emplace_back("result", std::to_string(event.result));
+    }
+    return slice;
+  }
+
+  const std::string& place_of(uint32_t stack) {
+    const auto [known, is_new] = places_.try_emplace(stack);
+    if (is_new && stack != 0) {
+      const std::optional<CodePlace> place = user_place(trace_, {0}, stack);
+      known->second = place ? place_text(*place) : "";
+    }
+    return known->second;
+  }
+
+  std::string thread_name(uint32_t serial) const {
+    for (const ThreadText& thread : trace_.threads) {
+      if (thread.serial == serial) {
+        return fmt::format("thread {} {}", thread.tid, thread.name);
+      }
+    }
+    return fmt::format("thread #{}", serial);
+  }
+
+  const ProcessTrace& trace_;
+  const LaunchArrows& arrows_;
+  std::map<std::string, uint32_t> numbers_;  // of threads in the timeline, by serial
+  std::map<uint32_t, std::vector<PerfettoSlice>> by_thread_;
+  // Calls that enter at the same ns: the outermost has the arrow.
+  std::set<std::pair<uint32_t, TimeNs>> launched_;
+  std::unordered_map<uint32_t, std::string> places_;  // by stack
+};
+
+}  // namespace
+
+void add_calls(const ProcessTrace& trace, const Timeline* timeline, const LaunchArrows& arrows,
+               uint64_t process, PerfettoWriter& out) {
+  Calls(trace, timeline, arrows).write(process, out);
+}
+
+void add_calls(const Timeline& timeline, const LaunchArrows& arrows, uint64_t process,
+               PerfettoWriter& out) {
+  std::vector<std::vector<PerfettoSlice>> threads(timeline.threads.size());
+  std::set<std::pair<uint32_t, TimeNs>> launched;
+  for (const HostCall& call : timeline.calls) {
+    const TimeNs start = timeline.base_ns + call.start_ns;
+    PerfettoSlice slice{start, timeline.base_ns + call.end_ns, timeline.names[call.name], {}};
+    const auto from = arrows.from.find({call.thread, start});
+    if (call.correlation != 0 && from != arrows.from.end() && launched.insert(from->first).second) {
+      slice.begins = from->second;
+    }
+    if (call.site != kNoName) {
+      slice.notes.emplace_back("at", timeline.names[call.site]);
+    }
+    threads[call.thread].push_back(std::move(slice));
+  }
+  for (size_t i = 0; i < threads.size(); ++i) {
+    out.slices("thread " + timeline.threads[i], process, std::move(threads[i]));
+  }
+}
+
+}  // namespace traintrace
