@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "analyzer/live/code_cache.h"
@@ -189,19 +190,60 @@ NativeFrame described(Dwfl_Module* module, GElf_Addr address) {
   return frame;
 }
 
-struct Walk {
-  std::vector<uint64_t> addresses;
-};
+#if defined(__x86_64__)
+constexpr size_t kLostRegister = 3;                          // rbx
+constexpr size_t kKeptRegisters[] = {3, 6, 12, 13, 14, 15};  // System V psABI
+#elif defined(__aarch64__)
+constexpr size_t kLostRegister = 0;  // none
+constexpr size_t kKeptRegisters[] = {19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
+#endif
+
+// elfutils 0.188 has rax in its list of the registers that a function keeps unless its table says
+// otherwise, where rbx ought to be.
+bool keeps_lost_register(Dwfl_Frame* caller, uint64_t callee) {
+  Dwfl_Module* const module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(caller)), callee);
+  Dwarf_Addr bias = 0;
+  Dwarf_CFI* const table = module == nullptr ? nullptr : dwfl_module_eh_cfi(module, &bias);
+  Dwarf_Frame* frame = nullptr;
+  if (table == nullptr || dwarf_cfi_addrframe(table, callee - bias, &frame) != 0) {
+    return false;
+  }
+  Dwarf_Op storage[3];
+  Dwarf_Op* operations = nullptr;
+  size_t count = 0;
+  const bool unsaved =
+      dwarf_frame_register(frame, kLostRegister, storage, &operations, &count) == 0 && count == 0;
+  free(frame);
+  return unsaved;
+}
+
+LiveFrame::Registers kept_registers(Dwfl_Frame* frame, const std::vector<LiveFrame>& callees) {
+  LiveFrame::Registers registers;
+  for (const size_t number : kKeptRegisters) {
+    Dwarf_Word value = 0;
+    if (dwfl_frame_reg(frame, static_cast<unsigned>(number), &value) == 0) {
+      registers[number] = value;
+    }
+  }
+  if (!callees.empty() && !registers[kLostRegister] && callees.back().registers[kLostRegister]) {
+    const uint64_t callee = callees.back().address - (callees.size() == 1 ? 0 : 1);
+    if (keeps_lost_register(frame, callee)) {
+      registers[kLostRegister] = callees.back().registers[kLostRegister];
+    }
+  }
+  return registers;
+}
 
 int take_frame(Dwfl_Frame* frame, void* argument) {
   constexpr size_t kMostFrames = 512;
-  auto& addresses = static_cast<Walk*>(argument)->addresses;
-  Dwarf_Addr address = 0;
+  auto& frames = *static_cast<std::vector<LiveFrame>*>(argument);
+  LiveFrame taken;
   bool is_activation = false;
-  if (!dwfl_frame_pc(frame, &address, &is_activation) || addresses.size() == kMostFrames) {
+  if (!dwfl_frame_pc(frame, &taken.address, &is_activation) || frames.size() == kMostFrames) {
     return DWARF_CB_ABORT;
   }
-  addresses.push_back(address);
+  taken.registers = kept_registers(frame, frames);
+  frames.push_back(taken);
   return DWARF_CB_OK;
 }
 
@@ -216,19 +258,19 @@ std::map<std::string, uint64_t> LiveModules::symbols(const std::string& path,
   return search.found;
 }
 
-std::vector<uint64_t> LiveModules::unwind(const StackSnapshot& snapshot) const {
-  Walk walk;
+std::vector<LiveFrame> LiveModules::unwind(const StackSnapshot& snapshot) const {
+  std::vector<LiveFrame> frames;
   if (state_->unwinds) {
     state_->snapshot = &snapshot;
     opening = &state_->process;
-    dwfl_getthread_frames(state_->dwfl, snapshot.tid, take_frame, &walk);
+    dwfl_getthread_frames(state_->dwfl, snapshot.tid, take_frame, &frames);
     opening = nullptr;
     state_->snapshot = nullptr;
   }
-  if (walk.addresses.empty()) {
-    walk.addresses.push_back(snapshot.instruction);
+  if (frames.empty()) {
+    frames.push_back({snapshot.instruction, snapshot.registers});
   }
-  return walk.addresses;
+  return frames;
 }
 
 NativeFrame LiveModules::frame_at(uint64_t address, bool is_return) const {
@@ -250,6 +292,14 @@ NativeFrame LiveModules::frame_at(uint64_t address, bool is_return) const {
   }
   opening = nullptr;
   return frame;
+}
+
+std::string LiveModules::arguments(const LiveFrame& caller, const std::string& function) const {
+  opening = &state_->process;
+  Dwfl_Module* const module = dwfl_addrmodule(state_->dwfl, caller.address - 1);
+  std::string text = module == nullptr ? "" : call_arguments(module, caller, function);
+  opening = nullptr;
+  return text;
 }
 
 }  // namespace traintrace

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/live/call_arguments.h"
 #include "analyzer/live/proc_files.h"
 #include "analyzer/live/stack_snapshot.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -26,12 +27,15 @@ class LiveModules {
   std::map<std::string, uint64_t> symbols(const std::string& path,
                                           const std::vector<std::string>& names) const;
 
-  // Addresses in the functions of that stack, innermost first; beyond the first they are return
+  // The functions of that stack, innermost first; beyond the first the addresses are return
   // addresses.  Ends where a table needs a register that is not known.
-  std::vector<uint64_t> unwind(const StackSnapshot& snapshot) const;
+  std::vector<LiveFrame> unwind(const StackSnapshot& snapshot) const;
 
   // What lies there.  `is_return`: the call before that address.
   NativeFrame frame_at(uint64_t address, bool is_return) const;
+
+  // What `caller` has passed to that function, which it is inside: call_arguments.h.
+  std::string arguments(const LiveFrame& caller, const std::string& function) const;
 
   struct State;
 

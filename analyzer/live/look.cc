@@ -13,13 +13,31 @@
 namespace traintrace {
 namespace {
 
-std::vector<FrameNow> native_frames(const LiveModules& modules, const StackSnapshot& snapshot) {
+std::vector<FrameNow> described(const LiveModules& modules, const std::vector<LiveFrame>& stack) {
   std::vector<FrameNow> frames;
-  for (const uint64_t address : modules.unwind(snapshot)) {
-    const NativeFrame frame = modules.frame_at(address, !frames.empty());
+  for (const LiveFrame& at : stack) {
+    const NativeFrame frame = modules.frame_at(at.address, !frames.empty());
     frames.push_back({frame.function, frame.file, frame.line, frame.module, false});
   }
   return frames;
+}
+
+// Of the vendors' function that the thread is in, as the job called it.
+std::string arguments_of(const LiveModules& modules, const std::vector<LiveFrame>& stack,
+                         const ThreadNow& now) {
+  if (now.waiting != Waiting::kNccl && now.waiting != Waiting::kCuda) {
+    return "";
+  }
+  const auto call =
+      std::find_if(now.native.rbegin(), now.native.rend(), [&](const FrameNow& frame) {
+        return frame.function == now.waiting_on || frame.function == "p" + now.waiting_on;
+      });
+  if (call == now.native.rend() || call == now.native.rbegin()) {
+    return "";
+  }
+  const auto caller = static_cast<size_t>(now.native.rend() - call);
+  const std::string text = modules.arguments(stack[caller], now.waiting_on);
+  return text.empty() ? "" : "(" + text + ")";
 }
 
 bool same_frames(const std::vector<FrameNow>& a, const std::vector<FrameNow>& b) {
@@ -65,9 +83,9 @@ ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
   now.name = thread->name;
   now.state = thread->state;
   now.role = role_of(process_, *thread);
-  if (snapshot) {
-    now.native = native_frames(modules_, *snapshot);
-  }
+  const std::vector<LiveFrame> stack =
+      snapshot ? modules_.unwind(*snapshot) : std::vector<LiveFrame>{};
+  now.native = described(modules_, stack);
   const auto own = std::find_if(python.begin(), python.end(),
                                 [&](const PythonThread& other) { return other.tid == tid; });
   if (own != python.end()) {
@@ -83,6 +101,7 @@ ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
   const WaitingFor waiting = waiting_of(process_, *thread, now, waits_for_gil);
   now.waiting = waiting.waiting;
   now.waiting_on = waiting.on;
+  now.waiting_on += arguments_of(modules_, stack, now);
   return now;
 }
 

@@ -59,14 +59,20 @@ bool is_plain(std::string_view function) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
+// NCCL's functions have each two names, of which the symbol table may tell the other.
+std::string entry_name(const std::string& function) {
+  return function.starts_with("pnccl") ? function.substr(1) : function;
+}
+
 // The outermost function of the library, which is what the job called.
 std::optional<WaitingFor> in_library(const ThreadNow& now, std::string_view library,
                                      std::string_view prefix, Waiting waiting) {
   std::optional<WaitingFor> found;
   for (const FrameNow& frame : now.native) {
     if (is_library(frame.module, library)) {
-      const bool is_entry = frame.function.starts_with(prefix) && is_plain(frame.function);
-      found = WaitingFor{waiting, is_entry ? frame.function : found ? found->on : ""};
+      const std::string name = entry_name(frame.function);
+      const bool is_entry = name.starts_with(prefix) && is_plain(name);
+      found = WaitingFor{waiting, is_entry ? name : found ? found->on : ""};
     }
   }
   return found;
