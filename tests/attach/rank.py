@@ -156,14 +156,14 @@ def main():
     gpu.cudaStreamCreate(ctypes.byref(stream))
     communicator = gpu.Comm("dp")
     gpu.ncclCommInitRankConfig(ctypes.byref(communicator), ranks, unique_id(), rank, ctypes.byref(communicator.config))
-    if watchdog and rank != who:
-        signal.signal(signal.SIGCHLD, lambda number, _: caught.append(number))
-        threading.Thread(target=abort_when_stuck, args=(communicator,), daemon=True).start()
     experts = Experts(communicator, buffer) if kind == "free" else None
     for _ in range(5):
         exchange(buffer, communicator, stream)
     with open(os.path.join(folder, f"ready.{rank}"), "w"):
         pass
+    if watchdog and rank != who:
+        signal.signal(signal.SIGCHLD, lambda number, _: caught.append(number))
+        threading.Thread(target=abort_when_stuck, args=(communicator,), daemon=True).start()
     if experts:
         experts.out_of_step(communicator, buffer, stream)
     elif kind == "group" and rank == who:

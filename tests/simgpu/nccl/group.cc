@@ -67,7 +67,11 @@ ncclResult_t run_jobs(std::vector<Job>& jobs, const Stop& stop) {
 }
 
 ncclResult_t run_operations(std::vector<Pending>& operations, const Stop& stop) {
-  ncclResult_t result = connect(operations, stop);
+  // An abort that found the communicator busy waits for this; one that did not has released it.
+  const bool aborted =
+      std::any_of(operations.begin(), operations.end(),
+                  [](const Pending& pending) { return pending.comm->aborted.load(); });
+  ncclResult_t result = aborted ? ncclInvalidArgument : connect(operations, stop);
   for (size_t i = 0; i < operations.size() && result == ncclSuccess; ++i) {
     if (cudaSetDevice(operations[i].comm->device) != cudaSuccess) {
       return ncclUnhandledCudaError;

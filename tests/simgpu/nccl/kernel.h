@@ -30,8 +30,10 @@ class KernelRun {
       : comm_(comm), epoch_(epoch), cancelled_(cancelled) {}
 
   Communicator& comm() const { return comm_; }
+  // What is launched beside an abort may already have the epoch behind it.
   bool stopped() const {
-    return comm_.epoch.load(std::memory_order_relaxed) != epoch_ ||
+    return comm_.aborted.load(std::memory_order_relaxed) ||
+           comm_.epoch.load(std::memory_order_relaxed) != epoch_ ||
            (cancelled_ && __atomic_load_n(cancelled_, __ATOMIC_RELAXED) != 0);
   }
   // False when stopped.

@@ -1,5 +1,8 @@
 // test: timeout=300 labels=multiprocess
 // Where the real library hangs, this one does; and it goes on once what was missing comes.
+#include <atomic>
+#include <thread>
+
 #include "tests/nccl_world.h"
 
 namespace nccl_test {
@@ -346,6 +349,43 @@ TEST(Hangs, DeadLinkStopsOneCollectiveOnAllRanksUntilAbort) {
   EXPECT_TRUE(world.hangs_at(0, kEntered));
   EXPECT_TRUE(world.hangs_at(1, kEntered));
   world.open_gate(kOpen);
+  EXPECT_TRUE(world.all_succeed());
+}
+
+// A watchdog aborts while the program launches: what is launched has no peer and must not be waited
+// for.
+TEST(Hangs, AbortBesideALaunchReturns) {
+  World world(2, [](const Process& process) {
+    Rank rank = Rank::join(process.id(), process.count, process.index);
+    float* buffer = device_array(kCount, 1.0F);
+    for (int round = 0; round < 300; ++round) {
+      ncclComm_t child = nullptr;
+      NCCL_OK(ncclCommSplit(rank.comm, 0, process.index, &child, nullptr));
+      // Connected, so that the next one need not wait for that.
+      NCCL_OK(ncclAllReduce(buffer, buffer, kCount, ncclFloat, ncclSum, child, rank.stream));
+      rank.sync();
+      if (process.index == 0) {
+        std::atomic<bool> go{false};
+        std::thread launches([&] {
+          CUDA_OK(cudaSetDevice(rank.device));
+          while (!go) {
+          }
+          // Refused where the abort was first.
+          ncclAllReduce(buffer, buffer, kCount, ncclFloat, ncclSum, child, rank.stream);
+        });
+        go = true;
+        for (int i = 0; i < round * 5; ++i) {
+          __builtin_ia32_pause();
+        }
+        NCCL_OK(ncclCommAbort(child));
+        launches.join();
+      } else {
+        NCCL_OK(ncclCommAbort(child));
+      }
+      rank.sync();
+    }
+    rank.leave();
+  });
   EXPECT_TRUE(world.all_succeed());
 }
 
