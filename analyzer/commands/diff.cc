@@ -1,8 +1,14 @@
 // traintrace diff: a good run and a bad one.
-#include <memory>
+#include <fmt/format.h>
 
+#include <memory>
+#include <optional>
+
+#include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/event_reader.h"
+#include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/profiled_run.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
@@ -33,7 +39,47 @@ Result<Run> run_of(const std::string& path) {
   return error;
 }
 
-int diff(const DiffArguments& arguments) {
+int print_in_form(const Difference& difference, const std::string& form) {
+  return print(form == "json" ? diff_json(difference) : diff_text(difference));
+}
+
+int diff_profiles_of(const std::vector<std::string>& a, const std::vector<std::string>& b,
+                     const std::string& form) {
+  const Result<ProfiledRun> of_a = read_profiled_run(a);
+  if (!of_a) {
+    return fail(of_a.error());
+  }
+  const Result<ProfiledRun> of_b = read_profiled_run(b);
+  if (!of_b) {
+    return fail(of_b.error());
+  }
+  const ProfileDiff time = diff_profiles(of_a->profile, of_b->profile);
+  return print_in_form({nullptr, &time}, form);
+}
+
+// None: it was not recorded of both.
+std::optional<ProfileDiff> diff_of_time(const Run& a, const Run& b) {
+  GpuTimelines of_a = gpu_timelines_of(a);
+  GpuTimelines of_b = gpu_timelines_of(b);
+  for (const GpuTimelines* const own : {&of_a, &of_b}) {
+    for (const Finding& finding : own->refused) {
+      fmt::print(stderr, "traintrace: {}: {}\n", own == &of_a ? "A" : "B", finding.title);
+    }
+  }
+  if (of_a.timelines.empty() != of_b.timelines.empty()) {
+    fmt::print(stderr,
+               "traintrace: only {} has a timeline of its GPUs, so that their time cannot be "
+               "compared: record both with TRAINTRACE_GPU_TIMELINE=cupti\n",
+               of_a.timelines.empty() ? "B" : "A");
+  }
+  if (of_a.timelines.empty() || of_b.timelines.empty()) {
+    return std::nullopt;
+  }
+  return diff_profiles(build_profile(std::move(of_a.timelines)),
+                       build_profile(std::move(of_b.timelines)));
+}
+
+int diff_traces(const DiffArguments& arguments) {
   const Result<Run> a = run_of(arguments.a);
   if (!a) {
     return fail(a.error());
@@ -49,8 +95,18 @@ int diff(const DiffArguments& arguments) {
         &tables >= a->processes.data() && &tables < a->processes.data() + a->processes.size();
     return is_a ? of_a.read(tables) : of_b.read(tables);
   };
-  const RunDiff found = diff_runs(*a, *b, read_events);
-  return print(arguments.form == "json" ? diff_json(found) : diff_text(found));
+  const RunDiff calls = diff_runs(*a, *b, read_events);
+  const std::optional<ProfileDiff> time = diff_of_time(*a, *b);
+  return print_in_form({&calls, time ? &*time : nullptr}, arguments.form);
+}
+
+int diff(const DiffArguments& arguments) {
+  const std::vector<std::string> a = profiles_alone({arguments.a});
+  const std::vector<std::string> b = profiles_alone({arguments.b});
+  if (a.empty() != b.empty()) {
+    return fail("one of the two is of a profiler and the other is not: they cannot be compared");
+  }
+  return a.empty() ? diff_traces(arguments) : diff_profiles_of(a, b, arguments.form);
 }
 
 }  // namespace

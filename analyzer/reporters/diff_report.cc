@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/reporters/diff_time.h"
 #include "analyzer/text/values.h"
 
 namespace traintrace {
@@ -105,10 +106,14 @@ std::string verdict(const RunDiff& diff) {
              : "the runs have different communicators";
 }
 
-}  // namespace
+std::string verdict(const Difference& diff) {
+  return diff.calls == nullptr  ? time_verdict(*diff.time)
+         : diff.time == nullptr ? verdict(*diff.calls)
+                                : verdict(*diff.calls) + "; " + time_verdict(*diff.time);
+}
 
-std::string diff_text(const RunDiff& diff) {
-  std::string text = "verdict: " + verdict(diff) + "\n\n";
+std::string calls_text(const RunDiff& diff) {
+  std::string text;
   for (const SequenceDiff& one : diff.sequences) {
     text += headline(one) + '\n';
     if (differs(one) || one.a.item || one.b.item) {
@@ -125,16 +130,30 @@ std::string diff_text(const RunDiff& diff) {
   return text;
 }
 
-std::string diff_json(const RunDiff& diff) {
+}  // namespace
+
+std::string diff_text(const Difference& diff) {
+  return "verdict: " + verdict(diff) + "\n\n" +
+         (diff.calls == nullptr ? "" : calls_text(*diff.calls)) +
+         (diff.time == nullptr ? "" : time_text(*diff.time));
+}
+
+std::string diff_json(const Difference& diff) {
+  const RunDiff none;
+  const RunDiff& calls = diff.calls == nullptr ? none : *diff.calls;
   Json json = {{"schema", "traintrace.diff/1"},
                {"verdict", verdict(diff)},
                {"sequences", Json::array()},
-               {"only_in_a", diff.only_in_a},
-               {"only_in_b", diff.only_in_b}};
-  for (const SequenceDiff& one : diff.sequences) {
+               {"only_in_a", calls.only_in_a},
+               {"only_in_b", calls.only_in_b}};
+  for (const SequenceDiff& one : calls.sequences) {
     json["sequences"].push_back(json_of(one));
   }
-  return json.dump(2) + '\n';
+  if (diff.time != nullptr) {
+    json["time"] = time_json(*diff.time);
+  }
+  // Names of kernels and paths may be any bytes.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace traintrace

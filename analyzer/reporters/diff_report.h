@@ -4,10 +4,17 @@
 #include <string>
 
 #include "analyzer/model/run_diff.h"
+#include "analyzer/timeline/profile_diff.h"
 
 namespace traintrace {
 
-std::string diff_text(const RunDiff& diff);
-std::string diff_json(const RunDiff& diff);  // schema traintrace.diff/1
+// What is known of two runs: null what is not.
+struct Difference {
+  const RunDiff* calls = nullptr;
+  const ProfileDiff* time = nullptr;
+};
+
+std::string diff_text(const Difference& diff);
+std::string diff_json(const Difference& diff);  // schema traintrace.diff/1
 
 }  // namespace traintrace

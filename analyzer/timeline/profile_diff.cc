@@ -1,0 +1,263 @@
+#include "analyzer/timeline/profile_diff.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "analyzer/timeline/steps.h"
+
+namespace traintrace {
+
+const std::array<const char*, kKernelCategories> kKernelCategoryNames = {"GEMM", "attention",
+                                                                         "NCCL", "memory", "other"};
+
+namespace {
+
+constexpr std::string_view kAttentionWords[] = {"flash", "fmha", "attention", "attn"};
+constexpr std::string_view kGemmWords[] = {"gemm",  "gemv",   "matmul", "xmma", "cutlass",
+                                           "nvjet", "s16816", "wgmma",  "cijk"};
+// A call that is made so much more often in a step is no accident.
+constexpr double kMoreOften = 0.5;
+constexpr double kKernelShare = 0.01;  // of the time in kernels: less is not worth a line
+
+struct SyncSums {
+  double count = 0;
+  double blocked_ns = 0;
+};
+
+struct Steps {
+  double count = 0;   // 0: not known
+  size_t period = 0;  // pieces of work in one; 0: the job marked them
+};
+
+// What one of the runs has, summed over the ranks that are compared.
+struct Sums {
+  double devices = 0;
+  std::optional<Steps> steps;  // of all devices; none: not known of all, or not alike
+  double window_ns = 0;
+  std::array<double, kTimeBuckets> buckets{};
+  std::array<double, kKernelCategories> kernels{};
+  std::map<std::string, double> by_name;
+  std::map<std::pair<std::string, std::string>, SyncSums> syncs;
+};
+
+Steps steps_of(const Timeline& timeline) {
+  if (!timeline.step_starts.empty()) {
+    return {static_cast<double>(timeline.step_starts.size()), 0};
+  }
+  const std::optional<StepPeriod> period = find_step_period(timeline);
+  if (!period) {
+    return {};
+  }
+  std::map<std::pair<int32_t, int32_t>, size_t> pieces;
+  size_t most = 0;
+  for (const GpuWork& work : timeline.work) {
+    most = std::max(most, ++pieces[{work.device, work.stream}]);
+  }
+  return {static_cast<double>(most) / static_cast<double>(period->work), period->work};
+}
+
+void add_device(const DeviceProfile& device, Sums& sums) {
+  ++sums.devices;
+  const TimePartition& times = device.times;
+  sums.window_ns += static_cast<double>(times.window_ns);
+  const std::array<int64_t, 3> busy = {times.compute_ns, times.exposed_communication_ns,
+                                       times.exposed_memory_ns};
+  for (size_t i = 0; i < kTimeBuckets; ++i) {
+    sums.buckets[i] +=
+        static_cast<double>(i < busy.size() ? busy[i] : device.idle[i - busy.size()]);
+  }
+}
+
+void add_timeline(const Timeline& timeline, double devices, Sums& sums) {
+  for (const GpuWork& work : timeline.work) {
+    const std::string& name = timeline.names[work.name];
+    const auto ns = static_cast<double>(work.end_ns - work.start_ns);
+    sums.kernels[static_cast<size_t>(category_of(work.kind, name))] += ns;
+    sums.by_name[name] += ns;
+  }
+  for (const HostCall& call : timeline.calls) {
+    if (call.kind == HostCallKind::kBlocking) {
+      SyncSums& sync = sums.syncs[{timeline.names[call.name],
+                                   call.site == kNoName ? "" : timeline.names[call.site]}];
+      ++sync.count;
+      sync.blocked_ns += static_cast<double>(call.end_ns - call.start_ns);
+    }
+  }
+  const Steps steps = steps_of(timeline);
+  const bool first = sums.devices == devices;
+  if (first && steps.count > 0) {
+    sums.steps = Steps{steps.count * devices, steps.period};
+  } else if (sums.steps && sums.steps->period == steps.period && steps.count > 0) {
+    sums.steps->count += steps.count * devices;
+  } else {
+    sums.steps.reset();
+  }
+}
+
+Sums sums_of(const Profile& profile, const Ranks& ranks) {
+  Sums sums;
+  for (size_t i = 0; i < profile.timelines.size(); ++i) {
+    if (!contains(ranks, {*profile.timelines[i].rank})) {
+      continue;
+    }
+    double devices = 0;
+    for (const DeviceProfile& device : profile.devices) {
+      if (device.timeline == i) {
+        add_device(device, sums);
+        ++devices;
+      }
+    }
+    add_timeline(profile.timelines[i], devices, sums);
+  }
+  return sums;
+}
+
+// Steps found by what repeats are the same ones only if about as much work is in them.
+bool comparable(const Sums& a, const Sums& b) {
+  if (!a.steps || !b.steps || (a.steps->period == 0) != (b.steps->period == 0)) {
+    return false;
+  }
+  const auto [less, more] = std::minmax(a.steps->period, b.steps->period);
+  return more <= less + less / 2;
+}
+
+// What per step, or per device where that is not possible.
+class Scale {
+ public:
+  Scale(const Sums& a, const Sums& b, bool per_step)
+      : a_(per_step ? a.steps->count : a.devices), b_(per_step ? b.steps->count : b.devices) {}
+  Pair pair(double a, double b) const { return {a_ > 0 ? a / a_ : 0, b_ > 0 ? b / b_ : 0}; }
+
+ private:
+  double a_, b_;
+};
+
+void add_syncs(const Sums& a, const Sums& b, const Scale& scale, ProfileDiff& diff) {
+  std::map<std::pair<std::string, std::string>, std::pair<SyncSums, SyncSums>> all;
+  for (const auto& [key, sums] : a.syncs) {
+    all[key].first = sums;
+  }
+  for (const auto& [key, sums] : b.syncs) {
+    all[key].second = sums;
+  }
+  for (const auto& [key, sums] : all) {
+    const Pair count = scale.pair(sums.first.count, sums.second.count);
+    // Recordings of other lengths: only what one of them never does.
+    const bool changed = diff.per_step
+                             ? std::abs(count.change()) >= kMoreOften
+                             : std::min(count.a, count.b) == 0 && std::max(count.a, count.b) >= 2;
+    if (changed) {
+      diff.syncs.push_back({key.first, key.second, count,
+                            scale.pair(sums.first.blocked_ns, sums.second.blocked_ns)});
+    }
+  }
+  std::stable_sort(diff.syncs.begin(), diff.syncs.end(),
+                   [](const SyncChange& x, const SyncChange& y) {
+                     return std::abs(x.count.change()) > std::abs(y.count.change());
+                   });
+}
+
+double sum_of(const std::array<double, kKernelCategories>& values) {
+  double sum = 0;
+  for (const double value : values) {
+    sum += value;
+  }
+  return sum;
+}
+
+void add_kernels(const Sums& a, const Sums& b, const Scale& scale, ProfileDiff& diff) {
+  for (const auto& [name, ns] : a.by_name) {
+    if (!b.by_name.contains(name) && ns >= kKernelShare * sum_of(a.kernels)) {
+      diff.only_a.push_back({name, scale.pair(ns, 0)});
+    }
+  }
+  for (const auto& [name, ns] : b.by_name) {
+    if (!a.by_name.contains(name) && ns >= kKernelShare * sum_of(b.kernels)) {
+      diff.only_b.push_back({name, scale.pair(0, ns)});
+    }
+  }
+  for (std::vector<KernelChange>* const kernels : {&diff.only_a, &diff.only_b}) {
+    std::stable_sort(kernels->begin(), kernels->end(),
+                     [](const KernelChange& x, const KernelChange& y) {
+                       return x.ns.a + x.ns.b > y.ns.a + y.ns.b;
+                     });
+  }
+}
+
+Ranks ranks_of(const Profile& profile) {
+  Ranks ranks;
+  for (const Timeline& timeline : profile.timelines) {
+    insert(ranks, {*timeline.rank});
+  }
+  return ranks;
+}
+
+void add_ranks(const Profile& a, const Profile& b, ProfileDiff& diff) {
+  const Ranks of_a = ranks_of(a);
+  const Ranks of_b = ranks_of(b);
+  for (const Rank rank : of_a) {
+    insert(contains(of_b, rank) ? diff.ranks : diff.only_in_a, rank);
+  }
+  for (const Rank rank : of_b) {
+    if (!contains(of_a, rank)) {
+      insert(diff.only_in_b, rank);
+    }
+  }
+}
+
+}  // namespace
+
+KernelCategory category_of(WorkKind kind, std::string_view name) {
+  if (kind != WorkKind::kCompute) {
+    return kind == WorkKind::kMemory ? KernelCategory::kMemory : KernelCategory::kNccl;
+  }
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto has = [&](std::string_view word) { return lower.find(word) != lower.npos; };
+  // First: kernels of attention are built from parts made for products of matrices.
+  if (std::any_of(std::begin(kAttentionWords), std::end(kAttentionWords), has)) {
+    return KernelCategory::kAttention;
+  }
+  return std::any_of(std::begin(kGemmWords), std::end(kGemmWords), has) ? KernelCategory::kGemm
+                                                                        : KernelCategory::kOther;
+}
+
+std::string_view bucket_name(size_t bucket) {
+  constexpr std::string_view kBusy[] = {"compute", "exposed-communication", "exposed-memory"};
+  return bucket < std::size(kBusy) ? kBusy[bucket] : kIdleCauseNames[bucket - std::size(kBusy)];
+}
+
+double ProfileDiff::growth(const Pair& pair) const {
+  if (window_ns.a <= 0 || window_ns.b <= 0) {
+    return 0;
+  }
+  return per_step ? pair.change() / window_ns.a : pair.b / window_ns.b - pair.a / window_ns.a;
+}
+
+ProfileDiff diff_profiles(const Profile& a, const Profile& b) {
+  ProfileDiff diff;
+  add_ranks(a, b, diff);
+  const Sums of_a = sums_of(a, diff.ranks);
+  const Sums of_b = sums_of(b, diff.ranks);
+  diff.per_step = comparable(of_a, of_b);
+  const Scale scale(of_a, of_b, diff.per_step);
+  const Scale by_device(of_a, of_b, false);
+  diff.steps =
+      by_device.pair(of_a.steps ? of_a.steps->count : 0, of_b.steps ? of_b.steps->count : 0);
+  diff.window_ns = scale.pair(of_a.window_ns, of_b.window_ns);
+  for (size_t i = 0; i < kTimeBuckets; ++i) {
+    diff.buckets[i] = scale.pair(of_a.buckets[i], of_b.buckets[i]);
+  }
+  for (size_t i = 0; i < kKernelCategories; ++i) {
+    diff.kernels[i] = scale.pair(of_a.kernels[i], of_b.kernels[i]);
+  }
+  add_syncs(of_a, of_b, scale, diff);
+  add_kernels(of_a, of_b, scale, diff);
+  return diff;
+}
+
+}  // namespace traintrace
