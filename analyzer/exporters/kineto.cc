@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/importers/kineto_event.h"
+
 namespace traintrace {
 namespace {
 
@@ -79,13 +81,31 @@ void add_calls(const Timeline& timeline, std::string& out) {
   for (const HostCall& call : timeline.calls) {
     const std::string& name = timeline.names[call.name];
     const char* const category = name.starts_with("cuda") ? "cuda_runtime" : "cuda_driver";
-    add({category, name, kHost, call.thread, call.start_ns, call.end_ns},
-        call.correlation == 0 ? "" : fmt::format("\"correlation\":{}", call.correlation), out);
+    std::string arguments = fmt::format("\"{}\":\"{}\"", kineto::kKindKey,
+                                        kineto::kKindNames[static_cast<size_t>(call.kind)]);
+    if (call.correlation != 0) {
+      arguments += fmt::format(",\"correlation\":{}", call.correlation);
+    }
+    add({category, name, kHost, call.thread, call.start_ns, call.end_ns}, arguments, out);
     if (call.site != kNoName) {
       add({"python_function", timeline.names[call.site], kHost, call.thread, call.start_ns,
            call.end_ns},
           "", out);
     }
+  }
+}
+
+// Steps as the profiler marks them; the last lasts as long as there is work.
+void add_steps(const Timeline& timeline, std::string& out) {
+  int64_t end = 0;
+  for (const GpuWork& work : timeline.work) {
+    end = std::max(end, work.end_ns);
+  }
+  const std::vector<int64_t>& starts = timeline.step_starts;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t until = i + 1 < starts.size() ? starts[i + 1] : std::max(end, starts[i]);
+    add({"user_annotation", "ProfilerStep#" + std::to_string(i), kHost, 0, starts[i], until}, "",
+        out);
   }
 }
 
@@ -101,6 +121,7 @@ std::string kineto_trace(const Timeline& timeline) {
   out += "\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   add_work(timeline, out);
   add_calls(timeline, out);
+  add_steps(timeline, out);
   return out + "\n]}\n";
 }
 

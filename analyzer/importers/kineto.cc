@@ -117,7 +117,7 @@ void Import::add(const Event& event) {
   if (const std::optional<WorkKind> work = kind_of(event)) {
     add_work(event, *work);
   } else if (is_call(event.category)) {
-    add_call(event, kind_of_call(event.name));
+    add_call(event, kind_of_call(event));
   } else if (is_range(event.category)) {
     if (const std::optional<HostCallKind> kind = kind_of_range(event.name)) {
       add_call(event, *kind);

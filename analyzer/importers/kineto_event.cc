@@ -77,6 +77,8 @@ void read_arguments(json::value value, Event& event) {
       event.group_size = number_of<int64_t>(token_of(field.value()));
     } else if (key == "Seq") {
       event.sequence = number_of<int64_t>(token_of(field.value()));
+    } else if (key == kKindKey) {
+      event.kind = text_of(field.value());
     }
   }
 }
@@ -130,7 +132,12 @@ bool is_range(std::string_view category) {
          category == "python_function";
 }
 
-HostCallKind kind_of_call(std::string_view name) {
+HostCallKind kind_of_call(const Event& event) {
+  const auto* const known = std::find(std::begin(kKindNames), std::end(kKindNames), event.kind);
+  if (known != std::end(kKindNames)) {
+    return static_cast<HostCallKind>(known - std::begin(kKindNames));
+  }
+  const std::string_view name = event.name;
   if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking)) {
     return HostCallKind::kBlocking;
   }

@@ -18,6 +18,7 @@ struct Event {
   std::optional<uint64_t> correlation;
   std::optional<int64_t> device, stream;
   std::string_view grid, block;  // as they are written
+  std::string_view kind;         // of a call, in traces that we have written
   // Of a kernel of NCCL.
   std::string_view operation, group, data_type;
   std::optional<int64_t> elements, group_size, sequence;
@@ -35,6 +36,11 @@ std::optional<Number> number_of(std::string_view token) {
 // A number as it is written; strings are no numbers here.
 std::string_view token_of(simdjson::ondemand::value value);
 
+// By HostCallKind: what our own exports say of calls, since names do not say it all.
+inline constexpr std::string_view kKindKey = "traintrace kind";
+inline constexpr std::string_view kKindNames[] = {"other", "blocking", "allocator", "loader",
+                                                  "peer-wait"};
+
 // Throws simdjson_error where it is no JSON.
 Event read_event(simdjson::ondemand::object object);
 
@@ -45,7 +51,7 @@ bool is_call(std::string_view category);
 // Where annotations and operators of the framework stand.
 bool is_range(std::string_view category);
 
-HostCallKind kind_of_call(std::string_view name);
+HostCallKind kind_of_call(const Event& event);
 std::optional<HostCallKind> kind_of_range(std::string_view name);
 
 // "Float": 4; 0: not known.

@@ -48,8 +48,8 @@ def analyze(folder):
     return json.loads(done.stdout)
 
 
-def rows(*traces):
-    done = subprocess.run([f"{build}/bin/traintrace", "report", "--by=rank", "--format=json", *traces], capture_output=True,
+def rows(trace, by):
+    done = subprocess.run([f"{build}/bin/traintrace", "report", f"--by={by}", "--format=json", trace], capture_output=True,
                           text=True, timeout=120, check=True)
     return [{key: value for key, value in row.items() if key != "source"} for row in json.loads(done.stdout)["rows"]]
 
@@ -60,8 +60,11 @@ def export_differs(folder):
     output = f"{folder}/kineto/rank" + (".json" if ranks == 1 else "")
     subprocess.run([f"{build}/bin/traintrace", "export", "kineto", f"{folder}/traces", f"--output={output}"], check=True,
                    timeout=120)
-    own, exported = rows(f"{folder}/traces"), rows(f"{folder}/kineto")
-    return None if own == exported and len(own) == ranks else f"own figures {own}, of the export {exported}"
+    for by in ("rank", "step"):
+        own, exported = rows(f"{folder}/traces", by), rows(f"{folder}/kineto", by)
+        if own != exported or len(own) < ranks:
+            return f"own figures by {by} {own}, of the export {exported}"
+    return None
 
 
 def problem(findings, printed):
