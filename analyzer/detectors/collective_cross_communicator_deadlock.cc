@@ -13,6 +13,10 @@ Finding finding_about(const Run& run, const Hang& circle, Order order) {
   Finding finding = circle_finding(run, circle, "collective.cross-communicator-deadlock");
   const bool sure = order == Order::kCertain && !doubts_about(run, circle).any();
   finding.certainty = std::max(finding.certainty, sure ? Certainty::kProof : Certainty::kLikely);
+  if (order == Order::kThread) {
+    finding.evidence.push_back(
+        "not proof: a further thread of one of them is in no call, and may yet go there");
+  }
   if (order == Order::kNone) {
     finding.certainty = Certainty::kPossible;
     finding.culprits.clear();

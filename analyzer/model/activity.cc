@@ -83,6 +83,21 @@ std::string call_name(const ProcessTrace& trace, uint32_t call) {
   return schema == nullptr ? "a call without a name" : schema->name;
 }
 
+uint64_t communicator_of(const ProcessTrace& trace, const CallRecord& event) {
+  const CallSchema* schema = schema_of(trace, event.call);
+  if (schema == nullptr) {
+    return 0;
+  }
+  const std::vector<FieldSchema>& fields = schema->fields;
+  const auto values = trace.values_of(event);
+  for (size_t i = 0; i < std::min(fields.size(), values.size()); ++i) {
+    if (fields[i].name == "comm") {
+      return values[i];
+    }
+  }
+  return 0;
+}
+
 TimeNs blocked_in_nccl(const ProcessTrace& trace) {
   return open_since(trace, 1, {"collective", "send-recv", "group-end", "comm-init", "comm-end"});
 }

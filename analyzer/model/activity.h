@@ -28,4 +28,7 @@ TimeNs blocked_in_cuda(const ProcessTrace& trace);
 const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call);
 std::string call_name(const ProcessTrace& trace, uint32_t call);
 
+// From 1, as the recorder numbers them; 0: the call names none.
+uint64_t communicator_of(const ProcessTrace& trace, const CallRecord& event);
+
 }  // namespace traintrace

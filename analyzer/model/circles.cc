@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/peers.h"
 
 namespace traintrace {
@@ -38,10 +39,56 @@ bool has_called(const Run& run, const Wait& wait, Rank awaited) {
          has_posted(run, *peer, wait.kind == WaitKind::kSend, member->local_rank, wait.sequence);
 }
 
-Order order_of(const Run& run, const Hang& circle, const Wait& wait, const Awaited& awaited) {
-  if (awaited.held_up || awaited.entered || is_blocked(run, circle, awaited.rank) ||
-      has_called(run, wait, awaited.rank)) {
+bool is_in_call(const ThreadText& thread) {
+  return thread.open[0].enter != 0 || thread.open[1].enter != 0;
+}
+
+// Its operations of that communicator came from this thread, or some of them.
+bool has_issued(const ProcessTrace& trace, const Member& member, const ThreadText& thread) {
+  return std::any_of(trace.events.begin(), trace.events.end(), [&](const CallRecord& event) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    return event.thread == thread.serial && schema != nullptr &&
+           (schema->kind == "collective" || schema->kind == "send-recv") &&
+           communicator_of(trace, event) == member.element + 1;
+  });
+}
+
+// A watchdog only asks.
+bool does_work(const Run& run, const ProcessTrace& trace, const RankState& state,
+               const ThreadText& thread) {
+  const CallSchema* last = thread.last_call ? schema_of(trace, *thread.last_call) : nullptr;
+  return last != nullptr && last->kind != "query" && last->kind != "comm-query" &&
+         elapsed(thread.last_call_time, state.last_seen) < run.hang_after;
+}
+
+// Of a rank of which a thread is inside a call that waits: what its others may still do.
+Order order_of_threads(const Run& run, const Wait& wait, Rank rank) {
+  const Member* member = member_of(run.communicators[wait.communicator], rank);
+  const RankState* state = state_of(run, rank);
+  if (member == nullptr || state == nullptr) {
     return Order::kCertain;
+  }
+  const ProcessTrace& trace = trace_of(run, *state);
+  Order worst = Order::kCertain;
+  for (const ThreadText& thread : trace.threads) {
+    if (is_in_call(thread) || thread.ended != 0) {
+      continue;
+    }
+    const bool comes = has_issued(trace, *member, thread);
+    const bool works = does_work(run, trace, *state, thread);  // if only for another rank
+    worst = std::max(worst, works && comes   ? Order::kNone
+                            : works || comes ? Order::kThread
+                                             : Order::kCertain);
+  }
+  return worst;
+}
+
+Order order_of(const Run& run, const Hang& circle, const Wait& wait, const Awaited& awaited) {
+  if (awaited.held_up || has_called(run, wait, awaited.rank)) {
+    return Order::kCertain;
+  }
+  if (is_blocked(run, circle, awaited.rank)) {
+    return order_of_threads(run, wait, awaited.rank);
   }
   return is_polling(run, awaited.rank) ? Order::kPolled : Order::kNone;
 }

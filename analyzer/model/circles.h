@@ -10,7 +10,8 @@ enum class Order : uint8_t {
   kCertain,  // their hosts are inside calls that wait, or their part lies on a stream behind one
              // that cannot finish
   kPolled,   // their hosts ask again and again whether the GPU is done
-  kNone,     // nothing that was seen keeps one of them from going there
+  kThread,  // a further thread, that has gone there before, is in no call but has long done nothing
+  kNone,    // nothing that was seen keeps one of them from going there
 };
 Order order_of(const Run& run, const Hang& circle);
 

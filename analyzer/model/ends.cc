@@ -16,17 +16,6 @@ bool is_end(std::string_view call) {
   return call == "ncclCommFinalize" || call == "ncclCommDestroy";
 }
 
-uint64_t communicator_of(const ProcessTrace& trace, const CallRecord& event) {
-  const std::vector<FieldSchema>& fields = trace.calls[event.call].fields;
-  const auto values = trace.values_of(event);
-  for (size_t i = 0; i < std::min(fields.size(), values.size()); ++i) {
-    if (fields[i].name == "comm") {
-      return values[i];
-    }
-  }
-  return 0;
-}
-
 // What a thread is inside of, by its newest event; of the others' threads nothing is known.
 const CallRecord* open_end(const ProcessTrace& trace, const Member& member) {
   for (const ThreadText& thread : trace.threads) {

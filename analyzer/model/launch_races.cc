@@ -17,18 +17,6 @@ bool launches(const ProcessTrace& trace, const CallRecord& event) {
           schema->kind == "group-end");
 }
 
-// From 1, as the recorder numbers them; 0: the call names none.
-uint64_t communicator_of(const ProcessTrace& trace, const CallRecord& event) {
-  const std::vector<FieldSchema>& fields = trace.calls[event.call].fields;
-  const auto values = trace.values_of(event);
-  for (size_t i = 0; i < std::min(fields.size(), values.size()); ++i) {
-    if (fields[i].name == "comm") {
-      return values[i];
-    }
-  }
-  return 0;
-}
-
 // Nothing else is known to be wrong with it: NCCL refuses much for that reason.
 bool is_usable(const ProcessTrace& trace, uint64_t number, TimeNs time) {
   if (number == 0 || number > trace.communicators.size()) {
