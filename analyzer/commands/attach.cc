@@ -220,7 +220,8 @@ int attach(AttachOptions options) {
     return leave_snapshot(options.snapshot);
   }
   if (options.inject) {
-    return fail("--inject is not built yet: preload the library when the job starts");
+    return fail(
+        "--inject is not built (docs/attach.md says why): preload the library when the job starts");
   }
   const std::string hang_after = !options.hang_after.empty() ? options.hang_after
                                  : options.watch             ? "60s"

@@ -148,25 +148,44 @@ std::optional<Dwarf_Addr> return_address(Dwarf_Die& site) {
   return address;
 }
 
-// The call that returns to that address (in the file).
-bool find_site(Dwarf_Die parent, Dwarf_Addr address, int depth, Dwarf_Die& found) {
-  constexpr int kDeepest = 64;
+// Of what a damaged file says to lie below that; it may lead round in circles.
+template <class Visit>
+bool any_child(Dwarf_Die parent, Visit visit) {
+  constexpr int kMost = 1 << 20;
   Dwarf_Die child;
-  if (depth == kDeepest || dwarf_child(&parent, &child) != 0) {
-    return false;
-  }
-  do {
-    const int tag = dwarf_tag(&child);
-    if (tag == DW_TAG_call_site || tag == DW_TAG_GNU_call_site) {
-      if (return_address(child) == address) {
-        found = child;
-        return true;
-      }
-    } else if (find_site(child, address, depth + 1, found)) {
+  int count = 0;
+  for (bool more = dwarf_child(&parent, &child) == 0; more && count < kMost;
+       more = dwarf_siblingof(&child, &child) == 0, ++count) {
+    if (visit(child)) {
       return true;
     }
-  } while (dwarf_siblingof(&child, &child) == 0);
+  }
   return false;
+}
+
+struct SiteSearch {
+  Dwarf_Addr address;  // where the call returns to, in the file
+  Dwarf_Die found;
+  int left = 1 << 22;  // entries to look at
+};
+
+bool find_site(const Dwarf_Die& parent, int depth, SiteSearch& search) {
+  constexpr int kDeepest = 64;
+  if (depth == kDeepest) {
+    return false;
+  }
+  bool found = false;
+  any_child(parent, [&](Dwarf_Die& child) {
+    const int tag = dwarf_tag(&child);
+    if (tag != DW_TAG_call_site && tag != DW_TAG_GNU_call_site) {
+      found = find_site(child, depth + 1, search);
+    } else if (return_address(child) == search.address) {
+      search.found = child;
+      found = true;
+    }
+    return found || --search.left < 0;
+  });
+  return found;
 }
 
 // The function that is called there, by its declaration; nothing for calls through pointers.
@@ -182,35 +201,42 @@ struct Parameter {
   uint64_t bytes = 0;
 };
 
+// 0: that parameter does not lie in a register for whole numbers.
+int bytes_in_register(Dwarf_Die& parameter) {
+  Dwarf_Attribute attribute;
+  Dwarf_Die type;
+  if (dwarf_formref_die(dwarf_attr_integrate(&parameter, DW_AT_type, &attribute), &type) ==
+          nullptr ||
+      dwarf_peel_type(&type, &type) != 0) {
+    return 0;
+  }
+  const int tag = dwarf_tag(&type);
+  if (tag == DW_TAG_pointer_type) {
+    return 8;
+  }
+  Dwarf_Word encoding = DW_ATE_signed;
+  if (tag == DW_TAG_base_type) {
+    dwarf_formudata(dwarf_attr(&type, DW_AT_encoding, &attribute), &encoding);
+  } else if (tag != DW_TAG_enumeration_type) {
+    return 0;
+  }
+  const int bytes = dwarf_bytesize(&type);
+  return encoding == DW_ATE_float || bytes < 0 || bytes > 8 ? 0 : bytes;
+}
+
 // Those that lie in registers for whole numbers, up to the first that does not (System V psABI).
 std::vector<Parameter> parameters_of(Dwarf_Die& function) {
   std::vector<Parameter> parameters;
-  Dwarf_Die child;
-  for (bool more = dwarf_child(&function, &child) == 0;
-       more && parameters.size() < std::size(kArgumentRegisters);
-       more = dwarf_siblingof(&child, &child) == 0) {
+  any_child(function, [&](Dwarf_Die& child) {
     if (dwarf_tag(&child) != DW_TAG_formal_parameter) {
-      continue;
+      return false;
     }
-    Dwarf_Attribute attribute;
-    Dwarf_Die type;
-    if (dwarf_formref_die(dwarf_attr_integrate(&child, DW_AT_type, &attribute), &type) == nullptr ||
-        dwarf_peel_type(&type, &type) != 0) {
-      break;
+    const int bytes = bytes_in_register(child);
+    if (bytes > 0) {
+      parameters.push_back({kArgumentRegisters[parameters.size()], static_cast<uint64_t>(bytes)});
     }
-    const int tag = dwarf_tag(&type);
-    Dwarf_Word encoding = DW_ATE_signed;
-    if (tag == DW_TAG_base_type) {
-      dwarf_formudata(dwarf_attr(&type, DW_AT_encoding, &attribute), &encoding);
-    } else if (tag != DW_TAG_pointer_type && tag != DW_TAG_enumeration_type) {
-      break;
-    }
-    const int bytes = tag == DW_TAG_pointer_type ? 8 : dwarf_bytesize(&type);
-    if (bytes <= 0 || bytes > 8 || encoding == DW_ATE_float) {
-      break;
-    }
-    parameters.push_back({kArgumentRegisters[parameters.size()], static_cast<uint64_t>(bytes)});
-  }
+    return bytes == 0 || parameters.size() == std::size(kArgumentRegisters);
+  });
   return parameters;
 }
 
@@ -225,25 +251,23 @@ bool is_in_register(Dwarf_Die& value, int number) {
 
 std::optional<uint64_t> passed(Dwarf_Die& site, const Parameter& parameter,
                                const LiveFrame& caller) {
-  Dwarf_Die value;
-  for (bool more = dwarf_child(&site, &value) == 0; more;
-       more = dwarf_siblingof(&value, &value) == 0) {
+  std::optional<uint64_t> result;
+  any_child(site, [&](Dwarf_Die& value) {
     const bool modern = dwarf_tag(&value) == DW_TAG_call_site_parameter;
     if ((!modern && dwarf_tag(&value) != DW_TAG_GNU_call_site_parameter) ||
         !is_in_register(value, parameter.register_number)) {
-      continue;
+      return false;
     }
     Dwarf_Attribute attribute;
     Dwarf_Op* operations = nullptr;
     size_t count = 0;
-    if (dwarf_getlocation(
-            dwarf_attr(&value, modern ? DW_AT_call_value : DW_AT_GNU_call_site_value, &attribute),
-            &operations, &count) != 0) {
-      return std::nullopt;
+    const unsigned name = modern ? DW_AT_call_value : DW_AT_GNU_call_site_value;
+    if (dwarf_getlocation(dwarf_attr(&value, name, &attribute), &operations, &count) == 0) {
+      result = Evaluation(caller).value_of(operations, count);
     }
-    return Evaluation(caller).value_of(operations, count);
-  }
-  return std::nullopt;
+    return true;
+  });
+  return result;
 }
 
 uint64_t narrowed(uint64_t value, uint64_t bytes, ValueFormat format) {
@@ -261,10 +285,10 @@ std::string call_arguments(Dwfl_Module* module, const LiveFrame& caller,
                                  [&](const Call& other) { return other.function == function; });
   Dwarf_Addr bias = 0;
   Dwarf_Die* const unit = dwfl_module_addrdie(module, caller.address - 1, &bias);
-  Dwarf_Die site;
   Dwarf_Die callee;
-  if (call == calls().end() || unit == nullptr ||
-      !find_site(*unit, caller.address - bias, 0, site) || !find_callee(site, callee)) {
+  SiteSearch search = {caller.address - bias, {}};
+  if (call == calls().end() || unit == nullptr || !find_site(*unit, 0, search) ||
+      !find_callee(search.found, callee)) {
     return "";
   }
   const char* const name = dwarf_diename(&callee);
@@ -281,7 +305,7 @@ std::string call_arguments(Dwfl_Module* module, const LiveFrame& caller,
       continue;
     }
     const Parameter& parameter = parameters[static_cast<size_t>(field.parameter)];
-    if (const std::optional<uint64_t> value = passed(site, parameter, caller)) {
+    if (const std::optional<uint64_t> value = passed(search.found, parameter, caller)) {
       text += fmt::format("{}{}=", text.empty() ? "" : ", ", label.name);
       append_value(text, form, narrowed(*value, parameter.bytes, form));
     }
