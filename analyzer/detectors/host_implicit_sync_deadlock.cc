@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/open_calls.h"
 
@@ -75,6 +76,28 @@ void put_places(const Run& run, const Ranks& ranks, Finding& finding) {
   finding.where.insert(finding.where.begin(), places.begin(), places.end());
 }
 
+bool is_in_nccl_too(const Run& run, Rank rank) {
+  return blocked_in_nccl(trace_of(run, *state_of(run, rank))) != 0;
+}
+
+void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& finding) {
+  const bool circle = hang.fate == Fate::kCircle;
+  Ranks others;
+  std::copy_if(finding.victims.begin(), finding.victims.end(), std::back_inserter(others),
+               [&](Rank rank) { return !contains(ranks, rank); });
+  finding.sides = {ranks, others};
+  if (circle && std::any_of(ranks.begin(), ranks.end(),
+                            [&](Rank rank) { return is_in_nccl_too(run, rank); })) {
+    finding.certainty = Certainty::kPossible;
+    finding.title += "; a further thread is inside NCCL, which may be why: nobody is blamed";
+  } else if (ranks.size() < others.size() || !circle) {
+    finding.culprits = ranks;
+    finding.victims = others;
+  } else {
+    finding.title += "; as many are inside such a call as are not: nobody is blamed";
+  }
+}
+
 Finding finding_about(const Run& run, const Hang& hang) {
   const bool circle = hang.fate == Fate::kCircle;
   const Ranks ranks = circle ? inside_implicit_sync(run, hang) : hang.roots;
@@ -82,16 +105,7 @@ Finding finding_about(const Run& run, const Hang& hang) {
   finding.title = chain_text(run, hang, ranks.front());
   finding.certainty = Certainty::kLikely;  // for what a call waits is CUDA's affair
   put_places(run, ranks, finding);
-  Ranks others;
-  std::copy_if(finding.victims.begin(), finding.victims.end(), std::back_inserter(others),
-               [&](Rank rank) { return !contains(ranks, rank); });
-  if (ranks.size() < others.size() || !circle) {
-    finding.culprits = ranks;
-    finding.victims = others;
-  } else {
-    finding.title += "; as many are inside such a call as are not: nobody is blamed";
-  }
-  finding.sides = {ranks, others};
+  put_blame(run, hang, ranks, finding);
   for (size_t i = 1; i < std::min<size_t>(ranks.size(), 8); ++i) {
     finding.evidence.push_back(chain_text(run, hang, ranks[i]));
   }

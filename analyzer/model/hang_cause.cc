@@ -68,7 +68,7 @@ bool is_part(const Wait& wait, const Ranks& circle) {
 
 bool all_unlaunched(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
-  return hang.fate == Fate::kAlive && !hang.entered && wait.kind == WaitKind::kCollective &&
+  return hang.fate == Fate::kAlive && wait.kind == WaitKind::kCollective &&
          std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
            const Member* member = member_of(run.communicators[wait.communicator], rank);
            return member != nullptr && unlaunched_capture(run, *member) != nullptr;

@@ -4,7 +4,6 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/groups.h"
 #include "analyzer/model/threads_now.h"
 
 namespace traintrace {
@@ -26,8 +25,7 @@ bool is_stuck(const Run& run, Rank rank) {
 }  // namespace
 
 bool is_stuck_on_host(const Run& run, const Hang& hang) {
-  return hang.fate == Fate::kAlive && !hang.entered && !hang.roots.empty() &&
-         hang.divergences.empty() && !is_group_unclosed(run, hang) &&
+  return hang.fate == Fate::kAlive && hang.divergences.empty() &&
          std::all_of(hang.roots.begin(), hang.roots.end(),
                      [&](Rank rank) { return is_stuck(run, rank); });
 }

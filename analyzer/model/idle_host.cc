@@ -23,8 +23,8 @@ bool is_flight_dump(const ProcessTrace& trace) {
 }
 
 bool is_idle(const Run& run, const Hang& hang) {
-  return hang.fate == Fate::kAlive && !hang.entered && !hang.roots.empty() &&
-         hang.divergences.empty() && run.waits.waits[hang.wait].kind == WaitKind::kCollective &&
+  return hang.fate == Fate::kAlive && hang.divergences.empty() &&
+         run.waits.waits[hang.wait].kind == WaitKind::kCollective &&
          std::all_of(hang.roots.begin(), hang.roots.end(),
                      [&](Rank rank) { return has_nothing_in_flight(run, rank); });
 }

@@ -238,7 +238,7 @@ void erase_consequences(const Run& run, std::vector<Stall>& stalls) {
 }  // namespace
 
 bool holds_up(const Stall& stall, const Hang& hang) {
-  return hang.blocked && stall.known && stall.kind != StallKind::kTransport &&
+  return hang.blocked && stall.known &&
          std::all_of(hang.roots.begin(), hang.roots.end(),
                      [&](Rank rank) { return contains(stall.suspects, rank); });
 }

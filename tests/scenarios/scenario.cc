@@ -6,9 +6,9 @@
 //
 // What does not apply is left out.  Further lines behind `---`: `options hang-after=2s run=ID
 // events` (events: those of the text are looked at where the tables do not tell), and `run: id=..
-// ranks=.. missing=.. world=.. others=..`, compared where it is there. The findings are compared
-// whole, for several orders of the processes, and the JSON report must not differ by a byte between
-// them.
+// ranks=.. missing=.. world=.. others=..`, compared where it is there; `evidence: TEXT`, which must
+// begin a line of evidence. The findings are compared whole, for several orders of the processes,
+// and the JSON report must not differ by a byte between them.
 //
 //   scenario [--update] FILE        --update writes what is found behind the `---`
 #include <fmt/format.h>
@@ -27,6 +27,8 @@
 
 namespace traintrace {
 namespace {
+
+constexpr std::string_view kEvidence = "evidence: ";
 
 std::string compact(const Finding& finding) {
   std::string line =
@@ -77,6 +79,7 @@ struct Expectation {
   std::string option_line;
   std::vector<std::string> findings;
   std::string run;  // empty: not compared
+  std::vector<std::string> evidence;
   std::string problem;
 };
 
@@ -109,6 +112,8 @@ Expectation read_expectation(const std::string& rest) {
       }
     } else if (line.starts_with("run: ")) {
       expectation.run = line;
+    } else if (line.starts_with(kEvidence)) {
+      expectation.evidence.push_back(line.substr(kEvidence.size()));
     } else if (!line.empty() && !line.starts_with('#')) {
       expectation.findings.push_back(line);
     }
@@ -118,6 +123,7 @@ Expectation read_expectation(const std::string& rest) {
 
 struct Outcome {
   std::vector<std::string> findings;
+  std::vector<std::string> evidence;
   std::string run;
   std::string json;
 };
@@ -125,12 +131,14 @@ struct Outcome {
 Outcome judge(std::vector<ProcessTrace> processes, const RunOptions& options) {
   Result<Run> run = build_run(std::move(processes), {}, options);
   if (!run) {
-    return {{run.error().message}, "", ""};
+    return {{run.error().message}, {}, "", ""};
   }
   Outcome outcome;
   const std::vector<Finding> findings = find_all(*run);
   for (const Finding& finding : findings) {
     outcome.findings.push_back(compact(finding));
+    outcome.evidence.insert(outcome.evidence.end(), finding.evidence.begin(),
+                            finding.evidence.end());
   }
   outcome.run = compact(*run);
   outcome.json = findings_json(*run, report_findings(*run, findings));
@@ -173,6 +181,21 @@ void update(const std::string& file, const std::string& text, const Expectation&
   for (const std::string& line : outcome.findings) {
     out << line << "\n";
   }
+  for (const std::string& line : expectation.evidence) {
+    out << kEvidence << line << "\n";
+  }
+}
+
+bool check_evidence(const Expectation& expectation, const Outcome& outcome) {
+  return std::all_of(
+      expectation.evidence.begin(), expectation.evidence.end(), [&](const std::string& wanted) {
+        const bool found = std::any_of(outcome.evidence.begin(), outcome.evidence.end(),
+                                       [&](const auto& line) { return line.starts_with(wanted); });
+        if (!found) {
+          print(("no evidence begins with: " + wanted).c_str(), outcome.evidence);
+        }
+        return found;
+      });
 }
 
 int check(const std::string& file, bool updating) {
@@ -194,6 +217,7 @@ int check(const std::string& file, bool updating) {
     return 0;
   }
   bool right = check_orders(*dump, expectation.options, outcome);
+  right = check_evidence(expectation, outcome) && right;
   if (outcome.findings != expectation.findings) {
     print("expected:", expectation.findings);
     print("found:", outcome.findings);
