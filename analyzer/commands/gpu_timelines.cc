@@ -33,6 +33,36 @@ bool is_summary(const Finding& finding) {
   return finding.code == "run.healthy" || finding.code == "run.in-progress";
 }
 
+// Said once, where it is in nobody's way: beside the sentence that nothing is wrong, else as a
+// finding of its own.
+void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
+  Ranks without;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    if (trace.facts.contains("traintrace-version") && !has_gpu_timeline(trace)) {
+      insert(without, state.rank);
+    }
+  }
+  if (without.empty()) {
+    return;
+  }
+  const std::string what = fmt::format(
+      "where time was lost on the GPU{} of {} cannot be said: what {} did and when was "
+      "not recorded",
+      without.size() == 1 ? "" : "s", ranks_text(without), without.size() == 1 ? "it" : "they");
+  const std::string advice = "record with TRAINTRACE_GPU_TIMELINE=cupti";
+  const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
+  if (summary != findings.end()) {
+    summary->evidence.push_back(what + "; " + advice);
+    return;
+  }
+  Finding& finding = findings.emplace_back();
+  finding.code = "trace.incomplete-timeline";
+  finding.title = what;
+  finding.sides = {without};
+  finding.advice = advice;
+}
+
 }  // namespace
 
 GpuTimelines gpu_timelines_of(const Run& run) {
@@ -80,6 +110,7 @@ void add_latency(const Run& run, std::vector<Finding>& findings) {
                   [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
     std::erase_if(findings, is_summary);
   }
+  say_what_is_not_known(run, findings);
   const bool has_root = std::any_of(findings.begin(), findings.end(),
                                     [](const Finding& finding) { return finding.root; });
   for (Finding& finding : found) {

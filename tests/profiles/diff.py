@@ -216,6 +216,9 @@ def of_traces(traintrace, build, folder):
     assert change(document, "sync-induced") > 0 and "sync-induced" in grew(document), text
     assert kernels(document, "vanished_kernels") == ["Memcpy HtoD (Pinned -> Device)"], text
     plain = record(build, f"{folder}/plain", "no-sync", "off")
+    for trace, times in ((plain, 1), (without, 0)):
+        said = subprocess.run([traintrace, "analyze", trace], capture_output=True, text=True, timeout=60, check=True).stdout
+        assert said.count("TRAINTRACE_GPU_TIMELINE=cupti") == times, said
     done = subprocess.run([traintrace, "diff", plain, reading], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "only B has a timeline" in done.stderr and "time per step" not in done.stdout, done
 

@@ -1,0 +1,59 @@
+// uses: analyzer
+#include <gtest/gtest.h>
+
+#include "analyzer/commands/gpu_timelines.h"
+
+namespace traintrace {
+namespace {
+
+Run run_of(int ranks, bool recorded_by_us) {
+  Run run;
+  run.world_size = ranks;
+  for (int rank = 0; rank < ranks; ++rank) {
+    ProcessTrace& trace = run.processes.emplace_back();
+    if (recorded_by_us) {
+      trace.facts["traintrace-version"] = "1";
+    }
+    run.ranks.push_back({{rank}, static_cast<size_t>(rank), -1, Ending::kExited, 0});
+  }
+  return run;
+}
+
+Finding finding_of(std::string_view code, Severity severity) {
+  Finding finding;
+  finding.code = code;
+  finding.severity = severity;
+  return finding;
+}
+
+TEST(WithoutTimeline, IsSaidBesideTheVerdictThatNothingIsWrong) {
+  std::vector<Finding> findings = {finding_of("run.healthy", Severity::kInfo)};
+  add_latency(run_of(2, true), findings);
+  ASSERT_EQ(findings.size(), 1U);
+  ASSERT_EQ(findings[0].evidence.size(), 1U);
+  EXPECT_NE(findings[0].evidence[0].find("of ranks 0,1 cannot be said"), std::string::npos);
+  EXPECT_NE(findings[0].evidence[0].find("TRAINTRACE_GPU_TIMELINE=cupti"), std::string::npos);
+}
+
+TEST(WithoutTimeline, IsAnInfoBehindWarnings) {
+  std::vector<Finding> findings = {finding_of("memory.unaccounted", Severity::kWarning)};
+  add_latency(run_of(1, true), findings);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].code, "memory.unaccounted");
+  EXPECT_EQ(findings[1].code, "trace.incomplete-timeline");
+  EXPECT_EQ(findings[1].severity, Severity::kInfo);
+  EXPECT_TRUE(findings[1].culprits.empty());
+  EXPECT_EQ(findings[1].advice, "record with TRAINTRACE_GPU_TIMELINE=cupti");
+}
+
+TEST(WithoutTimeline, IsNoMatterWhereTheRunWentWrongOrOthersRecordedIt) {
+  std::vector<Finding> findings = {finding_of("collective.missing-rank", Severity::kError)};
+  add_latency(run_of(2, true), findings);
+  EXPECT_EQ(findings.size(), 1U);
+  findings = {finding_of("run.healthy", Severity::kInfo)};
+  add_latency(run_of(2, false), findings);
+  EXPECT_TRUE(findings.size() == 1 && findings[0].evidence.empty());
+}
+
+}  // namespace
+}  // namespace traintrace
