@@ -52,7 +52,10 @@ class NativeMemo {
       ++reads_;
     }
     // Of a walk that cannot be told by what it read.
-    void forget() noexcept { frame_ = 0; }
+    void forget() noexcept {
+      frame_ = 0;
+      reads_ = kTooMany;
+    }
     void end(uint64_t hash, uint32_t life) noexcept {
       if (reads_ == kTooMany) {
         frame_ = 0;

@@ -11,20 +11,10 @@
 namespace traintrace {
 namespace {
 
-std::optional<uint64_t> bytes_asked(const ProcessTrace& trace, const CallRecord& event) {
-  const CallSchema* schema = schema_of(trace, event.call);
-  for (size_t i = 0; i < event.value_count; ++i) {
-    if (schema->fields[i].name == "bytes") {
-      return trace.values_of(event)[i];
-    }
-  }
-  return std::nullopt;
-}
-
 std::string failure_text(const Run& run, Rank rank) {
   const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
   const CallRecord& failed = *out_of_memory(run, rank);
-  const auto bytes = bytes_asked(trace, failed);
+  const auto bytes = value_of(trace, failed, "bytes");
   const auto place = user_place(trace, rank, failed.stack);
   return fmt::format("rank {} ran out of memory at {}: {}{} failed{}", rank.value,
                      run_time(run, failed.enter), call_name(trace, failed.call),
@@ -64,7 +54,7 @@ Finding finding_about(const Run& run, const Hang& hang) {
   finding.certainty = doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
   finding.culprits = hang.roots;
   put_places(run, hang, finding);
-  if (const auto bytes = bytes_asked(trace, *out_of_memory(run, first))) {
+  if (const auto bytes = value_of(trace, *out_of_memory(run, first), "bytes")) {
     finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*bytes));
   }
   for (size_t i = 0; i < std::min<size_t>(hang.roots.size(), 8); ++i) {

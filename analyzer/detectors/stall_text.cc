@@ -102,14 +102,12 @@ void add_stream(const Run& run, const StalledRank& rank, std::vector<std::string
     const bool work = schema->kind == "launch" || schema->kind == "wait" ||
                       schema->kind == "memory-operation" || schema->kind == "host-function" ||
                       schema->kind == "graph-launch" || schema->kind == "copy";
-    for (size_t i = 0; work && i < event->value_count; ++i) {
-      if (schema->fields[i].name == "stream" && trace.values_of(*event)[i] == handle) {
-        const auto place = user_place(trace, rank.rank, event->stack);
-        lines.push_back(fmt::format(
-            "rank {}: before it on its stream lies {}{}, put there at {}", rank.rank.value,
-            schema->name, place ? " of " + place_text(*place) : "", run_time(run, event->enter)));
-        ++found;
-      }
+    if (work && value_of(trace, *event, "stream") == handle) {
+      const auto place = user_place(trace, rank.rank, event->stack);
+      lines.push_back(fmt::format(
+          "rank {}: before it on its stream lies {}{}, put there at {}", rank.rank.value,
+          schema->name, place ? " of " + place_text(*place) : "", run_time(run, event->enter)));
+      ++found;
     }
   }
 }

@@ -84,18 +84,7 @@ std::string call_name(const ProcessTrace& trace, uint32_t call) {
 }
 
 uint64_t communicator_of(const ProcessTrace& trace, const CallRecord& event) {
-  const CallSchema* schema = schema_of(trace, event.call);
-  if (schema == nullptr) {
-    return 0;
-  }
-  const std::vector<FieldSchema>& fields = schema->fields;
-  const auto values = trace.values_of(event);
-  for (size_t i = 0; i < std::min(fields.size(), values.size()); ++i) {
-    if (fields[i].name == "comm") {
-      return values[i];
-    }
-  }
-  return 0;
+  return value_of(trace, event, "comm").value_or(0);
 }
 
 TimeNs blocked_in_nccl(const ProcessTrace& trace) {
@@ -123,6 +112,18 @@ std::optional<Activity> activity_of(const Run& run, const RankState& state) {
     }
   }
   return best == nullptr ? std::nullopt : std::optional(activity_of_thread(trace, *best));
+}
+
+std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
+                                 std::string_view field) {
+  const CallSchema* schema = schema_of(trace, event.call);
+  const auto values = trace.values_of(event);
+  for (size_t i = 0; schema != nullptr && i < values.size() && i < schema->fields.size(); ++i) {
+    if (schema->fields[i].name == field) {
+      return values[i];
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace traintrace

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "analyzer/model/run.h"
 
@@ -30,5 +31,9 @@ std::string call_name(const ProcessTrace& trace, uint32_t call);
 
 // From 1, as the recorder numbers them; 0: the call names none.
 uint64_t communicator_of(const ProcessTrace& trace, const CallRecord& event);
+
+// What the call was given or gave back by that name; none: it has no such field.
+std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
+                                 std::string_view field);
 
 }  // namespace traintrace

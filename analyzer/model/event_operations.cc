@@ -9,8 +9,9 @@
 namespace traintrace {
 namespace {
 
-std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
-                                 std::string_view name) {
+// What the call was given, not what it gave back.
+std::optional<uint64_t> argument_of(const ProcessTrace& trace, const CallRecord& event,
+                                    std::string_view name) {
   const std::vector<FieldSchema>& fields = trace.calls[event.call].fields;
   const auto values = trace.values_of(event);
   for (size_t i = 0; i < std::min(fields.size(), values.size()); ++i) {
@@ -22,7 +23,7 @@ std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& ev
 }
 
 int small_value(const ProcessTrace& trace, const CallRecord& event, std::string_view name) {
-  const auto value = value_of(trace, event, name);
+  const auto value = argument_of(trace, event, name);
   return value ? static_cast<int>(*value) : -1;
 }
 
@@ -30,18 +31,18 @@ bool is_on(const ProcessTrace& trace, const CallRecord& event, std::string_view 
            size_t communicator) {
   const CallSchema* const schema = schema_of(trace, event.call);
   return schema != nullptr && schema->kind == kind && !event.enter_lost &&
-         value_of(trace, event, "comm") == communicator + 1;
+         argument_of(trace, event, "comm") == communicator + 1;
 }
 
 OperationText operation_of(const ProcessTrace& trace, const CallRecord& event,
                            std::string_view peer) {
   OperationText operation;
-  operation.sequence = value_of(trace, event, "seq").value_or(0);
+  operation.sequence = argument_of(trace, event, "seq").value_or(0);
   operation.call = event.call;
   operation.stack = event.stack;
   operation.enter = event.enter;
   operation.leave = event.leave;
-  operation.count = value_of(trace, event, "count").value_or(0);
+  operation.count = argument_of(trace, event, "count").value_or(0);
   operation.data_type = small_value(trace, event, "type");
   operation.reduction = small_value(trace, event, "op");
   operation.peer = small_value(trace, event, peer);

@@ -20,16 +20,6 @@ namespace {
 
 constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY
 
-uint64_t value_of(const ProcessTrace& trace, const CallRecord& event, std::string_view name) {
-  const CallSchema* schema = schema_of(trace, event.call);
-  for (size_t i = 0; schema != nullptr && i < event.value_count; ++i) {
-    if (schema->fields[i].name == name) {
-      return trace.values_of(event)[i];
-    }
-  }
-  return 0;
-}
-
 bool is_of(const RankState& state, const CallRecord& event) {
   return state.device < 0 || event.device == state.device;
 }
@@ -42,7 +32,7 @@ bool overcomes(const ProcessTrace& trace, const CallRecord& event, uint64_t byte
   }
   return schema->kind == "launch" || schema->kind == "graph-launch" ||
          schema->kind == "collective" || schema->kind == "send-recv" ||
-         (schema->kind == "alloc" && value_of(trace, event, "bytes") >= bytes);
+         (schema->kind == "alloc" && value_of(trace, event, "bytes").value_or(0) >= bytes);
 }
 
 TimeNs last_there(const Run& run, const Hang& hang, Rank rank) {
@@ -128,7 +118,7 @@ const CallRecord* out_of_memory(const Run& run, Rank rank) {
         schema->kind == "alloc") {
       failed = failed == nullptr ? &event : failed;  // it may try again
     } else if (failed != nullptr && event.enter >= failed->enter &&
-               overcomes(trace, event, value_of(trace, *failed, "bytes"))) {
+               overcomes(trace, event, value_of(trace, *failed, "bytes").value_or(0))) {
       failed = nullptr;
     }
   }

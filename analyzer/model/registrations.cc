@@ -13,17 +13,6 @@ namespace {
 
 constexpr std::string_view kCall = "ncclCommWindowRegister";
 
-uint64_t value_of(const ProcessTrace& trace, const CallRecord& event, std::string_view name) {
-  const std::vector<FieldSchema>& fields = trace.calls[event.call].fields;
-  const auto values = trace.values_of(event);
-  for (size_t i = 0; i < std::min(fields.size(), values.size()); ++i) {
-    if (fields[i].name == name) {
-      return values[i];
-    }
-  }
-  return 0;
-}
-
 bool is_inside(const ProcessTrace& trace, const ThreadText& thread) {
   const ThreadText::Open& open = thread.open[1];
   return open.enter != 0 && call_name(trace, open.call) == kCall;
@@ -60,8 +49,9 @@ std::optional<RegistrationMismatch> look_at(const Run& run, size_t index) {
       return std::nullopt;
     }
     if (event != nullptr && value_of(trace, *event, "comm") == member.element + 1) {
-      mismatch.waiting.push_back({member.rank, member.process, value_of(trace, *event, "bytes"),
-                                  value_of(trace, *event, "flags"), event->enter, event->stack});
+      mismatch.waiting.push_back(
+          {member.rank, member.process, value_of(trace, *event, "bytes").value_or(0),
+           value_of(trace, *event, "flags").value_or(0), event->enter, event->stack});
       mismatch.waited = std::max(mismatch.waited, elapsed(event->enter, state.last_seen));
     } else if (!has_ended(state) && !ended_early(run, state)) {
       insert(mismatch.missing, member.rank);
