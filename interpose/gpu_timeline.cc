@@ -13,6 +13,7 @@
 #include "interpose/facts.h"
 #include "interpose/files.h"
 #include "interpose/gpu_records.h"
+#include "interpose/host_samples.h"
 #include "interpose/modules.h"
 #include "interpose/open_call.h"
 #include "interpose/resolve.h"
@@ -113,6 +114,7 @@ void called(void*, uint32_t, uint32_t, const void* data) {
   if (ThreadState* const thread = begin_record()) {
     const uint64_t fields[] = {call.correlation};
     write_moment(*thread, format::Moment::gpuLaunch, clock_ticks(), thread->device, 0, fields, 1);
+    host_samples_launching(*thread);
     if (is_due(g_timeline.last_clock_ns, kClockEveryNs)) {
       write_clock(*thread);
     }
@@ -204,6 +206,7 @@ const char* subscribe_with_signals_blocked(ThreadState& thread) {
 }  // namespace
 
 void gpu_timeline_start(const Settings& settings) noexcept {
+  host_samples_start();
   const bool inherited = g_started_in != 0 && g_started_in != getpid();
   publish(g_gpu_timeline, settings.gpu_timeline && !inherited ? kTimelineWanted : kTimelineOff);
   if (settings.gpu_timeline) {
@@ -213,7 +216,7 @@ void gpu_timeline_start(const Settings& settings) noexcept {
 
 void gpu_timeline_begin_slow(ThreadState& thread) noexcept {
   const bool mine =
-      loader_can_be_asked() && exchange_if(g_gpu_timeline, kTimelineWanted, kTimelineEnded);
+      loader_can_be_asked() && exchange_if(g_gpu_timeline, kTimelineWanted, kTimelineStarts);
   if (!mine) {
     publish(g_new_version, load(g_gpu_timeline) == kTimelineWanted);
     return;
@@ -227,8 +230,8 @@ void gpu_timeline_begin_slow(ThreadState& thread) noexcept {
   if (why == nullptr) {
     // The record of this call is yet to come, with an earlier time: none may stand before it.
     publish(g_timeline.last_clock_ns, uint64_t{0});
-    publish(g_gpu_timeline, kTimelineOn);
   }
+  publish(g_gpu_timeline, why == nullptr ? kTimelineOn : kTimelineEnded);
   errno = saved_errno;
 }
 

@@ -18,6 +18,7 @@ inline constexpr uint32_t kTimelineOff = 0;
 inline constexpr uint32_t kTimelineWanted = 1;
 inline constexpr uint32_t kTimelineOn = 2;
 inline constexpr uint32_t kTimelineEnded = 3;
+inline constexpr uint32_t kTimelineStarts = 4;
 extern uint32_t g_gpu_timeline;  // one of these
 
 // When recording starts.

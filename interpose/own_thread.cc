@@ -10,6 +10,7 @@
 #include "interpose/calls_past.h"
 #include "interpose/clock.h"
 #include "interpose/facts.h"
+#include "interpose/host_samples.h"
 #include "interpose/recorder.h"
 #include "interpose/segments.h"
 #include "interpose/state.h"
@@ -57,10 +58,22 @@ void say_alive(format::FileHeader* file) {
 // 64 MiB fill up in some 100 ms where all cores do nothing else.
 constexpr uint64_t kDrainEveryNs = 5'000'000;
 
-void drain_until(Segments& segments, uint64_t due_ns) {
+// What has to be done more often than each second.  A look for samples that comes late is no loss.
+void work_until(Segments& segments, ThreadState* self, uint64_t due_ns) {
+  uint64_t drained_ns = 0;
   for (uint64_t now_ns = 0; now_ns < due_ns; now_ns = nanoseconds(CLOCK_MONOTONIC)) {
-    segments.drain();
-    sleep_until(std::min(due_ns, nanoseconds(CLOCK_MONOTONIC) + kDrainEveryNs));
+    if (segments.is_started() && now_ns - drained_ns >= kDrainEveryNs - kSampleEveryNs / 2) {
+      segments.drain();
+      drained_ns = now_ns;
+    }
+    const bool samples = self != nullptr && host_samples_wanted();
+    if (samples) {
+      host_samples_take(*self);
+    }
+    const uint64_t pause = samples                 ? kSampleEveryNs
+                           : segments.is_started() ? kDrainEveryNs
+                                                   : kTickNs;
+    sleep_until(std::min(due_ns, nanoseconds(CLOCK_MONOTONIC) + pause));
   }
 }
 
@@ -86,11 +99,7 @@ void* run(void* argument) {
     }
     reap_threads();
     due_ns += kTickNs;
-    if (segments.is_started()) {
-      drain_until(segments, due_ns);
-    } else {
-      sleep_until(due_ns);
-    }
+    work_until(segments, self, due_ns);
     const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC);
     if (now_ns - due_ns > kLateNs) {
       count(format::Stat::AliveLate);

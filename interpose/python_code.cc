@@ -6,6 +6,7 @@
 #include "interpose/python_frames.h"
 #include "interpose/python_memory.h"
 #include "interpose/python_runtime.h"
+#include "interpose/python_sampled.h"
 
 namespace traintrace {
 namespace {
@@ -53,9 +54,9 @@ struct CodeParts {
   int32_t first_line;
 };
 
-std::optional<CodeParts> read_code(const PythonRuntime& python, uint64_t code) {
+template <class Memory>
+std::optional<CodeParts> read_parts(const PythonRuntime& python, uint64_t code, Memory& memory) {
   const PythonLayout& at = python.layout;
-  ProbedMemory memory;
   uint64_t type = 0;
   uint64_t name = 0;
   uint64_t file = 0;
@@ -70,13 +71,39 @@ std::optional<CodeParts> read_code(const PythonRuntime& python, uint64_t code) {
   const std::optional<PythonText> name_text = read_python_text(python, name, memory);
   const std::optional<PythonText> file_text = read_python_text(python, file, memory);
   const std::optional<PythonBytes> bytes = read_python_bytes(python, table, memory);
-  if (!name_text || !file_text || !bytes ||
-      !memory.readable(name_text->data, name_text->length * name_text->width) ||
-      !memory.readable(file_text->data, file_text->length * file_text->width) ||
-      !memory.readable(bytes->data, bytes->size)) {
+  if (!name_text || !file_text || !bytes) {
     return std::nullopt;
   }
   return CodeParts{*name_text, *file_text, *bytes, first_line};
+}
+
+std::optional<CodeParts> read_code(const PythonRuntime& python, uint64_t code) {
+  ProbedMemory memory;
+  std::optional<CodeParts> parts = read_parts(python, code, memory);
+  const auto readable = [&](const PythonText& text) {
+    return memory.readable(text.data, text.length * text.width);
+  };
+  return parts && readable(parts->name) && readable(parts->file) &&
+                 memory.readable(parts->line_table.data, parts->line_table.size)
+             ? parts
+             : std::nullopt;
+}
+
+// To memory of ours.
+bool bring(CopiedMemory& memory, uint64_t& data, size_t bytes, uint8_t* to, size_t room) {
+  const uint64_t from = data;
+  data = reinterpret_cast<uint64_t>(to);
+  return bytes <= room && memory.copy(from, to, bytes);
+}
+
+void describe(const PythonRuntime& python, const CodeParts& parts, PythonCode& into) {
+  into.qualname_bytes =
+      static_cast<uint32_t>(copy_utf8(parts.name, 0, into.qualname, sizeof into.qualname));
+  into.file_bytes = static_cast<uint32_t>(copy_path(parts.file, into.file, sizeof into.file));
+  into.first_line = parts.first_line;
+  into.minor = python.layout.minor;
+  into.line_table = reinterpret_cast<const uint8_t*>(parts.line_table.data);
+  into.line_table_bytes = parts.line_table.size;
 }
 
 // Sums of products with odd numbers: they do not wait for each other, as links of a chain would.
@@ -94,51 +121,87 @@ class Key {
   uint64_t factor_ = 0xd6e8feb86659fd93;
 };
 
-uint64_t word_at(uint64_t address) {
-  uint64_t word = 0;
-  DirectMemory().load(address, word);
-  return word;
-}
+// Of one code object; what cannot be read makes `is_whole` false.
+template <class Memory>
+class CodeKey {
+ public:
+  CodeKey(const PythonRuntime& python, Memory& memory) : python_(python), memory_(memory) {}
+
+  uint64_t of(uint64_t code);
+  bool is_whole() const { return whole_; }
+
+ private:
+  template <class T>
+  T at(uint64_t address) {
+    T value = 0;
+    whole_ = memory_.load(address, value) && whole_;
+    return value;
+  }
+  uint64_t word_at(uint64_t address) { return at<uint64_t>(address); }
+  void add_file(uint64_t text);
+  void add_line_table(uint64_t table);
+
+  const PythonRuntime& python_;
+  Memory& memory_;
+  Key key_;
+  bool whole_ = true;
+};
 
 // Size and end of the file's name, where generated names differ.
-void add_file(const PythonRuntime& python, uint64_t text, Key& key) {
-  const PythonObjectLayout& at = python.layout.object;
-  DirectMemory memory;
-  uint64_t length = 0;
-  uint32_t state = 0;
-  memory.load(text + at.text_length, length);
-  memory.load(text + at.text_state, state);
-  const uint32_t kind = python_text_state(state);
+template <class Memory>
+void CodeKey<Memory>::add_file(uint64_t text) {
+  const PythonObjectLayout& layout = python_.layout.object;
+  const auto length = word_at(text + layout.text_length);
+  const uint32_t kind = python_text_state(at<uint32_t>(text + layout.text_state));
   const uint64_t bytes = length * (kind & ~kPythonAscii);
-  key.add(bytes);
+  key_.add(bytes);
   if (bytes >= 8) {
-    key.add(word_at(python_characters(python, text, kind) + bytes - 8));
+    key_.add(word_at(python_characters(python_, text, kind) + bytes - 8));
   }
 }
 
 // Size and bytes of the line table: all of a short one, every so many of a long one, since a known
 // stack must not cost more than its frames.
-void add_line_table(const PythonRuntime& python, uint64_t table, Key& key) {
+template <class Memory>
+void CodeKey<Memory>::add_line_table(uint64_t table) {
   constexpr uint64_t kWords = 8;
-  const uint64_t size = word_at(table + python.layout.object.size);
-  const uint64_t data = table + python.layout.object.bytes_data;
-  key.add(size);
+  const uint64_t size = word_at(table + python_.layout.object.size);
+  const uint64_t data = table + python_.layout.object.bytes_data;
+  key_.add(size);
   if (size < 8) {
     // No object is so small that there are no 8 bytes.
-    key.add(word_at(data) & ((uint64_t{1} << 8 * size) - 1));
+    key_.add(word_at(data) & ((uint64_t{1} << 8 * size) - 1));
     return;
   }
   const uint64_t last = size - 8;
   if (last < 8 * kWords) {
-    for (uint64_t at = 0; at < last; at += 8) {
-      key.add(word_at(data + at));
+    for (uint64_t offset = 0; offset < last; offset += 8) {
+      key_.add(word_at(data + offset));
     }
   } else {
     for (uint64_t word = 0; word < kWords; ++word) {
-      key.add(word_at(data + word * last / kWords));
+      key_.add(word_at(data + word * last / kWords));
     }
   }
-  key.add(word_at(data + last));
+  key_.add(word_at(data + last));
+}
+
+template <class Memory>
+uint64_t CodeKey<Memory>::of(uint64_t code) {
+  const PythonLayout& layout = python_.layout;
+  const uint32_t version =
+      layout.code_version == kNone ? 0 : at<uint32_t>(code + layout.code_version);
+  key_.add(code);
+  key_.add(uint64_t{version} << 32 | at<uint32_t>(code + layout.code_first_line));
+  key_.add(word_at(code + layout.code_file));
+  key_.add(word_at(code + layout.code_name));
+  if (version == 0) {
+    const uint64_t table = word_at(code + layout.code_line_table);
+    key_.add(table);
+    add_file(word_at(code + layout.code_file));
+    add_line_table(table);
+  }
+  return key_.value();
 }
 
 }  // namespace
@@ -151,16 +214,29 @@ bool describe_python_code(uint64_t code, PythonCode& into) noexcept {
   const PythonRuntime* python = proven_python();
   const std::optional<CodeParts> parts =
       python == nullptr ? std::nullopt : read_code(*python, code);
-  if (!parts) {
+  if (parts) {
+    describe(*python, *parts, into);
+  }
+  return parts.has_value();
+}
+
+bool describe_sampled_code(uint64_t code, CopiedMemory& memory, SampledText& text,
+                           PythonCode& into) noexcept {
+  const PythonRuntime* python = known_python();
+  std::optional<CodeParts> parts =
+      python == nullptr ? std::nullopt : read_parts(*python, code, memory);
+  if (!parts ||
+      !bring(memory, parts->name.data, parts->name.length * parts->name.width, text.name,
+             sizeof text.name) ||
+      !bring(memory, parts->file.data, parts->file.length * parts->file.width, text.file,
+             sizeof text.file) ||
+      !bring(
+          memory, parts->line_table.data,
+          parts->line_table.size < sizeof text.lines ? parts->line_table.size : sizeof text.lines,
+          text.lines, sizeof text.lines)) {
     return false;
   }
-  into.qualname_bytes =
-      static_cast<uint32_t>(copy_utf8(parts->name, 0, into.qualname, sizeof into.qualname));
-  into.file_bytes = static_cast<uint32_t>(copy_path(parts->file, into.file, sizeof into.file));
-  into.first_line = parts->first_line;
-  into.minor = python->layout.minor;
-  into.line_table = reinterpret_cast<const uint8_t*>(parts->line_table.data);
-  into.line_table_bytes = parts->line_table.size;
+  describe(*python, *parts, into);
   return true;
 }
 
@@ -170,26 +246,18 @@ uint64_t python_code_key(uint64_t code) noexcept {
     return 1;
   }
   // The layout is proven and the code object alive, so its parts are what they must be.
-  const PythonLayout& at = python->layout;
   DirectMemory memory;
-  uint32_t version = 0;
-  uint32_t first_line = 0;
-  memory.load(code + at.code_first_line, first_line);
-  if (at.code_version != kNone) {
-    memory.load(code + at.code_version, version);
+  return CodeKey(*python, memory).of(code);
+}
+
+uint64_t sampled_code_key(uint64_t code, CopiedMemory& memory) noexcept {
+  const PythonRuntime* python = known_python();
+  if (python == nullptr) {
+    return 0;
   }
-  Key key;
-  key.add(code);
-  key.add(uint64_t{version} << 32 | first_line);
-  key.add(word_at(code + at.code_file));
-  key.add(word_at(code + at.code_name));
-  if (version == 0) {
-    const uint64_t table = word_at(code + at.code_line_table);
-    key.add(table);
-    add_file(*python, word_at(code + at.code_file), key);
-    add_line_table(*python, table, key);
-  }
-  return key.value();
+  CodeKey key(*python, memory);
+  const uint64_t value = key.of(code);
+  return key.is_whole() ? value : 0;
 }
 
 }  // namespace traintrace

@@ -8,6 +8,7 @@
 #include "cpython/walk.h"
 #include "interpose/python_memory.h"
 #include "interpose/python_runtime.h"
+#include "interpose/python_sampled.h"
 
 namespace traintrace {
 namespace {
@@ -169,6 +170,16 @@ bool find_python() noexcept {
 
 const PythonRuntime* proven_python() noexcept {
   return is_proven() ? &found : nullptr;
+}
+
+const PythonRuntime* known_python() noexcept {
+  return search.load(std::memory_order_acquire) == Search::kProven ? &found : nullptr;
+}
+
+PythonThread this_python_thread() noexcept {
+  return known_python() == nullptr
+             ? PythonThread{}
+             : PythonThread{this_thread_state(), static_cast<uint64_t>(pthread_self())};
 }
 
 size_t python_frames(PythonFrame* out, size_t max) noexcept {

@@ -1,4 +1,5 @@
-// Two ways to read memory of this process that is not ours: in place, and after asking the kernel.
+// Three ways to read memory of this process that is not ours: in place, after asking the kernel,
+// and by letting the kernel copy it.
 #pragma once
 
 #include <cerrno>
@@ -7,6 +8,7 @@
 #include <cstring>
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "cpython/memory.h"
@@ -70,6 +72,64 @@ class ProbedMemory {
 
   static constexpr size_t kKnown = 16;
   uint64_t known_[kKnown] = {};
+};
+
+// For what other threads may give back meanwhile: the kernel copies page by page, so nothing can
+// fault.  What was copied stays until `forget`, so that a look costs few system calls.
+class CopiedMemory {
+ public:
+  template <class T>
+  bool load(uint64_t address, T& value) noexcept {
+    return copy(address, &value, sizeof value);
+  }
+
+  bool copy(uint64_t address, void* to, size_t bytes) noexcept {
+    auto* out = static_cast<uint8_t*>(to);
+    while (bytes != 0) {
+      const uint64_t offset = address % kPage;
+      const size_t part = bytes < kPage - offset ? bytes : kPage - offset;
+      const uint8_t* const page = page_at(address / kPage);
+      if (page == nullptr) {
+        return false;
+      }
+      std::memcpy(out, page + offset, part);
+      out += part;
+      address += part;
+      bytes -= part;
+    }
+    return true;
+  }
+
+  void forget() noexcept {
+    for (uint64_t& page : pages_) {
+      page = 0;
+    }
+  }
+  // A sandbox forbids it.
+  bool is_refused() const noexcept { return refused_; }
+
+ private:
+  static constexpr uint64_t kPage = 4096;
+  static constexpr size_t kPages = 32;
+
+  const uint8_t* page_at(uint64_t page) noexcept {
+    const size_t place = page % kPages;
+    if (page == 0 || pages_[place] == page) {
+      return page == 0 ? nullptr : bytes_[place];
+    }
+    const int saved = errno;
+    const iovec here = {bytes_[place], kPage};
+    const iovec there = {reinterpret_cast<void*>(page * kPage), kPage};
+    const long copied = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
+    refused_ = refused_ || (copied < 0 && errno != EFAULT);
+    errno = saved;
+    pages_[place] = copied == static_cast<long>(kPage) ? page : 0;
+    return pages_[place] != 0 ? bytes_[place] : nullptr;
+  }
+
+  uint64_t pages_[kPages] = {};  // 0: nothing
+  bool refused_ = false;
+  uint8_t bytes_[kPages][kPage] = {};
 };
 
 }  // namespace traintrace

@@ -6,6 +6,7 @@
 #include "interpose/modules.h"
 #include "interpose/native_frames.h"
 #include "interpose/python_frames.h"
+#include "interpose/python_sampled.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
 
@@ -52,24 +53,26 @@ void walk(Frames& frames, ThreadState& thread, const void* frame, bool hash_is_e
 }
 
 // 0 for no frames at all.
-uint64_t hash_of(Frames& frames) {
+uint64_t hash_of_keys(const Frames& frames) {
   if (frames.python_count == 0 && frames.native_hash == 0) {
     return 0;
   }
   uint64_t hash = format::mixed(frames.native_hash, frames.python_count);
   for (size_t i = 0; i < frames.python_count; ++i) {
-    frames.keys[i] = python_code_key(frames.python[i].code);
     const auto instruction = static_cast<uint32_t>(frames.python[i].instruction);
     hash = format::mixed(hash, frames.keys[i] + instruction);
   }
   return hash | 1;
 }
 
-void define_code(ThreadState& thread, uint32_t id, uint64_t code) {
-  PythonCode what;
-  if (!describe_python_code(code, what)) {
-    return;
+uint64_t hash_of(Frames& frames) {
+  for (size_t i = 0; i < frames.python_count; ++i) {
+    frames.keys[i] = python_code_key(frames.python[i].code);
   }
+  return hash_of_keys(frames);
+}
+
+void define_code(ThreadState& thread, uint32_t id, const PythonCode& what) {
   const size_t table_bytes =
       what.line_table_bytes < kMostLineTable ? what.line_table_bytes : kMostLineTable;
   const size_t bytes =
@@ -95,8 +98,9 @@ void define_code(ThreadState& thread, uint32_t id, uint64_t code) {
 uint32_t id_of_code(ThreadState& thread, uint64_t code, uint64_t key) {
   bool is_new = false;
   const uint32_t id = g_codes.add(key, is_new);
-  if (is_new) {
-    define_code(thread, id, code);
+  PythonCode what;
+  if (is_new && describe_python_code(code, what)) {
+    define_code(thread, id, what);
   } else if (id == 0) {
     count(format::Stat::DefinitionsFull);
   }
@@ -157,6 +161,24 @@ void seek_python() {
   return id;
 }
 
+// Before anything refers to it: code that is gone by now has no name.
+bool define_sampled_code(ThreadState& own, uint64_t code, uint64_t key, CopiedMemory& memory) {
+  if (key == 0 || g_codes.find(key) != 0) {
+    return key != 0;
+  }
+  static constinit SampledText text = {};
+  PythonCode what;
+  if (!describe_sampled_code(code, memory, text, what)) {
+    return false;
+  }
+  bool is_new = false;
+  const uint32_t id = g_codes.add(key, is_new);
+  if (is_new) {
+    define_code(own, id, what);
+  }
+  return id != 0;
+}
+
 // Whether looking closer can give more than a 0.
 bool is_hopeless(uint64_t hash) {
   return hash == 0 ? load(g_python_sought) == modules_version() + 1 : load(g_full);
@@ -175,6 +197,31 @@ uint32_t current_stack(ThreadState& thread, const void* frame) noexcept {
   const uint64_t hash = hash_of(frames);
   const uint32_t id = hash == 0 ? 0 : g_stacks.find(hash);
   return id != 0 || is_hopeless(hash) ? id : first_seen(thread, frame, frames);
+}
+
+uint32_t sampled_stack(ThreadState& own, const PythonThread& thread,
+                       CopiedMemory& memory) noexcept {
+  if (g_stack_mode != Stacks::kPython && g_stack_mode != Stacks::kAll) {
+    return 0;
+  }
+  Frames frames;
+  frames.native_count = 0;
+  frames.native_hash = 0;
+  frames.python_count = sampled_frames(thread, memory, frames.python, kPythonFrames);
+  for (size_t i = 0; i < frames.python_count; ++i) {
+    const uint64_t code = frames.python[i].code;
+    frames.keys[i] = sampled_code_key(code, memory);
+    if (!define_sampled_code(own, code, frames.keys[i], memory)) {
+      return 0;
+    }
+  }
+  const uint64_t hash = hash_of_keys(frames);
+  bool is_new = false;
+  const uint32_t id = hash == 0 ? 0 : g_stacks.add(hash, is_new);
+  if (is_new) {
+    define_stack(own, id, frames);
+  }
+  return id;
 }
 
 void stacks_start() noexcept {

@@ -9,11 +9,17 @@
 
 namespace traintrace {
 
+class CopiedMemory;
+struct PythonThread;
+
 // TRAINTRACE_STACKS; set before recording starts.
 extern Stacks g_stack_mode;
 
 // Cold: brings the table of modules up to date and writes the new ones into the trace.
 void define_modules(ThreadState& thread) noexcept;
+
+// The Python frames of another thread, for the tracer's own; 0: none that could be read.
+uint32_t sampled_stack(ThreadState& own, const PythonThread& thread, CopiedMemory& memory) noexcept;
 
 void modules_start() noexcept;
 void modules_drop() noexcept;

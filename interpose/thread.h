@@ -36,6 +36,7 @@ struct ThreadState {
   static constexpr int kMaxPushedDevices = 8;
   uint8_t pushed_devices[kMaxPushedDevices];
   uint32_t pushed_count;
+  uint32_t watched;  // host_samples.cc; 0: not yet
   bool busy;  // inside the tracer: a signal handler's calls pass through
   // The call that is open in each layer, on the wrapper's stack.
   const OpenFrame* open_frame[2];

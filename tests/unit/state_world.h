@@ -16,6 +16,7 @@
 #include "interpose/guard.h"
 #include "interpose/modules.h"
 #include "interpose/python_frames.h"
+#include "interpose/python_sampled.h"
 #include "interpose/stacks.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
@@ -55,6 +56,16 @@ bool describe_python_code(uint64_t code, PythonCode& into) noexcept {
   into.line_table = table.data();
   into.line_table_bytes = code == 999 ? 20000 : 5;
   return true;
+}
+// No test has samples.
+size_t sampled_frames(const PythonThread&, CopiedMemory&, PythonFrame*, size_t) noexcept {
+  return 0;
+}
+uint64_t sampled_code_key(uint64_t code, CopiedMemory&) noexcept {
+  return python_code_key(code);
+}
+bool describe_sampled_code(uint64_t code, CopiedMemory&, SampledText&, PythonCode& into) noexcept {
+  return describe_python_code(code, into);
 }
 
 namespace testing_world {
