@@ -233,6 +233,13 @@ constexpr Explanation kExplanations[] = {
      "The host spends 5 % of the window or more in calls that wait for the GPU, and the GPU is "
      "idle "
      "for at most a tenth of that."},
+    {"latency.default-stream",
+     "Work that was launched and had nothing before it on its stream began where work of the "
+     "legacy "
+     "default stream ended, or the other way round, on streams that were not made to ignore it, "
+     "and "
+     "was told to wait for nothing else: 5 % of the window, in at least half of the steps. Likely, "
+     "as both together may not have fitted on the GPU. Our own traces only."},
     {"latency.implicit-sync",
      "Idle time in which the host took or gave back memory of the device, or loaded code."},
     {"latency.exposed-communication",
@@ -257,10 +264,19 @@ constexpr Explanation kExplanations[] = {
      "Of kernels of the same name, grid and blocks that all ranks ran equally often, all take 5 % "
      "longer on this rank than at the median of the ranks, with nothing else on the GPU meanwhile. "
      "Needs three GPUs, and profiles that tell the grids."},
+    {"latency.rotating-stall",
+     "Collectives that one rank alone made late, by 0.2 ms and four times as much as the next one: "
+     "at least six, at least two by each of three ranks and of half of all, no more than half by "
+     "one; 5 % of the time. Where several are late at once, it is jitter, and nothing is said."},
+    {"latency.small-collectives",
+     "At least 20 calls in each step of one operation on one communicator, each of 64 KiB or less, "
+     "during which nothing is computed: 5 % of the window. What they cost does not depend on what "
+     "they carry. Possible only, where it is not known how much of it is waiting for other ranks."},
     {"latency.step-regression",
      "From one step on until the end, steps of the same work take 10 % longer at the median, at "
      "least five on each side and nine in ten of each side beyond the middle between both. A rank "
-     "is blamed only where the growth is its own and that of all others is waiting in collectives."},
+     "is blamed only where the growth is its own and that of all others is waiting in "
+     "collectives."},
     {"latency.graph-gap", "Idle time between the nodes of one replay of a graph."},
     {"latency.event-spin",
      "One thread asks for events or streams in a row, with hardly a pause. It takes a core, which "

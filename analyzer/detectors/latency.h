@@ -15,12 +15,15 @@ using ProfileDetector = std::vector<Finding> (*)(const Profile&);
 std::vector<Finding> find_data_starvation(const Profile& profile);
 std::vector<Finding> find_host_bound(const Profile& profile);
 std::vector<Finding> find_sync_in_loop(const Profile& profile);  // and pageable-copy
+std::vector<Finding> find_default_stream(const Profile& profile);
 std::vector<Finding> find_harmless_sync(const Profile& profile);
 std::vector<Finding> find_implicit_sync(const Profile& profile);
 std::vector<Finding> find_exposed_communication(const Profile& profile);
 std::vector<Finding> find_waiting_collectives(const Profile& profile);
 std::vector<Finding> find_entry_skew(const Profile& profile);
 std::vector<Finding> find_stragglers(const Profile& profile);
+std::vector<Finding> find_rotating_stall(const Profile& profile);
+std::vector<Finding> find_small_collectives(const Profile& profile);
 std::vector<Finding> find_slow_device(const Profile& profile);
 std::vector<Finding> find_step_regression(const Profile& profile);
 std::vector<Finding> find_graph_gaps(const Profile& profile);

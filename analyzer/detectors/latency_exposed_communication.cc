@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/detectors/small_collectives.h"
 
 namespace traintrace {
 
@@ -14,7 +15,9 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
         if (!is_attributed(device)) {  // where work is missing, all communication looks exposed
           return int64_t{0};
         }
-        int64_t ns = device.times.exposed_communication_ns;
+        // Those have a finding of their own.
+        int64_t ns =
+            device.times.exposed_communication_ns - small_collectives(profile, device).exposed_ns;
         if (arrivals.usable()) {  // waiting is another matter
           ns = std::max<int64_t>(0, ns - own_lateness(arrivals)[device.timeline].waited_ns);
           ns -= arrivals.list.front().wait_of(device.timeline);

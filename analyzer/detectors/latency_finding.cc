@@ -102,6 +102,20 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
   return finding;
 }
 
+void add_clocks(const Arrivals& arrivals, Finding& finding) {
+  for (const ClockShift& shift : arrivals.clocks.shifts) {
+    if (finding.evidence.size() < kMostLines) {
+      finding.evidence.push_back(
+          fmt::format("the clock of {} was {:.3f} ms ahead of the first one's and drifted by "
+                      "{:.1f} ppm, by the "
+                      "ends of {} collectives; {:.1f} us are left in 95 of 100",
+                      shift.clock, static_cast<double>(shift.offset_ns) / 1e6,
+                      static_cast<double>(shift.drift_ppb) / 1e3, arrivals.list.size(),
+                      static_cast<double>(shift.residual_ns) / 1e3));
+    }
+  }
+}
+
 CodePlace place_of(Rank rank, const IdleSite& site) {
   // "FILE(LINE): FUNCTION", and functions of C++ have parentheses too.
   const size_t close = site.site.find("): ");

@@ -53,6 +53,9 @@ std::string ms_text(int64_t ns);
 void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleCause)>& cause,
                Finding& finding);
 
+// By how much clocks of other hosts were moved, as evidence.
+void add_clocks(const Arrivals& arrivals, Finding& finding);
+
 // "train.py(118): train_step"; else the name of the call with no file.
 CodePlace place_of(Rank rank, const IdleSite& site);
 

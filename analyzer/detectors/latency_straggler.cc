@@ -66,6 +66,7 @@ Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late)
   finding.evidence.push_back(
       "counted from the second collective on, without the time they waited for the GPU: what they "
       "entered the window with is not theirs");
+  add_clocks(arrivals, finding);
   finding.advice =
       "compare what these ranks do between collectives with what the others do: data, CPU, NUMA";
   return finding;

@@ -46,6 +46,7 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
   finding.values = {{"waited_ns", losses.front().ns},
                     {"transfer_ns", transfer},
                     {"communication_ns", worst.times.communication_ns}};
+  add_clocks(arrivals, finding);
   finding.advice = "faster links would not help: find out who comes late, and why";
   return {finding};
 }

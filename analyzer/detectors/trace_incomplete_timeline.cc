@@ -33,6 +33,9 @@ std::vector<Finding> find_incomplete_timeline(const Profile& profile) {
            : arrivals.why_not);
   finding.values = {{"contradicted_count", static_cast<int64_t>(arrivals.contradicted)},
                     {"end_skew_ns", arrivals.greatest_end_skew_ns}};
+  if (!arrivals.clocks.why_not.empty()) {
+    finding.evidence.push_back("clocks cannot be brought together: " + arrivals.clocks.why_not);
+  }
   finding.advice =
       "record all ranks over the same steps, with no events left out, and with clocks "
       "that agree";

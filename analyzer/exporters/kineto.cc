@@ -58,6 +58,9 @@ std::string note_text(const Timeline& timeline, uint64_t correlation) {
   if (note->group != kNoName) {
     text += ",\"Process Group Name\":" + quoted(timeline.names[note->group]);
   }
+  if (note->bytes >= 0) {
+    text += fmt::format(",\"In msg nelems\":{},\"dtype\":\"Byte\"", note->bytes);
+  }
   return text + fmt::format(",\"Group size\":{},\"Seq\":{}", note->group_size, note->sequence);
 }
 
@@ -80,7 +83,9 @@ constexpr int64_t kHost = 1'000'000;
 void add_calls(const Timeline& timeline, std::string& out) {
   for (const HostCall& call : timeline.calls) {
     const std::string& name = timeline.names[call.name];
-    const char* const category = name.starts_with("cuda") ? "cuda_runtime" : "cuda_driver";
+    const char* const category = call.kind == HostCallKind::kLoader ? "python_function"
+                                 : name.starts_with("cuda")         ? "cuda_runtime"
+                                                                    : "cuda_driver";
     std::string arguments = fmt::format("\"{}\":\"{}\"", kineto::kKindKey,
                                         kineto::kKindNames[static_cast<size_t>(call.kind)]);
     if (call.correlation != 0) {

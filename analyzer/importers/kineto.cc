@@ -306,6 +306,29 @@ bool may_be_json(const std::string& path) {
   return text.starts_with("\x1f\x8b") || first == text.npos || text[first] == '{';
 }
 
+// Takes `separator` and the digits behind it off the end; false: there are none.
+bool cut_number(std::string& text, char separator) {
+  const size_t at = text.rfind(separator);
+  const bool is_number = at != text.npos && at + 1 < text.size() &&
+                         text.find_first_not_of("0123456789", at + 1) == text.npos;
+  text.resize(is_number ? at : 0);
+  return is_number;
+}
+
+// As PyTorch's handler for TensorBoard names files: HOST_PID.TIME.pt.trace.json; empty: otherwise.
+std::string host_of_name(const std::string& path) {
+  constexpr std::string_view kEnd = ".pt.trace.json";
+  std::string name = std::filesystem::path(path).filename();
+  if (name.ends_with(".gz")) {
+    name.resize(name.size() - 3);
+  }
+  if (!name.ends_with(kEnd)) {
+    return "";
+  }
+  name.resize(name.size() - kEnd.size());
+  return cut_number(name, '.') && cut_number(name, '_') ? name : "";
+}
+
 }  // namespace
 
 bool looks_like_kineto(const std::string& path) {
@@ -348,6 +371,7 @@ std::vector<std::string> find_kineto(std::span<const std::string> arguments) {
 KinetoTrace read_kineto(const std::string& path) {
   KinetoTrace trace;
   trace.timeline.source = path;
+  trace.timeline.host = host_of_name(path);
   Result<TextFile> file = TextFile::open(path);
   if (!file) {
     trace.errors.push_back(file.error());

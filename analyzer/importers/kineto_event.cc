@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "analyzer/model/code_place.h"
+#include "analyzer/timeline/samples.h"
 
 namespace traintrace::kineto {
 
@@ -152,8 +153,7 @@ HostCallKind kind_of_call(const Event& event) {
 
 std::optional<HostCallKind> kind_of_range(std::string_view name) {
   if (name.starts_with("enumerate(DataLoader)") ||
-      name.find("DataLoaderIter.__next__") != name.npos ||
-      (name.find("utils/data/dataloader.py(") != name.npos && name.ends_with("): __next__"))) {
+      name.find("DataLoaderIter.__next__") != name.npos || is_loader_frame(name)) {
     return HostCallKind::kLoader;
   }
   if (name.starts_with("gloo:")) {

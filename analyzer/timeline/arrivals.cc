@@ -66,15 +66,33 @@ Side side_of(const Timeline& timeline) {
   return side;
 }
 
-std::string operation_of(const Timeline& timeline, const GpuWork& work) {
+const CollectiveNote* note_of(const Timeline& timeline, const GpuWork& work) {
   const auto note =
       std::lower_bound(timeline.collectives.begin(), timeline.collectives.end(), work.correlation,
                        [](const CollectiveNote& each, uint64_t correlation) {
                          return each.correlation < correlation;
                        });
-  return note != timeline.collectives.end() && note->correlation == work.correlation
-             ? timeline.names[note->operation]
-             : timeline.names[work.name];
+  return note != timeline.collectives.end() && note->correlation == work.correlation ? &*note
+                                                                                     : nullptr;
+}
+
+std::string operation_of(const Timeline& timeline, const GpuWork& work) {
+  const CollectiveNote* const note = note_of(timeline, work);
+  return timeline
+      .names[note != nullptr && note->operation != kNoName ? note->operation : work.name];
+}
+
+bool are_numbered_alike(std::span<const Timeline> timelines, const std::vector<Side>& sides,
+                        size_t index) {
+  int64_t number = -1;
+  for (size_t member = 0; member < sides.size(); ++member) {
+    const CollectiveNote* const note = note_of(timelines[member], *sides[member].kernels[index]);
+    if (note == nullptr || note->sequence < 0 || (member > 0 && note->sequence != number)) {
+      return false;
+    }
+    number = note->sequence;
+  }
+  return true;
 }
 
 // Empty: they can be joined.
@@ -124,6 +142,21 @@ bool ends_agree(const Arrival& arrival) {
   return arrival.end_skew_ns() <= std::max(kEndSkewNs, shortest / 100 * kEndSkewPercent);
 }
 
+void compare_ends(Arrivals& arrivals) {
+  arrivals.contradicted = 0;
+  arrivals.greatest_end_skew_ns = 0;
+  for (const Arrival& arrival : arrivals.list) {
+    arrivals.contradicted += ends_agree(arrival) ? 0 : 1;
+    arrivals.greatest_end_skew_ns = std::max(arrivals.greatest_end_skew_ns, arrival.end_skew_ns());
+  }
+}
+
+bool are_on_several_hosts(std::span<const Timeline> timelines) {
+  return std::any_of(timelines.begin(), timelines.end(), [&](const Timeline& timeline) {
+    return timeline.host != timelines.front().host;
+  });
+}
+
 }  // namespace
 
 int64_t Arrival::last_start() const {
@@ -143,6 +176,10 @@ int64_t Arrival::end_skew_ns() const {
   return *last - *first;
 }
 
+int64_t Arrivals::noise_ns() const {
+  return std::max(kNoiseNs, 3 * clocks.residual_ns);
+}
+
 Arrivals find_arrivals(std::span<const Timeline> timelines) {
   Arrivals arrivals;
   std::vector<Side> sides;
@@ -156,6 +193,7 @@ Arrivals find_arrivals(std::span<const Timeline> timelines) {
   for (size_t member = 0; member < timelines.size(); ++member) {
     arrivals.members.push_back(member);
   }
+  arrivals.numbered = true;
   std::vector<const HostCall*> previous(sides.size(), nullptr);
   for (size_t index = 0; index < sides.front().kernels.size(); ++index) {
     Arrival arrival;
@@ -165,11 +203,31 @@ Arrivals find_arrivals(std::span<const Timeline> timelines) {
       const auto launch = sides[member].launches.find(sides[member].kernels[index]->correlation);
       previous[member] = launch == sides[member].launches.end() ? nullptr : launch->second;
     }
-    arrivals.contradicted += ends_agree(arrival) ? 0 : 1;
-    arrivals.greatest_end_skew_ns = std::max(arrivals.greatest_end_skew_ns, arrival.end_skew_ns());
+    arrivals.numbered = arrivals.numbered && are_numbered_alike(timelines, sides, index);
     arrivals.list.push_back(std::move(arrival));
   }
+  compare_ends(arrivals);
+  // Where a profile does not name its host, only its ends can say that its clock is another one.
+  if (arrivals.contradicted != 0 || are_on_several_hosts(timelines)) {
+    arrivals.clocks = align_clocks(timelines, arrivals);
+    compare_ends(arrivals);
+  }
   return arrivals;
+}
+
+std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
+  const Arrival& arrival = arrivals.list[index];
+  const Arrival& before = arrivals.list[index - 1];
+  const int64_t usual_start = median(arrival.start_ns);
+  std::vector<int64_t> intervals;
+  for (size_t i = 0; i < arrivals.members.size(); ++i) {
+    intervals.push_back(arrival.launch_ns[i] - before.launch_ns[i] - arrival.blocked_ns[i]);
+  }
+  const int64_t usual = median(intervals);
+  for (size_t i = 0; i < intervals.size(); ++i) {
+    intervals[i] = std::min(intervals[i] - usual, arrival.start_ns[i] - usual_start);
+  }
+  return intervals;
 }
 
 std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
@@ -179,24 +237,18 @@ std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
   }
   for (size_t index = 0; index < arrivals.list.size(); ++index) {
     const Arrival& arrival = arrivals.list[index];
-    const int64_t usual_start = median(arrival.start_ns);
     if (index == 0) {
+      const int64_t usual_start = median(arrival.start_ns);
       for (OwnLateness& each : result) {
         each.entry_ns = arrival.start_ns[each.member] - usual_start;
       }
       continue;
     }
-    const Arrival& before = arrivals.list[index - 1];
-    std::vector<int64_t> intervals;
-    for (size_t i = 0; i < result.size(); ++i) {
-      intervals.push_back(arrival.launch_ns[i] - before.launch_ns[i] - arrival.blocked_ns[i]);
-    }
-    const int64_t usual = median(intervals);
+    const std::vector<int64_t> late = lateness_at(arrivals, index);
     for (OwnLateness& each : result) {
-      const size_t i = each.member;
-      const int64_t own = std::min(intervals[i] - usual, arrival.start_ns[i] - usual_start);
-      each.waited_ns = added(each.waited_ns, arrival.wait_of(i));
-      if (own >= kNoiseNs) {
+      const int64_t own = late[each.member];
+      each.waited_ns = added(each.waited_ns, arrival.wait_of(each.member));
+      if (own >= arrivals.noise_ns()) {
         each.charged_ns = added(each.charged_ns, own);
         ++each.times;
       }

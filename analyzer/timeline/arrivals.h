@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/timeline/clocks.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
@@ -36,6 +37,12 @@ struct Arrivals {
   // nothing can be said about who was late.
   size_t contradicted = 0;
   int64_t greatest_end_skew_ns = 0;
+  // By their numbers in the communicator all members ran the same ones.
+  bool numbered = false;
+  AlignedClocks clocks;  // times are by the clock of the first member
+
+  // Nobody is late by less.
+  int64_t noise_ns() const;
 
   bool usable() const { return !list.empty() && contradicted == 0; }
 };
@@ -52,6 +59,10 @@ struct OwnLateness {
   int64_t entry_ns = 0;    // later than the median at the first collective; <= 0: not late
   int64_t waited_ns = 0;   // for others
 };
+
+// By how much each member itself made the `index`th collective later than the median, from the
+// second on; negative: earlier.  In the order of the members.
+std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index);
 
 // Host time between two collectives beyond the median of all ranks is charged to a rank, less what
 // it spent waiting for the GPU, and at most as much as it then came later than the median.

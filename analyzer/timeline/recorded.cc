@@ -8,11 +8,18 @@
 #include <unordered_map>
 
 #include "analyzer/model/code_place.h"
+#include "analyzer/model/progress.h"
 #include "analyzer/symbols/symbolizer.h"
+#include "analyzer/timeline/gpu_clock.h"
+#include "analyzer/timeline/legacy_stream.h"
+#include "analyzer/timeline/recorded_words.h"
+#include "analyzer/timeline/samples.h"
+#include "format/hashes.h"
 
 namespace traintrace {
 namespace {
 
+constexpr uint64_t kMostElements = uint64_t{1} << 48;
 constexpr uint64_t kPageable = 1;  // CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE
 
 bool is_lost(const ProcessTrace& trace, std::string_view stat) {
@@ -20,57 +27,9 @@ bool is_lost(const ProcessTrace& trace, std::string_view stat) {
                      [&](const LossText& loss) { return loss.stat == stat && loss.count != 0; });
 }
 
-// From CUPTI's time to ns since the epoch: a line through the first and the last pair, since both
-// clocks are steady, and one of them may be a little faster.
-class GpuClock {
- public:
-  void add(int64_t theirs, TimeNs ours) {
-    if (pairs_++ == 0) {
-      first_ = {theirs, ours};
-    }
-    last_ = {theirs, ours};
-  }
-  bool is_known() const { return pairs_ != 0; }
-  TimeNs ours(int64_t theirs) const {
-    const auto since = static_cast<__int128>(theirs) - first_.theirs;
-    const auto length = static_cast<__int128>(last_.theirs) - first_.theirs;
-    const auto own = static_cast<__int128>(last_.ours) - first_.ours;
-    // Over less than a second the rate is worse known than assumed.
-    constexpr int64_t kLongEnoughNs = 1'000'000'000;
-    const __int128 shift = length < kLongEnoughNs ? since : since * own / length;
-    return static_cast<TimeNs>(std::clamp<__int128>(first_.ours + shift, 0, kLatest));
-  }
-
- private:
-  static constexpr __int128 kLatest = int64_t{1} << 62;
-  struct Pair {
-    int64_t theirs = 0;
-    TimeNs ours = 0;
-  };
-  Pair first_, last_;
-  size_t pairs_ = 0;
-};
-
-HostCallKind kind_of(const CallSchema& call) {
-  if (call.kind == "sync" || call.name == "cudaMemcpy" || call.name == "cuMemcpyDtoH_v2" ||
-      call.name == "cuMemcpyHtoD_v2") {
-    return HostCallKind::kBlocking;
-  }
-  if (call.kind == "alloc" || call.kind == "free" || call.kind == "module") {
-    return HostCallKind::kAllocator;
-  }
-  return call.kind == "comm-init" ? HostCallKind::kPeerWait : HostCallKind::kOther;
-}
-
-// "Pageable"; as PyTorch's profiler calls them.
-const char* memory_name(uint64_t kind) {
-  constexpr const char* kNames[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
-  return kNames[kind < std::size(kNames) ? kind : 0];
-}
-const char* direction_name(uint64_t kind) {
-  constexpr const char* kNames[] = {"Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
-                                    "AtoD",    "DtoA", "DtoD", "HtoH", "PtoP"};
-  return kNames[kind < std::size(kNames) ? kind : 0];
+// Never 0.
+uint16_t shape_of(uint64_t grid, uint64_t block) {
+  return static_cast<uint16_t>(format::mixed(grid, block) % 65535 + 1);
 }
 
 class Recorded {
@@ -108,8 +67,10 @@ class Recorded {
   std::string site_text(uint32_t stack);
   uint32_t site_of(const Thread& thread);
   void add_work(const CallRecord& event);
+  void note_stream(const CallRecord& event, uint64_t correlation);
   void add_note(const CallRecord& event, uint64_t correlation);
   std::string work_name(const CallRecord& event, const std::string& kind) const;
+  void add_samples();
   void sort();
 
   const ProcessTrace& trace_;
@@ -122,6 +83,8 @@ class Recorded {
   std::unordered_map<uint64_t, uint32_t> kernel_names_;
   std::unordered_map<uint32_t, uint32_t> sites_;  // by stack
   std::vector<uint64_t> pageable_;
+  std::map<uint32_t, std::vector<HostSample>> samples_;  // by thread
+  LegacyStream legacy_;
 };
 
 uint64_t Recorded::value(const CallRecord& event, std::string_view field) const {
@@ -218,6 +181,29 @@ void Recorded::add_launch(size_t index) {
   }
   add_call(thread.open.back(), correlation, site_of(thread));
   add_note(trace_.events[thread.open.front()], correlation);
+  note_stream(trace_.events[thread.open.back()], correlation);
+}
+
+// A graph has streams of its own.
+void Recorded::note_stream(const CallRecord& event, uint64_t correlation) {
+  const CallSchema& schema = trace_.calls[event.call];
+  const TimeNs time = event.enter - timeline_.base_ns;
+  const bool has_stream =
+      std::any_of(schema.fields.begin(), schema.fields.end(),
+                  [](const FieldSchema& field) { return field.name == "stream"; });
+  if (!has_stream || schema.kind == "graph-launch") {
+    return;
+  }
+  const uint64_t stream = value(event, "stream");
+  constexpr uint64_t kNonBlocking = 1;
+  if (correlation != 0) {
+    legacy_.launched(correlation, stream, time);
+  } else if (schema.kind == "create" && event.returned && event.result == 0) {
+    legacy_.created(stream, time, (value(event, "flags") & kNonBlocking) != 0);
+  } else if (schema.kind == "wait" || schema.kind == "memory-operation" ||
+             schema.kind == "host-function") {
+    legacy_.told_to_wait(stream, time);
+  }
 }
 
 void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
@@ -228,6 +214,11 @@ void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
   CollectiveNote note{correlation};
   note.operation = name(schema.name);
   note.sequence = number(event, "seq");
+  const uint64_t size = bytes_of_type(static_cast<int>(value(event, "type")));
+  const uint64_t count = value(event, "count");
+  if (size != 0 && count <= kMostElements) {
+    note.bytes = static_cast<int64_t>(count * size);
+  }
   const uint64_t communicator = value(event, "comm");
   if (communicator != 0 && communicator <= trace_.communicators.size()) {
     const CommunicatorText& text = trace_.communicators[communicator - 1];
@@ -273,6 +264,7 @@ void Recorded::add_work(const CallRecord& event) {
       known->second = name(found == trace_.kernels.end() ? "" : demangled(found->second));
     }
     work.name = known->second;
+    work.shape = shape_of(value(event, "grid"), value(event, "block"));
     work.kind = timeline_.names[work.name].starts_with("nccl") ? WorkKind::kCommunication
                                                                : WorkKind::kCompute;
   } else {
@@ -290,6 +282,10 @@ void Recorded::add_event(size_t index) {
   const CallSchema& schema = trace_.calls[event.call];
   if (event.moment && schema.kind == "gpu-work") {
     return add_work(event);
+  }
+  if (event.moment && schema.kind == "host-sample") {
+    samples_[static_cast<uint32_t>(value(event, "thread"))].push_back({event.enter, event.stack});
+    return;
   }
   const auto [entry, is_new] = threads_.try_emplace(event.thread);
   Thread& thread = entry->second;
@@ -311,9 +307,39 @@ void Recorded::add_event(size_t index) {
     return;
   }
   thread.open.push_back(index);
+  note_stream(event, 0);
   const HostCallKind kind = kind_of(schema);
   if (kind != HostCallKind::kOther && thread.open.size() == 1) {
     add_call(index, 0, site_of(thread));
+  }
+}
+
+// Time in the loader, in which nothing is called.
+void Recorded::add_samples() {
+  std::map<uint32_t, std::vector<Span>> calls;
+  for (const CallRecord& event : trace_.events) {
+    if (!event.moment && samples_.contains(event.thread)) {
+      const TimeNs end = event.returned ? std::max(event.leave, event.enter) : trace_.last_alive;
+      calls[event.thread].push_back({event.enter, end});
+    }
+  }
+  for (auto& [thread, samples] : samples_) {
+    const auto known = threads_.find(thread);
+    if (known == threads_.end()) {
+      continue;
+    }
+    for (const SampledSpan& sampled : sampled_spans(samples, std::move(calls[thread]))) {
+      const auto stack = trace_.stacks.find(sampled.stack);
+      const std::optional<std::string> loader =
+          stack == trace_.stacks.end() ? std::nullopt : loader_frame(stack->second);
+      if (loader && sampled.span.begin_ns >= start_) {
+        const std::string site = site_text(sampled.stack);
+        timeline_.calls.push_back({sampled.span.begin_ns - timeline_.base_ns,
+                                   sampled.span.end_ns - timeline_.base_ns, 0, name(*loader),
+                                   known->second.number, HostCallKind::kLoader,
+                                   site.empty() ? kNoName : name(site)});
+      }
+    }
   }
 }
 
@@ -340,7 +366,9 @@ void Recorded::read() {
   for (size_t i = 0; i < trace_.events.size(); ++i) {
     add_event(i);
   }
+  add_samples();
   sort();
+  timeline_.legacy_waits = legacy_.waits(timeline_.work);
 }
 
 }  // namespace
@@ -366,6 +394,7 @@ Timeline recorded_timeline(const ProcessTrace& trace, Rank rank, int world_size,
   timeline.source = trace.source;
   timeline.rank = rank.value;
   timeline.world_size = world_size;
+  timeline.host = trace.host;
   Recorded(trace, symbolizer, timeline).read();
   return timeline;
 }

@@ -18,18 +18,27 @@ struct Piece {
   int32_t device;
 };
 
+struct Stream {
+  size_t pieces = 0;
+  uint32_t first_name = kNoName;
+  bool repeats = false;  // there is more than one name, without which any period would do
+};
+
 // Of the stream with the most work, copies and all; the newest, if there is very much.
 std::vector<Piece> busiest_stream(const Timeline& timeline) {
-  std::map<std::pair<int32_t, int32_t>, size_t> counts;
+  std::map<std::pair<int32_t, int32_t>, Stream> streams;
   for (const GpuWork& work : timeline.work) {
-    ++counts[{work.device, work.stream}];
+    Stream& stream = streams[{work.device, work.stream}];
+    stream.first_name = stream.pieces++ == 0 ? work.name : stream.first_name;
+    stream.repeats = stream.repeats || work.name != stream.first_name;
   }
-  if (counts.empty()) {
+  if (streams.empty()) {
     return {};
   }
   const auto busiest =
-      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-        return a.second < b.second;
+      std::max_element(streams.begin(), streams.end(), [](const auto& a, const auto& b) {
+        return std::pair(a.second.repeats, a.second.pieces) <
+               std::pair(b.second.repeats, b.second.pieces);
       })->first;
   std::vector<Piece> pieces;
   for (auto work = timeline.work.rbegin();

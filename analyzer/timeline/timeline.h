@@ -56,15 +56,24 @@ struct CollectiveNote {
   int64_t bytes = -1;  // that this rank puts in
 };
 
+// Work that had been launched, and waited for nothing but the legacy default stream or on it.
+struct LegacyWait {
+  int64_t begin_ns, end_ns;
+  uint64_t legacy;  // correlation of the work on the legacy stream
+  int32_t device;
+};
+
 // Of one process.
 struct Timeline {
   std::string source;       // file
   std::optional<int> rank;  // global
   std::optional<int> world_size;
+  std::string host;                         // whose clock it has; empty: not known
   int64_t base_ns = 0;                      // time 0 of the trace in ns since the epoch
   std::vector<GpuWork> work;                // in the order of their starts
   std::vector<HostCall> calls;              // in the order of their starts
   std::vector<CollectiveNote> collectives;  // by correlation
+  std::vector<LegacyWait> legacy_waits;     // in no order; of recorded calls only
   // Steps as the job marked them: from each start to the next.  Ns, in order.
   std::vector<int64_t> step_starts;
   std::vector<std::string> names;

@@ -83,6 +83,8 @@ struct Job {
   }
   // Forward, then the gradients' collective beside the backward pass, then the update.
   void step(bool communicates);
+  // As many collectives one after the other, behind the backward pass.
+  void step_with(int collectives, size_t elements);
   void synchronise() const { CUDA_CHECK(cudaStreamSynchronize(stream)); }
 
   cudaStream_t stream = nullptr;
@@ -136,6 +138,56 @@ void Job::step(bool communicates) {
     CUDA_CHECK(cudaStreamWaitEvent(stream, done, 0));
   }
   launch(update);
+}
+
+void Job::step_with(int collectives, size_t elements) {
+  CUDA_CHECK(cudaEventRecord(begins.next(), stream));
+  launch(forward);
+  launch(backward);
+  CUDA_CHECK(cudaEventRecord(backward_ends.next(), stream));
+  CUDA_CHECK(cudaEventRecord(ready, stream));
+  CUDA_CHECK(cudaStreamWaitEvent(side, ready, 0));
+  for (int i = 0; i < collectives; ++i) {
+    NCCL_CHECK(ncclAllReduce(gradients, gradients, elements, ncclFloat32, ncclSum, comm, side));
+  }
+  const cudaEvent_t done = reduced.next();
+  CUDA_CHECK(cudaEventRecord(done, side));
+  CUDA_CHECK(cudaStreamWaitEvent(stream, done, 0));
+  launch(update);
+}
+
+// 5 ms on one stream, then 1 ms on the legacy stream, and 4 ms on another.  Streams that are not
+// made to ignore the legacy one do so one after the other; or they wait for each other's events.
+void on_three_streams(Job& job, int steps, unsigned flags, bool with_events) {
+  cudaStream_t first = nullptr;
+  cudaStream_t last = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&first, flags));
+  CUDA_CHECK(cudaStreamCreateWithFlags(&last, flags));
+  const auto launch = [](CUfunction kernel, cudaStream_t stream) {
+    CU_CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+  };
+  const auto let_wait = [&](cudaStream_t stream, cudaStream_t before) {
+    CUDA_CHECK(cudaEventRecord(job.ready, before));
+    CUDA_CHECK(cudaStreamWaitEvent(stream, job.ready, 0));
+  };
+  for (int i = 0; i < steps; ++i) {
+    for (int kernel = 0; kernel < 5; ++kernel) {
+      launch(job.backward[static_cast<size_t>(kernel)], first);
+    }
+    if (with_events) {
+      let_wait(nullptr, first);
+    }
+    launch(job.update[0], nullptr);
+    if (with_events) {
+      let_wait(last, nullptr);
+    }
+    for (int kernel = 5; kernel < 9; ++kernel) {
+      launch(job.backward[static_cast<size_t>(kernel)], last);
+    }
+    for (const cudaStream_t stream : {first, last, cudaStream_t{nullptr}}) {
+      CUDA_CHECK(cudaStreamSynchronize(stream));
+    }
+  }
 }
 
 // What the host does between two steps.
@@ -201,6 +253,13 @@ void run(const std::string& name, Job& job, int steps) {
     copies(job, steps, pageable.data(), name == "pageable" ? kLostUs : 0);
   } else if (name == "communication") {
     communicates(job, steps);
+  } else if (name == "small" || name == "bucketed") {
+    for (int i = 0; i < steps; ++i) {
+      job.step_with(name == "bucketed" ? 1 : 30, 64);
+    }
+  } else if (name.starts_with("legacy")) {
+    on_three_streams(job, steps, name == "legacy-ignored" ? cudaStreamNonBlocking : 0,
+                     name == "legacy-and-events");
   } else if (name == "late" || name == "late-once") {
     comes_late(job, steps, name == "late" ? -1 : steps / 2);
   } else if (name == "late-at-first") {

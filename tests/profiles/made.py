@@ -14,6 +14,7 @@ class Rank:
         self.correlation = 0
         self.with_stacks = with_stacks
         self.idle = 0.0
+        self.on_host = None  # by which the file is named
 
     def host(self, us, name=None, category="cpu_op"):
         if name:
@@ -41,6 +42,11 @@ class Rank:
         self.add("cuda_runtime", call, self.now, end - self.now, "host", correlation=0)
         self.now = end
 
+    def move_clock(self, offset, ppm=0.0, jitter=lambda: 0.0):
+        """As a clock shows it all that is `offset` us ahead, and drifts; each event is off by what jitter says."""
+        for event in self.events:
+            event["ts"] = round(event["ts"] * (1 + ppm / 1e6) + offset + jitter(), 3)
+
     def step(self, number, began):
         self.add("user_annotation", f"ProfilerStep#{number}", began, self.now - began, "host")
 
@@ -52,5 +58,8 @@ class Rank:
                 "baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": self.events}
 
     def write(self, folder):
-        with open(f"{folder}/rank{self.rank}.pt.trace.json", "w", encoding="utf-8") as file:
+        with open(self.path(folder), "w", encoding="utf-8") as file:
             json.dump(self.document(), file)
+
+    def path(self, folder):
+        return f"{folder}/{self.on_host}_{100 + self.rank}.1700000000.pt.trace.json" if self.on_host else f"{folder}/rank{self.rank}.pt.trace.json"

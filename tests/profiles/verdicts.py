@@ -186,7 +186,7 @@ def queueing(room, cost=5.0, count=150):
 
 # Several ranks: collectives end together, so that they are made for all ranks at once.
 
-def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0):
+def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0, numbered=False):
     """late_us(rank, k): what that rank's host needs beyond 1000 us before the k-th collective."""
     jobs = [Rank(number, ranks) for number in range(ranks)]
     for rank in jobs:
@@ -202,7 +202,8 @@ def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, tr
                 starts.append(max(end, rank.now + 3))
             last = max(starts)
             for rank, start in zip(jobs, starts):
-                rank.launch(last + transfer + skew(rank.rank, k) - start, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(start,))
+                rank.launch(last + transfer + skew(rank.rank, k) - start, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(start,), **(
+                    {"Collective name": "allreduce", "Seq": k} if numbered else {}))
                 rank.block(stream=20)
         for rank, start in zip(jobs, began):
             rank.step(step, start)
@@ -247,6 +248,34 @@ def kernels_by_rank(us, ranks=4, beside=0, steps=STEPS):
 def other_grids(rank, _):
     for kernel in range(40):
         rank.launch(240.0 if rank.rank == 2 else 200.0, f"kernel{kernel % 4}", grid=[8 if rank.rank == 2 else 6, 1, 1], block=[128, 1, 1])
+
+
+def small(count, size, us=60.0, beside=0.0):
+    """Collectives of `size` elements, one after the other behind the backward pass, or beside it."""
+    def step(rank, _):
+        layers(rank, 40)
+        begins = rank.free[7] - beside
+        for _ in range(count):
+            begins = rank.launch(us, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(begins,), dtype="Float",
+                                 **{"Collective name": "allreduce", "In msg nelems": size, "Process Group Name": "0", "Group size": 8})
+        rank.launch(200.0, after=(begins,))
+    return step
+
+
+def stalls(every, us, ranks=6, of=6):
+    """Each rank stops for `us` at a collective of its own, in turn."""
+    return lambda rank, k: us if k % every == 0 and (k // every) % of == rank and rank < ranks else 0.0
+
+
+def on_hosts(jobs, offset, ppm=0.0, jitter_us=0.0, per_host=2, named=True):
+    """Ranks on hosts whose clocks differ."""
+    source = random.Random(5)
+    for rank in jobs:
+        host = rank.rank // per_host
+        rank.on_host = f"host_{host}" if named else None
+        if host:
+            rank.move_clock(offset * host, ppm, lambda: jitter_us * source.random())
+    return jobs
 
 
 def one_late(late, us, of=1.0):
@@ -302,6 +331,16 @@ def cases():
     yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
     yield "hidden waits", hidden_waits(), None, [], None
+    yield "rotating", together(6, stalls(3, 1500)), "latency.rotating-stall", [], ("late_ns", 1500 * 19)
+    yield "rotating, each time", together(3, stalls(1, 600, of=3)), "latency.rotating-stall", [], None
+    yield "rotating, short", together(6, stalls(3, 150)), None, [], None
+    yield "rotating, seldom", together(6, stalls(15, 1500)), "latency.wait-not-transfer", [], None
+    yield "two in turn", together(6, stalls(3, 1500, ranks=2)), "latency.straggler", [0, 1], None
+    yield "much jitter", together(4, jitter(900)), "latency.wait-not-transfer", [], None
+    yield "small collectives", training(small(30, 1024)), "latency.small-collectives", [], ("exposed_ns", 1800 * STEPS)
+    yield "few small ones", training(small(5, 1024)), None, [], None
+    yield "small but hidden", training(small(30, 1024, beside=2000.0)), None, [], None
+    yield "many large ones", training(small(30, 1 << 20)), "latency.exposed-communication", [], ("exposed_ns", 1800 * STEPS)
     yield "jitter", together(4, jitter(40)), None, [], None
     yield "slow device", kernels_by_rank(lambda rank, _: 230.0 if rank == 2 else 200.0), "latency.slow-device", [2], ("slower_ns", 30 * 40 * STEPS)
     yield "devices alike", kernels_by_rank(lambda rank, kernel: 200.0 + 20 * kernel + rank), None, [], None
@@ -321,6 +360,18 @@ def cases():
     yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
     yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), None, [], None
     yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
+    late = ("late_ns", 400 * (STEPS * 5 - 1))
+    yield "two hosts", on_hosts(together(4, one_late({2}, 400), numbered=True), 12345.0), "latency.straggler", [2], late
+    yield "two hosts, healthy", on_hosts(together(4, lambda rank, k: 0, numbered=True), -70000.0), None, [], None
+    yield "a second ahead", on_hosts(together(4, one_late({1}, 400), numbered=True), 1e6), "latency.straggler", [1], late
+    yield "drift", on_hosts(together(4, one_late({2}, 400), numbered=True, steps=60), 12345.0, ppm=80), "latency.straggler", [2], ("late_ns", 400 * 299)
+    yield "drift, healthy", on_hosts(together(4, lambda rank, k: 0, numbered=True, steps=60), 1e6, ppm=80), None, [], None
+    yield "ranks alone", on_hosts(together(3, one_late({2}, 400), numbered=True), 12345.0, per_host=1), "latency.straggler", [2], late
+    yield "hosts not named", on_hosts(together(3, one_late({2}, 400), numbered=True), 12345.0, per_host=1, named=False), "latency.straggler", [2], late
+    yield "not numbered", on_hosts(together(4, one_late({2}, 400)), 12345.0), "trace.incomplete-timeline", [], None
+    yield "clocks that jump", on_hosts(together(4, one_late({2}, 400), numbered=True), 12345.0, jitter_us=300.0), "trace.incomplete-timeline", [], None
+    yield "too few to align", on_hosts(together(4, one_late({2}, 400), numbered=True, steps=3), 12345.0), "trace.incomplete-timeline", [], None
+    yield "noise of clocks", on_hosts(together(4, one_late({2}, 60), numbered=True), 12345.0, jitter_us=40.0), "latency.wait-not-transfer", [], None
     yield "clocks", together(4, one_late({2}, 400), skew=lambda rank, k: 5000.0 * rank), "trace.incomplete-timeline", [], None
 
 
@@ -328,7 +379,7 @@ def analyze(traintrace, jobs, order):
     with tempfile.TemporaryDirectory() as folder:
         for rank in jobs:
             rank.write(folder)
-        files = [f"{folder}/rank{jobs[i].rank}.pt.trace.json" for i in order]
+        files = [jobs[i].path(folder) for i in order]
         done = subprocess.run([traintrace, "analyze", *files, "--format=json"], stdout=subprocess.PIPE, check=False)
     assert done.returncode == 0, done.returncode
     return done.stdout
@@ -353,6 +404,7 @@ def check(name, document, code, culprits, value):
             wrong.append(f"{key} is {measured:.0f} us, not {us}")
     # Beside it, what follows from it: who waits for a straggler.
     allowed = {"latency.step-regression": {"latency.straggler", "latency.wait-not-transfer"},
+               "latency.rotating-stall": {"latency.wait-not-transfer"},
                "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound"},
                "latency.cpu-contention": {"latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())

@@ -1,0 +1,24 @@
+// Collectives that carry so little that their time is what one costs at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "analyzer/timeline/profile.h"
+
+namespace traintrace {
+
+struct SmallCollectives {
+  std::string operation;
+  std::string group;  // the communicator; may be empty
+  size_t count = 0;   // 0: none that are worth merging
+  int64_t median_bytes = 0;
+  int64_t median_ns = 0;
+  int64_t exposed_ns = 0;  // while nothing was computed
+};
+
+// Of one operation on one communicator, those that cost most: at least 20 in each step.
+SmallCollectives small_collectives(const Profile& profile, const DeviceProfile& device);
+
+}  // namespace traintrace

@@ -1,0 +1,157 @@
+#include "analyzer/timeline/clocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "analyzer/timeline/arrivals.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kFewestCollectives = 20;
+// Above it, "together" would mean nothing: docs/findings.md.
+constexpr int64_t kMostResidualNs = 50'000;
+// Quartz is wrong by less than 100 ppm.
+constexpr int64_t kMostDriftPpb = 200'000;
+constexpr int64_t kLongest = int64_t{1} << 61;
+
+int64_t median(std::vector<int64_t> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+int64_t clamped(__int128 value) {
+  return static_cast<int64_t>(std::clamp<__int128>(value, -kLongest, kLongest));
+}
+
+// One collective, as two clocks show its end.
+struct Pair {
+  int64_t time_ns;  // by the first clock
+  int64_t beyond_ns;
+};
+
+int64_t end_by(const Arrival& arrival, const std::vector<size_t>& members) {
+  std::vector<int64_t> ends;
+  for (const size_t member : members) {
+    ends.push_back(arrival.end_ns[member]);
+  }
+  return median(std::move(ends));
+}
+
+int64_t median_of(std::span<const Pair> pairs, int64_t Pair::*what) {
+  std::vector<int64_t> values;
+  for (const Pair& pair : pairs) {
+    values.push_back(pair.*what);
+  }
+  return median(std::move(values));
+}
+
+// Through the medians of the first and the last third, so that single collectives do not matter.
+ClockShift fit(std::span<const Pair> pairs) {
+  const size_t third = pairs.size() / 3;
+  const auto first = pairs.first(third);
+  const auto last = pairs.last(third);
+  const __int128 passed =
+      static_cast<__int128>(median_of(last, &Pair::time_ns)) - median_of(first, &Pair::time_ns);
+  const __int128 grown =
+      static_cast<__int128>(median_of(last, &Pair::beyond_ns)) - median_of(first, &Pair::beyond_ns);
+  ClockShift shift;
+  shift.since_ns = pairs.front().time_ns;
+  shift.drift_ppb = passed > 0 ? clamped(grown * 1'000'000'000 / passed) : 0;
+  std::vector<int64_t> offsets;
+  for (const Pair& pair : pairs) {
+    offsets.push_back(clamped(static_cast<__int128>(pair.beyond_ns) - shift.at(pair.time_ns)));
+  }
+  shift.offset_ns = median(offsets);
+  for (int64_t& offset : offsets) {
+    offset = std::abs(clamped(static_cast<__int128>(offset) - shift.offset_ns));
+  }
+  std::sort(offsets.begin(), offsets.end());
+  shift.residual_ns = offsets[(offsets.size() - 1) * 95 / 100];
+  return shift;
+}
+
+// Members by clock, the clock of the lowest rank first.
+struct Clock {
+  std::string name;
+  std::vector<size_t> members;
+};
+
+std::vector<Clock> clocks_of(std::span<const Timeline> timelines, const Arrivals& arrivals) {
+  std::vector<Clock> clocks;
+  for (size_t i = 0; i < arrivals.members.size(); ++i) {
+    const Timeline& timeline = timelines[arrivals.members[i]];
+    const std::string name =
+        timeline.host.empty() ? fmt::format("rank {}", timeline.rank.value_or(0)) : timeline.host;
+    const auto known = std::find_if(clocks.begin(), clocks.end(),
+                                    [&](const Clock& clock) { return clock.name == name; });
+    if (known == clocks.end()) {
+      clocks.push_back({name, {i}});
+    } else {
+      known->members.push_back(i);
+    }
+  }
+  return clocks;
+}
+
+void move(Arrivals& arrivals, const Clock& clock, const ClockShift& shift) {
+  for (Arrival& arrival : arrivals.list) {
+    for (const size_t member : clock.members) {
+      for (std::vector<int64_t>* times : {&arrival.start_ns, &arrival.end_ns, &arrival.launch_ns}) {
+        int64_t& time = (*times)[member];
+        // The shift is a function of the first clock's time, which is what is sought.
+        const int64_t nearly = clamped(static_cast<__int128>(time) - shift.offset_ns);
+        const int64_t nearer = clamped(static_cast<__int128>(time) - shift.at(nearly));
+        time = clamped(static_cast<__int128>(time) - shift.at(nearer));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t ClockShift::at(int64_t time_ns) const {
+  return clamped(offset_ns +
+                 (static_cast<__int128>(time_ns) - since_ns) * drift_ppb / 1'000'000'000);
+}
+
+AlignedClocks align_clocks(std::span<const Timeline> timelines, Arrivals& arrivals) {
+  AlignedClocks result;
+  const std::vector<Clock> clocks = clocks_of(timelines, arrivals);
+  if (clocks.size() < 2) {
+    return result;
+  }
+  if (arrivals.list.size() < kFewestCollectives || !arrivals.numbered) {
+    result.why_not = arrivals.numbered ? "too few collectives to align them"
+                                       : "the collectives have no numbers to join them by";
+    return result;
+  }
+  for (size_t i = 1; i < clocks.size(); ++i) {
+    std::vector<Pair> pairs;
+    for (const Arrival& arrival : arrivals.list) {
+      const int64_t here = end_by(arrival, clocks[0].members);
+      pairs.push_back(
+          {here, clamped(static_cast<__int128>(end_by(arrival, clocks[i].members)) - here)});
+    }
+    ClockShift shift = fit(pairs);
+    shift.clock = clocks[i].name;
+    if (shift.residual_ns > kMostResidualNs || std::abs(shift.drift_ppb) > kMostDriftPpb) {
+      result.why_not = fmt::format(
+          "ends of collectives on {} and on {} differ by {:.3f} ms more or less than at the median",
+          clocks[0].name, shift.clock, static_cast<double>(shift.residual_ns) / 1e6);
+      return result;
+    }
+    result.residual_ns = std::max(result.residual_ns, shift.residual_ns);
+    result.shifts.push_back(std::move(shift));
+  }
+  for (size_t i = 1; i < clocks.size(); ++i) {
+    move(arrivals, clocks[i], result.shifts[i - 1]);
+  }
+  return result;
+}
+
+}  // namespace traintrace

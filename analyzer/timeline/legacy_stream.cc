@@ -1,0 +1,95 @@
+#include "analyzer/timeline/legacy_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+namespace traintrace {
+namespace {
+
+// Below it, work that may begin does not begin sooner.
+constexpr int64_t kSoonNs = 10'000;
+
+}  // namespace
+
+void LegacyStream::created(uint64_t stream, int64_t time_ns, bool ignores_legacy) {
+  creations_[stream].push_back({time_ns, ignores_legacy ? Sort::kOther : Sort::kBlocking});
+}
+
+void LegacyStream::told_to_wait(uint64_t stream, int64_t time_ns) {
+  told_[stream].push_back(time_ns);
+}
+
+void LegacyStream::launched(uint64_t correlation, uint64_t stream, int64_t time_ns) {
+  launches_[correlation] = {stream, time_ns};
+}
+
+// A handle may be given to another stream later.  One whose creation was not seen is not known.
+LegacyStream::Sort LegacyStream::sort_of(const Launch& launch) const {
+  constexpr uint64_t kLegacyHandles = 2;  // 0 and cudaStreamLegacy
+  if (launch.stream < kLegacyHandles) {
+    return Sort::kLegacy;
+  }
+  Sort sort = Sort::kOther;
+  int64_t newest = std::numeric_limits<int64_t>::min();
+  const auto known = creations_.find(launch.stream);
+  for (const Creation& creation :
+       known == creations_.end() ? std::vector<Creation>() : known->second) {
+    if (creation.time_ns <= launch.time_ns && creation.time_ns >= newest) {
+      newest = creation.time_ns;
+      sort = creation.sort;
+    }
+  }
+  return sort;
+}
+
+bool LegacyStream::is_told_between(uint64_t stream, int64_t after_ns, int64_t until_ns) const {
+  const auto told = told_.find(stream);
+  if (told == told_.end()) {
+    return false;
+  }
+  const auto first = std::upper_bound(told->second.begin(), told->second.end(), after_ns);
+  return first != told->second.end() && *first <= until_ns;
+}
+
+std::vector<LegacyWait> LegacyStream::waits(const std::vector<GpuWork>& work) {
+  for (auto& [stream, times] : told_) {
+    std::sort(times.begin(), times.end());
+  }
+  std::vector<LegacyWait> result;
+  std::map<std::pair<int32_t, int32_t>, Item> before;  // by device, stream: the newest so far
+  std::map<int32_t, std::array<Item, 2>> longest;      // by device, sort: that which ends last
+  for (const GpuWork& each : work) {
+    const auto launch = launches_.find(each.correlation);
+    Item item{&each, launch == launches_.end() ? Launch{} : launch->second};
+    const Sort sort = launch == launches_.end() ? Sort::kOther : sort_of(item.launch);
+    const Item previous = std::exchange(before[{each.device, each.stream}], item);
+    if (sort == Sort::kOther) {
+      continue;
+    }
+    std::array<Item, 2>& ends = longest[each.device];
+    const Item& other = ends[sort == Sort::kLegacy ? 1 : 0];
+    int64_t ready = item.launch.time_ns;
+    int64_t told_after = std::numeric_limits<int64_t>::min();
+    if (previous.work != nullptr) {
+      ready = std::max(ready, previous.work->end_ns);
+      told_after = previous.launch.time_ns;
+    }
+    const bool is_its_turn = other.work != nullptr && other.launch.time_ns < item.launch.time_ns &&
+                             other.work->end_ns > ready && each.start_ns >= other.work->end_ns &&
+                             each.start_ns - other.work->end_ns < kSoonNs;
+    if (is_its_turn && each.start_ns - ready > kSoonNs &&
+        !is_told_between(item.launch.stream, told_after, item.launch.time_ns)) {
+      const GpuWork& legacy = sort == Sort::kLegacy ? each : *other.work;
+      result.push_back({ready, each.start_ns, legacy.correlation, each.device});
+    }
+    Item& end = ends[sort == Sort::kLegacy ? 0 : 1];
+    if (end.work == nullptr || end.work->end_ns <= each.end_ns) {
+      end = item;
+    }
+  }
+  return result;
+}
+
+}  // namespace traintrace
