@@ -12,6 +12,8 @@
 
 // A library whose name says that it is of cuBLAS (workspace.cc).
 extern "C" void cublas_like_workspace(size_t bytes);
+extern "C" void cublas_like_staging(size_t bytes);
+extern "C" void cublas_like_clear(void* memory, size_t bytes);
 extern "C" void* pinned_like_pytorch(size_t bytes);
 
 namespace {
@@ -284,6 +286,20 @@ void library(size_t bytes, bool asked) {
   say("bytes", bytes);
 }
 
+// Enough on both together, and on neither.
+void library_on_two_devices() {
+  for (const int device : {1, 0}) {
+    CUDA_CHECK(cudaSetDevice(device));
+    cublas_like_workspace(40 * kMega);
+  }
+  step();
+}
+
+void library_on_the_host() {
+  cublas_like_staging(80 * kMega);
+  step();
+}
+
 // The first rank's device gets what the second rank should have on its own.
 void on_device_of(int device) {
   ncclUniqueId id = {};
@@ -313,6 +329,18 @@ void set_from_afar() {
   }
   launch();
   say("use_count", 9);
+}
+
+// A library may know what it does.
+void library_sets_from_afar() {
+  void* const block = allocate(kBytes);
+  for (int i = 0; i < 9; ++i) {
+    CUDA_CHECK(cudaSetDevice(1));
+    cublas_like_clear(block, kBytes);
+    CUDA_CHECK(cudaSetDevice(0));
+    launch();
+  }
+  CUDA_CHECK(cudaFree(block));
 }
 
 // Freed while device 1 is current: in every step, or behind them.
@@ -347,10 +375,59 @@ void pinned(size_t block, size_t batch) {
   say("block_count", 4);
 }
 
+constexpr size_t kBlock = 64 * kMega;
+
+// What kernels read from where it is shows in no copy.
+void pinned_without_copies() {
+  for (int i = 0; i < 4; ++i) {
+    pinned_like_pytorch(kBlock);
+    launch();
+  }
+}
+
+// Rows that lie apart reach further than they have bytes.
+void pinned_for_rows() {
+  void* const device = allocate(kBlock);
+  void* const host = pinned_like_pytorch(kBlock);
+  constexpr size_t kRows = 16;
+  CUDA_CHECK(cudaMemcpy2D(device, kBlock / kRows, host, kBlock / kRows, kMega, kRows,
+                          cudaMemcpyHostToDevice));
+  launch();
+  CUDA_CHECK(cudaFree(device));
+}
+
+// The job's own code asked for just that.
+void pinned_by_itself() {
+  void* const device = allocate(kBlock);
+  for (int i = 0; i < 4; ++i) {
+    void* host = nullptr;
+    CUDA_CHECK(cudaHostAlloc(&host, kBlock, cudaHostAllocDefault));
+    CUDA_CHECK(cudaMemcpy(device, host, 40 * kMega, cudaMemcpyHostToDevice));
+    launch();
+  }
+  CUDA_CHECK(cudaFree(device));
+}
+
+// A copy that used more may be among the records that are lost.
+void pinned_behind_what_is_lost() {
+  for (int i = 0; i < 60'000; ++i) {
+    launch();
+  }
+  pinned(kBlock, 40 * kMega);
+}
+
 const Cases kCases = {
     {"pinned-rounded", [] { pinned(64 * kMega, 40 * kMega); }},
     {"pinned-filled", [] { pinned(64 * kMega, 60 * kMega); }},
     {"pinned-not-rounded", [] { pinned(63 * kMega, 40 * kMega); }},
+    {"pinned-little", [] { pinned(4 * kMega, 2 * kMega); }},
+    {"pinned-without-copies", pinned_without_copies},
+    {"pinned-for-rows", pinned_for_rows},
+    {"pinned-by-itself", pinned_by_itself},
+    {"pinned-behind-what-is-lost", pinned_behind_what_is_lost},
+    {"library-on-two-devices", library_on_two_devices},
+    {"library-on-the-host", library_on_the_host},
+    {"library-sets-from-afar", library_sets_from_afar},
     {"library", [] { library(80 * kMega, true); }},
     {"library-of-a-large-device", [] { library(80 * kMega, false); }},
     {"library-small", [] { library(40 * kMega, true); }},

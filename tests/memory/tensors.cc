@@ -108,16 +108,31 @@ void bounded_cache() {
   }
 }
 
-void weights_then_steps() {
+void weights(size_t bytes) {
   for (int i = 0; i < 5; ++i) {
-    tensor(16 * kMiB);
+    tensor(bytes);
     launch();
   }
-  for (int i = 0; i < 400; ++i) {
+}
+// Inlined, each would be another place that steps.
+[[gnu::noinline]] void steps(int count) {
+  for (int i = 0; i < count; ++i) {
     step();
   }
-  say("bytes", 80 * kMiB);
+}
+
+void weights_then_steps(size_t bytes, int count) {
+  weights(bytes);
+  steps(count);
+  say("bytes", 5 * bytes);
   say("block_count", 5);
+}
+
+// Nothing says yet that what comes so late will stay.
+void weights_amid_steps() {
+  steps(200);
+  weights(16 * kMiB);
+  steps(200);
 }
 
 void say_totals() {
@@ -216,41 +231,53 @@ void flush_cache(int every) {
 [[gnu::noinline]] void* activation() {
   return tensor(10 * kMiB);
 }
-void spike(size_t bytes, bool is_short) {
-  tensor(100 * kMiB);
-  void* last = nullptr;
+void spike(size_t rest, size_t bytes, int blocks, bool is_short) {
+  tensor(rest);
+  std::vector<void*> last;
   for (int i = 0; i < 20; ++i) {
     void* const first = activation();
     void* const second = activation();
     launch();
-    if (is_short || i == 10) {
-      last = tensor(bytes);
+    for (int j = 0; j < blocks && (is_short || i == 10); ++j) {
+      last.push_back(tensor(bytes));
     }
-    if (is_short) {
-      c10sim_free(last);
+    for (void* const block : last) {
+      if (is_short) {
+        c10sim_free(block);
+      }
     }
+    last.clear();
     c10sim_free(first);
     c10sim_free(second);
   }
-  say("peak_bytes", 120 * kMiB + bytes);
+  say("peak_bytes", rest + 20 * kMiB + bytes);
   say("block_bytes", bytes);
   say("saved_bytes", bytes);
 }
 
-// The allocator has memory in use that it never reported.
-void unreported(bool defective) {
+// The allocator has memory in use that it never reported: still at the end, or for a while.
+void unreported(size_t more, size_t at_end) {
   void* const memory = tensor(3000);
   C10Stats stats = {};
   c10sim_stats(0, &stats);
-  const size_t more = defective ? 4096 : 0;
   const c10::Device device = {c10::kCuda, 0};
   char* const beside = static_cast<char*>(memory) + 8192;
   c10::reportMemoryUsageToProfiler(beside, int64_t{512}, stats.allocated + 512 + more,
                                    stats.reserved, device);
-  c10::reportMemoryUsageToProfiler(beside, int64_t{-512}, stats.allocated + more, stats.reserved,
+  c10::reportMemoryUsageToProfiler(beside, int64_t{-512}, stats.allocated + at_end, stats.reserved,
                                    device);
   launch();
   say("bytes", more);
+}
+
+// Memory was in use before the first report.
+void reported_late(size_t before) {
+  void* memory = nullptr;
+  CUDA_CHECK(cudaMalloc(&memory, kMiB));
+  const c10::Device device = {c10::kCuda, 0};
+  c10::reportMemoryUsageToProfiler(memory, int64_t{512}, 512 + before, kMiB, device);
+  launch();
+  say("bytes", before);
 }
 
 // Blocks of any size come and go on two streams, each of which may use those of the other.
@@ -280,13 +307,13 @@ void churn() {
   }
 }
 
-// A million blocks come and go; up to 50'000 at a time.
-void two_million() {
+// A million blocks come and go; up to `limit` at a time.
+void two_million(size_t limit) {
   std::mt19937 random(7);
   std::vector<void*> live;
   size_t most = 0;
   for (int taken = 0; taken < 1'000'000 || !live.empty();) {
-    const bool full = live.size() >= 50'000 || taken == 1'000'000;
+    const bool full = live.size() >= limit || taken == 1'000'000;
     if (!full && random() % 8 < 5) {
       live.push_back(tensor(1 + random() % 4096));
       ++taken;
@@ -314,11 +341,65 @@ void ranks_with(size_t bytes) {
   logits(more);
   say(more == 0 ? "typical_bytes" : "peak_bytes", 100 * kMiB + more);
   say("surplus_bytes", bytes);
+  say("same_count", 1);
+  say("split_bytes", bytes);
+}
+
+[[gnu::noinline]] void* batch(size_t bytes) {
+  return tensor(bytes);
+}
+void twenty() {
+  CUDA_CHECK(cudaSetDevice(own_rank()));
+  for (int i = 0; i < 20; ++i) {
+    tensor(kMiB / 2);
+  }
+}
+// One batch of a rank is too large, far behind the start; its threads take turns otherwise than
+// those of the other ranks.
+void a_batch_of_one_rank() {
+  const auto in_a_thread = [] { std::thread(twenty).join(); };
+  tensor(100 * kMiB);
+  launch();
+  if (own_rank() == 2) {
+    in_a_thread();
+  }
+  twenty();
+  if (own_rank() != 2) {
+    in_a_thread();
+  }
+  for (int i = 0; i < 3000; ++i) {
+    c10sim_free(i == 1500 ? batch(own_rank() == 2 ? 80 * kMiB : 1000) : tensor(1000));
+  }
+  say(own_rank() == 2 ? "peak_bytes" : "typical_bytes",
+      120 * kMiB + (own_rank() == 2 ? 80 * kMiB : 1024));
+  say("same_count", 21 + 1500);
+  say("split_bytes", 80 * kMiB);
+}
+
+// Threads that are fast, and one that writes little.
+void several_threads() {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([i] {
+      for (int j = 0; j < (i == 0 ? 100 : 30'000); ++j) {
+        if (i == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        c10sim_free(tensor(1 + j % 5000));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
 }
 
 const Cases kCases = {
-    {"tensors-two-million", two_million},
+    {"tensors-two-million", [] { two_million(50'000); }},
+    {"tensors-two-million-large", [] { two_million(250'000); }},
     {"tensors-one-rank", [] { ranks_with(80 * kMiB); }},
+    {"tensors-batch-of-one-rank", a_batch_of_one_rank},
+    {"tensors-threads", several_threads},
     {"tensors-equal-ranks", [] { ranks_with(0); }},
     {"tensors-one-rank-little", [] { ranks_with(20 * kMiB); }},
     {"tensors-churn", churn},
@@ -335,18 +416,25 @@ const Cases kCases = {
     {"tensors-one-retry", [] { take_turns(2); }},
     {"tensors-flushes", [] { flush_cache(1); }},
     {"tensors-few-flushes", [] { flush_cache(50); }},
-    {"tensors-spike", [] { spike(80 * kMiB, true); }},
-    {"tensors-low-spike", [] { spike(30 * kMiB, true); }},
-    {"tensors-no-spike", [] { spike(80 * kMiB, false); }},
-    {"tensors-unreported", [] { unreported(true); }},
-    {"tensors-reported", [] { unreported(false); }},
+    {"tensors-spike", [] { spike(100 * kMiB, 80 * kMiB, 1, true); }},
+    {"tensors-low-spike", [] { spike(100 * kMiB, 30 * kMiB, 1, true); }},
+    {"tensors-lone-spike", [] { spike(20 * kMiB, 200 * kMiB, 1, true); }},
+    {"tensors-two-spikes", [] { spike(100 * kMiB, 80 * kMiB, 2, true); }},
+    {"tensors-no-spike", [] { spike(100 * kMiB, 80 * kMiB, 1, false); }},
+    {"tensors-unreported", [] { unreported(4096, 4096); }},
+    {"tensors-unreported-for-a-while", [] { unreported(4096, 0); }},
+    {"tensors-reported", [] { unreported(0, 0); }},
+    {"tensors-reported-late", [] { reported_late(4096); }},
     {"tensors-growth", [] { growth(200, 3000); }},
     {"tensors-hour", hour},
     {"tensors-losses", [] { growth(200, 4); }},
     {"tensors-graph", retained_graph},
     {"tensors-sawtooth", sawtooth},
     {"tensors-cache", bounded_cache},
-    {"tensors-weights", weights_then_steps},
+    {"tensors-weights", [] { weights_then_steps(16 * kMiB, 400); }},
+    {"tensors-small-weights", [] { weights_then_steps(12 * kMiB, 400); }},
+    {"tensors-weights-of-few-steps", [] { weights_then_steps(16 * kMiB, 12); }},
+    {"tensors-late-weights", weights_amid_steps},
 };
 
 }  // namespace

@@ -1,10 +1,21 @@
 // Allocates as cuBLAS and PyTorch do: built as libraries of such names.
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #ifdef OF_CUBLAS
 extern "C" void cublas_like_workspace(size_t bytes) {
   void* memory = nullptr;
   (void)cudaMalloc(&memory, bytes);
+}
+extern "C" void cublas_like_staging(size_t bytes) {
+  void* memory = nullptr;
+  (void)cudaMallocHost(&memory, bytes);
+}
+extern "C" void cublas_like_clear(void* memory, size_t bytes) {
+  if (cudaMemset(memory, 0, bytes) != cudaSuccess) {  // a tail call would leave no frame
+    abort();
+  }
 }
 #else
 extern "C" void* pinned_like_pytorch(size_t bytes) {
