@@ -54,7 +54,7 @@ void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& find
 TraceSet read_for_verdict(const std::vector<std::string>& arguments) {
   TraceSet traces = read_traces(arguments, {.events = false});
   return std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)
-             ? read_traces(arguments, {.events = true})
+             ? read_traces(arguments, {.events = true, .reports = false})
              : std::move(traces);
 }
 
@@ -126,7 +126,7 @@ Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions op
     }
     return traces.errors.back();
   }
-  EventReader events;
+  EventReader events(false);
   options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
   return judge(std::move(traces), options);
 }

@@ -123,13 +123,14 @@ void read_details(Run& run) {
   processes.insert(whole.begin(), whole.end());
   for (const size_t process : processes) {
     ProcessTrace& trace = run.processes[process];
-    Result<ProcessTrace> full = read_trace(trace.source, {.events = true});
+    Result<ProcessTrace> full = read_trace(trace.source, {.events = true, .reports = false});
     const bool same = full && full->host == trace.host && full->pid == trace.pid &&
                       full->start_time == trace.start_time &&
                       full->communicators.size() >= trace.communicators.size();
     if (same && whole.contains(process)) {
       trace.events = std::move(full->events);
       trace.values = std::move(full->values);
+      trace.stored_reports = std::move(full->stored_reports);
       trace.stacks.merge(full->stacks);
     } else if (same) {
       take_events(*full, trace);

@@ -9,17 +9,21 @@ namespace traintrace {
 
 class EventReader {
  public:
+  // Without `reports` those of PyTorch's allocator may stay in their file (ReadOptions).
+  explicit EventReader(bool reports = true) : reports_(reports) {}
+
   // Those of the last call are gone with the next one.  Null: they cannot be had.
   const ProcessTrace* read(const ProcessTrace& tables) {
     if (!tables.events.empty()) {
       return &tables;
     }
-    Result<ProcessTrace> trace = read_trace(tables.source, {.events = true});
+    Result<ProcessTrace> trace = read_trace(tables.source, {.events = true, .reports = reports_});
     trace_ = trace ? std::make_unique<ProcessTrace>(std::move(*trace)) : nullptr;
     return trace_.get();
   }
 
  private:
+  const bool reports_;
   std::unique_ptr<ProcessTrace> trace_;
 };
 

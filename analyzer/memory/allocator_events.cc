@@ -84,13 +84,13 @@ bool AllocatorEvents::is_pytorchs(const CallRecord& record) {
   return known->second;
 }
 
-std::optional<AllocatorEvent> AllocatorEvents::of(const CallRecord& record) {
+std::optional<AllocatorEvent> AllocatorEvents::of(const CallRecord& record,
+                                                  std::span<const uint64_t> values) {
   if (record.call >= forms_.size() || !forms_[record.call].act || record.enter_lost ||
       !record.returned || (!forms_[record.call].of_anybody && !is_pytorchs(record))) {
     return std::nullopt;
   }
   const Form& form = forms_[record.call];
-  const auto values = trace_.values_of(record);
   const auto value = [&](int place) {
     return place < 0 || static_cast<size_t>(place) >= values.size() ? 0 : values[size_t(place)];
   };

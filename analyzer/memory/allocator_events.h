@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/reader/process_trace.h"
+#include "analyzer/reader/stored_reports.h"
 
 namespace traintrace {
 
@@ -42,15 +42,15 @@ int allocator_device(const ProcessTrace& trace, uint8_t device);
 class AllocatorEvents {
  public:
   explicit AllocatorEvents(const ProcessTrace& trace);
-  std::optional<AllocatorEvent> of(const CallRecord& record);
+  std::optional<AllocatorEvent> of(const CallRecord& record, std::span<const uint64_t> values);
 
   template <class See>
   void each(See see) {
-    for (const CallRecord& record : trace_.events) {
-      if (const auto event = of(record)) {
+    each_event(trace_, [&](const CallRecord& record, std::span<const uint64_t> values) {
+      if (const auto event = of(record, values)) {
         see(*event);
       }
-    }
+    });
   }
 
  private:

@@ -58,12 +58,12 @@ void hold_old_blocks(const ProcessTrace& trace, TimeNs begin, AllocatorEvents& e
 }  // namespace
 
 std::vector<AllocatorHistory> allocator_histories(const ProcessTrace& trace) {
-  if (trace.tensor_devices.empty() || trace.events.empty()) {
+  if (trace.tensor_devices.empty() || !has_events(trace)) {
     return {};
   }
   AllocatorEvents events(trace);
   Devices devices;
-  const TimeNs begin = trace.events.front().enter;
+  const TimeNs begin = first_event(trace);
   hold_old_segments(trace, begin, devices);
   hold_old_blocks(trace, begin, events, devices);
   events.each([&](const AllocatorEvent& event) {

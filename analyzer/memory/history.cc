@@ -4,17 +4,19 @@
 #include <unordered_map>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/reader/stored_reports.h"
 
 namespace traintrace {
 namespace {
 
 constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue, CUDA_ERROR_INVALID_VALUE
 
-std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
-                                 const CallSchema& schema, std::string_view name) {
-  for (size_t i = 0; i < event.value_count && i < schema.fields.size(); ++i) {
+using Values = std::span<const uint64_t>;
+
+std::optional<uint64_t> value_of(Values values, const CallSchema& schema, std::string_view name) {
+  for (size_t i = 0; i < values.size() && i < schema.fields.size(); ++i) {
     if (schema.fields[i].name == name) {
-      return trace.values_of(event)[i];
+      return values[i];
     }
   }
   return std::nullopt;
@@ -52,13 +54,13 @@ class Follower {
   Follower(const ProcessTrace& trace, MemoryHistory& history)
       : trace_(trace), history_(history), work_(work_of(trace)) {}
 
-  void see(const CallRecord& event, const CallSchema& schema) {
+  void see(const CallRecord& event, Values values, const CallSchema& schema) {
     if (schema.kind == "alloc") {
-      see_allocation(event, schema);
+      see_allocation(event, values, schema);
     } else if (schema.kind == "free") {
-      see_free(event, schema);
+      see_free(event, values, schema);
     } else if (schema.kind == "tensor-block") {
-      see_tensor(event, schema);
+      see_tensor(event, values, schema);
     }
   }
 
@@ -67,17 +69,17 @@ class Follower {
     return event.device == format::kNoDevice ? -1 : event.device;
   }
 
-  void see_allocation(const CallRecord& event, const CallSchema& schema) {
-    const auto address = value_of(trace_, event, schema, "address");
+  void see_allocation(const CallRecord& event, Values values, const CallSchema& schema) {
+    const auto address = value_of(values, schema, "address");
     if (event.result == 0 && address && kind_of_call(schema.name)) {
       known_[*address] = {event.stack, event.enter, false};
       ++history_.sites[event.stack].allocated;
     }
   }
 
-  void see_free(const CallRecord& event, const CallSchema& schema) {
-    const auto address = value_of(trace_, event, schema, "address");
-    if (!address || *address == 0 || value_of(trace_, event, schema, "bytes")) {
+  void see_free(const CallRecord& event, Values values, const CallSchema& schema) {
+    const auto address = value_of(values, schema, "address");
+    if (!address || *address == 0 || value_of(values, schema, "bytes")) {
       return;  // of nothing; or a part of an address range
     }
     const auto known = known_.find(*address);
@@ -102,9 +104,9 @@ class Follower {
     }
   }
 
-  void see_tensor(const CallRecord& event, const CallSchema& schema) {
-    const uint64_t address = value_of(trace_, event, schema, "address").value_or(0);
-    const uint64_t change = value_of(trace_, event, schema, "change").value_or(0);
+  void see_tensor(const CallRecord& event, Values values, const CallSchema& schema) {
+    const uint64_t address = value_of(values, schema, "address").value_or(0);
+    const uint64_t change = value_of(values, schema, "change").value_or(0);
     if (address == 0) {
       return;  // an old version, which does not say
     }
@@ -138,7 +140,7 @@ bool all_read(const ProcessTrace& trace) {
   for (const ThreadText& thread : trace.threads) {
     records = sum_of(records, thread.events);
   }
-  return 2 * trace.events.size() + kOpenAndNotes >= records;
+  return 2 * event_count(trace) + kOpenAndNotes >= records;
 }
 
 bool nothing_lost(const ProcessTrace& trace) {
@@ -156,12 +158,12 @@ MemoryHistory history_of(const ProcessTrace& trace) {
   history.whole = nothing_lost(trace);
   history.steps = steps_of(trace);
   Follower follower(trace, history);
-  for (const CallRecord& event : trace.events) {
+  each_event(trace, [&](const CallRecord& event, Values values) {
     const CallSchema* schema = schema_of(trace, event.call);
     if (schema != nullptr && !event.enter_lost && event.returned) {
-      follower.see(event, *schema);
+      follower.see(event, values, *schema);
     }
-  }
+  });
   history.handles = handles_of(trace);
   return history;
 }

@@ -16,7 +16,7 @@ bool is_report(const AllocatorEvent& event, const AllocatorHistory& history) {
 
 // Those older than the records included.
 Blocks blocks_at_peak(const ProcessTrace& trace, const AllocatorHistory& history) {
-  const TimeNs begin = trace.events.empty() ? 0 : trace.events.front().enter;
+  const TimeNs begin = first_event(trace);
   Blocks blocks;
   for (const TensorBlockText& block : trace.tensor_blocks) {
     if (block.time < begin && block.device == history.device) {

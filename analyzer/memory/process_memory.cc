@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/reader/stored_reports.h"
 
 namespace traintrace {
 namespace {
@@ -36,7 +37,7 @@ RunMemory memory_of(const Run& run) {
     ProcessMemory& process = memory.processes.emplace_back();
     process.live = live_groups(trace);
     process.tensors = tensor_groups(trace);
-    if (!trace.events.empty()) {
+    if (has_events(trace)) {
       process.history = history_of(trace);
       process.allocators = allocator_histories(trace);
     }
@@ -63,7 +64,7 @@ std::vector<uint32_t> stacks_of_memory(const ProcessTrace& trace) {
   for (const OutOfMemoryText& failure : trace.out_of_memory) {
     stacks.push_back(failure.stack);
   }
-  if (trace.events.empty()) {
+  if (!has_events(trace)) {
     return stacks;
   }
   const std::vector<uint32_t> places = stacks_of_allocator(trace);

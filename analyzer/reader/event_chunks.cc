@@ -9,6 +9,17 @@ constexpr size_t kHead = sizeof(format::EventChunk);
 
 }  // namespace
 
+std::optional<format::RecordHead> record_at(std::span<const uint64_t> words, size_t at) {
+  if (at >= words.size()) {
+    return std::nullopt;
+  }
+  format::RecordHead head;
+  std::memcpy(&head, &words[at], sizeof head);
+  const bool fits = head.words >= 2 && head.words <= words.size() - at &&
+                    (head.type != format::kEnter || head.words >= 3);
+  return fits ? std::optional(head) : std::nullopt;
+}
+
 std::vector<ChunkPlace> find_chunks(const TraceBytes& file, const format::Section& section) {
   std::vector<ChunkPlace> chunks;
   if (section.element_bytes < kHead || section.element_bytes % 8 != 0) {

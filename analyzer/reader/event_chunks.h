@@ -18,6 +18,9 @@ struct ChunkPlace {
   bool in_segment = false;
 };
 
+// The head of the record at `at`, if all of it is there.
+std::optional<format::RecordHead> record_at(std::span<const uint64_t> words, size_t at);
+
 // Those that were ever used, oldest first.
 std::vector<ChunkPlace> find_chunks(const TraceBytes& file, const format::Section& section);
 

@@ -6,6 +6,7 @@
 
 #include "analyzer/reader/event_chunks.h"
 #include "analyzer/reader/segments.h"
+#include "analyzer/reader/stored_reports.h"
 
 namespace traintrace {
 namespace {
@@ -16,6 +17,7 @@ using format::RecordHead;
 struct ValuePlaces {
   std::vector<uint8_t> in, out;
   std::vector<uint8_t> communicators;  // renumbered, as the file's table may have holes
+  bool is_report = false;
 };
 
 // By ordinal, each once: one that is in both says the same.
@@ -40,7 +42,8 @@ struct ThreadState {
 
 class EventReader {
  public:
-  explicit EventReader(ReadContext& context) : context_(context), trace_(context.trace) {}
+  EventReader(ReadContext& context, bool reports)
+      : context_(context), trace_(context.trace), reports_(reports) {}
 
   void read_all(const format::Section& section) {
     std::vector<ChunkPlace> chunks = find_chunks(context_.file, section);
@@ -58,6 +61,10 @@ class EventReader {
         continue;  // overwritten meanwhile: the next chunk of its thread shows the gap
       }
       read_records(place, *chunk);
+    }
+    if (!left_.empty()) {
+      trace_.stored_reports = std::make_shared<const StoredReports>(
+          std::move(*segments), context_.clock, std::move(forms_), std::move(left_), left_count_);
     }
     complete_threads();
     sort_events();
@@ -86,17 +93,20 @@ class EventReader {
     }
     const std::span<const uint64_t> words = chunk.words;
     for (size_t at = 0; at < words.size();) {
-      const RecordHead head = head_of(words[at]);
-      if (head.words < 2 || head.words > words.size() - at ||
-          (head.type == format::kEnter && head.words < 3)) {
+      const auto head = record_at(words, at);
+      if (!head) {
         complain(place.offset + sizeof(format::EventChunk) + at * 8,
                  "a record of 2 to " + std::to_string(words.size() - at) + " words, found " +
-                     std::to_string(int{head.words}));
+                     std::to_string(int{head_of(words[at]).words}));
         lose_open_calls(thread);
         break;
       }
-      read_record(thread, chunk.head.thread, head, words.subspan(at, head.words));
-      at += head.words;
+      if (stays(place, *head)) {
+        leave_report(thread, place, *head, words[at + 1]);
+      } else {
+        read_record(thread, chunk.head.thread, *head, words.subspan(at, head->words));
+      }
+      at += head->words;
       ++thread.next_event;
       ++trace_.records;
     }
@@ -106,6 +116,32 @@ class EventReader {
     RecordHead head;
     std::memcpy(&head, &word, sizeof head);
     return head;
+  }
+
+  bool stays(const ChunkPlace& place, RecordHead head) {
+    return !reports_ && place.in_segment && head.type == format::kMoment &&
+           places(context_.schema.call(head.call)).is_report;
+  }
+
+  void leave_report(ThreadState& thread, const ChunkPlace& place, RecordHead head, uint64_t ticks) {
+    const TimeNs time = note_time(thread, ticks);
+    ++left_count_;
+    if (left_.empty() || left_.back().chunk.ordinal != place.ordinal) {
+      left_.push_back({place, time});
+    }
+    if (std::none_of(forms_.begin(), forms_.end(),
+                     [&](const auto& form) { return form.id == head.call; })) {
+      const uint32_t call = context_.schema.call(head.call);
+      const size_t fields = context_.schema.calls[call].fields.size();
+      forms_.push_back({head.call, call, static_cast<uint8_t>(fields), places(call).in});
+    }
+  }
+
+  TimeNs note_time(ThreadState& thread, uint64_t ticks) {
+    const TimeNs time = context_.clock.ns(ticks);
+    thread.first = thread.first == 0 ? time : thread.first;
+    thread.last = time;
+    return time;
   }
 
   void begin_chunk(ThreadState& thread, uint64_t first_event) {
@@ -126,9 +162,7 @@ class EventReader {
 
   void read_record(ThreadState& thread, uint32_t serial, RecordHead head,
                    std::span<const uint64_t> words) {
-    const TimeNs time = context_.clock.ns(words[1]);
-    thread.first = thread.first == 0 ? time : thread.first;
-    thread.last = time;
+    const TimeNs time = note_time(thread, words[1]);
     if (head.type == format::kMoment) {
       CallRecord& event = add_event(serial, head, time);
       event.stack = head.stack;
@@ -197,7 +231,9 @@ class EventReader {
   const ValuePlaces& places(uint32_t call) {
     while (places_.size() <= call) {
       ValuePlaces& next = places_.emplace_back();
-      const std::vector<FieldSchema>& fields = context_.schema.calls[places_.size() - 1].fields;
+      const CallSchema& schema = context_.schema.calls[places_.size() - 1];
+      next.is_report = schema.kind == "tensor-block";
+      const std::vector<FieldSchema>& fields = schema.fields;
       for (size_t i = 0; i < fields.size(); ++i) {
         (fields[i].after_call ? next.out : next.in).push_back(static_cast<uint8_t>(i));
         if (fields[i].format == "communicator") {
@@ -250,6 +286,10 @@ class EventReader {
   ReadContext& context_;
   ProcessTrace& trace_;
   std::unordered_map<uint32_t, ThreadState> threads_;
+  const bool reports_;  // to be kept wherever they are
+  std::vector<StoredReports::Place> left_;
+  std::vector<StoredReports::Form> forms_;  // of those
+  uint64_t left_count_ = 0;
   std::vector<ValuePlaces> places_;
   uint64_t lost_ = 0;
   size_t complaints_ = 0;
@@ -285,16 +325,16 @@ uint64_t records_by_tables(const ProcessTrace& trace) {
 
 }  // namespace
 
-void read_events(ReadContext& context, bool keep) {
+void read_events(ReadContext& context, const ReadOptions& options) {
   const format::Section* section = context.layout.section(format::kEvents);
   if (section == nullptr) {
     return;
   }
-  if (!keep) {
+  if (!options.events) {
     context.trace.records = records_by_tables(context.trace);
     return;
   }
-  EventReader reader(context);
+  EventReader reader(context, options.reports);
   reader.read_all(*section);
   note_lost(context.trace, reader.lost());
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -211,6 +212,8 @@ struct LossText {
   std::string severity;  // info, warning
 };
 
+class StoredReports;
+
 struct ProcessTrace {
   std::string source;  // the file it came from
   std::string host;
@@ -240,7 +243,9 @@ struct ProcessTrace {
   std::map<uint64_t, std::string> kernels;  // function -> mangled name
   std::vector<CallRecord> events;           // by enter time, of all threads; empty if not asked for
   std::vector<uint64_t> values;             // of all events; no allocation per event
-  uint64_t records = 0;                     // event records present in the file
+  // Reports that are not among `events` (reader/stored_reports.h); null: there are none.
+  std::shared_ptr<const StoredReports> stored_reports;
+  uint64_t records = 0;  // event records present in the file
   std::vector<LossText> losses;
   std::vector<ReadError> errors;
   TimeNs looked = 0;           // when somebody looked at the process from outside (live/)

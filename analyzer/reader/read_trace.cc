@@ -64,7 +64,7 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   ReadContext context{file,  *layout, clock, read_schema(file, *layout, trace.errors),
                       trace, {},      {}};
   read_tables(context);
-  read_events(context, options.events);
+  read_events(context, options);
   // Last: what the others refer to was defined before they were recorded.
   read_definitions(context);
   read_gpu_progress(context);

@@ -12,6 +12,9 @@ namespace traintrace {
 
 struct ReadOptions {
   bool events = true;  // else only the tables: verdicts need no more, and they are small
+  // Else reports of PyTorch's allocator that full recording kept stay in their file
+  // (stored_reports.h).
+  bool reports = true;
 };
 
 // `path` may be a pointer file (HOST.PID.STARTTIME.pointer).  An error: nothing of it could be

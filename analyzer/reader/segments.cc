@@ -9,7 +9,7 @@ namespace traintrace {
 namespace {
 
 constexpr uint32_t kMostBytes = 64U << 20;
-constexpr size_t kKept = 4;
+constexpr size_t kKept = 2;
 constexpr size_t kHead = sizeof(format::SegmentHead);
 
 std::string path_beside(const std::string& trace) {
@@ -57,7 +57,7 @@ std::optional<SegmentReader> SegmentReader::beside(const TraceBytes& trace,
 // Nothing: the file ends here, or in it.
 std::optional<format::SegmentHead> SegmentReader::head_at(uint64_t offset) const {
   std::byte bytes[kHead];
-  if (file_.read(offset, bytes) < kHead) {
+  if (file_->read(offset, bytes) < kHead) {
     return std::nullopt;
   }
   return value_from<format::SegmentHead>(bytes);
@@ -70,8 +70,11 @@ bool SegmentReader::is_ours(const format::SegmentHead& head) const {
 }
 
 const std::vector<std::byte>* SegmentReader::unpacked(uint64_t offset) {
-  if (const auto found = unpacked_.find(offset); found != unpacked_.end()) {
-    return &found->second;
+  const auto found = std::find_if(unpacked_.begin(), unpacked_.end(),
+                                  [&](const Unpacked& entry) { return entry.offset == offset; });
+  if (found != unpacked_.end()) {
+    std::rotate(found, found + 1, unpacked_.end());
+    return &unpacked_.back().bytes;
   }
   const auto head = head_at(offset);
   if (!head || !is_ours(*head)) {
@@ -79,7 +82,7 @@ const std::vector<std::byte>* SegmentReader::unpacked(uint64_t offset) {
   }
   std::vector<std::byte> packed(head->packed_bytes);
   std::vector<std::byte> raw(head->raw_bytes);
-  if (file_.read(offset + kHead, packed) < packed.size()) {
+  if (file_->read(offset + kHead, packed) < packed.size()) {
     return nullptr;
   }
   const size_t size = ZSTD_decompress(raw.data(), raw.size(), packed.data(), packed.size());
@@ -89,20 +92,21 @@ const std::vector<std::byte>* SegmentReader::unpacked(uint64_t offset) {
   if (unpacked_.size() == kKept) {
     unpacked_.erase(unpacked_.begin());
   }
-  return &unpacked_.emplace(offset, std::move(raw)).first->second;
+  unpacked_.push_back({offset, std::move(raw)});
+  return &unpacked_.back().bytes;
 }
 
 std::vector<ChunkPlace> SegmentReader::find_chunks(std::vector<ReadError>& problems) {
   std::vector<ChunkPlace> all;
   uint64_t offset = 0;
   for (auto head = head_at(offset); head; head = head_at(offset)) {
-    if (is_ours(*head) && file_.bytes() - offset - kHead < head->packed_bytes) {
+    if (is_ours(*head) && file_->bytes() - offset - kHead < head->packed_bytes) {
       break;  // was being written
     }
     const std::vector<std::byte>* raw = unpacked(offset);
     const auto chunks = raw == nullptr ? std::nullopt : chunks_in(*raw, *head, offset);
     if (!chunks) {
-      problems.push_back(file_.error(offset, "expected a segment of this process"));
+      problems.push_back(file_->error(offset, "expected a segment of this process"));
       break;
     }
     all.insert(all.end(), chunks->begin(), chunks->end());
