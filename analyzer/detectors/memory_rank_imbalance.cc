@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/memory/allocation_split.h"
 #include "analyzer/memory/peak.h"
 
 namespace traintrace {
@@ -61,7 +63,12 @@ Places places_at_peak(const Run& run, const RunMemory& memory, const RankPeak& p
 }
 
 // The rank nearest to the median of which it is known what it had in use at its peak.
-Places typical_places(const Run& run, const RunMemory& memory, const std::vector<RankPeak>& peaks) {
+struct Typical {
+  RankPeak peak;
+  Places places;
+};
+std::optional<Typical> typical_rank(const Run& run, const RunMemory& memory,
+                                    const std::vector<RankPeak>& peaks) {
   const uint64_t median = peaks[(peaks.size() - 1) / 2].bytes;
   std::vector<RankPeak> near(peaks.begin(), peaks.end() - 1);
   const auto distance = [&](const RankPeak& peak) {
@@ -72,10 +79,10 @@ Places typical_places(const Run& run, const RunMemory& memory, const std::vector
   for (const RankPeak& peak : near) {
     Places places = places_at_peak(run, memory, peak);
     if (!places.empty()) {
-      return places;
+      return Typical{peak, std::move(places)};
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 // Of what the two had in use at their peaks, the place with the largest surplus.
@@ -96,6 +103,51 @@ Surplus surplus_of(const Places& high, const Places& typical) {
   return most;
 }
 
+// Alone, and by much.
+bool stands_out(const RankPeak& high, const RankPeak& second, const RankPeak& typical) {
+  return is_much(high.bytes - typical.bytes, typical.bytes) &&
+         second.bytes - typical.bytes < (high.bytes - typical.bytes) / 2;
+}
+
+bool all_known(const RunMemory& memory, const RankPeak& peak) {
+  const auto& history = memory.processes[peak.site.process].history;
+  return history && history->whole;
+}
+
+std::string taken_text(const Run& run, const RankPeak& peak, uint32_t stack, uint64_t bytes) {
+  MemorySite site = peak.site;
+  site.stack = stack;
+  return bytes == 0 ? "no more" : fmt::format("{} bytes at {}", bytes, place_of_site(run, site));
+}
+
+// Where what the two allocate is not the same any more: what came before cannot be the reason.
+void add_split(const Run& run, const RunMemory& memory, const RankPeak& high,
+               const RankPeak& typical, Finding& finding) {
+  if (!all_known(memory, high) || !all_known(memory, typical)) {
+    return;
+  }
+  const ProcessTrace& trace = run.processes[high.site.process];
+  const ProcessTrace& other = run.processes[typical.site.process];
+  const auto split = allocation_split({&trace, high.site.rank, high.device},
+                                      {&other, typical.site.rank, typical.device});
+  // Who still runs may allocate it yet.
+  if (!split || (split->other_bytes == 0 && other.exit_kind == format::kNotExited)) {
+    return;
+  }
+  finding.evidence.push_back(fmt::format(
+      "{} allocations of that thread are those of rank {}; then, at {}, rank {} took {}, rank {} "
+      "{}",
+      split->same, typical.site.rank.value, run_time(run, split->time), high.site.rank.value,
+      taken_text(run, high, split->stack, split->bytes), typical.site.rank.value,
+      taken_text(run, typical, split->other_stack, split->other_bytes)));
+  finding.values.emplace_back("same_count", static_cast<int64_t>(split->same));
+  finding.values.emplace_back("split_bytes", signed_bytes(split->bytes));
+  const auto place = user_place(trace, high.site.rank, split->stack);
+  if (place && (finding.where.empty() || place_text(*place) != place_text(finding.where.front()))) {
+    finding.where.push_back(*place);
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory) {
@@ -104,15 +156,13 @@ std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory
     return {};
   }
   RankPeak high = peaks.back();
-  const RankPeak& second = peaks[peaks.size() - 2];
   const RankPeak& typical = peaks[(peaks.size() - 1) / 2];
-  if (!is_much(high.bytes - typical.bytes, typical.bytes) ||
-      second.bytes - typical.bytes >= (high.bytes - typical.bytes) / 2) {
-    return {};  // none stands out, or not alone
+  if (!stands_out(high, peaks[peaks.size() - 2], typical)) {
+    return {};
   }
   const Places held = places_at_peak(run, memory, high);
-  const Places usual = typical_places(run, memory, peaks);
-  const Surplus surplus = usual.empty() ? Surplus() : surplus_of(held, usual);
+  const std::optional<Typical> usual = typical_rank(run, memory, peaks);
+  const Surplus surplus = usual ? surplus_of(held, usual->places) : Surplus();
   high.site.bytes = high.bytes;
   high.site.count = 1;
   high.site.stack = surplus.stack;
@@ -129,6 +179,9 @@ std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory
     finding.title += fmt::format("; of {} it has {} instead of {}", surplus.place, surplus.bytes,
                                  surplus.typical);
     finding.values.emplace_back("surplus_bytes", signed_bytes(surplus.bytes - surplus.typical));
+  }
+  if (usual) {
+    add_split(run, memory, high, usual->peak, finding);
   }
   finding.advice = "all ranks wait for the one that runs out: spread what only it holds";
   return {finding};
