@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <tuple>
 
+#include "analyzer/memory/pending_frees.h"
 #include "analyzer/model/activity.h"
 
 namespace traintrace {
@@ -34,13 +37,10 @@ class Extents {
     all_.emplace_hint(next, block.address, block.bytes);
     return true;
   }
-  bool erase(const LiveBlock& block) {
+  bool erase(const LiveBlock& block) { return has(block) && all_.erase(block.address) != 0; }
+  bool has(const LiveBlock& block) const {
     const auto found = all_.find(block.address);
-    const bool there = found != all_.end() && found->second == block.bytes;
-    if (there) {
-      all_.erase(found);
-    }
-    return there;
+    return found != all_.end() && found->second == block.bytes;
   }
   bool touches(const LiveBlock& block) const {
     const auto next = all_.lower_bound(block.address);
@@ -75,7 +75,8 @@ struct Device {
 
 class StateBuilder {
  public:
-  explicit StateBuilder(const ProcessTrace& trace) : life_(memory_life(trace)) {
+  explicit StateBuilder(const ProcessTrace& trace)
+      : life_(memory_life(trace)), pending_(pending_frees(trace)) {
     for (const AllocationText& allocation : trace.allocations) {
       if (call_name(trace, allocation.call).starts_with("cuMemAddressReserve")) {
         reserved_.emplace(allocation.address, allocation.bytes);
@@ -84,10 +85,10 @@ class StateBuilder {
   }
 
   SnapshotState build() {
+    std::vector<SnapshotEvent> events = unfolded();
     add_segments();
     add_blocks();
     join();
-    std::vector<SnapshotEvent> events = unfolded();
     std::reverse(events.begin(), events.end());
     std::erase_if(events, [&](const SnapshotEvent& event) { return !fits(event); });
     std::reverse(events.begin(), events.end());
@@ -108,7 +109,7 @@ class StateBuilder {
       }
       const bool one_block = block.holder == Holder::kCall;
       state_.segments.push_back(
-          {block, one_block ? block.bytes <= kLargestSmall : block.bytes == kSmallSegment, {}});
+          {block, one_block ? block.bytes <= kLargestSmall : block.bytes == kSmallSegment, {}, {}});
       if (one_block) {
         device.blocks.add(block);
         state_.segments.back().blocks.push_back(block);
@@ -131,12 +132,20 @@ class StateBuilder {
         strays.push_back(block);
       }
     }
+    for (const LiveBlock& block : freed_) {
+      Device& device = devices_[device_of(block)];
+      if (device.segments.cover(block) && !device.blocks.touches(block)) {
+        device.blocks.add(block);
+        blocks_.push_back(block);
+        pending_blocks_.emplace(device_of(block), block.address);
+      }
+    }
     // The segment was made before the tracer came, or is not in the table.
     for (const LiveBlock& block : strays) {
       Device& device = devices_[device_of(block)];
       if (device.segments.add(block)) {
         device.blocks.add(block);
-        state_.segments.push_back({block, block.bytes <= kLargestSmall, {block}});
+        state_.segments.push_back({block, block.bytes <= kLargestSmall, {block}, {}});
       }
     }
     sort();
@@ -176,6 +185,11 @@ class StateBuilder {
       }
       segment->blocks.push_back(block);
     }
+    for (SnapshotSegment& each : joined) {
+      for (const LiveBlock& block : each.blocks) {
+        each.pending.push_back(pending_blocks_.contains({device_of(block), block.address}));
+      }
+    }
     state_.segments = std::move(joined);
   }
 
@@ -186,15 +200,48 @@ class StateBuilder {
     return inside ? std::prev(next)->first : 0;
   }
 
-  std::vector<SnapshotEvent> unfolded() const {
+  const PendingFree* pending_of(const MemoryEvent& event) const {
+    const std::tuple key(event.block.device, event.block.address, event.time);
+    const auto found = std::lower_bound(pending_.begin(), pending_.end(), key,
+                                        [](const PendingFree& a, const auto& b) {
+                                          return std::tie(a.device, a.address, a.freed) < b;
+                                        });
+    return found != pending_.end() && std::tie(found->device, found->address, found->freed) == key
+               ? &*found
+               : nullptr;
+  }
+
+  // It stays until streams are done with it.
+  void unfold_pending(const MemoryEvent& event, const PendingFree& pending,
+                      std::vector<SnapshotEvent>& events) {
+    SnapshotEvent half{event.time, event.stack, SnapshotAct::kRequest, false, event.block};
+    events.push_back(half);
+    if (pending.done == 0) {
+      freed_.push_back(event.block);
+      return;
+    }
+    half.act = SnapshotAct::kComplete;
+    half.time = pending.done;
+    half.stack = 0;
+    events.push_back(half);
+  }
+
+  std::vector<SnapshotEvent> unfolded() {
     std::vector<SnapshotEvent> events;
     for (const MemoryEvent& event : life_.events) {
       if (!is_shown(event.block)) {
         continue;
       }
       const bool is_block = event.block.holder == Holder::kBlock;
+      const PendingFree* const pending = is_block && !event.taken ? pending_of(event) : nullptr;
+      if (pending != nullptr) {
+        unfold_pending(event, *pending, events);
+        continue;
+      }
       const bool both = event.block.holder == Holder::kCall;
-      const SnapshotEvent one{event.time, event.stack, event.taken, !is_block, event.block};
+      const SnapshotEvent one{event.time, event.stack,
+                              event.taken ? SnapshotAct::kTake : SnapshotAct::kGive, !is_block,
+                              event.block};
       SnapshotEvent inner = one;
       inner.segment = false;
       if (both && !event.taken) {
@@ -205,21 +252,30 @@ class StateBuilder {
         events.push_back(inner);
       }
     }
+    std::stable_sort(events.begin(), events.end(),
+                     [](const SnapshotEvent& a, const auto& b) { return a.time < b.time; });
     return events;
   }
 
   // From the newest to the oldest; what fits is undone.
   bool fits(const SnapshotEvent& event) {
     Device& device = devices_[device_of(event.block)];
+    const bool taken = event.act == SnapshotAct::kTake;
     if (event.segment) {
-      return event.taken ? !device.blocks.touches(event.block) && device.segments.erase(event.block)
-                         : device.segments.add(event.block);
+      return taken ? !device.blocks.touches(event.block) && device.segments.erase(event.block)
+                   : device.segments.add(event.block);
     }
-    return event.taken ? device.blocks.erase(event.block)
-                       : device.segments.cover(event.block) && device.blocks.add(event.block);
+    if (event.act == SnapshotAct::kRequest) {
+      return device.blocks.has(event.block);
+    }
+    return taken ? device.blocks.erase(event.block)
+                 : device.segments.cover(event.block) && device.blocks.add(event.block);
   }
 
   const MemoryLife life_;
+  const std::vector<PendingFree> pending_;
+  std::vector<LiveBlock> freed_;                       // and pending at the end
+  std::set<std::pair<int, uint64_t>> pending_blocks_;  // of blocks_: device, address
   std::map<uint64_t, uint64_t> reserved_;
   std::map<int, Device> devices_;
   std::vector<LiveBlock> blocks_;  // of PyTorch's, in segments

@@ -73,12 +73,12 @@ class SnapshotWriter {
     frames_[stack] = out_.remember();
   }
 
-  void write_block(uint64_t address, uint64_t bytes, const LiveBlock* block) {
+  void write_block(uint64_t address, uint64_t bytes, const LiveBlock* block, const char* state) {
     out_.begin_dict();
     key_number("address", address);
     key_number("size", bytes);
     key_number("requested_size", block == nullptr ? 0 : bytes);
-    out_.key_text("state", block == nullptr ? "inactive" : "active_allocated");
+    out_.key_text("state", state);
     write_frames(block == nullptr ? 0 : block->stack);
     if (block != nullptr) {
       out_.key_text("category", category_of(*block));
@@ -88,17 +88,19 @@ class SnapshotWriter {
 
   void write_segment(const SnapshotSegment& segment) {
     const LiveBlock& memory = segment.memory;
+    uint64_t active = 0;
     uint64_t used = 0;
-    for (const LiveBlock& block : segment.blocks) {
-      used += block.bytes;
+    for (size_t i = 0; i < segment.blocks.size(); ++i) {
+      active += segment.blocks[i].bytes;
+      used += segment.pending[i] ? 0 : segment.blocks[i].bytes;
     }
     out_.begin_dict();
     out_.key_integer("device", std::max(memory.device, 0));
     key_number("address", memory.address);
     key_number("total_size", memory.bytes);
-    for (const char* key : {"allocated_size", "active_size", "requested_size"}) {
-      key_number(key, used);
-    }
+    key_number("allocated_size", used);
+    key_number("active_size", active);
+    key_number("requested_size", active);
     out_.key_integer("stream", 0);
     out_.key_text("segment_type", segment.is_small ? "small" : "large");
     out_.text("segment_pool_id");
@@ -117,16 +119,18 @@ class SnapshotWriter {
     out_.text("blocks");
     out_.begin_list();
     uint64_t at = segment.memory.address;
-    for (const LiveBlock& block : segment.blocks) {
+    for (size_t i = 0; i < segment.blocks.size(); ++i) {
+      const LiveBlock& block = segment.blocks[i];
       if (block.address != at) {
-        write_block(at, block.address - at, nullptr);
+        write_block(at, block.address - at, nullptr, "inactive");
       }
-      write_block(block.address, block.bytes, &block);
+      write_block(block.address, block.bytes, &block,
+                  segment.pending[i] ? "active_pending_free" : "active_allocated");
       at = block.address + block.bytes;
     }
     const uint64_t end = segment.memory.address + segment.memory.bytes;
     if (at != end) {
-      write_block(at, end - at, nullptr);
+      write_block(at, end - at, nullptr, "inactive");
     }
     out_.end_list();
   }
@@ -150,14 +154,20 @@ class SnapshotWriter {
     const auto write = [&](const char* action) {
       write_event(action, "addr", block.address, block.bytes, event.time, event.stack, category);
     };
+    const bool taken = event.act == SnapshotAct::kTake;
     if (event.segment) {
-      write(block.mapped  ? event.taken ? "segment_map" : "segment_unmap"
-            : event.taken ? "segment_alloc"
-                          : "segment_free");
-    } else if (event.taken) {
+      write(block.mapped ? taken ? "segment_map" : "segment_unmap"
+            : taken      ? "segment_alloc"
+                         : "segment_free");
+      return;
+    }
+    if (taken) {
       write("alloc");
-    } else {
+    }
+    if (event.act == SnapshotAct::kGive || event.act == SnapshotAct::kRequest) {
       write("free_requested");
+    }
+    if (event.act == SnapshotAct::kGive || event.act == SnapshotAct::kComplete) {
       write("free_completed");
     }
   }

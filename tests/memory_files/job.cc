@@ -1,6 +1,7 @@
 // A program that takes memory in every way, and says what it holds: `memory_job SEED STEPS
 // STREAMS`. Prints `segment ADDRESS BYTES`, `block ADDRESS BYTES STATE` of PyTorch's allocator, and
-// totals.  With one stream all runs do the same.  LIMIT: no file may become larger, from when all
+// totals.  With one stream all runs do the same; with 3 some of what two share is waited for at the
+// end.  LIMIT: no file may become larger, from when all
 // have been made.
 #include <cuda_runtime_api.h>
 #include <sys/resource.h>
@@ -53,6 +54,14 @@ void work(unsigned seed, int steps, cudaStream_t other, bool two_streams) {
   }
 }
 
+void leave_pending(cudaStream_t other) {
+  for (size_t i = 0; i < 3; ++i) {
+    void* const memory = keep((i + 1) << 10);
+    c10sim_record_stream(memory, other);
+    c10sim_free(memory);
+  }
+}
+
 void say_block(const C10Block* block, void* seen) {
   auto& segments = *static_cast<std::map<const void*, uint64_t>*>(seen);
   segments[block->segment] += block->bytes;
@@ -78,9 +87,13 @@ int main(int argc, char** argv) {
     const rlimit limit = {std::stoul(argv[4]), std::stoul(argv[4])};
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0, "no limit of files");
   }
-  work(static_cast<unsigned>(std::stoi(argv[1])), std::stoi(argv[2]), other, argv[3][0] == '2');
-  CUDA_CHECK(cudaDeviceSynchronize());
-  c10sim_free(keep(512));  // what streams held is free now
+  work(static_cast<unsigned>(std::stoi(argv[1])), std::stoi(argv[2]), other, argv[3][0] != '1');
+  if (argv[3][0] == '3') {
+    leave_pending(other);
+  } else {
+    CUDA_CHECK(cudaDeviceSynchronize());
+    c10sim_free(keep(512));  // what streams held is free now
+  }
   std::map<const void*, uint64_t> segments;
   c10sim_snapshot(0, say_block, &segments);
   for (const auto& [address, bytes] : segments) {

@@ -59,7 +59,7 @@ def read_segment(segment):
     need_keys(segment, SEGMENT)
     need(segment["segment_type"] in ("small", "large"), segment["segment_type"])
     read_frames(segment["frames"])
-    at, used = segment["address"], 0
+    at, used, active = segment["address"], 0, 0
     for block in segment["blocks"]:
         need_keys(block, BLOCK, ["category"])
         read_frames(block["frames"])
@@ -67,9 +67,11 @@ def read_segment(segment):
         need(block["state"] in ("active_allocated", "active_pending_free", "inactive"), block["state"])
         need("category" in block or block["state"] == "inactive", "whose it is")
         used += block["size"] if block["state"] == "active_allocated" else 0
+        active += block["size"] if block["state"] != "inactive" else 0
         at += block["size"]
     need(at == segment["address"] + segment["total_size"], "blocks fill the segment")
-    need(used == segment["allocated_size"] == segment["active_size"] == segment["requested_size"], "the sum of the blocks")
+    need(used == segment["allocated_size"], "the sum of the blocks")
+    need(active == segment["active_size"] == segment["requested_size"], "the sum of the active blocks")
 
 
 def covered(segments, address, size):
@@ -84,7 +86,8 @@ def covered(segments, address, size):
 
 def read_history(segments, events):
     """From the end to the beginning, as viewers go: each event must fit to what there is."""
-    blocks = {block["address"]: block["size"] for segment in segments for block in segment["blocks"] if block["state"] == "active_allocated"}
+    blocks = {block["address"]: block["size"] for segment in segments for block in segment["blocks"] if block["state"] != "inactive"}
+    pending = {block["address"] for segment in segments for block in segment["blocks"] if block["state"] == "active_pending_free"}
     mapped = {segment["address"]: segment["total_size"] for segment in segments}
     categories = set()
     previous = None
@@ -94,19 +97,23 @@ def read_history(segments, events):
         need(event["action"] in ACTIONS, event["action"])
         categories.add(event["category"])
         need(previous is None or event["action"] in ("oom", "snapshot") or previous["time_us"] >= event["time_us"], "in the order of time")
-        undo(event, previous, blocks, mapped)
+        undo(event, pending, blocks, mapped)
         previous = event if event["action"] not in ("oom", "snapshot") else previous
+    need(not pending, "frees that were requested")
     need("unknown" in categories, "viewers want a category of this name")
 
 
-def undo(event, later, blocks, mapped):
+def undo(event, pending, blocks, mapped):
     action, address, size = event["action"], event.get("addr"), event["size"]
     if action == "alloc":
-        need(blocks.pop(address, None) == size, f"block {address:x} was there")
+        need(blocks.pop(address, None) == size and address not in pending, f"block {address:x} was in use")
     elif action == "free_requested":
-        need(later and later["action"] == "free_completed" and later["addr"] == address, "two halves of one free")
+        need(blocks.get(address) == size and address in pending, f"an end of the free of block {address:x}")
+        pending.remove(address)
+    elif action == "free_completed":
         need(address not in blocks and covered(mapped, address, size), f"room for block {address:x}")
         blocks[address] = size
+        pending.add(address)
     elif action == "segment_alloc":
         need(mapped.pop(address, None) == size, f"segment {address:x} was there")
     elif action in ("segment_free", "segment_unmap"):

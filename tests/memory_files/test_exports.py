@@ -60,10 +60,10 @@ class Exports(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def record(self, seed=1, steps=3000, **settings):
+    def record(self, seed=1, steps=3000, streams=2, **settings):
         environment = dict(os.environ, SIMGPU_DEVICES="1", SIMGPU_NODE=self.folder, TRAINTRACE_DIR=self.path("traces"),
                            TRAINTRACE_RING_MB="32", LD_PRELOAD=os.path.join(BUILD, "lib", "libtraintrace.so")) | settings
-        done = subprocess.run([os.path.join(BUILD, "tests", "memory_job"), str(seed), str(steps), "2"], env=environment, capture_output=True,
+        done = subprocess.run([os.path.join(BUILD, "tests", "memory_job"), str(seed), str(steps), str(streams)], env=environment, capture_output=True,
                               text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return said(done.stdout)
@@ -79,8 +79,8 @@ class Exports(unittest.TestCase):
         snapshot = strict_snapshot.read(self.export("torch-snapshot"))
         of_torch = [segment for segment in snapshot["segments"] if segment["category"] == "PyTorch"]
         self.assertEqual({segment["address"]: segment["total_size"] for segment in of_torch}, segments)
-        found = {block["address"]: (block["size"], int(block["state"] == "active_allocated")) for segment in of_torch
-                 for block in segment["blocks"]}
+        states = ("inactive", "active_allocated", "active_pending_free")
+        found = {block["address"]: (block["size"], states.index(block["state"])) for segment in of_torch for block in segment["blocks"]}
         self.assertEqual(found, blocks)
         self.assertEqual(sum(segment["allocated_size"] for segment in of_torch), totals["allocated"])
         others = {segment["category"]: segment["total_size"] for segment in snapshot["segments"] if segment["category"] != "PyTorch"}
@@ -93,6 +93,14 @@ class Exports(unittest.TestCase):
             events = snapshot["device_traces"][0]
             self.assertEqual(peak(events), totals["peak"] + totals["own"] + totals["library"])
             shutil.rmtree(self.path("traces"))
+
+    def test_torch_snapshot_while_streams_work_on_freed_blocks(self):
+        snapshot, _ = self.check_snapshot(seed=4, streams=3)
+        states = [block["state"] for segment in snapshot["segments"] for block in segment["blocks"]]
+        self.assertGreater(states.count("active_pending_free"), 0)
+        events = [event for event in snapshot["device_traces"][0] if event["action"].startswith("free")]
+        apart = sum(a["action"] == "free_requested" and b["addr"] != a["addr"] for a, b in zip(events, events[1:]))
+        self.assertGreater(apart, 0, "frees that waited")
 
     def test_torch_snapshot_of_expandable_segments(self):
         snapshot, _ = self.check_snapshot(seed=3, **EXPANDABLE)
