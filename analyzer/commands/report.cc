@@ -12,6 +12,7 @@
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
+#include "analyzer/timeline/recorded.h"
 
 namespace traintrace {
 namespace {
@@ -28,11 +29,15 @@ int print_in_form(const ReportTable& table, const std::string& form) {
                                : report_text(table));
 }
 
+ReportTable table_of(const std::vector<Timeline>& timelines, const std::string& by) {
+  return by == "rank"     ? report_by_rank(timelines)
+         : by == "step"   ? report_by_step(timelines)
+         : by == "stream" ? report_by_stream(timelines)
+         : by == "call"   ? report_by_call(timelines)
+                          : report_by_site(timelines);
+}
+
 int report_profiles(const std::vector<std::string>& files, const ReportArguments& arguments) {
-  if (arguments.by != "rank" && arguments.by != "step") {
-    return fail("--by=" + arguments.by +
-                " of a profiler's traces is not built yet: --by=rank, --by=step");
-  }
   std::vector<Timeline> timelines;
   for (const std::string& file : files) {
     KinetoTrace trace = read_kineto(file);
@@ -46,9 +51,7 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
   if (timelines.empty()) {
     return 2;
   }
-  return print_in_form(
-      arguments.by == "rank" ? report_by_rank(timelines) : report_by_step(timelines),
-      arguments.form);
+  return print_in_form(table_of(timelines, arguments.by), arguments.form);
 }
 
 // A rank without a timeline has a row, with nothing but its number.
@@ -80,8 +83,7 @@ int report_recorded(const ReportArguments& arguments) {
   for (const Finding& finding : own.refused) {
     fmt::print(stderr, "traintrace: {}\n", finding.title);
   }
-  ReportTable table =
-      arguments.by == "rank" ? report_by_rank(own.timelines) : report_by_step(own.timelines);
+  ReportTable table = table_of(own.timelines, arguments.by);
   std::vector<int> without;
   add_ranks_without(*run, table, without);
   for (const int rank : without) {
@@ -98,15 +100,25 @@ int report_recorded(const ReportArguments& arguments) {
   return print_in_form(table, arguments.form);
 }
 
+// Of those that have one.
+std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
+                                   Symbolizer& symbolizer) {
+  std::vector<Timeline> timelines;
+  for (const ProcessTrace& trace : processes) {
+    if (has_gpu_timeline(trace) && gpu_timeline_refused(trace).empty()) {
+      const Rank rank{static_cast<int>(timelines.size())};  // of no matter for calls
+      timelines.push_back(recorded_timeline(trace, rank, 0, symbolizer));
+    }
+  }
+  return timelines;
+}
+
 int report(const ReportArguments& arguments) {
   if (const std::vector<std::string> files = profiles_alone(arguments.traces); !files.empty()) {
     return report_profiles(files, arguments);
   }
-  if (arguments.by == "rank" || arguments.by == "step") {
-    return report_recorded(arguments);
-  }
   if (arguments.by != "call" && arguments.by != "stack") {
-    return fail("--by=" + arguments.by + " is not built yet");
+    return report_recorded(arguments);
   }
   const TraceSet set = read_traces(arguments.traces, {.events = true});
   for (const ReadError& error : set.errors) {
@@ -116,8 +128,10 @@ int report(const ReportArguments& arguments) {
     return 2;
   }
   Symbolizer symbolizer;
-  const ReportTable table = arguments.by == "call" ? report_by_call(set.processes)
-                                                   : report_by_stack(set.processes, symbolizer);
+  const ReportTable table =
+      arguments.by == "call"
+          ? report_by_call(set.processes, timelines_of(set.processes, symbolizer))
+          : report_by_stack(set.processes, symbolizer);
   return print_in_form(table, arguments.form);
 }
 

@@ -24,7 +24,9 @@ std::vector<std::pair<std::string, CallRow>> sorted(std::map<std::string, CallRo
 
 }  // namespace
 
-ReportTable report_by_call(std::span<const ProcessTrace> processes) {
+ReportTable report_by_call(std::span<const ProcessTrace> processes,
+                           std::span<const Timeline> timelines) {
+  const std::map<std::string, int64_t> idle = idle_by_call(timelines);
   std::map<std::string, CallRow> rows;
   for (const ProcessTrace& trace : processes) {
     std::vector<ReportSums> sums(trace.calls.size());
@@ -44,10 +46,16 @@ ReportTable report_by_call(std::span<const ProcessTrace> processes) {
   ReportTable table{"call", {"call", "library", "kind"}, {}};
   table.columns.insert(table.columns.end(), ReportSums::columns().begin(),
                        ReportSums::columns().end());
+  table.columns.emplace_back("idle_ns");
   for (const auto& [name, row] : sorted(std::move(rows))) {
     std::vector<ReportCell>& cells = table.rows.emplace_back();
     cells = {name, row.library, row.kind};
     row.sums.append_to(cells);
+    cells.emplace_back();
+    if (!timelines.empty()) {
+      const auto lost = idle.find(name);
+      cells.back() = lost == idle.end() ? int64_t{0} : lost->second;
+    }
   }
   return table;
 }

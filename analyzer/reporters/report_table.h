@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,13 +35,23 @@ struct ReportTable {
   std::vector<std::vector<ReportCell>> rows;
 };
 
-// One row per function: how often, how long in it on the host, how many bytes.
-ReportTable report_by_call(std::span<const ProcessTrace> processes);
+// One row per function: how often, how long in it on the host, how many bytes.  `timelines`: how
+// long GPUs were idle for it.
+ReportTable report_by_call(std::span<const ProcessTrace> processes,
+                           std::span<const Timeline> timelines = {});
 // One row per call stack, the same for all ranks that have it.
 ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer& symbolizer);
 // One row per rank and device: how its time divides (timeline/partition.h).
 ReportTable report_by_rank(std::span<const Timeline> timelines);
 ReportTable report_by_step(std::span<const Timeline> timelines);
+// One row per stream of each GPU.
+ReportTable report_by_stream(std::span<const Timeline> timelines);
+// Of another tool's profiles: calls that launch, block, allocate or load.
+ReportTable report_by_call(std::span<const Timeline> timelines);
+// One row per cause, call and place for which GPUs were idle, most first.
+ReportTable report_by_site(std::span<const Timeline> timelines);
+// Of calls that have to answer for some.
+std::map<std::string, int64_t> idle_by_call(std::span<const Timeline> timelines);
 // Then by file.
 std::vector<const Timeline*> in_order_of_rank(std::span<const Timeline> timelines);
 

@@ -10,6 +10,7 @@ import tempfile
 from made import Rank
 from perfetto_trace import Reader
 
+HOST_CAUSES = {"data-starvation", "sync-induced", "allocator", "host-peer-wait", "host-bound", "launch-latency"}
 BASE = 1_700_000_000_000_000_000
 
 
@@ -120,6 +121,9 @@ def record(build, folder, ranks):
 def check_calls(traintrace, folder, trace):
     """Calls and the time in them, against the report; one that is lost on the way is missing in both."""
     rows = {row["call"]: row for row in json.loads(run(traintrace, "report", f"{folder}/traces", "--by=call", "--format=json"))["rows"]}
+    lost = [sum(ns for cause, ns in row["idle_by_cause_ns"].items() if cause in HOST_CAUSES)
+            for row in json.loads(run(traintrace, "report", f"{folder}/traces", "--by=rank", "--format=json"))["rows"]]
+    assert sum(row["idle_ns"] for row in rows.values()) == sum(lost), "idle time that calls have to answer for"
     calls = collections.defaultdict(list)
     for each in trace.slices:
         if trace.tracks[each.track].startswith("thread"):

@@ -1,0 +1,165 @@
+// What timelines say of streams, of calls and of the places that make them.
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "analyzer/reporters/report_table.h"
+#include "analyzer/timeline/idle.h"
+#include "analyzer/timeline/partition.h"
+
+namespace traintrace {
+namespace {
+
+constexpr const char* kKinds[] = {"other", "blocking", "allocator", "loader", "peer-wait"};
+
+using ByDevice = std::map<int, std::vector<GpuWork>>;
+
+ByDevice by_device(const Timeline& timeline) {
+  ByDevice devices;
+  for (const GpuWork& work : timeline.work) {
+    devices[work.device].push_back(work);
+  }
+  return devices;
+}
+
+ReportCell text_or_nothing(const std::string& text) {
+  return text.empty() ? ReportCell() : ReportCell(text);
+}
+
+void add_streams(const Timeline& timeline, ReportTable& table) {
+  for (const auto& [device, all] : by_device(timeline)) {
+    const int64_t window = partition_of(all).window_ns;
+    std::map<int32_t, std::vector<GpuWork>> streams;
+    for (const GpuWork& work : all) {
+      streams[work.stream].push_back(work);
+    }
+    for (const auto& [stream, work] : streams) {
+      const TimePartition times = partition_of(work);
+      std::vector<ReportCell>& row = table.rows.emplace_back(1);
+      if (timeline.rank) {
+        row[0] = int64_t{*timeline.rank};
+      }
+      for (const int64_t value :
+           {int64_t{device}, int64_t{stream}, static_cast<int64_t>(work.size()), window,
+            times.busy_ns, window - times.busy_ns, times.compute_ns, times.communication_ns,
+            times.memory_ns}) {
+        row.emplace_back(value);
+      }
+      row.emplace_back(timeline.source);
+    }
+  }
+}
+
+// Idle time of all GPUs that calls have to answer for.
+void visit_all_idle(std::span<const Timeline> timelines,
+                    const std::function<void(const Timeline&, const IdleCharge&)>& visit) {
+  for (const Timeline& timeline : timelines) {
+    for (const auto& [device, work] : by_device(timeline)) {
+      visit_idle(timeline, work, [&](const IdleCharge& charge) { visit(timeline, charge); });
+    }
+  }
+}
+
+struct CallSums {
+  HostCallKind kind = HostCallKind::kOther;
+  int64_t count = 0, host_ns = 0, max_ns = 0, work = 0;
+};
+
+std::map<std::string, CallSums> sums_of_calls(std::span<const Timeline> timelines) {
+  std::map<std::string, CallSums> sums;
+  for (const Timeline& timeline : timelines) {
+    std::unordered_map<uint64_t, int64_t> launched;
+    for (const GpuWork& work : timeline.work) {
+      ++launched[work.correlation];
+    }
+    for (const HostCall& call : timeline.calls) {
+      CallSums& sum = sums[timeline.names[call.name]];
+      const int64_t ns = call.end_ns - call.start_ns;
+      sum.kind = std::max(sum.kind, call.kind);
+      ++sum.count;
+      sum.host_ns += ns;
+      sum.max_ns = std::max(sum.max_ns, ns);
+      const auto work = launched.find(call.correlation);
+      sum.work += call.correlation == 0 || work == launched.end() ? 0 : work->second;
+    }
+  }
+  return sums;
+}
+
+}  // namespace
+
+ReportTable report_by_stream(std::span<const Timeline> timelines) {
+  ReportTable table{"stream",
+                    {"rank", "device", "stream", "work_count", "window_ns", "busy_ns", "idle_ns",
+                     "compute_ns", "communication_ns", "memory_ns", "source"},
+                    {}};
+  for (const Timeline* timeline : in_order_of_rank(timelines)) {
+    add_streams(*timeline, table);
+  }
+  return table;
+}
+
+std::map<std::string, int64_t> idle_by_call(std::span<const Timeline> timelines) {
+  std::map<std::string, int64_t> idle;
+  visit_all_idle(timelines, [&](const Timeline& timeline, const IdleCharge& charge) {
+    if (charge.call != nullptr) {
+      idle[timeline.names[charge.call->name]] += charge.ns;
+    }
+  });
+  return idle;
+}
+
+ReportTable report_by_call(std::span<const Timeline> timelines) {
+  const std::map<std::string, int64_t> idle = idle_by_call(timelines);
+  ReportTable table{
+      "call",
+      {"call", "kind", "count", "host_ns", "mean_ns", "max_ns", "work_count", "idle_ns"},
+      {}};
+  const std::map<std::string, CallSums> sums = sums_of_calls(timelines);
+  std::vector<std::pair<std::string, CallSums>> rows(sums.begin(), sums.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.second.host_ns > b.second.host_ns;
+  });
+  for (const auto& [name, sum] : rows) {
+    const auto lost = idle.find(name);
+    table.rows.push_back({name, std::string(kKinds[static_cast<size_t>(sum.kind)]), sum.count,
+                          sum.host_ns, sum.host_ns / sum.count, sum.max_ns, sum.work,
+                          lost == idle.end() ? int64_t{0} : lost->second});
+  }
+  return table;
+}
+
+ReportTable report_by_site(std::span<const Timeline> timelines) {
+  struct Loss {
+    int64_t ns = 0;
+    int64_t gaps = 0;
+  };
+  std::map<std::tuple<IdleCause, std::string, std::string>, Loss> losses;
+  visit_all_idle(timelines, [&](const Timeline& timeline, const IdleCharge& charge) {
+    const HostCall* const call = charge.call;
+    Loss& loss =
+        losses[{charge.cause, call == nullptr ? "" : timeline.names[call->name],
+                call == nullptr || call->site == kNoName ? "" : timeline.names[call->site]}];
+    loss.ns += charge.ns;
+    ++loss.gaps;
+  });
+  using Row = decltype(losses)::value_type;
+  std::vector<const Row*> rows;
+  rows.reserve(losses.size());
+  for (const Row& row : losses) {
+    rows.push_back(&row);
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row* a, const Row* b) { return a->second.ns > b->second.ns; });
+  ReportTable table{"stack", {"idle_ns", "gap_count", "cause", "call", "stack"}, {}};
+  for (const Row* row : rows) {
+    const auto& [cause, call, site] = row->first;
+    table.rows.push_back({row->second.ns, row->second.gaps,
+                          std::string(kIdleCauseNames[static_cast<size_t>(cause)]),
+                          text_or_nothing(call), text_or_nothing(site)});
+  }
+  return table;
+}
+
+}  // namespace traintrace

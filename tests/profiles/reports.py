@@ -1,0 +1,104 @@
+"""Tables about profiles: by stream, call and place, against what was made and against each other.   reports.py TRAINTRACE"""
+import collections
+import csv
+import io
+import json
+import subprocess
+import sys
+import tempfile
+
+from made import Rank
+
+HOST_CAUSES = {"data-starvation", "sync-induced", "allocator", "host-peer-wait", "host-bound", "launch-latency"}
+
+
+def made(number):
+    """Each step waits for the GPU at a line of its own, then allocates; the other rank only launches slowly."""
+    rank = Rank(number, 2)
+    rank.launch(500.0, "warm")
+    for step in range(8):
+        began = rank.now
+        for layer in range(25):
+            rank.launch(100.0 if number == 0 else 5.0, f"gemm_{layer}")
+            rank.host(10)
+        rank.launch(70.0, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20)
+        if number == 0:
+            before = rank.now
+            rank.block()
+            rank.frame("train.py(31): log_loss", before - 1)
+            rank.host(300)
+        rank.launch(30.0, "Memcpy DtoD (Device -> Device)", call="cudaMemcpyAsync", category="gpu_memcpy", stream=20)
+        rank.step(step, began)
+    return rank
+
+
+def rows(traintrace, folder, by):
+    """The same rows as JSON, CSV and text."""
+    outputs = {form: subprocess.run([traintrace, "report", folder, f"--by={by}", f"--format={form}"], capture_output=True, text=True,
+                                    timeout=60, check=True).stdout for form in ("json", "csv", "text")}
+    document = json.loads(outputs["json"])
+    assert document["schema"] == "traintrace.report/1" and document["by"] == by
+    table = list(csv.reader(io.StringIO(outputs["csv"])))
+    assert len(table) == len(document["rows"]) + 1 == len(outputs["text"].splitlines())
+    for row, line in zip(document["rows"], table[1:]):
+        assert dict(zip(table[0], line)) == {key: "" if value is None else str(value) for key, value in row.items()} or by in ("rank", "step")
+    return document["rows"]
+
+
+def ns(us):
+    return round(us * 1000)
+
+
+def check_streams(found, jobs):
+    wanted = {}
+    for rank in jobs:
+        for each in rank.events:
+            if each["cat"] in ("kernel", "gpu_memcpy"):
+                sums = wanted.setdefault((rank.rank, each["tid"]), collections.Counter())
+                kind = "memory_ns" if each["cat"] == "gpu_memcpy" else "communication_ns" if each["name"].startswith("nccl") else "compute_ns"
+                sums.update({"work_count": 1, "busy_ns": ns(each["dur"]), kind: ns(each["dur"])})
+    for row in found:
+        sums = wanted.pop((row["rank"], row["stream"]))
+        assert all(row[key] == sums[key] for key in ("work_count", "busy_ns", "compute_ns", "communication_ns", "memory_ns")), row
+        assert row["idle_ns"] == row["window_ns"] - row["busy_ns"] and row["device"] == 0
+    assert not wanted
+
+
+def check_calls(found, jobs, idle):
+    wanted = collections.defaultdict(list)
+    for rank in jobs:
+        for each in rank.events:
+            if each["cat"] == "cuda_runtime":
+                wanted[each["name"]].append(ns(each["dur"]))
+    for row in found:
+        times = wanted.pop(row["call"])
+        assert (row["count"], row["host_ns"], row["max_ns"]) == (len(times), sum(times), max(times)), row
+        assert row["mean_ns"] == sum(times) // len(times)
+        assert row["work_count"] == (len(times) if row["call"] in ("cudaLaunchKernel", "cudaMemcpyAsync") else 0), row
+    assert not wanted and {row["call"]: row["kind"] for row in found}["cudaStreamSynchronize"] == "blocking"
+    assert sum(row["idle_ns"] for row in found) == sum(idle[cause] for cause in HOST_CAUSES) > 0
+
+
+def main(traintrace):
+    jobs = [made(0), made(1)]
+    with tempfile.TemporaryDirectory(prefix="reports.") as folder:
+        for rank in jobs:
+            rank.write(folder)
+        idle = collections.Counter()
+        for row in rows(traintrace, folder, "rank"):
+            idle.update(row["idle_by_cause_ns"])
+        check_streams(rows(traintrace, folder, "stream"), jobs)
+        check_calls(rows(traintrace, folder, "call"), jobs, idle)
+        places = rows(traintrace, folder, "stack")
+    found = collections.Counter()
+    for row in places:
+        found[row["cause"]] += row["idle_ns"]
+    assert found == +idle, (found, idle)
+    assert any((row["cause"], row["call"], row["stack"]) == ("sync-induced", "cudaStreamSynchronize", "train.py(31): log_loss") for row in places)
+    assert all((row["call"] is None) == (row["cause"] not in HOST_CAUSES) for row in places)
+    assert [row["idle_ns"] for row in places] == sorted((row["idle_ns"] for row in places), reverse=True)
+    print("as expected")
+    return 0
+
+
+sys.exit(main(*sys.argv[1:]))
