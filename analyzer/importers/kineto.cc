@@ -119,7 +119,7 @@ void Import::add(const Event& event) {
   } else if (is_call(event.category)) {
     add_call(event, kind_of_call(event));
   } else if (is_range(event.category)) {
-    if (const std::optional<HostCallKind> kind = kind_of_range(event.name)) {
+    if (const std::optional<HostCallKind> kind = kind_of_range(event)) {
       add_call(event, *kind);
     } else if (event.name.starts_with("ProfilerStep#")) {
       if (const std::optional<Span> span = span_of(event)) {

@@ -133,10 +133,21 @@ bool is_range(std::string_view category) {
          category == "python_function";
 }
 
-HostCallKind kind_of_call(const Event& event) {
+namespace {
+
+// As an export of ours says it.
+std::optional<HostCallKind> told_kind(const Event& event) {
   const auto* const known = std::find(std::begin(kKindNames), std::end(kKindNames), event.kind);
-  if (known != std::end(kKindNames)) {
-    return static_cast<HostCallKind>(known - std::begin(kKindNames));
+  return known == std::end(kKindNames)
+             ? std::nullopt
+             : std::optional(static_cast<HostCallKind>(known - std::begin(kKindNames)));
+}
+
+}  // namespace
+
+HostCallKind kind_of_call(const Event& event) {
+  if (const std::optional<HostCallKind> told = told_kind(event)) {
+    return *told;
   }
   const std::string_view name = event.name;
   if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking)) {
@@ -151,7 +162,11 @@ HostCallKind kind_of_call(const Event& event) {
              : HostCallKind::kOther;
 }
 
-std::optional<HostCallKind> kind_of_range(std::string_view name) {
+std::optional<HostCallKind> kind_of_range(const Event& event) {
+  if (const std::optional<HostCallKind> told = told_kind(event)) {
+    return told;
+  }
+  const std::string_view name = event.name;
   if (name.starts_with("enumerate(DataLoader)") ||
       name.find("DataLoaderIter.__next__") != name.npos || is_loader_frame(name)) {
     return HostCallKind::kLoader;

@@ -52,7 +52,7 @@ bool is_call(std::string_view category);
 bool is_range(std::string_view category);
 
 HostCallKind kind_of_call(const Event& event);
-std::optional<HostCallKind> kind_of_range(std::string_view name);
+std::optional<HostCallKind> kind_of_range(const Event& event);
 
 // "Float": 4; 0: not known.
 int64_t bytes_of_type(std::string_view type);
