@@ -1,11 +1,11 @@
 """judge.py BUILD CASE RANKS CODE [NAME=VALUE ..]: what is said about the time of a job on simgpu, recorded with
 TRAINTRACE_GPU_TIMELINE=cupti.
 
-A code with a `?` may be there or not, and how much was lost is not looked at.  NAME@RANK=VALUE is set for one rank; +KEY=NS is lost besides what the ranks say.
-
 It must be exactly CODE (`-`: nothing above info; several with commas), with the ns that the ranks say they have lost, to 5 %.
-A machine that others use wakes up late: then a job loses what it was not made to, and runs again. One that should lose
-nothing and never comes through is no failure (status 77)."""
+A code with a `?` may be there or not, and how much was lost is not looked at.  NAME@RANK=VALUE is set for one rank;
++KEY=NS is lost besides what the ranks say.
+A machine that others use wakes up late: then a job loses what it was not made to, and runs again.  One that was never left
+alone is no failure (status 77)."""
 import json
 import os
 import subprocess
@@ -25,12 +25,13 @@ def settings_of(rank):
 ATTEMPTS = 12
 STEPS = 30
 MUCH_NS = 15_000_000  # of some 500 ms
+DELAYED_NS = 60_000_000  # over all threads of a rank; three ranks on two idle cores have up to 46
 
 
 def is_spoilt(report, printed):
     """Its threads waited for processors, or the ends of collectives differ on simgpu because a host woke up late."""
     lost = printed.get("idle_ns", 0) + printed.get("exposed_ns", 0)
-    return (printed.get("delayed_ns", 0) > MUCH_NS or (code == "-" and lost > MUCH_NS) or
+    return (printed.get("delayed_ns", 0) > DELAYED_NS or (code == "-" and lost > MUCH_NS) or
             any(finding["code"] == "trace.incomplete-timeline" for finding in report["findings"]))
 
 
