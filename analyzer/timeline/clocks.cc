@@ -36,6 +36,7 @@ struct Pair {
 
 int64_t end_by(const Arrival& arrival, const std::vector<size_t>& members) {
   std::vector<int64_t> ends;
+  ends.reserve(members.size());
   for (const size_t member : members) {
     ends.push_back(arrival.end_ns[member]);
   }

@@ -25,7 +25,7 @@ def settings_of(rank):
 ATTEMPTS = 12
 STEPS = 30
 MUCH_NS = 15_000_000  # of some 500 ms
-DELAYED_NS = 60_000_000  # over all threads of a rank; three ranks on two idle cores have up to 46
+DELAYED_NS = 20_000_000 * ranks  # over all threads of one; on two idle cores one rank has up to 10, three up to 46 ms
 
 
 def is_spoilt(report, printed):

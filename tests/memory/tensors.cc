@@ -379,6 +379,7 @@ void a_batch_of_one_rank() {
 // Threads that are fast, and one that writes little.
 void several_threads() {
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([i] {
       for (int j = 0; j < (i == 0 ? 100 : 30'000); ++j) {
