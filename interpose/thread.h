@@ -37,7 +37,7 @@ struct ThreadState {
   uint8_t pushed_devices[kMaxPushedDevices];
   uint32_t pushed_count;
   uint32_t watched;  // host_samples.cc; 0: not yet
-  bool busy;  // inside the tracer: a signal handler's calls pass through
+  bool busy;         // inside the tracer: a signal handler's calls pass through
   // The call that is open in each layer, on the wrapper's stack.
   const OpenFrame* open_frame[2];
   // The query that was recorded last, if no other call was recorded since: equal ones only count.

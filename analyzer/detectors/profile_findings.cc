@@ -9,26 +9,16 @@ namespace traintrace {
 namespace {
 
 constexpr ProfileDetector kDetectors[] = {
-    find_data_starvation,
-    find_cpu_contention,
-    find_host_bound,
-    find_sync_in_loop,
-    find_harmless_sync,
-    find_default_stream,
-    find_implicit_sync,
-    find_exposed_communication,
-    find_waiting_collectives,
-    find_entry_skew,
-    find_stragglers,
-    find_rotating_stall,
-    find_small_collectives,
-    find_slow_device,
-    find_event_spin,
-    find_full_queues,
-    find_graph_gaps,
-    find_unattributed,
-    find_incomplete_timeline,
-    find_step_regression,
+    find_data_starvation,     find_cpu_contention,
+    find_host_bound,          find_sync_in_loop,
+    find_harmless_sync,       find_default_stream,
+    find_implicit_sync,       find_exposed_communication,
+    find_waiting_collectives, find_entry_skew,
+    find_stragglers,          find_rotating_stall,
+    find_small_collectives,   find_slow_device,
+    find_event_spin,          find_full_queues,
+    find_graph_gaps,          find_unattributed,
+    find_incomplete_timeline, find_step_regression,
 };
 
 int64_t loss_of(const Finding& finding) {

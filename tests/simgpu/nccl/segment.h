@@ -32,7 +32,7 @@ struct alignas(64) RankCell {
   std::atomic<uint32_t> tree;     // the same for the tree
   std::atomic<uint32_t> windows;  // how many window registrations the rank has reached
   std::atomic<uint32_t> finalized;
-  std::atomic<uint64_t> gpu;      // equal for ranks on one device
+  std::atomic<uint64_t> gpu;  // equal for ranks on one device
   SplitCell split[2];
 };
 
