@@ -163,6 +163,7 @@ bool fill(const Settings& settings, const TraceFile& file) {
   start_thread(*self, settings, file);
   put_hooks_in_place();
   __atomic_store_n(&g_guard.words.armed, generation, __ATOMIC_RELEASE);
+  take_early_stats();
   return true;
 }
 
@@ -199,8 +200,9 @@ bool wait_for_arming() {
     const timespec step = {0, kWaitStepNs};
     nanosleep(&step, nullptr);
   }
+  const bool arming = arm_state() == ArmState::kArming;  // before the look that counts
   const bool armed = armed_generation() != 0;
-  if (!armed && arm_state() == ArmState::kArming) {
+  if (!armed && arming) {
     count(format::Stat::BeforeArming);
   }
   return armed;

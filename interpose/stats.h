@@ -10,14 +10,22 @@
 namespace traintrace {
 
 extern uint64_t* g_stats;  // section kStats of the trace
-extern uint64_t g_early_stats[static_cast<int>(format::Stat::kCount)];
+
+void count_early(format::Stat stat, uint64_t times) noexcept;
 
 inline void count(format::Stat stat, uint64_t times = 1) noexcept {
-  uint64_t* const stats = armed_generation() ? g_stats : g_early_stats;
-  __atomic_fetch_add(&stats[static_cast<int>(stat)], times, __ATOMIC_RELAXED);
+  if (armed_generation()) {
+    __atomic_fetch_add(&g_stats[static_cast<int>(stat)], times, __ATOMIC_RELAXED);
+  } else {
+    count_early(stat, times);
+  }
 }
 
-// Moves what was counted so far to the trace; just before it is armed.
+// Where is counted from the arming on.
 void stats_go_to(uint64_t* stats) noexcept;
+
+// Moves what was counted early to the trace; once it is armed.  Who counts early while that happens
+// moves it too: one of the two sees the other's store.
+void take_early_stats() noexcept;
 
 }  // namespace traintrace

@@ -114,7 +114,6 @@ class World {
     header().pid = 1234;
     header().start_time = 99;
     std::strcpy(header().host, "host");
-    std::memset(g_early_stats, 0, sizeof g_early_stats);
     g_stats = table<uint64_t>(format::kStats);
     g_guard.words.armed = 1;
     g_stack_mode = Stacks::kAll;
