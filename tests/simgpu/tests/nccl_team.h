@@ -16,6 +16,7 @@ inline constexpr size_t kMiddle = 5'003;  // per block: several chunks where the
 inline constexpr size_t kLarge = 70'001;  // takes the ring with every type
 inline constexpr size_t kMaxElementBytes = 8;
 inline constexpr int kMaxRanks = 8;
+inline constexpr size_t kPeriod = 24;  // of input(), expected() and mark() in their element
 
 inline constexpr ncclDataType_t kTypes[] = {
     ncclInt8,    ncclUint8,   ncclInt32,   ncclUint32,   ncclInt64,      ncclUint64,
@@ -102,6 +103,25 @@ inline double mark(int from, int to, size_t i) {
   return static_cast<double>((i + static_cast<size_t>(from) * 3 + static_cast<size_t>(to) * 5) % 8);
 }
 
+// Elements value(0) to value(count - 1). Each block of `block` elements repeats its first kPeriod.
+template <class Value>
+std::vector<char> encoded(ncclDataType_t type, size_t count, size_t block, Value value) {
+  const size_t bytes = bytes_of(type);
+  std::vector<char> result(count * bytes);
+  for (size_t first = 0; first < count; first += block) {
+    char* const at = &result[first * bytes];
+    const size_t whole = std::min(block, count - first);
+    size_t done = std::min(whole, kPeriod);
+    for (size_t i = 0; i < done; ++i) {
+      encode(type, value(first + i), at + i * bytes);
+    }
+    for (; done < whole; done *= 2) {
+      memcpy(at + done * bytes, at, std::min(done, whole - done) * bytes);
+    }
+  }
+  return result;
+}
+
 // One rank with buffers for `ranks` blocks of the largest size.
 struct Member : Rank {
   char* send = nullptr;
@@ -116,30 +136,25 @@ struct Member : Rank {
     CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&receive), bytes));
     CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&scalar), kMaxElementBytes));
   }
-  // Elements i of `into` become value(i).
+  // Elements i of `into` become value(i); see encoded().
   template <class Value>
-  void fill(char* into, ncclDataType_t type, size_t count, Value value) const {
-    std::vector<char> host(count * bytes_of(type));
-    for (size_t i = 0; i < count; ++i) {
-      encode(type, value(i), &host[i * bytes_of(type)]);
-    }
+  void fill(char* into, ncclDataType_t type, size_t count, size_t block, Value value) const {
+    const std::vector<char> host = encoded(type, count, block, value);
     CUDA_OK(cudaMemcpyAsync(into, host.data(), host.size(), cudaMemcpyHostToDevice, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
   }
   template <class Value>
-  void check(const char* what, const char* buffer, ncclDataType_t type, size_t count,
+  void check(const char* what, const char* buffer, ncclDataType_t type, size_t count, size_t block,
              Value value) const {
-    std::vector<char> host(count * bytes_of(type));
+    const std::vector<char> wanted = encoded(type, count, block, value);
+    std::vector<char> host(wanted.size());
     CUDA_OK(cudaMemcpyAsync(host.data(), buffer, host.size(), cudaMemcpyDeviceToHost, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
-    for (size_t i = 0; i < count; ++i) {
-      char wanted[kMaxElementBytes];
-      encode(type, value(i), wanted);
-      if (memcmp(wanted, &host[i * bytes_of(type)], bytes_of(type)) != 0) {
-        fprintf(stderr, "rank %d: %s, type %d, count %zu: element %zu is wrong\n", rank, what, type,
-                count, i);
-        _exit(1);
-      }
+    if (host != wanted) {
+      const auto differs = std::mismatch(host.begin(), host.end(), wanted.begin()).first;
+      fprintf(stderr, "rank %d: %s, type %d, count %zu: element %zu is wrong\n", rank, what, type,
+              count, static_cast<size_t>(differs - host.begin()) / bytes_of(type));
+      _exit(1);
     }
   }
   ncclRedOp_t reduction(Op op, ncclDataType_t type) {
@@ -150,7 +165,7 @@ struct Member : Rank {
       return made;
     }
     if (op == Op::kScaleByDevice) {
-      fill(scalar, type, 1, [](size_t) { return 2; });
+      fill(scalar, type, 1, 1, [](size_t) { return 2; });
       NCCL_OK(ncclRedOpCreatePreMulSum(&made, scalar, type, ncclScalarDevice, comm));
       return made;
     }
@@ -216,7 +231,7 @@ class Team {
 
   void all_reduce(ncclDataType_t type, Op op, size_t count, bool in_place) {
     for (const Member& m : members_) {
-      m.fill(in_place ? m.receive : m.send, type, count,
+      m.fill(in_place ? m.receive : m.send, type, count, count,
              [&](size_t i) { return input(op, m.rank, i); });
     }
     together([&](Member& m) {
@@ -225,7 +240,7 @@ class Team {
     });
     for (const Member& m : members_) {
       m.drop_reduction(op);
-      m.check("ncclAllReduce", m.receive, type, count,
+      m.check("ncclAllReduce", m.receive, type, count, count,
               [&](size_t i) { return expected(op, type, ranks_, i); });
     }
   }
@@ -233,7 +248,8 @@ class Team {
   void reduce_scatter(ncclDataType_t type, Op op, bool in_place) {
     const size_t count = kMiddle;
     for (const Member& m : members_) {
-      m.fill(m.send, type, count * size_t(ranks_), [&](size_t i) { return input(op, m.rank, i); });
+      m.fill(m.send, type, count * size_t(ranks_), count * size_t(ranks_),
+             [&](size_t i) { return input(op, m.rank, i); });
     }
     const auto result = [&](const Member& m) {
       return in_place ? m.send + size_t(m.rank) * count * bytes_of(type) : m.receive;
@@ -244,7 +260,7 @@ class Team {
     });
     for (const Member& m : members_) {
       m.drop_reduction(op);
-      m.check("ncclReduceScatter", result(m), type, count,
+      m.check("ncclReduceScatter", result(m), type, count, count,
               [&](size_t i) { return expected(op, type, ranks_, size_t(m.rank) * count + i); });
     }
   }
@@ -252,7 +268,7 @@ class Team {
   void reduce(ncclDataType_t type, Op op, bool in_place) {
     const int root = static_cast<int>(type) % ranks_;
     for (const Member& m : members_) {
-      m.fill(in_place ? m.receive : m.send, type, kMiddle,
+      m.fill(in_place ? m.receive : m.send, type, kMiddle, kMiddle,
              [&](size_t i) { return input(op, m.rank, i); });
     }
     together([&](Member& m) {
@@ -262,7 +278,7 @@ class Team {
     for (const Member& m : members_) {
       m.drop_reduction(op);
       if (m.rank == root) {
-        m.check("ncclReduce", m.receive, type, kMiddle,
+        m.check("ncclReduce", m.receive, type, kMiddle, kMiddle,
                 [&](size_t i) { return expected(op, type, ranks_, i); });
       }
     }
@@ -271,7 +287,7 @@ class Team {
   void broadcast(ncclDataType_t type, bool in_place) {
     const int root = (static_cast<int>(type) + 1) % ranks_;
     for (const Member& m : members_) {
-      m.fill(in_place ? m.receive : m.send, type, kLarge,
+      m.fill(in_place ? m.receive : m.send, type, kLarge, kLarge,
              [&](size_t i) { return mark(m.rank, 0, i); });
     }
     together([&](Member& m) {
@@ -280,7 +296,8 @@ class Team {
                                       root, m.comm, m.stream);
     });
     for (const Member& m : members_) {
-      m.check("ncclBroadcast", m.receive, type, kLarge, [&](size_t i) { return mark(root, 0, i); });
+      m.check("ncclBroadcast", m.receive, type, kLarge, kLarge,
+              [&](size_t i) { return mark(root, 0, i); });
     }
   }
 
@@ -290,12 +307,12 @@ class Team {
       return in_place ? m.receive + size_t(m.rank) * count * bytes_of(type) : m.send;
     };
     for (const Member& m : members_) {
-      m.fill(own(m), type, count, [&](size_t i) { return mark(m.rank, 0, i); });
+      m.fill(own(m), type, count, count, [&](size_t i) { return mark(m.rank, 0, i); });
     }
     together(
         [&](Member& m) { return ncclAllGather(own(m), m.receive, count, type, m.comm, m.stream); });
     for (const Member& m : members_) {
-      m.check("ncclAllGather", m.receive, type, count * size_t(ranks_),
+      m.check("ncclAllGather", m.receive, type, count * size_t(ranks_), count,
               [&](size_t i) { return mark(static_cast<int>(i / count), 0, i % count); });
     }
   }
@@ -308,7 +325,7 @@ class Team {
       return inside ? m.receive + size_t(root) * count * bytes_of(type) : m.send;
     };
     for (const Member& m : members_) {
-      m.fill(own(m), type, count, [&](size_t i) { return mark(m.rank, 1, i); });
+      m.fill(own(m), type, count, count, [&](size_t i) { return mark(m.rank, 1, i); });
     }
     together([&](Member& m) {
       return ncclGather(own(m), m.rank == root ? m.receive : nullptr, count, type, root, m.comm,
@@ -316,7 +333,7 @@ class Team {
     });
     for (const Member& m : members_) {
       if (m.rank == root) {
-        m.check("ncclGather", m.receive, type, count * size_t(ranks_),
+        m.check("ncclGather", m.receive, type, count * size_t(ranks_), count,
                 [&](size_t i) { return mark(static_cast<int>(i / count), 1, i % count); });
       }
     }
@@ -330,14 +347,15 @@ class Team {
       return inside ? m.send + size_t(root) * count * bytes_of(type) : m.receive;
     };
     for (const Member& m : members_) {
-      m.fill(m.send, type, count * size_t(ranks_), [&](size_t i) { return mark(m.rank, 2, i); });
+      m.fill(m.send, type, count * size_t(ranks_), count * size_t(ranks_),
+             [&](size_t i) { return mark(m.rank, 2, i); });
     }
     together([&](Member& m) {
       return ncclScatter(m.rank == root ? m.send : nullptr, result(m), count, type, root, m.comm,
                          m.stream);
     });
     for (const Member& m : members_) {
-      m.check("ncclScatter", result(m), type, count,
+      m.check("ncclScatter", result(m), type, count, count,
               [&](size_t i) { return mark(root, 2, size_t(m.rank) * count + i); });
     }
   }
@@ -345,13 +363,13 @@ class Team {
   void all_to_all(ncclDataType_t type) {
     const size_t count = kMiddle;
     for (const Member& m : members_) {
-      m.fill(m.send, type, count * size_t(ranks_),
+      m.fill(m.send, type, count * size_t(ranks_), count,
              [&](size_t i) { return mark(m.rank, static_cast<int>(i / count), i % count); });
     }
     together(
         [&](Member& m) { return ncclAlltoAll(m.send, m.receive, count, type, m.comm, m.stream); });
     for (const Member& m : members_) {
-      m.check("ncclAlltoAll", m.receive, type, count * size_t(ranks_),
+      m.check("ncclAlltoAll", m.receive, type, count * size_t(ranks_), count,
               [&](size_t i) { return mark(static_cast<int>(i / count), m.rank, i % count); });
     }
   }
@@ -359,7 +377,7 @@ class Team {
   // Sends round the ring, to oneself where there is only one rank.
   void neighbours(ncclDataType_t type) {
     for (const Member& m : members_) {
-      m.fill(m.send, type, kLarge, [&](size_t i) { return mark(m.rank, 3, i); });
+      m.fill(m.send, type, kLarge, kLarge, [&](size_t i) { return mark(m.rank, 3, i); });
     }
     together([&](Member& m) {
       NCCL_OK(ncclRecv(m.receive, kLarge, type, (m.rank + ranks_ - 1) % ranks_, m.comm, m.stream));
@@ -367,7 +385,7 @@ class Team {
     });
     for (const Member& m : members_) {
       const int from = (m.rank + ranks_ - 1) % ranks_;
-      m.check("ncclSend, ncclRecv", m.receive, type, kLarge,
+      m.check("ncclSend, ncclRecv", m.receive, type, kLarge, kLarge,
               [&](size_t i) { return mark(from, 3, i); });
     }
   }
