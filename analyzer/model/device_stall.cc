@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "analyzer/model/activity.h"
-#include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/run.h"
@@ -53,8 +52,7 @@ std::optional<DeviceStall> device_stall(const Run& run, Rank rank) {
       const std::string function = call_name(trace, operation.call);
       if (!operation.collective || operation.sequence == 0 ||
           direction_of(function) != Direction::kAllToAll ||
-          (oldest && oldest->details.enter <= operation.enter) ||
-          elapsed(operation.enter, state->last_seen) < run.hang_after) {
+          (oldest && oldest->details.enter <= operation.enter)) {
         continue;
       }
       Ranks peers = peers_through(run, communicator, rank, operation.sequence);

@@ -22,9 +22,10 @@ struct DeviceStall {
   uint64_t pending = 0;  // operations of the rank that are known not to be finished
 };
 
-// The rank's oldest collective that is known not to be finished while a peer has finished it, if it
-// has been so for as long as a hang takes.  Only of those in which everybody needs everybody: what
-// a peer finished, this rank's GPU had all it needed for.
+// The rank's oldest collective that is known not to be finished while a peer has finished it; how
+// long that has been so is the caller's to judge: a rank that issued it just now is moving.  Only
+// of those in which everybody needs everybody: what a peer finished, this rank's GPU had all it
+// needed for.
 std::optional<DeviceStall> device_stall(const Run& run, Rank rank);
 
 }  // namespace traintrace

@@ -4,6 +4,7 @@
 
 Faults: none, missing (all that it issued is done, and it issues nothing more), stalled (its GPU does not get done what the
 others did), count (its last record has another size), skipped (it left out one in the middle, of another size than its neighbours).
+With --ahead=N the others have issued N further ones; each dump lists the last --keep=N, as a recorder of that size would.
 """
 import argparse
 import json
@@ -36,6 +37,8 @@ def dump(rank, options, version=(2, 9)):
         last = last - 1
     if wrong and options.fault == "missing":
         last = last - 1
+    if not wrong:
+        last += options.ahead
     entries = []
     skip = options.records // 2 if wrong and options.fault == "skipped" else 0
     for number in range(1, last + 1 + (1 if skip else 0)):
@@ -52,7 +55,7 @@ def dump(rank, options, version=(2, 9)):
            "comm_lib_version" if version >= (2, 10) else "nccl_version": "2.27.3",
            "pg_status": {"0": {"last_enqueued_collective": entries[-1]["collective_seq_id"], "last_started_collective": -1,
                                "last_completed_collective": min(finished, entries[-1]["collective_seq_id"])}},
-           "entries": entries}
+           "entries": entries[-options.keep:]}
     if version < (1, 2):
         del out["pg_config"], out["pg_status"]
     return out
@@ -112,6 +115,8 @@ def options_of(arguments):
     parser.add_argument("folder")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--records", type=int, default=40)
+    parser.add_argument("--ahead", type=int, default=0)
+    parser.add_argument("--keep", type=int, default=2000)
     parser.add_argument("--culprit", type=int, default=2)
     parser.add_argument("--fault", default="none", choices=["none", "missing", "stalled", "count", "skipped"])
     return parser.parse_args(arguments)

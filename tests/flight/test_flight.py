@@ -61,6 +61,10 @@ class Flight(unittest.TestCase):
         stalled = judged(self.dumps(fault="stalled", culprit=1))
         self.assertEqual(found(stalled), [("device.stalled", "likely", [1])])
         self.assertEqual(stalled["findings"][0]["victims"], [0, 2, 3])
+        # The others went on so far that what they are through with is only counted in their dumps.
+        counted = judged(self.dumps(fault="stalled", culprit=1, ahead=100, keep=50))
+        self.assertEqual(found(counted), [("device.stalled", "likely", [1])])
+        self.assertEqual(counted["findings"][0]["victims"], [0, 2, 3])
         count = judged(self.dumps(fault="count", culprit=0))
         self.assertEqual([(code, culprits) for code, _, culprits in found(count)], [("collective.count-mismatch", [0])])
         self.assertEqual(count["findings"][0]["where"][0]["file"], "/job/train.py")
