@@ -36,27 +36,46 @@ bool is_complete(const Run& run) {
          std::all_of(run.processes.begin(), run.processes.end(), whole);
 }
 
+// What the other members called can be compared.
+bool is_whole(const Communicator& communicator) {
+  return communicator.size == static_cast<int>(communicator.members.size());
+}
+
+std::string counts_text(size_t communicators, bool equal, size_t unknown) {
+  if (communicators == 0) {
+    return "";
+  }
+  if (!equal) {
+    return "; the numbers of collectives differ, and nobody waited for the rest";
+  }
+  if (unknown != 0) {
+    return fmt::format("; of {} communicator{} it is not recorded who else called how often",
+                       unknown, unknown == 1 ? "" : "s");
+  }
+  return ", with equal numbers of collectives";
+}
+
 Finding healthy(const Run& run) {
   Finding finding;
   finding.code = "run.healthy";
   uint64_t total = 0;
+  size_t unknown = 0;
   bool equal = true;
   for (const Communicator& communicator : run.communicators) {
     const uint64_t count = collectives_of(run, communicator, true);
     total += count;
     equal = equal && count == collectives_of(run, communicator, false);
+    unknown += is_whole(communicator) ? 0 : 1;
     if (finding.evidence.size() < kMostLines) {
       finding.evidence.push_back(
           fmt::format("communicator {}: {} collectives", communicator.name, count));
     }
   }
-  finding.certainty = equal && is_complete(run) ? Certainty::kProof : Certainty::kLikely;
-  finding.title =
-      fmt::format("nothing is wrong: {} rank{} ended normally{}", run.ranks.size(),
-                  run.ranks.size() == 1 ? "" : "s",
-                  run.communicators.empty() ? ""
-                  : equal                   ? ", with equal numbers of collectives"
-                          : "; the numbers of collectives differ, and nobody waited for the rest");
+  const bool sure = equal && unknown == 0 && is_complete(run);
+  finding.certainty = sure ? Certainty::kProof : Certainty::kLikely;
+  finding.title = fmt::format("nothing is wrong: {} rank{} ended normally{}", run.ranks.size(),
+                              run.ranks.size() == 1 ? "" : "s",
+                              counts_text(run.communicators.size(), equal, unknown));
   finding.values = {{"collective_count", static_cast<int64_t>(total)}};
   return finding;
 }
