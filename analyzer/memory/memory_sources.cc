@@ -9,16 +9,6 @@
 namespace traintrace {
 namespace {
 
-std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
-                                 const CallSchema& schema, std::string_view name) {
-  for (size_t i = 0; i < event.value_count && i < schema.fields.size(); ++i) {
-    if (schema.fields[i].name == name) {
-      return trace.values_of(event)[i];
-    }
-  }
-  return std::nullopt;
-}
-
 bool is_mapping(std::string_view name) {
   return name.starts_with("cuMemMap") || name.starts_with("cuMemUnmap");
 }
@@ -58,12 +48,11 @@ int number_of(uint8_t device) {
   return device == format::kNoDevice ? -1 : device;
 }
 
-uint64_t address_of(const ProcessTrace& trace, const CallRecord& event, const CallSchema& schema,
-                    AddressSpace space) {
+uint64_t address_of(const ProcessTrace& trace, const CallRecord& event, AddressSpace space) {
   const char* const name = space == AddressSpace::kHandle  ? "handle"
                            : space == AddressSpace::kArray ? "array"
                                                            : "address";
-  return value_of(trace, event, schema, name).value_or(0);
+  return value_of(trace, event, name).value_or(0);
 }
 
 // The only one that its allocations name.
@@ -89,7 +78,7 @@ MemorySources::MemorySources(const ProcessTrace& trace)
   for (const CallRecord& event : trace.events) {
     const CallSchema* const schema = event.moment ? schema_of(trace, event.call) : nullptr;
     if (schema != nullptr && schema->kind == "tensor-block") {
-      reported_.emplace_back(value_of(trace, event, *schema, "address").value_or(0),
+      reported_.emplace_back(value_of(trace, event, "address").value_or(0),
                              number_of(event.device));
     }
   }
@@ -170,8 +159,8 @@ std::vector<MemoryStep> MemorySources::live() {
 void MemorySources::add_call(const CallRecord& event, const CallSchema& schema,
                              std::vector<MemoryStep>& steps) {
   const auto space = space_of(schema.name);
-  const uint64_t address = space ? address_of(trace_, event, schema, *space) : 0;
-  const auto bytes = value_of(trace_, event, schema, "bytes");
+  const uint64_t address = space ? address_of(trace_, event, *space) : 0;
+  const auto bytes = value_of(trace_, event, "bytes");
   if (address == 0) {
     return;
   }
@@ -193,10 +182,9 @@ void MemorySources::add_call(const CallRecord& event, const CallSchema& schema,
   steps.push_back(step);
 }
 
-void MemorySources::add_report(const CallRecord& event, const CallSchema& schema,
-                               std::vector<MemoryStep>& steps) const {
-  const auto change = static_cast<int64_t>(value_of(trace_, event, schema, "change").value_or(0));
-  const uint64_t address = value_of(trace_, event, schema, "address").value_or(0);
+void MemorySources::add_report(const CallRecord& event, std::vector<MemoryStep>& steps) const {
+  const auto change = static_cast<int64_t>(value_of(trace_, event, "change").value_or(0));
+  const uint64_t address = value_of(trace_, event, "address").value_or(0);
   if (address == 0 || change == 0) {
     return;
   }
@@ -229,7 +217,7 @@ std::vector<MemoryStep> MemorySources::steps() {
     if (schema->kind == "alloc" || schema->kind == "free") {
       add_call(event, *schema, steps);
     } else if (schema->kind == "tensor-block") {
-      add_report(event, *schema, steps);
+      add_report(event, steps);
     }
   }
   std::stable_sort(steps.begin(), steps.end(),

@@ -34,8 +34,7 @@ class MemorySources {
   std::optional<MemoryStep> from(uint32_t call, uint32_t stack, uint64_t address, uint64_t bytes,
                                  uint8_t device);
   void add_call(const CallRecord& event, const CallSchema& schema, std::vector<MemoryStep>& steps);
-  void add_report(const CallRecord& event, const CallSchema& schema,
-                  std::vector<MemoryStep>& steps) const;
+  void add_report(const CallRecord& event, std::vector<MemoryStep>& steps) const;
   Owner owner(uint32_t stack);
   // -1: PyTorch's allocator has no block in it.
   int device_of_blocks_in(const LiveBlock& block) const;

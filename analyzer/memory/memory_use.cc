@@ -12,16 +12,6 @@
 namespace traintrace {
 namespace {
 
-std::optional<uint64_t> value_of(const ProcessTrace& trace, const CallRecord& event,
-                                 const CallSchema& schema, std::string_view name) {
-  for (size_t i = 0; i < event.value_count && i < schema.fields.size(); ++i) {
-    if (schema.fields[i].name == name) {
-      return trace.values_of(event)[i];
-    }
-  }
-  return std::nullopt;
-}
-
 bool succeeded(const CallRecord& event) {
   return event.returned && event.result == 0 && !event.enter_lost && !event.moment;
 }
@@ -58,8 +48,8 @@ struct DeviceBlock {
 // Where a call uses or gives back memory: by its first byte.
 std::optional<uint64_t> used_address(const ProcessTrace& trace, const CallRecord& event,
                                      const CallSchema& schema) {
-  return schema.kind == "free"  ? value_of(trace, event, schema, "address")
-         : schema.kind == "set" ? value_of(trace, event, schema, "to")
+  return schema.kind == "free"  ? value_of(trace, event, "address")
+         : schema.kind == "set" ? value_of(trace, event, "to")
                                 : std::nullopt;
 }
 
@@ -75,8 +65,8 @@ std::vector<ForeignUse> foreign_uses(const ProcessTrace& trace) {
       continue;
     }
     if (schema->kind == "alloc" && kind_of_call(schema->name) == MemoryKind::kDevice) {
-      const auto address = value_of(trace, event, *schema, "address");
-      const auto bytes = value_of(trace, event, *schema, "bytes");
+      const auto address = value_of(trace, event, "address");
+      const auto bytes = value_of(trace, event, "bytes");
       if (address && bytes && *address != 0) {
         blocks[*address] = {*bytes, event.device, event.stack};
       }
@@ -109,13 +99,12 @@ struct PinnedBlock {
   bool unclear = false;  // a call used it whose reach is not known
 };
 
-void note_copy(const ProcessTrace& trace, const CallRecord& event, const CallSchema& schema,
+void note_copy(const ProcessTrace& trace, const CallRecord& event,
                std::map<uint64_t, PinnedBlock>& blocks) {
-  const auto bytes = value_of(trace, event, schema, "bytes");
-  const bool rows =
-      value_of(trace, event, schema, "pitch") || value_of(trace, event, schema, "height");
+  const auto bytes = value_of(trace, event, "bytes");
+  const bool rows = value_of(trace, event, "pitch") || value_of(trace, event, "height");
   for (const char* const field : {"from", "to", "address"}) {
-    const auto address = value_of(trace, event, schema, field);
+    const auto address = value_of(trace, event, field);
     const auto block = address ? around(blocks, *address) : blocks.end();
     if (block != blocks.end()) {
       block->second.unclear = block->second.unclear || !bytes || rows;
@@ -140,16 +129,16 @@ std::vector<PinnedUse> pinned_uses(const ProcessTrace& trace) {
     if (schema == nullptr || !succeeded(event)) {
       continue;
     }
-    const auto address = value_of(trace, event, *schema, "address");
+    const auto address = value_of(trace, event, "address");
     if (schema->kind == "alloc" && kind_of_call(schema->name) == MemoryKind::kPinned && address) {
-      blocks[*address] = {value_of(trace, event, *schema, "bytes").value_or(0), 0, event.stack};
+      blocks[*address] = {value_of(trace, event, "bytes").value_or(0), 0, event.stack};
     } else if (schema->kind == "free" && address) {
       if (const auto block = blocks.find(*address); block != blocks.end()) {
         done(block->second);
         blocks.erase(block);
       }
     } else if (schema->kind == "copy" || schema->kind == "set") {
-      note_copy(trace, event, *schema, blocks);
+      note_copy(trace, event, blocks);
     }
   }
   for (const auto& [address, block] : blocks) {
