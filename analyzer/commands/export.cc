@@ -4,12 +4,14 @@
 #include <memory>
 
 #include "analyzer/commands/command.h"
-#include "analyzer/commands/export_perfetto.h"
+#include "analyzer/commands/export_processes.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/exporters/collapsed.h"
+#include "analyzer/exporters/csv.h"
 #include "analyzer/exporters/flight_recorder.h"
 #include "analyzer/exporters/heaptrack.h"
 #include "analyzer/exporters/kineto.h"
+#include "analyzer/exporters/perfetto.h"
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
@@ -112,16 +114,47 @@ int export_timelines(Result<Run> run, const ExportArguments& arguments) {
   return 0;
 }
 
+int export_perfetto(const ExportArguments& arguments) {
+  const Result<std::string> trace = export_processes(arguments.traces, perfetto_trace);
+  return trace ? write_one(*trace, arguments.output) : fail(trace.error());
+}
+
+// Written as it is made: there is a row for each call.
+int export_csv(const ExportArguments& arguments) {
+  const bool to_stdout = arguments.output == "-";
+  std::ofstream file;
+  int status = 0;
+  const Result<std::string> made = export_processes(
+      arguments.traces, [&](std::span<const ExportedProcess> processes, std::span<const Finding>,
+                            const ReadEvents& read_events) {
+        if (!to_stdout) {
+          file.open(arguments.output, std::ios::binary | std::ios::trunc);
+        }
+        write_csv(processes, read_events, [&](std::string_view text) {
+          if (to_stdout) {
+            status = std::max(status, print(text));
+          } else {
+            file << text;
+          }
+        });
+        return std::string();
+      });
+  if (!made) {
+    return fail(made.error());
+  }
+  file.close();
+  return to_stdout || file ? status : fail("cannot write " + arguments.output);
+}
+
 int export_traces(const ExportArguments& arguments) {
   if (arguments.kind == "perfetto") {
-    const Result<std::string> trace = export_perfetto(arguments.traces);
-    return trace ? write_one(*trace, arguments.output) : fail(trace.error());
+    return export_perfetto(arguments);
+  }
+  if (arguments.kind == "csv") {
+    return export_csv(arguments);
   }
   const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
                       arguments.kind == "collapsed";
-  if (!memory && arguments.kind != "flight-recorder" && arguments.kind != "kineto") {
-    return fail("'export " + arguments.kind + "' is not built yet");
-  }
   TraceSet set = read_traces(arguments.traces, {.events = memory});
   for (const ReadError& error : set.errors) {
     say(error);

@@ -6,7 +6,7 @@ namespace traintrace {
 namespace {
 
 // When the records of a process end.
-TimeNs end_of(const PerfettoProcess& process) {
+TimeNs end_of(const ExportedProcess& process) {
   TimeNs end = process.trace == nullptr ? 0 : process.trace->last_alive;
   if (process.timeline != nullptr) {
     for (const GpuWork& work : process.timeline->work) {
@@ -17,7 +17,7 @@ TimeNs end_of(const PerfettoProcess& process) {
 }
 
 // When the process entered the collective that the finding is about; 0: not kept, or none.
-TimeNs entered(const PerfettoProcess& process, const Finding& finding) {
+TimeNs entered(const ExportedProcess& process, const Finding& finding) {
   if (process.trace == nullptr || !finding.communicator || !finding.sequence) {
     return 0;
   }
@@ -48,7 +48,7 @@ PerfettoNotes notes_of(const Finding& finding) {
   return notes;
 }
 
-bool is_about(const Finding& finding, const PerfettoProcess& process) {
+bool is_about(const Finding& finding, const ExportedProcess& process) {
   return std::any_of(process.ranks.begin(), process.ranks.end(),
                      [&](Rank rank) { return contains(finding.culprits, rank); });
 }
@@ -57,11 +57,11 @@ bool is_about(const Finding& finding, const PerfettoProcess& process) {
 // or, of anything else, at the end of the records.
 class Markers {
  public:
-  Markers(std::span<const PerfettoProcess> processes, std::span<const Finding> findings,
+  Markers(std::span<const ExportedProcess> processes, std::span<const Finding> findings,
           PerfettoWriter& out)
       : processes_(processes), findings_(findings), out_(out) {}
 
-  void add(const PerfettoProcess& process, uint64_t track) {
+  void add(const ExportedProcess& process, uint64_t track) {
     uint64_t own = 0;
     for (const Finding& finding : findings_) {
       if (is_about(finding, process)) {
@@ -76,12 +76,12 @@ class Markers {
     uint64_t track = 0;
     for (const Finding& finding : findings_) {
       if (std::any_of(processes_.begin(), processes_.end(),
-                      [&](const PerfettoProcess& each) { return is_about(finding, each); })) {
+                      [&](const ExportedProcess& each) { return is_about(finding, each); })) {
         continue;
       }
       TimeNs moment = 0;
       TimeNs end = 0;
-      for (const PerfettoProcess& process : processes_) {
+      for (const ExportedProcess& process : processes_) {
         moment = std::max(moment, entered(process, finding));
         end = std::max(end, end_of(process));
       }
@@ -91,12 +91,12 @@ class Markers {
   }
 
  private:
-  std::span<const PerfettoProcess> processes_;
+  std::span<const ExportedProcess> processes_;
   std::span<const Finding> findings_;
   PerfettoWriter& out_;
 };
 
-void add_process(const PerfettoProcess& process, uint64_t track, const ReadEvents& read_events,
+void add_process(const ExportedProcess& process, uint64_t track, const ReadEvents& read_events,
                  PerfettoWriter& out) {
   const Timeline* const timeline = process.timeline;
   const LaunchArrows arrows = timeline == nullptr ? LaunchArrows{} : launch_arrows(*timeline, out);
@@ -117,12 +117,12 @@ void add_process(const PerfettoProcess& process, uint64_t track, const ReadEvent
 
 }  // namespace
 
-std::string perfetto_trace(std::span<const PerfettoProcess> processes,
+std::string perfetto_trace(std::span<const ExportedProcess> processes,
                            std::span<const Finding> findings, const ReadEvents& read_events) {
   PerfettoWriter out;
   Markers markers(processes, findings, out);
   markers.add_others();
-  for (const PerfettoProcess& process : processes) {
+  for (const ExportedProcess& process : processes) {
     const uint64_t track = out.process(process.name, process.pid);
     markers.add(process, track);
     add_process(process, track, read_events, out);

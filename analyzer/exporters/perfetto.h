@@ -8,23 +8,15 @@
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
+#include "analyzer/exporters/exported_process.h"
 #include "analyzer/exporters/perfetto_writer.h"
 #include "analyzer/model/narrow_divergences.h"
-#include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
 
-struct PerfettoProcess {
-  std::string name;
-  int pid = 0;
-  Ranks ranks;                          // that it holds
-  const ProcessTrace* trace = nullptr;  // null: another tool's profile
-  const Timeline* timeline = nullptr;   // null: what its GPU did and when is not known
-};
-
 // Each process with its threads, what it did on GPUs and communicators, counters of its memory, and
 // what is found about it.  `read_events` gives a process with all its events, until the next call.
-std::string perfetto_trace(std::span<const PerfettoProcess> processes,
+std::string perfetto_trace(std::span<const ExportedProcess> processes,
                            std::span<const Finding> findings, const ReadEvents& read_events);
 
 // On each device what is in use, by whose it is, and what PyTorch's allocator holds; and when

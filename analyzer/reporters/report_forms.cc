@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/text/words.h"
 
 namespace traintrace {
 namespace {
@@ -72,17 +73,6 @@ nlohmann::ordered_json cell_json(const ReportCell& cell) {
     return std::get<std::vector<std::string>>(cell);
   }
   return nullptr;
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == text.npos) {
-    return text;
-  }
-  std::string field = "\"";
-  for (const char c : text) {
-    field += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return field + '"';
 }
 
 std::string padded(const std::string& text, size_t width, bool right) {

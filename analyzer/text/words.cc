@@ -241,4 +241,15 @@ std::optional<std::vector<int>> parse_ranks(std::string_view text) {
   }
 }
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == text.npos) {
+    return text;
+  }
+  std::string field = "\"";
+  for (const char c : text) {
+    field += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return field + '"';
+}
+
 }  // namespace traintrace

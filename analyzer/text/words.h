@@ -17,6 +17,8 @@ std::optional<std::vector<std::string>> split_words(std::string_view line);
 
 // As a word: quoted if it has to be.
 std::string quoted(std::string_view text);
+// As a field of CSV (RFC 4180): the same.
+std::string csv_field(const std::string& text);
 
 // Decimal, or hexadecimal with 0x.
 std::optional<uint64_t> parse_unsigned(std::string_view text);

@@ -79,6 +79,20 @@ def check_calls(found, jobs, idle):
     assert sum(row["idle_ns"] for row in found) == sum(idle[cause] for cause in HOST_CAUSES) > 0
 
 
+def check_table(traintrace, folder, jobs):
+    """`export csv`: a row for each piece of work and each call, as made."""
+    text = subprocess.run([traintrace, "export", "csv", folder, "--output=-"], capture_output=True, text=True, timeout=60, check=True).stdout
+    found = collections.Counter((int(row["rank"]), row["name"], row["kind"].startswith("gpu-"), int(row["end_ns"]) - int(row["start_ns"]),
+                                 int(row["correlation"] or 0)) for row in csv.DictReader(io.StringIO(text)))
+    wanted = collections.Counter()
+    for rank in jobs:
+        for each in rank.events:
+            if each["cat"] in ("kernel", "gpu_memcpy", "cuda_runtime"):
+                wanted[rank.rank, each["name"], each["cat"] != "cuda_runtime", ns(each["dur"]), each["args"].get("correlation", 0)] += 1
+    assert found == wanted, (found - wanted, wanted - found)
+    assert "train.py(31): log_loss" in text
+
+
 def main(traintrace):
     jobs = [made(0), made(1)]
     with tempfile.TemporaryDirectory(prefix="reports.") as folder:
@@ -90,6 +104,7 @@ def main(traintrace):
         check_streams(rows(traintrace, folder, "stream"), jobs)
         check_calls(rows(traintrace, folder, "call"), jobs, idle)
         places = rows(traintrace, folder, "stack")
+        check_table(traintrace, folder, jobs)
     found = collections.Counter()
     for row in places:
         found[row["cause"]] += row["idle_ns"]

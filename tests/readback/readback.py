@@ -1,5 +1,8 @@
 """readback.py STORY TRAINTRACE PROGRAM: a recorded program's calls, as dumped, are those that it printed."""
 import collections
+import csv
+import decimal
+import io
 import os
 import re
 import subprocess
@@ -73,6 +76,40 @@ def check_collectives(traintrace, program):
     check(found == expected, f"recorded {dict(found)}\nprinted {dict(expected)}")
 
 
+def check_table(traintrace, program):
+    """`export csv` has a row for each call of the dump, in the same order, with the same values."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(traintrace, "run", f"--out={folder}/traces", "--", program, "collectives", "20")
+        dump = run(traintrace, "dump", f"{folder}/traces").splitlines()
+        table = csv.DictReader(io.StringIO(run(traintrace, "export", "csv", f"{folder}/traces", "--output=-")))
+        rows = list(table)
+        run(traintrace, "export", "csv", f"{folder}/traces", f"--output={folder}/table.csv")
+        with open(f"{folder}/table.csv", newline="", encoding="utf-8") as file:
+            check(list(csv.DictReader(file)) == rows, "the file is not what is printed")
+    start = next(line.split()[1] for line in dump if line.startswith("start "))
+    threads = {line.split()[1]: re.search(r"tid=(\d+)", line)[1] for line in dump if line.startswith("thread ")}
+    entered, left = [], collections.Counter()
+    for match in filter(None, map(LINE.match, dump)):
+        if match[4] == ">":
+            at = decimal.Decimal(start) + decimal.Decimal(match[1])
+            keys = dict(KEY.findall(match[6]))
+            entered.append((int(at * 10**9), threads[match[3]], match[5], keys.get("comm", ""), keys.get("seq", ""), keys.get("stream", ""),
+                            keys.get("count", "")))
+        else:
+            left[match[5], match[6].split()[0][1:]] += 1
+    found = [(int(row["start_ns"]), row["thread"].split()[0], row["name"], row["communicator"], row["sequence"], row["stream"],
+              dict(KEY.findall(row["values"])).get("count", "")) for row in rows]
+    created = {call[2] for call in entered if call[2].startswith("cudaStreamCreate")}
+    check(all(row[5] for row in found if row[2] in created), "a stream was made, and not said which")
+    found = [row[:5] + ("",) + row[6:] if row[2] in created else row for row in found]  # the dump has it at the return
+    other = sorted(set(found) ^ set(entered))[:4]
+    check(len(entered) > 60 and sorted(found) == sorted(entered), f"{len(found)} rows, {len(entered)} calls: {other} not in both")
+    check([row[0] for row in found] == sorted(row[0] for row in found), "not in the order of time")
+    check(collections.Counter((row["name"], row["result"]) for row in rows if row["result"]) == left, "other results")
+    check(all(int(row["end_ns"]) >= int(row["start_ns"]) for row in rows if row["end_ns"]), "ends before it starts")
+    check(any(row["where"] for row in rows) and {row["kind"] for row in rows} >= {"collective", "alloc"}, "no places or kinds")
+
+
 def check_live_dump(dump):
     """Of a process that overwrites its ring all the time: what is there is whole."""
     check("running=yes" in dump[1], f"not seen to run: {dump[1]}")
@@ -120,7 +157,7 @@ def check_live(traintrace, program):
 
 def main():
     story, traintrace, program = sys.argv[1:]
-    {"threads": check_threads, "collectives": check_collectives,
+    {"threads": check_threads, "collectives": check_collectives, "table": check_table,
      "live": check_live}[story](traintrace, program)
 
 

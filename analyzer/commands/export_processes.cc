@@ -1,4 +1,4 @@
-#include "analyzer/commands/export_perfetto.h"
+#include "analyzer/commands/export_processes.h"
 
 #include <fmt/format.h>
 
@@ -11,30 +11,29 @@
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/detectors/latency.h"
 #include "analyzer/exporters/collapsed.h"
-#include "analyzer/exporters/perfetto.h"
 #include "analyzer/model/look_up_code.h"
 
 namespace traintrace {
 namespace {
 
-Result<std::string> export_profiles(const std::vector<std::string>& files) {
+Result<std::string> export_profiles(const std::vector<std::string>& files, const MakeExport& make) {
   const Result<ProfiledRun> profiled = read_profiled_run(files);
   if (!profiled) {
     return profiled.error();
   }
-  std::vector<PerfettoProcess> processes;
+  std::vector<ExportedProcess> processes;
   for (const Timeline& timeline : profiled->profile.timelines) {
     const Rank rank{timeline.rank.value_or(0)};
     processes.push_back({fmt::format("rank {}", rank.value), 0, {rank}, nullptr, &timeline});
   }
-  return perfetto_trace(processes, find_in_profile(profiled->profile), {});
+  return make(processes, find_in_profile(profiled->profile), {});
 }
 
-std::vector<PerfettoProcess> processes_of(const Run& run, const std::vector<Timeline>& timelines) {
-  std::vector<PerfettoProcess> processes;
+std::vector<ExportedProcess> processes_of(const Run& run, const std::vector<Timeline>& timelines) {
+  std::vector<ExportedProcess> processes;
   for (size_t i = 0; i < run.processes.size(); ++i) {
     const ProcessTrace& trace = run.processes[i];
-    PerfettoProcess& process = processes.emplace_back();
+    ExportedProcess& process = processes.emplace_back();
     process.name = process_label(trace);
     process.pid = trace.pid;
     process.trace = &trace;
@@ -70,9 +69,10 @@ class AllEvents {
 
 }  // namespace
 
-Result<std::string> export_perfetto(const std::vector<std::string>& arguments) {
+Result<std::string> export_processes(const std::vector<std::string>& arguments,
+                                     const MakeExport& make) {
   if (const std::vector<std::string> files = profiles_alone(arguments); !files.empty()) {
-    return export_profiles(files);
+    return export_profiles(files, make);
   }
   const Result<JudgedRun> judged = judge(arguments, {});
   if (!judged) {
@@ -86,8 +86,8 @@ Result<std::string> export_perfetto(const std::vector<std::string>& arguments) {
     fmt::print(stderr, "traintrace: {}\n", finding.title);
   }
   AllEvents events;
-  return perfetto_trace(processes_of(judged->run, own.timelines), judged->findings,
-                        [&](const ProcessTrace& tables) { return events.read(tables); });
+  return make(processes_of(judged->run, own.timelines), judged->findings,
+              [&](const ProcessTrace& tables) { return events.read(tables); });
 }
 
 }  // namespace traintrace
