@@ -1,15 +1,18 @@
-// traintrace import: another tool's files as text that all other commands read.
-#include <sys/stat.h>
+// traintrace import: another tool's files as ones that all other commands read.
+#include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string_view>
 
+#include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/profiled_run.h"
+#include "analyzer/exporters/kineto.h"
 #include "analyzer/importers/other_files.h"
+#include "analyzer/importers/testimony.h"
+#include "analyzer/importers/whole_file.h"
 #include "analyzer/text/dump_printer.h"
 
 namespace traintrace {
@@ -21,30 +24,93 @@ struct ImportArguments {
   std::string out;
 };
 
-// In a folder of traces it must be called like one.
-std::string target_of(const ImportArguments& arguments) {
+// One file that import writes, and what it is called in a folder.
+struct Imported {
+  std::string name;
+  std::string bytes;
+};
+
+std::string target_of(const ImportArguments& arguments, const std::string& name) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(arguments.out, ignored);
-  return folder ? arguments.out + "/" + arguments.kind + ".trace" : arguments.out;
+  return folder ? arguments.out + "/" + name : arguments.out;
 }
 
-int write(const std::vector<ProcessTrace>& processes, const ImportArguments& arguments) {
-  int status = 0;
-  if (arguments.out == "-") {
-    print_dump(processes, {}, [&](std::string_view text) { status = status | print(text); });
-    return status;
+// Several need a folder.
+int write(const std::vector<Imported>& files, const ImportArguments& arguments) {
+  std::error_code ignored;
+  if (files.size() > 1 && !std::filesystem::is_directory(arguments.out, ignored)) {
+    return fail("these are several files: --out=FOLDER, which exists, instead of " + arguments.out);
   }
-  const std::string target = target_of(arguments);
-  std::ofstream file(target, std::ios::binary | std::ios::trunc);
-  print_dump(processes, {}, [&](std::string_view text) { file << text; });
-  file.close();
-  return file ? 0 : fail("cannot write " + target);
+  for (const Imported& each : files) {
+    const std::string target = target_of(arguments, each.name);
+    if (target == "-") {
+      return print(each.bytes);
+    }
+    std::ofstream file(target, std::ios::binary | std::ios::trunc);
+    file << each.bytes;
+    file.close();
+    if (!file) {
+      return fail("cannot write " + target);
+    }
+  }
+  return 0;
+}
+
+// As text; called like a trace, which it must be in a folder of them.
+int write_dump(const std::vector<ProcessTrace>& processes, const ImportArguments& arguments) {
+  Imported text{arguments.kind + ".trace", {}};
+  print_dump(processes, {}, [&](std::string_view part) { text.bytes += part; });
+  return write({std::move(text)}, arguments);
+}
+
+// Again as Kineto's files, with what is read of them and nothing else.
+int import_profiles(const ImportArguments& arguments) {
+  for (const std::string& path : arguments.files) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) {
+      return fail(path + ": cannot be opened: there is no such file");
+    }
+  }
+  const std::vector<std::string> profiles = profiles_alone(arguments.files);
+  if (profiles.empty()) {
+    return fail(arguments.files.front() + ": expected traces of PyTorch's profiler, and no others");
+  }
+  const Result<ProfiledRun> profiled = read_profiled_run(profiles);
+  if (!profiled) {
+    return fail(profiled.error());
+  }
+  std::vector<Imported> files;
+  for (const Timeline& timeline : profiled->profile.timelines) {
+    files.push_back(
+        {fmt::format("kineto.{}.json", timeline.rank.value_or(0)), kineto_trace(timeline)});
+  }
+  return write(files, arguments);
+}
+
+// As they are, once they could be read: `analyze` looks for them beside traces.
+int import_ras(const ImportArguments& arguments) {
+  std::vector<Imported> files;
+  for (const std::string& path : arguments.files) {
+    const Result<WholeFile> file = read_whole_file(path);
+    if (!file) {
+      return fail(file.error());
+    }
+    const Result<Testimony> testimony = read_ras(file->bytes(), path);
+    if (!testimony) {
+      return fail(testimony.error());
+    }
+    files.push_back({fmt::format("nccl-ras.{}.json", files.size()), std::string(file->bytes())});
+  }
+  return write(files, arguments);
 }
 
 int import(const ImportArguments& arguments) {
-  constexpr std::string_view kBuilt[] = {"flight-recorder", "torch-snapshot", "rmm-csv"};
-  if (std::find(std::begin(kBuilt), std::end(kBuilt), arguments.kind) == std::end(kBuilt)) {
-    return fail("'import " + arguments.kind + "' is not built yet");
+  if (arguments.kind == "kineto") {
+    return import_profiles(arguments);
+  }
+  if (arguments.kind == "nccl-ras") {
+    return import_ras(arguments);
   }
   const TraceSet set = read_traces(arguments.files, {.events = false});
   for (const ReadError& error : set.errors) {
@@ -56,7 +122,7 @@ int import(const ImportArguments& arguments) {
       return fail(trace.source + ": expected a file of " + arguments.kind);
     }
   }
-  return set.processes.empty() ? 2 : write(set.processes, arguments);
+  return set.processes.empty() ? 2 : write_dump(set.processes, arguments);
 }
 
 }  // namespace

@@ -216,6 +216,17 @@ class Flight(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("ras_cut", done.stderr)
 
+    def test_import_of_what_nccl_says(self):
+        corpus = os.path.join(os.path.dirname(__file__), "..", "fuzz", "corpus", "testimony")
+        folder = self.beside()
+        before = judged(folder)
+        done = run("import", "nccl-ras", os.path.join(corpus, "ras"), os.path.join(corpus, "ras_without_comma"), f"--out={folder}")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(sorted(name for name in os.listdir(folder) if "ras" in name), ["nccl-ras.0.json", "nccl-ras.1.json"])
+        self.assertEqual(found(judged(folder)), found(before))
+        self.assertEqual(run("import", "nccl-ras", os.path.join(corpus, "ras_cut"), "--out=-").returncode, 2)
+        self.assertEqual(run("import", "nccl-ras", os.path.join(corpus, "log"), "--out=-").returncode, 2)
+
     def test_diff(self):
         good, bad = self.dumps(fault="none", records=60), self.dumps(fault="skipped", records=60, culprit=3)
         report = json.loads(run("diff", "--format=json", good, bad).stdout)

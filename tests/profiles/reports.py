@@ -3,6 +3,7 @@ import collections
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -93,13 +94,26 @@ def check_table(traintrace, folder, jobs):
     assert "train.py(31): log_loss" in text
 
 
+def check_import(traintrace, folder, rows_of_ranks):
+    """`import kineto`: the files it writes say the same."""
+    with tempfile.TemporaryDirectory(prefix="imported.") as imported:
+        subprocess.run([traintrace, "import", "kineto", folder, f"--out={imported}"], timeout=60, check=True)
+        assert sorted(os.listdir(imported)) == ["kineto.0.json", "kineto.1.json"]
+        again = [dict(row, source=None) for row in rows(traintrace, imported, "rank")]
+        assert again == [dict(row, source=None) for row in rows_of_ranks]
+        refused = subprocess.run([traintrace, "import", "kineto", folder, "--out=-"], capture_output=True, timeout=60, check=False)
+        assert refused.returncode == 2 and b"--out=FOLDER" in refused.stderr
+
+
 def main(traintrace):
     jobs = [made(0), made(1)]
     with tempfile.TemporaryDirectory(prefix="reports.") as folder:
         for rank in jobs:
             rank.write(folder)
         idle = collections.Counter()
-        for row in rows(traintrace, folder, "rank"):
+        of_ranks = rows(traintrace, folder, "rank")
+        check_import(traintrace, folder, of_ranks)
+        for row in of_ranks:
             idle.update(row["idle_by_cause_ns"])
         check_streams(rows(traintrace, folder, "stream"), jobs)
         check_calls(rows(traintrace, folder, "call"), jobs, idle)

@@ -81,7 +81,6 @@ TEST_F(CommandLine, UnknownNamesAreRefusedWithTheNearestOne) {
   expect_refused("analyze --hang-after=soon x", "--hang-after=soon: write a time as 5s or 500ms");
   expect_refused("dump --rank=x docs", "docs: cannot be opened: No such file or directory");
   expect_refused("attach 4194305", "/proc/4194305/stat: there is no process with this number");
-  expect_refused("export csv x --output=y", "'export csv' is not built yet");
   expect_refused("run", "run needs a program: traintrace run [--out=DIR] -- PROGRAM ARG...");
   expect_refused("", "say a command: `traintrace help` lists them");
 }
