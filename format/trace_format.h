@@ -272,8 +272,8 @@ struct Thread {
   uint64_t events;         // records written
   uint64_t dropped;        // calls not recorded: no chunk to be had, or nested in a signal handler
   OpenCall open[2];  // calls in flight: [0] CUDA, [1] NCCL (that may have a CUDA call open inside)
-  // Polling is not recorded call by call: the first query after another call is a record, the
-  // following ones of the same function on the same object count here.
+  // Polling is not recorded call by call: the first query after another call is a record, so is the
+  // one that says it is over; the others of the same function on the same object count here.
   uint64_t last_query_ticks;
   uint64_t queries;          // since that record
   uint64_t last_call_ticks;  // time of the last enter or query

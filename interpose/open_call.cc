@@ -13,9 +13,6 @@ void refuse_in_signal(ThreadState& thread) noexcept {
 
 void unfold_query(OpenFrame& frame, const uint64_t* fields, int field_count, int outcome) noexcept {
   ThreadState& thread = *frame.thread;
-  if (thread.last_query_outcome == outcome) {
-    return;
-  }
   thread.last_query_outcome = outcome;
   thread.slot->queries--;
   frame.recorded =

@@ -149,7 +149,8 @@ inline void remember_query(const OpenFrame& frame, uint64_t object) noexcept {
   frame.thread->slot->queries = 0;
 }
 
-// A query that was folded, but failed otherwise than the one before, becomes a record after all.
+// A query that was folded, but succeeded or failed where the one recorded last did not, becomes a
+// record after all: what was waited for is over.
 void unfold_query(OpenFrame& frame, const uint64_t* fields, int count, int outcome) noexcept;
 
 // After the real call.  False: this is a forked child that returns from its parent's call.

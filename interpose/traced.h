@@ -114,7 +114,8 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     }
     if constexpr (kIsQuery) {
       const int outcome = result == 0 ? static_cast<int>(fields[0]) : result;
-      if (frame.folded && is_failure(outcome)) {
+      if (frame.folded && outcome != frame.thread->last_query_outcome &&
+          (outcome == 0 || is_failure(outcome))) {
         uint64_t ins[kIns + 1] = {};
         collect<false>(ins, scratch, arguments...);
         unfold_query(frame, ins, kIns, outcome);

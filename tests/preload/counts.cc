@@ -97,7 +97,8 @@ TEST(Counts, WhatIsOverwrittenIsCounted) {
 // More threads at once than the ring has chunks: some calls find no room, and that is counted.
 ROLE(crowd) {
   constexpr int kThreads = 400;
-  cudaSetDevice(0);  // starts the recording: a thread that finds it starting would not wait for ever
+  cudaSetDevice(
+      0);  // starts the recording: a thread that finds it starting would not wait for ever
   std::atomic<int> waiting = 0;
   std::atomic<bool> go = false;
   std::vector<std::thread> all;
@@ -147,6 +148,7 @@ ROLE(poll) {
       cudaEventQuery(event);
     }
     cudaEventRecord(event, stream);
+    cudaStreamSynchronize(stream);
   }
   for (int i = 0; i < 10; ++i) {
     cudaStreamQuery(stream);
@@ -170,6 +172,44 @@ TEST(Counts, EqualQueriesInARowAreOneRecord) {
       EXPECT_GE(thread.last_query_ticks, thread.started_ticks);
     }
   }
+}
+
+// Polling until it is done is two records: the first answer, and that it is done.
+ROLE(poll_until_done) {
+  std::atomic<bool> go = false;
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  cudaLaunchHostFunc(
+      stream, [](void* wait) { static_cast<std::atomic<bool>*>(wait)->wait(false); }, &go);
+  for (int i = 0; i < 1000; ++i) {
+    if (cudaStreamQuery(stream) != cudaErrorNotReady) {
+      return 1;
+    }
+  }
+  go = true;
+  go.notify_all();
+  while (cudaStreamQuery(stream) == cudaErrorNotReady) {
+    std::this_thread::yield();
+  }
+  for (int i = 0; i < 1000; ++i) {
+    cudaStreamQuery(stream);
+  }
+  return 0;
+}
+
+TEST(Counts, ThatPollingIsOverIsARecord) {
+  const Folder folder;
+  preload::Program program = preload::self("poll_until_done");
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
+  ASSERT_TRUE(preload::run(program).exited_with(0));
+  const RawTrace trace = preload::read_raw(folder.traces().at(0));
+  EXPECT_EQ(trace.problems, std::vector<std::string>());
+  std::vector<int> results;
+  for (const auto& record : trace.of("cudaStreamQuery", traintrace::format::kLeave)) {
+    results.push_back(record.result());
+  }
+  EXPECT_EQ(results, (std::vector<int>{cudaErrorNotReady, cudaSuccess}));
+  EXPECT_EQ(trace.entered("cudaStreamQuery"), 2u);
 }
 
 }  // namespace
