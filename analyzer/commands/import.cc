@@ -57,11 +57,18 @@ int write(const std::vector<Imported>& files, const ImportArguments& arguments) 
   return 0;
 }
 
-// As text; called like a trace, which it must be in a folder of them.
+// As text, written as it is made; called like a trace, which it must be in a folder of them.
 int write_dump(const std::vector<ProcessTrace>& processes, const ImportArguments& arguments) {
-  Imported text{arguments.kind + ".trace", {}};
-  print_dump(processes, {}, [&](std::string_view part) { text.bytes += part; });
-  return write({std::move(text)}, arguments);
+  const std::string target = target_of(arguments, arguments.kind + ".trace");
+  int status = 0;
+  if (target == "-") {
+    print_dump(processes, {}, [&](std::string_view text) { status = status | print(text); });
+    return status;
+  }
+  std::ofstream file(target, std::ios::binary | std::ios::trunc);
+  print_dump(processes, {}, [&](std::string_view text) { file << text; });
+  file.close();
+  return file ? 0 : fail("cannot write " + target);
 }
 
 // Again as Kineto's files, with what is read of them and nothing else.
