@@ -11,6 +11,7 @@
 #include "analyzer/text/labels.h"
 #include "analyzer/text/values.h"
 #include "analyzer/text/words.h"
+#include "analyzer/timeline/collective_note.h"
 
 namespace traintrace {
 namespace {
@@ -183,17 +184,6 @@ const char* kind_of(WorkKind kind) {
   }
 }
 
-const CollectiveNote* note_of(const Timeline& timeline, const GpuWork& work) {
-  if (work.kind != WorkKind::kCommunication || work.correlation == 0) {
-    return nullptr;
-  }
-  const auto note = std::lower_bound(
-      timeline.collectives.begin(), timeline.collectives.end(), work.correlation,
-      [](const CollectiveNote& each, uint64_t value) { return each.correlation < value; });
-  const bool found = note != timeline.collectives.end() && note->correlation == work.correlation;
-  return found ? &*note : nullptr;
-}
-
 void add_work(const Timeline& timeline, Rows& rows) {
   for (const GpuWork& work : timeline.work) {
     Row row;
@@ -204,7 +194,9 @@ void add_work(const Timeline& timeline, Rows& rows) {
     row.device = work.device;
     row.stream = known(work.stream, work.stream >= 0);
     row.correlation = work.correlation;
-    if (const CollectiveNote* note = note_of(timeline, work)) {
+    const bool communicates = work.kind == WorkKind::kCommunication;
+    if (const CollectiveNote* note =
+            communicates ? collective_note(timeline, work.correlation) : nullptr) {
       row.communicator = note->group == kNoName ? "" : timeline.names[note->group];
       row.sequence = note->sequence;
       row.values = note->bytes < 0 ? "" : fmt::format("bytes={}", note->bytes);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/importers/kineto_event.h"
+#include "analyzer/timeline/collective_note.h"
 
 namespace traintrace {
 namespace {
@@ -47,11 +48,8 @@ const char* category_of(const Timeline& timeline, const GpuWork& work) {
 }
 
 std::string note_text(const Timeline& timeline, uint64_t correlation) {
-  const auto note = std::lower_bound(
-      timeline.collectives.begin(), timeline.collectives.end(), correlation,
-      [](const CollectiveNote& each, uint64_t value) { return each.correlation < value; });
-  if (note == timeline.collectives.end() || note->correlation != correlation ||
-      note->operation == kNoName) {
+  const CollectiveNote* const note = collective_note(timeline, correlation);
+  if (note == nullptr || note->operation == kNoName) {
     return "";
   }
   std::string text = ",\"Collective name\":" + quoted(timeline.names[note->operation]);

@@ -5,16 +5,10 @@
 #include <unordered_map>
 
 #include "analyzer/exporters/perfetto.h"
+#include "analyzer/timeline/collective_note.h"
 
 namespace traintrace {
 namespace {
-
-const CollectiveNote* note_of(const Timeline& timeline, uint64_t correlation) {
-  const auto note = std::lower_bound(
-      timeline.collectives.begin(), timeline.collectives.end(), correlation,
-      [](const CollectiveNote& each, uint64_t value) { return each.correlation < value; });
-  return note != timeline.collectives.end() && note->correlation == correlation ? &*note : nullptr;
-}
 
 std::string stream_name(const GpuWork& work) {
   const std::string device = work.device < 0 ? "GPU" : fmt::format("GPU {}", work.device);
@@ -93,7 +87,7 @@ void add_work(const Timeline& timeline, const LaunchArrows& arrows, uint64_t pro
     streams[{work.device, work.stream}].push_back(
         {start, end, timeline.names[work.name], {}, arrows.to[i]});
     const CollectiveNote* note = work.kind == WorkKind::kCommunication && work.correlation != 0
-                                     ? note_of(timeline, work.correlation)
+                                     ? collective_note(timeline, work.correlation)
                                      : nullptr;
     if (note != nullptr) {
       communicators[communicator_name(timeline, *note)].push_back(

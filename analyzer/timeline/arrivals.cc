@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -66,18 +67,8 @@ Side side_of(const Timeline& timeline) {
   return side;
 }
 
-const CollectiveNote* note_of(const Timeline& timeline, const GpuWork& work) {
-  const auto note =
-      std::lower_bound(timeline.collectives.begin(), timeline.collectives.end(), work.correlation,
-                       [](const CollectiveNote& each, uint64_t correlation) {
-                         return each.correlation < correlation;
-                       });
-  return note != timeline.collectives.end() && note->correlation == work.correlation ? &*note
-                                                                                     : nullptr;
-}
-
 std::string operation_of(const Timeline& timeline, const GpuWork& work) {
-  const CollectiveNote* const note = note_of(timeline, work);
+  const CollectiveNote* const note = collective_note(timeline, work.correlation);
   return timeline
       .names[note != nullptr && note->operation != kNoName ? note->operation : work.name];
 }
@@ -86,7 +77,8 @@ bool are_numbered_alike(std::span<const Timeline> timelines, const std::vector<S
                         size_t index) {
   int64_t number = -1;
   for (size_t member = 0; member < sides.size(); ++member) {
-    const CollectiveNote* const note = note_of(timelines[member], *sides[member].kernels[index]);
+    const CollectiveNote* const note =
+        collective_note(timelines[member], sides[member].kernels[index]->correlation);
     if (note == nullptr || note->sequence < 0 || (member > 0 && note->sequence != number)) {
       return false;
     }
