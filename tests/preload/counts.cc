@@ -97,8 +97,8 @@ TEST(Counts, WhatIsOverwrittenIsCounted) {
 // More threads at once than the ring has chunks: some calls find no room, and that is counted.
 ROLE(crowd) {
   constexpr int kThreads = 400;
-  cudaSetDevice(
-      0);  // starts the recording: a thread that finds it starting would not wait for ever
+  // Starts the recording: a thread that finds it starting would not wait for ever.
+  cudaSetDevice(0);
   std::atomic<int> waiting = 0;
   std::atomic<bool> go = false;
   std::vector<std::thread> all;
