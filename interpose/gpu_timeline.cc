@@ -255,6 +255,8 @@ void gpu_timeline_give_way() noexcept {
   for (const uint32_t kind : kKinds) {
     g_timeline.cupti.cuptiActivityDisable(kind);
   }
+  // Else CUPTI would go on filling a buffer of ours, with what the other one asks for.
+  g_timeline.cupti.cuptiActivityFlushAll(0);
   g_timeline.cupti.cuptiUnsubscribe(g_timeline.subscriber);
   if (ThreadState* const thread = begin_record()) {
     write_fact(*thread, "gpu-timeline-ended", "another profiler came");

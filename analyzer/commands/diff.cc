@@ -6,6 +6,7 @@
 
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/diff_memory.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/profiled_run.h"
@@ -54,7 +55,7 @@ int diff_profiles_of(const std::vector<std::string>& a, const std::vector<std::s
     return fail(of_b.error());
   }
   const ProfileDiff time = diff_profiles(of_a->profile, of_b->profile);
-  return print_in_form({nullptr, &time}, form);
+  return print_in_form({nullptr, &time, {}}, form);
 }
 
 // None: it was not recorded of both.
@@ -97,7 +98,7 @@ int diff_traces(const DiffArguments& arguments) {
   };
   const RunDiff calls = diff_runs(*a, *b, read_events);
   const std::optional<ProfileDiff> time = diff_of_time(*a, *b);
-  return print_in_form({&calls, time ? &*time : nullptr}, arguments.form);
+  return print_in_form({&calls, time ? &*time : nullptr, diff_memory(*a, *b)}, arguments.form);
 }
 
 int diff(const DiffArguments& arguments) {

@@ -102,7 +102,12 @@ void add_latency(const Run& run, std::vector<Finding>& findings) {
   GpuTimelines own = gpu_timelines_of(run);
   std::vector<Finding> found = std::move(own.refused);
   if (!own.timelines.empty()) {
-    std::vector<Finding> in_profile = find_in_profile(build_profile(std::move(own.timelines)));
+    const Profile profile = build_profile(std::move(own.timelines));
+    std::vector<Finding> in_profile = find_in_profile(profile);
+    const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
+    if (summary != findings.end()) {
+      add_profiling(profile, *summary);
+    }
     std::move(in_profile.begin(), in_profile.end(), std::back_inserter(found));
   }
   std::erase_if(found, is_summary);

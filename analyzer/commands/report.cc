@@ -6,8 +6,11 @@
 
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/detectors/memory_finding.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/memory/device_peaks.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
@@ -54,17 +57,68 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
   return print_in_form(table_of(timelines, arguments.by), arguments.form);
 }
 
-// A rank without a timeline has a row, with nothing but its number.
-void add_ranks_without(const Run& run, const ReportTable& table, std::vector<int>& without) {
+bool has_row(const ReportTable& table, Rank rank) {
+  return std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    const auto* number = std::get_if<int64_t>(&row[0]);
+    return number != nullptr && *number == rank.value;
+  });
+}
+
+Ranks ranks_without_row(const Run& run, const ReportTable& table) {
+  Ranks without;
   for (const RankState& state : run.ranks) {
-    const bool has = std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
-      const auto* rank = std::get_if<int64_t>(&row[0]);
-      return rank != nullptr && *rank == state.rank.value;
-    });
-    if (!has) {
-      without.push_back(state.rank.value);
+    if (!has_row(table, state.rank)) {
+      without.push_back(state.rank);
     }
   }
+  return without;
+}
+
+DevicePeaks peaks_of(const ProcessTrace& tables, EventReader& events) {
+  const ProcessTrace* const trace = peaks_need_events(tables) ? events.read(tables) : &tables;
+  return trace == nullptr ? DevicePeaks{{}, "its events cannot be read"} : device_peaks(*trace);
+}
+
+Ranks ranks_of(const Run& run, size_t process) {
+  Ranks ranks;
+  for (const RankState& state : run.ranks) {
+    if (state.process == process) {
+      insert(ranks, state.rank);
+    }
+  }
+  return ranks;
+}
+
+std::vector<RankPeak> peaks_of(const Run& run) {
+  std::vector<RankPeak> peaks;
+  EventReader events;
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    const DevicePeaks found = peaks_of(run.processes[i], events);
+    const Ranks ranks = ranks_of(run, i);
+    for (const DevicePeak& peak : found.devices) {
+      if (!ranks.empty()) {
+        peaks.push_back({rank_on(run, i, peak.device).value, run.processes[i].source, peak});
+      }
+    }
+    if (!found.unknown.empty() && !ranks.empty()) {
+      fmt::print(stderr, "traintrace: how much memory {} had at most is not known: {}\n",
+                 ranks_text(ranks), found.unknown);
+    }
+  }
+  return peaks;
+}
+
+// Each rank has a row, with as much as is known.
+void complete_ranks(const Run& run, ReportTable& table) {
+  if (table.by == "rank") {
+    add_peaks(peaks_of(run), table);
+  }
+  for (const Rank rank : ranks_without_row(run, table)) {
+    std::vector<ReportCell>& row = table.rows.emplace_back(table.columns.size());
+    row[0] = int64_t{rank.value};
+  }
+  std::stable_sort(table.rows.begin(), table.rows.end(),
+                   [](const auto& a, const auto& b) { return a[0] < b[0]; });
 }
 
 int report_recorded(const ReportArguments& arguments) {
@@ -84,18 +138,13 @@ int report_recorded(const ReportArguments& arguments) {
     fmt::print(stderr, "traintrace: {}\n", finding.title);
   }
   ReportTable table = table_of(own.timelines, arguments.by);
-  std::vector<int> without;
-  add_ranks_without(*run, table, without);
-  for (const int rank : without) {
-    std::vector<ReportCell> row(table.columns.size());
-    row[0] = int64_t{rank};
-    table.rows.push_back(std::move(row));
-  }
-  if (!without.empty()) {
+  const size_t without = ranks_without_row(*run, table).size();
+  complete_ranks(*run, table);
+  if (without != 0) {
     fmt::print(stderr,
                "traintrace: what the GPU did and when is not known of {} rank{}: record with "
                "TRAINTRACE_GPU_TIMELINE=cupti\n",
-               without.size(), without.size() == 1 ? "" : "s");
+               without, without == 1 ? "" : "s");
   }
   return print_in_form(table, arguments.form);
 }
@@ -128,10 +177,10 @@ int report(const ReportArguments& arguments) {
     return 2;
   }
   Symbolizer symbolizer;
-  const ReportTable table =
-      arguments.by == "call"
-          ? report_by_call(set.processes, timelines_of(set.processes, symbolizer))
-          : report_by_stack(set.processes, symbolizer);
+  const std::vector<Timeline> timelines = timelines_of(set.processes, symbolizer);
+  const ReportTable table = arguments.by == "call"
+                                ? report_by_call(set.processes, timelines)
+                                : report_by_stack(set.processes, timelines, symbolizer);
   return print_in_form(table, arguments.form);
 }
 

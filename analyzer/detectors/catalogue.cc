@@ -277,6 +277,13 @@ constexpr Explanation kExplanations[] = {
      "least five on each side and nine in ten of each side beyond the middle between both. A rank "
      "is blamed only where the growth is its own and that of all others is waiting in "
      "collectives."},
+    {"latency.slow-kernel-path",
+     "Kernels of plain products of matrices that, by their names, multiply float or half-precision "
+     "numbers without the tensor cores that the GPU has, or read operands in pieces of 4 bytes: "
+     "5 % of the window with nothing else beside them, in at least half of the steps. Kernels "
+     "below 10 us, and those that take less than twice as long as moving their operands, are left "
+     "out. Float only where TF32 is twice as fast. Possible, where shapes are not known; whether "
+     "full precision is wanted cannot be told, and nobody is blamed."},
     {"latency.graph-gap", "Idle time between the nodes of one replay of a graph."},
     {"latency.event-spin",
      "One thread asks for events or streams in a row, with hardly a pause. It takes a core, which "

@@ -56,21 +56,39 @@ void blame(const Ranks& culprits, Finding& finding) {
                         [&](const CodePlace& place) { return contains(culprits, place.rank); });
 }
 
-// Two orders: the fewer ranks have it wrong.
-void blame_minority(Finding& finding) {
-  if (finding.sides.size() != 2 || finding.sides[0].size() == finding.sides[1].size()) {
+bool has_part(const Wait& wait, Rank rank) {
+  const auto is_it = [&](const auto& other) { return other.rank == rank; };
+  return std::any_of(wait.waiters.begin(), wait.waiters.end(), is_it) ||
+         std::any_of(wait.awaited.begin(), wait.awaited.end(), is_it);
+}
+
+// Two orders: the fewer ranks have it wrong, of those that have both operations to call.
+void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
+  if (finding.sides.size() != 2) {
     return;
   }
-  blame(finding.sides[finding.sides[0].size() < finding.sides[1].size() ? 0 : 1], finding);
+  const auto has_both = [&](Rank rank) {
+    return std::all_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+      return !is_part(wait, circle.roots) || has_part(wait, rank);
+    });
+  };
+  const auto count = [&](const Ranks& side) {
+    return std::count_if(side.begin(), side.end(), has_both);
+  };
+  const auto first = count(finding.sides[0]);
+  const auto second = count(finding.sides[1]);
+  if (first != second) {
+    blame(finding.sides[first < second ? 0 : 1], finding);
+  }
 }
 
 // What that rank waits in, in the circle.
 std::optional<bool> departs(const Run& run, const Hang& circle, Rank rank) {
   for (const Wait& wait : run.waits.waits) {
-    if (is_part(wait, circle.roots) && wait.kind == WaitKind::kCollective &&
-        std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                    [&](const Waiter& waiter) { return waiter.rank == rank; })) {
-      return departs_from_habit(run, rank, wait.communicator, wait.sequence);
+    const auto own = std::find_if(wait.waiters.begin(), wait.waiters.end(),
+                                  [&](const Waiter& waiter) { return waiter.rank == rank; });
+    if (is_part(wait, circle.roots) && wait.kind != WaitKind::kInit && own != wait.waiters.end()) {
+      return departs_from_habit(run, rank, wait.communicator, own->since);
     }
   }
   return std::nullopt;
@@ -113,10 +131,28 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
   finding.sides.clear();
   finding.evidence.clear();
   add_parts(run, circle, finding);
-  blame_minority(finding);
+  blame_minority(run, circle, finding);
   blame_change(run, circle, finding);
   for (size_t i = 0; i < std::min(circle.roots.size(), kMostLines); ++i) {
     finding.evidence.push_back(last_call_text(run, circle.roots[i]));
+  }
+  return finding;
+}
+
+Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_view code) {
+  const Order order = order_of(run, circle);
+  Finding finding = circle_finding(run, circle, code);
+  const bool sure = order == Order::kCertain && !doubts_about(run, circle).any();
+  finding.certainty = std::max(finding.certainty, sure ? Certainty::kProof : Certainty::kLikely);
+  if (order == Order::kThread) {
+    finding.evidence.push_back(
+        "not proof: a further thread of one of them is in no call, and may yet go there");
+  }
+  if (order == Order::kNone) {
+    finding.certainty = Certainty::kPossible;
+    finding.culprits.clear();
+    finding.victims = circle.victims;
+    finding.evidence.push_back("not sure: nothing that was seen keeps one of them from going on");
   }
   return finding;
 }

@@ -11,6 +11,9 @@ namespace traintrace {
 // Without certainty and advice.  Of two orders the one that fewer ranks have is blamed.
 Finding circle_finding(const Run& run, const Hang& circle, std::string_view code);
 
+// The same with its certainty, as sure as it is that none of them goes on.
+Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_view code);
+
 // Of what nothing else explains.
 bool is_circle(const Run& run, const Hang& hang);
 

@@ -26,12 +26,17 @@ std::vector<Finding> find_rotating_stall(const Profile& profile);
 std::vector<Finding> find_small_collectives(const Profile& profile);
 std::vector<Finding> find_slow_device(const Profile& profile);
 std::vector<Finding> find_step_regression(const Profile& profile);
+std::vector<Finding> find_slow_kernel_path(const Profile& profile);
 std::vector<Finding> find_graph_gaps(const Profile& profile);
 std::vector<Finding> find_cpu_contention(const Profile& profile);
 std::vector<Finding> find_full_queues(const Profile& profile);
 std::vector<Finding> find_event_spin(const Profile& profile);
 std::vector<Finding> find_unattributed(const Profile& profile);
 std::vector<Finding> find_incomplete_timeline(const Profile& profile);
+
+// Where the profiler itself took a share of a GPU's time that would be worth a warning, as
+// evidence.
+void add_profiling(const Profile& profile, Finding& summary);
 
 // What all of them find, in the order of the report; where that is nothing at warning or above, one
 // run.healthy.

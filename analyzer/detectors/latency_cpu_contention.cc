@@ -107,7 +107,7 @@ std::vector<Finding> find_cpu_contention(const Profile& profile) {
     return {};
   }
   const std::vector<LossOn> losses =
-      losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
+      idle_losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
         const int64_t late =
             device.idle_for(IdleCause::kHostBound) + device.idle_for(IdleCause::kLaunchLatency);
         // Where the GPU has work meanwhile, its queue may be full: then launches wait for it.

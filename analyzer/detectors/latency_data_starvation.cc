@@ -5,7 +5,7 @@ namespace traintrace {
 
 std::vector<Finding> find_data_starvation(const Profile& profile) {
   const std::vector<LossOn> losses =
-      losses_of(profile, kWarnShare, [](const DeviceProfile& device) {
+      idle_losses_of(profile, kWarnShare, [](const DeviceProfile& device) {
         return is_repeated(device, gaps_of(device, IdleCause::kDataStarvation))
                    ? device.idle_for(IdleCause::kDataStarvation)
                    : 0;

@@ -80,6 +80,24 @@ std::vector<LossOn> losses_of(const Profile& profile, double share,
   return losses;
 }
 
+std::vector<LossOn> idle_losses_of(const Profile& profile, double share,
+                                   const std::function<int64_t(const DeviceProfile&)>& loss) {
+  std::vector<LossOn> losses = losses_of(profile, share, loss);
+  std::erase_if(losses, [&](const LossOn& each) {
+    return each.device->share(each.ns - each.device->profiling_idle_ns) < share;
+  });
+  return losses;
+}
+
+void add_profiling(const DeviceProfile& device, Finding& finding) {
+  constexpr double kWorthTelling = 0.01;
+  if (device.share(device.profiling_ns) >= kWorthTelling && finding.evidence.size() < kMostLines) {
+    finding.evidence.push_back(fmt::format(
+        "rank {}: the profiler (CUPTI) worked for itself for {}, {} of it with the GPU idle",
+        device.rank.value, ms_text(device.profiling_ns), ms_text(device.profiling_idle_ns)));
+  }
+}
+
 Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
   Finding finding;
   finding.code = code;
@@ -94,6 +112,7 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
     }
   }
   const DeviceProfile& worst = *losses.front().device;
+  add_profiling(worst, finding);
   const int64_t ns = losses.front().ns;
   finding.values = {{"idle_ns", ns}, {"idle_percent", percent_of(worst, ns)}};
   if (worst.steps > 1) {

@@ -28,6 +28,11 @@ struct LossOn {
 std::vector<LossOn> losses_of(const Profile& profile, double share,
                               const std::function<int64_t(const DeviceProfile&)>& loss);
 
+// The same of idle time for which the host is the reason: not where so much would not be left
+// without the time in which the profiler worked for itself.
+std::vector<LossOn> idle_losses_of(const Profile& profile, double share,
+                                   const std::function<int64_t(const DeviceProfile&)>& loss);
+
 // With code, severity, certainty, culprits (the ranks that lose it), `values` idle_ns, idle_percent
 // and, where steps are known, idle_ns_per_step of the one that loses most, and a line of evidence
 // for each.
@@ -52,6 +57,9 @@ std::string ms_text(int64_t ns);
 // The places that lose most of that cause, the first of each device as `where`, others as evidence.
 void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleCause)>& cause,
                Finding& finding);
+
+// How long the profiler worked for itself, as evidence, where that is 1 % of the window.
+void add_profiling(const DeviceProfile& device, Finding& finding);
 
 // By how much clocks of other hosts were moved, as evidence.
 void add_clocks(const Arrivals& arrivals, Finding& finding);

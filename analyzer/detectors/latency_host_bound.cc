@@ -24,7 +24,7 @@ int64_t late_launches(const DeviceProfile& device) {
 }  // namespace
 
 std::vector<Finding> find_host_bound(const Profile& profile) {
-  const std::vector<LossOn> losses = losses_of(profile, kWarnShare, late_launches);
+  const std::vector<LossOn> losses = idle_losses_of(profile, kWarnShare, late_launches);
   if (losses.empty()) {
     return {};
   }

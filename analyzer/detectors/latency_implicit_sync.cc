@@ -13,7 +13,7 @@ int64_t allocating(const DeviceProfile& device) {
 }  // namespace
 
 std::vector<Finding> find_implicit_sync(const Profile& profile) {
-  const std::vector<LossOn> losses = losses_of(profile, kWarnShare, allocating);
+  const std::vector<LossOn> losses = idle_losses_of(profile, kWarnShare, allocating);
   if (losses.empty()) {
     return {};
   }

@@ -91,6 +91,37 @@ int64_t period_of(const Arrivals& arrivals, const Stalls& stalls) {
   return median(std::move(times));
 }
 
+Finding finding_of(const Profile& profile, const Stalls& stalls) {
+  const Arrivals& arrivals = profile.arrivals;
+  std::vector<int64_t> lengths;
+  for (const Stall& stall : stalls.list) {
+    lengths.push_back(stall.ns);
+  }
+  const int64_t period = period_of(arrivals, stalls);
+  const int64_t length = median(std::move(lengths));
+  const std::map<size_t, size_t> counts = stalls.by_member();
+  Finding finding;
+  finding.code = "latency.rotating-stall";
+  finding.severity = catalogue_row(finding.code)->severity;
+  finding.certainty = Certainty::kLikely;
+  finding.title =
+      fmt::format("{} of {} collectives waited for one rank, each time another of {}: {} in all",
+                  stalls.list.size(), arrivals.list.size() - 1, counts.size(), ms_text(stalls.ns));
+  finding.values = {{"late_ns", stalls.ns},
+                    {"late_count", static_cast<int64_t>(stalls.list.size())},
+                    {"median_ns", length},
+                    {"period_ns", period}};
+  std::string who;
+  for (const auto& [member, count] : counts) {
+    who += fmt::format("{}rank {} {} times", who.empty() ? "" : ", ",
+                       *profile.timelines[arrivals.members[member]].rank, count);
+  }
+  finding.evidence = {who, fmt::format("one stall in {} at the median, each for {} on the host",
+                                       ms_text(period), ms_text(length))};
+  add_clocks(arrivals, finding);
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_rotating_stall(const Profile& profile) {
@@ -102,31 +133,7 @@ std::vector<Finding> find_rotating_stall(const Profile& profile) {
   if (stalls.list.empty() || !is_rotating(arrivals, stalls)) {
     return {};
   }
-  std::vector<int64_t> lengths;
-  for (const Stall& stall : stalls.list) {
-    lengths.push_back(stall.ns);
-  }
-  const int64_t period = period_of(arrivals, stalls);
-  const std::map<size_t, size_t> counts = stalls.by_member();
-  Finding finding;
-  finding.code = "latency.rotating-stall";
-  finding.severity = catalogue_row(finding.code)->severity;
-  finding.certainty = Certainty::kLikely;
-  finding.title =
-      fmt::format("{} of {} collectives waited for one rank, each time another of {}: {} in all",
-                  stalls.list.size(), arrivals.list.size() - 1, counts.size(), ms_text(stalls.ns));
-  finding.values = {{"late_ns", stalls.ns},
-                    {"late_count", static_cast<int64_t>(stalls.list.size())},
-                    {"median_ns", median(std::move(lengths))},
-                    {"period_ns", period}};
-  std::string who;
-  for (const auto& [member, count] : counts) {
-    who += fmt::format("{}rank {} {} times", who.empty() ? "" : ", ",
-                       *profile.timelines[arrivals.members[member]].rank, count);
-  }
-  finding.evidence = {who, fmt::format("one stall in {} at the median, each for {} on the host",
-                                       ms_text(period), ms_text(finding.values[2].second))};
-  add_clocks(arrivals, finding);
+  Finding finding = finding_of(profile, stalls);
   finding.advice =
       "what all ranks do now and then at their own times: Python's garbage collector (collect on "
       "all ranks at the same step: gc.freeze, gc.disable), checkpoints, logs";

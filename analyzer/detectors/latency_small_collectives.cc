@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/small_collectives.h"
+#include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -27,14 +28,6 @@ int64_t median(std::vector<int64_t> values) {
   return *middle;
 }
 
-const CollectiveNote* note_of(const Timeline& timeline, const GpuWork& work) {
-  const auto note = std::lower_bound(
-      timeline.collectives.begin(), timeline.collectives.end(), work.correlation,
-      [](const CollectiveNote& each, uint64_t value) { return each.correlation < value; });
-  return note != timeline.collectives.end() && note->correlation == work.correlation ? &*note
-                                                                                     : nullptr;
-}
-
 ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& computed) {
   ByPlace result;
   for (const GpuWork& work : timeline.work) {
@@ -44,8 +37,9 @@ ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& comp
     if (work.kind == WorkKind::kCompute) {
       computed.push_back({work.start_ns, work.end_ns});
     }
-    const CollectiveNote* const note =
-        work.kind == WorkKind::kCommunication ? note_of(timeline, work) : nullptr;
+    const CollectiveNote* const note = work.kind == WorkKind::kCommunication
+                                           ? collective_note(timeline, work.correlation)
+                                           : nullptr;
     if (note != nullptr && note->operation != kNoName && note->bytes >= 0 &&
         note->bytes <= kSmallBytes) {
       Collectives& all = result[{note->operation, note->group}];

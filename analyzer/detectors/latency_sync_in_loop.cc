@@ -23,7 +23,7 @@ std::vector<Finding> find_blocking(const Profile& profile, bool copies) {
     // Once in a profile, as its own last synchronisation, is no habit.
     return is_repeated(device, gaps) ? ns : 0;
   };
-  const std::vector<LossOn> losses = losses_of(profile, kWarnShare, loss_at);
+  const std::vector<LossOn> losses = idle_losses_of(profile, kWarnShare, loss_at);
   if (losses.empty()) {
     return {};
   }

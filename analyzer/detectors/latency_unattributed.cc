@@ -11,7 +11,7 @@ std::vector<Finding> find_unattributed(const Profile& profile) {
                                  : device.idle_for(IdleCause::kUnattributed) +
                                        device.idle_for(IdleCause::kDependency);
   };
-  const std::vector<LossOn> losses = losses_of(profile, kWarnShare, unknown);
+  const std::vector<LossOn> losses = idle_losses_of(profile, kWarnShare, unknown);
   if (losses.empty()) {
     return {};
   }

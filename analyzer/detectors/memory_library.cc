@@ -8,6 +8,7 @@
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/memory/nccl_memory.h"
 #include "analyzer/memory/owner_text.h"
 #include "analyzer/model/activity.h"
 
@@ -33,12 +34,25 @@ uint64_t device_bytes(const ProcessTrace& trace) {
   return total;
 }
 
-using Holders = std::map<std::tuple<int, std::string, uint32_t>, MemorySite>;  // by device, owner
+// By device, owner, and the call of NCCL inside which it was had.
+using Holders = std::map<std::tuple<int, std::string, std::string>, MemorySite>;
 
-Holders holders_in(const Run& run, size_t process) {
+struct Holder {
+  std::string name, call;
+};
+Holder holder_of(const ProcessTrace& trace, const NcclCalls& nccl, const LiveBlock& block) {
+  if (block.owner != Owner::kNccl) {
+    return {owner_text(trace, block), ""};
+  }
+  const NcclUse use = nccl.at(block.time, block.device, block.address);
+  return {nccl_name(trace, use.communicator), use.call};
+}
+
+// On devices of ranks.
+std::vector<LiveBlock> blocks_of_libraries(const Run& run, size_t process) {
   const ProcessTrace& trace = run.processes[process];
   std::map<uint32_t, Owner> owners;
-  Holders holders;
+  std::vector<LiveBlock> blocks;
   for (const AllocationText& allocation : trace.allocations) {
     const auto kind = kind_of_call(call_name(trace, allocation.call));
     const auto [owner, is_new] = owners.try_emplace(allocation.stack, Owner::kUnknown);
@@ -48,19 +62,39 @@ Holders holders_in(const Run& run, size_t process) {
         rank_on(run, process, device).value < 0) {
       continue;
     }
-    LiveBlock block;
+    LiveBlock& block = blocks.emplace_back();
+    block.address = allocation.address;
+    block.bytes = allocation.bytes;
     block.time = allocation.time;
     block.stack = allocation.stack;
+    block.device = device;
     block.owner = owner->second;
-    const std::string name = owner_text(trace, block);
-    MemorySite& site = holders[{device, name, allocation.stack}];
-    if (site.count++ == 0) {
-      site.text = fmt::format("{}, since {},", name, run_time(run, allocation.time));
+  }
+  return blocks;
+}
+
+Holders holders_in(const Run& run, size_t process) {
+  const ProcessTrace& trace = run.processes[process];
+  const std::vector<LiveBlock> blocks = blocks_of_libraries(run, process);
+  std::vector<TimeNs> times;
+  for (const LiveBlock& block : blocks) {
+    if (block.owner == Owner::kNccl) {
+      times.push_back(block.time);
     }
-    site.rank = rank_on(run, process, device);
+  }
+  const NcclCalls nccl(trace, std::move(times));
+  Holders holders;
+  for (const LiveBlock& block : blocks) {
+    const Holder holder = holder_of(trace, nccl, block);
+    MemorySite& site = holders[{block.device, holder.name, holder.call}];
+    if (site.count++ == 0) {
+      site.text = fmt::format("{}, since {}{}{},", holder.name, run_time(run, block.time),
+                              holder.call.empty() ? "" : ", inside ", holder.call);
+      site.stack = block.stack;
+    }
+    site.rank = rank_on(run, process, block.device);
     site.process = process;
-    site.stack = allocation.stack;
-    site.bytes = sum_of(site.bytes, allocation.bytes);
+    site.bytes = sum_of(site.bytes, block.bytes);
   }
   return holders;
 }

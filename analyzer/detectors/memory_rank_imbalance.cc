@@ -2,14 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/memory/allocation_split.h"
-#include "analyzer/memory/peak.h"
+#include "analyzer/memory/peak_places.h"
 
 namespace traintrace {
 namespace {
@@ -39,33 +38,19 @@ std::vector<RankPeak> peaks_of(const Run& run) {
   return peaks;
 }
 
-struct PlaceBytes {
-  uint64_t bytes = 0;
-  uint32_t stack = 0;
-};
-using Places = std::map<std::string, PlaceBytes>;
-
-Places places_at_peak(const Run& run, const RunMemory& memory, const RankPeak& peak) {
-  Places places;
+PeakPlaces places_of(const Run& run, const RunMemory& memory, const RankPeak& peak) {
   for (const AllocatorHistory& history : memory.processes[peak.site.process].allocators) {
-    if (history.device != peak.device) {
-      continue;
-    }
-    for (const auto& [stack, bytes] : held_at_peak(run.processes[peak.site.process], history)) {
-      MemorySite site = peak.site;
-      site.stack = stack;
-      PlaceBytes& place = places[place_of_site(run, site)];
-      place.bytes += bytes;
-      place.stack = place.stack == 0 ? stack : place.stack;
+    if (history.device == peak.device) {
+      return places_at_peak(run.processes[peak.site.process], peak.site.rank, history);
     }
   }
-  return places;
+  return {};
 }
 
 // The rank nearest to the median of which it is known what it had in use at its peak.
 struct Typical {
   RankPeak peak;
-  Places places;
+  PeakPlaces places;
 };
 std::optional<Typical> typical_rank(const Run& run, const RunMemory& memory,
                                     const std::vector<RankPeak>& peaks) {
@@ -77,30 +62,12 @@ std::optional<Typical> typical_rank(const Run& run, const RunMemory& memory,
   std::stable_sort(near.begin(), near.end(),
                    [&](const RankPeak& a, const RankPeak& b) { return distance(a) < distance(b); });
   for (const RankPeak& peak : near) {
-    Places places = places_at_peak(run, memory, peak);
+    PeakPlaces places = places_of(run, memory, peak);
     if (!places.empty()) {
       return Typical{peak, std::move(places)};
     }
   }
   return std::nullopt;
-}
-
-// Of what the two had in use at their peaks, the place with the largest surplus.
-struct Surplus {
-  std::string place;
-  uint64_t bytes = 0, typical = 0;
-  uint32_t stack = 0;
-};
-Surplus surplus_of(const Places& high, const Places& typical) {
-  Surplus most;
-  for (const auto& [place, held] : high) {
-    const auto same = typical.find(place);
-    const uint64_t other = same == typical.end() ? 0 : same->second.bytes;
-    if (held.bytes > other && held.bytes - other > most.bytes - most.typical) {
-      most = {place, held.bytes, other, held.stack};
-    }
-  }
-  return most;
 }
 
 // Alone, and by much.
@@ -160,7 +127,7 @@ std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory
   if (!stands_out(high, peaks[peaks.size() - 2], typical)) {
     return {};
   }
-  const Places held = places_at_peak(run, memory, high);
+  const PeakPlaces held = places_of(run, memory, high);
   const std::optional<Typical> usual = typical_rank(run, memory, peaks);
   const Surplus surplus = usual ? surplus_of(held, usual->places) : Surplus();
   high.site.bytes = high.bytes;
@@ -176,9 +143,9 @@ std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory
   finding.values = {{"peak_bytes", signed_bytes(high.bytes)},
                     {"typical_bytes", signed_bytes(typical.bytes)}};
   if (surplus.bytes != 0) {
-    finding.title += fmt::format("; of {} it has {} instead of {}", surplus.place, surplus.bytes,
-                                 surplus.typical);
-    finding.values.emplace_back("surplus_bytes", signed_bytes(surplus.bytes - surplus.typical));
+    finding.title +=
+        fmt::format("; of {} it has {} instead of {}", surplus.place, surplus.bytes, surplus.other);
+    finding.values.emplace_back("surplus_bytes", signed_bytes(surplus.bytes - surplus.other));
   }
   if (usual) {
     add_split(run, memory, high, usual->peak, finding);

@@ -1,33 +1,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <tuple>
 
-#include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/latency_finding.h"
 
 namespace traintrace {
 namespace {
 
 constexpr ProfileDetector kDetectors[] = {
-    find_data_starvation,     find_cpu_contention,
-    find_host_bound,          find_sync_in_loop,
-    find_harmless_sync,       find_default_stream,
-    find_implicit_sync,       find_exposed_communication,
-    find_waiting_collectives, find_entry_skew,
-    find_stragglers,          find_rotating_stall,
-    find_small_collectives,   find_slow_device,
-    find_event_spin,          find_full_queues,
-    find_graph_gaps,          find_unattributed,
-    find_incomplete_timeline, find_step_regression,
+    find_data_starvation,     find_cpu_contention, find_host_bound,    find_sync_in_loop,
+    find_harmless_sync,       find_default_stream, find_implicit_sync, find_exposed_communication,
+    find_waiting_collectives, find_entry_skew,     find_stragglers,    find_rotating_stall,
+    find_small_collectives,   find_slow_device,    find_event_spin,    find_full_queues,
+    find_slow_kernel_path,    find_graph_gaps,     find_unattributed,  find_incomplete_timeline,
+    find_step_regression,
 };
 
 int64_t loss_of(const Finding& finding) {
+  constexpr std::string_view kLosses[] = {"idle_ns", "exposed_ns", "waited_ns", "slower_ns",
+                                          "late_ns"};
   for (const auto& [key, value] : finding.values) {
-    if (key == "idle_ns" || key == "exposed_ns" || key == "waited_ns") {
+    if (std::find(std::begin(kLosses), std::end(kLosses), key) != std::end(kLosses)) {
       return value;
     }
   }
   return 0;
+}
+
+// Waiting for who is late costs what they are late by: they are the reason.
+bool is_explained(const Finding& finding, const std::vector<Finding>& findings) {
+  return finding.code == "latency.wait-not-transfer" &&
+         std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+           const bool names_who =
+               other.code == "latency.straggler" || other.code == "latency.rotating-stall";
+           return names_who && loss_of(other) >= loss_of(finding) / 2;
+         });
 }
 
 Finding nothing_lost(const Profile& profile) {
@@ -44,6 +54,7 @@ void mark_root(std::vector<Finding>& findings) {
   auto worst = findings.end();
   for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
     if (finding->severity != Severity::kInfo && loss_of(*finding) != 0 &&
+        !is_explained(*finding, findings) &&
         (worst == findings.end() || loss_of(*finding) > loss_of(*worst))) {
       worst = finding;
     }
@@ -59,6 +70,14 @@ auto order(const Finding& finding) {
 
 }  // namespace
 
+void add_profiling(const Profile& profile, Finding& summary) {
+  for (const DeviceProfile& device : profile.devices) {
+    if (device.share(device.profiling_idle_ns) >= kWarnShare) {
+      add_profiling(device, summary);
+    }
+  }
+}
+
 std::vector<Finding> find_in_profile(const Profile& profile) {
   std::vector<Finding> findings;
   for (const ProfileDetector detector : kDetectors) {
@@ -69,6 +88,7 @@ std::vector<Finding> find_in_profile(const Profile& profile) {
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
     findings.push_back(nothing_lost(profile));
+    add_profiling(profile, findings.back());
   }
   std::sort(findings.begin(), findings.end(),
             [](const Finding& a, const Finding& b) { return order(a) < order(b); });

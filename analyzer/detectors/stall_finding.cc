@@ -86,7 +86,7 @@ void add_ranks(const RootStall& root, Finding& finding) {
       insert(finding.victims, rank.rank);
     }
   }
-  for (const Rank rank : root.hang == nullptr ? Ranks{} : root.hang->victims) {
+  for (const Rank rank : root.victims) {
     if (!contains(finding.culprits, rank)) {
       insert(finding.victims, rank);
     }

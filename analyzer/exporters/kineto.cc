@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "analyzer/importers/kineto_event.h"
+#include "analyzer/importers/kineto_products.h"
 #include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/products.h"
 
 namespace traintrace {
 namespace {
@@ -63,11 +66,17 @@ std::string note_text(const Timeline& timeline, uint64_t correlation) {
 }
 
 void add_work(const Timeline& timeline, std::string& out) {
+  std::unordered_set<uint64_t> said;  // once, where several pieces have one correlation
   for (const GpuWork& work : timeline.work) {
     std::string arguments = fmt::format("\"device\":{},\"stream\":{},\"correlation\":{}",
                                         work.device, work.stream, work.correlation);
     if (work.kind == WorkKind::kCommunication) {
       arguments += note_text(timeline, work.correlation);
+    }
+    if (const MatrixProduct* const product = product_of(timeline, work.correlation);
+        product != nullptr && said.insert(work.correlation).second) {
+      arguments +=
+          fmt::format(",\"{}\":\"{}\"", kineto::kProductKey, kineto::told_product(*product));
     }
     add({category_of(timeline, work), timeline.names[work.name], work.device, work.stream,
          work.start_ns, work.end_ns},
@@ -112,6 +121,24 @@ void add_steps(const Timeline& timeline, std::string& out) {
   }
 }
 
+void add_models(const Timeline& timeline, std::string& out) {
+  out += "\"deviceProperties\":[";
+  for (const DeviceModel& model : timeline.models) {
+    out += fmt::format("{}{{\"id\":{},\"name\":{},\"computeMajor\":{},\"computeMinor\":{}}}",
+                       out.back() == '[' ? "" : ",", model.device, quoted(model.name), model.major,
+                       model.minor);
+  }
+  out += "],";
+}
+
+void add_profiling(const Timeline& timeline, std::string& out) {
+  static const std::string& name = *new std::string(kineto::kProfiling);
+  constexpr int64_t kNoProcess = -1;
+  for (const Span& span : timeline.profiling) {
+    add({"overhead", name, kNoProcess, 0, span.begin_ns, span.end_ns}, "", out);
+  }
+}
+
 }  // namespace
 
 std::string kineto_trace(const Timeline& timeline) {
@@ -121,10 +148,12 @@ std::string kineto_trace(const Timeline& timeline) {
     out += fmt::format("\"distributedInfo\":{{\"rank\":{},\"world_size\":{}}},", *timeline.rank,
                        timeline.world_size.value_or(*timeline.rank + 1));
   }
+  add_models(timeline, out);
   out += "\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   add_work(timeline, out);
   add_calls(timeline, out);
   add_steps(timeline, out);
+  add_profiling(timeline, out);
   return out + "\n]}\n";
 }
 

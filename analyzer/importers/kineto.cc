@@ -9,8 +9,11 @@
 #include <unordered_set>
 
 #include "analyzer/importers/decimal_ns.h"
+#include "analyzer/importers/enclosing.h"
 #include "analyzer/importers/event_array.h"
 #include "analyzer/importers/kineto_event.h"
+#include "analyzer/importers/kineto_products.h"
+#include "analyzer/importers/kineto_rest.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -20,15 +23,7 @@ namespace json = simdjson::ondemand;
 using namespace kineto;
 static_assert(EventArray::kPadding >= simdjson::SIMDJSON_PADDING);
 
-// With any time of an event it makes one that can be added to others.
-constexpr int64_t kMostBaseNs = int64_t{1} << 61;
 constexpr int64_t kMostDurationNs = 100'000'000'000'000'000;
-
-struct Frame {
-  Span span;
-  uint32_t thread;
-  uint32_t name;
-};
 
 class Import {
  public:
@@ -51,7 +46,11 @@ class Import {
     }
   }
 
-  void add_rest(const std::string& rest);
+  void add_rest(const std::string& rest) {
+    if (std::string wrong = read_rest(rest, trace_.timeline); !wrong.empty()) {
+      complain(0, std::move(wrong));
+    }
+  }
   void finish();
   void complain(uint64_t offset, std::string message) {
     trace_.errors.push_back({trace_.timeline.source, offset, std::move(message), false, false});
@@ -89,7 +88,8 @@ class Import {
   KinetoTrace& trace_;
   json::parser parser_;
   Ids names_, threads_;
-  std::vector<Frame> frames_;
+  std::vector<Range> frames_;  // `what`: their names
+  Products products_;
   uint64_t without_time_ = 0;
 };
 
@@ -118,6 +118,10 @@ void Import::add(const Event& event) {
     add_work(event, *work);
   } else if (is_call(event.category)) {
     add_call(event, kind_of_call(event));
+  } else if (is_profiling(event)) {
+    if (const std::optional<Span> span = span_of(event)) {
+      trace_.timeline.profiling.push_back(*span);
+    }
   } else if (is_range(event.category)) {
     if (const std::optional<HostCallKind> kind = kind_of_range(event)) {
       add_call(event, *kind);
@@ -125,8 +129,14 @@ void Import::add(const Event& event) {
       if (const std::optional<Span> span = span_of(event)) {
         trace_.timeline.step_starts.push_back(span->begin_ns);
       }
-    } else if (event.category == "python_function" && is_user_frame(event.name)) {
-      add_frame(event);
+    } else if (event.category == "python_function") {
+      if (is_user_frame(event.name)) {
+        add_frame(event);
+      }
+    } else if (Products::wants(event.name)) {
+      if (const std::optional<Span> span = span_of(event)) {
+        products_.add(event, *span, thread_of(event));
+      }
     }
   }
 }
@@ -179,6 +189,8 @@ void Import::add_work(const Event& event, WorkKind kind) {
                                   shape_of(event)});
   if (kind == WorkKind::kCommunication) {
     add_note(event);
+  } else if (!event.product.empty() && event.correlation) {
+    Products::add_told(event.product, *event.correlation, trace_.timeline);
   }
 }
 
@@ -212,71 +224,11 @@ void Import::find_blocking_copies() {
 
 // The innermost of the user's frames around each call.
 void Import::find_sites() {
-  std::stable_sort(frames_.begin(), frames_.end(), [](const Frame& a, const Frame& b) {
-    return a.span.begin_ns != b.span.begin_ns ? a.span.begin_ns < b.span.begin_ns
-                                              : a.span.end_ns > b.span.end_ns;
-  });
-  std::vector<std::vector<const Frame*>> open(trace_.timeline.threads.size());
-  auto next = frames_.begin();
-  for (HostCall& call : trace_.timeline.calls) {
-    for (; next != frames_.end() && next->span.begin_ns <= call.start_ns; ++next) {
-      std::vector<const Frame*>& stack = open[next->thread];
-      while (!stack.empty() && stack.back()->span.end_ns <= next->span.begin_ns) {
-        stack.pop_back();
-      }
-      stack.push_back(&*next);
-    }
-    std::vector<const Frame*>& stack = open[call.thread];
-    while (!stack.empty() && stack.back()->span.end_ns <= call.start_ns) {
-      stack.pop_back();
-    }
-    call.site = stack.empty() ? kNoName : stack.back()->name;
-  }
-}
-
-std::optional<int> small_number(json::value value) {
-  constexpr int kMost = 1 << 20;  // more ranks than any job has
-  const std::optional<int> number = number_of<int>(token_of(value));
-  return number && *number >= 0 && *number <= kMost ? number : std::nullopt;
-}
-
-// Field by field: after an error of one lookup simdjson must not be asked for another.
-void read_job(json::value value, Timeline& timeline) {
-  json::object job;
-  if (value.get_object().get(job) != simdjson::SUCCESS) {
-    return;
-  }
-  for (auto field : job) {
-    const json::raw_json_string key = field.key();
-    if (key == "rank") {
-      timeline.rank = small_number(field.value());
-    } else if (key == "world_size") {
-      timeline.world_size = small_number(field.value());
-    }
-  }
-}
-
-void Import::add_rest(const std::string& rest) {
-  const simdjson::padded_string text(rest);
-  json::document document;
-  json::object object;
-  if (parser_.iterate(text).get(document) != simdjson::SUCCESS ||
-      document.get_object().get(object) != simdjson::SUCCESS) {
-    return;  // nothing but events
-  }
-  try {
-    for (auto field : object) {
-      const json::raw_json_string key = field.key();
-      if (key == "baseTimeNanoseconds") {
-        const int64_t base = number_of<int64_t>(token_of(field.value())).value_or(0);
-        trace_.timeline.base_ns = std::clamp(base, -kMostBaseNs, kMostBaseNs);
-      } else if (key == "distributedInfo") {
-        read_job(field.value(), trace_.timeline);
-      }
-    }
-  } catch (const simdjson::simdjson_error& error) {
-    complain(0, std::string("expected JSON beside the events: ") + error.what());
-  }
+  sort_ranges(frames_);
+  visit_innermost(frames_, trace_.timeline.threads.size(), trace_.timeline.calls,
+                  [](HostCall& call, const Range* frame) {
+                    call.site = frame == nullptr ? kNoName : frame->what;
+                  });
 }
 
 void Import::finish() {
@@ -291,6 +243,7 @@ void Import::finish() {
                    });
   find_blocking_copies();
   find_sites();
+  products_.finish(trace_.timeline);
   if (without_time_ != 0) {
     complain(0, std::to_string(without_time_) + " events have no usable time");
   }

@@ -78,8 +78,14 @@ void read_arguments(json::value value, Event& event) {
       event.group_size = number_of<int64_t>(token_of(field.value()));
     } else if (key == "Seq") {
       event.sequence = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "Input Dims" || key == "Input dims") {
+      event.dims = array_of(field.value());
+    } else if (key == "Input type") {
+      event.types = array_of(field.value());
     } else if (key == kKindKey) {
       event.kind = text_of(field.value());
+    } else if (key == kProductKey) {
+      event.product = text_of(field.value());
     }
   }
 }
@@ -127,6 +133,12 @@ std::optional<WorkKind> kind_of(const Event& event) {
 
 bool is_call(std::string_view category) {
   return category == "cuda_runtime" || category == "Runtime" || category == "cuda_driver";
+}
+bool is_profiling(const Event& event) {
+  return event.category == "overhead" &&
+         (event.name == kProfiling || event.name == "Buffer Flush" ||
+          event.name == "Instrumentation" || event.name == "Resource" ||
+          event.name == "Activity Buffer Request");
 }
 bool is_range(std::string_view category) {
   return category == "user_annotation" || category == "cpu_op" || category == "Operator" ||

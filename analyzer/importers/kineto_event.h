@@ -19,6 +19,8 @@ struct Event {
   std::optional<int64_t> device, stream;
   std::string_view grid, block;  // as they are written
   std::string_view kind;         // of a call, in traces that we have written
+  std::string_view product;      // of a kernel, there
+  std::string_view dims, types;  // of an operator's inputs, as they are written
   // Of a kernel of NCCL.
   std::string_view operation, group, data_type;
   std::optional<int64_t> elements, group_size, sequence;
@@ -41,6 +43,9 @@ inline constexpr std::string_view kKindKey = "traintrace kind";
 inline constexpr std::string_view kKindNames[] = {"other", "blocking", "allocator", "loader",
                                                   "peer-wait"};
 
+// What our own exports say of a kernel: TYPE BATCH M N K.
+inline constexpr std::string_view kProductKey = "traintrace product";
+
 // Throws simdjson_error where it is no JSON.
 Event read_event(simdjson::ondemand::object object);
 
@@ -50,6 +55,10 @@ std::optional<WorkKind> kind_of(const Event& event);
 bool is_call(std::string_view category);
 // Where annotations and operators of the framework stand.
 bool is_range(std::string_view category);
+
+// What CUPTI does for itself; it also tells of what the driver does for the job.
+bool is_profiling(const Event& event);
+inline constexpr std::string_view kProfiling = "Profiling";  // as our own exports call it
 
 HostCallKind kind_of_call(const Event& event);
 std::optional<HostCallKind> kind_of_range(const Event& event);

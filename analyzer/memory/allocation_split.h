@@ -1,9 +1,10 @@
-// Where what two ranks allocate from PyTorch's allocator parts.
+// Where what two ranks, or two runs, allocate from PyTorch's allocator parts.
 #pragma once
 
 #include <optional>
 
 #include "analyzer/memory/allocator_events.h"
+#include "analyzer/memory/same_place.h"
 #include "analyzer/model/ids.h"
 
 namespace traintrace {
@@ -25,10 +26,11 @@ struct AllocationSplit {
   uint64_t other_bytes = 0;
 };
 
-// Thread by thread, in the order in which they begin to allocate, as what several of them do is
-// mixed differently on each rank.  Allocations are the same if bytes and place in the code are.  Of
-// several threads that part, where that is first on `high`.
+// Thread by thread, as what several of them do is mixed differently on each rank: those that are
+// alike for longest belong together.  Allocations are the same if bytes and place in the code are.
+// Of several threads that part, where that is first on `high`.
 std::optional<AllocationSplit> allocation_split(const RankAllocator& high,
-                                                const RankAllocator& other);
+                                                const RankAllocator& other,
+                                                SamePlace same = SamePlace::kLine);
 
 }  // namespace traintrace

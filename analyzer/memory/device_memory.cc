@@ -9,14 +9,8 @@
 namespace traintrace {
 namespace {
 
-// Of PyTorch: requests up to 1 MiB are served from segments of 2 MiB, all others from larger ones.
-constexpr uint64_t kMostOfSmall = uint64_t{1} << 20;
-constexpr uint64_t kSmallSegment = uint64_t{2} << 20;
+constexpr uint64_t kMostOfSmall = uint64_t{1} << 20;  // that is_for_small serves
 constexpr size_t kMostKept = 4096;
-
-bool is_small(const HeldSegment& segment) {
-  return (segment.piece != 0 ? segment.piece : segment.bytes) == kSmallSegment;
-}
 
 void disagree(Disagreement& difference, TimeNs time, uint64_t seen, uint64_t said) {
   if (seen != said && difference.reports++ == 0) {
@@ -37,10 +31,12 @@ void keep(std::vector<T>& list, const T& entry) {
 
 void DeviceMemory::hold_segment(uint64_t address, uint64_t bytes, bool piece) {
   history_.placed = replay_.map(address, bytes, piece ? bytes : 0) && history_.placed;
+  changed(address, bytes);
 }
 
 void DeviceMemory::hold_block(uint64_t address, const UsedBlock& block) {
   history_.placed = replay_.allocate(address, block) && history_.placed;
+  changed(address, block.bytes);
 }
 
 void DeviceMemory::see(const AllocatorEvent& event) {
@@ -86,6 +82,7 @@ void DeviceMemory::take(const AllocatorEvent& event, Thread& thread) {
   if (!replay_.allocate(event.address, {event.bytes, event.time, event.stack})) {
     history_.placed = false;
   }
+  changed(event.address, event.bytes);
   if (missed) {
     note_miss(miss);
   }
@@ -100,12 +97,13 @@ void DeviceMemory::take(const AllocatorEvent& event, Thread& thread) {
 void DeviceMemory::give(const AllocatorEvent& event, Thread& thread) {
   end_flush(thread);
   const auto block = replay_.blocks().find(event.address);
-  const uint32_t stack = block != replay_.blocks().end() ? block->second.stack : 0;
+  const UsedBlock freed = block != replay_.blocks().end() ? block->second : UsedBlock();
   if (!replay_.release(event.address)) {
     history_.placed = false;
   }
+  changed(event.address, freed.bytes);
   if (!thread.marks.empty()) {
-    add_pending(event, thread, stack);
+    add_pending(event, thread, freed.stack);
   }
   thread = {};
   compare(event);
@@ -114,6 +112,7 @@ void DeviceMemory::give(const AllocatorEvent& event, Thread& thread) {
 void DeviceMemory::add_pending(const AllocatorEvent& event, const Thread& thread, uint32_t stack) {
   pending_[event.address] = {event.bytes, thread.marks.size(), event.time, thread.stream, stack};
   pending_bytes_ += event.bytes;
+  changed(event.address, event.bytes);
   for (const uint64_t mark : thread.marks) {
     waiting_.emplace(mark, event.address);
   }
@@ -135,6 +134,7 @@ void DeviceMemory::map(const AllocatorEvent& event, Thread& thread) {
   if (!replay_.map(event.address, event.bytes, event.piece ? event.bytes : 0)) {
     history_.placed = false;
   }
+  changed(event.address, event.bytes);
   thread.mapped.push_back({event.address, event.bytes});
 }
 
@@ -145,6 +145,7 @@ void DeviceMemory::unmap(const AllocatorEvent& event, Thread& thread) {
     return;
   }
   forget_pending(event.address, before - replay_.reserved());
+  changed(event.address, before - replay_.reserved());
   thread.unmapped_time = thread.unmapped == 0 ? event.time : thread.unmapped_time;
   thread.unmapped_stack = thread.unmapped == 0 ? event.stack : thread.unmapped_stack;
   thread.unmapped += before - replay_.reserved();
@@ -162,8 +163,10 @@ void DeviceMemory::pass(uint64_t event) {
   for (auto waiting = first; waiting != last; ++waiting) {
     const auto block = pending_.find(waiting->second);
     if (block != pending_.end() && --block->second.events == 0) {
-      pending_bytes_ -= block->second.bytes;
+      const auto [address, done] = *block;
+      pending_bytes_ -= done.bytes;
       pending_.erase(block);
+      changed(address, done.bytes);
     }
   }
   waiting_.erase(first, last);
@@ -178,8 +181,10 @@ void DeviceMemory::forget_pending(uint64_t address, uint64_t bytes) {
   while (block != pending_.end() && (block->first < address || block->first - address < bytes)) {
     const uint64_t gone = block->first;
     std::erase_if(waiting_, [&](const auto& entry) { return entry.second == gone; });
-    pending_bytes_ -= block->second.bytes;
+    const uint64_t gone_bytes = block->second.bytes;
+    pending_bytes_ -= gone_bytes;
     block = pending_.erase(block);
+    changed(gone, gone_bytes);
   }
 }
 
@@ -187,51 +192,6 @@ void DeviceMemory::compare(const AllocatorEvent& event) {
   ++history_.reports;
   disagree(history_.allocated, event.time, replay_.allocated(), event.allocated);
   disagree(history_.reserved, event.time, replay_.reserved(), event.reserved);
-}
-
-// Between `begin` and `end` nothing is in use; what is pending divides it.
-void DeviceMemory::look_at_hole(CacheMiss& miss, uint64_t begin, uint64_t end) const {
-  uint64_t at = begin;
-  const auto piece_until = [&](uint64_t to) {
-    const uint64_t bytes = to > at ? to - at : 0;
-    miss.free += bytes;
-    miss.largest = std::max(miss.largest, bytes);
-  };
-  for (auto wait = pending_.lower_bound(begin); wait != pending_.end() && wait->first < end;
-       ++wait) {
-    piece_until(wait->first);
-    at = wait->first + std::min(wait->second.bytes, end - wait->first);
-    miss.pending += at - wait->first;
-  }
-  piece_until(end);
-  miss.largest_if_done = std::max(miss.largest_if_done, end - begin);
-}
-
-void DeviceMemory::look_at_holes(CacheMiss& miss, const std::vector<Extent>& mapped) const {
-  const auto is_new = [&](uint64_t address) {
-    return std::any_of(mapped.begin(), mapped.end(), [&](const Extent& extent) {
-      return address >= extent.address && address - extent.address < extent.bytes;
-    });
-  };
-  for (const auto& [begin, segment] : replay_.segments()) {
-    if (is_small(segment) != (miss.request <= kMostOfSmall) || is_new(begin)) {
-      continue;
-    }
-    const uint64_t end = begin + segment.bytes;
-    const uint64_t free = miss.free;
-    uint64_t at = begin;
-    for (auto block = replay_.blocks().lower_bound(begin);
-         block != replay_.blocks().end() && block->first < end; ++block) {
-      if (block->first > at) {
-        look_at_hole(miss, at, block->first);
-      }
-      at = block->first + block->second.bytes;
-    }
-    if (at < end) {
-      look_at_hole(miss, at, end);
-    }
-    miss.whole += at == begin && miss.free - free == segment.bytes ? segment.bytes : 0;
-  }
 }
 
 // Before the block is in its place.
@@ -245,7 +205,12 @@ CacheMiss DeviceMemory::miss_of(const AllocatorEvent& event,
   if (!history_.placed || held < replay_.allocated() || held - replay_.allocated() < miss.request) {
     return miss;
   }
-  look_at_holes(miss, mapped);
+  const UsableSpace space = holes_.space(replay_, miss.request <= kMostOfSmall, mapped);
+  miss.free = space.free;
+  miss.largest = space.largest;
+  miss.whole = space.whole;
+  miss.pending = space.pending;
+  miss.largest_if_done = space.largest_if_done;
   miss.reason = miss.largest >= miss.request           ? MissReason::kOther
                 : miss.largest_if_done >= miss.request ? MissReason::kPending
                 : miss.free < miss.request             ? MissReason::kNeeded

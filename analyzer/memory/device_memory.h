@@ -1,11 +1,11 @@
 // Follows PyTorch's allocator on one device, event by event.
 #pragma once
 
-#include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "analyzer/memory/allocator_history.h"
+#include "analyzer/memory/holes.h"
 
 namespace traintrace {
 
@@ -31,13 +31,6 @@ class DeviceMemory {
     TimeNs unmapped_time = 0;
     uint32_t unmapped_stack = 0;
   };
-  struct Pending {
-    uint64_t bytes = 0;
-    size_t events = 0;
-    TimeNs freed = 0;
-    uint32_t stream = 0;
-    uint32_t stack = 0;  // that allocated it: of a free there is none
-  };
   void take(const AllocatorEvent& event, Thread& thread);
   void give(const AllocatorEvent& event, Thread& thread);
   void map(const AllocatorEvent& event, Thread& thread);
@@ -48,15 +41,17 @@ class DeviceMemory {
   void end_flush(Thread& thread);
   void forget_pending(uint64_t address, uint64_t bytes);
   CacheMiss miss_of(const AllocatorEvent& event, const std::vector<Extent>& mapped) const;
-  void look_at_holes(CacheMiss& miss, const std::vector<Extent>& mapped) const;
-  void look_at_hole(CacheMiss& miss, uint64_t begin, uint64_t end) const;
+  void changed(uint64_t address, uint64_t bytes) {
+    holes_.update(replay_, pending_, address, address + bytes);
+  }
   void note_miss(const CacheMiss& miss);
   void note_pins();
 
   AllocatorHistory history_;
   AllocatorReplay replay_;
   std::unordered_map<uint32_t, Thread> threads_;
-  std::map<uint64_t, Pending> pending_;                  // by address
+  PendingBlocks pending_;
+  Holes holes_;
   std::unordered_multimap<uint64_t, uint64_t> waiting_;  // event, address
   uint64_t pending_bytes_ = 0;
   uint64_t most_pieces_ = 0;  // CacheMiss::free of history_.worst

@@ -143,7 +143,9 @@ bool all_read(const ProcessTrace& trace) {
   return 2 * event_count(trace) + kOpenAndNotes >= records;
 }
 
-bool nothing_lost(const ProcessTrace& trace) {
+}  // namespace
+
+bool all_is_recorded(const ProcessTrace& trace) {
   return trace.errors.empty() && all_read(trace) &&
          std::none_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
            return loss.count != 0 &&
@@ -151,11 +153,9 @@ bool nothing_lost(const ProcessTrace& trace) {
          });
 }
 
-}  // namespace
-
 MemoryHistory history_of(const ProcessTrace& trace) {
   MemoryHistory history;
-  history.whole = nothing_lost(trace);
+  history.whole = all_is_recorded(trace);
   history.steps = steps_of(trace);
   Follower follower(trace, history);
   each_event(trace, [&](const CallRecord& event, Values values) {

@@ -54,6 +54,9 @@ struct MemoryHistory {
   std::vector<HandleGroup> handles;  // by number of those that are left
 };
 
+// No record of it is missing.
+bool all_is_recorded(const ProcessTrace& trace);
+
 MemoryHistory history_of(const ProcessTrace& trace);
 
 Steps steps_of(const ProcessTrace& trace);

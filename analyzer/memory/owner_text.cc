@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analyzer/memory/nccl_memory.h"
+
 namespace traintrace {
 namespace {
 
@@ -27,19 +29,6 @@ std::string torch_text(const ProcessTrace& trace, uint32_t stack) {
     }
   }
   return "PyTorch";
-}
-
-std::string nccl_text(const ProcessTrace& trace, TimeNs time) {
-  size_t number = 0;
-  for (const CommunicatorText& communicator : trace.communicators) {
-    ++number;
-    if (time != 0 && communicator.created <= time &&
-        (communicator.ready == 0 || time <= communicator.ready)) {
-      return "NCCL " + (communicator.name.empty() ? "communicator " + std::to_string(number)
-                                                  : communicator.name);
-    }
-  }
-  return "NCCL";
 }
 
 // "cublas" of ".../libcublas.so.12"
@@ -70,7 +59,7 @@ std::string owner_text(const ProcessTrace& trace, const LiveBlock& block) {
     case Owner::kTorch:
       return torch_text(trace, block.stack);
     case Owner::kNccl:
-      return nccl_text(trace, block.time);
+      return nccl_name(trace, NcclCalls(trace).at(block.time, block.device, 0).communicator);
     case Owner::kCudaLibrary:
       return library_text(trace, block.stack);
     case Owner::kJob:

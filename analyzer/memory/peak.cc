@@ -36,17 +36,31 @@ Blocks blocks_at_peak(const ProcessTrace& trace, const AllocatorHistory& history
   return blocks;
 }
 
-// When those that were in use at the peak were freed, by address.
+// When these, which were in use at the peak, were freed, by address.
 std::unordered_map<uint64_t, TimeNs> freed_behind_peak(const ProcessTrace& trace,
-                                                       const AllocatorHistory& history) {
+                                                       const AllocatorHistory& history,
+                                                       const Blocks& blocks) {
   std::unordered_map<uint64_t, TimeNs> freed;
   AllocatorEvents(trace).each([&](const AllocatorEvent& event) {
     if (is_report(event, history) && event.act == AllocatorAct::kGive &&
-        event.time > history.peak_time) {
+        event.time > history.peak_time && blocks.contains(event.address)) {
       freed.try_emplace(event.address, event.time);
     }
   });
   return freed;
+}
+
+// In use at the peak, and no other of the same stack.
+Blocks lone_blocks(const ProcessTrace& trace, const AllocatorHistory& history) {
+  Blocks blocks = blocks_at_peak(trace, history);
+  std::unordered_map<uint32_t, size_t> alike;  // by stack
+  for (const auto& [address, block] : blocks) {
+    ++alike[block.stack];
+  }
+  std::erase_if(blocks, [&](const auto& entry) {
+    return entry.second.stack == 0 || alike[entry.second.stack] != 1;
+  });
+  return blocks;
 }
 
 uint64_t peak_without(const ProcessTrace& trace, const AllocatorHistory& history, uint32_t stack) {
@@ -85,17 +99,12 @@ std::vector<std::pair<uint32_t, uint64_t>> held_at_peak(const ProcessTrace& trac
 
 std::optional<Spike> spike_of(const ProcessTrace& trace, const AllocatorHistory& history,
                               const Steps& steps) {
-  const Blocks blocks = blocks_at_peak(trace, history);
-  const auto freed = freed_behind_peak(trace, history);
-  std::unordered_map<uint32_t, size_t> alike;  // by stack
-  for (const auto& [address, block] : blocks) {
-    ++alike[block.stack];
-  }
+  const Blocks blocks = lone_blocks(trace, history);
+  const auto freed = freed_behind_peak(trace, history, blocks);
   Spike spike;
   for (const auto& [address, block] : blocks) {
     const auto end = freed.find(address);
-    const bool brief = end != freed.end() && steps.count() != 0 && block.stack != 0 &&
-                       alike[block.stack] == 1 &&
+    const bool brief = end != freed.end() && steps.count() != 0 &&
                        steps.number_at(end->second) <= steps.number_at(block.time) + 1;
     if (brief && std::pair(block.bytes, spike.taken) > std::pair(spike.bytes, block.time)) {
       spike = {block.stack, block.bytes, block.time, end->second, 0};

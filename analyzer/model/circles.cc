@@ -119,6 +119,17 @@ bool is_of_peers(const Run& run, const Hang& circle) {
   });
 }
 
+bool is_against_collective(const Run& run, const Hang& circle) {
+  const size_t communicator = run.waits.waits[circle.wait].communicator;
+  return all_parts(run, circle,
+                   [&](const Wait& wait) {
+                     return wait.communicator == communicator && wait.kind != WaitKind::kInit;
+                   }) &&
+         !is_of_peers(run, circle) && !all_parts(run, circle, [](const Wait& wait) {
+           return wait.kind == WaitKind::kCollective;
+         });
+}
+
 bool is_first_use(const Run& run, const Hang& circle) {
   const bool in_nccl = std::all_of(circle.roots.begin(), circle.roots.end(), [&](Rank rank) {
     const RankState* state = state_of(run, rank);

@@ -21,6 +21,9 @@ bool is_part(const Wait& wait, const Ranks& circle);
 // All of it are sends and receives.
 bool is_of_peers(const Run& run, const Hang& circle);
 
+// One communicator: some are in a collective, others in sends and receives.
+bool is_against_collective(const Run& run, const Hang& circle);
+
 // All are inside their first operation of a communicator, or pair: that waits on the host for the
 // others to connect.
 bool is_first_use(const Run& run, const Hang& circle);

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/circles.h"
 #include "analyzer/model/messages.h"
+#include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -101,8 +103,44 @@ bool drove_out(const Run& run, const Divergence& divergence, const Hang& hang) {
          });
 }
 
-bool explains(const Run& run, const Divergence& divergence, const Wait& wait, const Hang& hang) {
-  if (drove_out(run, divergence, hang)) {
+// Its host is inside a call that waits, or polls, and its last operation there is not over.
+bool is_held_in(const Run& run, const Member& member) {
+  const ProcessTrace& trace = run.processes[member.process];
+  return (blocked_in_nccl(trace) != 0 || blocked_in_cuda(trace) != 0 ||
+          is_polling(trace, state_of(run, member.rank)->last_seen)) &&
+         waits_in(run, member, sequence_reached(trace, text_of(run, member)));
+}
+
+// Whoever is missing, be it elsewhere, has not come out of what it issued there.
+bool holds_there(const Run& run, const Divergence& divergence, const Hang& hang) {
+  return hang.fate == Fate::kAlive && !divergence.by_site && !is_harmless_kind(divergence.kind) &&
+         !is_of_messages(divergence.kind) &&
+         std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+           const Member* member = member_of(run.communicators[divergence.communicator], rank);
+           const bool is_side = contains(divergence.deviants, rank) ||
+                                (divergence.tie && contains(divergence.others, rank));
+           return member != nullptr && is_side && is_held_in(run, *member);
+         });
+}
+
+// One of the waits that it consists of is for who diverged, there or behind that.
+bool closes_circle(const std::vector<Wait>& waits, const Divergence& divergence, const Hang& hang) {
+  const bool concerned = overlap(hang.roots, divergence.deviants) ||
+                         (divergence.tie && overlap(hang.roots, divergence.others));
+  return hang.fate == Fate::kCircle && concerned && !is_harmless_kind(divergence.kind) &&
+         !is_of_messages(divergence.kind) &&
+         std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) {
+           return wait.kind == WaitKind::kCollective &&
+                  wait.communicator == divergence.communicator &&
+                  wait.sequence >= divergence.sequence && is_part(wait, hang.roots);
+         });
+}
+
+bool explains(const Run& run, const Divergence& divergence, const std::vector<Wait>& waits,
+              const Hang& hang) {
+  const Wait& wait = waits[hang.wait];
+  if (drove_out(run, divergence, hang) || holds_there(run, divergence, hang) ||
+      closes_circle(waits, divergence, hang)) {
     return true;
   }
   if (is_of_messages(divergence.kind)) {
@@ -191,10 +229,17 @@ void add_conflict_waits(const Run& run, std::vector<Wait>& waits) {
   }
 }
 
-std::vector<size_t> reasons_for(const Run& run, const Wait& wait, const Hang& hang) {
+bool is_held_by_divergence(const Run& run, size_t communicator, Rank rank) {
+  return std::any_of(run.divergences.begin(), run.divergences.end(), [&](const Divergence& one) {
+    return meets(one, communicator) &&
+           (contains(one.deviants, rank) || (one.tie && contains(one.others, rank)));
+  });
+}
+
+std::vector<size_t> reasons_for(const Run& run, const std::vector<Wait>& waits, const Hang& hang) {
   std::vector<size_t> reasons;
   for (size_t i = 0; i < run.divergences.size(); ++i) {
-    if (explains(run, run.divergences[i], wait, hang)) {
+    if (explains(run, run.divergences[i], waits, hang)) {
       reasons.push_back(i);
     }
   }

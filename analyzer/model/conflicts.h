@@ -13,7 +13,10 @@ namespace traintrace {
 // out what those who issued something else seem to wait for there.
 void add_conflict_waits(const Run& run, std::vector<Wait>& waits);
 
-// In Run::divergences: those that are the reason for that hang.
-std::vector<size_t> reasons_for(const Run& run, const Wait& wait, const Hang& hang);
+// What such a rank has put on the communicator may never end.
+bool is_held_by_divergence(const Run& run, size_t communicator, Rank rank);
+
+// In Run::divergences: those that are the reason for that hang, which is among `waits`.
+std::vector<size_t> reasons_for(const Run& run, const std::vector<Wait>& waits, const Hang& hang);
 
 }  // namespace traintrace

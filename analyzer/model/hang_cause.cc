@@ -88,6 +88,36 @@ bool holds_up_its_own_rank(const Run& run, const Hang& hang) {
          });
 }
 
+uint32_t stream_of(const OperationText* operation) {
+  return operation == nullptr ? 0 : operation->stream;
+}
+
+// Wherever the others wait for it, it could not come even if its host went on: that would lie on
+// the stream behind something that it waits in.
+bool waits_before_on_streams(const Run& run, const Hang& circle, Rank rank) {
+  std::set<uint32_t> waiting;
+  std::set<uint32_t> awaited;  // where its last operation there was
+  for (const Wait& wait : run.waits.waits) {
+    const Member* member = member_of(run.communicators[wait.communicator], rank);
+    if (member == nullptr || !is_part(wait, circle.roots)) {
+      continue;
+    }
+    const CommunicatorText& text = text_of(run, *member);
+    const bool waits = std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                                   [&](const Waiter& own) { return own.rank == rank; });
+    if (!waits) {
+      awaited.insert(stream_of(text.recent.empty() ? nullptr : &text.recent.back()));
+    } else if (wait.kind == WaitKind::kCollective) {
+      waiting.insert(stream_of(collective_at(text, wait.sequence)));
+    } else {
+      waiting.insert(wait.details.stream);
+    }
+  }
+  waiting.erase(0);
+  return std::any_of(awaited.begin(), awaited.end(),
+                     [&](uint32_t stream) { return waiting.contains(stream); });
+}
+
 Cause cause_in_communicator(const Run& run, const Hang& hang) {
   return is_creation_mismatch(run, hang)       ? Cause::kCreation
          : is_split_mismatch(run, hang)        ? Cause::kCreation
@@ -142,7 +172,11 @@ Ranks inside_implicit_sync(const Run& run, const Hang& hang) {
       found.push_back(rank);
     }
   }
-  return 2 * found.size() > hang.roots.size() ? Ranks{} : found;
+  if (2 * found.size() > hang.roots.size()) {
+    return {};
+  }
+  std::erase_if(found, [&](Rank rank) { return waits_before_on_streams(run, hang, rank); });
+  return found;
 }
 
 bool issues_from_threads(const Run& run, const Hang& hang, Rank rank) {

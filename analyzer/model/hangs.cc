@@ -276,7 +276,7 @@ std::vector<Hang> find_hangs(const Run& run, std::vector<Wait>& waits) {
     found.push_back(*circle);
   }
   for (Hang& hang : found) {
-    hang.divergences = reasons_for(run, waits[hang.wait], hang);
+    hang.divergences = reasons_for(run, waits, hang);
     hang.blocked = hang.blocked && hang.divergences.empty();
   }
   // What holds them up is most likely what is wrong elsewhere.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/conflicts.h"
 #include "analyzer/model/messages.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
@@ -168,10 +169,14 @@ Wait wait_of(const Run& run, size_t index, const Member& member, const Operation
   return wait;
 }
 
-bool waits_in_message(const std::vector<Wait>& waits, size_t communicator, Rank rank) {
+bool is_of_peers(const Wait& wait) {
+  return wait.kind == WaitKind::kSend || wait.kind == WaitKind::kReceive;
+}
+
+template <class Test>
+bool waits_in(const std::vector<Wait>& waits, size_t communicator, Rank rank, Test test) {
   return std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) {
-    return wait.communicator == communicator &&
-           (wait.kind == WaitKind::kSend || wait.kind == WaitKind::kReceive) &&
+    return wait.communicator == communicator && wait.kind != WaitKind::kInit && test(wait) &&
            std::any_of(wait.waiters.begin(), wait.waiters.end(),
                        [&](const Waiter& waiter) { return waiter.rank == rank; });
   });
@@ -189,7 +194,7 @@ void add_waits_behind_messages(const Run& run, std::vector<Wait>& waits) {
     for (const Member& member : run.communicators[i].members) {
       const OperationText* operation =
           member.local_rank < 0 || has_left(run, member) ? nullptr : streams.stuck(member);
-      if (operation != nullptr && !waits_in_message(waits, i, member.rank)) {
+      if (operation != nullptr && !waits_in(waits, i, member.rank, is_of_peers)) {
         behind.push_back(wait_of(run, i, member, *operation));
       }
     }
@@ -200,8 +205,10 @@ void add_waits_behind_messages(const Run& run, std::vector<Wait>& waits) {
     const std::vector<Wait> all = behind;
     std::erase_if(behind, [&](const Wait& wait) {
       const Rank awaited = wait.awaited.front().rank;
-      return !waits_in_message(all, wait.communicator, awaited) &&
-             !waits_in_message(waits, wait.communicator, awaited);
+      const auto any = [](const Wait&) { return true; };
+      return !is_held_by_divergence(run, wait.communicator, awaited) &&
+             !waits_in(all, wait.communicator, awaited, any) &&
+             !waits_in(waits, wait.communicator, awaited, any);
     });
   }
   std::move(behind.begin(), behind.end(), std::back_inserter(waits));

@@ -7,6 +7,7 @@
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
+#include "analyzer/model/usual_order.h"
 
 namespace traintrace {
 namespace {
@@ -223,6 +224,18 @@ const OperationText* unanswered(const Run& run, const Communicator& communicator
   return nullptr;
 }
 
+// It always called that from there, and at this place: its peer should have answered.
+bool belongs_there(const Run& run, size_t communicator, const Sequence& sequence,
+                   const OperationText& message) {
+  const auto& recent = text_of(run, *sequence.member).recent;
+  const bool before = std::any_of(recent.begin(), recent.end(), [&](const OperationText& other) {
+    return !other.collective && other.call == message.call && other.stack == message.stack &&
+           other.index < message.index;
+  });
+  return before && departs_from_habit(run, sequence.member->rank, communicator, message.enter) !=
+                       std::optional(true);
+}
+
 void look_for_peers(const Run& run, const Standing& standing, std::vector<Divergence>& found) {
   const Communicator& communicator = run.communicators[standing.communicator];
   for (const Sequence& sequence : standing.sequences) {
@@ -236,7 +249,7 @@ void look_for_peers(const Run& run, const Standing& standing, std::vector<Diverg
     }
     const OperationText* instead = unanswered(run, communicator, sequence,
                                               missing->call.item.operation.sequence, missing->last);
-    if (instead == nullptr) {
+    if (instead == nullptr || belongs_there(run, standing.communicator, sequence, *instead)) {
       continue;
     }
     SequenceItem item;

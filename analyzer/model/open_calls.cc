@@ -43,6 +43,13 @@ bool is_implicit(const ProcessTrace& trace, const ThreadText& thread, const Call
          is_of_legacy_stream(trace, thread, schema);
 }
 
+bool polls(const ProcessTrace& trace, const ThreadText& thread, TimeNs until) {
+  constexpr TimeNs kLately = 3'000'000'000;
+  const CallSchema* schema = thread.last_call ? schema_of(trace, *thread.last_call) : nullptr;
+  return schema != nullptr && schema->kind == "query" && thread.queries != 0 &&
+         elapsed(thread.last_query_time, until) <= kLately;
+}
+
 }  // namespace
 
 std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace) {
@@ -57,13 +64,15 @@ std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace) {
   return std::nullopt;
 }
 
+bool is_polling(const ProcessTrace& trace, TimeNs until) {
+  return std::any_of(trace.threads.begin(), trace.threads.end(),
+                     [&](const ThreadText& thread) { return polls(trace, thread, until); });
+}
+
 TimeNs polling_since(const ProcessTrace& trace, TimeNs until) {
-  constexpr TimeNs kLately = 3'000'000'000;
   TimeNs earliest = 0;
   for (const ThreadText& thread : trace.threads) {
-    const CallSchema* schema = thread.last_call ? schema_of(trace, *thread.last_call) : nullptr;
-    if (schema == nullptr || schema->kind != "query" || thread.queries == 0 ||
-        elapsed(thread.last_query_time, until) > kLately) {
+    if (!polls(trace, thread, until)) {
       continue;
     }
     const auto last =

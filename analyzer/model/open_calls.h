@@ -18,6 +18,8 @@ struct OpenCall {
 // The earliest that waits for the device, outside of NCCL.
 std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace);
 
+// A thread polled CUDA at the end, which is `until`, and did nothing else.
+bool is_polling(const ProcessTrace& trace, TimeNs until);
 // A thread has polled CUDA and done nothing else since then; 0: none has.  Needs the events.
 TimeNs polling_since(const ProcessTrace& trace, TimeNs until);
 

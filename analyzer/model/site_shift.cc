@@ -55,24 +55,65 @@ std::optional<SiteShift> shift_of(const Sequence& deviant, const Sequence& norma
   return std::nullopt;
 }
 
+// All that both keep was called from the same lines.
+bool same_lines(const Sequence& a, const Sequence& b) {
+  const uint64_t last = std::min(a.reached, b.reached);
+  for (uint64_t number = std::max(a.first, b.first); number <= last; ++number) {
+    if (!same_call(a.at(number), b.at(number))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The most that called from the same lines.
+std::vector<const Sequence*> largest_party(const std::vector<const Sequence*>& members) {
+  std::vector<std::vector<const Sequence*>> parties;
+  for (const Sequence* member : members) {
+    const auto own = std::find_if(parties.begin(), parties.end(), [&](const auto& party) {
+      return same_lines(*party.front(), *member);
+    });
+    (own == parties.end() ? parties.emplace_back() : *own).push_back(member);
+  }
+  return *std::max_element(parties.begin(), parties.end(),
+                           [](const auto& a, const auto& b) { return a.size() < b.size(); });
+}
+
+using ByCount = std::map<uint64_t, std::vector<const Sequence*>>;
+
+// Seen from one of two of the others: to compare all with all takes long, and is seldom needed.
+bool may_shift(const ByCount& by_count, const std::vector<const Sequence*>& most) {
+  return std::any_of(by_count.begin(), by_count.end(), [&](const auto& members) {
+    return &members.second != &most &&
+           std::any_of(members.second.begin(), members.second.end(), [&](const Sequence* member) {
+             return shift_of(*member, *most.front()) || shift_of(*member, *most.back());
+           });
+  });
+}
+
 }  // namespace
 
 std::vector<SiteShift> find_site_shifts(const std::vector<Sequence>& sequences) {
-  std::map<uint64_t, std::vector<const Sequence*>> by_count;
+  ByCount by_count;
   for (const Sequence& sequence : sequences) {
     by_count[sequence.reached].push_back(&sequence);
   }
   const auto most = std::max_element(by_count.begin(), by_count.end(), [](auto& a, auto& b) {
     return a.second.size() < b.second.size();
   });
+  if (most == by_count.end() || !may_shift(by_count, most->second)) {
+    return {};
+  }
+  const std::vector<const Sequence*> normal = largest_party(most->second);
+  if (2 * normal.size() <= sequences.size()) {
+    return {};
+  }
   std::vector<SiteShift> found;
   for (const auto& [count, members] : by_count) {
-    if (count == most->first || 2 * most->second.size() <= sequences.size()) {
-      continue;
-    }
-    for (const Sequence* deviant : members) {
-      if (auto shift = shift_of(*deviant, *most->second.front())) {
-        for (const Sequence* other : most->second) {
+    for (const Sequence* deviant :
+         count == most->first ? std::vector<const Sequence*>{} : members) {
+      if (auto shift = shift_of(*deviant, *normal.front())) {
+        for (const Sequence* other : normal) {
           insert(shift->others, other->member->rank);
         }
         found.push_back(*shift);

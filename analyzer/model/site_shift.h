@@ -10,7 +10,7 @@ namespace traintrace {
 struct SiteShift {
   const Sequence* deviant = nullptr;
   const Sequence* normal = nullptr;
-  Ranks others;        // with as many collectives as `normal`
+  Ranks others;        // that did as `normal`
   bool extra = false;  // else skipped
   uint64_t length = 1;
   uint64_t number = 0;  // the first of the calls concerned lies here..
@@ -18,9 +18,9 @@ struct SiteShift {
   uint64_t matches = 0;
 };
 
-// Of members that have issued fewer or more collectives than most: those whose calls came from the
-// lines of the others' as many further on, or back, to the end of what is known, and before that
-// from the same ones.
+// Of members that have issued fewer or more collectives than most, where most issued equally many
+// from the same lines: those whose calls came from the lines of the others' as many further on, or
+// back, to the end of what is known, and before that from the same ones.
 std::vector<SiteShift> find_site_shifts(const std::vector<Sequence>& sequences);
 
 }  // namespace traintrace

@@ -1,6 +1,7 @@
 #include "analyzer/model/stalls.h"
 
 #include <algorithm>
+#include <set>
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
@@ -26,22 +27,24 @@ uint64_t first_unfinished(const Run& run, const Member& member) {
   return 0;
 }
 
-// The first that somebody has not finished and that everybody has entered; 0: there is none.
-uint64_t stalled_sequence(const Run& run, const Communicator& communicator) {
-  uint64_t first = 0;
+// Those that are the first that somebody has not finished, and that everybody has entered.
+std::set<uint64_t> stalled_sequences(const Run& run, const Communicator& communicator) {
+  std::set<uint64_t> found;
   uint64_t reached = ~uint64_t{0};
   for (const Member& member : communicator.members) {
     const RankState& state = *state_of(run, member.rank);
     if (exited_normally(run, state) || has_left(run, member) ||
         (ended_early(run, state) && gave_up(run, member) == 0)) {
-      return 0;
+      return {};
     }
-    const uint64_t own = first_unfinished(run, member);
-    first = own != 0 && (first == 0 || own < first) ? own : first;
+    if (const uint64_t own = first_unfinished(run, member)) {
+      found.insert(own);
+    }
     reached =
         std::min(reached, sequence_reached(run.processes[member.process], text_of(run, member)));
   }
-  return first <= reached ? first : 0;
+  found.erase(found.upper_bound(reached), found.end());
+  return found;
 }
 
 // Of those that returned before `until`.
@@ -165,18 +168,14 @@ void add_member(const Run& run, const Member& member, Stall& stall) {
   stall.ranks.push_back(rank);
 }
 
-std::optional<Stall> stall_of(const Run& run, size_t index) {
+std::optional<Stall> stall_in(const Run& run, size_t index, uint64_t sequence) {
   const Communicator& communicator = run.communicators[index];
-  if (communicator.members.size() < 2 || !communicator.absent.empty() ||
-      static_cast<int>(communicator.members.size()) != communicator.size) {
-    return std::nullopt;
-  }
   Stall stall;
   stall.communicator = index;
-  stall.sequence = stalled_sequence(run, communicator);
+  stall.sequence = sequence;
   for (const Member& member : communicator.members) {
     const OperationText* operation = collective_at(text_of(run, member), stall.sequence);
-    if (stall.sequence == 0 || operation == nullptr) {
+    if (operation == nullptr) {
       return std::nullopt;
     }
     stall.since = std::max(stall.since, operation->enter);
@@ -193,11 +192,23 @@ std::optional<Stall> stall_of(const Run& run, size_t index) {
   return stall;
 }
 
-bool shares_a_rank(const Run& run, const Stall& a, const Stall& b) {
-  const std::vector<Member>& members = run.communicators[a.communicator].members;
-  return std::any_of(members.begin(), members.end(), [&](const Member& member) {
-    return member_of(run.communicators[b.communicator], member.rank) != nullptr;
-  });
+// What some are known to have finished others may just not have asked for: one further on of which
+// more is known says what holds them up.
+std::optional<Stall> stall_of(const Run& run, size_t index) {
+  const Communicator& communicator = run.communicators[index];
+  if (communicator.members.size() < 2 || !communicator.absent.empty() ||
+      static_cast<int>(communicator.members.size()) != communicator.size) {
+    return std::nullopt;
+  }
+  std::optional<Stall> first;
+  for (const uint64_t sequence : stalled_sequences(run, communicator)) {
+    std::optional<Stall> stall = stall_in(run, index, sequence);
+    if (stall && stall->known) {
+      return stall;
+    }
+    first = first ? std::move(first) : std::move(stall);
+  }
+  return first;
 }
 
 Ranks in_other_faults(const Run& run) {
@@ -218,9 +229,8 @@ Ranks in_other_faults(const Run& run) {
   return ranks;
 }
 
-// Leaves those that share no rank with another fault, nor with a stall that does.
-void erase_consequences(const Run& run, std::vector<Stall>& stalls) {
-  Ranks involved = in_other_faults(run);
+// Takes out those that share a rank with these, or with another that does.
+void erase_consequences(const Run& run, Ranks involved, std::vector<Stall>& stalls) {
   const auto follows = [&](const Stall& stall) {
     const std::vector<Member>& members = run.communicators[stall.communicator].members;
     return std::any_of(members.begin(), members.end(),
@@ -235,12 +245,39 @@ void erase_consequences(const Run& run, std::vector<Stall>& stalls) {
   }
 }
 
+Ranks members_of(const Run& run, const Stall& stall) {
+  Ranks ranks;
+  for (const Member& member : run.communicators[stall.communicator].members) {
+    insert(ranks, member.rank);
+  }
+  return ranks;
+}
+
+// What holds up one stream holds up all that lies behind it, of several communicators perhaps.
+void add_root(const Stall& stall, const Hang& hang, std::vector<RootStall>& roots) {
+  auto known = std::find_if(roots.begin(), roots.end(), [&](const RootStall& root) {
+    return root.stall.kind == stall.kind && root.stall.suspects == stall.suspects;
+  });
+  if (known == roots.end()) {
+    known = roots.insert(roots.end(), RootStall{stall, &hang, {}});
+  }
+  for (const Rank rank : hang.victims) {
+    insert(known->victims, rank);
+  }
+}
+
 }  // namespace
 
 bool holds_up(const Stall& stall, const Hang& hang) {
+  const auto waits_there = [&](Rank rank) {
+    return std::any_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& other) {
+      return other.rank == rank && other.stuck > 0;
+    });
+  };
   return hang.blocked && stall.known &&
-         std::all_of(hang.roots.begin(), hang.roots.end(),
-                     [&](Rank rank) { return contains(stall.suspects, rank); });
+         std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+           return contains(stall.suspects, rank) || waits_there(rank);
+         });
 }
 
 const HostFunctionText* function_before(const ProcessTrace& trace, const OperationText& operation) {
@@ -308,21 +345,21 @@ std::vector<RootStall> root_stalls(const Run& run) {
     const auto found = std::find_if(stalls.begin(), stalls.end(),
                                     [&](const Stall& stall) { return holds_up(stall, hang); });
     if (found != stalls.end() && hang.divergences.empty()) {
-      roots.push_back({*found, &hang});
+      add_root(*found, hang, roots);
     }
   }
-  erase_consequences(run, stalls);
+  erase_consequences(run, in_other_faults(run), stalls);
+  for (const RootStall& root : roots) {
+    erase_consequences(run, members_of(run, root.stall), stalls);
+  }
   // What is known counts before what is not, what came first before what came of it.
   std::stable_sort(stalls.begin(), stalls.end(), [](const Stall& a, const Stall& b) {
     return std::pair(!a.known, a.since) < std::pair(!b.known, b.since);
   });
-  for (Stall& stall : stalls) {
-    const bool follows = std::any_of(roots.begin(), roots.end(), [&](const RootStall& root) {
-      return shares_a_rank(run, root.stall, stall);
-    });
-    if (!follows) {
-      roots.push_back({std::move(stall), nullptr});
-    }
+  while (!stalls.empty()) {
+    roots.push_back({std::move(stalls.front()), nullptr, {}});
+    stalls.erase(stalls.begin());
+    erase_consequences(run, members_of(run, roots.back().stall), stalls);
   }
   return roots;
 }

@@ -41,14 +41,15 @@ struct Stall {
 
 // By communicator.
 std::vector<Stall> find_stalls(const Run& run);
-// Those that nothing else explains, with the hang that follows from each.
+// Those that nothing else explains, with the hangs that follow from each.
 struct RootStall {
   Stall stall;
-  const Hang* hang = nullptr;  // null: nobody is missing anywhere
+  const Hang* hang = nullptr;  // the first of them; null: nobody is missing anywhere
+  Ranks victims;               // of all hangs that follow from it
 };
 std::vector<RootStall> root_stalls(const Run& run);
 
-// Its suspects are those that others wait for in that hang.
+// Those that others wait for in that hang are its suspects, or wait in it themselves.
 bool holds_up(const Stall& stall, const Hang& hang);
 
 // What runs on the rank's device in place of it: an operation of another communicator.

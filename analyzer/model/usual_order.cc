@@ -1,8 +1,6 @@
 #include "analyzer/model/usual_order.h"
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -10,15 +8,12 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kHabit = 2;
-
 // What is the same in each step.
 using Kind = std::tuple<size_t, uint32_t, uint32_t>;  // communicator, call, stack
 
 struct Step {
   TimeNs enter = 0;
   Kind kind;
-  uint64_t sequence = 0;
 };
 
 // All that is kept of the rank, from where it is kept of all communicators.
@@ -36,8 +31,7 @@ std::vector<Step> steps_of(const Run& run, Rank rank) {
     }
     for (const OperationText& operation : text.recent) {
       if ((operation.flags & (format::kCaptured | format::kFailed)) == 0) {
-        steps.push_back({operation.enter, Kind(i, operation.call, operation.stack),
-                         operation.collective ? operation.sequence : 0});
+        steps.push_back({operation.enter, Kind(i, operation.call, operation.stack)});
       }
     }
   }
@@ -47,39 +41,58 @@ std::vector<Step> steps_of(const Run& run, Rank rank) {
   return steps;
 }
 
-std::optional<bool> departs(const std::vector<Step>& steps, std::vector<Step>::const_iterator now) {
-  if (now == steps.end() || now == steps.begin() || now->sequence == 0) {
+// How far back from `now` each step is what it was `period` before.
+size_t agreement(const std::vector<Step>& steps, size_t now, size_t period) {
+  size_t length = 0;
+  while (length + period < now &&
+         steps[now - 1 - length].kind == steps[now - 1 - length - period].kind) {
+    ++length;
+  }
+  return length;
+}
+
+// After how many it comes again, by that which holds for longest; 0: nothing has come twice.
+size_t period_before(const std::vector<Step>& steps, size_t now) {
+  size_t found = 0;
+  size_t longest = 0;
+  for (size_t period = 1; 2 * period <= now; ++period) {
+    const size_t length = agreement(steps, now, period);
+    if (length >= period && length > longest) {
+      longest = length;
+      found = period;
+    }
+  }
+  return found;
+}
+
+std::optional<bool> departs(const std::vector<Step>& steps, size_t now) {
+  if (now >= steps.size()) {
     return std::nullopt;
   }
-  // What one operation has led to now this and now that is no habit, here or elsewhere.
-  std::map<Kind, std::pair<Kind, size_t>> habits;
-  for (auto step = steps.begin(); step != std::prev(now); ++step) {
-    const Kind next = std::next(step)->kind;
-    auto& [habit, times] = habits.try_emplace(step->kind, next, 0).first->second;
-    if (habit != next) {
-      return std::nullopt;
+  // If there is none now, it was left a little before.
+  for (size_t at = now; at > 0; --at) {
+    if (const size_t period = period_before(steps, at)) {
+      return now - at < 2 * period ? std::optional(steps[at].kind != steps[at - period].kind)
+                                   : std::nullopt;
     }
-    ++times;
   }
-  const auto habit = habits.find(std::prev(now)->kind);
-  return habit == habits.end() || habit->second.second < kHabit
-             ? std::nullopt
-             : std::optional(now->kind != habit->second.first);
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<bool> departs_from_habit(const Run& run, Rank rank, size_t communicator,
-                                       uint64_t sequence) {
+                                       TimeNs enter) {
   const std::vector<Step> steps = steps_of(run, rank);
-  return departs(steps, std::find_if(steps.begin(), steps.end(), [&](const Step& step) {
-                   return std::get<0>(step.kind) == communicator && step.sequence == sequence;
-                 }));
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](const Step& step) {
+    return std::get<0>(step.kind) == communicator && step.enter == enter;
+  });
+  return departs(steps, static_cast<size_t>(found - steps.begin()));
 }
 
 std::optional<bool> departs_from_habit(const Run& run, Rank rank) {
   const std::vector<Step> steps = steps_of(run, rank);
-  return steps.empty() ? std::nullopt : departs(steps, std::prev(steps.end()));
+  return steps.empty() ? std::nullopt : departs(steps, steps.size() - 1);
 }
 
 }  // namespace traintrace

@@ -76,10 +76,25 @@ Ranks WaitSearch::roots() const {
                        [&](size_t index) { return is_held_up(waits[index]); });
   });
   // If that is all of them, their streams hold each other up, and nobody came to the wrong place.
-  for (const Rank rank : held_up.size() < rest.size() ? held_up : Ranks{}) {
+  // If no more hold them up than there are, which of the two is the right order is not told.
+  for (const Rank rank : held_up.size() < holders_of(held_up).size() ? held_up : Ranks{}) {
     insert(found, rank);
   }
   return found;
+}
+
+Ranks WaitSearch::holders_of(const Ranks& ranks) const {
+  Ranks holders;
+  for (const Rank rank : ranks) {
+    for (const size_t index : waits_of.at(rank)) {
+      for (const Awaited& awaited : waits[index].awaited) {
+        if (!contains(ranks, awaited.rank)) {
+          insert(holders, awaited.rank);
+        }
+      }
+    }
+  }
+  return holders;
 }
 
 Ranks WaitSearch::circle() const {

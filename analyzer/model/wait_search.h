@@ -16,8 +16,8 @@ struct WaitSearch {
   Ranks victims_of(const Ranks& roots) const;
 
   // Ranks that are waited for and wait for nobody; and where there is no such rank behind a wait,
-  // those that only wait behind their own part in it: they came to another operation instead, which
-  // the others cannot begin for want of the first.
+  // those that only wait for what lies behind it on the streams of more others: they came to
+  // another operation instead, which the others cannot begin for want of the first.
   Ranks roots() const;
 
   // Of ranks that no root explains: those that wait for each other.
@@ -29,6 +29,8 @@ struct WaitSearch {
 
  private:
   Ranks unexplained(const Ranks& roots) const;
+  // Whom these wait for, themselves left out.
+  Ranks holders_of(const Ranks& ranks) const;
 };
 
 }  // namespace traintrace

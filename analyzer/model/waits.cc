@@ -14,6 +14,7 @@
 #include "analyzer/model/hangs.h"
 #include "analyzer/model/message_order.h"
 #include "analyzer/model/messages.h"
+#include "analyzer/model/open_calls.h"
 #include "analyzer/model/order_waits.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
@@ -170,6 +171,47 @@ void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits)
   }
 }
 
+// Small data is sent ahead: who got through where others have not come yet may wait for them
+// further on.
+void add_wait_further_on(const Run& run, size_t index, std::vector<Wait>& waits) {
+  const Communicator& communicator = run.communicators[index];
+  uint64_t least = ~uint64_t{0};
+  for (const Member& member : communicator.members) {
+    least = std::min(least, sequence_reached(run.processes[member.process], text_of(run, member)));
+  }
+  std::map<uint64_t, Wait> found;  // by sequence
+  for (const Member& member : communicator.members) {
+    const ProcessTrace& trace = run.processes[member.process];
+    const uint64_t last = sequence_reached(trace, text_of(run, member));
+    const OperationText* operation = collective_at(text_of(run, member), last);
+    if (operation == nullptr || last <= least + 1 || is_in(run, member, least + 1) ||
+        !is_in(run, member, last) || has_left(run, member) || gave_up(run, member) != 0) {
+      continue;
+    }
+    const Waiter waiter = waiter_in(run, member, last);
+    if (!is_polling(trace, waiter.until) && !must_wait(run, member, waiter, last)) {
+      continue;
+    }
+    Wait& wait = found[last];
+    wait.communicator = index;
+    wait.sequence = last;
+    wait.details = *operation;
+    wait.operation = call_name(trace, operation->call);
+    wait.waiters.push_back(waiter);
+  }
+  for (auto& [sequence, wait] : found) {
+    for (const Member& member : communicator.members) {
+      const Reached reached = reached_until(run, member, 0);
+      if (reached.sequence < sequence) {
+        wait.awaited.push_back({member.rank, false, reached.last});
+      }
+    }
+    if (!wait.awaited.empty()) {
+      waits.push_back(std::move(wait));
+    }
+  }
+}
+
 // Who has not come to where the others wait may be held up in an operation before it, which others
 // are through with: by a member that died with its own part undone.
 void add_held_up_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
@@ -296,6 +338,7 @@ WaitGraph wait_graph(const Run& run) {
     add_init_wait(run, i, graph.waits);
     add_held_up_wait(run, i, graph.waits);
     add_collective_wait(run, i, graph.waits);
+    add_wait_further_on(run, i, graph.waits);
     add_peer_waits(run, i, graph.waits);
   }
   add_conflict_waits(run, graph.waits);

@@ -1,6 +1,7 @@
 #include "analyzer/reader/schema.h"
 
 #include <optional>
+#include <unordered_set>
 
 #include "analyzer/text/schema_text.h"
 #include "analyzer/text/words.h"
@@ -10,6 +11,7 @@ namespace {
 
 // A record has at most 63 words, 3 of which are its head, time and caller.
 constexpr size_t kMostFields = 60;
+constexpr std::string_view kUnnamed = "call#";
 
 std::vector<std::string_view> blank_separated(std::string_view line) {
   std::vector<std::string_view> words;
@@ -23,9 +25,12 @@ std::vector<std::string_view> blank_separated(std::string_view line) {
   return words;
 }
 
-bool read_call(Schema& schema, const std::vector<std::string_view>& words) {
+using Names = std::unordered_set<std::string_view>;
+
+bool read_call(Schema& schema, const std::vector<std::string_view>& words, Names& names) {
   const auto id = words.size() >= 5 ? parse_unsigned(words[1]) : std::nullopt;
-  if (!id || *id > 0xffff || words.size() - 5 > kMostFields) {
+  // What no line names is called so.
+  if (!id || *id > 0xffff || words.size() - 5 > kMostFields || words[2].starts_with(kUnnamed)) {
     return false;
   }
   CallSchema call{std::string(words[2]), std::string(words[3]), std::string(words[4]), {}};
@@ -39,7 +44,7 @@ bool read_call(Schema& schema, const std::vector<std::string_view>& words) {
   if (schema.index_of_id.size() <= *id) {
     schema.index_of_id.resize(*id + 1, Schema::kNoCall);
   }
-  if (schema.index_of_id[*id] != Schema::kNoCall) {
+  if (schema.index_of_id[*id] != Schema::kNoCall || !names.insert(words[2]).second) {
     return false;
   }
   schema.index_of_id[*id] = static_cast<uint32_t>(schema.calls.size());
@@ -64,13 +69,14 @@ uint32_t Schema::call(uint16_t id) {
   uint32_t& index = index_of_id[id];
   if (index == kNoCall) {
     index = static_cast<uint32_t>(calls.size());
-    calls.push_back({"call#" + std::to_string(id), "unknown", "unknown", {}});
+    calls.push_back({std::string(kUnnamed) + std::to_string(id), "unknown", "unknown", {}});
   }
   return index;
 }
 
 Schema parse_schema(std::string_view text, size_t& bad_lines) {
   Schema schema;
+  Names names;
   bad_lines = 0;
   text = text.substr(0, text.find('\0'));
   while (!text.empty()) {
@@ -81,7 +87,7 @@ Schema parse_schema(std::string_view text, size_t& bad_lines) {
       continue;
     }
     // Other lines belong to newer versions.
-    const bool good = words[0] == "call"   ? read_call(schema, words)
+    const bool good = words[0] == "call"   ? read_call(schema, words, names)
                       : words[0] == "stat" ? read_stat(schema, words)
                                            : true;
     bad_lines += good ? 0 : 1;

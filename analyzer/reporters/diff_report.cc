@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/reporters/diff_memory.h"
 #include "analyzer/reporters/diff_time.h"
 #include "analyzer/text/values.h"
 
@@ -107,9 +108,14 @@ std::string verdict(const RunDiff& diff) {
 }
 
 std::string verdict(const Difference& diff) {
-  return diff.calls == nullptr  ? time_verdict(*diff.time)
-         : diff.time == nullptr ? verdict(*diff.calls)
-                                : verdict(*diff.calls) + "; " + time_verdict(*diff.time);
+  std::string text;
+  const auto add = [&](const std::string& part) {
+    text += (text.empty() || part.empty() ? "" : "; ") + part;
+  };
+  add(diff.calls == nullptr ? "" : verdict(*diff.calls));
+  add(diff.time == nullptr ? "" : time_verdict(*diff.time));
+  add(memory_verdict(diff.memory));
+  return text;
 }
 
 std::string calls_text(const RunDiff& diff) {
@@ -135,7 +141,7 @@ std::string calls_text(const RunDiff& diff) {
 std::string diff_text(const Difference& diff) {
   return "verdict: " + verdict(diff) + "\n\n" +
          (diff.calls == nullptr ? "" : calls_text(*diff.calls)) +
-         (diff.time == nullptr ? "" : time_text(*diff.time));
+         (diff.time == nullptr ? "" : time_text(*diff.time)) + memory_text(diff.memory);
 }
 
 std::string diff_json(const Difference& diff) {
@@ -151,6 +157,9 @@ std::string diff_json(const Difference& diff) {
   }
   if (diff.time != nullptr) {
     json["time"] = time_json(*diff.time);
+  }
+  if (!diff.memory.empty()) {
+    json["memory"] = memory_json(diff.memory);
   }
   // Names of kernels and paths may be any bytes.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

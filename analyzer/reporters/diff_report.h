@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "analyzer/memory/memory_diff.h"
 #include "analyzer/model/run_diff.h"
 #include "analyzer/timeline/profile_diff.h"
 
@@ -12,6 +14,7 @@ namespace traintrace {
 struct Difference {
   const RunDiff* calls = nullptr;
   const ProfileDiff* time = nullptr;
+  std::vector<MemoryDiff> memory = {};  // of ranks whose peaks differ
 };
 
 std::string diff_text(const Difference& diff);

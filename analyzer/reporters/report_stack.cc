@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -57,6 +58,7 @@ struct MemorySums {
 };
 
 struct StackRow {
+  std::optional<IdleTimes> idle;  // none: no process that has this stack has a timeline
   std::set<std::string> calls;
   std::set<std::string> owners;
   ReportSums sums;
@@ -97,13 +99,46 @@ void add_memory(const ProcessTrace& trace, Symbolizer& symbolizer, Rows& rows) {
   }
 }
 
+void add_idle(const ProcessTrace& trace, const Timeline& timeline, Symbolizer& symbolizer,
+              Rows& rows) {
+  std::map<uint32_t, IdleTimes> idle = idle_by_stack(timeline);
+  for (const CallRecord& event : trace.events) {
+    idle.try_emplace(event.stack);  // they have cost nothing
+  }
+  for (const auto& [id, times] : idle) {
+    const bool lost = std::any_of(times.begin(), times.end(), [](int64_t ns) { return ns != 0; });
+    if (id == 0 && !lost) {
+      continue;
+    }
+    StackRow& row = rows[frames_of(trace, id, symbolizer)];
+    row.idle = row.idle.value_or(IdleTimes{});
+    for (size_t i = 0; i < kIdleCauses; ++i) {
+      (*row.idle)[i] += times[i];
+    }
+  }
+}
+
+void append_idle(const std::optional<IdleTimes>& idle, std::vector<ReportCell>& cells) {
+  cells.resize(cells.size() + 2);
+  if (idle) {
+    cells[cells.size() - 2] = std::accumulate(idle->begin(), idle->end(), int64_t{0});
+    cells.back() = idle_parts(*idle);
+  }
+}
+
 }  // namespace
 
-ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer& symbolizer) {
+ReportTable report_by_stack(std::span<const ProcessTrace> processes,
+                            std::span<const Timeline> timelines, Symbolizer& symbolizer) {
   Rows rows;
   for (const ProcessTrace& trace : processes) {
     add_calls(trace, symbolizer, rows);
     add_memory(trace, symbolizer, rows);
+    for (const Timeline& timeline : timelines) {
+      if (timeline.source == trace.source) {
+        add_idle(trace, timeline, symbolizer, rows);
+      }
+    }
   }
   std::vector<std::pair<Frames, StackRow>> all(rows.begin(), rows.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
@@ -111,12 +146,14 @@ ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer&
            std::pair(b.second.sums.host_ns, b.second.memory.live.value_or(0));
   });
   ReportTable table{"stack", ReportSums::columns(), {}};
-  table.columns.insert(table.columns.end(), {"live_bytes", "peak_bytes", "exit_bytes",
-                                             "growth_bytes_per_step", "owner", "calls", "stack"});
+  table.columns.insert(table.columns.end(),
+                       {"live_bytes", "peak_bytes", "exit_bytes", "growth_bytes_per_step",
+                        "idle_ns", "idle_by_cause_ns", "owner", "calls", "stack"});
   for (const auto& [frames, row] : all) {
     std::vector<ReportCell>& cells = table.rows.emplace_back();
     row.sums.append_to(cells);
     row.memory.append_to(cells);
+    append_idle(row.idle, cells);
     cells.emplace_back(Frames(row.owners.begin(), row.owners.end()));
     cells.emplace_back(Frames(row.calls.begin(), row.calls.end()));
     cells.emplace_back(frames);

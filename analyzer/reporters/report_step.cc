@@ -2,8 +2,10 @@
 // found.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"
 #include "analyzer/timeline/steps.h"
 
@@ -15,6 +17,13 @@ struct Source {
   int device;
   std::vector<GpuWork> work;  // by start
 };
+
+// What began in it, as it is: each product counts in one step.
+std::span<const GpuWork> begun(const std::vector<GpuWork>& work, int64_t begin, int64_t end) {
+  const auto before = [](const GpuWork& each, int64_t time) { return each.start_ns < time; };
+  const auto first = std::lower_bound(work.begin(), work.end(), begin, before);
+  return {first, std::lower_bound(first, work.end(), end, before)};
+}
 
 std::vector<GpuWork> clipped(const std::vector<GpuWork>& work, int64_t begin, int64_t end) {
   std::vector<GpuWork> result;
@@ -29,6 +38,42 @@ std::vector<GpuWork> clipped(const std::vector<GpuWork>& work, int64_t begin, in
     }
   }
   return result;
+}
+
+// With what ran before and after, as long as nothing: gaps at both ends have a beginning and an
+// end.
+std::vector<GpuWork> with_neighbours(const std::vector<GpuWork>& work, int64_t begin, int64_t end) {
+  const GpuWork* before = nullptr;
+  const GpuWork* after = nullptr;
+  for (const GpuWork& each : work) {
+    if (each.start_ns >= end) {
+      after = &each;
+      break;
+    }
+    if (each.end_ns <= begin && (before == nullptr || each.end_ns >= before->end_ns)) {
+      before = &each;
+    }
+  }
+  std::vector<GpuWork> result = clipped(work, begin, end);
+  const auto at = [](GpuWork neighbour, int64_t time) {
+    neighbour.start_ns = neighbour.end_ns = time;
+    return neighbour;
+  };
+  if (before != nullptr) {
+    result.insert(result.begin(), at(*before, begin));
+  }
+  if (after != nullptr) {
+    result.push_back(at(*after, end));
+  }
+  return result;
+}
+
+// Adds up to `idle_ns`, also where nothing ran yet.
+ReportParts idle_parts_of(const Source& source, int64_t begin, int64_t end, int64_t idle_ns) {
+  IdleTimes idle = idle_by_cause(*source.timeline, with_neighbours(source.work, begin, end));
+  idle[static_cast<size_t>(IdleCause::kUnattributed)] +=
+      idle_ns - std::accumulate(idle.begin(), idle.end(), int64_t{0});
+  return idle_parts(idle);
 }
 
 void add_steps(const Source& source, const char* found_by, const std::vector<int64_t>& starts,
@@ -51,13 +96,18 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
     for (const int64_t ns :
          {starts[i] - starts[0], until - starts[i], static_cast<int64_t>(work.size()),
           times.busy_ns, until - starts[i] - times.busy_ns, times.compute_ns,
-          times.communication_ns, times.exposed_communication_ns}) {
+          times.communication_ns, times.memory_ns, times.exposed_communication_ns,
+          times.exposed_memory_ns}) {
       row.emplace_back(ns);
     }
+    row.emplace_back(idle_parts_of(source, starts[i], until, until - starts[i] - times.busy_ns));
     row.emplace_back();
     if (usual) {
       row.back() = *usual;
     }
+    add_utilisation(utilisation_of(*source.timeline, source.device,
+                                   begun(source.work, starts[i], until), until - starts[i]),
+                    row);
     row.emplace_back(source.timeline->source);
     table.rows.push_back(std::move(row));
   }
@@ -66,11 +116,12 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
 }  // namespace
 
 ReportTable report_by_step(std::span<const Timeline> timelines) {
-  ReportTable table{"step",
-                    {"rank", "device", "found_by", "step", "start_ns", "duration_ns", "work_count",
-                     "busy_ns", "idle_ns", "compute_ns", "communication_ns",
-                     "exposed_communication_ns", "usual_ns", "source"},
-                    {}};
+  ReportTable table{
+      "step",
+      {"rank", "device", "found_by", "step", "start_ns", "duration_ns", "work_count", "busy_ns",
+       "idle_ns", "compute_ns", "communication_ns", "memory_ns", "exposed_communication_ns",
+       "exposed_memory_ns", "idle_by_cause_ns", "usual_ns", "gemm_flops", "mfu_percent", "source"},
+      {}};
   for (const Timeline* timeline : in_order_of_rank(timelines)) {
     std::map<int, std::vector<GpuWork>> by_device;
     for (const GpuWork& work : timeline->work) {

@@ -10,8 +10,11 @@
 #include <variant>
 #include <vector>
 
+#include "analyzer/memory/device_peaks.h"
 #include "analyzer/reader/process_trace.h"
+#include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/timeline.h"
+#include "analyzer/timeline/utilisation.h"
 
 namespace traintrace {
 
@@ -20,6 +23,10 @@ class Symbolizer;
 // With four decimals, exactly.
 struct ReportDecimal {
   int64_t ten_thousandths;
+  bool operator==(const ReportDecimal&) const = default;
+  bool operator<(const ReportDecimal& other) const {
+    return ten_thousandths < other.ten_thousandths;
+  }
 };
 
 // Parts of one figure; text leaves out those that are 0.
@@ -39,10 +46,19 @@ struct ReportTable {
 // long GPUs were idle for it.
 ReportTable report_by_call(std::span<const ProcessTrace> processes,
                            std::span<const Timeline> timelines = {});
-// One row per call stack, the same for all ranks that have it.
-ReportTable report_by_stack(std::span<const ProcessTrace> processes, Symbolizer& symbolizer);
+// One row per call stack, the same for all ranks that have it.  `timelines`: how long GPUs were
+// idle for its calls.
+ReportTable report_by_stack(std::span<const ProcessTrace> processes,
+                            std::span<const Timeline> timelines, Symbolizer& symbolizer);
 // One row per rank and device: how its time divides (timeline/partition.h).
 ReportTable report_by_rank(std::span<const Timeline> timelines);
+struct RankPeak {
+  int rank = 0;
+  std::string source;
+  DevicePeak peak;
+};
+// Into the rows of report_by_rank; where these have none for the rank and device, new ones.
+void add_peaks(std::span<const RankPeak> peaks, ReportTable& table);
 ReportTable report_by_step(std::span<const Timeline> timelines);
 // One row per stream of each GPU.
 ReportTable report_by_stream(std::span<const Timeline> timelines);
@@ -50,8 +66,13 @@ ReportTable report_by_stream(std::span<const Timeline> timelines);
 ReportTable report_by_call(std::span<const Timeline> timelines);
 // One row per cause, call and place for which GPUs were idle, most first.
 ReportTable report_by_site(std::span<const Timeline> timelines);
+// By stack, of calls that have to answer for some; only of recorded traces.
+std::map<uint32_t, IdleTimes> idle_by_stack(const Timeline& timeline);
+ReportParts idle_parts(const IdleTimes& idle);
 // Of calls that have to answer for some.
 std::map<std::string, int64_t> idle_by_call(std::span<const Timeline> timelines);
+// Two cells: gemm_flops and mfu_percent.
+void add_utilisation(const Utilisation& used, std::vector<ReportCell>& row);
 // Then by file.
 std::vector<const Timeline*> in_order_of_rank(std::span<const Timeline> timelines);
 

@@ -100,6 +100,17 @@ ReportTable report_by_stream(std::span<const Timeline> timelines) {
   return table;
 }
 
+std::map<uint32_t, IdleTimes> idle_by_stack(const Timeline& timeline) {
+  std::map<uint32_t, IdleTimes> idle;
+  visit_all_idle({&timeline, 1}, [&](const Timeline&, const IdleCharge& charge) {
+    if (charge.call != nullptr && !timeline.call_stacks.empty()) {
+      const auto index = static_cast<size_t>(charge.call - timeline.calls.data());
+      idle[timeline.call_stacks[index]][static_cast<size_t>(charge.cause)] += charge.ns;
+    }
+  });
+  return idle;
+}
+
 std::map<std::string, int64_t> idle_by_call(std::span<const Timeline> timelines) {
   std::map<std::string, int64_t> idle;
   visit_all_idle(timelines, [&](const Timeline& timeline, const IdleCharge& charge) {

@@ -52,7 +52,8 @@ Side side_of(const Timeline& timeline) {
       side.kernels = std::move(kernels);
     }
   }
-  std::vector<std::vector<Span>> blocked(timeline.threads.size());
+  // Whichever thread the profiler held up, it is nothing that the job did.
+  std::vector<std::vector<Span>> blocked(timeline.threads.size(), timeline.profiling);
   for (const HostCall& call : timeline.calls) {
     if (call.correlation != 0) {
       side.launches[call.correlation] = &call;

@@ -17,7 +17,8 @@ struct Arrival {
   std::vector<int64_t> start_ns;  // on the GPU, one clock for all
   std::vector<int64_t> end_ns;
   std::vector<int64_t> launch_ns;  // by the host
-  // Host time in calls that wait for the GPU between the last collective's launch and this one's.
+  // Host time in calls that wait for the GPU, or in which the profiler worked for itself, between
+  // the last collective's launch and this one's.
   std::vector<int64_t> blocked_ns;
 
   int64_t last_start() const;

@@ -1,7 +1,6 @@
 #include "analyzer/timeline/legacy_stream.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -53,40 +52,50 @@ bool LegacyStream::is_told_between(uint64_t stream, int64_t after_ns, int64_t un
   return first != told->second.end() && *first <= until_ns;
 }
 
+std::optional<LegacyWait> LegacyStream::wait_of(const Item& item, const Item& previous,
+                                                const Item& other, bool is_legacy) const {
+  const int64_t start_ns = item.work->start_ns;
+  int64_t ready = item.launch.time_ns;
+  int64_t told_after = std::numeric_limits<int64_t>::min();
+  if (previous.work != nullptr) {
+    ready = std::max(ready, previous.work->end_ns);
+    told_after = previous.launch.time_ns;
+  }
+  const bool is_its_turn = other.work != nullptr && other.launch.time_ns < item.launch.time_ns &&
+                           other.work->end_ns > ready && start_ns >= other.work->end_ns &&
+                           start_ns - other.work->end_ns < kSoonNs;
+  if (!is_its_turn || start_ns - ready <= kSoonNs ||
+      is_told_between(item.launch.stream, told_after, item.launch.time_ns)) {
+    return std::nullopt;
+  }
+  const GpuWork& legacy = is_legacy ? *item.work : *other.work;
+  return LegacyWait{ready, start_ns, legacy.correlation, item.work->device};
+}
+
 std::vector<LegacyWait> LegacyStream::waits(const std::vector<GpuWork>& work) {
   for (auto& [stream, times] : told_) {
     std::sort(times.begin(), times.end());
   }
   std::vector<LegacyWait> result;
-  std::map<std::pair<int32_t, int32_t>, Item> before;  // by device, stream: the newest so far
-  std::map<int32_t, std::array<Item, 2>> longest;      // by device, sort: that which ends last
+  std::map<int32_t, Before> devices;
   for (const GpuWork& each : work) {
     const auto launch = launches_.find(each.correlation);
-    Item item{&each, launch == launches_.end() ? Launch{} : launch->second};
-    const Sort sort = launch == launches_.end() ? Sort::kOther : sort_of(item.launch);
-    const Item previous = std::exchange(before[{each.device, each.stream}], item);
+    const bool known = launch != launches_.end();
+    const Item item{&each, known ? launch->second : Launch{}};
+    const Sort sort = known ? sort_of(item.launch) : Sort::kOther;
+    Before& before = devices[each.device];
+    const Item previous = std::exchange(before.on_stream[each.stream], item);
     if (sort == Sort::kOther) {
       continue;
     }
-    std::array<Item, 2>& ends = longest[each.device];
-    const Item& other = ends[sort == Sort::kLegacy ? 1 : 0];
-    int64_t ready = item.launch.time_ns;
-    int64_t told_after = std::numeric_limits<int64_t>::min();
-    if (previous.work != nullptr) {
-      ready = std::max(ready, previous.work->end_ns);
-      told_after = previous.launch.time_ns;
+    const bool is_legacy = sort == Sort::kLegacy;
+    if (const std::optional<LegacyWait> wait =
+            wait_of(item, previous, is_legacy ? before.blocking : before.legacy, is_legacy)) {
+      result.push_back(*wait);
     }
-    const bool is_its_turn = other.work != nullptr && other.launch.time_ns < item.launch.time_ns &&
-                             other.work->end_ns > ready && each.start_ns >= other.work->end_ns &&
-                             each.start_ns - other.work->end_ns < kSoonNs;
-    if (is_its_turn && each.start_ns - ready > kSoonNs &&
-        !is_told_between(item.launch.stream, told_after, item.launch.time_ns)) {
-      const GpuWork& legacy = sort == Sort::kLegacy ? each : *other.work;
-      result.push_back({ready, each.start_ns, legacy.correlation, each.device});
-    }
-    Item& end = ends[sort == Sort::kLegacy ? 0 : 1];
-    if (end.work == nullptr || end.work->end_ns <= each.end_ns) {
-      end = item;
+    Item& last = is_legacy ? before.legacy : before.blocking;
+    if (last.work == nullptr || last.work->end_ns <= each.end_ns) {
+      last = item;
     }
   }
   return result;

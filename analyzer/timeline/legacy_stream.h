@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +39,16 @@ class LegacyStream {
     Launch launch = {};
   };
 
+  // Of one device so far: the newest on each stream, and by sort that which ends last.
+  struct Before {
+    std::map<int32_t, Item> on_stream;
+    Item legacy, blocking;
+  };
+
   Sort sort_of(const Launch& launch) const;
+  // `other`: the last to end of the other sort; `previous` on the same stream.
+  std::optional<LegacyWait> wait_of(const Item& item, const Item& previous, const Item& other,
+                                    bool is_legacy) const;
   bool is_told_between(uint64_t stream, int64_t after_ns, int64_t until_ns) const;
 
   std::unordered_map<uint64_t, Launch> launches_;

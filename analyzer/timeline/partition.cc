@@ -49,4 +49,23 @@ TimePartition partition_of(std::span<const GpuWork> work) {
   return times;
 }
 
+int64_t window_within(std::span<const GpuWork> work, const Spans& spans) {
+  if (work.empty()) {
+    return 0;
+  }
+  Span window = {work[0].start_ns, work[0].end_ns};
+  for (const GpuWork& one : work) {
+    window = {std::min(window.begin_ns, one.start_ns), std::max(window.end_ns, one.end_ns)};
+  }
+  return common_ns(spans, {window});
+}
+
+int64_t idle_within(std::span<const GpuWork> work, const Spans& spans) {
+  std::vector<Span> busy;
+  for (const GpuWork& one : work) {
+    busy.push_back({one.start_ns, one.end_ns});
+  }
+  return window_within(work, spans) - common_ns(spans, united(std::move(busy)));
+}
+
 }  // namespace traintrace

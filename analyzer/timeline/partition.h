@@ -29,4 +29,8 @@ struct TimePartition {
 // `work` of one device.
 TimePartition partition_of(std::span<const GpuWork> work);
 
+// Of `spans`, what lies in that window; and while nothing ran.
+int64_t window_within(std::span<const GpuWork> work, const Spans& spans);
+int64_t idle_within(std::span<const GpuWork> work, const Spans& spans);
+
 }  // namespace traintrace

@@ -96,6 +96,7 @@ void add_devices(Profile& profile, size_t index) {
     by_device[work.device].push_back(work);
   }
   const size_t steps = count_steps(timeline);
+  const Spans profiling = united(timeline.profiling);
   for (const auto& [number, work] : by_device) {
     DeviceProfile device;
     device.rank = {*timeline.rank};
@@ -105,6 +106,8 @@ void add_devices(Profile& profile, size_t index) {
     device.idle = idle_by_cause(timeline, work);
     device.sites = sites_of(timeline, work);
     device.blocked_ns = blocked_in(timeline);
+    device.profiling_ns = window_within(work, profiling);
+    device.profiling_idle_ns = idle_within(work, profiling);
     device.median_lead_ns = median_lead(timeline, work);
     device.steps = steps;
     profile.devices.push_back(std::move(device));

@@ -29,10 +29,12 @@ struct DeviceProfile {
   size_t timeline = 0;  // in Profile::timelines
   TimePartition times;
   IdleTimes idle{};
-  std::vector<IdleSite> sites;  // by time, longest first
-  int64_t blocked_ns = 0;       // while a thread was in a call that waits for the GPU
-  int64_t median_lead_ns = 0;   // from the end of a launch to the start of what it launched
-  size_t steps = 0;             // 0: not known
+  std::vector<IdleSite> sites;    // by time, longest first
+  int64_t blocked_ns = 0;         // while a thread was in a call that waits for the GPU
+  int64_t profiling_ns = 0;       // while the profiler worked for itself
+  int64_t profiling_idle_ns = 0;  // and the GPU had nothing to do
+  int64_t median_lead_ns = 0;     // from the end of a launch to the start of what it launched
+  size_t steps = 0;               // 0: not known
 
   int64_t idle_for(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }
   // Of the window.

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
-#include "analyzer/model/code_place.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/symbols/symbolizer.h"
+#include "analyzer/timeline/call_sites.h"
 #include "analyzer/timeline/gpu_clock.h"
 #include "analyzer/timeline/legacy_stream.h"
 #include "analyzer/timeline/recorded_words.h"
@@ -20,7 +21,6 @@ namespace traintrace {
 namespace {
 
 constexpr uint64_t kMostElements = uint64_t{1} << 48;
-constexpr uint64_t kPageable = 1;  // CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE
 
 bool is_lost(const ProcessTrace& trace, std::string_view stat) {
   return std::any_of(trace.losses.begin(), trace.losses.end(),
@@ -35,7 +35,7 @@ uint16_t shape_of(uint64_t grid, uint64_t block) {
 class Recorded {
  public:
   Recorded(const ProcessTrace& trace, Symbolizer& symbolizer, Timeline& timeline)
-      : trace_(trace), symbolizer_(symbolizer), timeline_(timeline) {
+      : trace_(trace), timeline_(timeline), sites_(trace, symbolizer) {
     timeline_.base_ns = trace.armed;
   }
 
@@ -56,6 +56,9 @@ class Recorded {
     return entry->second;
   }
   uint64_t value(const CallRecord& event, std::string_view field) const;
+  bool is_profilers_own(const CallRecord& event, const CallSchema& schema) const {
+    return schema.kind == "gpu-overhead" && is_of_profiler(value(event, "mode"));
+  }
   int64_t number(const CallRecord& event, std::string_view field) const {
     return static_cast<int64_t>(value(event, field));
   }
@@ -63,25 +66,24 @@ class Recorded {
   void find_start();
   void add_event(size_t index);
   void add_launch(size_t index);
-  void add_call(size_t index, uint64_t correlation, uint32_t site);
-  std::string site_text(uint32_t stack);
-  uint32_t site_of(const Thread& thread);
+  void add_call(size_t index, uint64_t correlation, uint32_t stack);
+  void add_call(HostCall call, uint32_t stack);
+  uint32_t stack_of(const Thread& thread) const;
   void add_work(const CallRecord& event);
   void note_stream(const CallRecord& event, uint64_t correlation);
   void add_note(const CallRecord& event, uint64_t correlation);
-  std::string work_name(const CallRecord& event, const std::string& kind) const;
   void add_samples();
+  void sort_calls();
   void sort();
 
   const ProcessTrace& trace_;
-  Symbolizer& symbolizer_;
   Timeline& timeline_;
   GpuClock clock_;
   TimeNs start_ = 0;  // all that began since then is there
   std::map<std::string, uint32_t> names_;
   std::map<uint32_t, Thread> threads_;
   std::unordered_map<uint64_t, uint32_t> kernel_names_;
-  std::unordered_map<uint32_t, uint32_t> sites_;  // by stack
+  CallSites sites_;
   std::vector<uint64_t> pageable_;
   std::map<uint32_t, std::vector<HostSample>> samples_;  // by thread
   LegacyStream legacy_;
@@ -129,45 +131,30 @@ void Recorded::find_start() {
   }
 }
 
-// "train.py(118): train_step"; empty: no code of the user's.
-std::string Recorded::site_text(uint32_t stack) {
-  const std::optional<CodePlace> place = user_place(trace_, {0}, stack);
-  if (!place) {
-    return "";
-  }
-  if (place->language == "native") {
-    const uint64_t address = native_user_frame(trace_, trace_.stacks.at(stack));
-    for (const NativeFrame& frame : symbolizer_.frames(trace_, address)) {
-      if (!frame.function.empty() && !frame.file.empty()) {
-        return fmt::format("{}({}): {}", frame.file, frame.line, frame.function);
-      }
-    }
-  }
-  return fmt::format("{}({}): {}", place->file, place->line, place->function);
-}
-
-uint32_t Recorded::site_of(const Thread& thread) {
+// Of the innermost open call that has one; 0: none has.
+uint32_t Recorded::stack_of(const Thread& thread) const {
   for (auto event = thread.open.rbegin(); event != thread.open.rend(); ++event) {
-    const uint32_t stack = trace_.events[*event].stack;
-    if (stack == 0) {
-      continue;
+    if (const uint32_t stack = trace_.events[*event].stack; stack != 0) {
+      return stack;
     }
-    const auto [known, is_new] = sites_.try_emplace(stack, kNoName);
-    if (const std::string site = is_new ? site_text(stack) : ""; !site.empty()) {
-      known->second = name(site);
-    }
-    return known->second;
   }
-  return kNoName;
+  return 0;
 }
 
-void Recorded::add_call(size_t index, uint64_t correlation, uint32_t site) {
+void Recorded::add_call(HostCall call, uint32_t stack) {
+  const std::string& site = sites_.of(stack);
+  call.site = site.empty() ? kNoName : name(site);
+  timeline_.calls.push_back(call);
+  timeline_.call_stacks.push_back(stack);
+}
+
+void Recorded::add_call(size_t index, uint64_t correlation, uint32_t stack) {
   const CallRecord& event = trace_.events[index];
   const CallSchema& schema = trace_.calls[event.call];
   const TimeNs end = event.returned ? std::max(event.leave, event.enter) : trace_.last_alive;
-  timeline_.calls.push_back(
-      {event.enter - timeline_.base_ns, std::max(end, event.enter) - timeline_.base_ns, correlation,
-       name(schema.name), threads_[event.thread].number, kind_of(schema), site});
+  add_call({event.enter - timeline_.base_ns, std::max(end, event.enter) - timeline_.base_ns,
+            correlation, name(schema.name), threads_[event.thread].number, kind_of(schema)},
+           stack);
 }
 
 // A correlation belongs to the innermost call that is open; a runtime's call and the driver's
@@ -179,7 +166,7 @@ void Recorded::add_launch(size_t index) {
   if (thread.open.empty() || correlation == 0) {
     return;
   }
-  add_call(thread.open.back(), correlation, site_of(thread));
+  add_call(thread.open.back(), correlation, stack_of(thread));
   add_note(trace_.events[thread.open.front()], correlation);
   note_stream(trace_.events[thread.open.back()], correlation);
 }
@@ -228,15 +215,6 @@ void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
   timeline_.collectives.push_back(note);
 }
 
-std::string Recorded::work_name(const CallRecord& event, const std::string& kind) const {
-  if (kind == "gpuSet") {
-    return "Memset (Device)";
-  }
-  const uint64_t path = value(event, "path");
-  return fmt::format("Memcpy {} ({} -> {})", direction_name(path & 0xff),
-                     memory_name(path >> 8 & 0xff), memory_name(path >> 16 & 0xff));
-}
-
 void Recorded::add_work(const CallRecord& event) {
   const int64_t theirs = number(event, "start");
   const int64_t duration = number(event, "duration");
@@ -249,6 +227,11 @@ void Recorded::add_work(const CallRecord& event) {
     return;
   }
   const std::string& kind = trace_.calls[event.call].name;
+  if (kind == "gpuOverhead") {
+    timeline_.profiling.push_back(
+        {start - timeline_.base_ns, start - timeline_.base_ns + duration});
+    return;
+  }
   GpuWork work{};
   work.start_ns = start - timeline_.base_ns;
   work.end_ns = work.start_ns + duration;
@@ -268,9 +251,10 @@ void Recorded::add_work(const CallRecord& event) {
     work.kind = timeline_.names[work.name].starts_with("nccl") ? WorkKind::kCommunication
                                                                : WorkKind::kCompute;
   } else {
-    work.name = name(work_name(event, kind));
-    const uint64_t path = kind == "gpuCopy" ? value(event, "path") : 0;
-    if ((path >> 8 & 0xff) == kPageable || (path >> 16 & 0xff) == kPageable) {
+    const bool copies = kind == "gpuCopy";
+    const uint64_t path = value(event, "path");
+    work.name = name(copies ? copy_name(path) : "Memset (Device)");
+    if (copies && is_pageable(path)) {
       pageable_.push_back(work.correlation);
     }
   }
@@ -280,7 +264,7 @@ void Recorded::add_work(const CallRecord& event) {
 void Recorded::add_event(size_t index) {
   const CallRecord& event = trace_.events[index];
   const CallSchema& schema = trace_.calls[event.call];
-  if (event.moment && schema.kind == "gpu-work") {
+  if (event.moment && (schema.kind == "gpu-work" || is_profilers_own(event, schema))) {
     return add_work(event);
   }
   if (event.moment && schema.kind == "host-sample") {
@@ -310,7 +294,7 @@ void Recorded::add_event(size_t index) {
   note_stream(event, 0);
   const HostCallKind kind = kind_of(schema);
   if (kind != HostCallKind::kOther && thread.open.size() == 1) {
-    add_call(index, 0, site_of(thread));
+    add_call(index, 0, stack_of(thread));
   }
 }
 
@@ -333,13 +317,28 @@ void Recorded::add_samples() {
       const std::optional<std::string> loader =
           stack == trace_.stacks.end() ? std::nullopt : loader_frame(stack->second);
       if (loader && sampled.span.begin_ns >= start_) {
-        const std::string site = site_text(sampled.stack);
-        timeline_.calls.push_back({sampled.span.begin_ns - timeline_.base_ns,
-                                   sampled.span.end_ns - timeline_.base_ns, 0, name(*loader),
-                                   known->second.number, HostCallKind::kLoader,
-                                   site.empty() ? kNoName : name(site)});
+        add_call(
+            {sampled.span.begin_ns - timeline_.base_ns, sampled.span.end_ns - timeline_.base_ns, 0,
+             name(*loader), known->second.number, HostCallKind::kLoader},
+            sampled.stack);
       }
     }
+  }
+}
+
+// With their stacks.
+void Recorded::sort_calls() {
+  const std::vector<HostCall> calls = std::move(timeline_.calls);
+  const std::vector<uint32_t> stacks = std::move(timeline_.call_stacks);
+  std::vector<size_t> order(calls.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return calls[a].start_ns < calls[b].start_ns; });
+  timeline_.calls.clear();
+  timeline_.call_stacks.clear();
+  for (const size_t index : order) {
+    timeline_.calls.push_back(calls[index]);
+    timeline_.call_stacks.push_back(stacks[index]);
   }
 }
 
@@ -353,7 +352,7 @@ void Recorded::sort() {
       call.kind = HostCallKind::kBlocking;
     }
   }
-  std::stable_sort(timeline_.calls.begin(), timeline_.calls.end(), by_start);
+  sort_calls();
   std::stable_sort(timeline_.collectives.begin(), timeline_.collectives.end(),
                    [](const CollectiveNote& a, const CollectiveNote& b) {
                      return a.correlation < b.correlation;

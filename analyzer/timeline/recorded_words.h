@@ -1,8 +1,12 @@
 // What calls and numbers of a recorded trace mean in a timeline.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <string>
 
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/timeline/timeline.h"
@@ -29,6 +33,24 @@ inline const char* direction_name(uint64_t kind) {
   constexpr const char* kNames[] = {"Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
                                     "AtoD",    "DtoA", "DtoD", "HtoH", "PtoP"};
   return kNames[kind < std::size(kNames) ? kind : 0];
+}
+
+// By the field `path` of gpuCopy.
+inline std::string copy_name(uint64_t path) {
+  return fmt::format("Memcpy {} ({} -> {})", direction_name(path & 0xff),
+                     memory_name(path >> 8 & 0xff), memory_name(path >> 16 & 0xff));
+}
+inline bool is_pageable(uint64_t path) {
+  constexpr uint64_t kPageable = 1;  // CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE
+  return (path >> 8 & 0xff) == kPageable || (path >> 16 & 0xff) == kPageable;
+}
+
+// Of CUPTI's kinds of overhead those that it causes itself: it also tells of what the driver does
+// for the job, as compiling, loading, and waiting for room in a queue.
+inline bool is_of_profiler(uint64_t overhead) {
+  constexpr uint64_t kOwn[] = {1, 2, 3, 7};  // flush, instrumentation, resource, buffer request
+  return std::any_of(std::begin(kOwn), std::end(kOwn),
+                     [&](uint64_t kind) { return overhead == kind << 16; });
 }
 
 }  // namespace traintrace

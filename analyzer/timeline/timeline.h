@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/timeline/spans.h"
+
 namespace traintrace {
 
 enum class WorkKind : uint8_t { kCompute, kCommunication, kMemory };
@@ -56,6 +58,24 @@ struct CollectiveNote {
   int64_t bytes = -1;  // that this rank puts in
 };
 
+enum class ElementType : uint8_t { kUnknown, kDouble, kSingle, kHalf, kBfloat16, kFp8, kInt8 };
+
+// What an operator asked for and a piece of work computes: `batch` times [m, k] by [k, n].
+struct MatrixProduct {
+  uint64_t correlation = 0;  // of the work; where there are several pieces, of the main one
+  int64_t batch = 0;         // 0: the shape is not known
+  int64_t m = 0, n = 0, k = 0;
+  ElementType type = ElementType::kUnknown;  // of both operands
+  bool is_plain = true;                      // else part of something else, as a convolution
+};
+
+// A GPU, as the profiler describes it.
+struct DeviceModel {
+  int32_t device = -1;
+  int32_t major = 0, minor = 0;  // compute capability; 0: not known
+  std::string name;              // "NVIDIA H100 80GB HBM3"
+};
+
 // Work that had been launched, and waited for nothing but the legacy default stream or on it.
 struct LegacyWait {
   int64_t begin_ns, end_ns;
@@ -72,8 +92,12 @@ struct Timeline {
   int64_t base_ns = 0;                      // time 0 of the trace in ns since the epoch
   std::vector<GpuWork> work;                // in the order of their starts
   std::vector<HostCall> calls;              // in the order of their starts
+  std::vector<uint32_t> call_stacks;        // of recorded ones: in ProcessTrace::stacks; 0: none
   std::vector<CollectiveNote> collectives;  // by correlation
+  std::vector<MatrixProduct> products;      // by correlation
+  std::vector<DeviceModel> models;          // those known
   std::vector<LegacyWait> legacy_waits;     // in no order; of recorded calls only
+  std::vector<Span> profiling;              // while the profiler worked for itself; in no order
   // Steps as the job marked them: from each start to the next.  Ns, in order.
   std::vector<int64_t> step_starts;
   std::vector<std::string> names;

@@ -1,14 +1,18 @@
 """Looks again and again at a job that trains, and compares what it computes with what it computes unseen.
 
-    looks.py BUILD_FOLDER [--looks=20] [--stop]      Exit status 77: no PyTorch
+    looks.py BUILD_FOLDER [--looks=20] [--stop] [--apart=PAIRS]      Exit status 77: no PyTorch
 
 Nothing fails, no wait of the job's is interrupted and no signal comes; with --stop a wait may be interrupted, and it is
 printed how long threads stood still.
+
+--apart has the job on one core and the looks on another, so that they do not take the job's processor from it, and prints by how
+much steps take longer while looked at, in pairs of runs that alternate.
 """
 import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,8 +27,18 @@ parser = argparse.ArgumentParser()
 parser.add_argument("build")
 parser.add_argument("--looks", type=int, default=20)
 parser.add_argument("--stop", action="store_true")
+parser.add_argument("--apart", type=int, default=0, metavar="PAIRS")
 options = parser.parse_args()
 build = os.path.abspath(options.build)
+cores = sorted(os.sched_getaffinity(0))
+if options.apart and len(cores) < 2:
+    print("SKIPPED: --apart needs two cores")
+    sys.exit(77)
+
+
+def on_core(which):
+    """What a program does before it starts; cores are only set where --apart asks for it."""
+    return (lambda: os.sched_setaffinity(0, {cores[which]})) if options.apart else None
 
 
 class Job:
@@ -35,7 +49,8 @@ class Job:
             self.torchrun = subprocess.Popen(
                 [os.path.join(ROOT, "scripts/lib/torchrun"), str(RANKS), "--log_dir", os.path.join(folder, "log"),
                  os.path.join(jobs.HERE, "ddp.py"), "watched", folder, f"--steps={steps}"],
-                env=jobs.environment(build, folder), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+                env=jobs.environment(build, folder), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                preexec_fn=on_core(0))
 
     def output(self):
         with open(self.output_path, errors="replace") as text:
@@ -52,10 +67,10 @@ class Job:
 
 def look_at(job):
     stops, looks = [], 0
-    while looks < options.looks and job.torchrun.poll() is None:
+    while (looks < options.looks or options.apart) and job.torchrun.poll() is None:
         done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", job.traces, "--format=json",
                                "--interval=0s", "--hang-after=60s", *(["--stop"] if options.stop else [])],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, preexec_fn=on_core(1))
         if done.returncode == 2:  # before the ranks have started, or while they end
             time.sleep(0.05)
             continue
@@ -82,18 +97,23 @@ def run(steps, looking):
 if not os.access("/usr/bin/torchrun", os.X_OK):
     print("SKIPPED: there is no /usr/bin/torchrun; Debian's python3-torch has it")
     sys.exit(77)
-looked = 0
-all_stops = []
 steps = 400 if options.looks <= 50 else 2000
-_, _, _, unseen, unseen_ms = run(steps, False)
-check(len(unseen) == RANKS * (steps + 1), "the job lacks results", len(unseen))
-while looked < options.looks and not jobs.failures:
+looked, all_stops, ratios = 0, [], []
+unseen, unseen_ms = [], []
+while (len(ratios) < options.apart if options.apart else looked < options.looks) and not jobs.failures:
+    if options.apart or not unseen:
+        _, _, _, unseen, unseen_ms = run(steps, False)
+        check(len(unseen) == RANKS * (steps + 1), "the job lacks results", len(unseen))
     _, looks, stops, seen, seen_ms = run(steps, True)
     check(seen == unseen, "the results differ")
     check(looks > 0, "the job was too short to look at")
     print(f"{looks} looks at {steps} steps; ms per step unseen {unseen_ms}, seen {seen_ms}", flush=True)
     looked += looks
     all_stops += stops
+    ratios.append(statistics.mean(seen_ms) / statistics.mean(unseen_ms))
+if options.apart and len(ratios) > 1:
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(f"steps looked at take {middle:.3f} of the time (quartiles {low:.3f} to {high:.3f}, {len(ratios)} pairs)")
 all_stops.sort()
 if all_stops:
     at = lambda part: all_stops[min(len(all_stops) - 1, int(part * len(all_stops)))] / 1e6

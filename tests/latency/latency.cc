@@ -1,160 +1,22 @@
 // A rank of a job of steps that loses time in a known way: `latency CASE STEPS`.  Prints what it
-// has lost itself, as `KEY NS`, the GPU's time by events on its streams; kernels and collectives
-// take what judge.py tells simgpu.
-#include <cuda.h>
-#include <cuda_runtime_api.h>
+// has lost itself, as `KEY NS`, the GPU's time by events on its streams; kernels, collectives and
+// calls take what judge.py tells simgpu.
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
+#include <atomic>
+#include <functional>
+#include <map>
 #include <string>
-#include <vector>
 
-#include "common/buffer.h"
 #include "common/check.h"
 #include "common/check_driver.h"
 #include "common/nccl_ranks.h"
 #include "common/ranks.h"
+#include "job.h"
 
 namespace {
 
-constexpr int kLayers = 10;
-constexpr size_t kCopyBytes = 1 << 20;
 constexpr int kLostUs = 10'000;
-
-void say(const char* key, int64_t ns) {
-  if (ns != 0) {
-    printf("%s %lld\n", key, static_cast<long long>(ns));
-  }
-}
-
-int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch().count();
-}
-
-// How long threads of this process have waited for a processor (the second number of schedstat); 0
-// where the kernel does not count it.
-int64_t delayed_ns() {
-  int64_t sum = 0;
-  std::error_code ignored;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
-    int64_t ran = 0;
-    int64_t delayed = 0;
-    if (std::ifstream(task.path() / "schedstat") >> ran >> delayed) {
-      sum += delayed;
-    }
-  }
-  return sum;
-}
-
-// Events that tell the time, one for each step, made before the first.
-class Moments {
- public:
-  explicit Moments(int steps) : events_(static_cast<size_t>(steps)) {
-    for (cudaEvent_t& event : events_) {
-      CUDA_CHECK(cudaEventCreate(&event));
-    }
-  }
-  cudaEvent_t next() { return events_[used_++]; }
-  // From the i-th of `from` to the (i + shift)-th of these, where that is later.
-  int64_t since(const Moments& from, size_t shift) const {
-    double ns = 0;
-    for (size_t i = 0; i < from.used_ && i + shift < used_; ++i) {
-      float ms = 0;
-      CUDA_CHECK(cudaEventElapsedTime(&ms, from.events_[i], events_[i + shift]));
-      ns += ms > 0 ? 1e6 * static_cast<double>(ms) : 0;
-    }
-    return static_cast<int64_t>(ns);
-  }
-
- private:
-  std::vector<cudaEvent_t> events_;
-  size_t used_ = 0;
-};
-
-struct Job {
-  explicit Job(int steps);
-  void launch(const std::vector<CUfunction>& kernels) const {
-    for (const CUfunction kernel : kernels) {
-      CU_CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
-    }
-  }
-  // Forward, then the gradients' collective beside the backward pass, then the update.
-  void step(bool communicates);
-  // As many collectives one after the other, behind the backward pass.
-  void step_with(int collectives, size_t elements);
-  void synchronise() const { CUDA_CHECK(cudaStreamSynchronize(stream)); }
-
-  cudaStream_t stream = nullptr;
-  cudaStream_t side = nullptr;
-  cudaEvent_t ready = nullptr;
-  Moments begins, backward_ends, reduced, ends;
-  std::vector<CUfunction> forward, backward, update;
-  ncclComm_t comm = nullptr;
-  float* gradients = nullptr;
-  char* batch = nullptr;
-};
-
-std::vector<CUfunction> kernels_called(CUmodule module, const std::string& name, int count) {
-  std::vector<CUfunction> kernels(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) {
-    CU_CHECK(cuModuleGetFunction(&kernels[static_cast<size_t>(i)], module,
-                                 (name + "_" + std::to_string(i)).c_str()));
-  }
-  return kernels;
-}
-
-Job::Job(int steps) : begins(steps), backward_ends(steps), reduced(steps), ends(steps) {
-  CUmodule module = nullptr;
-  CU_CHECK(cuModuleLoadData(&module, "no image of any kind, but long enough to look at its start"));
-  forward = kernels_called(module, "forward", kLayers);
-  backward = kernels_called(module, "backward", kLayers);
-  update = kernels_called(module, "update", 1);
-  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  CUDA_CHECK(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
-  CUDA_CHECK(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
-  CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&gradients), 4096));
-  CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&batch), kCopyBytes));
-  if (world_size() > 1) {
-    comm = world_communicator();
-  }
-}
-
-void Job::step(bool communicates) {
-  CUDA_CHECK(cudaEventRecord(begins.next(), stream));
-  launch(forward);
-  cudaEvent_t done = nullptr;
-  if (communicates) {
-    CUDA_CHECK(cudaEventRecord(ready, stream));
-    CUDA_CHECK(cudaStreamWaitEvent(side, ready, 0));
-    NCCL_CHECK(ncclAllReduce(gradients, gradients, 1024, ncclFloat32, ncclSum, comm, side));
-    CUDA_CHECK(cudaEventRecord(done = reduced.next(), side));
-  }
-  launch(backward);
-  CUDA_CHECK(cudaEventRecord(backward_ends.next(), stream));
-  if (communicates) {
-    CUDA_CHECK(cudaStreamWaitEvent(stream, done, 0));
-  }
-  launch(update);
-}
-
-void Job::step_with(int collectives, size_t elements) {
-  CUDA_CHECK(cudaEventRecord(begins.next(), stream));
-  launch(forward);
-  launch(backward);
-  CUDA_CHECK(cudaEventRecord(backward_ends.next(), stream));
-  CUDA_CHECK(cudaEventRecord(ready, stream));
-  CUDA_CHECK(cudaStreamWaitEvent(side, ready, 0));
-  for (int i = 0; i < collectives; ++i) {
-    NCCL_CHECK(ncclAllReduce(gradients, gradients, elements, ncclFloat32, ncclSum, comm, side));
-  }
-  const cudaEvent_t done = reduced.next();
-  CUDA_CHECK(cudaEventRecord(done, side));
-  CUDA_CHECK(cudaStreamWaitEvent(stream, done, 0));
-  launch(update);
-}
 
 // 5 ms on one stream, then 1 ms on the legacy stream, and 4 ms on another.  Streams that are not
 // made to ignore the legacy one do so one after the other; or they wait for each other's events.
@@ -239,34 +101,175 @@ void comes_late(Job& job, int steps, int which) {
     job.synchronise();
   }
   say("late_ns", late);
+  say("waited_ns", late);
 }
 
-void run(const std::string& name, Job& job, int steps) {
-  std::vector<char> pageable(kCopyBytes);
+// Each step stops one rank after the other in turn, of the first `of`.
+void stops_in_turn(Job& job, int steps, int every, int of) {
+  int64_t late = 0;
+  for (int i = 0; i < steps; ++i) {
+    if (i > 0 && i % every == 0 && i / every % of == world_rank()) {
+      late += lose(kLostUs);
+    }
+    job.step_with(1, 64);
+    job.synchronise();
+  }
+  say("+late_ns", late);
+}
+
+// `us` of the host's own between two launches, and nothing to wait for.
+void launches_slowly(Job& job, int count, int us) {
+  int64_t slow = 0;
+  int64_t in_launches = 0;
+  for (int i = 0; i < count; ++i) {
+    const int64_t begin = now_ns();
+    while (now_ns() < begin + int64_t{1000} * us) {
+    }
+    const int64_t launches = now_ns();
+    job.launch(job.backward[static_cast<size_t>(i) % job.backward.size()]);
+    in_launches += now_ns() - launches;
+    slow += i > 0 ? now_ns() - begin : 0;
+  }
+  say("idle_ns", slow);
+  say("extra_ns", in_launches);
+}
+
+// More at once than a queue holds.
+void fills_the_queue(Job& job, int count) {
+  int64_t blocked = 0;
+  for (int i = 0; i < count; ++i) {
+    const int64_t begin = now_ns();
+    job.launch(job.backward[static_cast<size_t>(i) % job.backward.size()]);
+    const int64_t took = now_ns() - begin;
+    blocked += took > 100'000 ? took : 0;
+  }
+  say("blocked_ns", blocked);
+}
+
+// cudaFree waits for the GPU, and then nothing is queued; what allocating takes, judge.py says.
+void allocates(Job& job, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    void* memory = nullptr;
+    CUDA_CHECK(cudaMalloc(&memory, kCopyBytes));
+    job.step(false);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    CUDA_CHECK(cudaFree(memory));
+  }
+}
+
+void allocates_ahead(Job& job, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    void* memory = nullptr;
+    CUDA_CHECK(cudaMallocAsync(&memory, kCopyBytes, job.stream));
+    job.step(false);
+    CUDA_CHECK(cudaFreeAsync(memory, job.stream));
+  }
+}
+
+std::atomic<int64_t> g_napped_ns{0};
+
+void nap(void* us) {
+  g_napped_ns += lose(static_cast<int>(reinterpret_cast<intptr_t>(us)));
+}
+
+void nap_on(cudaStream_t stream, intptr_t us) {
+  CUDA_CHECK(cudaLaunchHostFunc(stream, nap, reinterpret_cast<void*>(us)));
+}
+
+// A function of the host between the passes, in a graph; 0: none.
+void replays(Job& job, int steps, int us) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t replay = nullptr;
+  CUDA_CHECK(cudaStreamBeginCapture(job.stream, cudaStreamCaptureModeRelaxed));
+  job.launch(job.forward);
+  if (us != 0) {
+    nap_on(job.stream, us);
+  }
+  job.launch(job.backward);
+  CUDA_CHECK(cudaStreamEndCapture(job.stream, &graph));
+  CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
+  for (int i = 0; i < steps; ++i) {
+    CUDA_CHECK(cudaGraphLaunch(replay, job.stream));
+  }
+  job.synchronise();
+  say("idle_ns", g_napped_ns);
+}
+
+// All is launched ahead, and a function of the host holds the stream up between two steps.
+void is_held_up(Job& job, int steps, int us) {
+  for (int i = 0; i < steps; ++i) {
+    job.step(false);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    nap_on(job.stream, us);
+  }
+}
+
+// More blocks for each kernel of the backward pass from `from` until `until`.
+void becomes_slower(Job& job, int steps, int from, int until) {
+  for (int i = 0; i < steps; ++i) {
+    job.step(false, i >= from && i < until ? 2 : 1);
+  }
+}
+
+void waits_in_each_step(Job& job, int steps) {
+  int64_t blocked = 0;
+  for (int i = 0; i < steps; ++i) {
+    job.step(false);
+    const int64_t begin = now_ns();
+    job.synchronise();
+    blocked += now_ns() - begin;
+  }
+  say("blocked_ns", blocked);
+}
+
+using Case = std::function<void(Job&, int)>;  // steps
+
+std::map<std::string, Case> cases() {
+  static const std::vector<char> pageable(kCopyBytes);
   void* pinned = nullptr;
   CUDA_CHECK(cudaMallocHost(&pinned, kCopyBytes));
-  if (name == "sync" || name == "sync-seldom") {
-    reads_the_loss(job, steps, name == "sync" ? kLostUs : 0);
-  } else if (name == "no-sync") {
-    copies(job, steps, static_cast<char*>(pinned), kLostUs / 2);
-  } else if (name == "pageable" || name == "pageable-alone") {
-    copies(job, steps, pageable.data(), name == "pageable" ? kLostUs : 0);
-  } else if (name == "communication") {
-    communicates(job, steps);
-  } else if (name == "small" || name == "bucketed") {
-    for (int i = 0; i < steps; ++i) {
-      job.step_with(name == "bucketed" ? 1 : 30, 64);
-    }
-  } else if (name.starts_with("legacy")) {
-    on_three_streams(job, steps, name == "legacy-ignored" ? cudaStreamNonBlocking : 0,
-                     name == "legacy-and-events");
-  } else if (name == "late" || name == "late-once") {
-    comes_late(job, steps, name == "late" ? -1 : steps / 2);
-  } else if (name == "late-at-first") {
-    comes_late(job, steps, 0);
-  } else {
-    CHECK(false, "do not know %s", name.c_str());
-  }
+  const char* const batch = static_cast<char*>(pinned);
+  const auto reduces = [](int times, size_t elements) {
+    return [=](Job& job, int steps) {
+      for (int i = 0; i < steps; ++i) {
+        job.step_with(times, elements);
+      }
+    };
+  };
+  return {
+      {"sync", [](Job& job, int steps) { reads_the_loss(job, steps, kLostUs); }},
+      {"sync-alone", waits_in_each_step},
+      {"no-sync", [=](Job& job, int steps) { copies(job, steps, batch, kLostUs / 2); }},
+      {"pageable", [](Job& job, int steps) { copies(job, steps, pageable.data(), kLostUs); }},
+      {"pageable-alone", [](Job& job, int steps) { copies(job, steps, pageable.data(), 0); }},
+      {"communication", communicates},
+      {"small", reduces(30, 64)},
+      {"few-small", reduces(10, 64)},
+      {"bucketed", reduces(1, 64)},
+      {"legacy", [](Job& job, int steps) { on_three_streams(job, steps, 0, false); }},
+      {"legacy-ignored",
+       [](Job& job, int steps) { on_three_streams(job, steps, cudaStreamNonBlocking, false); }},
+      {"legacy-and-events", [](Job& job, int steps) { on_three_streams(job, steps, 0, true); }},
+      {"late", [](Job& job, int steps) { comes_late(job, steps, -1); }},
+      {"late-once", [](Job& job, int steps) { comes_late(job, steps, steps / 2); }},
+      {"late-at-first", [](Job& job, int steps) { comes_late(job, steps, 0); }},
+      {"in-time", [](Job& job, int steps) { comes_late(job, steps, steps); }},
+      {"in-turn", [](Job& job, int steps) { stops_in_turn(job, steps, 3, world_size()); }},
+      {"in-turn-seldom", [](Job& job, int steps) { stops_in_turn(job, steps, 10, world_size()); }},
+      {"two-in-turn", [](Job& job, int steps) { stops_in_turn(job, steps, 3, 2); }},
+      {"slow-host", [](Job& job, int steps) { launches_slowly(job, 10 * steps, 400); }},
+      {"quick-host", [](Job& job, int steps) { launches_slowly(job, 10 * steps, 10); }},
+      {"queue", [](Job& job, int steps) { fills_the_queue(job, 50 * steps); }},
+      {"allocates", allocates},
+      {"allocates-ahead", allocates_ahead},
+      {"graph", [](Job& job, int steps) { replays(job, steps, 2000); }},
+      {"graph-short", [](Job& job, int steps) { replays(job, steps, 100); }},
+      {"graph-whole", [](Job& job, int steps) { replays(job, steps, 0); }},
+      {"held-up", [](Job& job, int steps) { is_held_up(job, steps, 5000); }},
+      {"held-up-short", [](Job& job, int steps) { is_held_up(job, steps, 200); }},
+      {"slower", [](Job& job, int steps) { becomes_slower(job, steps, steps / 2, steps); }},
+      {"slower-for-some", [](Job& job, int steps) { becomes_slower(job, steps, 10, 15); }},
+  };
 }
 
 }  // namespace
@@ -280,8 +283,11 @@ int main(int argc, char** argv) {
   if (world_size() > 1) {
     meet("ready");
   }
+  const std::map<std::string, Case> all = cases();
+  const auto found = all.find(argv[1]);
+  CHECK(found != all.end(), "do not know %s", argv[1]);
   const int64_t delayed_before = delayed_ns();
-  run(argv[1], job, steps);
+  found->second(job, steps);
   say("delayed_ns", delayed_ns() - delayed_before);
   // Later than the last look at what is complete.
   usleep(150'000);

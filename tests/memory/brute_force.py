@@ -1,12 +1,12 @@
 """brute_force.py REPLAY: random histories of an allocator, and the measures of its free space by counting every unit of memory.
 
-A unit is 512 bytes.  REPLAY reads the same histories and must print the same, byte for byte.  Events that contradict
+A unit is half a MiB: segments of four units are PyTorch's for small requests.  REPLAY reads the same histories and must print the same, byte for byte.  Events that contradict
 what came before are among them, and must be refused."""
 import random
 import subprocess
 import sys
 
-UNIT = 512
+UNIT = 512 << 10
 UNITS = 96
 BASE = 0x7F0000000000
 HISTORIES = 1000
@@ -21,6 +21,7 @@ class Allocator:
         self.segment = [None] * UNITS
         self.block = [None] * UNITS
         self.requested = {}
+        self.pending = {}
         self.peaks = [0, 0]
         self.peak_overheads = [0.0, 0.0]
         self.overheads = []
@@ -61,7 +62,49 @@ class Allocator:
         done = self.attempt(what, start, length, requested)
         if done:
             self.note()
+        if done and what in ("allocate", "unmap", "unmap-piece"):
+            self.forget(lambda unit: self.block[unit] is not None or self.segment[unit] is None)
         return done
+
+    def forget(self, gone):
+        """What waits there has been taken, or given back."""
+        self.pending = {start: length for start, length in self.pending.items() if not any(gone(unit) for unit in range(start, start + length))}
+
+    def wait(self, start, length):
+        units = range(start, start + length)
+        inside = self.segment[start]
+        if inside is None or any(unit >= UNITS or self.segment[unit] != inside or self.block[unit] is not None or self.waits(unit) for unit in units):
+            return False
+        self.pending[start] = length
+        return True
+
+    def waits(self, unit):
+        return any(start <= unit < start + length for start, length in self.pending.items())
+
+    def begin_of_segment(self, unit):
+        while self.segment[unit] == PIECE and unit > 0 and self.segment[unit - 1] == PIECE:
+            unit -= 1
+        return unit if self.segment[unit] == PIECE else self.segment[unit]
+
+    def space(self, small, without):
+        """Free, largest piece, in segments with nothing else, pending, largest hole if nothing were: of one kind of segments."""
+        segments = {}
+        for unit in range(UNITS):
+            if self.segment[unit] is not None:
+                segments.setdefault(self.begin_of_segment(unit), []).append(unit)
+        free = whole = pending = 0
+        pieces, holes = [0], [0]
+        for begin, units in segments.items():
+            if (self.segment[begin] != PIECE and len(units) == 4) != small or begin in without:
+                continue
+            states = ["used" if self.block[unit] is not None else "waits" if self.waits(unit) else "free" for unit in units]
+            free += states.count("free")
+            pending += states.count("waits")
+            whole += len(units) if states.count("free") == len(units) else 0
+            text = "".join(state[0] for state in states)
+            pieces += [len(piece) for piece in text.replace("w", "u").split("u")]
+            holes += [len(hole) for hole in text.split("u")]
+        return " ".join(str(count * UNIT) for count in (free, max(pieces), whole, pending, max(holes)))
 
     def attempt(self, what, start, length, requested):
         if what == "map-piece":
@@ -137,10 +180,21 @@ def history(generator, lines, expected):
         start = generator.choice(starts) if starts and generator.random() < 0.95 else generator.randrange(UNITS)
         length = min(generator.randrange(0 if generator.random() < 0.1 else 1, 40 if what == "map" else 6), UNITS - start)
         length = max(length, 1) if what == "unmap-piece" else length
+        length = min(4, UNITS - start) if what == "map" and generator.random() < 0.4 else length
         requested = generator.choice([0, max(length * UNIT - generator.randrange(UNIT), 0)])
         lines.append(f"{what} {BASE + start * UNIT} {length * UNIT} {requested}")
         if not allocator.do(what, start, length, requested):
             expected.append("refused")
+        start, length = generator.randrange(UNITS), generator.randrange(1, 4)
+        if generator.random() < 0.5 and allocator.wait(start, length):
+            lines.append(f"wait {BASE + start * UNIT} {length * UNIT}")
+        if allocator.pending and generator.random() < 0.2:
+            start = generator.choice(sorted(allocator.pending))
+            del allocator.pending[start]
+            lines.append(f"done {BASE + start * UNIT}")
+        start, length = generator.randrange(UNITS), generator.choice([0, 0, 1, 20, UNITS])
+        lines.append(f"space {BASE + start * UNIT} {length * UNIT}")
+        expected += [allocator.space(small, range(start, start + length)) for small in (False, True)]
         request = generator.randrange(0, 12) * UNIT
         lines.append(f"measure {request}")
         expected.append(allocator.measures(request))

@@ -408,6 +408,26 @@ void pinned_by_itself() {
   CUDA_CHECK(cudaFree(device));
 }
 
+// On two devices, of which one has a pool; by device.
+void peaks() {
+  for (const int device : {1, 0}) {
+    CUDA_CHECK(cudaSetDevice(device));
+    void* const first = allocate(5 * kBytes);
+    void* const second = allocate(7 * kBytes);
+    CUDA_CHECK(cudaFree(first));
+    void* third = nullptr;
+    CUDA_CHECK(cudaMallocManaged(&third, 4 * kBytes, cudaMemAttachGlobal));
+    CUDA_CHECK(cudaMallocHost(&third, 20 * kBytes));
+    CUDA_CHECK(cudaFree(second));
+  }
+  void* pooled = nullptr;
+  CUDA_CHECK(cudaMallocAsync(&pooled, 9 * kBytes, nullptr));
+  CUDA_CHECK(cudaFreeAsync(pooled, nullptr));
+  step();
+  say("0", 13 * kBytes);
+  say("1", 12 * kBytes);
+}
+
 // A copy that used more may be among the records that are lost.
 void pinned_behind_what_is_lost() {
   for (int i = 0; i < 60'000; ++i) {
@@ -417,6 +437,7 @@ void pinned_behind_what_is_lost() {
 }
 
 const Cases kCases = {
+    {"peaks", peaks},
     {"pinned-rounded", [] { pinned(64 * kMega, 40 * kMega); }},
     {"pinned-filled", [] { pinned(64 * kMega, 60 * kMega); }},
     {"pinned-not-rounded", [] { pinned(63 * kMega, 40 * kMega); }},

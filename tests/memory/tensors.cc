@@ -376,6 +376,39 @@ void a_batch_of_one_rank() {
   say("split_bytes", 80 * kMiB);
 }
 
+// One of two runs that are compared: one batch may be larger, and threads may take turns otherwise.
+[[gnu::noinline]] void twenty_halves() {
+  CUDA_CHECK(cudaSetDevice(own_rank()));
+  for (int i = 0; i < 20; ++i) {
+    tensor(kMiB / 2);
+  }
+}
+[[gnu::noinline]] void forty_quarters() {
+  CUDA_CHECK(cudaSetDevice(own_rank()));
+  for (int i = 0; i < 40; ++i) {
+    tensor(kMiB / 4);
+  }
+}
+[[gnu::noinline]] void weight() {
+  tensor(100 * kMiB);
+}
+void one_of_two_runs(size_t bytes, bool workers_first) {
+  if (!workers_first) {
+    weight();
+    std::thread(twenty_halves).join();
+  }
+  std::thread(forty_quarters).join();
+  if (workers_first) {
+    std::thread(twenty_halves).join();
+    weight();
+  }
+  for (int i = 0; i < 12'000; ++i) {
+    c10sim_free(i == 1500 ? batch(bytes) : tensor(1000));
+  }
+  launch();
+  say("peak_bytes", 120 * kMiB + rounded(bytes));
+}
+
 // Threads that are fast, and one that writes little.
 void several_threads() {
   std::vector<std::thread> threads;
@@ -396,6 +429,11 @@ void several_threads() {
 }
 
 const Cases kCases = {
+    {"tensors-good-run", [] { one_of_two_runs(1000, false); }},
+    {"tensors-good-run-otherwise", [] { one_of_two_runs(1000, true); }},
+    {"tensors-good-run-a-little-more", [] { one_of_two_runs(5 * kMiB, false); }},
+    {"tensors-bad-run", [] { one_of_two_runs(80 * kMiB, false); }},
+    {"tensors-bad-run-otherwise", [] { one_of_two_runs(80 * kMiB, true); }},
     {"tensors-two-million", [] { two_million(50'000); }},
     {"tensors-two-million-large", [] { two_million(250'000); }},
     {"tensors-one-rank", [] { ranks_with(80 * kMiB); }},

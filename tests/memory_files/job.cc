@@ -101,8 +101,8 @@ int main(int argc, char** argv) {
   }
   C10Stats stats = {};
   c10sim_stats(0, &stats);
-  printf("total allocated %lu\ntotal reserved %lu\ntotal peak %lu\n", stats.allocated,
-         stats.reserved, stats.peak_allocated);
+  printf("total allocated %lu\ntotal reserved %lu\ntotal peak %lu\ntotal peak_reserved %lu\n",
+         stats.allocated, stats.reserved, stats.peak_allocated, stats.peak_reserved);
   printf("total own %d\ntotal library %d\ntotal pinned 4096\n", 3 << 20, 5 << 20);
   fflush(stdout);
   _exit(0);

@@ -103,6 +103,23 @@ TEST(GpuTimeline, RecordsWhatRanAndWhichCallItCameFrom) {
   }
 }
 
+ROLE(launches_again) {
+  return launch_kernels(1) + launch_kernels(1);
+}
+
+TEST(GpuTimeline, SaysWhatCuptiTookForItself) {
+  const Folder folder;
+  Program program = timed("launches_again", folder);
+  program.environment["SIMGPU_CUPTI_FLUSH_US"] = "5000";
+  const Outcome outcome = preload::run(program);
+  ASSERT_TRUE(outcome.exited_with(0)) << outcome.errors;
+  const RawTrace trace = traces_in(folder).at(0);
+  const std::vector<RawRecord> overheads = trace.of("gpuOverhead", kMoment);
+  ASSERT_GE(overheads.size(), 1u);
+  EXPECT_GE(trace.value(overheads[0], "duration"), 5'000'000u);
+  EXPECT_EQ(trace.value(overheads[0], "mode"), uint64_t{1} << 16);
+}
+
 TEST(GpuTimeline, NothingOfItUnlessAskedFor) {
   const Folder folder;
   Program program = timed("launches", folder);

@@ -212,7 +212,7 @@ def of_traces(traintrace, build, folder):
     assert is_quiet(same) and "no difference in the collectives of the two runs; no part of a step grew" in same["verdict"], same["verdict"]
     document, text = diff(traintrace, without, reading)
     new = [each for each in syncs(document) if each[0] == "new"]
-    assert document["time"]["per"] == "step" and len(new) == 1 and new[0][1] == "cudaStreamSynchronize" and "latency.cc" in new[0][2], text
+    assert document["time"]["per"] == "step" and len(new) == 1 and new[0][1] == "cudaStreamSynchronize" and "job.cc" in new[0][2], text
     assert change(document, "sync-induced") > 0 and "sync-induced" in grew(document), text
     assert kernels(document, "vanished_kernels") == ["Memcpy HtoD (Pinned -> Device)"], text
     plain = record(build, f"{folder}/plain", "no-sync", "off")

@@ -15,6 +15,7 @@ class Rank:
         self.with_stacks = with_stacks
         self.idle = 0.0
         self.on_host = None  # by which the file is named
+        self.models = []  # of GPUs: (name, major, minor)
 
     def host(self, us, name=None, category="cpu_op"):
         if name:
@@ -47,6 +48,16 @@ class Rank:
         for event in self.events:
             event["ts"] = round(event["ts"] * (1 + ppm / 1e6) + offset + jitter(), 3)
 
+    def operate(self, name, dims, types, us, kernel, **options):
+        """Work launched by an operator of PyTorch, as it stands with record_shapes; without where `dims` is None."""
+        began = self.now
+        self.now += 2
+        end = self.launch(us, kernel, **options)
+        self.now += 2
+        shapes = {} if dims is None else {"Input Dims": dims, "Input type": types}
+        self.add("cpu_op", name, began, self.now - began, "host", **{"External id": self.correlation, "Sequence number": 1, **shapes})
+        return end
+
     def step(self, number, began):
         self.add("user_annotation", f"ProfilerStep#{number}", began, self.now - began, "host")
 
@@ -55,6 +66,8 @@ class Rank:
 
     def document(self):
         return {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": self.world},
+                "deviceProperties": [{"id": i, "name": name, "totalGlobalMem": 1 << 36, "computeMajor": major, "computeMinor": minor, "numSms": 100}
+                                     for i, (name, major, minor) in enumerate(self.models)],
                 "baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": self.events}
 
     def write(self, folder):

@@ -24,8 +24,8 @@ def ns(us):
     return BASE + round(us * 1000)
 
 
-def check_findings(trace, findings):
-    """Each finding at each of its culprits, else once for all."""
+def check_findings(trace, findings, end_of=None):
+    """Each finding at each of its culprits, else once for all; at the end of the records, where that is known."""
     wanted = []
     for finding in findings:
         places = [f"rank {rank}" for rank in finding["culprits"]] or [""]
@@ -33,6 +33,12 @@ def check_findings(trace, findings):
     found = [(trace.process_of(each.track) if trace.parents[each.track] else "", each.name, dict(each.notes)["code"])
              for each in trace.instants if trace.tracks[each.track] == "findings"]
     assert sorted(found) == sorted(wanted), (found, wanted)
+    severities = {finding["code"]: finding["severity"] for finding in findings}
+    for each in trace.instants:
+        if trace.tracks[each.track] == "findings":
+            notes = dict(each.notes)
+            assert notes["severity"] == severities[notes["code"]], notes
+            assert end_of is None or each.time == end_of(trace.process_of(each.track)), each
     return len(found)
 
 
@@ -78,8 +84,9 @@ def check_rank(trace, rank):
     collectives = trace.on(name, "communicator dp")
     assert [each.name for each in sorted(collectives, key=lambda each: each.start)] == [f"allreduce #{step}" for step in range(6)]
     assert {tuple(each.notes) for each in collectives} == {(("ranks", "2"), ("bytes", "1024"))}
-    assert [(each.name, each.end is None) for each in sorted(trace.on(name, "steps"), key=lambda each: each.start)] == [
-        (f"step {step}", step == 5) for step in range(6)]
+    marks = [ns(each["ts"]) for each in rank.events if each["name"].startswith("ProfilerStep#")]
+    assert [(each.name, each.start, each.end) for each in sorted(trace.on(name, "steps"), key=lambda each: each.start)] == [
+        (f"step {step}", start, end) for step, (start, end) in enumerate(zip(marks, marks[1:] + [None]))]
     return calls
 
 
@@ -105,7 +112,10 @@ def of_profiles(traintrace, folder):
     for rank in jobs:
         check_rank(trace, rank)
     check_arrows(trace, jobs)
-    return check_findings(trace, json.loads(run(traintrace, "analyze", folder, "--format=json"))["findings"])
+    ends = {f"rank {rank.rank}": max(ns(each["ts"]) + round(each["dur"] * 1000) for each in rank.events if each["cat"] == "kernel")
+            for rank in jobs}
+    return check_findings(trace, json.loads(run(traintrace, "analyze", folder, "--format=json"))["findings"],
+                          lambda process: ends.get(process, max(ends.values())))
 
 
 def record(build, folder, ranks):
@@ -132,7 +142,7 @@ def check_calls(traintrace, folder, trace):
         assert len(slices) == rows[name]["count"], name
         assert sum(each.end - each.start for each in slices) == rows[name]["host_ns"], name
     assert len(calls["ncclAllReduce"]) == 10 and len(calls["cuLaunchKernel"]) == 2 * 5 * 21
-    assert any("latency.cc" in dict(each.notes).get("at", "") for each in calls["ncclAllReduce"])
+    assert any("job.cc" in dict(each.notes).get("at", "") for each in calls["ncclAllReduce"])
 
 
 def check_gpu(traintrace, folder, trace):
@@ -180,6 +190,12 @@ process 1 host=b pid=7 rank=1 world=2 armed=+0 alive=+60
 +1.6 0/1 < cuMemAlloc_v2 =0 address=0x1000
 +2 0/1 < cudaMalloc =0 address=0x1000
 +3 1/1 > cudaDeviceSynchronize
++4 0/1 > cudaMalloc bytes=16
++5 0/1 < cudaMalloc =0 address=0x2000
++6 0/1 > cudaFree address=0x1000
++7 0/1 < cudaFree =0
++8 0/1 > cudaFree address=0x2000
++9 0/1 < cudaFree =0
 """
 
 
@@ -189,11 +205,16 @@ def of_hang(traintrace, folder):
     run(traintrace, "export", "perfetto", f"{folder}/hung", f"--output={folder}/out")
     trace = Reader(f"{folder}/out")
     second = 1_000_000_000
-    found = {(trace.process_of(each.track), each.name): (each.start - BASE, each.end and each.end - BASE) for each in trace.slices}
+    found = {(trace.process_of(each.track), each.name): (each.start - BASE, each.end and each.end - BASE)
+             for each in trace.slices if each.start < BASE + 4 * second}
     assert found == {("rank 0", "cudaMalloc"): (second, 2 * second), ("rank 0", "cuMemAlloc_v2"): (1.5 * second, 1.6 * second),
                      ("rank 1", "cudaDeviceSynchronize"): (3 * second, None)}, found
     assert len(trace.processes) == 2
-    return check_findings(trace, json.loads(run(traintrace, "analyze", f"{folder}/hung", "--format=json"))["findings"])
+    counters = {trace.tracks[track]: [(time - BASE, value) for time, value in values] for track, values in trace.counters.items()}
+    in_use = [(2 * second, 64), (5 * second, 80), (6 * second, 16), (8 * second, 0)]
+    assert counters == {"a device: in use": in_use, "a device: unknown": in_use}, counters
+    return check_findings(trace, json.loads(run(traintrace, "analyze", f"{folder}/hung", "--format=json"))["findings"],
+                          lambda _: BASE + 60 * second)
 
 
 def main(where, *mode):

@@ -80,6 +80,22 @@ def check_calls(found, jobs, idle):
     assert sum(row["idle_ns"] for row in found) == sum(idle[cause] for cause in HOST_CAUSES) > 0
 
 
+def check_steps(found, jobs):
+    """Each step's parts add up; all steps together are as long as from the first mark to the end of the work."""
+    for row in found:
+        exposed = row["compute_ns"] + row["exposed_communication_ns"] + row["exposed_memory_ns"]
+        assert row["busy_ns"] == exposed and sum(row["idle_by_cause_ns"].values()) == row["idle_ns"] == row["duration_ns"] - exposed, row
+    for rank in jobs:
+        marks = [ns(each["ts"]) for each in rank.events if each["name"].startswith("ProfilerStep#")]
+        end = max(ns(each["ts"]) + ns(each["dur"]) for each in rank.events if each["cat"] in ("kernel", "gpu_memcpy"))
+        of_rank = [row for row in found if row["rank"] == rank.rank and row["found_by"] == "marks"]
+        assert [row["duration_ns"] for row in of_rank] == [b - a for a, b in zip(marks, marks[1:] + [end])]
+        # Nothing ran before the first mark but the warm-up: no cause is missing, and the host's pause is in each step but the first.
+        assert all(row["idle_by_cause_ns"]["unattributed"] == 0 for row in of_rank), of_rank
+        if rank.rank == 0:
+            assert all(row["idle_by_cause_ns"]["sync-induced"] >= ns(300) for row in of_rank[1:-1]), of_rank
+
+
 def check_table(traintrace, folder, jobs):
     """`export csv`: a row for each piece of work and each call, as made."""
     text = subprocess.run([traintrace, "export", "csv", folder, "--output=-"], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -115,6 +131,7 @@ def main(traintrace):
         check_import(traintrace, folder, of_ranks)
         for row in of_ranks:
             idle.update(row["idle_by_cause_ns"])
+        check_steps(rows(traintrace, folder, "step"), jobs)
         check_streams(rows(traintrace, folder, "stream"), jobs)
         check_calls(rows(traintrace, folder, "call"), jobs, idle)
         places = rows(traintrace, folder, "stack")

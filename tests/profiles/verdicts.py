@@ -397,6 +397,11 @@ def check(name, document, code, culprits, value):
         return [f"expected {code}, found {sorted(found)}"]
     if found[code]["culprits"] != culprits:
         wrong.append(f"culprits are {found[code]['culprits']}, not {culprits}")
+    root = document["findings"][0]["code"]
+    # Who comes late from one step on makes the steps slower by as much.
+    roots = {"latency.step-regression": "latency.straggler", "trace.incomplete-timeline": root}
+    if found[code]["severity"] != "info" and root not in (code, roots.get(code)):
+        wrong.append(f"the root is {root}")
     if value:
         key, us = value
         measured = found[code]["values"][key] / 1000

@@ -67,6 +67,8 @@ def keep_moment(name):
     os.makedirs(os.path.join(folder, "traces"))
     with open(os.path.join(folder, "said"), "w", encoding="utf-8") as file:
         json.dump([tiling(segment) for segment in torch.cuda.memory._snapshot()["segments"]], file)
+    with open(os.path.join(folder, "peaks"), "w", encoding="utf-8") as file:
+        json.dump([torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()], file)
     quietly = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     for trace in glob.glob(os.path.join(os.environ.get("TRAINTRACE_DIR", folder), f"*.{os.getpid()}.*")):
         subprocess.run(["cp", "--sparse=always", trace, os.path.join(folder, "traces")], env=quietly, check=True)
@@ -85,3 +87,12 @@ def differences_of_moment(folder, exported):
     if said != ours:
         first = next((pair for pair in zip(said, ours) if pair[0] != pair[1]), (said[len(ours):][:1], ours[len(said):][:1]))
         yield f"{len(said)} segments, {len(ours)} by the trace; first difference: {str(first)[:600]}"
+
+
+def differences_of_peaks(folder, rows):
+    """`rows`: of `report --by=rank`."""
+    with open(os.path.join(folder, "peaks"), encoding="utf-8") as file:
+        said = json.load(file)
+    ours = [[row["peak_allocated_bytes"], row["peak_reserved_bytes"]] for row in rows]
+    if ours != [said]:
+        yield f"at most allocated and reserved: {said}, by the report {ours}"

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,8 +23,14 @@ struct Failure {
   bool async = false;
 };
 
+struct Cost {
+  std::string function;
+  int64_t ns = 0;
+};
+
 struct Settings {
   bool verbose = false;
+  std::vector<Cost> costs;
   std::vector<Failure> failures;
 };
 
@@ -45,16 +52,41 @@ bool parse_failure(const std::string& part, Failure& out) {
   return out.nth > 0 && out.code != 0 && (*end == '\0' || out.async);
 }
 
+// "cudaMalloc=300" -> Cost
+bool parse_cost(const std::string& part, Cost& out) {
+  const size_t equals = part.find('=');
+  if (equals == std::string::npos) {
+    return false;
+  }
+  out.function = part.substr(0, equals);
+  char* end = nullptr;
+  out.ns = strtoll(part.c_str() + equals + 1, &end, 10) * 1000;
+  return out.ns > 0 && *end == '\0';
+}
+
+std::vector<std::string> parts_of(const char* text) {
+  std::vector<std::string> parts;
+  std::string_view rest = text ? text : "";
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    parts.emplace_back(rest.substr(0, comma));
+    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+  }
+  return parts;
+}
+
 Settings read_settings() {
   Settings settings;
   const char* verbose = getenv("SIMGPU_VERBOSE");
   settings.verbose = verbose && strcmp(verbose, "0") != 0 && *verbose;
-  const char* fail = getenv("SIMGPU_FAIL");
-  std::string_view rest = fail ? fail : "";
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    const std::string part(rest.substr(0, comma));
-    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+  for (const std::string& part : parts_of(getenv("SIMGPU_CALL_US"))) {
+    if (Cost cost; parse_cost(part, cost)) {
+      settings.costs.push_back(cost);
+    } else {
+      fprintf(stderr, "simgpu: SIMGPU_CALL_US: '%s' is not FUNCTION=US\n", part.c_str());
+    }
+  }
+  for (const std::string& part : parts_of(getenv("SIMGPU_FAIL"))) {
     if (Failure failure; parse_failure(part, failure)) {
       settings.failures.push_back(failure);
     } else {
@@ -95,7 +127,8 @@ bool same_function(const std::string& asked, const char* name) {
 
 }  // namespace
 
-std::atomic<bool> g_watched{!settings().failures.empty() || settings().verbose};
+std::atomic<bool> g_watched{!settings().failures.empty() || !settings().costs.empty() ||
+                            settings().verbose};
 
 namespace {
 std::atomic<CallObserver*> g_observer{nullptr};
@@ -125,6 +158,18 @@ int Entry::enter_watched() {
     fail_next_work(failure.code);
   }
   return 0;
+}
+
+void Entry::leave_watched() const {
+  for (const Cost& cost : settings().costs) {
+    if (same_function(cost.function, name_)) {
+      // It takes a processor meanwhile, and so does not wake up late.
+      const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(cost.ns);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      return;
+    }
+  }
 }
 
 void set_async_failure(int code) {

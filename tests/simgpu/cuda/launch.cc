@@ -85,14 +85,18 @@ class KernelWork final : public Work {
     if (body_) {
       const CUDA_KERNEL_NODE_PARAMS& p = parameters_;
       static_assert(sizeof(std::atomic<int>) == sizeof(int));
+      long long end_ns = 0;
       const simgpuLaunch launch = {kernel_.name.c_str(),
                                    {p.gridDimX, p.gridDimY, p.gridDimZ},
                                    {p.blockDimX, p.blockDimY, p.blockDimZ},
                                    p.sharedMemBytes,
                                    device_,
-                                   reinterpret_cast<const volatile int*>(&run.fault.cancelled)};
+                                   reinterpret_cast<const volatile int*>(&run.fault.cancelled),
+                                   run.start_ns,
+                                   &end_ns};
       result = body_->run(pointers_.data(), &launch, body_->user);
       run.ends_now();
+      run.end_ns = end_ns != 0 ? end_ns : run.end_ns;
     }
     run.end_ns = std::max(run.end_ns, run.start_ns + cost_ns_);
     return static_cast<CUresult>(result);

@@ -24,6 +24,7 @@
 // SIMGPU_ENTER that remembers an injected failure as the runtime remembers any other.
 #define SIMGPU_RT_ENTER()                                     \
   static constinit simgpu::Entry simgpu_entry{__func__};      \
+  const simgpu::Leaving simgpu_leaving(simgpu_entry);         \
   if (const int simgpu_injected = simgpu_entry.enter()) {     \
     return record(static_cast<cudaError_t>(simgpu_injected)); \
   }

@@ -57,6 +57,19 @@ Activities& activities();
 // Bytes of a record; 0: none that is ever written here.
 size_t bytes_of(CUpti_ActivityKind kind);
 
+// What CUPTI does for itself meanwhile, as a record.
+class Overhead {
+ public:
+  explicit Overhead(CUpti_ActivityOverheadKind kind);
+  Overhead(const Overhead&) = delete;
+  Overhead& operator=(const Overhead&) = delete;
+  ~Overhead();
+
+ private:
+  const CUpti_ActivityOverheadKind kind_;
+  const int64_t begin_ns_;
+};
+
 // Lets libcuda tell us of its work.  False: it is not simgpu's.
 bool trace_driver();
 

@@ -1,10 +1,23 @@
 // The calls of the activity API.
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
 #include "common/entry.h"
 #include "cupti/activities.h"
 
 using namespace simgpu;
 
 namespace {
+
+// SIMGPU_CUPTI_FLUSH_US=N
+int64_t flush_us() {
+  static const int64_t us = [] {
+    const char* const text = getenv("SIMGPU_CUPTI_FLUSH_US");
+    return text != nullptr ? strtoll(text, nullptr, 10) : 0;
+  }();
+  return us;
+}
 
 bool is_kind(CUpti_ActivityKind kind) {
   return kind > CUPTI_ACTIVITY_KIND_INVALID && kind < CUPTI_ACTIVITY_KIND_COUNT;
@@ -33,8 +46,8 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
   return CUPTI_SUCCESS;
 }
 
-// SIMGPU_DIFFERS(cuptiActivityEnable): records of kernels, copies, sets and calls that wait are
-// written; other kinds are accepted, and there are none of them.
+// SIMGPU_DIFFERS(cuptiActivityEnable): records of kernels, copies, sets, calls that wait and of
+// flushing are written; other kinds are accepted, and there are none of them.
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
   SIMGPU_ENTER(CUptiResult);
   if (!is_kind(kind)) {
@@ -63,7 +76,9 @@ CUptiResult cuptiActivityFlushAll(uint32_t) {
   if (!activities().has_callbacks()) {
     return CUPTI_ERROR_INVALID_OPERATION;
   }
+  const Overhead overhead(CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH);
   activities().flush();
+  std::this_thread::sleep_for(std::chrono::microseconds(flush_us()));
   return CUPTI_SUCCESS;
 }
 

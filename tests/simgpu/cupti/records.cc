@@ -1,6 +1,7 @@
 // From what libcuda tells to CUPTI's records.
 #include <dlfcn.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -136,9 +137,32 @@ void worked(const simgpuActivity* activity) {
   }
 }
 
+int64_t monotonic_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
 constexpr simgpuTracer kTracer = {call_subscriber, worked};
 
 }  // namespace
+
+Overhead::Overhead(CUpti_ActivityOverheadKind kind) : kind_(kind), begin_ns_(monotonic_ns()) {}
+
+Overhead::~Overhead() {
+  if (!activities().is_enabled(CUPTI_ACTIVITY_KIND_OVERHEAD)) {
+    return;
+  }
+  CUpti_ActivityOverhead3 record = {};
+  record.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
+  record.overheadKind = kind_;
+  record.objectKind = CUPTI_ACTIVITY_OBJECT_THREAD;
+  record.objectId.pt.processId = static_cast<uint32_t>(getpid());
+  record.objectId.pt.threadId = static_cast<uint32_t>(gettid());
+  record.start = time_of(begin_ns_);
+  record.end = time_of(monotonic_ns());
+  activities().add(record);
+}
 
 bool trace_driver() {
   static const bool traces = [] {
@@ -159,8 +183,6 @@ extern "C" CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
   if (timestamp == nullptr) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  *timestamp = simgpu::time_of(now.tv_sec * 1'000'000'000 + now.tv_nsec);
+  *timestamp = simgpu::time_of(simgpu::monotonic_ns());
   return CUPTI_SUCCESS;
 }

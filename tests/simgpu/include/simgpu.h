@@ -28,6 +28,8 @@ typedef struct simgpuLaunch {
   int device;
   const volatile int*
       cancelled; /* becomes nonzero when the context goes away: a body that waits must return */
+  long long start_ns; /* when the work before it was done: CLOCK_MONOTONIC */
+  long long* end_ns;  /* where the body may say when it has ended; else when it returns */
 } simgpuLaunch;
 
 /* Runs once per launch, on the stream's own thread.  arguments[i] points to the i-th parameter.

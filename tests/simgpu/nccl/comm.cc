@@ -1,5 +1,7 @@
 #include "nccl/comm.h"
 
+#include <cstdlib>
+
 #include "nccl/debug.h"
 #include "nccl/profiler.h"
 
@@ -36,6 +38,24 @@ void set_place(Communicator& comm, uint64_t hash, int rank, int rank_count) {
   comm.connections.receive.resize(ranks);
   comm.send_sequence.resize(ranks);
   comm.receive_sequence.resize(ranks);
+}
+
+void take_buffer(Communicator& comm) {
+  static const size_t bytes = [] {
+    const char* text = getenv("SIMGPU_NCCL_BUFFERS");
+    return text ? strtoull(text, nullptr, 10) : 0;
+  }();
+  int current = 0;
+  void* buffer = nullptr;
+  if (bytes == 0 || cudaGetDevice(&current) != cudaSuccess) {
+    return;
+  }
+  cudaSetDevice(comm.device);
+  if (cudaMalloc(&buffer, bytes) == cudaSuccess) {
+    const std::lock_guard lock(comm.mutex);
+    comm.buffers.push_back(buffer);
+  }
+  cudaSetDevice(current);
 }
 
 ncclResult_t check_pointer(const void* pointer, const char* call, const char* what) {
@@ -130,6 +150,10 @@ void release(Communicator& comm) {
       Rendezvous::withdraw(comm.hash, *comm.segment);
     }
     comm.segment.reset();
+    for (void* const buffer : comm.buffers) {
+      cudaFree(buffer);
+    }
+    comm.buffers.clear();
   }
   comm.running.store(false);
   comm.local_bell.ring();

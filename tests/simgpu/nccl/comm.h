@@ -86,6 +86,7 @@ struct ncclComm {
   std::vector<simgpu::nccl::UserReduction> reductions;
   std::set<void*> registrations;
   std::list<std::unique_ptr<simgpu::nccl::Plan>> plans;
+  std::vector<void*> buffers;                     // device memory
   std::shared_ptr<std::atomic<bool>> group_stop;  // ends the waits of the group that is `busy`
 
   // Used by the kernel that holds `running`.
@@ -107,6 +108,9 @@ using Communicator = ::ncclComm;
 Communicator* new_communicator(int device, const Config& config);
 // Says which rank of which communicator it is; before anything else is done with it.
 void set_place(Communicator& comm, uint64_t hash, int rank, int rank_count);
+
+// SIMGPU_NCCL_BUFFERS=N: N bytes of its device when it is made, and with each first connection.
+void take_buffer(Communicator& comm);
 
 // ncclInvalidArgument for NULL and for what is no communicator (any more).
 ncclResult_t check_comm(const Communicator* comm, const char* call);

@@ -98,6 +98,9 @@ bool answered(const Pending& pending) {
 }
 
 void remember(const Pending& pending) {
+  if (needs_connection(pending)) {
+    take_buffer(*pending.comm);
+  }
   Connections& connections = pending.comm->connections;
   connections.ring |= uses(pending, Algorithm::kRing);
   connections.tree |= uses(pending, Algorithm::kTree);

@@ -16,6 +16,7 @@ struct ChunkHeader {
   uint64_t total_bytes;  // the sender's own size of the operation
   uint64_t least_bytes;  // smallest size of the operation that the sender has heard of
   uint64_t chunk_count;  // how many chunks of this operation come through this queue
+  int64_t latest_ns;     // when the last of the kernels began that the sender has heard of
   int32_t root;
   uint8_t function;
   uint8_t type;

@@ -72,6 +72,7 @@ ncclResult_t meet(Communicator& comm, const Stop& stop) {
   const ncclResult_t result = complete ? check_devices(comm) : ncclInternalError;
   if (result == ncclSuccess) {
     profiler_init(comm);
+    take_buffer(comm);
   }
   return result;
 }

@@ -144,6 +144,7 @@ void Outlet::publish(size_t bytes) {
   ChunkHeader header = part_.header;
   header.bytes = bytes;
   header.chunk_count = chunk_count_;
+  header.latest_ns = run_.latest_ns();
   fifo_.publish(header);
 }
 
@@ -179,6 +180,7 @@ bool Inlet::next(size_t expected) {
     return false;
   }
   part_.header.least_bytes = std::min(part_.header.least_bytes, front->least_bytes);
+  run_.hear_of(front->latest_ns);
   peer_chunk_count_ = front->chunk_count;
   data_ = fifo_.front_data();
   bytes_ = std::min<size_t>(expected, front->bytes);

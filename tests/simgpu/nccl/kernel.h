@@ -1,7 +1,9 @@
 // The inside of a communicator's kernel: it runs on the stream's own thread and may wait for ever.
 #pragma once
 #include <nccl.h>
+#include <simgpu.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +28,13 @@ Answer answer_to(Mismatch mismatch);
 
 class KernelRun {
  public:
-  KernelRun(Communicator& comm, uint32_t epoch, const volatile int* cancelled)
-      : comm_(comm), epoch_(epoch), cancelled_(cancelled) {}
+  KernelRun(Communicator& comm, uint32_t epoch, const simgpuLaunch& launch)
+      : comm_(comm), epoch_(epoch), cancelled_(launch.cancelled), latest_ns_(launch.start_ns) {}
 
   Communicator& comm() const { return comm_; }
+  // When the last of the members' kernels began, of those whose data has come here.
+  int64_t latest_ns() const { return latest_ns_; }
+  void hear_of(int64_t began_ns) const { latest_ns_ = std::max(latest_ns_, began_ns); }
   // What is launched beside an abort may already have the epoch behind it.
   bool stopped() const {
     return comm_.aborted.load(std::memory_order_relaxed) ||
@@ -57,6 +62,7 @@ class KernelRun {
   Communicator& comm_;
   const uint32_t epoch_;
   const volatile int* const cancelled_;
+  mutable int64_t latest_ns_;
 };
 
 // An operation as this rank was told it; `header` goes in front of each of its chunks.

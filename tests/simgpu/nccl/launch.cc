@@ -191,22 +191,30 @@ void follow_tasks(Plan& plan) {
   }
 }
 
-// SIMGPU_NCCL_US=N: what a plan takes once all its members are there and the data is moved.
-void linger(const KernelRun& run) {
+// SIMGPU_NCCL_US=N: what a plan takes once the last of its members has begun.  All of them end it
+// at the same time then, whenever their threads got to run.
+void linger(const KernelRun& run, long long& end_ns) {
   static const long us = [] {
     const char* text = getenv("SIMGPU_NCCL_US");
     return text ? atol(text) : 0;
   }();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
+  if (us <= 0) {
+    return;
+  }
+  const std::chrono::steady_clock::time_point end(
+      std::chrono::nanoseconds(run.latest_ns() + us * 1000));
   constexpr auto kLook = std::chrono::milliseconds(10);
-  while (us > 0 && !run.stopped() && std::chrono::steady_clock::now() < end) {
+  while (!run.stopped() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_until(std::min(end, std::chrono::steady_clock::now() + kLook));
+  }
+  if (!run.stopped()) {
+    end_ns = end.time_since_epoch().count();
   }
 }
 
-int run_plan(const Plan& plan, const volatile int* cancelled) {
+int run_plan(const Plan& plan, const simgpuLaunch& launch) {
   Communicator& comm = *plan.comm;
-  const KernelRun run(comm, plan.captured ? comm.epoch.load() : plan.epoch, cancelled);
+  const KernelRun run(comm, plan.captured ? comm.epoch.load() : plan.epoch, launch);
   const Turn turn(run);
   if (!turn || run.stopped() || comm.magic.load() != kLive || comm.revoked.load()) {
     return 0;
@@ -235,13 +243,13 @@ int run_plan(const Plan& plan, const volatile int* cancelled) {
   if (run_transfers(run, plan.transfers)) {
     std::for_each(events.begin(), events.end(), profiler_channel_ends);
   }
-  linger(run);
+  linger(run, *launch.end_ns);
   return 0;
 }
 
 int kernel_body(void* const* arguments, const simgpuLaunch* launch, void*) {
   Plan* plan = *static_cast<Plan* const*>(arguments[0]);
-  const int result = run_plan(*plan, launch->cancelled);
+  const int result = run_plan(*plan, *launch);
   if (!plan->captured) {
     Communicator& comm = *plan->comm;
     const std::lock_guard lock(comm.mutex);

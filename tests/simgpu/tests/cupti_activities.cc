@@ -21,6 +21,7 @@ struct Seen {
   std::vector<CUpti_ActivityMemcpy6> copies;
   std::vector<CUpti_ActivityMemset4> sets;
   std::vector<CUpti_ActivitySynchronization2> waits;
+  std::vector<CUpti_ActivityOverhead3> overheads;
   std::map<uint32_t, std::string> launches;  // by correlation
   size_t buffers = 0;
 };
@@ -61,6 +62,9 @@ void completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
         break;
       case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
         keep(seen().waits, record);
+        break;
+      case CUPTI_ACTIVITY_KIND_OVERHEAD:
+        keep(seen().overheads, record);
         break;
       default:
         ADD_FAILURE() << "a record of kind " << record->kind;
@@ -200,6 +204,24 @@ TEST_F(Cupti, AGraphsNodesComeFromItsLaunch) {
   ASSERT_EQ(seen().kernels.size(), 2u);
   EXPECT_EQ(seen().kernels[0].correlationId, seen().kernels[1].correlationId);
   EXPECT_EQ(seen().launches[seen().kernels[0].correlationId].rfind("cuGraphLaunch", 0), 0u);
+}
+
+TEST_F(Cupti, FlushingIsItsOwnWork) {
+  ASSERT_EQ(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_OVERHEAD), CUPTI_SUCCESS);
+  uint64_t before = 0;
+  uint64_t after = 0;
+  ASSERT_EQ(cuptiGetTimestamp(&before), CUPTI_SUCCESS);
+  flush();
+  ASSERT_EQ(cuptiGetTimestamp(&after), CUPTI_SUCCESS);
+  flush();  // which hands over the record of the first
+  EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_OVERHEAD), CUPTI_SUCCESS);
+  ASSERT_EQ(seen().overheads.size(), 1u);
+  const CUpti_ActivityOverhead3& overhead = seen().overheads[0];
+  EXPECT_EQ(overhead.overheadKind, CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH);
+  EXPECT_EQ(overhead.objectId.pt.threadId, static_cast<uint32_t>(gettid()));
+  EXPECT_LE(before, overhead.start);
+  EXPECT_LE(overhead.start, overhead.end);
+  EXPECT_LE(overhead.end, after);
 }
 
 TEST_F(Cupti, ThereIsOneSubscriber) {
