@@ -96,10 +96,20 @@ void set_bits(std::atomic<unsigned>& mask, unsigned bits, bool on) {
 
 // All devices reach the memory through the same pages of this process: they allow what any device
 // may.
-CUresult protect(const Range& range) {
-  const int protection = (range.readable ? PROT_READ : 0) | (range.writable ? PROT_WRITE : 0);
+CUresult protect(const Range& range, bool readable, bool writable) {
+  const int protection = (readable ? PROT_READ : 0) | (writable ? PROT_WRITE : 0);
   const int result = mprotect(reinterpret_cast<void*>(range.base), range.bytes, protection);
   return result == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// A copy of another thread's looks at the masks before it touches the pages: these allow more
+// before the masks say so, and less after.
+CUresult allow(Range& range, const Access& access) {
+  SIMGPU_TRY(
+      protect(range, range.readable || access.readable, range.writable || access.writable));
+  set_bits(range.readable, access.devices, access.readable);
+  set_bits(range.writable, access.devices, access.writable);
+  return protect(range, range.readable, range.writable);
 }
 
 }  // namespace
@@ -197,12 +207,8 @@ extern "C" CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUme
     Access access;
     SIMGPU_TRY(read_access(wanted[i], access));
     for (const RangePtr& range : mappings) {
-      set_bits(range->readable, access.devices, access.readable);
-      set_bits(range->writable, access.devices, access.writable);
+      SIMGPU_TRY(allow(*range, access));
     }
-  }
-  for (const RangePtr& range : mappings) {
-    SIMGPU_TRY(protect(*range));
   }
   return CUDA_SUCCESS;
 }
