@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -74,6 +76,10 @@ int run_command(int argc, char** argv) {
 }  // namespace traintrace
 
 int main(int argc, char** argv) {
+  // What was freed is soon taken again: given back to the system, its pages would be cleared anew.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 4 << 20);
   std::signal(SIGPIPE, SIG_IGN);  // `traintrace dump | head` ends quietly, by EPIPE
   try {
     return traintrace::run_command(argc, argv);

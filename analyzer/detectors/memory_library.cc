@@ -76,6 +76,9 @@ std::vector<LiveBlock> blocks_of_libraries(const Run& run, size_t process) {
 Holders holders_in(const Run& run, size_t process) {
   const ProcessTrace& trace = run.processes[process];
   const std::vector<LiveBlock> blocks = blocks_of_libraries(run, process);
+  if (blocks.empty()) {
+    return {};
+  }
   std::vector<TimeNs> times;
   for (const LiveBlock& block : blocks) {
     if (block.owner == Owner::kNccl) {

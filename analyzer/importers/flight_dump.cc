@@ -99,9 +99,13 @@ class DumpBuilder {
   }
 
   void add_entries() {
-    const Value* entries = root_.find("entries");
+    const Value* all = root_.find("entries");
+    const std::span<const Value> entries = all == nullptr ? std::span<const Value>() : all->list();
+    if (dump_.groups.size() == 1) {  // most jobs: room for all at once
+      dump_.trace.communicators.front().recent.reserve(entries.size());
+    }
     size_t strange = 0;
-    for (const Value& value : entries == nullptr ? std::span<const Value>() : entries->list()) {
+    for (const Value& value : entries) {
       if (value.kind() != Value::Kind::kDict) {
         ++strange;
         continue;

@@ -14,16 +14,27 @@
 namespace traintrace {
 
 std::string head_of(const std::string& path, size_t bytes) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file;
+  file.rdbuf()->pubsetbuf(nullptr, 0);  // what is asked for, and no more
+  file.open(path, std::ios::binary);
   std::string head(bytes, '\0');
   file.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<size_t>(file.gcount()));
   return head;
 }
 
-bool may_be_other_tools(const std::string& path) {
-  const std::string head = head_of(path, 64);
+namespace {
+
+constexpr size_t kShortLook = 64;
+
+bool is_of_other_tools(std::string_view head) {
   return looks_like_pickle(head) || looks_like_json(head) || looks_like_rmm_csv(head);
+}
+
+}  // namespace
+
+bool may_be_other_tools(const std::string& path) {
+  return is_of_other_tools(head_of(path, kShortLook));
 }
 
 bool may_be_flight_dump(const std::string& path) {
@@ -37,8 +48,7 @@ bool may_be_flight_dump(const std::string& path) {
 namespace {
 
 // What is known by its beginning; false: it may be a dump.
-bool read_memory_file(const std::string& path, TraceSet& set) {
-  const std::string head = head_of(path, 64);
+bool read_memory_file(const std::string& path, std::string_view head, TraceSet& set) {
   const bool rmm = looks_like_rmm_csv(head);
   if (!rmm && !looks_like_torch_snapshot(head)) {
     return false;
@@ -78,10 +88,11 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
     if (file.named) {
       named.insert(file.path);
     }
-    if (read_memory_file(file.path, memory)) {
+    const std::string head = head_of(file.path, kShortLook);
+    if (read_memory_file(file.path, head, memory)) {
       continue;
     }
-    if (may_be_other_tools(file.path)) {
+    if (is_of_other_tools(head)) {
       dumps.push_back(file.path);
     } else {
       strange.push_back(

@@ -110,13 +110,13 @@ Divergence compare(const Sequence& deviant, const Sequence& normal, const Split&
 
 class Comparer {
  public:
-  Comparer(const Run& run, size_t index) : index_(index) {
-    const Communicator& communicator = run.communicators[index];
-    for (const Member& member : communicator.members) {
-      sequences_.push_back(sequence_of(run, member));
-      by_hash_ = by_hash_ && (!sequences_.back().hashes.empty() || sequences_.back().reached == 0);
-    }
-    untraced_ = communicator.size - static_cast<int>(sequences_.size());
+  // The sequences are those of all members; they must outlive it.
+  Comparer(const Run& run, size_t index, const std::vector<Sequence>& sequences)
+      : index_(index), sequences_(sequences) {
+    by_hash_ = std::all_of(sequences.begin(), sequences.end(), [](const Sequence& sequence) {
+      return !sequence.hashes.empty() || sequence.reached == 0;
+    });
+    untraced_ = run.communicators[index].size - static_cast<int>(sequences.size());
   }
 
   std::vector<Divergence> differences() {
@@ -204,7 +204,7 @@ class Comparer {
   }
 
   size_t index_;
-  std::vector<Sequence> sequences_;
+  const std::vector<Sequence>& sequences_;
   bool by_hash_ = true;
   int untraced_ = 0;
 };
@@ -253,11 +253,12 @@ void merge(std::vector<Divergence>& found) {
 std::vector<Divergence> find_divergences(const Run& run) {
   std::vector<Divergence> found;
   std::vector<Divergence> by_site;
+  MemberSequences sequences(run);
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     if (is_settled(run, run.communicators[i])) {
       continue;
     }
-    Comparer comparer(run, i);
+    Comparer comparer(run, i, sequences.of(i));
     std::vector<Divergence> here = comparer.differences();
     if (here.empty()) {
       here = comparer.differences_of_sites();
@@ -268,7 +269,7 @@ std::vector<Divergence> find_divergences(const Run& run) {
   }
   std::move(by_site.begin(), by_site.end(), std::back_inserter(found));
   find_wrong_peers(run, found);
-  find_misplaced_calls(run, found);
+  find_misplaced_calls(run, sequences, found);
   merge(found);
   find_other_groups(run, found);
   find_message_faults(run, found);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "analyzer/model/peers.h"
@@ -14,17 +15,15 @@ namespace {
 
 struct Standing {
   size_t communicator = 0;
-  std::vector<Sequence> sequences;  // by member
-  uint64_t most = 0;                // as far as most of them have come
-  size_t there = 0;                 // how many of them
+  std::span<const Sequence> sequences;  // by member
+  uint64_t most = 0;                    // as far as most of them have come
+  size_t there = 0;                     // how many of them
 };
 
-Standing standing_of(const Run& run, size_t index) {
+Standing standing_of(size_t index, std::span<const Sequence> sequences) {
   Standing standing;
   standing.communicator = index;
-  for (const Member& member : run.communicators[index].members) {
-    standing.sequences.push_back(sequence_of(run, member));
-  }
+  standing.sequences = sequences;
   for (const Sequence& one : standing.sequences) {
     const auto there = static_cast<size_t>(
         std::count_if(standing.sequences.begin(), standing.sequences.end(),
@@ -38,14 +37,12 @@ Standing standing_of(const Run& run, size_t index) {
 }
 
 // Of two ranks either may be right.
-std::vector<Standing> standings_of(const Run& run, size_t index) {
-  std::vector<Standing> standings;
-  standings.push_back(standing_of(run, index));
-  const std::vector<Sequence>& first = standings.front().sequences;
-  if (first.size() == 2 && first[0].reached != first[1].reached) {
+std::vector<Standing> standings_of(size_t index, std::span<const Sequence> sequences) {
+  std::vector<Standing> standings = {standing_of(index, sequences)};
+  if (sequences.size() == 2 && sequences[0].reached != sequences[1].reached) {
     Standing other = standings.front();
-    other.most = first[1].reached;
-    standings.push_back(std::move(other));
+    other.most = sequences[1].reached;
+    standings.push_back(other);
   }
   return standings;
 }
@@ -274,7 +271,8 @@ bool is_even(const Run& run, const Communicator& communicator) {
 
 }  // namespace
 
-void find_misplaced_calls(const Run& run, std::vector<Divergence>& found) {
+void find_misplaced_calls(const Run& run, MemberSequences& sequences,
+                          std::vector<Divergence>& found) {
   std::vector<Standing> uneven;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     const Communicator& communicator = run.communicators[i];
@@ -282,9 +280,8 @@ void find_misplaced_calls(const Run& run, std::vector<Divergence>& found) {
     const bool differs = std::any_of(found.begin(), found.end(),
                                      [&](const Divergence& one) { return one.communicator == i; });
     if (all_there && communicator.size > 1 && (differs || !is_even(run, communicator))) {
-      for (Standing& standing : standings_of(run, i)) {
-        uneven.push_back(std::move(standing));
-      }
+      const std::vector<Standing> standings = standings_of(i, sequences.of(i));
+      uneven.insert(uneven.end(), standings.begin(), standings.end());
     }
   }
   for (const Standing& meant : uneven) {

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "analyzer/model/run.h"
+#include "analyzer/model/sequences.h"
 
 namespace traintrace {
 
 // Adds to `found` what is such, in place of the calls skipped or in excess that it looks like.
-void find_misplaced_calls(const Run& run, std::vector<Divergence>& found);
+void find_misplaced_calls(const Run& run, MemberSequences& sequences,
+                          std::vector<Divergence>& found);
 
 }  // namespace traintrace

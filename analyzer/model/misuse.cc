@@ -35,9 +35,12 @@ std::optional<Misuse> use_after_end(const ProcessTrace& trace, size_t element) {
 // NCCL refuses what comes before an earlier call is done.
 std::optional<Misuse> use_too_early(const ProcessTrace& trace, size_t element) {
   const CommunicatorText& text = trace.communicators[element];
-  const OperationText* failed = first_failed(text);
   constexpr uint32_t kOver = format::kInitFailed | format::kAborted | format::kAsyncError;
-  if ((text.flags & format::kNonBlocking) == 0 || (text.flags & kOver) != 0 || failed == nullptr) {
+  if ((text.flags & format::kNonBlocking) == 0 || (text.flags & kOver) != 0) {
+    return std::nullopt;
+  }
+  const OperationText* failed = first_failed(text);
+  if (failed == nullptr) {
     return std::nullopt;
   }
   const bool under_way =

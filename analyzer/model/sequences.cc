@@ -45,17 +45,22 @@ bool only_copies(std::string_view function) {
   return std::find(std::begin(kCopies), std::end(kCopies), function) != std::end(kCopies);
 }
 
-uint64_t key_of(const OperationText& operation, const std::string& function) {
+struct Function {
+  std::string name;
+  uint64_t hash = 0;
+  bool only_copies = false;
+};
+
+uint64_t key_of(const OperationText& operation, const Function& function) {
   uint64_t count = operation.count;
   int type = operation.data_type;
-  const uint64_t each = only_copies(function) ? bytes_of_type(type) : 0;
+  const uint64_t each = function.only_copies ? bytes_of_type(type) : 0;
   if (each != 0 && !__builtin_mul_overflow(operation.count, each, &count)) {
     type = -2;
   } else {
     count = operation.count;
   }
-  return format::rolling_hash(0, format::call_name_hash(function.c_str()), count, type,
-                              operation.reduction, operation.peer);
+  return format::rolling_hash(0, function.hash, count, type, operation.reduction, operation.peer);
 }
 
 // The rolling hash before that operation, from the one after it.
@@ -76,18 +81,21 @@ class ItemMaker {
   SequenceItem make(const OperationText& operation) {
     const auto [call, is_new_call] = functions_.try_emplace(operation.call);
     if (is_new_call) {
-      call->second = plain_name(call_name(trace_, operation.call));
+      Function& function = call->second;
+      function.name = plain_name(call_name(trace_, operation.call));
+      function.hash = format::call_name_hash(function.name.c_str());
+      function.only_copies = only_copies(function.name);
     }
     const auto [stack, is_new_stack] = sites_.try_emplace(operation.stack);
     if (is_new_stack) {
       stack->second = site_of(trace_, operation.stack);
     }
-    return {key_of(operation, call->second), stack->second, operation, call->second};
+    return {key_of(operation, call->second), stack->second, operation, call->second.name};
   }
 
  private:
   const ProcessTrace& trace_;
-  std::unordered_map<uint32_t, std::string> functions_;
+  std::unordered_map<uint32_t, Function> functions_;
   std::unordered_map<uint32_t, uint64_t> sites_;
 };
 
@@ -173,6 +181,17 @@ Sequence sequence_of(const Run& run, const Member& member) {
   sequence.items.resize(std::min<size_t>(sequence.items.size(), known));
   sequence.hashes.resize(std::min<size_t>(sequence.hashes.size(), known + 1));
   return sequence;
+}
+
+const std::vector<Sequence>& MemberSequences::of(size_t communicator) {
+  const auto [at, is_new] = known_.try_emplace(communicator);
+  if (is_new) {
+    at->second.reserve(run_.communicators[communicator].members.size());
+    for (const Member& member : run_.communicators[communicator].members) {
+      at->second.push_back(sequence_of(run_, member));
+    }
+  }
+  return at->second;
 }
 
 std::vector<uint64_t> message_hashes(uint64_t newest, const std::vector<SequenceItem>& items) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -30,6 +31,19 @@ struct Sequence {
 SequenceItem sequence_item(const ProcessTrace& trace, const OperationText& operation);
 
 Sequence sequence_of(const Run& run, const Member& member);
+
+// Of all members of a communicator, in their order; made when they are asked for first.
+class MemberSequences {
+ public:
+  // The run must outlive it.
+  explicit MemberSequences(const Run& run) : run_(run) {}
+
+  const std::vector<Sequence>& of(size_t communicator);
+
+ private:
+  const Run& run_;
+  std::map<size_t, std::vector<Sequence>> known_;  // by communicator
+};
 
 // Of messages between two ranks: the hash before each of them, and `newest` behind the last.
 std::vector<uint64_t> message_hashes(uint64_t newest, const std::vector<SequenceItem>& items);
