@@ -107,7 +107,9 @@ def main(scratch):
         peer_of_one = peer if threads == 1 else peer_of_one
         row(f"known stack of 20 native frames, {threads} thread(s)", added(measure, "stack", scratch, threads, **ours),
             "malloc and free under heaptrack", peer)
-    row("a block of PyTorch's allocator taken and given back, known stack of 20 native frames", added(measure, "block", scratch, **ours),
+    block = "a block of PyTorch's allocator taken and given back, known stack of 20 native frames"
+    row(block, added(measure, "block", scratch, **ours), "malloc and free under heaptrack", peer_of_one)
+    row(f"{block}, every record kept", added(measure, "block", scratch, **ours, TRAINTRACE_MODE="full"),
         "malloc and free under heaptrack", peer_of_one)
     if not options.instructions:
         command = [python, "tests/bench/python_cost.py", os.path.join(peers, "libcall_loop.so")]
