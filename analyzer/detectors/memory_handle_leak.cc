@@ -37,7 +37,7 @@ std::vector<HandleGroup> streams_of(const ProcessTrace& trace) {
 bool grows(const ProcessTrace& trace, const MemoryHistory& history, const HandleGroup& group) {
   std::vector<int64_t> steps;
   for (const TimeNs birth : group.births) {
-    steps.push_back(history.steps.number_at(birth));
+    steps.push_back(history.step_at(birth));
   }
   return grows_throughout(steps, first_step(trace, history),
                           static_cast<int64_t>(history.steps.starts.size()));

@@ -14,7 +14,7 @@ std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memo
       [&](const ProcessMemory& process, const AllocatorHistory& history, MemorySite& site) {
         const auto spike =
             process.history && history.placed && history.peak_allocated >= kWorthTelling
-                ? spike_of(run.processes[site.process], history, process.history->steps)
+                ? spike_of(run.processes[site.process], history, *process.history)
                 : std::nullopt;
         // Where there is hardly anything else it is the work itself.
         if (!spike || spike->without >= history.peak_allocated ||

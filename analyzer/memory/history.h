@@ -52,6 +52,12 @@ struct MemoryHistory {
   bool cleans_up = false;
   std::vector<BadFree> bad_frees;
   std::vector<HandleGroup> handles;  // by number of those that are left
+
+  // Steps::number_at, but for what came before the first step, however long it took: where no
+  // record is missing there were none.
+  int64_t step_at(TimeNs time) const {
+    return whole && time < steps.first() ? 0 : steps.number_at(time);
+  }
 };
 
 // No record of it is missing.

@@ -98,14 +98,14 @@ std::vector<std::pair<uint32_t, uint64_t>> held_at_peak(const ProcessTrace& trac
 }
 
 std::optional<Spike> spike_of(const ProcessTrace& trace, const AllocatorHistory& history,
-                              const Steps& steps) {
+                              const MemoryHistory& of_process) {
   const Blocks blocks = lone_blocks(trace, history);
   const auto freed = freed_behind_peak(trace, history, blocks);
   Spike spike;
   for (const auto& [address, block] : blocks) {
     const auto end = freed.find(address);
-    const bool brief = end != freed.end() && steps.count() != 0 &&
-                       steps.number_at(end->second) <= steps.number_at(block.time) + 1;
+    const bool brief = end != freed.end() && of_process.steps.count() != 0 &&
+                       of_process.step_at(end->second) <= of_process.step_at(block.time) + 1;
     if (brief && std::pair(block.bytes, spike.taken) > std::pair(spike.bytes, block.time)) {
       spike = {block.stack, block.bytes, block.time, end->second, 0};
     }

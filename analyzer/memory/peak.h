@@ -22,6 +22,6 @@ struct Spike {
   uint64_t without = 0;  // the peak without what that stack allocates
 };
 std::optional<Spike> spike_of(const ProcessTrace& trace, const AllocatorHistory& history,
-                              const Steps& steps);
+                              const MemoryHistory& of_process);
 
 }  // namespace traintrace

@@ -132,11 +132,14 @@ void pinned_left() {
   say("bytes", 3 * kBytes);
 }
 
-void leak_handles(bool destroy) {
+void leak_handles(bool destroy, bool slow_start) {
   for (int i = 0; i < 100; ++i) {
     cudaEvent_t event = nullptr;
     CUDA_CHECK(cudaEventCreate(&event));
     CUDA_CHECK(cudaEventRecord(event, nullptr));
+    if (slow_start && i == 0) {
+      usleep(100'000);  // longer than all steps together
+    }
     launch();
     CUDA_CHECK(cudaEventSynchronize(event));
     if (destroy) {
@@ -323,6 +326,7 @@ void set_from_afar() {
     void* const block = allocate(kBytes);
     CUDA_CHECK(cudaSetDevice(1));
     CUDA_CHECK(cudaMemset(block, 0, kBytes));
+    CUDA_CHECK(cudaDeviceSynchronize());  // what frees it waits for its own device only
     CUDA_CHECK(cudaSetDevice(0));
     launch();
     CUDA_CHECK(cudaFree(block));
@@ -337,6 +341,7 @@ void library_sets_from_afar() {
   for (int i = 0; i < 9; ++i) {
     CUDA_CHECK(cudaSetDevice(1));
     cublas_like_clear(block, kBytes);
+    CUDA_CHECK(cudaDeviceSynchronize());
     CUDA_CHECK(cudaSetDevice(0));
     launch();
   }
@@ -475,8 +480,9 @@ const Cases kCases = {
     {"all-freed", all_freed},
     {"kept", never_cleans_up},
     {"pinned-left", pinned_left},
-    {"events", [] { leak_handles(false); }},
-    {"events-destroyed", [] { leak_handles(true); }},
+    {"events", [] { leak_handles(false, false); }},
+    {"events-slow-start", [] { leak_handles(false, true); }},
+    {"events-destroyed", [] { leak_handles(true, false); }},
     {"event-pool", event_pool},
     {"streams", leak_streams},
     {"free-twice", free_twice},

@@ -255,6 +255,20 @@ void spike(size_t rest, size_t bytes, int blocks, bool is_short) {
   say("saved_bytes", bytes);
 }
 
+// Taken before the first step, which is long in coming.
+void spike_at_first() {
+  tensor(100 * kMiB);
+  void* const block = tensor(80 * kMiB);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 40; ++i) {
+    launch();
+    if (i == 0) {
+      c10sim_free(block);
+    }
+  }
+  say("block_bytes", 80 * kMiB);
+}
+
 // The allocator has memory in use that it never reported: still at the end, or for a while.
 void unreported(size_t more, size_t at_end) {
   void* const memory = tensor(3000);
@@ -458,6 +472,7 @@ const Cases kCases = {
     {"tensors-spike", [] { spike(100 * kMiB, 80 * kMiB, 1, true); }},
     {"tensors-low-spike", [] { spike(100 * kMiB, 30 * kMiB, 1, true); }},
     {"tensors-lone-spike", [] { spike(20 * kMiB, 200 * kMiB, 1, true); }},
+    {"tensors-spike-at-first", spike_at_first},
     {"tensors-two-spikes", [] { spike(100 * kMiB, 80 * kMiB, 2, true); }},
     {"tensors-no-spike", [] { spike(100 * kMiB, 80 * kMiB, 1, false); }},
     {"tensors-unreported", [] { unreported(4096, 4096); }},
