@@ -92,7 +92,7 @@ bool is_told_already(const Run& run, Rank rank) {
 }
 
 std::vector<std::pair<std::string, int64_t>> values_of(const Shortage& shortage) {
-  const bool counted = !shortage.failure->held.empty();
+  const bool counted = is_counted(*shortage.failure);
   const std::pair<const char*, std::optional<uint64_t>> all[] = {
       {"requested_bytes", shortage.failure->bytes},
       {"job_bytes", counted ? std::optional(shortage.job) : std::nullopt},
@@ -139,7 +139,7 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
                               ranks_text({state.rank}), run_time(run, failure.time), failure.bytes,
                               place ? " at " + place_text(*place) : "", name.reason);
   finding.values = values_of(shortage);
-  if (!failure.held.empty()) {
+  if (is_counted(failure)) {
     finding.evidence = ladder(shortage);
   }
   finding.advice = advice_for(trace, shortage);

@@ -1,25 +1,12 @@
 // Freed blocks that wait for another stream while new memory is taken in their place.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
 
 namespace traintrace {
 namespace {
-
-const CacheMiss* worst_miss(const AllocatorHistory& history) {
-  const CacheMiss* worst = nullptr;
-  for (const CacheMiss& miss : history.misses) {
-    if (miss.reason == MissReason::kPending &&
-        (worst == nullptr || miss.pending > worst->pending)) {
-      worst = &miss;
-    }
-  }
-  return worst;
-}
 
 std::string stream_text(const ProcessTrace& trace, uint32_t stream) {
   return stream == 0 || stream > trace.streams.size()
@@ -33,8 +20,7 @@ std::vector<Finding> find_pending_frees(const Run& run, const RunMemory& memory)
   const auto cases = allocator_cases(
       run, memory, [&](const ProcessMemory&, const AllocatorHistory& history, MemorySite& site) {
         const uint64_t mapped = history.mapped[static_cast<size_t>(MissReason::kPending)];
-        if (!history.placed || worst_miss(history) == nullptr ||
-            !is_much(mapped, history.peak_reserved)) {
+        if (!history.placed || !is_much(mapped, history.peak_reserved)) {
           return false;
         }
         site.stack = history.pending_stack;

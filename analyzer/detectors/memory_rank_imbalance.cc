@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/hang_finding.h"
@@ -33,8 +34,10 @@ std::vector<RankPeak> peaks_of(const Run& run) {
       }
     }
   }
-  std::stable_sort(peaks.begin(), peaks.end(),
-                   [](const RankPeak& a, const RankPeak& b) { return a.bytes < b.bytes; });
+  // Of equal ones the order of the files must not decide which is the typical rank.
+  std::sort(peaks.begin(), peaks.end(), [](const RankPeak& a, const RankPeak& b) {
+    return std::tuple(a.bytes, a.site.rank, a.device) < std::tuple(b.bytes, b.site.rank, b.device);
+  });
   return peaks;
 }
 

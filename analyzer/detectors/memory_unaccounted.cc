@@ -60,8 +60,7 @@ std::optional<Gap> gap_on(const Run& run, const ProcessMemory& memory, const Pro
   const auto history =
       std::find_if(memory.allocators.begin(), memory.allocators.end(),
                    [&](const AllocatorHistory& entry) { return entry.device == device.device; });
-  const bool whole = memory.history && memory.history->whole && memory_is_whole(trace);
-  if (history == memory.allocators.end() || !whole) {
+  if (history == memory.allocators.end() || !memory.history || !memory.history->whole) {
     return std::nullopt;  // what is lacking may be what was lost
   }
   auto gap = gap_of(run, history->allocated, "in use");

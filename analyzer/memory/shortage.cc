@@ -77,8 +77,7 @@ bool has_changed(const ProcessTrace& trace, TimeNs from, TimeNs to) {
 // The device's figures are of the moment when the job asked.
 bool is_fresh(const ProcessTrace& trace, const OutOfMemoryText& failure) {
   constexpr TimeNs kNotLong = 10'000'000'000;  // what others did since then is not seen
-  return failure.total != 0 && failure.asked != 0 &&
-         elapsed(failure.asked, failure.time) <= kNotLong &&
+  return failure.total != 0 && elapsed(failure.asked, failure.time) <= kNotLong &&
          !has_changed(trace, failure.asked, failure.time);
 }
 
@@ -137,7 +136,7 @@ const OutOfMemoryText* fatal_failure(const ProcessTrace& trace) {
 Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure) {
   Shortage shortage;
   shortage.failure = &failure;
-  if (failure.held.empty() || failure.not_held != 0) {
+  if (!is_counted(failure)) {
     return shortage;
   }
   add_up(trace, shortage);

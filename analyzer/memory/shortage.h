@@ -28,6 +28,11 @@ struct Shortage {
   std::optional<uint64_t> others;        // of the device, held by nobody that is known
 };
 
+// All that was live then is in the trace.
+inline bool is_counted(const OutOfMemoryText& failure) {
+  return !failure.held.empty() && failure.not_held == 0;
+}
+
 // The last one that the process did not get over; null: there is none.
 const OutOfMemoryText* fatal_failure(const ProcessTrace& trace);
 

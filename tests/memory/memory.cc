@@ -14,6 +14,8 @@
 extern "C" void cublas_like_workspace(size_t bytes);
 extern "C" void cublas_like_staging(size_t bytes);
 extern "C" void cublas_like_clear(void* memory, size_t bytes);
+extern "C" cudaError_t cublas_like_free(void* memory);
+extern "C" void cublas_like_event();
 extern "C" void* pinned_like_pytorch(size_t bytes);
 
 namespace {
@@ -87,6 +89,28 @@ void filling_cache() {
   }
 }
 
+// Constant, and large.
+void large_then_steps(bool pinned) {
+  constexpr size_t kLarge = size_t{80} << 20;
+  if (pinned) {
+    void* memory = nullptr;
+    CUDA_CHECK(cudaMallocHost(&memory, kLarge));
+  } else {
+    allocate(kLarge);
+  }
+  for (int i = 0; i < 40; ++i) {
+    step();
+  }
+  say("bytes", kLarge);
+}
+
+void library_then_steps() {
+  cublas_like_workspace(size_t{80} << 20);
+  for (int i = 0; i < 40; ++i) {
+    step();
+  }
+}
+
 void weights_then_steps() {
   for (int i = 0; i < 100; ++i) {
     allocate(kBytes);
@@ -105,6 +129,14 @@ void left_at_exit() {
   CUDA_CHECK(cudaFree(freed));
   say("bytes", 7 * kBytes);
   say("block_count", 2);
+}
+
+// The job frees its own; what its library holds is not its affair.
+void left_by_library() {
+  void* freed = allocate(kBytes);
+  cublas_like_workspace(5 * kBytes);
+  step();
+  CUDA_CHECK(cudaFree(freed));
 }
 
 void all_freed() {
@@ -149,12 +181,23 @@ void leak_handles(bool destroy, bool slow_start) {
   say("handle_count", 100);
 }
 
-void leak_streams() {
+// Libraries may keep what they make.
+void library_events() {
+  for (int i = 0; i < 100; ++i) {
+    cublas_like_event();
+    launch();
+  }
+}
+
+void leak_streams(bool destroy) {
   for (int i = 0; i < 100; ++i) {
     cudaStream_t stream = nullptr;
     CUDA_CHECK(cudaStreamCreate(&stream));
     launch();
     CUDA_CHECK(cudaStreamSynchronize(stream));
+    if (destroy) {
+      CUDA_CHECK(cudaStreamDestroy(stream));
+    }
   }
   say("handle_count", 100);
 }
@@ -176,6 +219,13 @@ void free_twice() {
   CUDA_CHECK(cudaFree(memory));
   (void)cudaFree(memory);
   (void)cudaGetLastError();
+}
+
+void library_frees_twice() {
+  void* memory = allocate(kBytes);
+  step();
+  CUDA_CHECK(cublas_like_free(memory));
+  CHECK(cublas_like_free(memory) != cudaSuccess, "freed twice");
 }
 
 void free_inside() {
@@ -335,6 +385,20 @@ void set_from_afar() {
   say("use_count", 9);
 }
 
+// Managed memory is of every device.
+void managed_from_afar() {
+  void* block = nullptr;
+  CUDA_CHECK(cudaMallocManaged(&block, kBytes, cudaMemAttachGlobal));
+  for (int i = 0; i < 9; ++i) {
+    CUDA_CHECK(cudaSetDevice(1));
+    CUDA_CHECK(cudaMemset(block, 0, kBytes));
+    CUDA_CHECK(cudaDeviceSynchronize());
+    CUDA_CHECK(cudaSetDevice(0));
+    launch();
+  }
+  CUDA_CHECK(cudaFree(block));
+}
+
 // A library may know what it does.
 void library_sets_from_afar() {
   void* const block = allocate(kBytes);
@@ -459,6 +523,11 @@ const Cases kCases = {
     {"library-small", [] { library(40 * kMega, true); }},
     {"other-device", [] { on_device_of(0); }},
     {"own-device", [] { on_device_of(1); }},
+    {"managed-from-afar", managed_from_afar},
+    {"left-in-a-hurry", left_at_exit},
+    {"left-by-library", left_by_library},
+    {"library-events", library_events},
+    {"library-frees-twice", library_frees_twice},
     {"set-from-afar", set_from_afar},
     {"free-from-afar", [] { free_from_afar(true, true); }},
     {"free-at-home", [] { free_from_afar(true, false); }},
@@ -484,7 +553,11 @@ const Cases kCases = {
     {"events-slow-start", [] { leak_handles(false, true); }},
     {"events-destroyed", [] { leak_handles(true, false); }},
     {"event-pool", event_pool},
-    {"streams", leak_streams},
+    {"streams", [] { leak_streams(false); }},
+    {"streams-destroyed", [] { leak_streams(true); }},
+    {"large", [] { large_then_steps(false); }},
+    {"large-pinned", [] { large_then_steps(true); }},
+    {"library-then-steps", library_then_steps},
     {"free-twice", free_twice},
     {"free-inside", free_inside},
     {"free-again", free_again},

@@ -128,11 +128,13 @@ void weights_then_steps(size_t bytes, int count) {
   say("block_count", 5);
 }
 
-// Nothing says yet that what comes so late will stay.
-void weights_amid_steps() {
-  steps(200);
+// Of what comes late nothing says yet that it will stay.
+void weights_amid_steps(int before) {
+  steps(before);
   weights(16 * kMiB);
-  steps(200);
+  steps(400 - before);
+  say("bytes", 5 * 16 * kMiB);
+  say("block_count", 5);
 }
 
 void say_totals() {
@@ -163,6 +165,40 @@ void fragment(int requests, bool free_all) {
   say("largest_bytes", 9 * kMiB);
 }
 
+// What other streams have freed is of no use to this one: held, and idle for another reason.
+void take_on_streams(int count) {
+  for (int i = 0; i < count; ++i) {
+    cudaStream_t stream = nullptr;
+    CUDA_CHECK(cudaStreamCreate(&stream));
+    c10sim_free(tensor(100 * kMiB, stream));
+  }
+}
+
+void few_pieces() {
+  void* pairs[6] = {};
+  for (void*& block : pairs) {
+    block = tensor(9 * kMiB);
+  }
+  for (size_t i = 0; i < 6; i += 2) {
+    c10sim_free(pairs[i]);
+  }
+  tensor(10 * kMiB);
+  launch();
+  take_on_streams(4);
+}
+
+// Nine sizes, for none of which there were 64 MiB that did not fit.
+void shapes_of_little() {
+  for (size_t round = 0; round < 3; ++round) {
+    for (size_t size = 12; size <= 20; size += 2) {
+      c10sim_free(tensor(size * kMiB - (round == 0 ? 0 : (4 + round) * kMiB / 4)));
+      launch();
+    }
+    c10sim_empty_cache();
+  }
+  take_on_streams(4);
+}
+
 // Each step is a little larger than the one before; or the other way round.
 void shapes(size_t first, size_t more, int count) {
   for (int i = 0; i < count; ++i) {
@@ -171,6 +207,15 @@ void shapes(size_t first, size_t more, int count) {
     c10sim_free(batch);
   }
   say_totals();
+}
+
+// In the end all that was taken is in use.
+void shapes_then_all() {
+  shapes(12 * kMiB, 2 * kMiB, 10);
+  for (size_t i = 10; i-- > 0;) {
+    tensor((12 + 2 * i) * kMiB);
+  }
+  launch();
 }
 
 std::atomic<bool> g_may_go_on = false;
@@ -214,9 +259,9 @@ void take_turns(int turns) {
   say("freed_bytes", stats.retries * 40 * kMiB);
 }
 
-void flush_cache(int every) {
+void flush_cache(int steps, int every) {
   size_t flushes = 0;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < steps; ++i) {
     step();
     if (i % every == 0) {
       c10sim_empty_cache();
@@ -225,6 +270,32 @@ void flush_cache(int every) {
   }
   say("flush_count", flushes);
   say("freed_bytes", flushes * 2 * kMiB);
+}
+
+// Before the work: nothing that repeats.
+void flush_without_steps() {
+  for (int i = 0; i < 20; ++i) {
+    c10sim_free(tensor(3000));
+    c10sim_empty_cache();
+  }
+  launch();
+}
+
+[[gnu::noinline]] void evaluate() {
+  c10sim_free(tensor(3000));
+  c10sim_empty_cache();
+}
+// Of the two places only the first one is in the loop.
+void flush_at_two_places() {
+  for (int i = 0; i < 200; ++i) {
+    step();
+    c10sim_empty_cache();
+    if (i % 20 == 0) {
+      evaluate();
+    }
+  }
+  say("flush_count", 200);
+  say("freed_bytes", 200 * 2 * kMiB);
 }
 
 // Weights, activations of each step, and for a moment something else.
@@ -255,6 +326,25 @@ void spike(size_t rest, size_t bytes, int blocks, bool is_short) {
   say("saved_bytes", bytes);
 }
 
+// It is freed `steps` behind that in which it was taken.
+void long_spike(int steps) {
+  tensor(100 * kMiB);
+  void* block = nullptr;
+  for (int i = 0; i < 40; ++i) {
+    void* const first = activation();
+    launch();
+    c10sim_free(first);
+    if (i == 20) {
+      block = tensor(80 * kMiB);
+    } else if (i == 20 + steps) {
+      c10sim_free(block);
+    }
+  }
+  say("peak_bytes", 190 * kMiB);
+  say("block_bytes", 80 * kMiB);
+  say("saved_bytes", 80 * kMiB);
+}
+
 // Taken before the first step, which is long in coming.
 void spike_at_first() {
   tensor(100 * kMiB);
@@ -269,6 +359,20 @@ void spike_at_first() {
   say("block_bytes", 80 * kMiB);
 }
 
+// What stays lies where something else was for a moment.
+void same_place_again() {
+  tensor(100 * kMiB);
+  c10sim_free(tensor(80 * kMiB - 512));
+  for (int i = 0; i < 20; ++i) {
+    launch();
+    if (i == 10) {
+      void* const stays = tensor(80 * kMiB);
+      void* const on_top = tensor(12 * kMiB);
+      CHECK(stays != nullptr && on_top != nullptr, "no memory");
+    }
+  }
+}
+
 // The allocator has memory in use that it never reported: still at the end, or for a while.
 void unreported(size_t more, size_t at_end) {
   void* const memory = tensor(3000);
@@ -280,6 +384,22 @@ void unreported(size_t more, size_t at_end) {
                                    stats.reserved, device);
   c10::reportMemoryUsageToProfiler(beside, int64_t{-512}, stats.allocated + at_end, stats.reserved,
                                    device);
+  launch();
+  say("bytes", more);
+}
+
+// Others got segments for it.
+void unreported_segments(size_t more) {
+  void* const memory = tensor(3000);
+  C10Stats stats = {};
+  c10sim_stats(0, &stats);
+  const c10::Device device = {c10::kCuda, 0};
+  char* const beside = static_cast<char*>(memory) + 8192;
+  for (const int64_t change : {512, -512}) {
+    c10::reportMemoryUsageToProfiler(beside, change,
+                                     stats.allocated + static_cast<size_t>(change > 0 ? change : 0),
+                                     stats.reserved + more, device);
+  }
   launch();
   say("bytes", more);
 }
@@ -342,6 +462,36 @@ void two_million(size_t limit) {
   c10sim_stats(0, &stats);
   say("reports", stats.allocations + stats.frees);
   say("live", most);
+}
+
+// Memory is missed again and again while ever more is free, in pieces among that many blocks.
+void ever_more_pieces(size_t blocks) {
+  constexpr size_t kSmall = 10240;
+  std::vector<void*> live;
+  for (size_t i = 0; i < blocks; ++i) {
+    live.push_back(tensor(kSmall));
+  }
+  for (size_t i = 0; i + 400 < blocks; i += 400) {
+    c10sim_free(live[i]);
+    for (int j = 0; j < 100; ++j) {  // a segment full of what does not fit there
+      tensor(2 * kSmall);
+    }
+  }
+}
+
+// That many wait for another stream.
+void ever_more_pending(size_t blocks) {
+  cudaStream_t other = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  CUDA_CHECK(cudaLaunchHostFunc(
+      other, [](void*) { g_may_go_on.wait(false); }, nullptr));
+  for (size_t i = 0; i < blocks; ++i) {
+    void* const block = tensor(4096);
+    c10sim_record_stream(block, other);
+    c10sim_free(block);
+  }
+  g_may_go_on = true;
+  g_may_go_on.notify_all();
 }
 
 // One of the ranks has what the others have not.
@@ -450,6 +600,12 @@ const Cases kCases = {
     {"tensors-bad-run-otherwise", [] { one_of_two_runs(80 * kMiB, true); }},
     {"tensors-two-million", [] { two_million(50'000); }},
     {"tensors-two-million-large", [] { two_million(250'000); }},
+    {"tensors-pieces-50k", [] { ever_more_pieces(50'000); }},
+    {"tensors-pieces-100k", [] { ever_more_pieces(100'000); }},
+    {"tensors-pieces-200k", [] { ever_more_pieces(200'000); }},
+    {"tensors-pieces-400k", [] { ever_more_pieces(400'000); }},
+    {"tensors-pending-10k", [] { ever_more_pending(10'000); }},
+    {"tensors-pending-40k", [] { ever_more_pending(40'000); }},
     {"tensors-one-rank", [] { ranks_with(80 * kMiB); }},
     {"tensors-batch-of-one-rank", a_batch_of_one_rank},
     {"tensors-threads", several_threads},
@@ -462,22 +618,39 @@ const Cases kCases = {
     {"tensors-shapes", [] { shapes(12 * kMiB, 2 * kMiB, 20); }},
     {"tensors-shapes-down", [] { shapes(50 * kMiB, ~(2 * kMiB) + 1, 20); }},
     {"tensors-few-shapes", [] { shapes(60 * kMiB, 20 * kMiB, 6); }},
+    {"tensors-few-pieces", few_pieces},
+    {"tensors-shapes-of-little", shapes_of_little},
+    {"tensors-seven-shapes", [] { shapes(12 * kMiB, 2 * kMiB, 9); }},
+    {"tensors-shapes-then-all", shapes_then_all},
+    {"tensors-eight-shapes", [] { shapes(12 * kMiB, 2 * kMiB, 10); }},
     {"tensors-pending", [] { behind_a_stream(32 * kMiB, true); }},
     {"tensors-not-pending", [] { behind_a_stream(32 * kMiB, false); }},
     {"tensors-hardly-pending", [] { behind_a_stream(kMiB, true); }},
     {"tensors-retries", [] { take_turns(20); }},
     {"tensors-one-retry", [] { take_turns(2); }},
-    {"tensors-flushes", [] { flush_cache(1); }},
-    {"tensors-few-flushes", [] { flush_cache(50); }},
+    {"tensors-three-retries", [] { take_turns(4); }},
+    {"tensors-four-retries", [] { take_turns(5); }},
+    {"tensors-flushes", [] { flush_cache(200, 1); }},
+    {"tensors-few-flushes", [] { flush_cache(200, 50); }},
+    {"tensors-flushes-of-a-third", [] { flush_cache(200, 3); }},
+    {"tensors-flushes-of-a-half", [] { flush_cache(16, 2); }},
+    {"tensors-seven-flushes", [] { flush_cache(14, 2); }},
+    {"tensors-flushes-without-steps", flush_without_steps},
+    {"tensors-flushes-at-two-places", flush_at_two_places},
     {"tensors-spike", [] { spike(100 * kMiB, 80 * kMiB, 1, true); }},
     {"tensors-low-spike", [] { spike(100 * kMiB, 30 * kMiB, 1, true); }},
     {"tensors-lone-spike", [] { spike(20 * kMiB, 200 * kMiB, 1, true); }},
+    {"tensors-high-spike", [] { spike(60 * kMiB, 200 * kMiB, 1, true); }},
+    {"tensors-spike-of-two-steps", [] { long_spike(1); }},
+    {"tensors-spike-of-three-steps", [] { long_spike(2); }},
     {"tensors-spike-at-first", spike_at_first},
+    {"tensors-same-place-again", same_place_again},
     {"tensors-two-spikes", [] { spike(100 * kMiB, 80 * kMiB, 2, true); }},
     {"tensors-no-spike", [] { spike(100 * kMiB, 80 * kMiB, 1, false); }},
     {"tensors-unreported", [] { unreported(4096, 4096); }},
     {"tensors-unreported-for-a-while", [] { unreported(4096, 0); }},
     {"tensors-reported", [] { unreported(0, 0); }},
+    {"tensors-segments-unreported", [] { unreported_segments(4096); }},
     {"tensors-reported-late", [] { reported_late(4096); }},
     {"tensors-growth", [] { growth(200, 3000); }},
     {"tensors-hour", hour},
@@ -488,7 +661,8 @@ const Cases kCases = {
     {"tensors-weights", [] { weights_then_steps(16 * kMiB, 400); }},
     {"tensors-small-weights", [] { weights_then_steps(12 * kMiB, 400); }},
     {"tensors-weights-of-few-steps", [] { weights_then_steps(16 * kMiB, 12); }},
-    {"tensors-late-weights", weights_amid_steps},
+    {"tensors-late-weights", [] { weights_amid_steps(200); }},
+    {"tensors-early-weights", [] { weights_amid_steps(40); }},
 };
 
 }  // namespace

@@ -17,6 +17,17 @@ extern "C" void cublas_like_clear(void* memory, size_t bytes) {
     abort();
   }
 }
+extern "C" cudaError_t cublas_like_free(void* memory) {
+  const cudaError_t result = cudaFree(memory);
+  (void)cudaGetLastError();
+  return result;
+}
+extern "C" void cublas_like_event() {
+  cudaEvent_t event = nullptr;
+  if (cudaEventCreate(&event) != cudaSuccess) {
+    abort();
+  }
+}
 #else
 extern "C" void* pinned_like_pytorch(size_t bytes) {
   void* memory = nullptr;
