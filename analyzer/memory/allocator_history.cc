@@ -55,14 +55,13 @@ void hold_old_blocks(const ProcessTrace& trace, TimeNs begin, AllocatorEvents& e
   }
 }
 
-}  // namespace
-
-std::vector<AllocatorHistory> allocator_histories(const ProcessTrace& trace) {
-  if (trace.tensor_devices.empty() || !has_events(trace)) {
-    return {};
-  }
+// `looked_at`: DeviceMemory::look_at, by device.
+Devices follow(const ProcessTrace& trace, const std::map<int, uint64_t>& looked_at) {
   AllocatorEvents events(trace);
   Devices devices;
+  for (const auto& [device, report] : looked_at) {
+    memory_on(devices, device).look_at(report);
+  }
   const TimeNs begin = first_event(trace);
   hold_old_segments(trace, begin, devices);
   hold_old_blocks(trace, begin, events, devices);
@@ -75,9 +74,30 @@ std::vector<AllocatorHistory> allocator_histories(const ProcessTrace& trace) {
       memory_on(devices, event.device).see(event);
     }
   });
+  return devices;
+}
+
+}  // namespace
+
+std::vector<AllocatorHistory> allocator_histories(const ProcessTrace& trace) {
+  if (trace.tensor_devices.empty() || !has_events(trace)) {
+    return {};
+  }
   std::vector<AllocatorHistory> histories;
-  for (auto& [device, memory] : devices) {
+  std::map<int, uint64_t> looked_at;
+  for (auto& [device, memory] : follow(trace, {})) {
     histories.push_back(memory.finish());
+    if (memory.worst_report() != 0) {
+      looked_at[device] = memory.worst_report();
+    }
+  }
+  if (!looked_at.empty()) {
+    Devices again = follow(trace, looked_at);
+    for (AllocatorHistory& history : histories) {
+      AllocatorHistory look = again.at(history.device).finish();
+      history.worst = std::move(look.worst);
+      history.pins = std::move(look.pins);
+    }
   }
   std::erase_if(histories, [](const AllocatorHistory& history) { return history.reports == 0; });
   return histories;

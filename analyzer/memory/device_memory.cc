@@ -86,6 +86,10 @@ void DeviceMemory::take(const AllocatorEvent& event, Thread& thread) {
   if (missed) {
     note_miss(miss);
   }
+  if (history_.reports + 1 == looked_at_) {
+    history_.worst = replay_.now();
+    note_pins();
+  }
   if (event.allocated > history_.peak_allocated) {
     history_.peak_allocated = event.allocated;
     history_.peak_time = event.time;
@@ -110,20 +114,21 @@ void DeviceMemory::give(const AllocatorEvent& event, Thread& thread) {
 }
 
 void DeviceMemory::add_pending(const AllocatorEvent& event, const Thread& thread, uint32_t stack) {
-  pending_[event.address] = {event.bytes, thread.marks.size(), event.time, thread.stream, stack};
+  forget_pending(event.address, event.bytes);  // in damaged traces
+  pending_[event.address] = {event.bytes, thread.marks.size(), event.time, thread.stream,
+                             stack,       thread.marks};
+  by_age_.emplace(event.time, event.address);
   pending_bytes_ += event.bytes;
   changed(event.address, event.bytes);
   for (const uint64_t mark : thread.marks) {
     waiting_.emplace(mark, event.address);
   }
   if (pending_bytes_ > history_.peak_pending) {
-    const auto oldest = std::min_element(
-        pending_.begin(), pending_.end(),
-        [](const auto& a, const auto& b) { return a.second.freed < b.second.freed; });
+    const PendingBlock& oldest = pending_.at(by_age_.begin()->second);
     history_.peak_pending = pending_bytes_;
     history_.peak_pending_time = event.time;
-    history_.pending_stream = oldest->second.stream;
-    history_.pending_stack = oldest->second.stack;
+    history_.pending_stream = oldest.stream;
+    history_.pending_stack = oldest.stack;
   }
 }
 
@@ -163,13 +168,21 @@ void DeviceMemory::pass(uint64_t event) {
   for (auto waiting = first; waiting != last; ++waiting) {
     const auto block = pending_.find(waiting->second);
     if (block != pending_.end() && --block->second.events == 0) {
-      const auto [address, done] = *block;
-      pending_bytes_ -= done.bytes;
-      pending_.erase(block);
-      changed(address, done.bytes);
+      remove_pending(block);
     }
   }
   waiting_.erase(first, last);
+}
+
+// What still waits for its marks is left.
+PendingBlocks::iterator DeviceMemory::remove_pending(PendingBlocks::iterator block) {
+  const uint64_t address = block->first;
+  const uint64_t bytes = block->second.bytes;
+  by_age_.erase({block->second.freed, address});
+  pending_bytes_ -= bytes;
+  const auto next = pending_.erase(block);
+  changed(address, bytes);
+  return next;
 }
 
 void DeviceMemory::forget_pending(uint64_t address, uint64_t bytes) {
@@ -179,12 +192,13 @@ void DeviceMemory::forget_pending(uint64_t address, uint64_t bytes) {
     --block;
   }
   while (block != pending_.end() && (block->first < address || block->first - address < bytes)) {
-    const uint64_t gone = block->first;
-    std::erase_if(waiting_, [&](const auto& entry) { return entry.second == gone; });
-    const uint64_t gone_bytes = block->second.bytes;
-    pending_bytes_ -= gone_bytes;
-    block = pending_.erase(block);
-    changed(gone, gone_bytes);
+    for (const uint64_t mark : block->second.marks) {
+      auto [waiting, last] = waiting_.equal_range(mark);
+      while (waiting != last) {
+        waiting = waiting->second == block->first ? waiting_.erase(waiting) : std::next(waiting);
+      }
+    }
+    block = remove_pending(block);
   }
 }
 
@@ -227,8 +241,7 @@ void DeviceMemory::note_miss(const CacheMiss& miss) {
   }
   if (miss.reason == MissReason::kPieces && miss.free > most_pieces_) {
     most_pieces_ = miss.free;
-    history_.worst = replay_.now();
-    note_pins();
+    worst_report_ = history_.reports + 1;
   }
 }
 

@@ -1,7 +1,9 @@
 // Follows PyTorch's allocator on one device, event by event.
 #pragma once
 
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analyzer/memory/allocator_history.h"
@@ -19,6 +21,13 @@ class DeviceMemory {
 
   void see(const AllocatorEvent& event);
   AllocatorHistory finish();
+
+  // At which report of this device, from 1, memory was missed for want of a piece while most was
+  // free; 0: at none.
+  uint64_t worst_report() const { return worst_report_; }
+  // For a second pass, since to look at all blocks whenever it gets worse would take ever longer:
+  // AllocatorHistory::worst and ::pins are those of that report.
+  void look_at(uint64_t report) { looked_at_ = report; }
 
  private:
   // What a thread did since its last report.
@@ -40,6 +49,7 @@ class DeviceMemory {
   void add_pending(const AllocatorEvent& event, const Thread& thread, uint32_t stack);
   void end_flush(Thread& thread);
   void forget_pending(uint64_t address, uint64_t bytes);
+  PendingBlocks::iterator remove_pending(PendingBlocks::iterator block);
   CacheMiss miss_of(const AllocatorEvent& event, const std::vector<Extent>& mapped) const;
   void changed(uint64_t address, uint64_t bytes) {
     holes_.update(replay_, pending_, address, address + bytes);
@@ -52,9 +62,12 @@ class DeviceMemory {
   std::unordered_map<uint32_t, Thread> threads_;
   PendingBlocks pending_;
   Holes holes_;
+  std::set<std::pair<int64_t, uint64_t>> by_age_;        // of pending_: when it was freed, address
   std::unordered_multimap<uint64_t, uint64_t> waiting_;  // event, address
   uint64_t pending_bytes_ = 0;
-  uint64_t most_pieces_ = 0;  // CacheMiss::free of history_.worst
+  uint64_t most_pieces_ = 0;  // CacheMiss::free at worst_report_
+  uint64_t worst_report_ = 0;
+  uint64_t looked_at_ = 0;
 };
 
 }  // namespace traintrace

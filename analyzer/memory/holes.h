@@ -14,10 +14,11 @@ namespace traintrace {
 // A freed block that waits for events of other streams: it divides the hole that it lies in.
 struct PendingBlock {
   uint64_t bytes = 0;
-  size_t events = 0;
+  size_t events = 0;  // of `marks`, that have not passed
   int64_t freed = 0;
   uint32_t stream = 0;
   uint32_t stack = 0;  // that allocated it: of a free there is none
+  std::vector<uint64_t> marks;
 };
 using PendingBlocks = std::map<uint64_t, PendingBlock>;  // by address
 

@@ -2,7 +2,8 @@
 
 None is missing, and after each of them the sum of what was seen is what the allocator said.  Those that the analyzer leaves in
 their file come back in the order of all, from several threads too.  What it needs goes with the blocks that are live, not with
-what was reported: at most 200 bytes each, beyond what it needs for a program with a single one."""
+what was reported: at most 200 bytes each, beyond what it needs for a program with a single one.  So does the time: four times as many live or pending blocks,
+while ever more is missed, may take eight times as long; looking at all of them each time would take sixteen times as long."""
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 
 build = sys.argv[1]
 MOST_PER_BLOCK = 200
+MOST_TIMES_AS_LONG = 8
 
 
 def record(case, folder):
@@ -21,11 +23,12 @@ def record(case, folder):
 
 
 def analyze(traces):
+    """The report; the most memory in bytes; the processor's time in seconds."""
     with tempfile.TemporaryFile() as output:
         analyzer = subprocess.Popen([f"{build}/bin/traintrace", "analyze", traces, "--format=json"], stdout=output)
         usage = os.wait4(analyzer.pid, 0)[2]
         output.seek(0)
-        return json.load(output), usage.ru_maxrss * 1024
+        return json.load(output), usage.ru_maxrss * 1024, usage.ru_utime
 
 
 def count_reports(traces):
@@ -41,6 +44,16 @@ def problems_of_order(traces, fewest):
     return [] if int(done.stdout) >= fewest else [f"{traces}: only {done.stdout.strip()} were left in their file"]
 
 
+def problems_of_time(folder):
+    for few, many in (("tensors-pieces-50k", "tensors-pieces-200k"), ("tensors-pending-10k", "tensors-pending-40k")):
+        for case in (few, many):
+            record(case, folder)
+        short, long = (analyze(f"{folder}/{case}")[2] for case in (few, many))
+        print(f"{few}: {short:.2f} s, {many}: {long:.2f} s")
+        if long > MOST_TIMES_AS_LONG * short:
+            yield f"{many} takes {long / short:.1f} times as long as {few}"
+
+
 def main():
     problems = []
     with tempfile.TemporaryDirectory(prefix="memory.") as folder:
@@ -50,10 +63,11 @@ def main():
         problems += problems_of_order(f"{folder}/tensors-threads", 100_000)
         printed = record("tensors-two-million", folder)
         problems += problems_of_order(f"{folder}/tensors-two-million", 1_500_000)
-        report, peak = analyze(f"{folder}/tensors-two-million")
+        report, peak, _ = analyze(f"{folder}/tensors-two-million")
         seen = count_reports(f"{folder}/tensors-two-million")
         large = record("tensors-two-million-large", folder)
         large_peak = analyze(f"{folder}/tensors-two-million-large")[1]
+        problems += problems_of_time(folder)
     problems += [finding["title"] for finding in report["findings"] if finding["code"] == "memory.unaccounted" or finding["severity"] != "info"]
     problems += [f"{loss['count']} {loss['stat']}" for loss in report["losses"]]
     if seen != printed["reports"]:
