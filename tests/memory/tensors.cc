@@ -479,21 +479,6 @@ void ever_more_pieces(size_t blocks) {
   }
 }
 
-// That many wait for another stream.
-void ever_more_pending(size_t blocks) {
-  cudaStream_t other = nullptr;
-  CUDA_CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
-  CUDA_CHECK(cudaLaunchHostFunc(
-      other, [](void*) { g_may_go_on.wait(false); }, nullptr));
-  for (size_t i = 0; i < blocks; ++i) {
-    void* const block = tensor(4096);
-    c10sim_record_stream(block, other);
-    c10sim_free(block);
-  }
-  g_may_go_on = true;
-  g_may_go_on.notify_all();
-}
-
 // One of the ranks has what the others have not.
 [[gnu::noinline]] void* logits(size_t bytes) {
   return bytes == 0 ? nullptr : tensor(bytes);
@@ -604,8 +589,6 @@ const Cases kCases = {
     {"tensors-pieces-100k", [] { ever_more_pieces(100'000); }},
     {"tensors-pieces-200k", [] { ever_more_pieces(200'000); }},
     {"tensors-pieces-400k", [] { ever_more_pieces(400'000); }},
-    {"tensors-pending-10k", [] { ever_more_pending(10'000); }},
-    {"tensors-pending-40k", [] { ever_more_pending(40'000); }},
     {"tensors-one-rank", [] { ranks_with(80 * kMiB); }},
     {"tensors-batch-of-one-rank", a_batch_of_one_rank},
     {"tensors-threads", several_threads},
