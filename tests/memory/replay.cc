@@ -96,7 +96,7 @@ int main() {
     } else if (what == "space") {
       allocator.print_space(address, bytes);
     } else if (what == "wait") {
-      allocator.pending[address] = {.bytes = bytes};
+      allocator.pending[address].bytes = bytes;
       allocator.update(address, bytes);
     } else if (what == "done") {
       const uint64_t waited = allocator.pending[address].bytes;
