@@ -5,7 +5,7 @@ namespace {
 
 // A field macro gives a group of one or more specs.
 struct Group {
-  FieldSpec specs[2];
+  FieldSpec specs[6];
   uint8_t count;
 };
 
@@ -38,6 +38,9 @@ consteval CallSpec spec(const char* name, Library library, Kind kind, Groups... 
 #define EXTENTS(i, n, type, name) one(Field::name, false)
 #define OUT(i, name) one(Field::name, true)
 #define COMM(i) Group{{{Field::Communicator, false}, {Field::Sequence, false}}, 2}
+#define IS(value, name) one(Field::name, false)
+#define LAYOUTS(a, b, d) \
+  Group{{{Field::M, false}, {Field::N, false}, {Field::K, false}, {Field::Batch, false}, {Field::TypeA, false}, {Field::TypeB, false}}, 6}
 #define TT_NAMED(name, library, kind, ...) \
   spec(name, Library::library, Kind::kind __VA_OPT__(,) __VA_ARGS__),
 #define TT_CALL(library, kind, function, ...) \

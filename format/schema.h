@@ -10,8 +10,9 @@
 
 namespace traintrace::format {
 
-enum class Library : uint8_t { Runtime, Driver, Nccl };
-inline constexpr const char* kLibraryNames[] = {"runtime", "driver", "nccl"};
+enum class Library : uint8_t { Runtime, Driver, Nccl, Cublas, CublasLt };
+inline constexpr const char* kLibraryNames[] = {"runtime", "driver", "nccl", "cublas", "cublaslt"};
+inline constexpr size_t kLibraryCount = sizeof kLibraryNames / sizeof *kLibraryNames;
 
 enum class Kind : uint8_t {
 #define TT_KIND(name, text, stack, arms) name,

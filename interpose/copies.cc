@@ -26,7 +26,7 @@ struct Copy {
   void* handle;
 };
 // By library and number; filled in order.
-constinit Copy g_copies[3][kMaxCopies] = {};
+constinit Copy g_copies[format::kLibraryCount][kMaxCopies] = {};
 constinit uint32_t g_adding = 0;
 
 bool is_called(Library library, const char* path) {
@@ -39,13 +39,17 @@ bool is_called(Library library, const char* path) {
       return starts_with(name, "libcuda.so");
     case Library::Nccl:
       return starts_with(name, "libnccl.so") || starts_with(name, "libnccl-");
+    case Library::Cublas:
+      return starts_with(name, "libcublas.so") || starts_with(name, "libcublas-");
+    case Library::CublasLt:
+      return starts_with(name, "libcublasLt.so") || starts_with(name, "libcublasLt-");
   }
   return false;
 }
 
 struct Census {
   unsigned long long loads;  // the loader's counter at the time
-  int count[3];
+  int count[format::kLibraryCount];
 };
 constinit Census g_census = {};
 
@@ -55,9 +59,8 @@ int take_census(dl_phdr_info* info, size_t, void* context) {
     return 1;
   }
   census.loads = info->dlpi_adds;
-  constexpr Library kAll[] = {Library::Runtime, Library::Driver, Library::Nccl};
-  for (const Library library : kAll) {
-    census.count[static_cast<int>(library)] += is_called(library, info->dlpi_name) ? 1 : 0;
+  for (size_t i = 0; i < format::kLibraryCount; ++i) {
+    census.count[i] += is_called(static_cast<Library>(i), info->dlpi_name) ? 1 : 0;
   }
   return 0;
 }
@@ -65,7 +68,7 @@ int take_census(dl_phdr_info* info, size_t, void* context) {
 void renew_census() {
   Census census = {};
   if (dl_iterate_phdr(take_census, &census) == 0) {
-    for (int i = 0; i < 3; ++i) {
+    for (size_t i = 0; i < format::kLibraryCount; ++i) {
       __atomic_store_n(&g_census.count[i], census.count[i], __ATOMIC_RELAXED);
     }
     __atomic_store_n(&g_census.loads, census.loads, __ATOMIC_RELEASE);
@@ -126,7 +129,7 @@ void remember(Library library, const void* caller, int copy) {
   const uint64_t page = reinterpret_cast<uint64_t>(caller) >> 12;
   uint64_t& place = g_caller_pages[page % kCallerPages];
   const uint64_t old = __atomic_load_n(&place, __ATOMIC_RELAXED);
-  const uint64_t same_page = old >> 8 == page ? old : page << 8;
+  const uint64_t same_page = old >> kCopyBits == page ? old : page << kCopyBits;
   __atomic_store_n(&place,
                    same_page | static_cast<uint64_t>(copy + 1) << (2 * static_cast<int>(library)),
                    __ATOMIC_RELAXED);
@@ -145,6 +148,10 @@ int find_copy(Library library, SymbolId symbol, const void* caller) noexcept {
   remember(library, caller, copy);
   errno = saved_errno;
   return copy;
+}
+
+bool is_only_copy(Library library) noexcept {
+  return __atomic_load_n(&g_census.count[static_cast<int>(library)], __ATOMIC_RELAXED) <= 1;
 }
 
 void* handle_of_copy(Library library, int copy) noexcept {

@@ -16,6 +16,8 @@ struct Scratch {
   OperationRef operation = {};
   uint32_t element = 0;
   uint32_t host_function = 0;
+  // Of a product whose matrices are described elsewhere; not initialised either.
+  uint64_t matrices[6];
   static constexpr int kMaxElements = 64;
   uint32_t elements[kMaxElements];  // of ncclCommInitAll only, so not initialised
 };

@@ -35,7 +35,7 @@
     .set tt_id, tt_id + 1
     .endm
 
-    .hidden tt_calls_Runtime, tt_calls_Driver, tt_calls_Nccl
+    .hidden tt_calls_Runtime, tt_calls_Driver, tt_calls_Nccl, tt_calls_Cublas, tt_calls_CublasLt
     .text
 #define TT_CALL(library, kind, function, ...) TT_CALL_ENTRY library, function;
 #define TT_CALL_PTSZ(library, kind, function, ...) \
@@ -65,6 +65,7 @@
 #define TT_EXPORT_Exit(function) TT_ENTRY function, .Ltarget_##function;
 #define TT_EXPORT_Driver(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Runtime(function) TT_EXPORT_Exit(function)
+#define TT_EXPORT_Logger(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Torch(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Cupti(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
@@ -92,6 +93,7 @@ tt_entries:
 #undef TT_EXPORT_Exit
 #undef TT_EXPORT_Driver
 #undef TT_EXPORT_Runtime
+#undef TT_EXPORT_Logger
 #undef TT_EXPORT_Torch
 #undef TT_EXPORT_Cupti
 #define TT_EXPORT_Thunk(function) .quad 0;
@@ -101,6 +103,7 @@ tt_entries:
 #define TT_EXPORT_Cupti(function) .quad 0;
 #define TT_EXPORT_Driver(function) .quad .Lentry_##function;
 #define TT_EXPORT_Runtime(function) .quad .Lentry_##function;
+#define TT_EXPORT_Logger(function) .quad .Lentry_##function;
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
 #include "interpose/exports.def"
 #undef TT_SECOND_Nccl

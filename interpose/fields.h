@@ -147,6 +147,30 @@ struct Comm {
   }
 };
 
+// What needs no parameter.
+template <uint64_t kValue, format::Field kName>
+struct Is {
+  static constexpr format::Field kField = kName;
+  static constexpr bool kAfterCall = false;
+  template <class... Arguments>
+  static uint64_t read(Arguments...) noexcept {
+    return kValue;
+  }
+};
+
+// What cuBLASLt says of the layouts of two operands and of the result: six words, written by the
+// wrapper.
+template <size_t kA, size_t kB, size_t kD>
+struct Layouts {
+  static constexpr format::Field kField = format::Field::M;
+  static constexpr bool kAfterCall = false;
+};
+
+template <class F>
+inline constexpr bool kIsLayouts = false;
+template <size_t kA, size_t kB, size_t kD>
+inline constexpr bool kIsLayouts<Layouts<kA, kB, kD>> = true;
+
 template <class F>
 inline constexpr bool kIsComm = false;
 template <size_t kIndex>

@@ -104,8 +104,16 @@ class OwnCall {
   OpenFrame frame_ = {};
 };
 
+// What cuBLAS waits for, it waits for in a call to CUDA.
+inline bool is_shown(Layer layer) noexcept {
+  return layer != Layer::kBlas;
+}
+
 // In the thread's slot, where a reader finds the call that never returned.
 inline void show_open(const OpenFrame& frame) noexcept {
+  if (!is_shown(frame.layer)) {
+    return;
+  }
   format::Thread& slot = *frame.thread->slot;
   format::OpenCall& open = slot.open[static_cast<int>(frame.layer)];
   open.call = static_cast<uint16_t>(frame.call);
@@ -164,8 +172,10 @@ inline bool reenter_tracer(const OpenFrame& frame) noexcept {
 
 inline void close_call(OpenFrame& frame) noexcept {
   ThreadState& thread = *frame.thread;
-  __atomic_store_n(&thread.slot->open[static_cast<int>(frame.layer)].enter_ticks, 0,
-                   __ATOMIC_RELEASE);
+  if (is_shown(frame.layer)) {
+    __atomic_store_n(&thread.slot->open[static_cast<int>(frame.layer)].enter_ticks, 0,
+                     __ATOMIC_RELEASE);
+  }
   thread.open_frame[static_cast<int>(frame.layer)] = nullptr;
   frame.alive = 0;
   leave_tracer(thread);

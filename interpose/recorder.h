@@ -26,7 +26,7 @@ inline ThreadState* thread_to_record(bool arms) noexcept {
 // The leave records of the calls that can be open at once, one per layer, always find room in the
 // chunk: an enter record without its leave would look like a hang.
 inline constexpr int kMaxOutFields = 4;
-inline constexpr int kLeaveReserveWords = 2 * (2 + kMaxOutFields);
+inline constexpr int kLeaveReserveWords = kLayers * (2 + kMaxOutFields);
 
 bool next_chunk(ThreadState& thread) noexcept;  // false: there is none
 void drop_call(ThreadState& thread) noexcept;   // counts

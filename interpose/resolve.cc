@@ -9,6 +9,7 @@
 
 #include "interpose/elf_next.h"
 #include "interpose/host_functions.h"
+#include "interpose/layouts.h"
 #include "interpose/objects.h"
 #include "interpose/stats.h"
 #include "interpose/versions.h"
@@ -58,6 +59,7 @@ constexpr Answer kNothing = 1;
 // What we ourselves call in it.
 void found_library(format::Library library, void* handle) {
   version_sought(library, handle);
+  layouts_sought(library, handle);
   if (library == format::Library::Driver && !host_functions_can_ask()) {
     host_functions_may_ask(
         reinterpret_cast<IsCapturing>(real_lookup(handle, "cuStreamIsCapturing")));
@@ -96,23 +98,36 @@ void* ask_for_caller(const void* caller, SymbolId symbol) {
   return map && map->l_name[0] ? ask_loaded(map->l_name, symbol) : nullptr;
 }
 
-void* ask_vendors(SymbolId symbol) {
-  static constexpr const char* kRuntime[] = {"libcudart.so.13", "libcudart.so.12",
-                                             "libcudart.so.11.0"};
-  switch (library_of(symbol)) {
-    case format::Library::Driver:
-      return ask_loaded("libcuda.so.1", symbol);
-    case format::Library::Nccl:
-      return ask_loaded("libnccl.so.2", symbol);
-    case format::Library::Runtime:
-      break;
-  }
-  for (const char* name : kRuntime) {
+template <size_t kCount>
+void* ask_newest(const char* const (&libraries)[kCount], SymbolId symbol) {
+  for (const char* const name : libraries) {
     if (void* const found = ask_loaded(name, symbol)) {
       return found;
     }
   }
   return nullptr;
+}
+
+void* ask_vendors(SymbolId symbol) {
+  static constexpr const char* kRuntime[] = {"libcudart.so.13", "libcudart.so.12",
+                                             "libcudart.so.11.0"};
+  static constexpr const char* kCublas[] = {"libcublas.so.13", "libcublas.so.12",
+                                            "libcublas.so.11"};
+  static constexpr const char* kCublasLt[] = {"libcublasLt.so.13", "libcublasLt.so.12",
+                                              "libcublasLt.so.11"};
+  switch (library_of(symbol)) {
+    case format::Library::Driver:
+      return ask_loaded("libcuda.so.1", symbol);
+    case format::Library::Nccl:
+      return ask_loaded("libnccl.so.2", symbol);
+    case format::Library::Cublas:
+      return ask_newest(kCublas, symbol);
+    case format::Library::CublasLt:
+      return ask_newest(kCublasLt, symbol);
+    case format::Library::Runtime:
+      break;
+  }
+  return ask_newest(kRuntime, symbol);
 }
 
 void* adopt(void* real, SymbolId symbol, int copy) {
@@ -127,7 +142,7 @@ void* adopt(void* real, SymbolId symbol, int copy) {
 
 // The first library that a function of `library` was taken from, where none is in sight of all.
 bool is_first_copy(void* real, SymbolId symbol) {
-  static constinit const link_map* firsts[3] = {};
+  static constinit const link_map* firsts[format::kLibraryCount] = {};
   const link_map*& first = firsts[static_cast<int>(library_of(symbol))];
   const link_map* const map = map_of(real);
   const link_map* expected = nullptr;

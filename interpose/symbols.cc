@@ -21,6 +21,7 @@ struct SymbolSpec {
 #define TT_OF_Torch Runtime
 #define TT_OF_Cupti Runtime
 #define TT_OF_Driver Driver
+#define TT_OF_Logger CublasLt
 #define TT_OF_Runtime Runtime
 constexpr SymbolSpec kSymbols[kSymbolCount] = {
 #define TT_CALL(library, kind, function, ...) {#function, Library::library},
@@ -67,10 +68,11 @@ consteval Index sorted_by_hash() {
 }
 constexpr Index kIndex = sorted_by_hash();
 
-// dlsym is asked for many names, few of them ours; "cu" alone would be cuDNN, cuBLAS and curl too.
+// dlsym is asked for many names, few of them ours; "cu" alone would be cuFFT, cuSOLVER and curl
+// too.
 bool may_be_ours(const char* name) {
   return (name[0] == 'c' && name[1] == 'u' &&
-          ((name[2] >= 'A' && name[2] <= 'Z') || name[2] == 'd')) ||
+          ((name[2] >= 'A' && name[2] <= 'Z') || name[2] == 'd' || name[2] == 'b')) ||
          name[0] == 'n' || name[0] == 'p' || name[0] == '_';
 }
 

@@ -10,7 +10,9 @@
 
 namespace traintrace {
 
-enum class Layer : uint8_t { kCuda, kNccl };  // as OpenCall's order; runtime and driver are one
+// The first two as OpenCall's order; runtime and driver are one, and so are cuBLAS and cuBLASLt.
+enum class Layer : uint8_t { kCuda, kNccl, kBlas };
+inline constexpr int kLayers = 3;
 
 inline constexpr int kMaxGroupedOperations = 1024;
 
@@ -39,7 +41,7 @@ struct ThreadState {
   uint32_t watched;  // host_samples.cc; 0: not yet
   bool busy;         // inside the tracer: a signal handler's calls pass through
   // The call that is open in each layer, on the wrapper's stack.
-  const OpenFrame* open_frame[2];
+  const OpenFrame* open_frame[kLayers];
   // The query that was recorded last, if no other call was recorded since: equal ones only count.
   uint16_t last_query;
   int32_t last_query_outcome;

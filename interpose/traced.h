@@ -30,6 +30,24 @@ inline bool is_failure(int result) noexcept {
   return result != 0 && result != kNotReady && result != kNcclInProgress;
 }
 
+constexpr Layer layer_of(format::Library library) {
+  switch (library) {
+    case format::Library::Nccl:
+      return Layer::kNccl;
+    case format::Library::Cublas:
+    case format::Library::CublasLt:
+      return Layer::kBlas;
+    default:
+      return Layer::kCuda;
+  }
+}
+
+// Words of a field in the enter record.
+template <class Field>
+constexpr int words_before() {
+  return Field::kAfterCall ? 0 : kIsComm<Field> ? 2 : kIsLayouts<Field> ? 6 : 1;
+}
+
 template <format::Library kLibrary, class Row, class Function, class... Fields>
 struct Traced;
 
@@ -37,10 +55,10 @@ template <format::Library kLibrary, class Row, class Result, class... Arguments,
 struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
   static constexpr format::CallId kCall = Row::kCall;
   static constexpr format::KindSpec kSpec = format::spec_of(Row::kKind);
-  static constexpr Layer kLayer = kLibrary == format::Library::Nccl ? Layer::kNccl : Layer::kCuda;
+  static constexpr Layer kLayer = layer_of(kLibrary);
   static constexpr bool kIsQuery =
       Row::kKind == format::Kind::Query || Row::kKind == format::Kind::CommQuery;
-  static constexpr int kIns = ((Fields::kAfterCall ? 0 : kIsComm<Fields> ? 2 : 1) + ... + 0);
+  static constexpr int kIns = (words_before<Fields>() + ... + 0);
   static constexpr int kOuts = ((Fields::kAfterCall ? 1 : 0) + ... + 0);
   static_assert(kIns + kOuts <= format::kMaxFields && kOuts <= kMaxOutFields);
 
@@ -49,6 +67,10 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     if constexpr (kIsComm<Field>) {
       *to++ = scratch.operation.communicator;
       *to++ = scratch.operation.sequence;
+    } else if constexpr (kIsLayouts<Field>) {
+      for (const uint64_t each : scratch.matrices) {
+        *to++ = each;
+      }
     } else if constexpr (Field::kField == format::Field::Communicator ||
                          Field::kField == format::Field::NewCommunicator) {
       *to++ = communicator_number(Field::read(arguments...));

@@ -16,6 +16,8 @@
 #define SUM(i, n, name) Sum<i, n, format::Field::name>
 #define EXTENTS(i, n, type, name) Extents<i, n, type, format::Field::name>
 #define COMM(i) Comm<i>
+#define IS(value, name) Is<value, format::Field::name>
+#define LAYOUTS(a, b, d) Layouts<a, b, d>
 
 // Not through a function: the table must be there before any constructor runs, ours included.
 #define TT_WRAPPER(library, kind, exported, typed, per_thread, ...)                                   \

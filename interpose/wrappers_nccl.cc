@@ -6,6 +6,8 @@
 #define TT_ROW_Runtime TT_LEAVE
 #define TT_ROW_Driver TT_LEAVE
 #define TT_ROW_Nccl TT_TAKE
+#define TT_ROW_Cublas TT_LEAVE
+#define TT_ROW_CublasLt TT_LEAVE
 
 namespace traintrace {
 

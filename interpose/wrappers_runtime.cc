@@ -8,6 +8,8 @@
 #define TT_ROW_Runtime TT_TAKE
 #define TT_ROW_Driver TT_LEAVE
 #define TT_ROW_Nccl TT_LEAVE
+#define TT_ROW_Cublas TT_LEAVE
+#define TT_ROW_CublasLt TT_LEAVE
 
 // Types of functions that the headers do not have, or whose parameters depend on the version of
 // CUDA that the program was compiled with: 64-bit words pass whatever it hands over, unchanged.

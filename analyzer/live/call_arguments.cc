@@ -38,6 +38,8 @@ constexpr Numbered kNone = {-1, format::Field::Value};
 #define SUM(i, n, name) kNone
 #define EXTENTS(i, n, type, name) kNone
 #define COMM(i) kNone
+#define IS(value, name) kNone
+#define LAYOUTS(a, b, d) kNone
 #define TT_CALL(library, kind, function, ...) {#function, {__VA_ARGS__}},
 #define TT_CALL_PTSZ(library, kind, function, ...) \
   {#function, {__VA_ARGS__}}, {#function "_ptsz", {__VA_ARGS__}},
@@ -62,6 +64,8 @@ const std::vector<Call>& calls() {
 #undef SUM
 #undef EXTENTS
 #undef COMM
+#undef IS
+#undef LAYOUTS
 
 #if defined(__x86_64__)
 constexpr int kArgumentRegisters[] = {5, 4, 1, 2, 8, 9};  // rdi rsi rdx rcx r8 r9

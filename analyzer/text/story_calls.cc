@@ -196,6 +196,9 @@ void apply_thread(const StoryCall& call, TimeNs enter, TimeNs leave) {
   thread.queries = 0;
   thread.last_query_time = 0;
   thread.last_stack = call.stack != 0 ? call.stack : thread.last_stack;
+  if (leave == 0 && schema.kind == "product") {
+    return;  // no open call of a thread: what it waits for is one
+  }
   if (leave == 0) {
     thread.open[schema.library == "nccl" ? 1 : 0] = {enter, call.call, call.stack};
   } else if (schema.kind == "group-start") {

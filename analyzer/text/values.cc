@@ -13,6 +13,59 @@ constexpr std::string_view kDataTypes[] = {"int8",    "uint8",    "int32",      
                                            "float64", "bfloat16", "float8e4m3", "float8e5m2"};
 constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "avg"};
 constexpr std::string_view kCopyKinds[] = {"h2h", "h2d", "d2h", "d2d", "default"};
+// cudaDataType; those that no product of matrices has here have no name.
+constexpr std::string_view kCudaTypes[] = {"float32",
+                                           "float64",
+                                           "float16",
+                                           "int8",
+                                           "",
+                                           "",
+                                           "",
+                                           "",
+                                           "uint8",
+                                           "",
+                                           "int32",
+                                           "",
+                                           "uint32",
+                                           "",
+                                           "bfloat16",
+                                           "",
+                                           "int4",
+                                           "",
+                                           "uint4",
+                                           "",
+                                           "int16",
+                                           "",
+                                           "uint16",
+                                           "",
+                                           "int64",
+                                           "",
+                                           "uint64",
+                                           "",
+                                           "float8e4m3",
+                                           "float8e5m2",
+                                           "float8ue8m0",
+                                           "float6e2m3",
+                                           "float6e3m2",
+                                           "float4e2m1"};
+// cublasStatus_t
+constexpr std::string_view kCublasResults[] = {"CUBLAS_STATUS_SUCCESS",
+                                               "CUBLAS_STATUS_NOT_INITIALIZED",
+                                               "",
+                                               "CUBLAS_STATUS_ALLOC_FAILED",
+                                               "",
+                                               "",
+                                               "",
+                                               "CUBLAS_STATUS_INVALID_VALUE",
+                                               "CUBLAS_STATUS_ARCH_MISMATCH",
+                                               "",
+                                               "",
+                                               "CUBLAS_STATUS_MAPPING_ERROR",
+                                               "",
+                                               "CUBLAS_STATUS_EXECUTION_FAILED",
+                                               "CUBLAS_STATUS_INTERNAL_ERROR",
+                                               "CUBLAS_STATUS_NOT_SUPPORTED",
+                                               "CUBLAS_STATUS_LICENSE_ERROR"};
 constexpr std::string_view kNcclResults[] = {
     "ncclSuccess",         "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError",
     "ncclInvalidArgument", "ncclInvalidUsage",       "ncclRemoteError", "ncclInProgress"};
@@ -35,7 +88,7 @@ void append_signed(std::string& out, int64_t value) {
 }
 
 void append_name(std::string& out, std::span<const std::string_view> names, uint64_t value) {
-  if (value < names.size()) {
+  if (value < names.size() && !names[value].empty()) {
     out += names[value];
   } else {
     append_signed(out, static_cast<int64_t>(value));
@@ -54,7 +107,7 @@ std::optional<uint64_t> parse_number(std::string_view text) {
 
 std::optional<uint64_t> parse_name(std::span<const std::string_view> names, std::string_view text) {
   for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == text) {
+    if (names[i] == text && !text.empty()) {
       return i;
     }
   }
@@ -91,8 +144,9 @@ std::optional<uint64_t> parse_grid(std::string_view text) {
 }  // namespace
 
 ValueFormat value_format(std::string_view name) {
-  constexpr std::string_view kNames[] = {"hex",   "decimal",      "signed", "bytes",    "datatype",
-                                         "redop", "communicator", "grid",   "copykind", "result"};
+  constexpr std::string_view kNames[] = {"hex",      "decimal",  "signed",       "bytes",
+                                         "datatype", "redop",    "communicator", "grid",
+                                         "copykind", "cudatype", "result"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (kNames[i] == name) {
       return static_cast<ValueFormat>(i);
@@ -120,6 +174,8 @@ void append_value(std::string& out, ValueFormat format, uint64_t value) {
       return append_grid(out, value);
     case ValueFormat::kCopyKind:
       return append_name(out, kCopyKinds, value);
+    case ValueFormat::kCudaType:
+      return append_name(out, kCudaTypes, value);
   }
 }
 
@@ -131,6 +187,8 @@ std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text) {
       return parse_name(kReductions, text);
     case ValueFormat::kCopyKind:
       return parse_name(kCopyKinds, text);
+    case ValueFormat::kCudaType:
+      return parse_name(kCudaTypes, text);
     case ValueFormat::kGrid:
       return parse_grid(text);
     default:
@@ -141,6 +199,9 @@ std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text) {
 void append_result(std::string& out, std::string_view library, int32_t result) {
   if (library == "nccl") {
     return append_name(out, kNcclResults, static_cast<uint64_t>(int64_t{result}));
+  }
+  if (library == "cublas" || library == "cublaslt") {
+    return append_name(out, kCublasResults, static_cast<uint64_t>(int64_t{result}));
   }
   for (const ResultRow& row : kResults) {
     const std::string_view name = library == "driver" ? row.driver : row.runtime;
@@ -164,7 +225,8 @@ std::optional<int32_t> parse_result(std::string_view text) {
       return row.code;
     }
   }
-  const auto value = parse_name(kNcclResults, text);
+  const bool is_cublas = text.starts_with("CUBLAS_");
+  const auto value = is_cublas ? parse_name(kCublasResults, text) : parse_name(kNcclResults, text);
   if (!value || static_cast<int64_t>(*value) != static_cast<int32_t>(*value)) {
     return std::nullopt;
   }

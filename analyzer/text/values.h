@@ -18,6 +18,7 @@ enum class ValueFormat : uint8_t {
   kCommunicator,  // printed as its number here; the caller knows its name
   kGrid,
   kCopyKind,
+  kCudaType,
   kResult,
 };
 ValueFormat value_format(std::string_view name);  // an unknown name is hex
