@@ -12,6 +12,7 @@
 #include "interpose/cupti_load.h"
 #include "interpose/facts.h"
 #include "interpose/files.h"
+#include "interpose/gpu_models.h"
 #include "interpose/gpu_records.h"
 #include "interpose/host_samples.h"
 #include "interpose/modules.h"
@@ -207,6 +208,7 @@ const char* subscribe_with_signals_blocked(ThreadState& thread) {
 
 void gpu_timeline_start(const Settings& settings) noexcept {
   host_samples_start();
+  gpu_models_start();
   const bool inherited = g_started_in != 0 && g_started_in != getpid();
   publish(g_gpu_timeline, settings.gpu_timeline && !inherited ? kTimelineWanted : kTimelineOff);
   if (settings.gpu_timeline) {
@@ -241,6 +243,7 @@ void gpu_timeline_flush(ThreadState& thread) noexcept {
   }
   const int saved_errno = errno;
   write_clock(thread);
+  define_gpu_models(thread);
   {
     const OwnCall own(thread);
     g_timeline.cupti.cuptiActivityFlushAll(0);

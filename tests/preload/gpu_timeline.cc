@@ -120,6 +120,19 @@ TEST(GpuTimeline, SaysWhatCuptiTookForItself) {
   EXPECT_EQ(trace.value(overheads[0], "mode"), uint64_t{1} << 16);
 }
 
+TEST(GpuTimeline, SaysWhichGpusThereAre) {
+  const Folder folder;
+  Program program = timed("launches", folder);
+  program.environment["SIMGPU_DEVICES"] = "2";
+  program.environment["SIMGPU_DEVICE_NAME"] = "NVIDIA H100 80GB HBM3";
+  ASSERT_TRUE(preload::run(program).exited_with(0));
+  const RawTrace trace = traces_in(folder).at(0);
+  EXPECT_EQ(trace.problems, std::vector<std::string>());
+  EXPECT_EQ(trace.facts.at("gpu-0"), "9.0 NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(trace.facts.at("gpu-1"), "9.0 NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(trace.facts.count("gpu-2"), 0u);
+}
+
 TEST(GpuTimeline, NothingOfItUnlessAskedFor) {
   const Folder folder;
   Program program = timed("launches", folder);
@@ -129,6 +142,7 @@ TEST(GpuTimeline, NothingOfItUnlessAskedFor) {
   EXPECT_EQ(kernels_in(trace), 0u);
   EXPECT_EQ(trace.of("gpuLaunch", kMoment).size(), 0u);
   EXPECT_EQ(trace.facts.count("gpu-timeline"), 0u);
+  EXPECT_EQ(trace.facts.count("gpu-0"), 0u);
 }
 
 TEST(GpuTimeline, AJobWithoutCuptiRunsAsEver) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -67,7 +68,8 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   if (!valid_device(device)) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
-  snprintf(name, static_cast<size_t>(length), "%s", kDeviceName);
+  const char* const given = getenv("SIMGPU_DEVICE_NAME");
+  snprintf(name, static_cast<size_t>(length), "%s", given != nullptr ? given : kDeviceName);
   return CUDA_SUCCESS;
 }
 

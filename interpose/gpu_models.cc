@@ -1,0 +1,100 @@
+#include "interpose/gpu_models.h"
+
+// cuda.h renames functions by macros.
+#define __CUDA_API_VERSION_INTERNAL  // NOLINT(bugprone-reserved-identifier)
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include "interpose/facts.h"
+#include "interpose/files.h"
+#include "interpose/objects.h"
+#include "interpose/open_call.h"
+#include "interpose/resolve.h"
+#include "interpose/tables.h"
+
+namespace traintrace {
+namespace {
+
+constexpr int kMostDevices = 64;
+
+struct Driver {
+  decltype(&cuDeviceGetCount) get_count;
+  decltype(&cuDeviceGet) get;
+  decltype(&cuDeviceGetName) get_name;
+  decltype(&cuDeviceGetAttribute) get_attribute;
+};
+constinit uint32_t g_asked = 0;
+
+struct Model {
+  char name[128];
+  int major, minor;
+};
+
+template <class Function>
+bool find(void* library, const char* name, Function& into) {
+  into = reinterpret_cast<Function>(real_lookup(library, name));
+  return into != nullptr;
+}
+
+bool find_driver(Driver& driver) {
+  void* const library = handle_if_loaded("libcuda.so.1");
+  const bool found = library != nullptr && find(library, "cuDeviceGetCount", driver.get_count) &&
+                     find(library, "cuDeviceGet", driver.get) &&
+                     find(library, "cuDeviceGetName", driver.get_name) &&
+                     find(library, "cuDeviceGetAttribute", driver.get_attribute);
+  if (library != nullptr) {
+    dlclose(library);
+  }
+  return found;
+}
+
+bool ask(const Driver& driver, int ordinal, Model& model) {
+  CUdevice device = 0;
+  return driver.get(&device, ordinal) == CUDA_SUCCESS &&
+         driver.get_name(model.name, sizeof model.name, device) == CUDA_SUCCESS &&
+         driver.get_attribute(&model.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) ==
+             CUDA_SUCCESS &&
+         driver.get_attribute(&model.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) ==
+             CUDA_SUCCESS;
+}
+
+void define(ThreadState& thread, const Driver& driver, int ordinal) {
+  Model model = {};
+  bool known = false;
+  {
+    const OwnCall own(thread);
+    known = ask(driver, ordinal, model);
+  }
+  if (known) {
+    ShortText key;
+    ShortText value;
+    key << "gpu-" << int64_t{ordinal};
+    value << int64_t{model.major} << "." << int64_t{model.minor} << " " << model.name;
+    write_fact(thread, key.c_str(), value.c_str());
+  }
+}
+
+}  // namespace
+
+void define_gpu_models(ThreadState& thread) noexcept {
+  if (load(g_asked) != 0 || !exchange_if(g_asked, 0U, 1U)) {
+    return;
+  }
+  Driver driver = {};
+  int count = 0;
+  {
+    const OwnCall own(thread);
+    if (!find_driver(driver) || driver.get_count(&count) != CUDA_SUCCESS) {
+      return;
+    }
+  }
+  for (int ordinal = 0; ordinal < count && ordinal < kMostDevices; ++ordinal) {
+    define(thread, driver, ordinal);
+  }
+}
+
+void gpu_models_start() noexcept {
+  publish(g_asked, 0U);
+}
+
+}  // namespace traintrace
