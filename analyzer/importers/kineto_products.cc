@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 
-#include "analyzer/timeline/matrix_kernels.h"
 #include "analyzer/timeline/products.h"
 
 namespace traintrace::kineto {
@@ -137,49 +137,26 @@ void Products::drop_outer(size_t threads) {
   }
 }
 
-// Of several pieces that one operator launched, the one that multiplies, by its name, or the
-// longest.
-void Products::choose(const Timeline& timeline,
-                      const std::vector<std::pair<uint64_t, uint32_t>>& launched) {
-  for (const GpuWork& work : timeline.work) {
-    const auto found =
-        std::lower_bound(launched.begin(), launched.end(), std::pair(work.correlation, 0U));
-    if (work.kind != WorkKind::kCompute || found == launched.end() ||
-        found->first != work.correlation) {
-      continue;
-    }
-    Operator& by = operators_[found->second];
-    const bool multiplies = multiplies_matrices(timeline.names[work.name]);
-    const int64_t ns = work.end_ns - work.start_ns;
-    if (std::pair(multiplies, ns) > std::pair(by.main_multiplies, by.main_ns)) {
-      by.main_multiplies = multiplies;
-      by.main_ns = ns;
-      by.product.correlation = work.correlation;
-    }
-  }
-}
-
 void Products::finish(Timeline& timeline) {
   sort_ranges(ranges_);
   drop_outer(timeline.threads.size());
-  std::vector<std::pair<uint64_t, uint32_t>> launched;
+  std::vector<LaunchedFor> launched;
   visit_innermost(ranges_, timeline.threads.size(), timeline.calls,
                   [&](const HostCall& call, const Range* range) {
                     if (range != nullptr && call.correlation != 0) {
-                      launched.emplace_back(call.correlation, range->what);
+                      launched.push_back({call.correlation, range->what});
                     }
                   });
-  std::sort(launched.begin(), launched.end());
-  choose(timeline, launched);
-  for (const Operator& each : operators_) {
+  const std::vector<uint64_t> main = main_work(timeline, std::move(launched), operators_.size());
+  for (size_t i = 0; i < operators_.size(); ++i) {
+    Operator& each = operators_[i];
     // What has none ran on the CPU, was captured, or is not in the trace.
-    if (each.main_ns >= 0 && !(each.product.is_plain && each.has_inner)) {
+    if (main[i] != 0 && !(each.product.is_plain && each.has_inner)) {
+      each.product.correlation = main[i];
       timeline.products.push_back(each.product);
     }
   }
-  std::stable_sort(
-      timeline.products.begin(), timeline.products.end(),
-      [](const MatrixProduct& a, const MatrixProduct& b) { return a.correlation < b.correlation; });
+  sort_products(timeline);
   ranges_ = {};
   operators_ = {};
 }

@@ -27,12 +27,9 @@ class Products {
   struct Operator {
     MatrixProduct product;  // without its correlation
     bool has_inner = false;
-    bool main_multiplies = false;
-    int64_t main_ns = -1;  // of the work that was found for it; none yet
   };
 
   void drop_outer(size_t threads);
-  void choose(const Timeline& timeline, const std::vector<std::pair<uint64_t, uint32_t>>& launched);
 
   std::vector<Range> ranges_;  // by operator
   std::vector<Operator> operators_;

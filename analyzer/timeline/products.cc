@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+
+#include "analyzer/timeline/matrix_kernels.h"
 
 namespace traintrace {
 namespace {
@@ -75,6 +78,46 @@ ElementType type_of_name(std::string_view name) {
 
 int64_t bytes_of(ElementType type) {
   return kTypes[static_cast<size_t>(type)].bytes;
+}
+
+std::vector<uint64_t> main_work(const Timeline& timeline, std::vector<LaunchedFor> launched,
+                                size_t count) {
+  struct Main {
+    uint64_t correlation = 0;
+    bool multiplies = false;
+    int64_t ns = -1;
+  };
+  std::vector<Main> mains(count);
+  std::sort(launched.begin(), launched.end(), [](const LaunchedFor& a, const LaunchedFor& b) {
+    return std::pair(a.correlation, a.product) < std::pair(b.correlation, b.product);
+  });
+  for (const GpuWork& work : timeline.work) {
+    const auto found = std::lower_bound(
+        launched.begin(), launched.end(), work.correlation,
+        [](const LaunchedFor& each, uint64_t value) { return each.correlation < value; });
+    if (work.kind != WorkKind::kCompute || work.correlation == 0 || found == launched.end() ||
+        found->correlation != work.correlation) {
+      continue;
+    }
+    Main& main = mains[found->product];
+    const bool multiplies = multiplies_matrices(timeline.names[work.name]);
+    const int64_t ns = work.end_ns - work.start_ns;
+    if (std::pair(multiplies, ns) > std::pair(main.multiplies, main.ns)) {
+      main = {work.correlation, multiplies, ns};
+    }
+  }
+  std::vector<uint64_t> correlations;
+  correlations.reserve(count);
+  for (const Main& main : mains) {
+    correlations.push_back(main.correlation);
+  }
+  return correlations;
+}
+
+void sort_products(Timeline& timeline) {
+  std::stable_sort(
+      timeline.products.begin(), timeline.products.end(),
+      [](const MatrixProduct& a, const MatrixProduct& b) { return a.correlation < b.correlation; });
 }
 
 }  // namespace traintrace

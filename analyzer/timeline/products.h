@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "analyzer/timeline/timeline.h"
 
@@ -29,5 +30,17 @@ std::string shape_text(const MatrixProduct& product);
 std::string_view name_of(ElementType type);
 ElementType type_of_name(std::string_view name);
 int64_t bytes_of(ElementType type);  // 0: not known
+
+// A piece of work that was launched for a product, which is told by its number.
+struct LaunchedFor {
+  uint64_t correlation;
+  uint32_t product;
+};
+// The correlation of the main piece of each of `count` products: the one that multiplies, by its
+// name, or the longest; 0: none was found.  `timeline` has all its work.
+std::vector<uint64_t> main_work(const Timeline& timeline, std::vector<LaunchedFor> launched,
+                                size_t count);
+// As product_of() needs them.
+void sort_products(Timeline& timeline);
 
 }  // namespace traintrace

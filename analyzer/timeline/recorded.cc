@@ -13,6 +13,7 @@
 #include "analyzer/timeline/call_sites.h"
 #include "analyzer/timeline/gpu_clock.h"
 #include "analyzer/timeline/legacy_stream.h"
+#include "analyzer/timeline/recorded_products.h"
 #include "analyzer/timeline/recorded_words.h"
 #include "analyzer/timeline/samples.h"
 #include "format/hashes.h"
@@ -87,6 +88,7 @@ class Recorded {
   std::vector<uint64_t> pageable_;
   std::map<uint32_t, std::vector<HostSample>> samples_;  // by thread
   LegacyStream legacy_;
+  RecordedProducts products_;
 };
 
 uint64_t Recorded::value(const CallRecord& event, std::string_view field) const {
@@ -163,6 +165,7 @@ void Recorded::add_launch(size_t index) {
   const CallRecord& event = trace_.events[index];
   Thread& thread = threads_[event.thread];
   const uint64_t correlation = value(event, "correlation");
+  products_.launched(event.thread, event.enter, correlation);
   if (thread.open.empty() || correlation == 0) {
     return;
   }
@@ -267,6 +270,9 @@ void Recorded::add_event(size_t index) {
   if (event.moment && (schema.kind == "gpu-work" || is_profilers_own(event, schema))) {
     return add_work(event);
   }
+  if (schema.kind == "product") {  // calls within it are what counts
+    return products_.called(trace_, event);
+  }
   if (event.moment && schema.kind == "host-sample") {
     samples_[static_cast<uint32_t>(value(event, "thread"))].push_back({event.enter, event.stack});
     return;
@@ -367,6 +373,8 @@ void Recorded::read() {
   }
   add_samples();
   sort();
+  products_.finish(timeline_);
+  timeline_.models = recorded_models(trace_);
   timeline_.legacy_waits = legacy_.waits(timeline_.work);
 }
 
