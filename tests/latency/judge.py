@@ -25,7 +25,10 @@ def settings_of(rank):
 ATTEMPTS = 12
 STEPS = 30
 KEYS_OF_ONE = ("late_ns", "waited_ns", "extra_ns")
-KEYS = (*KEYS_OF_ONE, "idle_ns", "exposed_ns", "slower_ns", "blocked_ns")
+KEYS = (*KEYS_OF_ONE, "idle_ns", "exposed_ns", "slower_ns", "blocked_ns", "slow_ns")
+SHAPE = ("m", "n", "k")  # to the last digit
+# 10^9 operations in a second on CUDA cores, by NVIDIA's data sheets; the job counts by those of the first.
+FLOATS = {"NVIDIA H100 80GB HBM3": 67_000, "NVIDIA L40": 90_500}
 MUCH_NS = 15_000_000  # of some 500 ms
 DELAYED_NS = 20_000_000 * ranks  # over all threads of one; on two idle cores one rank has up to 10, three up to 46 ms
 
@@ -103,6 +106,24 @@ def problem(findings, printed):
             if value is not None and abs(printed.get(key, value) - value) > 0.05 * value:
                 return f"{key}: {printed[key]} were lost, {finding['code']} says {value}"
             compared.add(key if value is not None and key in printed else None)
+        for key in SHAPE if "m" in printed else ():
+            if finding["values"].get(key) != printed[key]:
+                return f"{key}: {printed[key]} of products, {finding['code']} says {finding['values'].get(key)}"
+            compared.add(key)
+    return None
+
+
+def utilisation_differs(folder, printed):
+    """What is computed, and the share of the GPU's peak, against what the rank says of itself."""
+    if "flops" not in printed:
+        return None
+    row = rows(f"{folder}/traces", "rank")[0]
+    if row["gemm_flops"] != printed["flops"]:
+        return f"{printed['flops']} operations, the report says {row['gemm_flops']}"
+    device = given.get("SIMGPU_DEVICE_NAME")
+    expected = None if device is None else 100 * printed["at_peak_ns"] * FLOATS["NVIDIA H100 80GB HBM3"] / FLOATS[device] / row["window_ns"]
+    if (row["mfu_percent"] is None) != (expected is None) or (expected and abs(row["mfu_percent"] - expected) > 0.001):
+        return f"{expected} % of the peak, the report says {row['mfu_percent']}"
     return None
 
 
@@ -113,7 +134,7 @@ def main():
         with tempfile.TemporaryDirectory(prefix="latency.") as folder:
             printed = record(folder)
             report = analyze(folder)
-            differs = export_differs(folder)
+            differs = export_differs(folder) or utilisation_differs(folder, printed)
         if differs:
             sys.exit(f"WRONG: {differs}")
         wrong = problem(report["findings"], printed)

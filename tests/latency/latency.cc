@@ -13,6 +13,7 @@
 #include "common/nccl_ranks.h"
 #include "common/ranks.h"
 #include "job.h"
+#include "products.h"
 
 namespace {
 
@@ -236,7 +237,18 @@ std::map<std::string, Case> cases() {
       }
     };
   };
+  const auto computes = [](const Products& products) {
+    return [=](Job& job, int steps) {
+      CHECK(multiplies(job, steps, products), "built without cuBLAS");
+    };
+  };
   return {
+      {"floats", computes({4096, 1024, 2048})},
+      {"floats-by-lt", computes({.m = 4096, .n = 1024, .k = 2048, .by_lt = true})},
+      {"floats-by-tensor-cores", computes({.m = 4096, .n = 1024, .k = 2048, .tf32 = true})},
+      {"halves", computes({.m = 4096, .n = 1024, .k = 2048, .half = true})},
+      {"few-floats", computes({.m = 4096, .n = 1024, .k = 2048, .of_each_step = 1})},
+      {"floats-from-memory", computes({1, 24576, 24576})},
       {"sync", [](Job& job, int steps) { reads_the_loss(job, steps, kLostUs); }},
       {"sync-alone", waits_in_each_step},
       {"no-sync", [=](Job& job, int steps) { copies(job, steps, batch, kLostUs / 2); }},

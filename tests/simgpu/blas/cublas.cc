@@ -41,6 +41,7 @@ cublasStatus_t run(cublasHandle_t handle, Product& product, const void* alpha, c
     }
   }
   product.source = product.result;
+  product.tf32 = product.tf32 || handle->math == CUBLAS_TF32_TENSOR_OP_MATH;
   if (handle->pointers == CUBLAS_POINTER_MODE_DEVICE) {
     product.device_alpha = alpha;
     product.device_beta = beta;
@@ -174,6 +175,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           cublasComputeType_t compute, cublasGemmAlgo_t) {
   SIMGPU_ENTER(cublasStatus_t);
   Product product = shaped(m, n, k, scale_of(compute), batch);
+  product.tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   product.a = matrix(a, type_a, lda, op_a != CUBLAS_OP_N, stride_a);
   product.b = matrix(b, type_b, ldb, op_b != CUBLAS_OP_N, stride_b);
   product.result = matrix(c, type_c, ldc, false, stride_c);
@@ -187,6 +189,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             cublasComputeType_t compute, cublasGemmAlgo_t) {
   SIMGPU_ENTER(cublasStatus_t);
   Product product = shaped(m, n, k, scale_of(compute));
+  product.tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   product.a = matrix(a, type_a, lda, op_a != CUBLAS_OP_N);
   product.b = matrix(b, type_b, ldb, op_b != CUBLAS_OP_N);
   product.result = matrix(c, type_c, ldc);

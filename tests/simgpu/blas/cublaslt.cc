@@ -25,6 +25,7 @@ struct Layout {
 
 struct Description {
   cudaDataType scale_type;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   int32_t pointers = CUBLASLT_POINTER_MODE_HOST;
   int32_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -45,6 +46,18 @@ cublasStatus_t set(Field& field, const void* value, size_t bytes) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   memcpy(&field, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class Field>
+cublasStatus_t get(const Field& field, void* value, size_t bytes, size_t* written) {
+  if (written != nullptr) {
+    *written = sizeof field;
+  }
+  if (bytes != sizeof field || value == nullptr) {
+    return bytes == 0 && written != nullptr ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+  }
+  memcpy(value, &field, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -73,10 +86,11 @@ bool add_epilogue(const Description& description, Product& product) {
 
 extern "C" {
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* handle, cublasComputeType_t,
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* handle, cublasComputeType_t compute,
                                         cudaDataType_t scale_type) {
   SIMGPU_ENTER(cublasStatus_t);
-  *handle = reinterpret_cast<cublasLtMatmulDesc_t>(new Description{.scale_type = scale_type});
+  *handle = reinterpret_cast<cublasLtMatmulDesc_t>(
+      new Description{.scale_type = scale_type, .compute = compute});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -138,6 +152,29 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
   }
 }
 
+cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t handle,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                void* value, size_t bytes, size_t* written) {
+  SIMGPU_ENTER(cublasStatus_t);
+  const Layout& layout = layout_of(handle);
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+      return get(static_cast<uint32_t>(layout.type), value, bytes, written);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+      return get(layout.rows, value, bytes, written);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+      return get(layout.columns, value, bytes, written);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+      return get(layout.leading, value, bytes, written);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return get(layout.batch, value, bytes, written);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return get(layout.stride, value, bytes, written);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* handle) {
   SIMGPU_ENTER(cublasStatus_t);
   *handle = reinterpret_cast<cublasLtMatmulPreference_t>(new char);
@@ -193,6 +230,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t handle, con
   product.source = matrix(c, layout_c);
   product.result = matrix(d, layout_d);
   product.scale_type = description.scale_type;
+  product.tf32 = description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   if (description.pointers == CUBLASLT_POINTER_MODE_HOST) {
     product.alpha = simgpu::blas::load_scalar(alpha, description.scale_type);
     product.beta = simgpu::blas::load_scalar(beta, description.scale_type);

@@ -2,6 +2,8 @@
 
 #include <simgpu.h>
 
+#include <cstdlib>
+
 // What nvcc calls for a program with kernels; no public header declares them.
 extern "C" {
 void** __cudaRegisterFatBinary(void* fat_binary);
@@ -14,7 +16,35 @@ void __cudaRegisterFunction(void** handle, const char* host_function, char* devi
 namespace simgpu::blas {
 namespace {
 
-char g_gemm;  // the host function by which the runtime knows the kernel: never called
+// What cuBLAS would take, by the word in its name that says so.
+struct Kernel {
+  char name[40];
+  char host_function;  // by which the runtime knows it: never called
+};
+Kernel g_kernels[] = {{"simgpu_dgemm", 0},
+                      {"simgpu_sgemm", 0},
+                      {"simgpu_tensorop_s1688gemm", 0},
+                      {"simgpu_tensorop_f16_s16816gemm", 0},
+                      {"simgpu_tensorop_bf16_s16816gemm", 0}};
+
+Kernel& kernel_for(const Product& product) {
+  switch (product.a.type) {
+    case CUDA_R_64F:
+      return g_kernels[0];
+    case CUDA_R_16F:
+      return g_kernels[3];
+    case CUDA_R_16BF:
+      return g_kernels[4];
+    default:
+      return g_kernels[product.tf32 ? 2 : 1];
+  }
+}
+
+// SIMGPU_BLAS_COMPUTES=0
+bool computes() {
+  const char* const text = getenv("SIMGPU_BLAS_COMPUTES");
+  return text == nullptr || text[0] != '0';
+}
 
 // A fat binary with nothing in it: the driver takes it to hold whatever it is asked for.
 struct FatBinary {
@@ -30,31 +60,40 @@ struct FatBinary {
   } wrapper;
 };
 
-bool register_kernel() {
+bool register_kernels() {
   static FatBinary& binary = *new FatBinary;
   binary.wrapper.data = &binary.header;
-  static char name[] = "simgpu_gemm";
   void** module = __cudaRegisterFatBinary(&binary.wrapper);
-  __cudaRegisterFunction(module, &g_gemm, name, name, -1, nullptr, nullptr, nullptr, nullptr,
-                         nullptr);
+  for (Kernel& kernel : g_kernels) {
+    __cudaRegisterFunction(module, &kernel.host_function, kernel.name, kernel.name, -1, nullptr,
+                           nullptr, nullptr, nullptr, nullptr);
+  }
   __cudaRegisterFatBinaryEnd(module);
+  if (!computes()) {
+    return true;
+  }
   const size_t parameter_bytes[] = {sizeof(Product)};
   const simgpuKernelBody body = [](void* const* arguments, const simgpuLaunch*, void*) {
     multiply(*static_cast<const Product*>(arguments[0]));
     return 0;
   };
-  return simgpu_register(name, body, nullptr, 1, parameter_bytes) != 0;
+  bool all = true;
+  for (const Kernel& kernel : g_kernels) {
+    all = simgpu_register(kernel.name, body, nullptr, 1, parameter_bytes) != 0 && all;
+  }
+  return all;
 }
 
 }  // namespace
 
 cudaError_t launch(const Product& product, cudaStream_t stream) {
-  static const bool registered = register_kernel();
+  static const bool registered = register_kernels();
   if (!registered) {
     return cudaErrorNotSupported;
   }
   void* arguments[] = {const_cast<Product*>(&product)};
-  return cudaLaunchKernel(&g_gemm, dim3(1), dim3(128), arguments, 0, stream);
+  return cudaLaunchKernel(&kernel_for(product).host_function, dim3(1), dim3(128), arguments, 0,
+                          stream);
 }
 
 }  // namespace simgpu::blas

@@ -30,6 +30,7 @@ struct Product {
   const void* bias = nullptr;  // one element per row
   cudaDataType bias_type = CUDA_R_32F;
   Activation activation = Activation::kNone;
+  bool tf32 = false;  // of floats: by tensor cores
 };
 
 // False for a type that is not supported: 16, 32 and 64 bit floating point are.

@@ -124,6 +124,13 @@ TEST(Cuda12, MultipliesWithEpilogue) {
   cublasLtMatrixLayout_t column = nullptr;
   FIND(blas, cublasLtMatrixLayoutCreate)(&square, CUDA_R_32F, 2, 2, 2);
   FIND(blas, cublasLtMatrixLayoutCreate)(&column, CUDA_R_32F, 2, 1, 2);
+  uint64_t columns = 0;
+  size_t written = 0;
+  EXPECT_EQ(FIND(blas, cublasLtMatrixLayoutGetAttribute)(column, CUBLASLT_MATRIX_LAYOUT_COLS,
+                                                         &columns, sizeof columns, &written),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(columns, 1U);
+  EXPECT_EQ(written, sizeof columns);
   const float alpha = 1;
   const float beta = 0;
   float* out = values + 16;
