@@ -15,6 +15,7 @@
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
+#include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/recorded.h"
 
 namespace traintrace {
@@ -54,6 +55,7 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
   if (timelines.empty()) {
     return 2;
   }
+  note_late_peers(find_arrivals(timelines), timelines);
   return print_in_form(table_of(timelines, arguments.by), arguments.form);
 }
 
@@ -133,7 +135,8 @@ int report_recorded(const ReportArguments& arguments) {
   if (!run) {
     return fail(run.error().message);
   }
-  const GpuTimelines own = gpu_timelines_of(*run);
+  GpuTimelines own = gpu_timelines_of(*run);
+  note_late_peers(find_arrivals(own.timelines), own.timelines);
   for (const Finding& finding : own.refused) {
     fmt::print(stderr, "traintrace: {}\n", finding.title);
   }

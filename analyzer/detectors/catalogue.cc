@@ -245,7 +245,11 @@ constexpr Explanation kExplanations[] = {
     {"latency.exposed-communication",
      "Time in which the GPU ran a kernel of NCCL and computed nothing: an upper bound of what "
      "could "
-     "be gained. Where all ranks are there, what they waited for each other is taken out."},
+     "be gained. Where all ranks are there, what they waited for each other is taken out. "
+     "Blocking: "
+     "the part for which the next kernel that computes had been launched and waited for it. "
+     "Bubble: "
+     "where ranks are the stages of a pipeline, what they waited for neighbours."},
     {"latency.wait-not-transfer",
      "More than half of the time in collectives passed before the last rank came. Transfer counts "
      "from there to the median of the ends. Needs all ranks, and ends that agree within 50 us or "

@@ -2,11 +2,130 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/small_collectives.h"
+#include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/messages.h"
 
 namespace traintrace {
+namespace {
+
+// What a schedule costs explains a bubble that is not much smaller, or another schedule is used;
+// and not one that is much larger.
+constexpr double kAlike = 0.8;
+
+void add_per_step(const DeviceProfile& device, const char* key, int64_t ns, Finding& finding) {
+  finding.values.emplace_back(key, ns);
+  if (device.steps > 1) {
+    finding.values.emplace_back(std::string(key) + "_per_step",
+                                ns / static_cast<int64_t>(device.steps));
+  }
+}
+
+void add_blocking(const DeviceProfile& device, Finding& finding) {
+  if (!device.blocking_communication_ns) {
+    return;
+  }
+  const int64_t ns = *device.blocking_communication_ns;
+  add_per_step(device, "blocking_ns", ns, finding);
+  finding.evidence.push_back(fmt::format(
+      "rank {}: for {} of {} of exposed communication the next kernel that computes had been "
+      "launched and waited for it",
+      device.rank.value, ms_text(ns), ms_text(device.times.exposed_communication_ns)));
+}
+
+// "ncclAllReduce on dp"; messages have no one name.
+std::string name_of(const Timeline& timeline, const GpuWork& work) {
+  const CollectiveNote* const note = collective_note(timeline, work.correlation);
+  if (note == nullptr || note->operation == kNoName) {
+    return messages_of(timeline, work.correlation).empty() ? timeline.names[work.name]
+                                                           : "sending and receiving";
+  }
+  const std::string& operation = timeline.names[note->operation];
+  return note->group == kNoName ? operation : operation + " on " + timeline.names[note->group];
+}
+
+// Which operations on which communicators; kernels side by side count in both.
+void add_operations(const Profile& profile, const DeviceProfile& device, Finding& finding) {
+  const Timeline& timeline = profile.timelines[device.timeline];
+  std::vector<Span> computing;
+  std::map<std::string, std::vector<Span>> operations;
+  for (const GpuWork& work : timeline.work) {
+    const Span span = {work.start_ns, work.end_ns};
+    if (work.device != device.device || work.kind == WorkKind::kMemory) {
+      continue;
+    }
+    (work.kind == WorkKind::kCompute ? computing : operations[name_of(timeline, work)])
+        .push_back(span);
+  }
+  const Spans computed = united(std::move(computing));
+  std::vector<std::pair<int64_t, std::string>> exposed;
+  for (auto& [name, spans] : operations) {
+    const Spans all = united(std::move(spans));
+    exposed.emplace_back(length_ns(all) - common_ns(all, computed), name);
+  }
+  std::stable_sort(exposed.begin(), exposed.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  constexpr size_t kMost = 3;
+  exposed.resize(std::min(exposed.size(), kMost));
+  for (const auto& [ns, name] : exposed) {
+    if (ns > 0) {
+      finding.evidence.push_back(
+          fmt::format("rank {}: {} of {}", device.rank.value, ms_text(ns), name));
+    }
+  }
+}
+
+// What the schedule leaves idle beside so much computing, where that is what it can be.
+void add_schedule(const PipelineStage& stage, const DeviceProfile& device, Finding& finding) {
+  if (!stage.micro_batches) {
+    return;
+  }
+  const int64_t number = *stage.micro_batches;
+  const double share = schedule_share(stage.stages, number);
+  const auto bubble = static_cast<double>(*device.pipeline_bubble_ns);
+  const double expected = static_cast<double>(device.times.compute_ns) * share / (1 - share);
+  if (bubble < kAlike * expected) {
+    return;
+  }
+  finding.values.emplace_back("schedule_percent", std::llround(100 * share));
+  finding.evidence.push_back(
+      fmt::format("{} stages with {} micro-batches in each step are idle for {:.1f} % by the "
+                  "schedule alone (GPipe and 1F1B), with {} they would be for {:.1f} %",
+                  stage.stages, number, 100 * share, 2 * number,
+                  100 * schedule_share(stage.stages, 2 * number)));
+  if (expected < kAlike * bubble) {
+    finding.evidence.push_back(
+        fmt::format("rank {}: {} of the bubble are more than the schedule explains: stages that "
+                    "take unequally long, or what is sent takes long",
+                    device.rank.value, ms_text(std::llround(bubble - expected))));
+  }
+}
+
+void add_bubble(const Profile& profile, const LossOn& loss, Finding& finding) {
+  const DeviceProfile& device = *loss.device;
+  if (!device.pipeline_bubble_ns) {
+    return;
+  }
+  const PipelineStage& stage = *profile.stages[device.timeline];
+  const int64_t ns = *device.pipeline_bubble_ns;
+  add_per_step(device, "bubble_ns", ns, finding);
+  finding.evidence.push_back(
+      fmt::format("rank {} is stage {} of {} of a pipeline: {} are its bubble, in which nothing "
+                  "was computed for want of a neighbouring stage",
+                  device.rank.value, stage.stage + 1, stage.stages, share_text(device, ns)));
+  add_schedule(stage, device, finding);
+  if (2 * ns > loss.ns) {
+    finding.advice =
+        "use more micro-batches in each step, or a schedule that interleaves stages; make stages "
+        "take equally long";
+  }
+}
+
+}  // namespace
 
 std::vector<Finding> find_exposed_communication(const Profile& profile) {
   const Arrivals& arrivals = profile.arrivals;
@@ -22,7 +141,8 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
           ns = std::max<int64_t>(0, ns - own_lateness(arrivals)[device.timeline].waited_ns);
           ns -= arrivals.list.front().wait_of(device.timeline);
         }
-        return ns;
+        // Communication of another GPU, for which this one had nothing else to do.
+        return ns + device.idle_for(IdleCause::kCommunicationWait);
       });
   if (losses.empty()) {
     return {};
@@ -52,6 +172,9 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
   }
   finding.advice =
       "start collectives earlier (gradient buckets, prefetching), or give them less to carry";
+  add_operations(profile, worst, finding);
+  add_blocking(worst, finding);
+  add_bubble(profile, losses.front(), finding);
   return {finding};
 }
 

@@ -1,25 +1,33 @@
 // Ranks' timelines that contradict each other: who was late cannot be said.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency.h"
+#include "analyzer/timeline/messages.h"
 
 namespace traintrace {
+namespace {
+
+// To a message from one rank to another nobody comes late together.
+bool has_collectives(const Timeline& timeline) {
+  const std::set<uint64_t> one_to_one = communicators_of_pairs(timeline);
+  return std::any_of(timeline.work.begin(), timeline.work.end(), [&](const GpuWork& work) {
+    return work.kind == WorkKind::kCommunication && work.end_ns > work.start_ns &&
+           !is_within(messages_of(timeline, work.correlation), one_to_one);
+  });
+}
+
+}  // namespace
 
 std::vector<Finding> find_incomplete_timeline(const Profile& profile) {
   const Arrivals& arrivals = profile.arrivals;
   if (profile.timelines.size() < 2 || arrivals.usable()) {
     return {};
   }
-  const bool communicates = [&] {
-    for (const DeviceProfile& device : profile.devices) {
-      if (device.times.communication_ns != 0) {
-        return true;
-      }
-    }
-    return false;
-  }();
-  if (!communicates) {
+  if (!std::any_of(profile.timelines.begin(), profile.timelines.end(), has_collectives)) {
     return {};
   }
   Finding finding;

@@ -8,6 +8,7 @@
 
 #include "analyzer/importers/kineto_event.h"
 #include "analyzer/importers/kineto_products.h"
+#include "analyzer/importers/kineto_waits.h"
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/products.h"
 
@@ -65,13 +66,24 @@ std::string note_text(const Timeline& timeline, uint64_t correlation) {
   return text + fmt::format(",\"Group size\":{},\"Seq\":{}", note->group_size, note->sequence);
 }
 
+void add_words(std::string_view key, const std::string& words, std::string& arguments) {
+  if (!words.empty()) {
+    arguments += fmt::format(",\"{}\":\"{}\"", key, words);
+  }
+}
+
 void add_work(const Timeline& timeline, std::string& out) {
-  std::unordered_set<uint64_t> said;  // once, where several pieces have one correlation
+  // Once, where several pieces have one correlation.
+  std::unordered_set<uint64_t> said, said_order;
   for (const GpuWork& work : timeline.work) {
     std::string arguments = fmt::format("\"device\":{},\"stream\":{},\"correlation\":{}",
                                         work.device, work.stream, work.correlation);
     if (work.kind == WorkKind::kCommunication) {
       arguments += note_text(timeline, work.correlation);
+    }
+    if (said_order.insert(work.correlation).second) {
+      add_words(kineto::kWaitsKey, kineto::told_waits(timeline.waits, work.correlation), arguments);
+      add_words(kineto::kMessagesKey, kineto::told_messages(timeline, work.correlation), arguments);
     }
     if (const MatrixProduct* const product = product_of(timeline, work.correlation);
         product != nullptr && said.insert(work.correlation).second) {
@@ -147,6 +159,9 @@ std::string kineto_trace(const Timeline& timeline) {
   if (timeline.rank) {
     out += fmt::format("\"distributedInfo\":{{\"rank\":{},\"world_size\":{}}},", *timeline.rank,
                        timeline.world_size.value_or(*timeline.rank + 1));
+  }
+  if (timeline.knows_waits) {
+    out += fmt::format("\"{}\":true,", kineto::kKnowsWaitsKey);
   }
   add_models(timeline, out);
   out += "\"displayTimeUnit\":\"ms\",\"traceEvents\":[";

@@ -14,6 +14,7 @@
 #include "analyzer/importers/kineto_event.h"
 #include "analyzer/importers/kineto_products.h"
 #include "analyzer/importers/kineto_rest.h"
+#include "analyzer/importers/kineto_waits.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -90,6 +91,7 @@ class Import {
   Ids names_, threads_;
   std::vector<Range> frames_;  // `what`: their names
   Products products_;
+  StreamWaits waits_;
   uint64_t without_time_ = 0;
 };
 
@@ -118,6 +120,9 @@ void Import::add(const Event& event) {
     add_work(event, *work);
   } else if (is_call(event.category)) {
     add_call(event, kind_of_call(event));
+    waits_.add_call(event);
+  } else if (event.category == "cuda_sync") {
+    waits_.add(event);
   } else if (is_profiling(event)) {
     if (const std::optional<Span> span = span_of(event)) {
       trace_.timeline.profiling.push_back(*span);
@@ -187,6 +192,10 @@ void Import::add_work(const Event& event, WorkKind kind) {
                                   id_of(event.name, names_, trace_.timeline.names),
                                   static_cast<int32_t>(stream), static_cast<int32_t>(device), kind,
                                   shape_of(event)});
+  if (event.correlation) {
+    add_told_waits(event.waits, *event.correlation, trace_.timeline);
+    add_told_messages(event.messages, *event.correlation, trace_.timeline);
+  }
   if (kind == WorkKind::kCommunication) {
     add_note(event);
   } else if (!event.product.empty() && event.correlation) {
@@ -241,6 +250,11 @@ void Import::finish() {
                    [](const CollectiveNote& a, const CollectiveNote& b) {
                      return a.correlation < b.correlation;
                    });
+  std::sort(trace_.timeline.waits.begin(), trace_.timeline.waits.end());
+  std::stable_sort(
+      trace_.timeline.messages.begin(), trace_.timeline.messages.end(),
+      [](const PeerMessage& a, const PeerMessage& b) { return a.correlation < b.correlation; });
+  waits_.finish(trace_.timeline);
   find_blocking_copies();
   find_sites();
   products_.finish(trace_.timeline);

@@ -86,6 +86,16 @@ void read_arguments(json::value value, Event& event) {
       event.kind = text_of(field.value());
     } else if (key == kProductKey) {
       event.product = text_of(field.value());
+    } else if (key == kWaitsKey) {
+      event.waits = text_of(field.value());
+    } else if (key == kMessagesKey) {
+      event.messages = text_of(field.value());
+    } else if (key == "cuda_sync_kind") {
+      event.sync = text_of(field.value());
+    } else if (key == "wait_on_stream") {
+      event.awaited_stream = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "wait_on_cuda_event_record_corr_id") {
+      event.awaited_record = number_of<int64_t>(token_of(field.value()));
     }
   }
 }

@@ -19,8 +19,12 @@ struct Event {
   std::optional<int64_t> device, stream;
   std::string_view grid, block;  // as they are written
   std::string_view kind;         // of a call, in traces that we have written
-  std::string_view product;      // of a kernel, there
+  // Of a kernel, there.
+  std::string_view product, waits, messages;
   std::string_view dims, types;  // of an operator's inputs, as they are written
+  // Of a synchronisation row.
+  std::string_view sync;
+  std::optional<int64_t> awaited_stream, awaited_record;
   // Of a kernel of NCCL.
   std::string_view operation, group, data_type;
   std::optional<int64_t> elements, group_size, sequence;
@@ -45,6 +49,11 @@ inline constexpr std::string_view kKindNames[] = {"other", "blocking", "allocato
 
 // What our own exports say of a kernel: TYPE BATCH M N K.
 inline constexpr std::string_view kProductKey = "traintrace product";
+
+// What it waits for, and the messages of a kernel of NCCL (kineto_waits.h).
+inline constexpr std::string_view kKnowsWaitsKey = "traintraceKnowsWaits";  // of the trace
+inline constexpr std::string_view kWaitsKey = "traintrace waits";
+inline constexpr std::string_view kMessagesKey = "traintrace messages";
 
 // Throws simdjson_error where it is no JSON.
 Event read_event(simdjson::ondemand::object object);

@@ -93,6 +93,8 @@ std::string read_rest(const std::string& rest, Timeline& timeline) {
         read_job(field.value(), timeline);
       } else if (key == "deviceProperties") {
         read_models(field.value(), timeline);
+      } else if (key == kKnowsWaitsKey) {
+        timeline.knows_waits = token_of(field.value()) == "true";
       }
     }
   } catch (const simdjson::simdjson_error& error) {

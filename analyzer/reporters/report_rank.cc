@@ -5,15 +5,18 @@
 #include <tuple>
 
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"
+#include "analyzer/timeline/pipeline.h"
 #include "analyzer/timeline/utilisation.h"
 
 namespace traintrace {
 namespace {
 
 std::vector<ReportCell> row_of(const Timeline& timeline, int device,
-                               const std::vector<GpuWork>& work) {
+                               const std::vector<GpuWork>& work,
+                               const std::optional<PipelineStage>& stage) {
   const TimePartition times = partition_of(work);
   std::vector<ReportCell> row(1);
   if (timeline.rank) {
@@ -35,6 +38,13 @@ std::vector<ReportCell> row_of(const Timeline& timeline, int device,
   const Spans profiling = united(timeline.profiling);
   row.emplace_back(window_within(work, profiling));
   row.emplace_back(idle_within(work, profiling));
+  row.resize(row.size() + 2);
+  if (const std::optional<Spans> blocking = blocking_communication(timeline, work)) {
+    row[row.size() - 2] = length_ns(*blocking);
+  }
+  if (stage) {
+    row.back() = bubble_ns(timeline, *stage, work);
+  }
   row.emplace_back(timeline.source);
   return row;
 }
@@ -109,20 +119,38 @@ std::vector<const Timeline*> in_order_of_rank(std::span<const Timeline> timeline
 }
 
 ReportTable report_by_rank(std::span<const Timeline> timelines) {
-  ReportTable table{
-      "rank",
-      {"rank", "device", "window_ns", "busy_ns", "idle_ns", "compute_ns", "communication_ns",
-       "memory_ns", "exposed_communication_ns", "exposed_memory_ns", "overlap_percent",
-       "idle_by_cause_ns", "gemm_flops", "mfu_percent", "peak_allocated_bytes",
-       "peak_reserved_bytes", "profiler_ns", "profiler_idle_ns", "source"},
-      {}};
+  ReportTable table{"rank",
+                    {"rank",
+                     "device",
+                     "window_ns",
+                     "busy_ns",
+                     "idle_ns",
+                     "compute_ns",
+                     "communication_ns",
+                     "memory_ns",
+                     "exposed_communication_ns",
+                     "exposed_memory_ns",
+                     "overlap_percent",
+                     "idle_by_cause_ns",
+                     "gemm_flops",
+                     "mfu_percent",
+                     "peak_allocated_bytes",
+                     "peak_reserved_bytes",
+                     "profiler_ns",
+                     "profiler_idle_ns",
+                     "blocking_communication_ns",
+                     "pipeline_bubble_ns",
+                     "source"},
+                    {}};
+  const std::vector<std::optional<PipelineStage>> stages = find_stages(timelines);
   for (const Timeline* timeline : in_order_of_rank(timelines)) {
     std::map<int, std::vector<GpuWork>> by_device;
     for (const GpuWork& work : timeline->work) {
       by_device[work.device].push_back(work);
     }
     for (const auto& [device, work] : by_device) {
-      table.rows.push_back(row_of(*timeline, device, work));
+      table.rows.push_back(row_of(*timeline, device, work,
+                                  stages[static_cast<size_t>(timeline - timelines.data())]));
     }
   }
   return table;

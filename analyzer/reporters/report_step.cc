@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"
+#include "analyzer/timeline/pipeline.h"
 #include "analyzer/timeline/steps.h"
 
 namespace traintrace {
@@ -16,6 +18,8 @@ struct Source {
   const Timeline* timeline;
   int device;
   std::vector<GpuWork> work;  // by start
+  const std::optional<PipelineStage>& stage;
+  std::optional<Spans> blocking;
 };
 
 // What began in it, as it is: each product counts in one step.
@@ -69,8 +73,9 @@ std::vector<GpuWork> with_neighbours(const std::vector<GpuWork>& work, int64_t b
 }
 
 // Adds up to `idle_ns`, also where nothing ran yet.
-ReportParts idle_parts_of(const Source& source, int64_t begin, int64_t end, int64_t idle_ns) {
-  IdleTimes idle = idle_by_cause(*source.timeline, with_neighbours(source.work, begin, end));
+ReportParts idle_parts_of(const Timeline& timeline, const std::vector<GpuWork>& work,
+                          int64_t idle_ns) {
+  IdleTimes idle = idle_by_cause(timeline, work);
   idle[static_cast<size_t>(IdleCause::kUnattributed)] +=
       idle_ns - std::accumulate(idle.begin(), idle.end(), int64_t{0});
   return idle_parts(idle);
@@ -100,7 +105,8 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
           times.exposed_memory_ns}) {
       row.emplace_back(ns);
     }
-    row.emplace_back(idle_parts_of(source, starts[i], until, until - starts[i] - times.busy_ns));
+    const std::vector<GpuWork> whole = with_neighbours(source.work, starts[i], until);
+    row.emplace_back(idle_parts_of(*source.timeline, whole, until - starts[i] - times.busy_ns));
     row.emplace_back();
     if (usual) {
       row.back() = *usual;
@@ -108,6 +114,13 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
     add_utilisation(utilisation_of(*source.timeline, source.device,
                                    begun(source.work, starts[i], until), until - starts[i]),
                     row);
+    row.resize(row.size() + 2);
+    if (source.blocking) {
+      row[row.size() - 2] = common_ns(*source.blocking, {{starts[i], until}});
+    }
+    if (source.stage) {
+      row.back() = bubble_ns(*source.timeline, *source.stage, whole);
+    }
     row.emplace_back(source.timeline->source);
     table.rows.push_back(std::move(row));
   }
@@ -116,12 +129,30 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
 }  // namespace
 
 ReportTable report_by_step(std::span<const Timeline> timelines) {
-  ReportTable table{
-      "step",
-      {"rank", "device", "found_by", "step", "start_ns", "duration_ns", "work_count", "busy_ns",
-       "idle_ns", "compute_ns", "communication_ns", "memory_ns", "exposed_communication_ns",
-       "exposed_memory_ns", "idle_by_cause_ns", "usual_ns", "gemm_flops", "mfu_percent", "source"},
-      {}};
+  ReportTable table{"step",
+                    {"rank",
+                     "device",
+                     "found_by",
+                     "step",
+                     "start_ns",
+                     "duration_ns",
+                     "work_count",
+                     "busy_ns",
+                     "idle_ns",
+                     "compute_ns",
+                     "communication_ns",
+                     "memory_ns",
+                     "exposed_communication_ns",
+                     "exposed_memory_ns",
+                     "idle_by_cause_ns",
+                     "usual_ns",
+                     "gemm_flops",
+                     "mfu_percent",
+                     "blocking_communication_ns",
+                     "pipeline_bubble_ns",
+                     "source"},
+                    {}};
+  const std::vector<std::optional<PipelineStage>> stages = find_stages(timelines);
   for (const Timeline* timeline : in_order_of_rank(timelines)) {
     std::map<int, std::vector<GpuWork>> by_device;
     for (const GpuWork& work : timeline->work) {
@@ -129,7 +160,10 @@ ReportTable report_by_step(std::span<const Timeline> timelines) {
     }
     const std::optional<StepPeriod> period = find_step_period(*timeline);
     for (auto& [device, work] : by_device) {
-      const Source source{timeline, device, std::move(work)};
+      std::optional<Spans> blocking = blocking_communication(*timeline, work);
+      const Source source{timeline, device, std::move(work),
+                          stages[static_cast<size_t>(timeline - timelines.data())],
+                          std::move(blocking)};
       add_steps(source, "marks", timeline->step_starts, std::nullopt, table);
       if (period && period->device == device) {
         add_steps(source, "period", period->starts, period->step_ns, table);

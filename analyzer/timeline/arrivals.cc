@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/messages.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -39,11 +40,14 @@ struct Side {
   std::vector<Spans> blocked;  // by thread
 };
 
+// Messages from one rank to another do not begin and end together.
 Side side_of(const Timeline& timeline) {
   Side side;
+  const std::set<uint64_t> one_to_one = communicators_of_pairs(timeline);
   std::map<Stream, std::vector<const GpuWork*>> streams;
   for (const GpuWork& work : timeline.work) {
-    if (work.kind == WorkKind::kCommunication) {
+    if (work.kind == WorkKind::kCommunication &&
+        !is_within(messages_of(timeline, work.correlation), one_to_one)) {
       streams[{work.device, work.stream}].push_back(&work);
     }
   }
@@ -108,7 +112,12 @@ std::string reason_against(std::span<const Timeline> timelines, const std::vecto
   const bool equal = std::all_of(sides.begin(), sides.end(), [&](const Side& side) {
     return side.kernels.size() == sides.front().kernels.size();
   });
-  return equal ? "" : "numbers of collectives that differ between the ranks";
+  if (!equal) {
+    return "numbers of collectives that differ between the ranks";
+  }
+  const bool has_messages = std::any_of(timelines.begin(), timelines.end(),
+                                        [](const auto& each) { return !each.messages.empty(); });
+  return sides.front().kernels.empty() && has_messages ? "messages from rank to rank" : "";
 }
 
 void add_member(const Timeline& timeline, const Side& side, size_t index, const HostCall* previous,
@@ -116,6 +125,7 @@ void add_member(const Timeline& timeline, const Side& side, size_t index, const 
   const GpuWork& kernel = *side.kernels[index];
   const auto launch = side.launches.find(kernel.correlation);
   const HostCall* call = launch == side.launches.end() ? nullptr : launch->second;
+  arrival.correlation.push_back(kernel.correlation);
   arrival.start_ns.push_back(timeline.base_ns + kernel.start_ns);
   arrival.end_ns.push_back(timeline.base_ns + kernel.end_ns);
   arrival.launch_ns.push_back(timeline.base_ns +
@@ -206,6 +216,27 @@ Arrivals find_arrivals(std::span<const Timeline> timelines) {
     compare_ends(arrivals);
   }
   return arrivals;
+}
+
+void note_late_peers(const Arrivals& arrivals, std::span<Timeline> timelines) {
+  if (!arrivals.usable()) {
+    return;
+  }
+  for (size_t i = 0; i < arrivals.members.size(); ++i) {
+    Timeline& timeline = timelines[arrivals.members[i]];
+    std::unordered_map<uint64_t, int64_t> waited;  // by kernel
+    for (const Arrival& arrival : arrivals.list) {
+      waited[arrival.correlation[i]] = arrival.wait_of(i);
+    }
+    for (const GpuWork& work : timeline.work) {
+      const CollectiveNote* const note = collective_note(timeline, work.correlation);
+      const auto found = note == nullptr ? waited.end() : waited.find(work.correlation);
+      if (found != waited.end() && found->second >= arrivals.noise_ns()) {
+        const auto index = static_cast<size_t>(note - timeline.collectives.data());
+        timeline.collectives[index].last_came_ns = work.start_ns + found->second;
+      }
+    }
+  }
 }
 
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {

@@ -16,7 +16,8 @@ struct Arrival {
   std::string operation;          // "allreduce", else the kernel's name
   std::vector<int64_t> start_ns;  // on the GPU, one clock for all
   std::vector<int64_t> end_ns;
-  std::vector<int64_t> launch_ns;  // by the host
+  std::vector<int64_t> launch_ns;     // by the host
+  std::vector<uint64_t> correlation;  // of the kernels
   // Host time in calls that wait for the GPU, or in which the profiler worked for itself, between
   // the last collective's launch and this one's.
   std::vector<int64_t> blocked_ns;
@@ -51,6 +52,9 @@ struct Arrivals {
 // Joins the NCCL kernels of the stream that has most of them, by their numbers where the framework
 // wrote them, else by their order; only if all ranks of the job are there.
 Arrivals find_arrivals(std::span<const Timeline> timelines);
+
+// CollectiveNote::last_came_ns of the timelines that they were found in.
+void note_late_peers(const Arrivals& arrivals, std::span<Timeline> timelines);
 
 // How late each member itself made the collectives, apart from what it entered the window with.
 struct OwnLateness {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/predecessors.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -16,6 +18,8 @@ namespace {
 
 // Below it, a GPU that has its work does not begin it sooner.
 constexpr int64_t kKernelGapNs = 10'000;
+// How far waiting is followed from work to work.
+constexpr int kMostHops = 64;
 
 constexpr std::array kBusyKinds = {HostCallKind::kLoader, HostCallKind::kAllocator,
                                    HostCallKind::kPeerWait};
@@ -56,10 +60,13 @@ class Attribution {
  private:
   void add(IdleCause cause, int64_t ns, const HostCall* call = nullptr) {
     if (ns != 0) {
-      visit_({cause, ns, call});
+      visit_({cause, ns, call, next_});
     }
   }
   void add_late_host(const Span& late, const HostCall& launch);
+  void add_device_side(const Span& gap, const GpuWork& next, const GpuWork& before);
+  void add_while_others_ran(Span part, const GpuWork& awaited, int hops);
+  void add_communication(const Span& part, const GpuWork& work);
   bool is_graph_launch(const HostCall& call) const {
     const std::string& name = timeline_.names[call.name];
     return name.starts_with("cudaGraphLaunch") || name.starts_with("cuGraphLaunch");
@@ -69,11 +76,16 @@ class Attribution {
   const std::function<void(const IdleCharge&)>& visit_;
   std::unordered_map<uint64_t, const HostCall*> launches_;
   std::vector<Thread> threads_;
+  Predecessors predecessors_;
+  const GpuWork* next_ = nullptr;
 };
 
 Attribution::Attribution(const Timeline& timeline,
                          const std::function<void(const IdleCharge&)>& visit)
-    : timeline_(timeline), visit_(visit), threads_(timeline.threads.size()) {
+    : timeline_(timeline),
+      visit_(visit),
+      threads_(timeline.threads.size()),
+      predecessors_(timeline) {
   std::vector<std::array<std::vector<Span>, 3>> busy(threads_.size());
   for (const HostCall& call : timeline.calls) {
     if (call.correlation != 0) {
@@ -125,6 +137,7 @@ void Attribution::add_late_host(const Span& late, const HostCall& launch) {
 }
 
 void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& before) {
+  next_ = &next;
   const int64_t length = gap.end_ns - gap.begin_ns;
   const auto found = next.correlation == 0 ? launches_.end() : launches_.find(next.correlation);
   if (found == launches_.end()) {
@@ -140,10 +153,84 @@ void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& befor
   if (is_graph_launch(launch) && before.correlation == next.correlation) {
     return add(IdleCause::kGraphInternal, length);
   }
-  add(length < kKernelGapNs ? IdleCause::kKernelGap : IdleCause::kDependency, length);
+  add_device_side(gap, next, before);
+}
+
+bool is_same(const GpuWork& a, const GpuWork& b) {
+  return a.correlation == b.correlation && a.stream == b.stream && a.device == b.device;
+}
+
+// All that it waited for is known, or nothing is said.  Where the last of that ended before the gap
+// began it is not the reason.
+void Attribution::add_device_side(const Span& gap, const GpuWork& next, const GpuWork& before) {
+  const int64_t length = gap.end_ns - gap.begin_ns;
+  const IdleCause otherwise =
+      length < kKernelGapNs ? IdleCause::kKernelGap : IdleCause::kDependency;
+  const Predecessor awaited = predecessors_.of(next);
+  if (!awaited.known) {
+    return add(otherwise, length);
+  }
+  if (awaited.peers) {
+    return add(IdleCause::kCommunicationWait, length);
+  }
+  if (awaited.work == nullptr ||
+      (awaited.work->end_ns <= gap.begin_ns && !is_same(*awaited.work, before))) {
+    return add(otherwise, length);
+  }
+  const int64_t until = std::clamp(awaited.work->end_ns, gap.begin_ns, gap.end_ns);
+  add_while_others_ran({gap.begin_ns, until}, *awaited.work, kMostHops);
+  // What one GPU tells the other takes its time too.
+  switch (awaited.work->kind) {
+    case WorkKind::kCommunication:
+      return add(IdleCause::kCommunicationWait, gap.end_ns - until);
+    case WorkKind::kMemory:
+      return add(IdleCause::kCopyWait, gap.end_ns - until);
+    default:
+      return add(gap.end_ns - until < kKernelGapNs ? IdleCause::kKernelGap : otherwise,
+                 gap.end_ns - until);
+  }
+}
+
+// Of a gap, up to the end of `awaited`, which runs on another GPU: before it began, it waited for
+// something itself.
+void Attribution::add_while_others_ran(Span part, const GpuWork& awaited, int hops) {
+  const int64_t began = std::clamp(awaited.start_ns, part.begin_ns, part.end_ns);
+  if (began > part.begin_ns) {
+    const Predecessor earlier = predecessors_.of(awaited);
+    int64_t known = part.begin_ns;
+    if (hops > 0 && earlier.known && !earlier.peers && earlier.work != nullptr) {
+      known = std::clamp(earlier.work->end_ns, part.begin_ns, began);
+      add_while_others_ran({part.begin_ns, known}, *earlier.work, hops - 1);
+    }
+    add(earlier.peers ? IdleCause::kCommunicationWait : IdleCause::kDependency, began - known);
+    part.begin_ns = began;
+  }
+  const int64_t left = part.end_ns - part.begin_ns;
+  switch (awaited.kind) {
+    case WorkKind::kCommunication:
+      return add_communication(part, awaited);
+    case WorkKind::kMemory:
+      return add(IdleCause::kCopyWait, left);
+    default:
+      return add(IdleCause::kDependency, left);
+  }
+}
+
+// Until the last rank came to it, that one is the reason.
+void Attribution::add_communication(const Span& part, const GpuWork& work) {
+  const CollectiveNote* const note = collective_note(timeline_, work.correlation);
+  const int64_t came = note == nullptr || note->last_came_ns == 0
+                           ? part.begin_ns
+                           : std::clamp(note->last_came_ns, part.begin_ns, part.end_ns);
+  add(IdleCause::kStragglerWait, came - part.begin_ns);
+  add(IdleCause::kCommunicationWait, part.end_ns - came);
 }
 
 }  // namespace
+
+bool is_hosts(IdleCause cause) {
+  return cause <= IdleCause::kLaunchLatency && cause != IdleCause::kHostPeerWait;
+}
 
 void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,
                 const std::function<void(const IdleCharge&)>& visit) {

@@ -41,7 +41,11 @@ struct IdleCharge {
   // What the host did: the last call of that kind in the part, for kHostBound and kLaunchLatency
   // the launch; null where the cause is on the GPU's side.
   const HostCall* call;
+  const GpuWork* next;  // what ends the gap
 };
+
+// Whether the host is the reason, as far as known.
+bool is_hosts(IdleCause cause);
 
 // Parts of gaps in their order; `work` as below.
 void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/steps.h"
 
@@ -106,6 +107,12 @@ void add_devices(Profile& profile, size_t index) {
     device.idle = idle_by_cause(timeline, work);
     device.sites = sites_of(timeline, work);
     device.blocked_ns = blocked_in(timeline);
+    if (const std::optional<Spans> blocking = blocking_communication(timeline, work)) {
+      device.blocking_communication_ns = length_ns(*blocking);
+    }
+    if (const std::optional<PipelineStage>& stage = profile.stages[index]) {
+      device.pipeline_bubble_ns = bubble_ns(timeline, *stage, work);
+    }
     device.profiling_ns = window_within(work, profiling);
     device.profiling_idle_ns = idle_within(work, profiling);
     device.median_lead_ns = median_lead(timeline, work);
@@ -120,13 +127,15 @@ Profile build_profile(std::vector<Timeline> timelines) {
   Profile profile;
   give_ranks(timelines);
   profile.timelines = std::move(timelines);
+  profile.arrivals = find_arrivals(profile.timelines);
+  note_late_peers(profile.arrivals, profile.timelines);
+  profile.stages = find_stages(profile.timelines);
   for (size_t i = 0; i < profile.timelines.size(); ++i) {
     const Timeline& timeline = profile.timelines[i];
     profile.world_size =
         std::max({profile.world_size, timeline.world_size.value_or(0), *timeline.rank + 1});
     add_devices(profile, i);
   }
-  profile.arrivals = find_arrivals(profile.timelines);
   return profile;
 }
 

@@ -2,6 +2,7 @@
 // them computed once.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"
+#include "analyzer/timeline/pipeline.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
@@ -29,12 +31,15 @@ struct DeviceProfile {
   size_t timeline = 0;  // in Profile::timelines
   TimePartition times;
   IdleTimes idle{};
-  std::vector<IdleSite> sites;    // by time, longest first
-  int64_t blocked_ns = 0;         // while a thread was in a call that waits for the GPU
-  int64_t profiling_ns = 0;       // while the profiler worked for itself
-  int64_t profiling_idle_ns = 0;  // and the GPU had nothing to do
-  int64_t median_lead_ns = 0;     // from the end of a launch to the start of what it launched
-  size_t steps = 0;               // 0: not known
+  std::vector<IdleSite> sites;  // by time, longest first
+  // Of exposed communication, what the next computation waited for; none: not known.
+  std::optional<int64_t> blocking_communication_ns;
+  std::optional<int64_t> pipeline_bubble_ns;  // none: it is no stage of a pipeline
+  int64_t blocked_ns = 0;                     // while a thread was in a call that waits for the GPU
+  int64_t profiling_ns = 0;                   // while the profiler worked for itself
+  int64_t profiling_idle_ns = 0;              // and the GPU had nothing to do
+  int64_t median_lead_ns = 0;  // from the end of a launch to the start of what it launched
+  size_t steps = 0;            // 0: not known
 
   int64_t idle_for(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }
   // Of the window.
@@ -45,8 +50,9 @@ struct DeviceProfile {
 };
 
 struct Profile {
-  std::vector<Timeline> timelines;     // by rank
-  std::vector<DeviceProfile> devices;  // by rank, device
+  std::vector<Timeline> timelines;                   // by rank
+  std::vector<DeviceProfile> devices;                // by rank, device
+  std::vector<std::optional<PipelineStage>> stages;  // in the order of the timelines
   int world_size = 0;
   Arrivals arrivals;
 };

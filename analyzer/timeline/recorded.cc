@@ -12,8 +12,9 @@
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/call_sites.h"
 #include "analyzer/timeline/gpu_clock.h"
-#include "analyzer/timeline/legacy_stream.h"
+#include "analyzer/timeline/recorded_messages.h"
 #include "analyzer/timeline/recorded_products.h"
+#include "analyzer/timeline/recorded_streams.h"
 #include "analyzer/timeline/recorded_words.h"
 #include "analyzer/timeline/samples.h"
 #include "format/hashes.h"
@@ -36,7 +37,11 @@ uint16_t shape_of(uint64_t grid, uint64_t block) {
 class Recorded {
  public:
   Recorded(const ProcessTrace& trace, Symbolizer& symbolizer, Timeline& timeline)
-      : trace_(trace), timeline_(timeline), sites_(trace, symbolizer) {
+      : trace_(trace),
+        timeline_(timeline),
+        sites_(trace, symbolizer),
+        streams_(trace, trace.armed),
+        messages_(trace) {
     timeline_.base_ns = trace.armed;
   }
 
@@ -56,7 +61,9 @@ class Recorded {
     }
     return entry->second;
   }
-  uint64_t value(const CallRecord& event, std::string_view field) const;
+  uint64_t value(const CallRecord& event, std::string_view field) const {
+    return value_of(trace_, event, field);
+  }
   bool is_profilers_own(const CallRecord& event, const CallSchema& schema) const {
     return schema.kind == "gpu-overhead" && is_of_profiler(value(event, "mode"));
   }
@@ -65,13 +72,13 @@ class Recorded {
   }
   void find_clock();
   void find_start();
+  void find_work();
   void add_event(size_t index);
   void add_launch(size_t index);
   void add_call(size_t index, uint64_t correlation, uint32_t stack);
   void add_call(HostCall call, uint32_t stack);
   uint32_t stack_of(const Thread& thread) const;
   void add_work(const CallRecord& event);
-  void note_stream(const CallRecord& event, uint64_t correlation);
   void add_note(const CallRecord& event, uint64_t correlation);
   void add_samples();
   void sort_calls();
@@ -87,25 +94,23 @@ class Recorded {
   CallSites sites_;
   std::vector<uint64_t> pageable_;
   std::map<uint32_t, std::vector<HostSample>> samples_;  // by thread
-  LegacyStream legacy_;
   RecordedProducts products_;
+  RecordedStreams streams_;
+  RecordedMessages messages_;
 };
-
-uint64_t Recorded::value(const CallRecord& event, std::string_view field) const {
-  const std::vector<FieldSchema>& fields = trace_.calls[event.call].fields;
-  const auto values = trace_.values_of(event);
-  for (size_t i = 0; i < fields.size() && i < values.size(); ++i) {
-    if (fields[i].name == field) {
-      return values[i];
-    }
-  }
-  return 0;
-}
 
 void Recorded::find_clock() {
   for (const CallRecord& event : trace_.events) {
     if (event.moment && trace_.calls[event.call].kind == "gpu-clock") {
       clock_.add(number(event, "start"), event.enter);
+    }
+  }
+}
+
+void Recorded::find_work() {
+  for (const CallRecord& event : trace_.events) {
+    if (event.moment && trace_.calls[event.call].kind == "gpu-work") {
+      streams_.has_work(value(event, "correlation"));
     }
   }
 }
@@ -171,29 +176,9 @@ void Recorded::add_launch(size_t index) {
   }
   add_call(thread.open.back(), correlation, stack_of(thread));
   add_note(trace_.events[thread.open.front()], correlation);
-  note_stream(trace_.events[thread.open.back()], correlation);
-}
-
-// A graph has streams of its own.
-void Recorded::note_stream(const CallRecord& event, uint64_t correlation) {
-  const CallSchema& schema = trace_.calls[event.call];
-  const TimeNs time = event.enter - timeline_.base_ns;
-  const bool has_stream =
-      std::any_of(schema.fields.begin(), schema.fields.end(),
-                  [](const FieldSchema& field) { return field.name == "stream"; });
-  if (!has_stream || schema.kind == "graph-launch") {
-    return;
-  }
-  const uint64_t stream = value(event, "stream");
-  constexpr uint64_t kNonBlocking = 1;
-  if (correlation != 0) {
-    legacy_.launched(correlation, stream, time);
-  } else if (schema.kind == "create" && event.returned && event.result == 0) {
-    legacy_.created(stream, time, (value(event, "flags") & kNonBlocking) != 0);
-  } else if (schema.kind == "wait" || schema.kind == "memory-operation" ||
-             schema.kind == "host-function") {
-    legacy_.told_to_wait(stream, time);
-  }
+  streams_.launched(trace_.events[thread.open.back()], correlation);
+  messages_.launched(trace_.events[thread.open.front()], trace_.events[thread.open.back()],
+                     correlation);
 }
 
 void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
@@ -296,8 +281,11 @@ void Recorded::add_event(size_t index) {
     }
     return;
   }
+  const bool in_nccl = !thread.open.empty() &&
+                       trace_.calls[trace_.events[thread.open.front()].call].library == "nccl";
   thread.open.push_back(index);
-  note_stream(event, 0);
+  streams_.called(event, in_nccl);
+  messages_.called(event);
   const HostCallKind kind = kind_of(schema);
   if (kind != HostCallKind::kOther && thread.open.size() == 1) {
     add_call(index, 0, stack_of(thread));
@@ -368,6 +356,7 @@ void Recorded::sort() {
 void Recorded::read() {
   find_clock();
   find_start();
+  find_work();
   for (size_t i = 0; i < trace_.events.size(); ++i) {
     add_event(i);
   }
@@ -375,7 +364,8 @@ void Recorded::read() {
   sort();
   products_.finish(timeline_);
   timeline_.models = recorded_models(trace_);
-  timeline_.legacy_waits = legacy_.waits(timeline_.work);
+  streams_.finish(timeline_);
+  timeline_.messages = messages_.take(timeline_.work);
 }
 
 }  // namespace

@@ -7,11 +7,30 @@
 #include <cstdint>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
+
+inline bool has_field(const CallSchema& schema, std::string_view name) {
+  return std::any_of(schema.fields.begin(), schema.fields.end(),
+                     [&](const FieldSchema& field) { return field.name == name; });
+}
+
+// 0: it has no such field.
+inline uint64_t value_of(const ProcessTrace& trace, const CallRecord& event,
+                         std::string_view field) {
+  const std::vector<FieldSchema>& fields = trace.calls[event.call].fields;
+  const auto values = trace.values_of(event);
+  for (size_t i = 0; i < fields.size() && i < values.size(); ++i) {
+    if (fields[i].name == field) {
+      return values[i];
+    }
+  }
+  return 0;
+}
 
 inline HostCallKind kind_of(const CallSchema& call) {
   if (call.kind == "sync" || call.name == "cudaMemcpy" || call.name == "cuMemcpyDtoH_v2" ||

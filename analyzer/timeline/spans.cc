@@ -33,6 +33,18 @@ int64_t length_ns(const Spans& spans) {
   return sum;
 }
 
+Spans common(const Spans& a, const Spans& b) {
+  Spans result;
+  for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
+    const Span both = {std::max(x->begin_ns, y->begin_ns), std::min(x->end_ns, y->end_ns)};
+    if (both.begin_ns < both.end_ns) {
+      result.push_back(both);
+    }
+    (x->end_ns < y->end_ns ? x : y)++;
+  }
+  return result;
+}
+
 int64_t common_ns(const Spans& a, const Spans& b) {
   int64_t sum = 0;
   for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {

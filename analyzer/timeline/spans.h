@@ -19,7 +19,8 @@ using Spans = std::vector<Span>;
 Spans united(std::vector<Span> spans);
 Spans united(const Spans& a, const Spans& b);
 int64_t length_ns(const Spans& spans);
-// Of what lies in both.
+// What lies in both.
+Spans common(const Spans& a, const Spans& b);
 int64_t common_ns(const Spans& a, const Spans& b);
 
 }  // namespace traintrace

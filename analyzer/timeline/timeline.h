@@ -56,6 +56,29 @@ struct CollectiveNote {
   int32_t group_size = -1;
   int64_t sequence = -1;
   int64_t bytes = -1;  // that this rank puts in
+  // When the last rank came to it, where that was long after this one; 0: it was not, or is not
+  // known (note_late_peers).
+  int64_t last_came_ns = 0;
+};
+
+// What a piece of work had to wait for beside what stands before it on its stream: an event, or by
+// the rules of the legacy default stream.
+struct WorkWait {
+  uint64_t correlation;  // of what waits
+  uint64_t before;       // of what it waits for, or one of these:
+
+  static constexpr uint64_t kUnknown = 0;           // the host, a value in memory, another process
+  static constexpr uint64_t kPeers = ~uint64_t{0};  // other ranks, with no kernel of NCCL
+  auto operator<=>(const WorkWait&) const = default;
+};
+
+// A send or receive that a kernel of NCCL does.
+struct PeerMessage {
+  uint64_t correlation;   // of the kernel
+  uint64_t communicator;  // the same on all ranks
+  int32_t rank, peer;     // in it
+  int64_t bytes;          // -1: not known
+  bool receives;
 };
 
 enum class ElementType : uint8_t { kUnknown, kDouble, kSingle, kHalf, kBfloat16, kFp8, kInt8 };
@@ -97,6 +120,9 @@ struct Timeline {
   std::vector<MatrixProduct> products;      // by correlation
   std::vector<DeviceModel> models;          // those known
   std::vector<LegacyWait> legacy_waits;     // in no order; of recorded calls only
+  std::vector<WorkWait> waits;              // by correlation
+  bool knows_waits = false;                 // `waits` has all there were
+  std::vector<PeerMessage> messages;        // by correlation; those known
   std::vector<Span> profiling;              // while the profiler worked for itself; in no order
   // Steps as the job marked them: from each start to the next.  Ns, in order.
   std::vector<int64_t> step_starts;

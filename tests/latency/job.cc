@@ -96,6 +96,11 @@ void Job::synchronise() const {
   CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
+void Job::order(cudaStream_t earlier, cudaStream_t later) const {
+  CUDA_CHECK(cudaEventRecord(ready, earlier));
+  CUDA_CHECK(cudaStreamWaitEvent(later, ready, 0));
+}
+
 void Job::step(bool communicates, unsigned blocks) {
   CUDA_CHECK(cudaEventRecord(begins.next(), stream));
   launch(forward);

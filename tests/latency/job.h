@@ -36,6 +36,8 @@ struct Job {
   void launch(const std::vector<CUfunction>& kernels, unsigned blocks = 1) const;
   // Forward, then the gradients' collective beside the backward pass, then the update.
   void step(bool communicates, unsigned blocks = 1);
+  // What is on `stream` now comes before what will be on `later`.
+  void order(cudaStream_t earlier, cudaStream_t later) const;
   // As many collectives one after the other, behind the backward pass.
   void step_with(int collectives, size_t elements);
   void synchronise() const;

@@ -3,7 +3,8 @@ TRAINTRACE_GPU_TIMELINE=cupti.
 
 It must be exactly CODE (several with commas; `-`: nothing above info), with the ns that the ranks say they have lost, to 5 %: of several
 codes what only one of them can mean.  An info may be asked for too; CODE? may be there or not, !CODE must not, be it an info.
-NAME@RANK=VALUE is set for one rank; +KEY=NS is lost besides what the ranks say.
+NAME@RANK=VALUE is set for one rank; +KEY=NS is lost besides what the ranks say; !KEY= no finding may have.
+What a rank says as idle_for_CAUSE_ns is what `report --by=rank` must have of that cause.
 A machine that others use wakes up late: then a job loses what it was not made to, and runs again.  One that was never left
 alone is no failure (status 77)."""
 import json
@@ -14,7 +15,8 @@ import tempfile
 
 build, case, ranks, code = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 given = dict(argument.split("=", 1) for argument in sys.argv[5:])
-settings = {key: value for key, value in given.items() if "@" not in key and key[0] != "+"}
+settings = {key: value for key, value in given.items() if "@" not in key and key[0] not in "+!"}
+absent = [key[1:] for key in given if key[0] == "!"]
 lost = {key[1:]: int(value) for key, value in given.items() if key[0] == "+"}
 
 
@@ -24,7 +26,7 @@ def settings_of(rank):
 
 ATTEMPTS = 12
 STEPS = 30
-KEYS_OF_ONE = ("late_ns", "waited_ns", "extra_ns")
+KEYS_OF_ONE = ("late_ns", "waited_ns", "extra_ns", "bubble_ns", "schedule_percent")
 KEYS = (*KEYS_OF_ONE, "idle_ns", "exposed_ns", "slower_ns", "blocked_ns", "slow_ns")
 SHAPE = ("m", "n", "k")  # to the last digit
 # 10^9 operations in a second on CUDA cores, by NVIDIA's data sheets; the job counts by those of the first.
@@ -45,7 +47,7 @@ def is_spoilt(report, printed):
 
 def record(folder):
     os.mkdir(f"{folder}/shared")
-    environment = dict(os.environ, **{"SIMGPU_KERNEL_US": "forward_*=400,backward_*=1000,update_*=1000", **settings}, SIMGPU_DEVICES=str(ranks),
+    environment = dict(os.environ, **{"SIMGPU_KERNEL_US": "forward_*=400,backward_*=1000,update_*=1000", "SIMGPU_DEVICES": str(ranks), **settings},
                        TRAINTRACE_GPU_TIMELINE="cupti", TRAINTRACE_DIR=f"{folder}/traces", SIMGPU_NODE=folder,
                        LD_PRELOAD=f"{build}/lib/libtraintrace.so", WORKLOAD_DIR=f"{folder}/shared")
     program = [f"{build}/tests/latency_cases"]
@@ -93,6 +95,21 @@ def export_differs(folder):
     return None
 
 
+def misjudged(table, printed):
+    """Against `report --by=rank`: why it was idle, and what is a pipeline."""
+    for key in (key for key in printed if key.startswith("idle_for_")):
+        cause = key.removeprefix("idle_for_").removesuffix("_ns").replace("_", "-")
+        value = sum(row["idle_by_cause_ns"][cause] for row in table)
+        if abs(printed[key] - value) > 0.05 * value:
+            return f"{printed[key]} ns were lost for {cause}, report says {value}"
+        compared.add(key)
+    if "bubble_ns" in absent and any(row["pipeline_bubble_ns"] is not None for row in table):
+        return f"no pipeline, but report says {[row['pipeline_bubble_ns'] for row in table]}"
+    if "bubble_ns" in printed and abs(printed["bubble_ns"] - max(row["pipeline_bubble_ns"] for row in table)) > 0.05 * printed["bubble_ns"]:
+        return f"a bubble of {printed['bubble_ns']} ns, but report says {[row['pipeline_bubble_ns'] for row in table]}"
+    return None
+
+
 def problem(findings, printed):
     codes = [each for each in code.split(",") if each != "-"]
     wanted = [each for each in codes if each[-1] != "?" and each[0] != "!"]
@@ -101,6 +118,8 @@ def problem(findings, printed):
     if sorted(finding["code"] for finding in found) != sorted(wanted):
         return f"expected {wanted}, found {[finding['code'] for finding in found]}"
     for finding in found:
+        if set(absent) & set(finding["values"]):
+            return f"{finding['code']} has {sorted(set(absent) & set(finding['values']))}"
         for key in KEYS if len(wanted) == 1 else KEYS_OF_ONE:
             value = finding["values"].get(key)
             if value is not None and abs(printed.get(key, value) - value) > 0.05 * value:
@@ -135,9 +154,10 @@ def main():
             printed = record(folder)
             report = analyze(folder)
             differs = export_differs(folder) or utilisation_differs(folder, printed)
+            table = rows(f"{folder}/traces", "rank")
         if differs:
             sys.exit(f"WRONG: {differs}")
-        wrong = problem(report["findings"], printed)
+        wrong = problem(report["findings"], printed) or misjudged(table, printed)
         if not wrong:
             break
         spoilt = spoilt and is_spoilt(report, printed)

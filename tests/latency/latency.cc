@@ -13,7 +13,9 @@
 #include "common/nccl_ranks.h"
 #include "common/ranks.h"
 #include "job.h"
+#include "pipelines.h"
 #include "products.h"
+#include "two_gpus.h"
 
 namespace {
 
@@ -280,6 +282,14 @@ std::map<std::string, Case> cases() {
       {"held-up", [](Job& job, int steps) { is_held_up(job, steps, 5000); }},
       {"held-up-short", [](Job& job, int steps) { is_held_up(job, steps, 200); }},
       {"slower", [](Job& job, int steps) { becomes_slower(job, steps, steps / 2, steps); }},
+      {"all-forward", [](Job& job, int steps) { pipeline(job, steps, 4, true); }},
+      {"one-by-one", [](Job& job, int steps) { pipeline(job, steps, 4, false); }},
+      {"many-micro-batches", [](Job& job, int steps) { pipeline(job, steps, 120, false); }},
+      {"all-to-all", all_to_all},
+      {"ring", ring},
+      {"awaits-copies", awaits_copies},
+      {"awaits-collectives", [](Job& job, int steps) { awaits_collectives(job, steps, 0); }},
+      {"awaits-a-late-rank", [](Job& job, int steps) { awaits_collectives(job, steps, kLostUs); }},
       {"slower-for-some", [](Job& job, int steps) { becomes_slower(job, steps, 10, 15); }},
   };
 }

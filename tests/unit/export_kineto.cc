@@ -1,4 +1,5 @@
 // uses: analyzer
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/idle.h"
 
 namespace traintrace {
@@ -65,7 +67,24 @@ Timeline random_timeline(unsigned seed) {
   }
   std::stable_sort(timeline.work.begin(), timeline.work.end(),
                    [](const GpuWork& a, const GpuWork& b) { return a.start_ns < b.start_ns; });
+  timeline.knows_waits = seed % 2 == 0;
+  for (uint64_t i = 2; i <= 400 && timeline.knows_waits; ++i) {
+    timeline.waits.push_back({i, random.below(20) == 0   ? WorkWait::kUnknown
+                                 : random.below(20) == 0 ? WorkWait::kPeers
+                                                         : i - 1});
+    timeline.messages.push_back({i, 0xfedcba9876543210 + i, 1, static_cast<int32_t>(i % 7),
+                                 random.below(1000) - 1, random.below(2) == 0});
+  }
   return timeline;
+}
+
+std::vector<std::string> texts(const std::vector<PeerMessage>& messages) {
+  std::vector<std::string> result;
+  for (const PeerMessage& each : messages) {
+    result.push_back(fmt::format("{} {} {} {} {} {}", each.correlation, each.communicator,
+                                 each.rank, each.peer, each.bytes, each.receives));
+  }
+  return result;
 }
 
 TEST(ExportKineto, FiguresOfRanksAndStepsSurvive) {
@@ -82,6 +101,12 @@ TEST(ExportKineto, FiguresOfRanksAndStepsSurvive) {
               report_json(report_by_rank({&timeline, 1})));
     EXPECT_EQ(report_json(report_by_step({&again, 1})),
               report_json(report_by_step({&timeline, 1})));
+    EXPECT_EQ(again.knows_waits, timeline.knows_waits);
+    EXPECT_EQ(again.waits, timeline.waits);
+    EXPECT_EQ(texts(again.messages), texts(timeline.messages));
+    if (timeline.knows_waits) {
+      EXPECT_NE(length_ns(*blocking_communication(timeline, timeline.work)), 0);
+    }
     // All causes that calls decide are there, so that none can be lost unseen.
     const IdleTimes idle = idle_by_cause(timeline, timeline.work);
     for (const IdleCause cause : {IdleCause::kDataStarvation, IdleCause::kSyncInduced,

@@ -1,4 +1,5 @@
 // uses: analyzer/timeline/spans.cc analyzer/timeline/partition.cc analyzer/timeline/idle.cc
+// uses: analyzer/timeline/collective_note.cc analyzer/timeline/predecessors.cc
 #include "analyzer/timeline/idle.h"
 
 #include <gtest/gtest.h>

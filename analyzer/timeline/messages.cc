@@ -1,0 +1,44 @@
+#include "analyzer/timeline/messages.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace traintrace {
+
+std::span<const PeerMessage> messages_of(const Timeline& timeline, uint64_t correlation) {
+  const auto first = std::lower_bound(
+      timeline.messages.begin(), timeline.messages.end(), correlation,
+      [](const PeerMessage& each, uint64_t value) { return each.correlation < value; });
+  auto end = first;
+  while (end != timeline.messages.end() && end->correlation == correlation) {
+    ++end;
+  }
+  return {first, end};
+}
+
+std::set<uint64_t> communicators_of_pairs(const Timeline& timeline) {
+  struct Ways {
+    bool sends = false, receives = false;
+  };
+  std::map<std::tuple<uint64_t, uint64_t, int32_t>, Ways> peers;  // of a kernel, by communicator
+  for (const PeerMessage& message : timeline.messages) {
+    Ways& ways = peers[{message.correlation, message.communicator, message.peer}];
+    (message.receives ? ways.receives : ways.sends) = true;
+  }
+  std::set<uint64_t> result;
+  for (const auto& [peer, ways] : peers) {
+    if (ways.sends != ways.receives) {
+      result.insert(std::get<1>(peer));
+    }
+  }
+  return result;
+}
+
+bool is_within(std::span<const PeerMessage> messages, const std::set<uint64_t>& communicators) {
+  return std::any_of(messages.begin(), messages.end(), [&](const PeerMessage& message) {
+    return communicators.contains(message.communicator);
+  });
+}
+
+}  // namespace traintrace
