@@ -27,7 +27,7 @@ def settings_of(rank):
 ATTEMPTS = 12
 STEPS = 30
 KEYS_OF_ONE = ("late_ns", "waited_ns", "extra_ns", "bubble_ns", "schedule_percent")
-KEYS = (*KEYS_OF_ONE, "idle_ns", "exposed_ns", "slower_ns", "blocked_ns", "slow_ns")
+KEYS = (*KEYS_OF_ONE, "idle_ns", "exposed_ns", "slower_ns", "blocked_ns", "slow_ns", "blocking_ns")
 SHAPE = ("m", "n", "k")  # to the last digit
 # 10^9 operations in a second on CUDA cores, by NVIDIA's data sheets; the job counts by those of the first.
 FLOATS = {"NVIDIA H100 80GB HBM3": 67_000, "NVIDIA L40": 90_500}

@@ -181,6 +181,20 @@ TEST(Pipeline, HasStagesMicroBatchesAndABubble) {
   }
 }
 
+// Less than is worth a warning.
+TEST(Pipeline, HardlyHasABubbleWithManyMicroBatches) {
+  const std::vector<Turns> turns = all_forward_first(4, 80);
+  const Ranks ranks(turns);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    const Timeline& timeline = ranks.timelines()[rank];
+    const auto window = static_cast<double>(timeline.work.back().end_ns);
+    const auto stage = find_stages(ranks.timelines())[rank];
+    ASSERT_TRUE(stage);
+    EXPECT_EQ(stage->micro_batches, 80);
+    EXPECT_LT(static_cast<double>(bubble_ns(timeline, *stage, timeline.work)) / window, 0.05);
+  }
+}
+
 TEST(Pipeline, OfTwoStagesHasABubbleAndIsNotCounted) {
   const std::vector<Turns> turns = all_forward_first(2, 6);
   const Ranks ranks(turns);
