@@ -11,16 +11,13 @@ namespace {
 // How far waiting is followed through copies and sets.
 constexpr int kMostHops = 64;
 
-// When the kernel of NCCL that `next` waits for ends; none: it waits for none that ends after
-// `since_ns`.
-std::optional<int64_t> end_of_awaited(const Predecessors& predecessors, const GpuWork& next,
-                                      int64_t since_ns) {
+// When the kernel of NCCL that `next` waits for ends; none: it waits for none.
+std::optional<int64_t> end_of_awaited(const Predecessors& predecessors, const GpuWork& next) {
   const GpuWork* work = &next;
   for (int hop = 0; hop < kMostHops; ++hop) {
     const Predecessor awaited = predecessors.of(*work);
     work = awaited.work;
-    if (!awaited.known || work == nullptr || work->end_ns <= since_ns ||
-        work->kind == WorkKind::kCompute) {
+    if (!awaited.known || work == nullptr || work->kind == WorkKind::kCompute) {
       return std::nullopt;
     }
     if (work->kind == WorkKind::kCommunication) {
@@ -60,7 +57,7 @@ std::optional<Spans> blocking_communication(const Timeline& timeline,
     }
     const auto launch = launched.find(each.correlation);
     if (each.start_ns > computed && launch != launched.end()) {
-      if (const auto end = end_of_awaited(predecessors, each, computed)) {
+      if (const auto end = end_of_awaited(predecessors, each)) {
         blocked.push_back({std::max(computed, launch->second), std::min(each.start_ns, *end)});
       }
     }

@@ -204,6 +204,11 @@ TEST(IdleOfTheGpu, BehindACollectiveWhoseEndBeganTheGap) {
 TEST(IdleOfTheGpu, IsNotForWhatHadEndedBefore) {
   const Gap gap{.others = {work(10, 90, 3, WorkKind::kCommunication, 0)}, .waits = {{2, 3}}};
   EXPECT_EQ(gap.us(), (Us{{"dependency", 100}}));
+  // Something else ran on when the collective had ended.
+  const Gap later{.others = {work(10, 150, 3, WorkKind::kCommunication, 0),
+                             work(50, 180, 4, WorkKind::kCompute, 0, 21)},
+                  .waits = {{2, 3}}};
+  EXPECT_EQ(later.us(), (Us{{"dependency", 20}}));
 }
 
 TEST(IdleOfTheGpu, IsNotExplainedWhereAnythingElseMayBeTheReason) {
