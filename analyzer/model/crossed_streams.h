@@ -1,5 +1,5 @@
-// Operations that all have entered, and that lie on the streams of some ranks in another order than
-// on those of the others: none of them can begin.
+// Collectives and messages that all have called, and that lie on the streams of some ranks in
+// another order than on those of the others: none of them can begin.
 #pragma once
 
 #include <vector>
