@@ -119,10 +119,15 @@ int number_of(Library library, const link_map* map) {
 }
 
 int classify(Library library, SymbolId symbol, const void* caller) {
-  void* const first = original_of_copy(symbol, 0, caller);
+  void* const found = original_of_copy(symbol, 0, caller);
   void* const meant = in_reach_of(caller, name_of(symbol));
   const link_map* const map = meant && meant != entry_of(symbol) ? map_of(meant) : nullptr;
-  return !map || !first || map == map_of(first) ? 0 : number_of(library, map);
+  if (!map || !found) {
+    return 0;
+  }
+  // Null: what was found for this caller is not copy 0's.
+  void* const first = __atomic_load_n(&g_originals[0][symbol], __ATOMIC_ACQUIRE);
+  return first && map == map_of(first) ? 0 : number_of(library, map);
 }
 
 void remember(Library library, const void* caller, int copy) {

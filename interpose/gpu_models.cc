@@ -3,11 +3,8 @@
 // cuda.h renames functions by macros.
 #define __CUDA_API_VERSION_INTERNAL  // NOLINT(bugprone-reserved-identifier)
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include "interpose/facts.h"
-#include "interpose/files.h"
-#include "interpose/objects.h"
 #include "interpose/open_call.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"
@@ -30,22 +27,13 @@ struct Model {
   int major, minor;
 };
 
+constinit Driver g_driver = {};
+constinit uint32_t g_found = 0;
+
 template <class Function>
 bool find(void* library, const char* name, Function& into) {
   into = reinterpret_cast<Function>(real_lookup(library, name));
   return into != nullptr;
-}
-
-bool find_driver(Driver& driver) {
-  void* const library = handle_if_loaded("libcuda.so.1");
-  const bool found = library != nullptr && find(library, "cuDeviceGetCount", driver.get_count) &&
-                     find(library, "cuDeviceGet", driver.get) &&
-                     find(library, "cuDeviceGetName", driver.get_name) &&
-                     find(library, "cuDeviceGetAttribute", driver.get_attribute);
-  if (library != nullptr) {
-    dlclose(library);
-  }
-  return found;
 }
 
 bool ask(const Driver& driver, int ordinal, Model& model) {
@@ -76,15 +64,26 @@ void define(ThreadState& thread, const Driver& driver, int ordinal) {
 
 }  // namespace
 
+void gpu_models_sought(format::Library library, void* handle) noexcept {
+  static constinit uint32_t sought = 0;
+  if (library == format::Library::Driver && exchange_if(sought, 0U, 1U) &&
+      find(handle, "cuDeviceGetCount", g_driver.get_count) &&
+      find(handle, "cuDeviceGet", g_driver.get) &&
+      find(handle, "cuDeviceGetName", g_driver.get_name) &&
+      find(handle, "cuDeviceGetAttribute", g_driver.get_attribute)) {
+    publish(g_found, 1U);
+  }
+}
+
 void define_gpu_models(ThreadState& thread) noexcept {
-  if (load(g_asked) != 0 || !exchange_if(g_asked, 0U, 1U)) {
+  if (load(g_found) == 0 || load(g_asked) != 0 || !exchange_if(g_asked, 0U, 1U)) {
     return;
   }
-  Driver driver = {};
+  const Driver& driver = g_driver;
   int count = 0;
   {
     const OwnCall own(thread);
-    if (!find_driver(driver) || driver.get_count(&count) != CUDA_SUCCESS) {
+    if (driver.get_count(&count) != CUDA_SUCCESS) {
       return;
     }
   }

@@ -31,10 +31,14 @@ inline void gpu_timeline_begin(ThreadState& thread) noexcept {
   }
 }
 
+inline bool gpu_timeline_is_on() noexcept {
+  return __atomic_load_n(&g_gpu_timeline, __ATOMIC_ACQUIRE) == kTimelineOn;
+}
+
 // At the end of a call that waited for the GPU: asks for what is complete, now and then.
 void gpu_timeline_flush(ThreadState& thread) noexcept;
 inline void gpu_timeline_synchronised(ThreadState& thread) noexcept {
-  if (__atomic_load_n(&g_gpu_timeline, __ATOMIC_ACQUIRE) == kTimelineOn) [[unlikely]] {
+  if (gpu_timeline_is_on()) [[unlikely]] {
     gpu_timeline_flush(thread);
   }
 }

@@ -4,7 +4,6 @@
 
 #include "interpose/cublas_api.h"
 #include "interpose/files.h"
-#include "interpose/gpu_timeline.h"
 #include "interpose/open_call.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"
@@ -85,8 +84,8 @@ void read_layouts(ThreadState& thread, Layout a, Layout b, Layout d,
   }
   shape[4] = shape[5] = kNoType;
   // Another copy may have made them, of another version.
-  if (load(g_gpu_timeline) != kTimelineOn || load(g_get_attribute) == nullptr || load(g_may_log) ||
-      a == nullptr || b == nullptr || d == nullptr || !is_only_copy(Library::CublasLt)) {
+  if (load(g_get_attribute) == nullptr || load(g_may_log) || a == nullptr || b == nullptr ||
+      d == nullptr || !is_only_copy(Library::CublasLt)) {
     return;
   }
   const OwnCall own(thread);

@@ -1,6 +1,6 @@
-// The shapes of cublasLtMatmul's matrices, which it is told by opaque descriptions.  cuBLASLt itself
-// is asked what they say: seven calls that change nothing, wait for nothing, and take 55 ns in all.
-// Only beside the GPU's timeline, without which nobody needs to know.
+// The shapes of cublasLtMatmul's matrices, which it is told by opaque descriptions.  cuBLASLt
+// itself is asked what they say: seven calls that change nothing, wait for nothing, and take 55 ns
+// in all. Only beside the GPU's timeline, as all products.
 #pragma once
 
 #include <cstdint>

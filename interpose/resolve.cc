@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "interpose/elf_next.h"
+#include "interpose/gpu_models.h"
 #include "interpose/host_functions.h"
 #include "interpose/layouts.h"
 #include "interpose/objects.h"
@@ -60,6 +61,7 @@ constexpr Answer kNothing = 1;
 void found_library(format::Library library, void* handle) {
   version_sought(library, handle);
   layouts_sought(library, handle);
+  gpu_models_sought(library, handle);
   if (library == format::Library::Driver && !host_functions_can_ask()) {
     host_functions_may_ask(
         reinterpret_cast<IsCapturing>(real_lookup(handle, "cuStreamIsCapturing")));
@@ -151,6 +153,12 @@ bool is_first_copy(void* real, SymbolId symbol) {
          expected == map;
 }
 
+// Handles of one copy mean nothing to another: all functions of copy 0 must be of one library.
+// The runtime has no handles of its own, and what is no vendor's (exports.def) is counted there.
+bool is_of_one_library(format::Library library) {
+  return library != format::Library::Runtime && library != format::Library::Driver;
+}
+
 bool is_in_front_of_us(const void* caller) {
   const link_map* const theirs = map_of(caller);
   const link_map* map = map_of(reinterpret_cast<const void*>(&find_original));
@@ -194,16 +202,17 @@ void* look_up(const char* name) noexcept {
 void* find_original(SymbolId symbol, int copy, const void* caller) noexcept {
   const int saved_errno = errno;
   void* found = nullptr;
+  bool is_of_copy = true;
   if (copy) {
     found = ask(handle_of_copy(library_of(symbol), copy), symbol);
-  } else {
-    found = ask(RTLD_NEXT, symbol);
-    found = found ? found : ask_for_caller(caller, symbol);
+  } else if (found = ask(RTLD_NEXT, symbol); !found) {
+    found = ask_for_caller(caller, symbol);
+    is_of_copy = !found || !is_of_one_library(library_of(symbol)) || is_first_copy(found, symbol);
     found = found ? found : ask_vendors(symbol);
   }
-  if (found) {
+  if (found && is_of_copy) {
     found = adopt(found, symbol, copy);
-  } else {
+  } else if (!found) {
     count(format::Stat::MissingOriginal);
   }
   dlerror();  // the program shall not find the failures of our attempts

@@ -102,7 +102,8 @@ class DumpBuilder {
     const Value* all = root_.find("entries");
     const std::span<const Value> entries = all == nullptr ? std::span<const Value>() : all->list();
     if (dump_.groups.size() == 1) {  // most jobs: room for all at once
-      dump_.trace.communicators.front().recent.reserve(entries.size());
+      constexpr size_t kMostAtOnce = 1 << 16;
+      dump_.trace.communicators.front().recent.reserve(std::min(entries.size(), kMostAtOnce));
     }
     size_t strange = 0;
     for (const Value& value : entries) {

@@ -435,6 +435,42 @@ TEST(Doors, EachCallerReachesItsOwnVersion) {
   EXPECT_EQ(run_role("two_versions").trace.entered("cudaMalloc"), 3u);
 }
 
+// Two of cuBLAS, out of sight of all but those that are linked to them: what one has made means
+// nothing to the other.  The second is first called by a function that nobody has called in the
+// first.
+ROLE(two_of_cublas) {
+  const std::string& folder = arguments.at(0);
+  void* libraries[2];
+  void* users[2];
+  for (int i = 0; i < 2; ++i) {
+    const std::string name = "libcublas.so.01" + std::to_string(i);
+    const std::string user = folder + "/libuser" + std::to_string(i) + ".so";
+    copy_renamed(fixture("own_cublas"), folder + "/" + name, "libown_cublas.so", name);
+    copy_renamed(fixture("multiplies"), user, "libown_cublas.so", name);
+    libraries[i] = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    users[i] = dlopen(user.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  for (const auto& [user, function] :
+       {std::pair(0, "multiply"), {1, "multiply_otherwise"}, {1, "multiply"}, {1, "multiply"}}) {
+    find<int()>(users[user], function)();
+  }
+  std::printf("%d %d", find<int()>(libraries[0], "own_calls")(),
+              find<int()>(libraries[1], "own_calls")());
+  return 0;
+}
+
+TEST(Doors, EachCallerReachesItsOwnCublas) {
+  const Folder folder;
+  preload::Program program = preload::self("two_of_cublas", {folder.path()});
+  program.environment = {{"TRAINTRACE_DIR", folder.path() + "/traces"}};
+  for (const bool traced : {false, true}) {
+    program.traced = traced;
+    const Outcome outcome = preload::run(program);
+    EXPECT_TRUE(outcome.exited_with(0)) << outcome.errors;
+    EXPECT_EQ(outcome.output, "1 3") << traced;
+  }
+}
+
 // Where no library has a function, the answer is what it would be without us.
 ROLE(nowhere) {
   dlerror();
