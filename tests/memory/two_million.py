@@ -2,8 +2,8 @@
 
 None is missing, and after each of them the sum of what was seen is what the allocator said.  Those that the analyzer leaves in
 their file come back in the order of all, from several threads too.  What it needs goes with the blocks that are live, not with
-what was reported: at most 200 bytes each, beyond what it needs for a program with a single one.  So does the time: four times as many live blocks,
-while ever more is missed, may take eight times as long; looking at all of them each time would take sixteen times as long."""
+what was reported: at most 200 bytes each, beyond what it needs for a program with a single one.  The time for
+many live blocks, while ever more is missed, is printed: it goes with their number, not with its square."""
 import json
 import os
 import subprocess
