@@ -63,7 +63,7 @@ void StreamWaits::finish(Timeline& timeline) {
     Sort sort;
     EventWaits::Stream stream;
     int64_t record;
-    auto operator<=>(const Step&) const = default;
+    auto operator<=>(const Step&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   std::vector<Step> steps;
   for (const GpuWork& work : timeline.work) {

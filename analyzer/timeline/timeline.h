@@ -69,7 +69,7 @@ struct WorkWait {
 
   static constexpr uint64_t kUnknown = 0;           // the host, a value in memory, another process
   static constexpr uint64_t kPeers = ~uint64_t{0};  // other ranks, with no kernel of NCCL
-  auto operator<=>(const WorkWait&) const = default;
+  auto operator<=>(const WorkWait&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // A send or receive that a kernel of NCCL does.

@@ -133,7 +133,7 @@ void weights_amid_steps(int before) {
   steps(before);
   weights(16 * kMiB);
   steps(400 - before);
-  say("bytes", 5 * 16 * kMiB);
+  say("bytes", size_t{5} * 16 * kMiB);
   say("block_count", 5);
 }
 
@@ -295,7 +295,7 @@ void flush_at_two_places() {
     }
   }
   say("flush_count", 200);
-  say("freed_bytes", 200 * 2 * kMiB);
+  say("freed_bytes", size_t{200} * 2 * kMiB);
 }
 
 // Weights, activations of each step, and for a moment something else.

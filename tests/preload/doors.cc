@@ -443,11 +443,13 @@ ROLE(two_of_cublas) {
   void* libraries[2];
   void* users[2];
   for (int i = 0; i < 2; ++i) {
-    const std::string name = "libcublas.so.01" + std::to_string(i);
-    const std::string user = folder + "/libuser" + std::to_string(i) + ".so";
-    copy_renamed(fixture("own_cublas"), folder + "/" + name, "libown_cublas.so", name);
+    const std::string name = i == 0 ? "libcublas.so.010" : "libcublas.so.011";
+    const std::filesystem::path library = std::filesystem::path(folder) / name;
+    const std::filesystem::path user =
+        std::filesystem::path(folder) / (i == 0 ? "libuser0.so" : "libuser1.so");
+    copy_renamed(fixture("own_cublas"), library, "libown_cublas.so", name);
     copy_renamed(fixture("multiplies"), user, "libown_cublas.so", name);
-    libraries[i] = dlopen((folder + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    libraries[i] = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     users[i] = dlopen(user.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   for (const auto& [user, function] :

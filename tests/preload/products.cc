@@ -21,7 +21,6 @@ namespace format = traintrace::format;
 namespace cublas = traintrace::cublas;
 using preload::Folder;
 using preload::Outcome;
-using preload::RawRecord;
 using preload::RawTrace;
 
 const std::map<std::string, std::string> kTimeline = {{"TRAINTRACE_GPU_TIMELINE", "cupti"}};
@@ -90,12 +89,15 @@ int multiply_with(void* library, const std::string& suffix, Size m, Size n, Size
       nullptr, 0, 0, m, n, k, nullptr, nullptr, kHalf, 71, nullptr, kHalf, 72, nullptr, nullptr,
       kSingle, 73));
   for (const char letter : {'H', 'S', 'D'}) {
-    const std::string plain = std::string("cublas") + letter + "gemm";
-    count(FIND(library, (plain + (letter == 'H' ? "" : "_v2") + suffix).c_str(), gemm<Size>)(
+    const auto named = [&](const char* kind) {
+      std::string full = "cublas";
+      return full.append(1, letter).append("gemm").append(kind).append(suffix);
+    };
+    count(FIND(library, named(letter == 'H' ? "" : "_v2").c_str(), gemm<Size>)(
         nullptr, 0, 0, m, n, k, nullptr, nullptr, 71, nullptr, 72, nullptr, nullptr, 73));
-    count(FIND(library, (plain + "Batched" + suffix).c_str(), gemm_batched<Size>)(
+    count(FIND(library, named("Batched").c_str(), gemm_batched<Size>)(
         nullptr, 0, 0, m, n, k, nullptr, nullptr, 71, nullptr, 72, nullptr, nullptr, 73, kBatch));
-    count(FIND(library, (plain + "StridedBatched" + suffix).c_str(), gemm_strided<Size>)(
+    count(FIND(library, named("StridedBatched").c_str(), gemm_strided<Size>)(
         nullptr, 0, 0, m, n, k, nullptr, nullptr, 71, 76, nullptr, 72, 77, nullptr, nullptr, 73, 78,
         kBatch));
   }

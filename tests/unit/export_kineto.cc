@@ -80,6 +80,7 @@ Timeline random_timeline(unsigned seed) {
 
 std::vector<std::string> texts(const std::vector<PeerMessage>& messages) {
   std::vector<std::string> result;
+  result.reserve(messages.size());
   for (const PeerMessage& each : messages) {
     result.push_back(fmt::format("{} {} {} {} {} {}", each.correlation, each.communicator,
                                  each.rank, each.peer, each.bytes, each.receives));
