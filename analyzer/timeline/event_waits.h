@@ -20,6 +20,7 @@ class EventWaits {
     uint64_t handle = 0;
     int device = -1;      // of handles that are no pointers, else -1
     uint32_t thread = 0;  // of the stream of a thread, else 0
+
     auto operator<=>(const Stream&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   // As the job has the handle (0, 1: the legacy default stream; 2: that of the thread).

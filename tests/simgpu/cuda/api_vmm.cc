@@ -105,8 +105,7 @@ CUresult protect(const Range& range, bool readable, bool writable) {
 // A copy of another thread's looks at the masks before it touches the pages: these allow more
 // before the masks say so, and less after.
 CUresult allow(Range& range, const Access& access) {
-  SIMGPU_TRY(
-      protect(range, range.readable || access.readable, range.writable || access.writable));
+  SIMGPU_TRY(protect(range, range.readable || access.readable, range.writable || access.writable));
   set_bits(range.readable, access.devices, access.readable);
   set_bits(range.writable, access.devices, access.writable);
   return protect(range, range.readable, range.writable);
