@@ -88,6 +88,22 @@ bool has_several_copies(Library library) {
   return __atomic_load_n(&g_census.count[static_cast<int>(library)], __ATOMIC_RELAXED) > 1;
 }
 
+struct Search {
+  Library library;
+  char* path;
+  size_t size;
+};
+
+int look_for_copy(dl_phdr_info* info, size_t, void* context) {
+  const Search& search = *static_cast<Search*>(context);
+  const size_t length = strlen(info->dlpi_name);
+  if (length >= search.size || !is_called(search.library, info->dlpi_name)) {
+    return 0;
+  }
+  memcpy(search.path, info->dlpi_name, length + 1);
+  return 1;
+}
+
 // The function that the caller's own libraries have, or null.
 void* in_reach_of(const void* caller, const char* function) {
   const link_map* const map = map_of(caller);
@@ -157,6 +173,11 @@ int find_copy(Library library, SymbolId symbol, const void* caller) noexcept {
 
 bool is_only_copy(Library library) noexcept {
   return __atomic_load_n(&g_census.count[static_cast<int>(library)], __ATOMIC_RELAXED) <= 1;
+}
+
+bool path_of_any_copy(Library library, char* path, size_t size) noexcept {
+  Search search = {library, path, size};
+  return may_ask_the_loader() && dl_iterate_phdr(look_for_copy, &search) != 0;
 }
 
 void* handle_of_copy(Library library, int copy) noexcept {

@@ -37,6 +37,10 @@ inline int copy_for(format::Library library, SymbolId symbol, const void* caller
 // As far as was known when a call came from a new place last.
 bool is_only_copy(format::Library library) noexcept;
 
+// The file of some copy that is loaded, whatever stands behind the library's name in it; false:
+// there is none, or the loader must not be asked.
+bool path_of_any_copy(format::Library library, char* path, size_t size) noexcept;
+
 // dlopen's handle of a copy but number 0; null: it cannot be had.
 void* handle_of_copy(format::Library library, int copy) noexcept;
 

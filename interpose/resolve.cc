@@ -110,7 +110,7 @@ void* ask_newest(const char* const (&libraries)[kCount], SymbolId symbol) {
   return nullptr;
 }
 
-void* ask_vendors(SymbolId symbol) {
+void* ask_by_soname(SymbolId symbol) {
   static constexpr const char* kRuntime[] = {"libcudart.so.13", "libcudart.so.12",
                                              "libcudart.so.11.0"};
   static constexpr const char* kCublas[] = {"libcublas.so.13", "libcublas.so.12",
@@ -130,6 +130,16 @@ void* ask_vendors(SymbolId symbol) {
       break;
   }
   return ask_newest(kRuntime, symbol);
+}
+
+// What calls by a sibling call is not the caller that we see; wheels may have renamed the library.
+void* ask_vendors(SymbolId symbol) {
+  if (void* const found = ask_by_soname(symbol)) {
+    return found;
+  }
+  char path[1024];
+  return path_of_any_copy(library_of(symbol), path, sizeof path) ? ask_loaded(path, symbol)
+                                                                 : nullptr;
 }
 
 void* adopt(void* real, SymbolId symbol, int copy) {

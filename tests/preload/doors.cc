@@ -473,6 +473,27 @@ TEST(Doors, EachCallerReachesItsOwnCublas) {
   }
 }
 
+// Who calls by a sibling call is not seen, and the library has another name than the vendor's: it
+// is found all the same.
+ROLE(sibling) {
+  const std::filesystem::path folder = arguments.at(0);
+  const std::string name = "libcublas-d0.so1";
+  copy_renamed(fixture("own_cublas"), folder / name, "libown_cublas.so", name);
+  copy_renamed(fixture("multiplies"), folder / "libuser.so", "libown_cublas.so", name);
+  void* const library = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const user = dlopen((folder / "libuser.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  return find<int()>(user, "multiply_as_sibling")() == 0 && find<int()>(library, "own_calls")() == 1
+             ? 0
+             : 1;
+}
+
+TEST(Doors, SiblingCallsReachARenamedCublas) {
+  const Folder folder;
+  preload::Program program = preload::self("sibling", {folder.path()});
+  program.environment = {{"TRAINTRACE_DIR", folder.path() + "/traces"}};
+  EXPECT_TRUE(preload::run(program).exited_with(0));
+}
+
 // Where no library has a function, the answer is what it would be without us.
 ROLE(nowhere) {
   dlerror();
