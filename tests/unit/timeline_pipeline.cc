@@ -176,7 +176,7 @@ TEST(Pipeline, HasStagesMicroBatchesAndABubble) {
     }
     // Of the steps, all but what the first stage is ahead in the first.
     const double bubble = static_cast<double>(ranks.waited_ns(0));
-    const double computed = kSteps * 6 * (kForwardNs + kBackwardNs);
+    const double computed = static_cast<double>(kForwardNs + kBackwardNs) * kSteps * 6;
     EXPECT_NEAR(bubble / (bubble + computed), schedule_share(4, 6), 0.01);
   }
 }
