@@ -10,6 +10,7 @@
 #include "analyzer/model/misplaced_calls.h"
 #include "analyzer/model/run.h"
 #include "analyzer/model/site_shift.h"
+#include "analyzer/model/usual_order.h"
 #include "analyzer/model/wrong_peers.h"
 
 namespace traintrace {
@@ -108,11 +109,55 @@ Divergence compare(const Sequence& deviant, const Sequence& normal, const Split&
   return found;
 }
 
+// When the member called what is as `call`, before `until`.
+std::vector<TimeNs> calls_of(const Sequence& sequence, const SequenceItem& call, TimeNs until) {
+  std::vector<TimeNs> times;
+  for (const SequenceItem& item : sequence.items) {
+    if (item.key == call.key && item.operation.enter < until) {
+      times.push_back(item.operation.enter);
+    }
+  }
+  return times;
+}
+
+// It seems to have left something out, or to have called another function, and came to that call
+// from where it never came to it before, nor to what the others called: it came to it out of order,
+// and what the others called is still before it.
+bool is_out_of_order(const Run& run, const Sequence& deviant, const Sequence& normal,
+                     const Divergence& found) {
+  const SequenceItem& own = found.own.item;
+  const uint64_t number = own.operation.sequence;
+  const SequenceItem* const expected = normal.at(found.sequence);
+  const SequenceItem* const next = deviant.at(number + 1);
+  if (expected == nullptr || deviant.at(number) == nullptr ||
+      (next != nullptr && next->key != expected->key)) {
+    return false;
+  }
+  const TimeNs enter = own.operation.enter;
+  const Rank rank = deviant.member->rank;
+  return is_behind_another(run, rank, enter, calls_of(deviant, own, enter)) &&
+         is_behind_another(run, rank, enter, calls_of(deviant, *expected, enter));
+}
+
+// One call is a smaller fault than all that lies between the two.
+void take_for_extra(const Run& run, const Sequence& deviant, const Sequence& normal,
+                    Divergence& found) {
+  const bool shifted = found.kind == DivergenceKind::kSkipped &&
+                       found.sequence_last == found.sequence + found.length - 1;
+  if ((shifted || found.kind == DivergenceKind::kFunction) && found.exact &&
+      is_out_of_order(run, deviant, normal, found)) {
+    found.kind = DivergenceKind::kExtra;
+    found.sequence_last = found.sequence;
+    found.length = 1;
+    found.matches = 0;
+  }
+}
+
 class Comparer {
  public:
   // The sequences are those of all members; they must outlive it.
   Comparer(const Run& run, size_t index, const std::vector<Sequence>& sequences)
-      : index_(index), sequences_(sequences) {
+      : run_(run), index_(index), sequences_(sequences) {
     by_hash_ = std::all_of(sequences.begin(), sequences.end(), [](const Sequence& sequence) {
       return !sequence.hashes.empty() || sequence.reached == 0;
     });
@@ -181,7 +226,9 @@ class Comparer {
     }
     std::vector<Divergence> found;
     for (size_t i = 1; i < split.groups.size(); ++i) {
-      Divergence one = compare(*longest(split.groups[i]), *longest(most), split);
+      const Sequence& deviant = *longest(split.groups[i]);
+      Divergence one = compare(deviant, *longest(most), split);
+      take_for_extra(run_, deviant, *longest(most), one);
       one.communicator = index_;
       one.deviants = ranks_of(split.groups[i]);
       one.parts = {one.deviants};
@@ -203,6 +250,7 @@ class Comparer {
     }
   }
 
+  const Run& run_;
   size_t index_;
   const std::vector<Sequence>& sequences_;
   bool by_hash_ = true;

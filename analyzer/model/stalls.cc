@@ -8,6 +8,7 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/wait_search.h"
 
 namespace traintrace {
 namespace {
@@ -126,6 +127,40 @@ void sort_ranks(const Run& run, Stall& stall, Ranks& blocked, Ranks& stuck) {
   }
 }
 
+// Those that wait, as far as is known, for ranks that are not stuck in it: for each other, or for
+// one that has not come to something behind it.  That its GPU has not done it either is then not
+// seen.
+Ranks waiting_elsewhere(const Run& run, const Stall& stall) {
+  const WaitSearch search(run.waits.waits);
+  Ranks held = search.circle();
+  for (const Rank root : search.roots()) {
+    const bool here =
+        std::any_of(stall.ranks.begin(), stall.ranks.end(),
+                    [&](const StalledRank& rank) { return rank.rank == root && rank.stuck > 0; });
+    for (const Rank rank : here ? Ranks() : search.victims_of({root})) {
+      insert(held, rank);
+    }
+  }
+  Ranks waiting;
+  for (const StalledRank& rank : stall.ranks) {
+    const auto own = search.waits_of.find(rank.rank);
+    if (!contains(held, rank.rank) || own == search.waits_of.end() ||
+        certainly_unfinished(rank.gpu)) {
+      continue;
+    }
+    const bool behind = std::any_of(own->second.begin(), own->second.end(), [&](size_t index) {
+      const auto& waiters = run.waits.waits[index].waiters;
+      return std::any_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
+        return waiter.rank == rank.rank && waiter.since >= rank.operation.enter;
+      });
+    });
+    if (behind) {
+      waiting.push_back(rank.rank);
+    }
+  }
+  return waiting;
+}
+
 void classify(const Run& run, Stall& stall) {
   Ranks blocked;
   Ranks stuck;
@@ -144,6 +179,8 @@ void classify(const Run& run, Stall& stall) {
         });
     stall.known = function || blocked.size() < count(GpuState::kReached) + stall.finished.size();
   } else if (!stall.finished.empty()) {
+    const Ranks elsewhere = waiting_elsewhere(run, stall);
+    std::erase_if(stuck, [&](Rank rank) { return contains(elsewhere, rank); });
     stall.kind = StallKind::kBehind;
     stall.suspects = stuck;
     stall.known = stuck.size() < stall.finished.size();
@@ -189,6 +226,9 @@ std::optional<Stall> stall_in(const Run& run, size_t index, uint64_t sequence) {
     return std::nullopt;
   }
   classify(run, stall);
+  if (stall.kind == StallKind::kBehind && stall.suspects.empty()) {
+    return std::nullopt;
+  }
   return stall;
 }
 
@@ -261,14 +301,34 @@ void add_root(const Stall& stall, const Hang& hang, std::vector<RootStall>& root
   if (known == roots.end()) {
     known = roots.insert(roots.end(), RootStall{stall, &hang, {}});
   }
-  for (const Rank rank : hang.victims) {
-    insert(known->victims, rank);
+  for (const Ranks& held : {hang.victims, hang.roots}) {
+    for (const Rank rank : held) {
+      if (!contains(stall.suspects, rank)) {
+        insert(known->victims, rank);
+      }
+    }
   }
+}
+
+// It has come to the next collective, for which it needs those that are known to be in this one.
+bool waits_behind(const Run& run, const Stall& stall, Rank rank) {
+  const Communicator& communicator = run.communicators[stall.communicator];
+  const Member* const member = member_of(communicator, rank);
+  const uint64_t next = stall.sequence + 1;
+  return stall.kind == StallKind::kBehind && member != nullptr && contains(stall.finished, rank) &&
+         sequence_reached(run.processes[member->process], text_of(run, *member)) >= next &&
+         is_in(run, *member, next) &&
+         std::all_of(stall.suspects.begin(), stall.suspects.end(), [&](Rank suspect) {
+           return std::any_of(stall.ranks.begin(), stall.ranks.end(),
+                              [&](const StalledRank& other) {
+                                return other.rank == suspect && certainly_unfinished(other.gpu);
+                              });
+         });
 }
 
 }  // namespace
 
-bool holds_up(const Stall& stall, const Hang& hang) {
+bool holds_up(const Run& run, const Stall& stall, const Hang& hang) {
   const auto waits_there = [&](Rank rank) {
     return std::any_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& other) {
       return other.rank == rank && other.stuck > 0;
@@ -276,7 +336,8 @@ bool holds_up(const Stall& stall, const Hang& hang) {
   };
   return hang.blocked && stall.known &&
          std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
-           return contains(stall.suspects, rank) || waits_there(rank);
+           return contains(stall.suspects, rank) || waits_there(rank) ||
+                  waits_behind(run, stall, rank);
          });
 }
 
@@ -343,7 +404,7 @@ std::vector<RootStall> root_stalls(const Run& run) {
   std::vector<Stall> stalls = find_stalls(run);
   for (const Hang& hang : run.waits.hangs) {
     const auto found = std::find_if(stalls.begin(), stalls.end(),
-                                    [&](const Stall& stall) { return holds_up(stall, hang); });
+                                    [&](const Stall& stall) { return holds_up(run, stall, hang); });
     if (found != stalls.end() && hang.divergences.empty()) {
       add_root(*found, hang, roots);
     }

@@ -49,8 +49,9 @@ struct RootStall {
 };
 std::vector<RootStall> root_stalls(const Run& run);
 
-// Those that others wait for in that hang are its suspects, or wait in it themselves.
-bool holds_up(const Stall& stall, const Hang& hang);
+// Those that others wait for in that hang are its suspects, or wait in it themselves, or behind it
+// for suspects of which is known that they are not through.
+bool holds_up(const Run& run, const Stall& stall, const Hang& hang);
 
 // What runs on the rank's device in place of it: an operation of another communicator.
 struct Holder {

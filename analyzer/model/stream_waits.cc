@@ -1,12 +1,16 @@
 #include "analyzer/model/stream_waits.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/exchanges.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -16,32 +20,35 @@ constexpr uint64_t kNowhere = std::numeric_limits<uint64_t>::max();
 // How often waiting may be handed on from communicator to communicator.
 constexpr int kMostHops = 64;
 
-// The first position on each stream that cannot finish.
+// The first on each stream that cannot finish.
 class Blockade {
  public:
   // Whether that is news.
   bool block(size_t process, const OperationText& operation) {
-    if (operation.stream == 0 || operation.position == 0) {
+    if (operation.stream == 0 || operation.position == 0 ||
+        operation.position >= position(process, operation)) {
       return false;
     }
-    uint64_t& first = first_.try_emplace({process, operation.stream}, kNowhere).first->second;
-    if (operation.position >= first) {
-      return false;
-    }
-    first = operation.position;
+    first_.insert_or_assign({process, operation.stream}, operation);
     return true;
   }
   // Of the operation's stream.
   uint64_t position(size_t process, const OperationText& operation) const {
     const auto found = first_.find({process, operation.stream});
-    return found == first_.end() || operation.position == 0 ? kNowhere : found->second;
+    return found == first_.end() || operation.position == 0 ? kNowhere : found->second.position;
+  }
+  bool is_behind(const Part& part) const {
+    const OperationText& operation = *part.operation;
+    const auto found = first_.find({part.member->process, operation.stream});
+    return found != first_.end() && found->second.position < operation.position &&
+           !may_be_one_group(found->second, operation);
   }
 
  private:
-  std::map<std::pair<size_t, uint32_t>, uint64_t> first_;
+  std::map<std::pair<size_t, uint32_t>, OperationText> first_;  // by process, stream
 };
 
-const OperationText* pending(const Run& run, const Member& member, uint64_t sequence) {
+const OperationText* pending_at(const Run& run, const Member& member, uint64_t sequence) {
   const OperationText* operation = collective_at(text_of(run, member), sequence);
   return operation == nullptr || (operation->flags & format::kEmpty) != 0 ||
                  finished(run.processes[member.process], *operation)
@@ -58,7 +65,7 @@ std::optional<uint64_t> first_blocked(const Run& run, const Communicator& commun
       if (operation.collective &&
           operation.position >= blockade.position(member.process, operation) &&
           (!first || operation.sequence < *first) &&
-          pending(run, member, operation.sequence) == &operation) {
+          pending_at(run, member, operation.sequence) == &operation) {
         first = operation.sequence;
       }
     }
@@ -73,9 +80,38 @@ void block_waiters(const Run& run, const std::vector<Wait>& waits, Blockade& blo
       const bool of_peers = wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend;
       const Member* member = member_of(communicator, waiter.rank);
       const OperationText* operation =
-          of_peers ? &wait.details : pending(run, *member, wait.sequence);
+          of_peers ? &wait.details : pending_at(run, *member, wait.sequence);
       if (wait.kind != WaitKind::kInit && operation != nullptr) {
         blockade.block(waiter.process, *operation);
+      }
+    }
+  }
+}
+
+bool needs_all(const Run& run, const Member& member, const OperationText& operation) {
+  const Direction direction =
+      direction_of(call_name(run.processes[member.process], operation.call));
+  return direction == Direction::kAllToAll ||
+         (direction == Direction::kToRoot && member.local_rank >= 0 &&
+          member.local_rank == operation.peer);
+}
+
+// Who issued something else than the others, in which it needs them all, waits for those who have
+// not come there as well.
+void block_deviants(const Run& run, Blockade& blockade) {
+  for (const Divergence& divergence : run.divergences) {
+    const Communicator& communicator = run.communicators[divergence.communicator];
+    const bool all_came = std::all_of(
+        communicator.members.begin(), communicator.members.end(), [&](const Member& member) {
+          return sequence_reached(run.processes[member.process], text_of(run, member)) >=
+                 divergence.met;
+        });
+    for (const Rank rank : all_came ? Ranks() : divergence.deviants) {
+      const Member* const member = member_of(communicator, rank);
+      const OperationText* const operation =
+          member == nullptr ? nullptr : pending_at(run, *member, divergence.met);
+      if (operation != nullptr && needs_all(run, *member, *operation)) {
+        blockade.block(member->process, *operation);
       }
     }
   }
@@ -87,7 +123,7 @@ Wait held_up_wait(const Run& run, size_t index, uint64_t sequence, const Blockad
   wait.communicator = index;
   wait.sequence = sequence;
   for (const Member& member : run.communicators[index].members) {
-    const OperationText* operation = pending(run, member, sequence);
+    const OperationText* operation = pending_at(run, member, sequence);
     if (operation == nullptr) {
       continue;
     }
@@ -105,30 +141,71 @@ Wait held_up_wait(const Run& run, size_t index, uint64_t sequence, const Blockad
   return wait;
 }
 
+void add_wait(Wait wait, std::vector<Wait>& waits) {
+  if (!wait.waiters.empty() && !wait.awaited.empty()) {
+    waits.push_back(std::move(wait));
+  }
+}
+
+// What one side has behind something that cannot finish cannot finish on the other.
+bool block_other_side(const Exchange& message, Blockade& blockade) {
+  bool news = false;
+  for (size_t side = 0; side < 2; ++side) {
+    const Part& other = message.parts[1 - side];
+    news = (other.blocks && blockade.is_behind(message.parts[side]) &&
+            blockade.block(other.member->process, *other.operation)) ||
+           news;
+  }
+  return news;
+}
+
+// Of each pair of ranks the first in each direction: later ones wait behind it.
+void add_waits_for_messages(const Run& run, const std::vector<Exchange>& messages,
+                            const Blockade& blockade, std::vector<Wait>& waits) {
+  std::set<std::tuple<size_t, Rank, Rank>> found;
+  for (const Exchange& message : messages) {
+    Wait wait = wait_in(run, message, [&](const Part& part) { return blockade.is_behind(part); });
+    if (!wait.waiters.empty() && !wait.awaited.empty() && !is_known(wait, waits) &&
+        found
+            .emplace(message.communicator, message.parts[0].member->rank,
+                     message.parts[1].member->rank)
+            .second) {
+      waits.push_back(std::move(wait));
+    }
+  }
+}
+
 }  // namespace
 
 void add_stream_waits(const Run& run, std::vector<Wait>& waits) {
   Blockade blockade;
   block_waiters(run, waits, blockade);
+  block_deviants(run, blockade);
+  std::vector<Exchange> messages;
+  for (size_t i = 0; i < run.communicators.size() && !waits.empty(); ++i) {
+    std::vector<Exchange> own = messages_of(run, i);
+    std::move(own.begin(), own.end(), std::back_inserter(messages));
+  }
   bool news = !waits.empty();
   for (int hop = 0; news && hop < kMostHops; ++hop) {
     news = false;
     for (const Communicator& communicator : run.communicators) {
       const auto sequence = first_blocked(run, communicator, blockade);
       for (const Member& member : communicator.members) {
-        const OperationText* operation = sequence ? pending(run, member, *sequence) : nullptr;
+        const OperationText* operation = sequence ? pending_at(run, member, *sequence) : nullptr;
         news = (operation != nullptr && blockade.block(member.process, *operation)) || news;
       }
+    }
+    for (const Exchange& message : messages) {
+      news = block_other_side(message, blockade) || news;
     }
   }
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     if (const auto sequence = first_blocked(run, run.communicators[i], blockade)) {
-      Wait wait = held_up_wait(run, i, *sequence, blockade);
-      if (!wait.waiters.empty() && !wait.awaited.empty()) {
-        waits.push_back(std::move(wait));
-      }
+      add_wait(held_up_wait(run, i, *sequence, blockade), waits);
     }
   }
+  add_waits_for_messages(run, messages, blockade, waits);
 }
 
 }  // namespace traintrace

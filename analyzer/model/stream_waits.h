@@ -1,5 +1,5 @@
 // Waiting that streams hand on: what lies on a stream behind an operation that cannot finish cannot
-// begin, and so its other members wait as well, in another communicator perhaps.
+// begin, and so those who have come to it wait as well, in another communicator perhaps.
 #pragma once
 
 #include <vector>

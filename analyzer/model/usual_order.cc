@@ -14,6 +14,8 @@ using Kind = std::tuple<size_t, uint32_t, uint32_t>;  // communicator, call, sta
 struct Step {
   TimeNs enter = 0;
   Kind kind;
+  bool receive = false;
+  int peer = -1;
 };
 
 // All that is kept of the rank, from where it is kept of all communicators.
@@ -31,7 +33,8 @@ std::vector<Step> steps_of(const Run& run, Rank rank) {
     }
     for (const OperationText& operation : text.recent) {
       if ((operation.flags & (format::kCaptured | format::kFailed)) == 0) {
-        steps.push_back({operation.enter, Kind(i, operation.call, operation.stack)});
+        steps.push_back({operation.enter, Kind(i, operation.call, operation.stack),
+                         operation.receive, operation.peer});
       }
     }
   }
@@ -79,7 +82,36 @@ std::optional<bool> departs(const std::vector<Step>& steps, size_t now) {
   return std::nullopt;
 }
 
+const Step* step_before(const std::vector<Step>& steps, TimeNs enter) {
+  const auto found =
+      std::lower_bound(steps.begin(), steps.end(), enter,
+                       [](const Step& step, TimeNs time) { return step.enter < time; });
+  return found == steps.begin() || found == steps.end() || found->enter != enter ? nullptr
+                                                                                 : &*(found - 1);
+}
+
+// From whatever line, and of whatever size.
+bool is_alike(const Step& a, const Step& b) {
+  return std::get<0>(a.kind) == std::get<0>(b.kind) && std::get<1>(a.kind) == std::get<1>(b.kind) &&
+         a.receive == b.receive && a.peer == b.peer;
+}
+
 }  // namespace
+
+bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vector<TimeNs>& usual) {
+  const std::vector<Step> steps = steps_of(run, rank);
+  const Step* const before = step_before(steps, enter);
+  constexpr size_t kOften = 2;
+  size_t known = 0;
+  for (const TimeNs time : usual) {
+    const Step* const its = step_before(steps, time);
+    known += its == nullptr ? 0 : 1;
+    if (before == nullptr || (its != nullptr && is_alike(*its, *before))) {
+      return false;
+    }
+  }
+  return known >= kOften;
+}
 
 std::optional<bool> departs_from_habit(const Run& run, Rank rank, size_t communicator,
                                        TimeNs enter) {

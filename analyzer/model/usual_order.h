@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "analyzer/model/run.h"
 
@@ -14,5 +15,9 @@ std::optional<bool> departs_from_habit(const Run& run, Rank rank, size_t communi
                                        TimeNs enter);
 // The same of the last that it called.
 std::optional<bool> departs_from_habit(const Run& run, Rank rank);
+
+// Whether its operation of `enter` came directly behind one, of any communicator, behind which none
+// of those of `usual` came, of at least two of which that is known.
+bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vector<TimeNs>& usual);
 
 }  // namespace traintrace
