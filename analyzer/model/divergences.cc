@@ -139,13 +139,24 @@ bool is_out_of_order(const Run& run, const Sequence& deviant, const Sequence& no
          is_behind_another(run, rank, enter, calls_of(deviant, *expected, enter));
 }
 
+const Sequence* sequence_of_rank(const std::vector<Sequence>& sequences, Rank rank) {
+  const auto found =
+      std::find_if(sequences.begin(), sequences.end(),
+                   [&](const Sequence& sequence) { return sequence.member->rank == rank; });
+  return found == sequences.end() ? nullptr : &*found;
+}
+
 // One call is a smaller fault than all that lies between the two.
-void take_for_extra(const Run& run, const Sequence& deviant, const Sequence& normal,
-                    Divergence& found) {
+void take_for_extra(const Run& run, MemberSequences& sequences, Divergence& found) {
   const bool shifted = found.kind == DivergenceKind::kSkipped &&
                        found.sequence_last == found.sequence + found.length - 1;
-  if ((shifted || found.kind == DivergenceKind::kFunction) && found.exact &&
-      is_out_of_order(run, deviant, normal, found)) {
+  if ((!shifted && found.kind != DivergenceKind::kFunction) || !found.exact || found.by_site) {
+    return;
+  }
+  const std::vector<Sequence>& all = sequences.of(found.communicator);
+  const Sequence* const deviant = sequence_of_rank(all, found.own.rank);
+  const Sequence* const normal = sequence_of_rank(all, found.expected.rank);
+  if (deviant != nullptr && normal != nullptr && is_out_of_order(run, *deviant, *normal, found)) {
     found.kind = DivergenceKind::kExtra;
     found.sequence_last = found.sequence;
     found.length = 1;
@@ -157,7 +168,7 @@ class Comparer {
  public:
   // The sequences are those of all members; they must outlive it.
   Comparer(const Run& run, size_t index, const std::vector<Sequence>& sequences)
-      : run_(run), index_(index), sequences_(sequences) {
+      : index_(index), sequences_(sequences) {
     by_hash_ = std::all_of(sequences.begin(), sequences.end(), [](const Sequence& sequence) {
       return !sequence.hashes.empty() || sequence.reached == 0;
     });
@@ -226,9 +237,7 @@ class Comparer {
     }
     std::vector<Divergence> found;
     for (size_t i = 1; i < split.groups.size(); ++i) {
-      const Sequence& deviant = *longest(split.groups[i]);
-      Divergence one = compare(deviant, *longest(most), split);
-      take_for_extra(run_, deviant, *longest(most), one);
+      Divergence one = compare(*longest(split.groups[i]), *longest(most), split);
       one.communicator = index_;
       one.deviants = ranks_of(split.groups[i]);
       one.parts = {one.deviants};
@@ -250,7 +259,6 @@ class Comparer {
     }
   }
 
-  const Run& run_;
   size_t index_;
   const std::vector<Sequence>& sequences_;
   bool by_hash_ = true;
@@ -318,6 +326,9 @@ std::vector<Divergence> find_divergences(const Run& run) {
   std::move(by_site.begin(), by_site.end(), std::back_inserter(found));
   find_wrong_peers(run, found);
   find_misplaced_calls(run, sequences, found);
+  for (Divergence& one : found) {
+    take_for_extra(run, sequences, one);
+  }
   merge(found);
   find_other_groups(run, found);
   find_message_faults(run, found);

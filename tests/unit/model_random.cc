@@ -1,4 +1,4 @@
-// test: timeout=120
+// test: timeout=120 labels=sequential
 // uses: tests/unit/model/random_job.cc analyzer
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace traintrace {
 namespace {
 
 constexpr TimeNs kSecond = 1'000'000'000;
-constexpr uint32_t kJobs = 3000;
+constexpr uint32_t kJobs = jobs_of(3000);
 
 std::vector<Finding> judge(std::vector<ProcessTrace> traces) {
   Result<Run> run = build_run(std::move(traces), {}, {});
