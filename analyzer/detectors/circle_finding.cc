@@ -13,6 +13,8 @@
 namespace traintrace {
 namespace {
 
+constexpr size_t kMostLines = 16;
+
 std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& circle) {
   Ranks waiting;
   Ranks awaited;
@@ -122,10 +124,45 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
                   ranks_text(changed)));
 }
 
+bool is_called(const Wait& wait) {
+  return std::all_of(wait.awaited.begin(), wait.awaited.end(),
+                     [](const Awaited& awaited) { return awaited.held_up; });
+}
+
+// Where everything has been called, the lines to change are those that called what the culprits
+// wait in, not where their hosts are.
+void add_calls(const Run& run, const Hang& circle, Finding& finding) {
+  std::vector<CodePlace> calls;
+  bool all_called = true;
+  size_t lines = 0;
+  for (const Wait& wait : run.waits.waits) {
+    if (!is_part(wait, circle.roots)) {
+      continue;
+    }
+    all_called = all_called && is_called(wait);
+    if (++lines <= kMostLines) {
+      finding.evidence.push_back(wait_text(run, wait));
+    }
+    for (const Waiter& waiter : wait.waiters) {
+      const auto place = contains(finding.culprits, waiter.rank)
+                             ? user_place(run.processes[waiter.process], waiter.rank, waiter.stack)
+                             : std::nullopt;
+      if (place && calls.size() < kMostLines) {
+        calls.push_back(*place);
+      }
+    }
+  }
+  if (all_called) {
+    std::erase_if(finding.where, [&](const CodePlace& place) {
+      return std::find(calls.begin(), calls.end(), place) != calls.end();
+    });
+    finding.where.insert(finding.where.begin(), calls.begin(), calls.end());
+  }
+}
+
 }  // namespace
 
 Finding circle_finding(const Run& run, const Hang& circle, std::string_view code) {
-  constexpr size_t kMostLines = 16;
   Finding finding = hang_finding(run, circle, code);
   finding.title = fmt::format("{} wait for each other", ranks_text(circle.roots));
   finding.sides.clear();
@@ -133,6 +170,7 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
   add_parts(run, circle, finding);
   blame_minority(run, circle, finding);
   blame_change(run, circle, finding);
+  add_calls(run, circle, finding);
   for (size_t i = 0; i < std::min(circle.roots.size(), kMostLines); ++i) {
     finding.evidence.push_back(last_call_text(run, circle.roots[i]));
   }

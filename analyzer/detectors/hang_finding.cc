@@ -31,21 +31,6 @@ const Wait& wait_of(const Run& run, const Hang& hang) {
   return run.waits.waits[hang.wait];
 }
 
-std::string wait_text(const Run& run, const Wait& wait) {
-  TimeNs since = 0;
-  TimeNs waited = 0;
-  for (const Waiter& waiter : wait.waiters) {
-    since = since == 0 ? waiter.since : std::min(since, waiter.since);
-    waited = std::max(waited, elapsed(waiter.since, waiter.until));
-  }
-  const Waiter& first = wait.waiters.front();
-  const auto place = user_place(run.processes[first.process], first.rank, first.stack);
-  return fmt::format("{} wait{} in {} since {}, for {}{}", ranks_text(direct_waiters(wait)),
-                     wait.waiters.size() == 1 ? "s" : "", operation_text(run, wait),
-                     run_time(run, since), seconds(waited),
-                     place ? fmt::format(", called at {}", place_text(*place)) : "");
-}
-
 // What a root did last where it is waited for.
 std::string reached_text(const Run& run, const Wait& wait, Rank rank) {
   const Communicator& communicator = run.communicators[wait.communicator];
@@ -152,6 +137,21 @@ bool lost_something(const ProcessTrace& trace) {
 }
 
 }  // namespace
+
+std::string wait_text(const Run& run, const Wait& wait) {
+  TimeNs since = 0;
+  TimeNs waited = 0;
+  for (const Waiter& waiter : wait.waiters) {
+    since = since == 0 ? waiter.since : std::min(since, waiter.since);
+    waited = std::max(waited, elapsed(waiter.since, waiter.until));
+  }
+  const Waiter& first = wait.waiters.front();
+  const auto place = user_place(run.processes[first.process], first.rank, first.stack);
+  return fmt::format("{} wait{} in {} since {}, for {}{}", ranks_text(direct_waiters(wait)),
+                     wait.waiters.size() == 1 ? "s" : "", operation_text(run, wait),
+                     run_time(run, since), seconds(waited),
+                     place ? fmt::format(", called at {}", place_text(*place)) : "");
+}
 
 static bool sizes_are_known(const OperationText& operation) {
   return operation.count != 0 || operation.data_type >= 0;

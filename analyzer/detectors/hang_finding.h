@@ -42,6 +42,9 @@ std::string operation_text(const Run& run, const Wait& wait);
 std::string waiting_text(const Run& run, const Hang& hang);
 // ", and 12 more behind", or nothing
 std::string behind_text(const Run& run, const Hang& hang);
+// "ranks 0,2 wait in ncclAllReduce #5 on communicator dp (4 ranks) since +2 s, for 28 s, called at
+// train.py:118 in train_step"
+std::string wait_text(const Run& run, const Wait& wait);
 std::string seconds(TimeNs duration);  // "41.2 s"
 // "+12.5 s" after the start of the run.
 std::string run_time(const Run& run, TimeNs time);

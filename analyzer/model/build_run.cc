@@ -11,6 +11,8 @@
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/rank_assignment.h"
+#include "analyzer/model/stalls.h"
+#include "analyzer/model/stream_order.h"
 
 namespace traintrace {
 namespace {
@@ -132,6 +134,11 @@ Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> u
     narrow_divergences(run, options.read_events);
   }
   run.waits = wait_graph(run);
+  // Nobody is missing, and yet it does not go on: events may have it in a circle.
+  if (run.waits.hangs.empty() && !find_stalls(run).empty() &&
+      find_stream_orders(run, options.read_events)) {
+    run.waits = wait_graph(run);
+  }
   return run;
 }
 

@@ -16,6 +16,8 @@ struct CodePlace {
   int line = 0;  // 0: not known
   std::string function;
   std::string language;  // python, c++; native: only the module is known, and an offset in it
+
+  bool operator==(const CodePlace&) const = default;
 };
 
 // Neither the standard library, nor what is installed (torch and others), nor this tool.

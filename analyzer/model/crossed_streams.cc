@@ -9,6 +9,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/exchanges.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/stream_order.h"
 
 namespace traintrace {
 namespace {
@@ -61,7 +62,8 @@ void add_messages(const Run& run, size_t index, std::vector<Exchange>& exchanges
 // What lies first on each stream, of exchanges that cannot end.
 class Streams {
  public:
-  explicit Streams(std::vector<Exchange> exchanges) : left_(std::move(exchanges)) {
+  Streams(const Run& run, std::vector<Exchange> exchanges)
+      : run_(run), left_(std::move(exchanges)) {
     // What nothing holds up will end, and so will what lies behind it.
     for (size_t before = left_.size() + 1; left_.size() < before;) {
       before = left_.size();
@@ -76,9 +78,15 @@ class Streams {
   const std::vector<Exchange>& left() const { return left_; }
 
   bool is_behind(const Part& part) const {
-    const auto first = first_.find({part.member->process, part.operation->stream});
-    return first != first_.end() && first->second->position < part.operation->position &&
-           !may_be_one_group(*first->second, *part.operation);
+    const size_t process = part.member->process;
+    for (auto at = first_.lower_bound({process, 0});
+         at != first_.end() && at->first.first == process; ++at) {
+      if (precedes(run_, process, *at->second, *part.operation) &&
+          !may_be_one_group(*at->second, *part.operation)) {
+        return true;
+      }
+    }
+    return false;
   }
 
  private:
@@ -87,7 +95,8 @@ class Streams {
     for (const Exchange& exchange : left_) {
       for (const Part& part : exchange.parts) {
         const OperationText*& first = first_[{part.member->process, part.operation->stream}];
-        if (part.blocks && (first == nullptr || part.operation->position < first->position)) {
+        if (part.blocks &&
+            (first == nullptr || precedes(run_, part.member->process, *part.operation, *first))) {
           first = part.operation;
         }
       }
@@ -95,6 +104,7 @@ class Streams {
     std::erase_if(first_, [](const auto& entry) { return entry.second == nullptr; });
   }
 
+  const Run& run_;
   std::vector<Exchange> left_;
   std::map<std::pair<size_t, uint32_t>, const OperationText*> first_;  // by process, stream
 };
@@ -109,7 +119,7 @@ void add_crossed_waits(const Run& run, std::vector<Wait>& waits) {
     }
     add_messages(run, i, exchanges);
   }
-  const Streams streams(std::move(exchanges));
+  const Streams streams(run, std::move(exchanges));
   for (const Exchange& exchange : streams.left()) {
     Wait wait = wait_in(run, exchange, [&](const Part& part) { return streams.is_behind(part); });
     if (!wait.waiters.empty() && !wait.awaited.empty() && !is_known(wait, waits)) {

@@ -30,7 +30,6 @@ WaitKind kind_of(const OperationText& operation) {
 const OperationText* pending(const Run& run, const Member& member, const OperationText* operation) {
   constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
   return operation == nullptr || operation->stream == 0 || operation->position == 0 ||
-                 operation->position == format::kNeverReached ||
                  finished(run.processes[member.process], *operation) ||
                  (operation->flags & kNot) != 0
              ? nullptr

@@ -118,6 +118,16 @@ bool waits_before_on_streams(const Run& run, const Hang& circle, Rank rank) {
                      [&](uint32_t stream) { return waiting.contains(stream); });
 }
 
+// Wherever the others wait for it, it has put its part on a stream: its host has done what it can.
+bool has_called_all(const Run& run, const Hang& circle, Rank rank) {
+  return std::all_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+    return !is_part(wait, circle.roots) ||
+           std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+             return awaited.rank != rank || awaited.held_up;
+           });
+  });
+}
+
 Cause cause_in_communicator(const Run& run, const Hang& hang) {
   return is_creation_mismatch(run, hang)       ? Cause::kCreation
          : is_split_mismatch(run, hang)        ? Cause::kCreation
@@ -175,7 +185,9 @@ Ranks inside_implicit_sync(const Run& run, const Hang& hang) {
   if (2 * found.size() > hang.roots.size()) {
     return {};
   }
-  std::erase_if(found, [&](Rank rank) { return waits_before_on_streams(run, hang, rank); });
+  std::erase_if(found, [&](Rank rank) {
+    return waits_before_on_streams(run, hang, rank) || has_called_all(run, hang, rank);
+  });
   return found;
 }
 

@@ -2,6 +2,8 @@
 // Built by build_run.h; the order in which traces were given leaves no mark on it.
 #pragma once
 
+#include <compare>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,23 @@ struct Communicator {
   Ranks absent;                 // members that recorded nothing about it, as far as they are known
 };
 
+// What streams of a process were told to wait for by events (stream_order.h).
+struct StreamOrder {
+  struct Stream {
+    uint64_t handle = 0;
+    int device = -1;  // of default streams, else -1
+
+    auto operator<=>(const Stream&) const = default;  // NOLINT(modernize-use-nullptr)
+  };
+  // All that was put on these streams before these times.
+  using Before = std::map<Stream, TimeNs>;
+  struct Told {
+    TimeNs time = 0;
+    Before before;  // and all that was said before that
+  };
+  std::map<Stream, std::vector<Told>> told;  // by time
+};
+
 struct OtherRun {
   std::string id;
   int ranks = 0;
@@ -80,6 +99,7 @@ struct Run {
   TimeNs hang_after = 0;
   std::vector<Divergence> divergences;
   WaitGraph waits;
+  std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them
 };
 
 // Null if that rank left no trace.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,39 +11,63 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/exchanges.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/stream_order.h"
 
 namespace traintrace {
 namespace {
 
-constexpr uint64_t kNowhere = std::numeric_limits<uint64_t>::max();
 // How often waiting may be handed on from communicator to communicator.
 constexpr int kMostHops = 64;
 
 // The first on each stream that cannot finish.
 class Blockade {
  public:
+  explicit Blockade(const Run& run) : run_(run) {}
+
   // Whether that is news.
   bool block(size_t process, const OperationText& operation) {
-    if (operation.stream == 0 || operation.position == 0 ||
-        operation.position >= position(process, operation)) {
+    if (operation.stream == 0 || operation.position == 0) {
       return false;
     }
-    first_.insert_or_assign({process, operation.stream}, operation);
+    const auto [at, is_new] = first_.try_emplace({process, operation.stream}, operation);
+    if (!is_new && !precedes(run_, process, operation, at->second)) {
+      return false;
+    }
+    at->second = operation;
     return true;
   }
-  // Of the operation's stream.
-  uint64_t position(size_t process, const OperationText& operation) const {
-    const auto found = first_.find({process, operation.stream});
-    return found == first_.end() || operation.position == 0 ? kNowhere : found->second.position;
+  bool is_behind(size_t process, const OperationText& operation) const {
+    return any(process, operation, [&](const OperationText& first) {
+      return precedes(run_, process, first, operation);
+    });
   }
-  bool is_behind(const Part& part) const {
-    const OperationText& operation = *part.operation;
-    const auto found = first_.find({part.member->process, operation.stream});
-    return found != first_.end() && found->second.position < operation.position &&
-           !may_be_one_group(found->second, operation);
+  bool is_held(size_t process, const OperationText& operation) const {
+    return any(process, operation, [&](const OperationText& first) {
+      return (first.stream == operation.stream && first.enter == operation.enter) ||
+             precedes(run_, process, first, operation);
+    });
+  }
+  bool begins_behind(const Part& part) const {
+    const size_t process = part.member->process;
+    return any(process, *part.operation, [&](const OperationText& first) {
+      return precedes(run_, process, first, *part.operation) &&
+             !may_be_one_group(first, *part.operation);
+    });
   }
 
  private:
+  template <class Test>
+  bool any(size_t process, const OperationText& operation, Test test) const {
+    for (auto at = first_.lower_bound({process, 0});
+         operation.position != 0 && at != first_.end() && at->first.first == process; ++at) {
+      if (test(at->second)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const Run& run_;
   std::map<std::pair<size_t, uint32_t>, OperationText> first_;  // by process, stream
 };
 
@@ -62,8 +85,7 @@ std::optional<uint64_t> first_blocked(const Run& run, const Communicator& commun
   std::optional<uint64_t> first;
   for (const Member& member : communicator.members) {
     for (const OperationText& operation : text_of(run, member).recent) {
-      if (operation.collective &&
-          operation.position >= blockade.position(member.process, operation) &&
+      if (operation.collective && blockade.is_held(member.process, operation) &&
           (!first || operation.sequence < *first) &&
           pending_at(run, member, operation.sequence) == &operation) {
         first = operation.sequence;
@@ -127,7 +149,7 @@ Wait held_up_wait(const Run& run, size_t index, uint64_t sequence, const Blockad
     if (operation == nullptr) {
       continue;
     }
-    if (blockade.position(member.process, *operation) < operation->position) {
+    if (blockade.is_behind(member.process, *operation)) {
       Awaited& awaited = wait.awaited.emplace_back();
       awaited.rank = member.rank;
       awaited.entered = awaited.held_up = true;
@@ -152,7 +174,7 @@ bool block_other_side(const Exchange& message, Blockade& blockade) {
   bool news = false;
   for (size_t side = 0; side < 2; ++side) {
     const Part& other = message.parts[1 - side];
-    news = (other.blocks && blockade.is_behind(message.parts[side]) &&
+    news = (other.blocks && blockade.begins_behind(message.parts[side]) &&
             blockade.block(other.member->process, *other.operation)) ||
            news;
   }
@@ -164,7 +186,8 @@ void add_waits_for_messages(const Run& run, const std::vector<Exchange>& message
                             const Blockade& blockade, std::vector<Wait>& waits) {
   std::set<std::tuple<size_t, Rank, Rank>> found;
   for (const Exchange& message : messages) {
-    Wait wait = wait_in(run, message, [&](const Part& part) { return blockade.is_behind(part); });
+    Wait wait =
+        wait_in(run, message, [&](const Part& part) { return blockade.begins_behind(part); });
     if (!wait.waiters.empty() && !wait.awaited.empty() && !is_known(wait, waits) &&
         found
             .emplace(message.communicator, message.parts[0].member->rank,
@@ -178,7 +201,7 @@ void add_waits_for_messages(const Run& run, const std::vector<Exchange>& message
 }  // namespace
 
 void add_stream_waits(const Run& run, std::vector<Wait>& waits) {
-  Blockade blockade;
+  Blockade blockade(run);
   block_waiters(run, waits, blockade);
   block_deviants(run, blockade);
   std::vector<Exchange> messages;

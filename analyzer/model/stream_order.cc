@@ -1,0 +1,217 @@
+#include "analyzer/model/stream_order.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/exchanges.h"
+
+namespace traintrace {
+namespace {
+
+using Stream = StreamOrder::Stream;
+using Before = StreamOrder::Before;
+
+// Default streams have the same handle on each device: 0 and 1 the legacy one; 2 is that of a
+// thread, of which nothing is said here (CUDA Runtime API, "Stream synchronization behavior").
+std::optional<Stream> stream_of(uint64_t handle, int device) {
+  constexpr uint64_t kLegacy = 1;
+  constexpr uint64_t kOfThread = 2;
+  if (handle == kOfThread) {
+    return std::nullopt;
+  }
+  return handle <= kLegacy ? Stream{0, device} : Stream{handle, -1};
+}
+
+std::optional<Stream> stream_of(const ProcessTrace& trace, const OperationText& operation) {
+  if (operation.stream == 0 || operation.stream > trace.streams.size()) {
+    return std::nullopt;
+  }
+  const StreamText& stream = trace.streams[operation.stream - 1];
+  return stream_of(stream.handle, stream.device);
+}
+
+void add(const Before& from, Before& to) {
+  for (const auto& [stream, time] : from) {
+    TimeNs& latest = to[stream];
+    latest = std::max(latest, time);
+  }
+}
+
+class Replay {
+ public:
+  Replay(const ProcessTrace& trace, TimeNs since) : trace_(trace), since_(since) {}
+
+  void call(const CallRecord& event) {
+    const CallSchema* const schema = schema_of(trace_, event.call);
+    if (schema == nullptr || event.moment || (event.returned && event.result != 0)) {
+      return;
+    }
+    const std::string_view name = schema->name;
+    const auto on = stream_in(event);
+    const auto with = value_of(trace_, event, "event");
+    if (schema->kind == "record" && with) {
+      record(*with, on, event.enter);
+    } else if (schema->kind == "wait" && with && on) {
+      wait(*on, *with, event.enter);
+    } else if (schema->kind == "create" && with && name.find("EventCreate") != name.npos) {
+      events_.erase(*with);
+    } else if (name.find("StreamBeginCapture") != name.npos && on) {
+      capturing_.insert(*on);
+    } else if (name.find("StreamEndCapture") != name.npos) {
+      capturing_.clear();
+    }
+  }
+
+  StreamOrder take() { return {std::move(told_)}; }
+
+ private:
+  struct Event {
+    bool captured = false;
+    Before before;
+  };
+
+  std::optional<Stream> stream_in(const CallRecord& event) const {
+    const auto handle = value_of(trace_, event, "stream");
+    return handle ? stream_of(*handle, event.device == format::kNoDevice ? -1 : event.device)
+                  : std::nullopt;
+  }
+
+  void record(uint64_t event, const std::optional<Stream>& on, TimeNs time) {
+    Event& recorded = events_[event];
+    recorded = {};
+    if (!on) {
+      return;
+    }
+    if (capturing_.contains(*on)) {
+      recorded.captured = true;
+      return;
+    }
+    if (const auto found = told_.find(*on); found != told_.end()) {
+      recorded.before = found->second.back().before;
+    }
+    recorded.before[*on] = time;
+  }
+
+  // Waiting for an event of a capture makes the stream a part of it.
+  void wait(const Stream& on, uint64_t event, TimeNs time) {
+    const auto found = events_.find(event);
+    if (found == events_.end() || capturing_.contains(on)) {
+      return;
+    }
+    if (found->second.captured) {
+      capturing_.insert(on);
+      return;
+    }
+    std::vector<StreamOrder::Told>& told = told_[on];
+    StreamOrder::Told next = {time, told.empty() ? Before() : told.back().before};
+    add(found->second.before, next.before);
+    if (time < since_ && !told.empty()) {
+      told.back() = std::move(next);
+    } else {
+      told.push_back(std::move(next));
+    }
+  }
+
+  const ProcessTrace& trace_;
+  const TimeNs since_;
+  std::map<Stream, std::vector<StreamOrder::Told>> told_;
+  std::unordered_map<uint64_t, Event> events_;
+  std::set<Stream> capturing_;
+};
+
+// A process's operations that are not known to be over.
+struct Pending {
+  std::set<uint32_t> streams;
+  TimeNs since = 0;  // the first was entered
+};
+
+std::map<size_t, Pending> pending_by_process(const Run& run) {
+  std::map<size_t, Pending> found;
+  for (const Communicator& communicator : run.communicators) {
+    for (const Member& member : communicator.members) {
+      if (communicator.size == 1 || exited_normally(run, *state_of(run, member.rank))) {
+        continue;
+      }
+      for (const OperationText& operation : text_of(run, member).recent) {
+        if (pending(run, member, &operation) != nullptr) {
+          Pending& own = found[member.process];
+          own.since = own.streams.empty() ? operation.enter : std::min(own.since, operation.enter);
+          own.streams.insert(operation.stream);
+        }
+      }
+    }
+  }
+  std::erase_if(found, [](const auto& entry) { return entry.second.streams.size() < 2; });
+  return found;
+}
+
+}  // namespace
+
+StreamOrder stream_order_of(const ProcessTrace& trace, TimeNs since) {
+  Replay replay(trace, since);
+  std::vector<const CallRecord*> calls;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* const schema = schema_of(trace, event.call);
+    if (schema != nullptr && (schema->kind == "record" || schema->kind == "wait" ||
+                              schema->kind == "create" || schema->kind == "capture")) {
+      calls.push_back(&event);
+    }
+  }
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const CallRecord* a, const CallRecord* b) { return a->enter < b->enter; });
+  for (const CallRecord* event : calls) {
+    replay.call(*event);
+  }
+  return replay.take();
+}
+
+bool find_stream_orders(Run& run, const ReadEvents& read_events) {
+  constexpr size_t kMost = 128;  // each takes the events of a process
+  const std::map<size_t, Pending> wanted = pending_by_process(run);
+  for (const auto& [process, pending] :
+       wanted.size() > kMost ? std::map<size_t, Pending>() : wanted) {
+    const ProcessTrace* const trace =
+        read_events ? read_events(run.processes[process]) : &run.processes[process];
+    StreamOrder order = trace == nullptr ? StreamOrder() : stream_order_of(*trace, pending.since);
+    if (!order.told.empty()) {
+      run.stream_orders.emplace(process, std::move(order));
+    }
+  }
+  return !run.stream_orders.empty();
+}
+
+bool precedes(const Run& run, size_t process, const OperationText& first,
+              const OperationText& then) {
+  if (first.stream == then.stream) {
+    // Where a stream is after an abort says nothing any more.
+    const bool known =
+        first.position != format::kNeverReached && then.position != format::kNeverReached;
+    return known ? first.position < then.position : first.enter < then.enter;
+  }
+  const auto order = run.stream_orders.find(process);
+  const auto own = stream_of(run.processes[process], then);
+  const auto other = stream_of(run.processes[process], first);
+  if (order == run.stream_orders.end() || !own || !other) {
+    return false;
+  }
+  const auto told = order->second.told.find(*own);
+  if (told == order->second.told.end()) {
+    return false;
+  }
+  const auto behind =
+      std::upper_bound(told->second.begin(), told->second.end(), then.enter,
+                       [](TimeNs time, const StreamOrder::Told& item) { return time < item.time; });
+  if (behind == told->second.begin()) {
+    return false;
+  }
+  const auto before = std::prev(behind)->before.find(*other);
+  return before != std::prev(behind)->before.end() && first.enter < before->second;
+}
+
+}  // namespace traintrace
