@@ -1,5 +1,6 @@
 """Two groups of the same ranks, whose sums come one behind the other: PyTorch gives each group a stream, and events order them."""
 import argparse
+import datetime
 
 import torch
 import torch.distributed as dist
@@ -19,7 +20,8 @@ def sum_in(group, x):
 
 
 with rig.job(args.timeout) as job:
-    groups = [dist.new_group(list(range(job.size))) for _ in range(2)]
+    limit = datetime.timedelta(seconds=args.timeout)
+    groups = [dist.new_group(list(range(job.size)), timeout=limit) for _ in range(2)]
     x = torch.ones(4096, device="cuda")
     for step in range(STEPS):
         wrong = args.mistake and job.rank == 1 and step == STEPS - 2

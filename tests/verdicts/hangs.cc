@@ -96,6 +96,37 @@ void in_turns(const Job& job, bool experts_first) {
   wait_for(job.second);
 }
 
+void make_wait(cudaStream_t stream, cudaStream_t before) {
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CUDA_CHECK(cudaEventRecord(event, before));
+  CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0));
+  CUDA_CHECK(cudaEventDestroy(event));
+}
+
+// As frameworks do: each communicator has a stream, and events order them with the current one.
+// Its host puts all of it there before it waits.
+void ordered_by_events(const Job& job, bool experts_first, bool joined) {
+  cudaStream_t current = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&current, cudaStreamNonBlocking));
+  for (const bool first : {true, false}) {
+    const bool second = first == experts_first;
+    const cudaStream_t stream = second ? job.second : job.stream;
+    make_wait(stream, current);
+    if (second) {
+      experts(job, stream);
+    } else {
+      gradients(job);
+    }
+    if (joined) {
+      make_wait(current, stream);
+    }
+  }
+  wait_for(current);
+  wait_for(job.stream);
+  wait_for(job.second);
+}
+
 void return_very_late(void*) {
   sleep(3);
 }
@@ -240,6 +271,8 @@ void fault(const Job& job, const std::string& name, bool culprit) {
     captured(job, culprit, name != "capture", name == "capture-late");
   } else if (name == "no-room") {
     in_turns(job, culprit);
+  } else if (name.starts_with("events")) {
+    ordered_by_events(job, culprit, name == "events");
   } else if (name == "same-order") {
     in_one_order(job, culprit);
   } else if (name.starts_with("late")) {
