@@ -14,8 +14,7 @@ namespace traintrace {
 namespace {
 
 bool meets(const Divergence& divergence, size_t communicator) {
-  return divergence.communicator == communicator && divergence.exact && !divergence.by_site &&
-         divergence.kind != DivergenceKind::kHarmlessType && !is_of_messages(divergence.kind);
+  return divergence.communicator == communicator && is_conflict(divergence);
 }
 
 bool waits_in(const Run& run, const Member& member, uint64_t sequence) {
@@ -222,6 +221,11 @@ void add_conflict_waits_of(const Run& run, size_t communicator, std::vector<Wait
 }
 
 }  // namespace
+
+bool is_conflict(const Divergence& divergence) {
+  return divergence.exact && !divergence.by_site &&
+         divergence.kind != DivergenceKind::kHarmlessType && !is_of_messages(divergence.kind);
+}
 
 void add_conflict_waits(const Run& run, std::vector<Wait>& waits) {
   for (size_t i = 0; i < run.communicators.size() && !run.divergences.empty(); ++i) {

@@ -13,6 +13,9 @@ namespace traintrace {
 // out what those who issued something else seem to wait for there.
 void add_conflict_waits(const Run& run, std::vector<Wait>& waits);
 
+// Collectives met that do not belong together, and which they were is known.
+bool is_conflict(const Divergence& divergence);
+
 // What such a rank has put on the communicator may never end.
 bool is_held_by_divergence(const Run& run, size_t communicator, Rank rank);
 

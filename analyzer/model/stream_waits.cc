@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/conflicts.h"
 #include "analyzer/model/exchanges.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/stream_order.h"
@@ -128,7 +129,8 @@ void block_deviants(const Run& run, Blockade& blockade) {
           return sequence_reached(run.processes[member.process], text_of(run, member)) >=
                  divergence.met;
         });
-    for (const Rank rank : all_came ? Ranks() : divergence.deviants) {
+    const bool holds = is_conflict(divergence) && !all_came;
+    for (const Rank rank : holds ? divergence.deviants : Ranks()) {
       const Member* const member = member_of(communicator, rank);
       const OperationText* const operation =
           member == nullptr ? nullptr : pending_at(run, *member, divergence.met);
