@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/exchanges.h"
 #include "analyzer/model/grouping.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/model/progress.h"
@@ -97,6 +98,31 @@ ReadError no_run(const std::string& message) {
   return error;
 }
 
+bool has_pending(const Run& run, Rank rank) {
+  return std::any_of(
+      run.communicators.begin(), run.communicators.end(), [&](const Communicator& communicator) {
+        const Member* const member = member_of(communicator, rank);
+        if (member == nullptr || communicator.size == 1) {
+          return false;
+        }
+        const auto& recent = text_of(run, *member).recent;
+        return std::any_of(recent.begin(), recent.end(), [&](const OperationText& operation) {
+          return pending(run, *member, &operation) != nullptr;
+        });
+      });
+}
+
+// Nobody is missing, and yet it does not go on; or who is missing is in something else.
+bool may_be_held_by_events(const Run& run) {
+  const std::vector<Hang>& hangs = run.waits.hangs;
+  return hangs.empty() ? !find_stalls(run).empty()
+                       : std::any_of(hangs.begin(), hangs.end(), [&](const Hang& hang) {
+                           return hang.fate == Fate::kAlive &&
+                                  std::any_of(hang.roots.begin(), hang.roots.end(),
+                                              [&](Rank rank) { return has_pending(run, rank); });
+                         });
+}
+
 }  // namespace
 
 Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> unreadable,
@@ -134,9 +160,7 @@ Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> u
     narrow_divergences(run, options.read_events);
   }
   run.waits = wait_graph(run);
-  // Nobody is missing, and yet it does not go on: events may have it in a circle.
-  if (run.waits.hangs.empty() && !find_stalls(run).empty() &&
-      find_stream_orders(run, options.read_events)) {
+  if (may_be_held_by_events(run) && find_stream_orders(run, options.read_events)) {
     run.waits = wait_graph(run);
   }
   return run;
