@@ -52,11 +52,15 @@ class Replay {
     if (schema == nullptr || event.moment || (event.returned && event.result != 0)) {
       return;
     }
+    if (schema->library == "nccl") {
+      enter_nccl(event, schema->kind);
+      return;
+    }
     const std::string_view name = schema->name;
     const auto on = stream_in(event);
     const auto with = value_of(trace_, event, "event");
     if (schema->kind == "record" && with) {
-      record(*with, on, event.enter);
+      record(*with, on, issued_before(event));
     } else if (schema->kind == "wait" && with && on) {
       wait(*on, *with, event.enter);
     } else if (schema->kind == "create" && with && name.find("EventCreate") != name.npos) {
@@ -71,6 +75,31 @@ class Replay {
   StreamOrder take() { return {std::move(told_)}; }
 
  private:
+  // What a call or a group of NCCL issues is put on the streams at its end, as far as is known.
+  struct Issuing {
+    TimeNs since = 0;
+    TimeNs until = 0;  // it returned; 0: it has not
+    int groups = 0;    // open
+  };
+  void enter_nccl(const CallRecord& event, std::string_view kind) {
+    Issuing& own = issuing_[event.thread];
+    if (own.groups == 0) {
+      own.since = event.enter;
+    }
+    own.until = event.leave;
+    own.groups += kind == "group-start" ? 1 : kind == "group-end" && own.groups > 0 ? -1 : 0;
+  }
+  // Whatever was entered before that time is on its stream.
+  TimeNs issued_before(const CallRecord& event) const {
+    const auto found = issuing_.find(event.thread);
+    if (found == issuing_.end()) {
+      return event.enter;
+    }
+    const Issuing& own = found->second;
+    const bool open = own.groups > 0 || own.until == 0 || event.enter < own.until;
+    return open ? own.since : event.enter;
+  }
+
   struct Event {
     bool captured = false;
     Before before;
@@ -123,6 +152,7 @@ class Replay {
   std::map<Stream, std::vector<StreamOrder::Told>> told_;
   std::unordered_map<uint64_t, Event> events_;
   std::set<Stream> capturing_;
+  std::unordered_map<uint32_t, Issuing> issuing_;  // by thread
 };
 
 // A process's operations that are not known to be over.
@@ -158,8 +188,9 @@ StreamOrder stream_order_of(const ProcessTrace& trace, TimeNs since) {
   std::vector<const CallRecord*> calls;
   for (const CallRecord& event : trace.events) {
     const CallSchema* const schema = schema_of(trace, event.call);
-    if (schema != nullptr && (schema->kind == "record" || schema->kind == "wait" ||
-                              schema->kind == "create" || schema->kind == "capture")) {
+    if (schema != nullptr &&
+        (schema->kind == "record" || schema->kind == "wait" || schema->kind == "create" ||
+         schema->kind == "capture" || schema->library == "nccl")) {
       calls.push_back(&event);
     }
   }
@@ -174,8 +205,10 @@ StreamOrder stream_order_of(const ProcessTrace& trace, TimeNs since) {
 bool find_stream_orders(Run& run, const ReadEvents& read_events) {
   constexpr size_t kMost = 128;  // each takes the events of a process
   const std::map<size_t, Pending> wanted = pending_by_process(run);
-  for (const auto& [process, pending] :
-       wanted.size() > kMost ? std::map<size_t, Pending>() : wanted) {
+  if (wanted.size() > kMost) {
+    return false;
+  }
+  for (const auto& [process, pending] : wanted) {
     const ProcessTrace* const trace =
         read_events ? read_events(run.processes[process]) : &run.processes[process];
     StreamOrder order = trace == nullptr ? StreamOrder() : stream_order_of(*trace, pending.since);
