@@ -20,7 +20,7 @@ struct Side {
   int device = -1;
   uint64_t peak = 0;
 };
-struct Pair {
+struct DevicePair {
   Side a, b;
 };
 
@@ -43,13 +43,13 @@ std::vector<Side> sides_of(const Run& run) {
 }
 
 // The same rank and device; two ranks where each side has one alone.
-std::vector<Pair> pairs_of(const Run& a, const Run& b) {
+std::vector<DevicePair> pairs_of(const Run& a, const Run& b) {
   const std::vector<Side> of_a = sides_of(a);
   const std::vector<Side> of_b = sides_of(b);
   if (a.ranks.size() == 1 && b.ranks.size() == 1 && of_a.size() == 1 && of_b.size() == 1) {
     return {{of_a.front(), of_b.front()}};
   }
-  std::vector<Pair> pairs;
+  std::vector<DevicePair> pairs;
   for (const Side& side : of_a) {
     const auto same = std::find_if(of_b.begin(), of_b.end(), [&](const Side& other) {
       return other.rank == side.rank && other.device == side.device;
@@ -62,7 +62,7 @@ std::vector<Pair> pairs_of(const Run& a, const Run& b) {
 }
 
 // Who has not ended may yet take as much.
-bool is_to_be_told(const Pair& pair) {
+bool is_to_be_told(const DevicePair& pair) {
   const Side& low = pair.a.peak < pair.b.peak ? pair.a : pair.b;
   return peaks_differ(pair.a.peak, pair.b.peak) && low.tables->exit_kind != format::kNotExited;
 }
@@ -79,7 +79,7 @@ std::optional<ProcessTrace> with_events(const ProcessTrace& tables, Symbolizer& 
   return std::move(*read);
 }
 
-MemoryDiff diff_of(const Pair& pair, bool with_reason, Symbolizer& symbolizer) {
+MemoryDiff diff_of(const DevicePair& pair, bool with_reason, Symbolizer& symbolizer) {
   RankAllocator a = {pair.a.tables, pair.a.rank, pair.a.device};
   RankAllocator b = {pair.b.tables, pair.b.rank, pair.b.device};
   std::optional<ProcessTrace> events_a;
@@ -98,18 +98,19 @@ MemoryDiff diff_of(const Pair& pair, bool with_reason, Symbolizer& symbolizer) {
 }  // namespace
 
 std::vector<MemoryDiff> diff_memory(const Run& a, const Run& b) {
-  std::vector<Pair> pairs = pairs_of(a, b);
-  std::erase_if(pairs, [](const Pair& pair) { return !is_to_be_told(pair); });
-  const auto difference = [](const Pair& pair) {
+  std::vector<DevicePair> pairs = pairs_of(a, b);
+  std::erase_if(pairs, [](const DevicePair& pair) { return !is_to_be_told(pair); });
+  const auto difference = [](const DevicePair& pair) {
     return std::max(pair.a.peak, pair.b.peak) - std::min(pair.a.peak, pair.b.peak);
   };
-  std::stable_sort(pairs.begin(), pairs.end(), [&](const Pair& first, const Pair& second) {
-    return difference(first) > difference(second);
-  });
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [&](const DevicePair& first, const DevicePair& second) {
+                     return difference(first) > difference(second);
+                   });
   Symbolizer symbolizer;
   std::vector<MemoryDiff> diffs;
   diffs.reserve(pairs.size());
-  for (const Pair& pair : pairs) {
+  for (const DevicePair& pair : pairs) {
     diffs.push_back(diff_of(pair, diffs.size() < kMostRead, symbolizer));
   }
   return diffs;

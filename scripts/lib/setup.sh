@@ -120,8 +120,8 @@ run_tests() {
   log=$folder/Testing/Temporary/LastTestsFailed.log
   shift
   rm -f "$log"
-  # Half of the time they wait: for what is hung to be hung for long enough.
-  "${under[@]}" ctest --test-dir "$folder" --parallel $((jobs + (jobs + 1) / 2)) --no-tests=error "$@" </dev/null && return
+  # They wait for more than half of the time: for what is hung to be hung for long enough.
+  "${under[@]}" ctest --test-dir "$folder" --parallel $((2 * jobs)) --no-tests=error "$@" </dev/null && return
   if [[ -s $log ]] && (($(wc -l <"$log") <= 3)); then
     failed=$(cut -d: -f2 "$log" | paste -sd ' ')
     say "once more, alone: $failed"
