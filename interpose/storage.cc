@@ -240,12 +240,25 @@ uint64_t headroom_up_from(const char* root, const char* group, const char* limit
   return least;
 }
 
+// What may be used without swapping, as the kernel estimates it (proc_meminfo(5)).
+uint64_t available_in_machine() {
+  constexpr const char* kName = "\nMemAvailable:";
+  char text[1024];
+  read_file("/proc/meminfo", text, sizeof text);
+  const char* at = strstr(text, kName);
+  if (!at) {
+    return UINT64_MAX;
+  }
+  at += strlen(kName);
+  return parse_number(at + strspn(at, " "), nullptr) * 1024;
+}
+
 }  // namespace
 
 uint64_t memory_headroom() noexcept {
+  uint64_t least = available_in_machine();
   char groups[4096];
   read_file("/proc/self/cgroup", groups, sizeof groups);
-  uint64_t least = UINT64_MAX;
   for (char* line = groups; *line;) {
     char* const end = strchrnul(line, '\n');
     const bool last = !*end;

@@ -18,8 +18,8 @@ Storage storage_of(const char* mountinfo, const char* path) noexcept;
 // Parts that do not exist are taken as they are.  False: it leads to a network file system.
 bool resolve_locally(const char* mountinfo, const char* path, Text& into) noexcept;
 
-// How many bytes may still be used in memory before a container's limit is reached; UINT64_MAX:
-// there is none.
+// How many bytes may still be used in memory before a container's limit is reached, or before the
+// machine has to swap; UINT64_MAX: not known.
 uint64_t memory_headroom() noexcept;
 
 }  // namespace traintrace

@@ -20,6 +20,9 @@ namespace {
 constexpr uint64_t kLeaveFreeBytes = 64 << 20;
 // A trace in memory counts as the job's own memory, so it must be a small part of what is left.
 constexpr uint64_t kMemoryFactor = 4;
+// Where nobody asked for memory, all that lies there is a small part of it: traces of jobs that
+// ended stay, and a job that is started again and again would fill the machine with them.
+constexpr uint64_t kUnaskedPart = 8;
 constexpr size_t kMountinfoBytes = 1 << 20;
 constexpr int kMaxPlaces = 4;
 
@@ -58,13 +61,17 @@ int open_folder(const Place& place) {
                     : open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-bool has_room(int folder, Storage storage, uint64_t bytes) {
+bool has_room(int folder, const Place& place, uint64_t bytes) {
   struct statvfs status;
   if (fstatvfs(folder, &status) != 0) {
     return false;
   }
   const uint64_t free_bytes = static_cast<uint64_t>(status.f_bavail) * status.f_frsize;
-  if (storage == Storage::kMemory) {
+  if (place.storage == Storage::kMemory) {
+    const uint64_t all_bytes = static_cast<uint64_t>(status.f_blocks) * status.f_frsize;
+    if (place.ours && all_bytes - free_bytes + bytes > all_bytes / kUnaskedPart) {
+      return false;
+    }
     return free_bytes / kMemoryFactor >= bytes && memory_headroom() / kMemoryFactor >= bytes;
   }
   return free_bytes >= bytes + kLeaveFreeBytes;
@@ -134,7 +141,7 @@ bool create_in(const Place& place, const TraceSize& size, const Identity& identi
   const uint64_t bytes = lay_out(size, layout);
   create_folders(place.folder.c_str());
   const int folder = open_folder(place);
-  if (folder < 0 || !has_room(folder, place.storage, bytes)) {
+  if (folder < 0 || !has_room(folder, place, bytes)) {
     into.why = folder < 0 ? "the folder cannot be opened" : "not enough space";
     if (folder >= 0) {
       close(folder);

@@ -3,9 +3,11 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -54,6 +56,53 @@ ROLE(use_limited) {
   const auto release = reinterpret_cast<int (*)(unsigned long)>(dlsym(driver, "cuMemFree_v2"));
   std::puts("done");
   return release(1);
+}
+
+void call_fake_driver() {
+  void* const driver = dlopen(PRELOAD_FIXTURES "/libfake_vendor.so", RTLD_NOW);
+  reinterpret_cast<int (*)(unsigned long)>(dlsym(driver, "cuMemFree_v2"))(1);
+}
+
+// Where only /dev/shm has room, and 480 MiB, so many processes one after the other; prints how many
+// traces lie there then and their MiB.  arguments: the number
+ROLE(only_memory) {
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    std::puts("not root");
+    return 0;
+  }
+  for (const auto& [path, size] : {std::pair("/tmp", "size=1m"), std::pair("/var/tmp", "size=1m"),
+                                   std::pair("/dev/shm", "size=480m")}) {
+    if (mount("tmpfs", path, "tmpfs", 0, size) != 0) {
+      return 2;
+    }
+  }
+  for (int left = std::atoi(arguments.at(0).c_str()); left > 0; --left) {
+    const pid_t child = fork();
+    if (child == 0) {
+      execl("/proc/self/exe", "self", "--role", "call_fake_driver", nullptr);
+      _exit(3);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || status != 0) {
+      return 4;
+    }
+  }
+  uintmax_t traces = 0;
+  uintmax_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator("/dev/shm")) {
+    if (entry.is_regular_file()) {
+      ++traces;
+      bytes += entry.file_size();
+    }
+  }
+  std::printf("%ju traces, %ju MiB\n", traces, bytes >> 20);
+  return 0;
+}
+
+ROLE(call_fake_driver) {
+  call_fake_driver();
+  return 0;
 }
 
 ROLE(only_ask) {
@@ -231,6 +280,26 @@ TEST(Places, ADiskWithRoomInMemoryIsUsed) {
   const fs::directory_iterator entries(disk.path());
   ASSERT_NE(entries, fs::directory_iterator());
   expect_whole(entries->path());
+}
+
+// Traces of jobs that ended stay there: however often one is started, they are a small part of the
+// memory.
+TEST(Places, MemoryIsNotFilledByAndBy) {
+  const Folder folder;
+  const Outcome outcome = run(preload::self("only_memory", {"6"}), "/proc/no-such-folder");
+  ASSERT_TRUE(outcome.exited_with(0)) << outcome.errors;
+  if (outcome.output == "not root\n") {
+    GTEST_SKIP() << "mounting takes root";
+  }
+  int traces = 0;
+  int mib = 0;
+  ASSERT_EQ(std::sscanf(outcome.output.c_str(), "%d traces, %d MiB", &traces, &mib), 2)
+      << outcome.output;
+  EXPECT_GE(traces, 1);
+  EXPECT_LT(traces, 6);
+  EXPECT_LE(mib, 60);
+  EXPECT_NE(outcome.errors.find("traintrace: not recording: not enough space\n"), std::string::npos)
+      << outcome.errors;
 }
 
 TEST(Places, LimitedFilesAreSmaller) {
