@@ -64,9 +64,33 @@ bool has_part(const Wait& wait, Rank rank) {
          std::any_of(wait.awaited.begin(), wait.awaited.end(), is_it);
 }
 
+bool is_between(const Hang& circle, const Wait& wait, Rank rank) {
+  const bool waits = wait.waiters.size() == 1 && wait.waiters.front().rank == rank;
+  return !is_part(wait, circle.roots) || waits ||
+         std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+           return awaited.rank == rank || !contains(circle.roots, awaited.rank);
+         });
+}
+
+// One that waits for several, each of which waits for nobody else in the circle.
+void blame_one_against_all(const Run& run, const Hang& circle, Finding& finding) {
+  Ranks found;
+  for (const Rank rank : circle.roots) {
+    const bool all = std::all_of(run.waits.waits.begin(), run.waits.waits.end(),
+                                 [&](const Wait& wait) { return is_between(circle, wait, rank); });
+    if (all) {
+      found.push_back(rank);
+    }
+  }
+  if (found.size() == 1 && circle.roots.size() > 2) {
+    blame(found, finding);
+  }
+}
+
 // Two orders: the fewer ranks have it wrong, of those that have both operations to call.
 void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
   if (finding.sides.size() != 2) {
+    blame_one_against_all(run, circle, finding);
     return;
   }
   const auto has_both = [&](Rank rank) {
@@ -124,22 +148,16 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
                   ranks_text(changed)));
 }
 
-bool is_called(const Wait& wait) {
-  return std::all_of(wait.awaited.begin(), wait.awaited.end(),
-                     [](const Awaited& awaited) { return awaited.held_up; });
-}
-
-// Where everything has been called, the lines to change are those that called what the culprits
-// wait in, not where their hosts are.
+// Where everything has been called, or nothing but the order of calls is known, the lines to change
+// are those that called what the culprits wait in, not where their hosts are.
 void add_calls(const Run& run, const Hang& circle, Finding& finding) {
   std::vector<CodePlace> calls;
-  bool all_called = true;
+  const bool by_calls = order_of(run, circle) == Order::kCalled || is_all_called(run, circle);
   size_t lines = 0;
   for (const Wait& wait : run.waits.waits) {
     if (!is_part(wait, circle.roots)) {
       continue;
     }
-    all_called = all_called && is_called(wait);
     if (++lines <= kMostLines) {
       finding.evidence.push_back(wait_text(run, wait));
     }
@@ -152,7 +170,7 @@ void add_calls(const Run& run, const Hang& circle, Finding& finding) {
       }
     }
   }
-  if (all_called) {
+  if (by_calls) {
     std::erase_if(finding.where, [&](const CodePlace& place) {
       return std::find(calls.begin(), calls.end(), place) != calls.end();
     });
@@ -186,11 +204,19 @@ Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_v
     finding.evidence.push_back(
         "not proof: a further thread of one of them is in no call, and may yet go there");
   }
-  if (order == Order::kNone) {
+  if (order == Order::kCalled) {
+    finding.evidence.push_back(
+        "not proof: what lies on which stream is not recorded; what was called first is taken to "
+        "come first");
+  }
+  const bool may_overtake = order == Order::kCalled && is_all_called(run, circle);
+  if (order == Order::kNone || may_overtake) {
     finding.certainty = Certainty::kPossible;
     finding.culprits.clear();
     finding.victims = circle.victims;
-    finding.evidence.push_back("not sure: nothing that was seen keeps one of them from going on");
+    finding.evidence.push_back(
+        may_overtake ? "not sure: all have called all of it, and streams may overtake each other"
+                     : "not sure: nothing that was seen keeps one of them from going on");
   }
   return finding;
 }

@@ -23,6 +23,17 @@ bool is_blocked(const Run& run, const Hang& circle, Rank rank) {
   });
 }
 
+// Its oldest operation does not end, by what its GPU said, and nothing is known of its streams.
+bool waits_by_order(const Run& run, const Hang& circle, Rank rank) {
+  return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+    return is_part(wait, circle.roots) &&
+           std::any_of(wait.awaited.begin(), wait.awaited.end(),
+                       [](const Awaited& awaited) { return awaited.by_order; }) &&
+           std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                       [&](const Waiter& waiter) { return waiter.rank == rank; });
+  });
+}
+
 bool is_polling(const Run& run, Rank rank) {
   const RankState* state = state_of(run, rank);
   const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
@@ -84,6 +95,9 @@ Order order_of_threads(const Run& run, const Wait& wait, Rank rank) {
 }
 
 Order order_of(const Run& run, const Hang& circle, const Wait& wait, const Awaited& awaited) {
+  if (awaited.by_order || waits_by_order(run, circle, awaited.rank)) {
+    return Order::kCalled;
+  }
   if (awaited.held_up || has_called(run, wait, awaited.rank)) {
     return Order::kCertain;
   }
@@ -116,6 +130,13 @@ Order order_of(const Run& run, const Hang& circle) {
 bool is_of_peers(const Run& run, const Hang& circle) {
   return all_parts(run, circle, [](const Wait& wait) {
     return wait.kind == WaitKind::kSend || wait.kind == WaitKind::kReceive;
+  });
+}
+
+bool is_all_called(const Run& run, const Hang& circle) {
+  return all_parts(run, circle, [](const Wait& wait) {
+    return std::all_of(wait.awaited.begin(), wait.awaited.end(),
+                       [](const Awaited& awaited) { return awaited.held_up; });
   });
 }
 

@@ -11,6 +11,7 @@ enum class Order : uint8_t {
              // that cannot finish
   kPolled,   // their hosts ask again and again whether the GPU is done
   kThread,  // a further thread, that has gone there before, is in no call but has long done nothing
+  kCalled,  // they called it behind what does not end; nothing is known of streams
   kNone,    // nothing that was seen keeps one of them from going there
 };
 Order order_of(const Run& run, const Hang& circle);
@@ -20,6 +21,9 @@ bool is_part(const Wait& wait, const Ranks& circle);
 
 // All of it are sends and receives.
 bool is_of_peers(const Run& run, const Hang& circle);
+
+// Whatever they wait for has been called; its order is what keeps it from beginning.
+bool is_all_called(const Run& run, const Hang& circle);
 
 // One communicator: some are in a collective, others in sends and receives.
 bool is_against_collective(const Run& run, const Hang& circle);

@@ -74,12 +74,15 @@ class OrderSearch {
       found = next_round();
       held_up_.insert(found.begin(), found.end());
     }
+    close_circles();
     for (auto& [key, wait] : found_) {
       waits_.push_back(std::move(wait));
     }
   }
 
  private:
+  using Key = std::tuple<size_t, WaitKind, uint64_t, int>;
+
   std::set<Rank> next_round() {
     std::set<Rank> found;
     for (const auto& [rank, oldest] : oldest_) {
@@ -138,19 +141,115 @@ class OrderSearch {
       for (const Rank rank : awaited) {
         Awaited& other = wait.awaited.emplace_back();
         other.rank = rank;
-        other.entered = other.held_up = true;
+        other.entered = other.held_up = other.by_order = true;
       }
     }
+    add_waiter(own, wait);
+  }
+
+  void add_waiter(const Oldest& own, Wait& wait) const {
+    const OperationText& operation = *own.operation;
     Waiter waiter = waiter_of(run_, *own.member, operation.enter, operation.stack);
     waiter.unfinished = true;
     wait.waiters.push_back(waiter);
+  }
+
+  // Members that called it behind something else which does not end either; none if somebody has
+  // not called it at all.
+  Ranks members_behind(const Oldest& own) const {
+    const Communicator& communicator = run_.communicators[own.communicator];
+    const uint64_t sequence = own.operation->sequence;
+    Ranks behind;
+    bool all = communicator.absent.empty() &&
+               static_cast<int>(communicator.members.size()) == communicator.size;
+    for (const Member& member : communicator.members) {
+      const CommunicatorText& text = text_of(run_, member);
+      const auto other = oldest_.find(member.rank);
+      const OperationText* const part = collective_at(text, sequence);
+      all = all && sequence_reached(run_.processes[member.process], text) >= sequence;
+      if (other != oldest_.end() && part != nullptr &&
+          other->second.operation->enter < part->enter && is_in(run_, member, sequence)) {
+        behind.push_back(member.rank);
+      }
+    }
+    return all ? behind : Ranks();
+  }
+
+  // Who is missing alone, or with few, where most have come left something out, whatever it is held
+  // up in now.
+  static bool lacks_most(const Wait& wait) {
+    const auto missing = std::count_if(wait.awaited.begin(), wait.awaited.end(),
+                                       [](const Awaited& awaited) { return !awaited.entered; });
+    return wait.kind == WaitKind::kCollective &&
+           static_cast<size_t>(missing) >= wait.waiters.size();
+  }
+
+  // Can one come from that operation, over ranks and what they wait in, to one of its own waiters?
+  bool comes_back(const Wait& start, const std::multimap<Rank, const Wait*>& by_waiter) const {
+    std::set<const Wait*> seen;
+    std::vector<const Wait*> open = {&start};
+    while (!open.empty()) {
+      const Wait* const wait = open.back();
+      open.pop_back();
+      for (const Awaited& awaited : wait->awaited) {
+        const auto [first, last] = by_waiter.equal_range(awaited.rank);
+        for (auto at = first; at != last; ++at) {
+          if (at->second == &start) {
+            return true;
+          }
+          if (seen.insert(at->second).second) {
+            open.push_back(at->second);
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  void close_circles() {
+    std::map<Key, Wait> around;
+    std::swap(around, found_);
+    std::set<Rank> waiting;
+    for (const Wait& wait : waits_) {
+      for (const Waiter& waiter : wait.waiters) {
+        waiting.insert(waiter.rank);
+      }
+    }
+    for (const auto& [rank, oldest] : oldest_) {
+      const Ranks behind = oldest.operation->collective && !waiting.contains(rank)
+                               ? members_behind(oldest)
+                               : Ranks();
+      if (!behind.empty()) {
+        add(oldest, behind);
+      }
+    }
+    std::swap(around, found_);
+    std::multimap<Rank, const Wait*> by_waiter;
+    const auto enter = [&](const Wait& wait) {
+      for (const Waiter& waiter : wait.waiters) {
+        by_waiter.emplace(waiter.rank, &wait);
+      }
+    };
+    for (const Wait& wait : waits_) {
+      if (lacks_most(wait)) {
+        enter(wait);
+      }
+    }
+    for (const auto& [key, wait] : around) {
+      enter(wait);
+    }
+    for (const auto& [key, wait] : around) {
+      if (comes_back(wait, by_waiter)) {
+        found_[key] = wait;
+      }
+    }
   }
 
   const Run& run_;
   std::vector<Wait>& waits_;
   ByRank oldest_;
   std::set<Rank> held_up_;
-  std::map<std::tuple<size_t, WaitKind, uint64_t, int>, Wait> found_;
+  std::map<Key, Wait> found_;
 };
 
 }  // namespace

@@ -33,9 +33,10 @@ struct Waiter {
 
 struct Awaited {
   Rank rank;
-  bool entered = false;  // it is in the operation too, but dead or held up
-  TimeNs moved = 0;      // its last operation on this communicator
-  bool held_up = false;  // its part lies on a stream behind one that cannot finish
+  bool entered = false;   // it is in the operation too, but dead or held up
+  TimeNs moved = 0;       // its last operation on this communicator
+  bool held_up = false;   // its part lies on a stream behind one that cannot finish
+  bool by_order = false;  // so it seems: it was called behind one, and nothing is known of streams
 };
 
 struct Wait {

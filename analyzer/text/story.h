@@ -30,8 +30,9 @@ struct StoryCall {
   uint32_t stack = 0;
   int32_t result = 0;
   bool grouped = false;
-  bool captured = false;  // into a graph: it does not run
-  bool replayed = false;  // by the launch of one
+  bool captured = false;    // into a graph: it does not run
+  bool replayed = false;    // by the launch of one
+  bool streamless = false;  // its stream is not known
   uint32_t group = 0;
   GpuState gpu = GpuState::kUnknown;
   std::optional<TimeNs> until;   // kPolled

@@ -59,6 +59,10 @@ PeerText& peer_entry(Draft& draft, uint32_t communicator, int peer, bool receive
 }
 
 void launch(ProcessTrace& trace, OperationText& operation, bool completes, TimeNs time) {
+  if (operation.stream == 0) {
+    operation.flags |= format::kLaunched | (completes ? format::kFinished : 0);
+    return;
+  }
   StreamText& stream = trace.streams[operation.stream - 1];
   operation.flags |= format::kLaunched;
   operation.position = ++stream.issued;
@@ -69,7 +73,8 @@ void launch(ProcessTrace& trace, OperationText& operation, bool completes, TimeN
 }
 
 void put_on_stream(const StoryCall& call, OperationText& operation) {
-  operation.stream = stream_number(*call.draft, value_named(call, "stream", 0));
+  operation.stream =
+      call.streamless ? 0 : stream_number(*call.draft, value_named(call, "stream", 0));
   if (call.draft->thread(call.thread).group_depth > 0) {
     operation.flags |= format::kGrouped;
     operation.group = call.draft->groups;

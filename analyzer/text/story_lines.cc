@@ -170,6 +170,7 @@ bool Story::read_call(KeyReader& keys, StoryCall& call) {
   call.grouped = keys.take_word("grouped");
   call.captured = keys.take_word("captured");
   call.replayed = keys.take_word("replayed");
+  call.streamless = keys.take_word("streamless");
   keys.number("group", call.group, 0);
   call.grouped = call.grouped || call.group != 0;
   keys.choice("gpu", call.gpu, records::kGpuStates, call.gpu);
