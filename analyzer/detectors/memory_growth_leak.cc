@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
@@ -32,6 +33,11 @@ bool holds_scalars(const BlockGroup& group) {
          group.bytes == kSmallestTensor * group.blocks.size() && group.bytes < kMuch;
 }
 
+std::string since_text(const Run& run, const Growth& growth) {
+  const std::string time = fmt::format(" since {}", run_time(run, growth.since));
+  return growth.since_step > 0 ? fmt::format("{}, step {}", time, growth.since_step) : time;
+}
+
 std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
   std::vector<GrowingSite> found;
   for (size_t i = 0; i < all.processes.size(); ++i) {
@@ -44,7 +50,7 @@ std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
             counts ? growth_of(run.processes[i], *memory.history, group) : std::nullopt;
         if (growth) {
           found.push_back({site_of(run, i, group), *growth, holds_scalars(group)});
-          found.back().site.text += fmt::format(" since {}", run_time(run, growth->since));
+          found.back().site.text += since_text(run, *growth);
         }
       }
     }
@@ -77,10 +83,12 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   const Rank first = finding.culprits.front();
   uint64_t per_step = 0;
   uint64_t steps = 0;
+  int64_t since = std::numeric_limits<int64_t>::max();
   for (const GrowingSite& entry : growing) {
     if (entry.site.rank == first) {
       per_step = sum_of(per_step, entry.growth.bytes_per_step);
       steps = std::max(steps, entry.growth.step_count);
+      since = std::min(since, entry.growth.since_step);
     }
   }
   // That it goes on like this was seen, and that nobody will ever free it was not.
@@ -98,6 +106,9 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
                             : "allocated at " + place_text(finding.where.front()));
   finding.values.emplace_back("bytes_per_step", signed_bytes(per_step));
   finding.values.emplace_back("step_count", signed_bytes(steps));
+  if (since > 0) {
+    finding.values.emplace_back("since_step", since);
+  }
   finding.advice =
       "free it at the end of the step; in Python, look for what still refers to it: a list that is "
       "appended to, a loss that keeps its graph (use .item() or .detach())";

@@ -15,10 +15,39 @@ uint64_t born_within(const BlockGroup& group, TimeNs after, TimeNs until) {
   return bytes;
 }
 
+// From the step in which the first copy was born to the last: what came before grew by nothing.
+uint64_t bytes_per_step(const Steps& steps, const BlockGroup& group, int64_t since) {
+  const auto end = static_cast<int64_t>(steps.starts.size());
+  const int64_t begin = std::clamp<int64_t>(since, 1, end - 1) - 1;
+  const uint64_t recorded =
+      born_within(group, steps.starts[static_cast<size_t>(begin)], steps.last());
+  return recorded != 0 ? recorded / static_cast<uint64_t>(end - 1 - begin)
+                       : group.bytes / static_cast<uint64_t>(std::max<int64_t>(end - since, 1));
+}
+
 // Then those that are left are all that there ever were, and may begin late.
 bool nothing_freed(const MemoryHistory& history, uint32_t stack) {
   const auto site = history.sites.find(stack);
   return history.whole && site != history.sites.end() && site->second.freed == 0;
+}
+
+// Of those that were born in the steps; in order.
+std::vector<int64_t> steps_after(const Steps& steps, std::vector<TimeNs> births, int64_t start) {
+  std::sort(births.begin(), births.end());
+  std::vector<int64_t> numbers;
+  for (const TimeNs birth : births) {
+    if (const int64_t step = steps.number_at(birth); step > start) {
+      numbers.push_back(step);
+    }
+  }
+  return numbers;
+}
+
+// What was given back behind the last step had gathered just so: the job has hold of such blocks.
+bool is_let_go(const MemoryHistory& history, uint32_t stack, int64_t start, int64_t end) {
+  const auto site = history.sites.find(stack);
+  return site != history.sites.end() &&
+         grows_throughout(steps_after(history.steps, site->second.freed_behind, start), start, end);
 }
 
 }  // namespace
@@ -63,6 +92,9 @@ std::optional<Growth> growth_of(const ProcessTrace& trace, const MemoryHistory& 
   }
   int64_t start = first_step(trace, history);
   const auto end = static_cast<int64_t>(steps.starts.size());
+  if (is_let_go(history, group.stack, start, end)) {
+    return std::nullopt;
+  }
   std::vector<int64_t> births;
   TimeNs since = 0;
   for (const auto& [time, bytes] : group.blocks) {
@@ -82,9 +114,8 @@ std::optional<Growth> growth_of(const ProcessTrace& trace, const MemoryHistory& 
   Growth growth;
   growth.since = since;
   growth.step_count = static_cast<uint64_t>(elapsed(births.front(), end));
-  const uint64_t recorded = born_within(group, steps.first(), steps.last());
-  growth.bytes_per_step = recorded != 0 ? recorded / steps.count()
-                                        : group.bytes / std::max<uint64_t>(growth.step_count, 1);
+  growth.since_step = history.whole ? births.front() : 0;
+  growth.bytes_per_step = bytes_per_step(steps, group, births.front());
   return growth;
 }
 

@@ -15,8 +15,9 @@ inline constexpr int kGrowthWindows = 8;
 
 struct Growth {
   TimeNs since = 0;             // birth of the oldest copy that is left
-  uint64_t bytes_per_step = 0;  // 0: cannot be said
+  uint64_t bytes_per_step = 0;  // since then; 0: cannot be said
   uint64_t step_count = 0;      // since then, about
+  int64_t since_step = 0;       // in which that was, from 1; 0: not all steps are recorded
 };
 
 // Whether copies that are still there were born all along from step `start` to `end`: neither all

@@ -42,6 +42,11 @@ Work work_of(const ProcessTrace& trace) {
   return work;
 }
 
+struct Birth {
+  uint32_t stack = 0;
+  TimeNs time = 0;
+};
+
 struct Known {
   uint32_t stack = 0;
   TimeNs time = 0;
@@ -85,7 +90,7 @@ class Follower {
     const auto known = known_.find(*address);
     if (event.result == 0) {
       if (known != known_.end() && !known->second.freed) {
-        ++history_.sites[known->second.stack].freed;
+        freed({known->second.stack, known->second.time}, event.enter);
       }
       const bool old =
           known == known_.end() || (!known->second.freed && known->second.time <= work_.first);
@@ -111,11 +116,19 @@ class Follower {
       return;  // an old version, which does not say
     }
     if (static_cast<int64_t>(change) > 0) {
-      tensors_[address] = event.stack;
+      tensors_[address] = {event.stack, event.enter};
       ++history_.sites[event.stack].allocated;
     } else if (const auto tensor = tensors_.find(address); tensor != tensors_.end()) {
-      ++history_.sites[tensor->second].freed;
+      freed(tensor->second, event.enter);
       tensors_.erase(tensor);
+    }
+  }
+
+  void freed(const Birth& block, TimeNs time) {
+    SiteHistory& site = history_.sites[block.stack];
+    ++site.freed;
+    if (time > history_.steps.last()) {
+      site.freed_behind.push_back(block.time);
     }
   }
 
@@ -129,8 +142,8 @@ class Follower {
   MemoryHistory& history_;
   const Work work_;
   std::map<uint64_t, Known> known_;
-  std::unordered_map<uint64_t, uint32_t> tensors_;  // the stacks of those that are live
-  std::map<uint32_t, bool> of_job_;                 // by stack
+  std::unordered_map<uint64_t, Birth> tensors_;  // of those that are live
+  std::map<uint32_t, bool> of_job_;              // by stack
 };
 
 // Of some processes only the newest events are read.

@@ -49,6 +49,18 @@ void growth(int steps, int every) {
   say("block_count", leaked / kBytes);
 }
 
+void growth_from_the_middle_on() {
+  for (int i = 0; i < 200; ++i) {
+    step();
+    if (i >= 100) {
+      allocate(kBytes);
+    }
+  }
+  say("bytes", 100 * kBytes);
+  say("bytes_per_step", kBytes);
+  say("since_step", 101);
+}
+
 // A collector takes away what has gathered.
 void sawtooth() {
   std::vector<void*> garbage;
@@ -286,6 +298,46 @@ void in_pieces() {
   ask();
   say("job_bytes", 32 * kMega);
   end_without(8 * kMega);
+}
+
+// What looks like steps fills the device; then the program frees every second block of it.
+void holes_between_blocks() {
+  std::vector<void*> blocks(48);
+  for (void*& block : blocks) {
+    block = allocate(kMega);
+    launch();
+  }
+  for (size_t i = 0; i < blocks.size(); i += 2) {
+    CUDA_CHECK(cudaFree(blocks[i]));
+  }
+  ask();
+  say("job_bytes", 24 * kMega);
+  end_without(30 * kMega);
+}
+
+// Of the blocks of each step the last is forgotten, until there is no room; whoever then cleans up
+// finds those of one step.
+void growth_until_it_is_full() {
+  std::vector<void*> of_step;
+  size_t forgotten = 0;
+  for (void* memory = nullptr; cudaMalloc(&memory, kMega) == cudaSuccess;) {
+    of_step.push_back(memory);
+    if (of_step.size() == 4) {
+      launch();
+      of_step.pop_back();
+      ++forgotten;
+      for (void* const block : of_step) {
+        CUDA_CHECK(cudaFree(block));
+      }
+      of_step.clear();
+    }
+  }
+  for (void* const block : of_step) {
+    CUDA_CHECK(cudaFree(block));
+  }
+  say("bytes", forgotten * kMega);
+  say("bytes_per_step", kMega);
+  exit(1);
 }
 
 void beside_another() {
@@ -534,6 +586,8 @@ const Cases kCases = {
     {"free-last-from-afar", [] { free_from_afar(false, true); }},
     {"oom-capacity", beyond_capacity},
     {"oom-pieces", in_pieces},
+    {"oom-holes", holes_between_blocks},
+    {"oom-growth", growth_until_it_is_full},
     {"oom-neighbour", beside_another},
     {"oom-library", beside_a_library},
     {"oom-unasked", without_asking},
@@ -541,6 +595,7 @@ const Cases kCases = {
     {"hold", hold},
     {"growth", [] { growth(200, 1); }},
     {"growth-seldom", [] { growth(4000, 100); }},
+    {"growth-late", growth_from_the_middle_on},
     {"sawtooth", sawtooth},
     {"bounded-cache", bounded_cache},
     {"filling-cache", filling_cache},
