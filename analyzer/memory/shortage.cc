@@ -74,11 +74,44 @@ bool has_changed(const ProcessTrace& trace, TimeNs from, TimeNs to) {
          });
 }
 
-// The device's figures are of the moment when the job asked.
-bool is_fresh(const ProcessTrace& trace, const OutOfMemoryText& failure) {
-  constexpr TimeNs kNotLong = 10'000'000'000;  // what others did since then is not seen
-  return failure.total != 0 && elapsed(failure.asked, failure.time) <= kNotLong &&
-         !has_changed(trace, failure.asked, failure.time);
+// What the device had when the job asked.
+struct Answer {
+  TimeNs asked = 0;
+  uint64_t free = 0;
+  uint64_t total = 0;  // 0: not told, as in PyTorch's snapshots
+};
+
+// The first answer behind the failure: many ask only then, for what they say when they give up.
+std::optional<Answer> asked_behind(const ProcessTrace& trace, const OutOfMemoryText& failure) {
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema =
+        event.enter > failure.time && event.returned && event.result == 0 && !event.enter_lost
+            ? schema_of(trace, event.call)
+            : nullptr;
+    if (schema != nullptr && schema->kind == "memory-info" && event.device == failure.device) {
+      return Answer{event.enter, value_of(trace, event, "free").value_or(0),
+                    value_of(trace, event, "total").value_or(0)};
+    }
+  }
+  return std::nullopt;
+}
+
+// It is of the moment when the job asked.
+bool is_of_failure(const ProcessTrace& trace, const OutOfMemoryText& failure,
+                   const Answer& answer) {
+  constexpr TimeNs kNotLong = 10'000'000'000;  // what others did between the two is not seen
+  const auto [first, last] = std::minmax(answer.asked, failure.time);
+  return elapsed(first, last) <= kNotLong && !has_changed(trace, first, last);
+}
+
+std::optional<Answer> device_at(const ProcessTrace& trace, const OutOfMemoryText& failure) {
+  const Answer before = {failure.asked, failure.free, failure.total};
+  if ((before.total != 0 || before.free != 0) && is_of_failure(trace, failure, before)) {
+    return before;
+  }
+  const std::optional<Answer> behind = asked_behind(trace, failure);
+  return behind && behind->total != 0 && is_of_failure(trace, failure, *behind) ? behind
+                                                                                : std::nullopt;
 }
 
 ShortageKind kind_of(const Shortage& shortage) {
@@ -140,12 +173,14 @@ Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure) 
     return shortage;
   }
   add_up(trace, shortage);
-  if (is_fresh(trace, failure)) {
-    shortage.free = failure.free;
-    shortage.total = failure.total;
-    const uint64_t own =
-        sum_of(sum_of(shortage.job, shortage.libraries), shortage.idle.value_or(0));
-    shortage.others = without(without(failure.total, failure.free), own);
+  if (const auto answer = device_at(trace, failure)) {
+    shortage.free = answer->free;
+    if (answer->total != 0) {
+      shortage.total = answer->total;
+      const uint64_t own =
+          sum_of(sum_of(shortage.job, shortage.libraries), shortage.idle.value_or(0));
+      shortage.others = without(without(answer->total, answer->free), own);
+    }
   }
   shortage.kind = kind_of(shortage);
   return shortage;
