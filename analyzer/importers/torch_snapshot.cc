@@ -220,6 +220,7 @@ class SnapshotReader {
     failure.allocated = state.allocated;
     failure.reserved = state.reserved;
     failure.free = entry.device_free;
+    failure.asked = entry.time;
     failure.stack = entry.stack;
     failure.call = memory_.call(kFailure);
     failure.device = MemoryTrace::device_number(device);

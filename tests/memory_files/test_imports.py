@@ -67,12 +67,12 @@ def two_tensors():
     return made
 
 
-def out_of_memory():
-    """6 MiB are wanted; 8 are free, in holes of 4."""
+def out_of_memory(wanted=6 * MIB, device_free=100_000):
+    """8 MiB are free, in holes of 4."""
     made = Snapshot()
     parts = [block(4 * MIB, "active_allocated" if i % 2 else "inactive", TRAIN) for i in range(4)]
     made.segment(0x7000000, parts)
-    made.event("oom", 100_000, 6 * MIB)
+    made.event("oom", device_free, wanted)
     return made
 
 
@@ -160,6 +160,15 @@ class Imports(unittest.TestCase):
         self.assertEqual(first["code"], "memory.fragmentation-oom")
         self.assertEqual(first["values"]["requested_bytes"], 6 * MIB)
         self.assertEqual((first["where"][0]["file"], first["where"][0]["line"]), ("/job/train.py", 12))
+        self.assertEqual(first["values"]["free_bytes"], 100_000)
+
+    def test_what_the_device_had_counts(self):
+        for device_free, code, certainty in ((2 * MIB, "fragmentation-oom", "likely"), (2 * MIB - 512, "capacity-oom", "possible")):
+            path = self.write(out_of_memory(10 * MIB, device_free).all())
+            first = self.analyzed(path)["findings"][0]
+            self.assertEqual((first["code"], first["certainty"]), ("memory." + code, certainty))
+            self.assertEqual((first["values"]["free_bytes"], first["values"]["idle_bytes"]), (device_free, 8 * MIB))
+        self.assertIn("with what PyTorch's allocator held unused, 8388608 bytes: still 512 bytes short", first["evidence"])
 
     def test_ranks_are_in_the_names(self):
         for rank in (0, 1):
