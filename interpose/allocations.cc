@@ -45,6 +45,19 @@ Space space_named(const char* name) {
   return Space::kMemory;
 }
 
+// CUDA Runtime API, Device Management: device 0 is current to a thread that never chose one.  What
+// takes memory from a pool has it from the device of the pool or of the stream.
+bool is_from_current_device(const char* name) {
+  return strncmp(name, "cudaMalloc", 10) == 0 && strstr(name, "Host") == nullptr &&
+         strstr(name, "Async") == nullptr && strstr(name, "Managed") == nullptr;
+}
+bool g_from_current_device[format::kCallCount];  // by call id
+
+uint8_t device_of(const ThreadState& thread, CallId call) {
+  return !thread.device_chosen && g_from_current_device[static_cast<size_t>(call)] ? 0
+                                                                                   : thread.device;
+}
+
 LiveIndex g_index;
 
 uint64_t key_of(CallId call, uint64_t address) {
@@ -73,7 +86,8 @@ void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t byte
     return;
   }
   replace(g_tables.allocations[index],
-          {address, bytes, ticks, stream, stack, static_cast<uint16_t>(call), thread.device, 0},
+          {address, bytes, ticks, stream, stack, static_cast<uint16_t>(call),
+           device_of(thread, call), 0},
           kFreed);
 }
 
@@ -116,6 +130,7 @@ void freed_range(ThreadState&, CallId call, uint64_t address, uint64_t bytes) no
 void allocations_start() noexcept {
   for (size_t call = 0; call < format::kCallCount; ++call) {
     g_spaces[call] = space_named(format::kCalls[call].name);
+    g_from_current_device[call] = is_from_current_device(format::kCalls[call].name);
   }
   g_index.start(g_tables.allocation_count);
 }

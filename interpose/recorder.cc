@@ -175,6 +175,8 @@ ThreadState* begin_thread(int index, int32_t tid) {
   thread.native_memo = &g_recorder.native_memos[index];
   thread.native_memo->clear();
   thread.device = format::kNoDevice;
+  // A forked child has the device that its parent's thread chose.
+  thread.device_chosen = g_recorder.generation > 1;
   thread.last_query = kNoCall;
   begin_slot(*thread.slot, tid);
   thread.generation = g_recorder.generation;

@@ -11,12 +11,17 @@ struct NothingBefore {
   static void before(OpenFrame&, Scratch&, auto...) {}
 };
 
+inline void chose_device(ThreadState& thread, uint8_t device) {
+  thread.device = device;
+  thread.device_chosen = true;
+}
+
 template <class Context>
 struct CreatesContext : NothingBefore {
   static void remember(OpenFrame& frame, const Context* context, int device) {
     if (context) {
       remember_context(reinterpret_cast<uint64_t>(*context), device);
-      frame.thread->device = device_or_none(device);
+      chose_device(*frame.thread, device_or_none(device));
     }
   }
 };
@@ -35,13 +40,13 @@ struct NamesFunction : NothingBefore {
 // The thread's device as cuCtxPushCurrent and PopCurrent change it.
 inline void push_device(ThreadState& thread, uint8_t device) {
   thread.pushed_devices[thread.pushed_count++ % ThreadState::kMaxPushedDevices] = thread.device;
-  thread.device = device;
+  chose_device(thread, device);
 }
 inline void pop_device(ThreadState& thread) {
-  thread.device =
-      thread.pushed_count
-          ? thread.pushed_devices[--thread.pushed_count % ThreadState::kMaxPushedDevices]
-          : format::kNoDevice;
+  chose_device(thread,
+               thread.pushed_count
+                   ? thread.pushed_devices[--thread.pushed_count % ThreadState::kMaxPushedDevices]
+                   : format::kNoDevice);
 }
 
 }  // namespace traintrace

@@ -33,7 +33,8 @@ struct ThreadState {
   char* definitions_end;
   NativeMemo* native_memo;
   int32_t tid;
-  uint8_t device;  // format::kNoDevice: not known
+  uint8_t device;      // format::kNoDevice: not known
+  bool device_chosen;  // by a call or a context, known or not
   // Of cuCtxPushCurrent; the newest few, by count.
   static constexpr int kMaxPushedDevices = 8;
   uint8_t pushed_devices[kMaxPushedDevices];

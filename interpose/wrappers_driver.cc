@@ -62,7 +62,7 @@ template <>
 struct Special<CallId::cuCtxSetCurrent> : NothingBefore {
   static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext context) {
     if (result == 0) {
-      frame.thread->device = device_of_context(reinterpret_cast<uint64_t>(context));
+      chose_device(*frame.thread, device_of_context(reinterpret_cast<uint64_t>(context)));
     }
   }
 };

@@ -30,7 +30,7 @@ template <>
 struct Special<format::CallId::cudaSetDevice> : NothingBefore {
   static void after(OpenFrame& frame, Scratch&, int result, uint64_t, int device) {
     if (result == 0) {
-      frame.thread->device = device_or_none(device);
+      chose_device(*frame.thread, device_or_none(device));
     }
   }
 };

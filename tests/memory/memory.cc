@@ -405,14 +405,18 @@ void library_on_the_host() {
   step();
 }
 
-// The first rank's device gets what the second rank should have on its own.
-void on_device_of(int device) {
+void work_with_communicator() {
   ncclUniqueId id = {};
   ncclComm_t communicator = nullptr;
   CHECK(ncclGetUniqueId(&id) == ncclSuccess &&
             ncclCommInitRank(&communicator, 1, id, 0) == ncclSuccess,
         "no communicator");
   launch();
+}
+
+// The first rank's device gets what the second rank should have on its own.
+void on_device_of(int device) {
+  work_with_communicator();
   if (own_rank() == 1) {
     CUDA_CHECK(cudaSetDevice(device));
     allocate(5 * kBytes);
@@ -420,6 +424,17 @@ void on_device_of(int device) {
     say("bytes", device == 1 ? 0 : 5 * kBytes);
   }
   sleep(1);  // so that both are there at the same time
+}
+
+void work_beside_another_rank() {
+  work_with_communicator();
+  sleep(1);  // so that both are there at the same time
+}
+
+// Before it chose its device it allocated (main).
+void on_device_too_late() {
+  work_beside_another_rank();
+  say("bytes", 5 * kBytes);
 }
 
 // Set while device 1 is current, in every step.
@@ -575,6 +590,8 @@ const Cases kCases = {
     {"library-small", [] { library(40 * kMega, true); }},
     {"other-device", [] { on_device_of(0); }},
     {"own-device", [] { on_device_of(1); }},
+    {"device-too-late", on_device_too_late},
+    {"device-put-away", [] { work_beside_another_rank(); }},
     {"managed-from-afar", managed_from_afar},
     {"left-in-a-hurry", left_at_exit},
     {"left-by-library", left_by_library},
@@ -621,5 +638,13 @@ const Cases kCases = {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name == "device-too-late") {
+    allocate(5 * kBytes);  // on device 0, whose rank is another one
+  } else if (name == "device-put-away") {
+    CUDA_CHECK(cudaSetDevice(own_rank()));
+    CU_CHECK(cuCtxSetCurrent(nullptr));  // which one is current then is the runtime's affair
+    allocate(5 * kBytes);
+  }
   return run_case(kCases, argc, argv);
 }

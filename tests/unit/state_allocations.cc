@@ -53,6 +53,32 @@ TEST(Allocations, AreThereWithAllThatIsKnown) {
   EXPECT_TRUE(live(world).empty());
 }
 
+uint8_t device_of_block(World& of, CallId call, bool chosen) {
+  of.thread().device = format::kNoDevice;
+  of.thread().device_chosen = chosen;
+  allocated(of.thread(), call, 0x1000, 64, 0, 0, 1);
+  const auto* table = of.table<format::Allocation>(format::kAllocations);
+  for (uint32_t i = 0; i < of.sizes().allocations; ++i) {
+    if (table[i].address == 0x1000) {
+      return table[i].device;
+    }
+  }
+  return 0xfe;
+}
+
+TEST(Allocations, AreOnDeviceZeroWhereNoneWasChosen) {
+  World world;
+  EXPECT_EQ(device_of_block(world, CallId::cudaMalloc, false), 0);
+  EXPECT_EQ(device_of_block(world, CallId::cudaMallocPitch, false), 0);
+  EXPECT_EQ(device_of_block(world, CallId::cudaMalloc, true), format::kNoDevice);
+  // Of the stream's device, of any, of the host; the driver has no default.
+  for (const CallId call :
+       {CallId::cudaMallocAsync, CallId::cudaMallocFromPoolAsync, CallId::cudaMallocManaged,
+        CallId::cudaMallocHost, CallId::cuMemAlloc_v2}) {
+    EXPECT_EQ(device_of_block(world, call, false), format::kNoDevice);
+  }
+}
+
 TEST(Allocations, AddressesAreHandedOutAgain) {
   World world;
   for (uint64_t i = 1; i < 5000; ++i) {

@@ -139,6 +139,7 @@ class World {
       std::memset(static_cast<void*>(state.get()), 0, sizeof *state);
       state->tid = static_cast<int32_t>(100 + threads_.size());
       state->device = 0;
+      state->device_chosen = true;
       memos_.push_back(std::make_unique<NativeMemo>());
       state->native_memo = memos_.back().get();
       state->native_memo->clear();
