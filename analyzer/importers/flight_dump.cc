@@ -9,6 +9,7 @@
 
 #include "analyzer/importers/flight_entry.h"
 #include "analyzer/importers/flight_messages.h"
+#include "analyzer/importers/flight_parts.h"
 #include "analyzer/importers/flight_stacks.h"
 #include "analyzer/model/launch_facts.h"
 #include "format/hashes.h"
@@ -139,11 +140,32 @@ class DumpBuilder {
     group.number = std::max(group.number, entry.group_number);
     group.with_peers = group.with_peers || entry.between_peers || entry.peer_sequence > 0;
     note_times(entry);
-    if (entry.between_peers) {
+    CommunicatorText& text = dump_.trace.communicators[index];
+    if (parts_.add(index, entry, text.recent.size())) {
+      close_parts(entry, text);
+    } else if (is_closing_alone(entry, text)) {
+      text.collectives = std::max(text.collectives, sequence_of(entry));
+    } else if (entry.between_peers) {
       add_between_peers(entry, index);
     } else {
       add_collective(entry, index);
     }
+  }
+
+  void close_parts(const FlightEntry& entry, CommunicatorText& text) {
+    for (size_t i = parts_.first_part(); i < text.recent.size(); ++i) {
+      FlightParts::close(entry, text.recent[i]);
+    }
+    // How much all parts are is not known where the first of them may be lost.
+    if (!dump_.whole && text.recent.size() == 1 && text.recent.front().collective) {
+      text.recent.clear();
+    }
+  }
+
+  // What it closes is lost, or nothing that counts.
+  bool is_closing_alone(const FlightEntry& entry, const CommunicatorText& text) const {
+    return FlightParts::is_closing(entry) &&
+           (entry.between_peers || (!dump_.whole && text.recent.empty()));
   }
 
   void note_times(const FlightEntry& entry) {
@@ -152,17 +174,6 @@ class DumpBuilder {
         dump_.first = dump_.first == 0 ? time : std::min(dump_.first, time);
         dump_.last = std::max(dump_.last, time);
       }
-    }
-    if (entry.finished() || entry.retired) {
-      return;
-    }
-    ++pending_;
-    int64_t deadline = 0;
-    const bool known = entry.created > 0 && entry.timeout_ms > 0 &&
-                       !__builtin_mul_overflow(entry.timeout_ms, 1'000'000, &deadline) &&
-                       !__builtin_add_overflow(deadline, entry.created, &deadline);
-    if (known) {
-      dump_.deadline = dump_.deadline == 0 ? deadline : std::min(dump_.deadline, deadline);
     }
   }
 
@@ -228,11 +239,6 @@ class DumpBuilder {
     const uint64_t sequence = sequence_of(entry);
     OperationText* const before = text.recent.empty() ? nullptr : &text.recent.back();
     const bool of_group = before != nullptr && before->collective && before->sequence == sequence;
-    // It closes a group, whose parts are entries of their own.
-    if (entry.name == "coalesced" && before != nullptr && (!before->collective || of_group)) {
-      FlightMessages::close(entry, text);
-      return;
-    }
     if (sequence == 0 || (sequence <= text.collectives && !of_group)) {
       return;
     }
@@ -316,8 +322,11 @@ class DumpBuilder {
   void finish() {
     ProcessTrace& trace = dump_.trace;
     const bool said = has_status_ || trace.records > 0;
-    if (said && (pending_ != 0 || !busy_)) {
-      trace.facts["operations-in-flight"] = std::to_string(pending_);
+    parts_.finish();
+    dump_.deadline = parts_.deadline();
+    dump_.limit = parts_.limit();
+    if (said && (parts_.pending() != 0 || !busy_)) {
+      trace.facts["operations-in-flight"] = std::to_string(parts_.pending());
     }
     messages_.put(trace);
     dump_.whole = dump_.whole && messages_.countable();
@@ -339,6 +348,7 @@ class DumpBuilder {
   FlightEntryReader entry_reader_;
   FlightStacks stacks_;
   FlightMessages messages_;
+  FlightParts parts_;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::map<std::string_view, uint32_t> calls_;
   std::string_view last_group_;
@@ -346,35 +356,11 @@ class DumpBuilder {
   FlightEntry last_entry_;
   uint32_t last_call_ = 0;
   uint32_t last_stack_ = 0;
-  uint64_t pending_ = 0;
   bool busy_ = false;
   bool has_status_ = false;
 };
 
 }  // namespace
-
-std::vector<int> flight_ranks(std::string_view text) {
-  std::vector<int> ranks;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at != end) {
-    if (*at < '0' || *at > '9') {
-      if (*at == '.' || *at == '-') {
-        return {};
-      }
-      ++at;
-      continue;
-    }
-    int rank = 0;
-    const auto [behind, problem] = std::from_chars(at, end, rank);
-    if (problem != std::errc() || rank >= kMostRanks) {
-      return {};
-    }
-    ranks.push_back(rank);
-    at = behind;
-  }
-  return ranks;
-}
 
 bool is_flight_dump(const Value& root) {
   const auto has = [&](std::string_view key) { return root.find(key) != nullptr; };

@@ -27,17 +27,15 @@ struct FlightGroup {
 struct FlightDump {
   ProcessTrace trace;
   std::vector<FlightGroup> groups;
-  std::optional<int> rank;  // where the dump itself says so
+  std::optional<int> rank;  // where the dump itself says so; later of whom it is taken to be
   bool whole = true;        // every send and receive of the process is in it
   TimeNs first = 0;         // of all times in it
   TimeNs last = 0;
   TimeNs deadline = 0;  // when the first operation that is not finished would exceed its time limit
+  TimeNs limit = 0;     // the longest of those
 };
 
 bool is_flight_dump(const Value& root);
 Result<FlightDump> flight_dump(const Value& root, const std::string& file);
-
-// "[0, 1, 2]"; empty if it is no such list, or an abridged one.
-std::vector<int> flight_ranks(std::string_view text);
 
 }  // namespace traintrace

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <iterator>
 
+#include "analyzer/model/launch_facts.h"
+
 namespace traintrace {
 namespace {
 
@@ -273,6 +275,29 @@ uint64_t flight_elements(const Value* sizes) {
     }
   }
   return sum;
+}
+
+std::vector<int> flight_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    if (*at < '0' || *at > '9') {
+      if (*at == '.' || *at == '-') {
+        return {};
+      }
+      ++at;
+      continue;
+    }
+    int rank = 0;
+    const auto [behind, problem] = std::from_chars(at, end, rank);
+    if (problem != std::errc() || rank >= kMostRanks) {
+      return {};
+    }
+    ranks.push_back(rank);
+    at = behind;
+  }
+  return ranks;
 }
 
 }  // namespace traintrace

@@ -73,4 +73,7 @@ std::string_view flight_type_name(int data_type);
 // Elements of all tensors together; 0 if that is not known.
 uint64_t flight_elements(const Value* sizes);
 
+// "[0, 1, 2]"; empty if it is no such list, or an abridged one.
+std::vector<int> flight_ranks(std::string_view text);
+
 }  // namespace traintrace

@@ -47,20 +47,6 @@ class FlightMessages {
     }
   }
 
-  // What was called as one has its state only in the entry that closes it.
-  static void close(const FlightEntry& closing, CommunicatorText& text) {
-    for (auto part = text.recent.rbegin(); part != text.recent.rend(); ++part) {
-      if (part->collective || (part->flags & format::kFinished) != 0) {
-        return;
-      }
-      const uint8_t finished = closing.finished() ? format::kFinished : 0;
-      part->flags = static_cast<uint8_t>(part->flags | format::kGrouped | finished);
-      part->gpu = closing.finished() || closing.retired ? GpuState::kUnknown
-                  : closing.state == "started"          ? GpuState::kReached
-                                                        : GpuState::kPending;
-    }
-  }
-
  private:
   std::map<std::tuple<size_t, bool, int>, PeerText> peers_;
   bool countable_ = true;

@@ -64,7 +64,8 @@ def dump(rank, options, version=(2, 9)):
 def message_dump(rank, options, fault="none", first=0):
     """Of a job in which each rank but the last sends to the next; rank `culprit` may leave the last send out, or send less.
 
-    `grouped`: what a rank sends and receives is called as one, and only the entry that closes it says that it is done.
+    `grouped`: what a rank sends and receives is called as one, and only the entry that closes it says that it is done; `newer`: as
+    PyTorch since 2.7 marks that entry.
     """
     entries = []
     for step in range(options.records):
@@ -82,11 +83,34 @@ def message_dump(rank, options, fault="none", first=0):
         if grouped and calls:
             number = len(entries)
             closing = entry(rank, number, step + 1, 0, "completed", (2, 9))
-            entries.append(closing | {"record_id": first + number, "profiling_name": "nccl:coalesced", "p2p_seq_id": step + 1})
+            entries.append(closing | {"record_id": first + number, "profiling_name": "nccl:coalesced", "p2p_seq_id": step + 1, "collective_seq_id": 0,
+                                      "is_p2p": "newer" in fault})
     ranks = "[" + ", ".join(str(other) for other in range(options.ranks)) + "]"
     return {"version": "2.9", "pg_config": {"0": {"name": "0", "desc": "pp", "ranks": ranks}}, "nccl_version": "2.27.3",
             "pg_status": {"0": {"last_enqueued_collective": -1, "last_started_collective": -1, "last_completed_collective": -1}},
             "entries": entries}
+
+
+def coalesced_dump(rank, options, closing="coalesced", lost=0, apart=200):
+    """Each collective as three parts, never done, and the entry that closes them.  Steps are 200 s apart: more than the time limit.
+
+    Faults: none, missing (the last is not called), stalled (nobody gets done with the last).  The first `lost` records are not there.
+    """
+    entries = []
+    steps = options.records - (1 if options.fault == "missing" and rank == options.culprit else 0)
+    for step in range(steps):
+        done = step < options.records - 1 or options.fault == "none"
+        for name in ("_broadcast_oop", "_broadcast_oop", "_broadcast_oop", closing):
+            one = entry(rank, len(entries), step + 1, 64 if name != closing else 0, "completed" if name == closing and done else "scheduled", (2, 9))
+            one["time_created_ns"] = START + step * apart * SECOND + len(entries)
+            one["time_discovered_completed_ns"] = one["time_created_ns"] + 500_000 if one["state"] == "completed" else None
+            if name == closing:
+                one |= {"input_sizes": [], "input_dtypes": [], "output_sizes": [], "output_dtypes": []}
+            entries.append(one | {"profiling_name": "nccl:" + name})
+    done = options.records if options.fault == "none" else options.records - 1
+    return {"version": "2.9", "nccl_version": "2.27.3", "entries": entries[lost:],
+            "pg_config": {"0": {"name": "0", "desc": "dp", "ranks": str(list(range(options.ranks)))}},
+            "pg_status": {"0": {"last_enqueued_collective": steps, "last_started_collective": -1, "last_completed_collective": done}}}
 
 
 def as_json(dumped):

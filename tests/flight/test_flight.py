@@ -143,17 +143,22 @@ class Flight(unittest.TestCase):
             first = report["findings"][0]
             self.assertEqual((first["code"], first["culprits"], first["sequence"], first.get("sequence_last")), (code, [1], 601, None))
 
-    def messages(self, fault, first=0):
+    def each(self, dumped, name="_dump_{}", ranks=range(4)):
+        """What `dumped` gives for each rank."""
         folder = os.path.join(self.folder.name, f"job{len(os.listdir(self.folder.name))}")
-        os.mkdir(folder)
-        options = generate.options_of([folder, "--culprit=1"])
-        for rank in range(options.ranks):
-            with open(os.path.join(folder, f"_dump_{rank}"), "wb") as file:
-                pickle.dump(generate.message_dump(rank, options, fault, first), file, protocol=2)
+        for rank in ranks:
+            path = os.path.join(folder, name.format(rank))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                pickle.dump(dumped(rank), file, protocol=2)
         return folder
 
+    def messages(self, fault, first=0):
+        options = generate.options_of(["", "--culprit=1"])
+        return self.each(lambda rank: generate.message_dump(rank, options, fault, first))
+
     def test_messages(self):
-        for fault in ("none", "grouped"):
+        for fault in ("none", "grouped", "grouped, newer"):
             self.assertEqual(found(judged(self.messages(fault))), [], fault)
         unsent = judged(self.messages("unsent"))["findings"][0]
         self.assertEqual((unsent["code"], unsent["culprits"]), ("p2p.missing-send", [1]))
@@ -161,14 +166,35 @@ class Flight(unittest.TestCase):
         self.assertNotEqual(unsent["certainty"], "proof")
         short = judged(self.messages("short"))["findings"][0]
         self.assertEqual((short["code"], short["victims"]), ("p2p.count-mismatch", [2, 3]))
-        done = judged(self.messages("grouped, short"))["findings"][0]
-        self.assertEqual((done["code"], done["victims"]), ("p2p.count-mismatch", []))
+        for fault in ("grouped, short", "grouped, short, newer"):
+            done = judged(self.messages(fault))["findings"][0]
+            self.assertEqual((done["code"], done["victims"]), ("p2p.count-mismatch", []), fault)
 
     def test_messages_of_which_the_first_are_lost(self):
         """How many came before is not known: nobody's are compared."""
         for fault in ("unsent", "short"):
             codes = [code for code, _, _ in found(judged(self.messages(fault, first=7)))]
             self.assertFalse([code for code in codes if code.startswith("p2p.")], codes)
+
+    def coalesced(self, fault, closing="coalesced", lost=(), apart=200):
+        options = generate.options_of(["", f"--fault={fault}", "--records=9"])
+        return self.each(lambda rank: generate.coalesced_dump(rank, options, closing, dict(lost).get(rank, 0), apart))
+
+    def test_the_closing_entry_tells_of_its_parts(self):
+        """They never get done by themselves, neither as operations nor as what a watchdog would have found first."""
+        for closing in ("coalesced", "ALLGATHER_coalesced", "REDUCE_SCATTER_coalesced"):
+            self.assertEqual(found(judged(self.coalesced("none", closing))), [], closing)
+            missing = judged(self.coalesced("missing", closing))
+            self.assertEqual(found(missing), [("host.stuck", "likely", [2])], closing)
+            self.assertEqual(missing["findings"][0]["values"]["waited_ns"] // generate.SECOND, 180)
+            self.assertEqual([code for code, _, _ in found(judged(self.coalesced("stalled", closing, apart=1)))], ["device.transport-stall"])
+
+    def test_parts_that_are_lost(self):
+        """How much the first collective of rank 1 was is not known."""
+        for fault in ("none", "missing"):
+            for lost in (1, 2, 3, 4, 5):
+                whole = found(judged(self.coalesced(fault)))
+                self.assertEqual(found(judged(self.coalesced(fault, lost={1: lost}))), whole, (fault, lost))
 
     def beside(self, *files):
         """Native traces of a job in which rank 3 left out a call, and what lies beside them."""
