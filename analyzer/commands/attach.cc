@@ -42,13 +42,25 @@ struct AttachOptions {
   TimeNs hang_after_ns = 0;
 };
 
-// The run that has one of those processes, or one that was looked at; the latest where several
-// have.
+bool is_recorded(const ProcessTrace& trace) {
+  const auto source = trace.facts.find("source");
+  return source == trace.facts.end() || source->second != "attach";
+}
+
+bool is_seen(const ProcessTrace& trace) {
+  return std::any_of(trace.now.begin(), trace.now.end(), [](const ThreadNow& thread) {
+    return !thread.python.empty() || !thread.native.empty();
+  });
+}
+
+// The run that has one of those processes, if it is recorded, or one of which something was seen;
+// the latest where several have.
 Result<Run> run_of_job(const TraceSet& traces, const std::vector<pid_t>& pids, TimeNs hang_after) {
   const auto has_job = [&](const Run& run) {
     return std::any_of(run.processes.begin(), run.processes.end(), [&](const ProcessTrace& trace) {
       return trace.running_now == true &&
-             (!trace.now.empty() || std::binary_search(pids.begin(), pids.end(), trace.pid));
+             (is_seen(trace) ||
+              (is_recorded(trace) && std::binary_search(pids.begin(), pids.end(), trace.pid)));
     });
   };
   EventReader events;
@@ -70,10 +82,8 @@ Result<Run> run_of_job(const TraceSet& traces, const std::vector<pid_t>& pids, T
 }
 
 bool is_recorded(const Run& run) {
-  return std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
-    const auto source = trace.facts.find("source");
-    return source == trace.facts.end() || source->second != "attach";
-  });
+  return std::any_of(run.processes.begin(), run.processes.end(),
+                     [](const ProcessTrace& trace) { return is_recorded(trace); });
 }
 
 int64_t longest(const JobNow& now) {

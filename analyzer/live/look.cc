@@ -120,7 +120,8 @@ void Watcher::explain(Look& look) const {
         : yama_scope() >= 2 ? "ptrace is restricted (kernel.yama.ptrace_scope): root is needed"
                             : "the kernel does not permit it (CAP_SYS_PTRACE; in a container: "
                               "--cap-add=SYS_PTRACE)";
-    look.limits.push_back(fmt::format("the memory of process {} may not be read: {}", pid, reason));
+    look.limits.push_back(
+        fmt::format("/proc/{0}/maps: the memory of process {0} may not be read: {1}", pid, reason));
     return;
   }
   if (!process_.same_pid_namespace) {

@@ -9,9 +9,10 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <sstream>
+
+#include "analyzer/reader/file_bytes.h"
 
 namespace traintrace {
 namespace {
@@ -23,8 +24,7 @@ std::string proc_path(pid_t pid, const char* name) {
 }
 
 std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return bytes_of_file(path).value_or("");
 }
 
 std::string link_target(const std::string& path) {

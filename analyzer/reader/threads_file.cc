@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "analyzer/reader/file_bytes.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {
@@ -30,12 +29,11 @@ std::string threads_file_of(const std::string& trace) {
 
 void read_threads_file(ProcessTrace& trace) {
   const std::string path = threads_file_of(trace.source);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  const std::optional<std::string> text = bytes_of_file(path);
+  if (!text) {
     return;
   }
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  Result<DumpText> dump = parse_dump(text, path);
+  Result<DumpText> dump = parse_dump(*text, path);
   if (!dump) {
     ReadError error = dump.error();
     error.fatal = false;

@@ -6,6 +6,7 @@
 
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
+#include "analyzer/reader/file_bytes.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/text/dump_parser.h"
@@ -72,9 +73,7 @@ bool is_native(const std::string& path) {
 }
 
 void add_text(const std::string& path, TraceSet& set) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  Result<DumpText> dump = parse_dump(text, path);
+  Result<DumpText> dump = parse_dump(bytes_of_file(path).value_or(""), path);
   if (!dump) {
     set.errors.push_back(dump.error());
     return;

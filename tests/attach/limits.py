@@ -38,9 +38,9 @@ def start(program, *before):
     return process
 
 
-def attach(pid, *before):
-    return subprocess.run([*before, traintrace, "attach", str(pid), "--format=json", "--interval=200ms"], capture_output=True,
-                          text=True)
+def attach(*pids, before=()):
+    return subprocess.run([*before, traintrace, "attach", *map(str, pids), "--format=json", "--interval=200ms"],
+                          capture_output=True, text=True)
 
 
 def end(process):
@@ -53,6 +53,23 @@ def nobody_there():
     check(done.returncode == 2 and "there is no process with this number" in done.stderr, "no process", done)
 
 
+# Opened, but not read: a process that may do what we may not (ptrace(2), access mode checking).
+def refused():
+    others = start(SLEEPER, "setpriv", "--bounding-set=-all")
+    process = start(SLEEPER)
+    less = ("setpriv", "--bounding-set=-all")
+    alone = attach(process.pid, before=less)
+    message = f"/proc/{process.pid}/maps: the memory of process {process.pid} may not be read: "
+    check(alone.returncode == 2 and message in alone.stderr, "refused", alone)
+    both = attach(process.pid, others.pid, before=less)
+    answer = json.loads(both.stdout or "{}")
+    check(both.returncode == 0 and answer["looks"]["processes"] == 1, "one is refused: the other one", both)
+    check([thread["pid"] for thread in answer.get("threads", [])] == [others.pid], "one is refused: who is shown", both)
+    check(len(answer.get("limits", [])) == 1 and answer["limits"][0].startswith(message), "one is refused", both)
+    end(process)
+    end(others)
+
+
 def zombie():
     process = subprocess.Popen(["/bin/true"])
     time.sleep(0.3)
@@ -63,7 +80,7 @@ def zombie():
 
 def other_user():
     process = start(SLEEPER)
-    done = attach(process.pid, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    done = attach(process.pid, before=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
     check(done.returncode == 2 and "it belongs to user 0; ask as that user or as root" in done.stderr, "other user", done)
     end(process)
 
@@ -96,6 +113,7 @@ zombie()
 uninterruptible()
 if os.geteuid() == 0:
     other_user()
+    refused()
     other_container()
 else:
     print("SKIPPED: another user's process and another container: root is needed to make them")
