@@ -107,7 +107,7 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   finding.values.emplace_back("bytes_per_step", signed_bytes(per_step));
   finding.values.emplace_back("step_count", signed_bytes(steps));
   if (since > 0) {
-    finding.values.emplace_back("since_step", since);
+    finding.values.emplace_back("steps_before_count", since - 1);
   }
   finding.advice =
       "free it at the end of the step; in Python, look for what still refers to it: a list that is "

@@ -127,7 +127,8 @@ class Follower {
   void freed(const Birth& block, TimeNs time) {
     SiteHistory& site = history_.sites[block.stack];
     ++site.freed;
-    if (time > history_.steps.last()) {
+    const TimeNs last_step = history_.steps.last();
+    if (block.time <= last_step && last_step < time) {
       site.freed_behind.push_back(block.time);
     }
   }

@@ -42,7 +42,7 @@ struct HandleGroup {
 struct SiteHistory {
   uint64_t allocated = 0;
   uint64_t freed = 0;
-  std::vector<TimeNs> freed_behind;  // births of those that were freed behind the last step
+  std::vector<TimeNs> freed_behind;  // births of what the last step left and was freed then
 };
 
 struct MemoryHistory {

@@ -58,7 +58,7 @@ void growth_from_the_middle_on() {
   }
   say("bytes", 100 * kBytes);
   say("bytes_per_step", kBytes);
-  say("since_step", 101);
+  say("steps_before_count", 100);
 }
 
 // A collector takes away what has gathered.
