@@ -1,55 +1,12 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "analyzer/importers/flight_messages.h"
 #include "analyzer/importers/flight_recorder.h"
-#include "analyzer/model/launch_facts.h"
 #include "format/hashes.h"
 
 namespace traintrace {
 namespace {
-
-uint64_t group_id(const FlightGroup& group) {
-  uint64_t id = format::call_name_hash(group.name.c_str());
-  for (const int rank : group.ranks) {
-    id = format::mixed(id, static_cast<uint64_t>(rank));
-  }
-  return id == 0 ? 1 : id;
-}
-
-bool fits(const FlightDump& dump, int rank) {
-  return std::all_of(dump.groups.begin(), dump.groups.end(), [&](const FlightGroup& group) {
-    return group.ranks.empty() ||
-           std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end();
-  });
-}
-
-// By the place that its sends and receives, or a group of its own, give it.
-std::optional<int> rank_inside(const FlightDump& dump) {
-  for (size_t i = 0; i < dump.groups.size(); ++i) {
-    const std::vector<int>& ranks = dump.groups[i].ranks;
-    const int place = ranks.size() == 1 ? 0 : dump.trace.communicators[i].rank;
-    if (place >= 0 && static_cast<size_t>(place) < ranks.size()) {
-      return ranks[static_cast<size_t>(place)];
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<int> rank_of(const FlightDump& dump) {
-  if (dump.rank) {
-    return dump.rank;
-  }
-  for (const int rank : ranks_in_name(dump.trace.source)) {
-    if (fits(dump, rank)) {
-      return rank;
-    }
-  }
-  return rank_inside(dump);
-}
 
 // What all dumps together know of a group.
 struct GroupFacts {
@@ -59,7 +16,7 @@ struct GroupFacts {
 
 class Settler {
  public:
-  explicit Settler(const std::vector<FlightFile>& files) {
+  Settler(const std::vector<FlightFile>& files, uint64_t job) : job_(job) {
     for (const FlightFile& file : files) {
       note_times(file);
       for (const FlightGroup& group : file.dump.groups) {
@@ -76,17 +33,12 @@ class Settler {
   ProcessTrace settle(FlightFile& file) {
     FlightDump& dump = file.dump;
     ProcessTrace& trace = dump.trace;
-    const std::optional<int> rank = rank_of(dump);
-    if (rank) {
-      trace.facts["env.RANK"] = std::to_string(*rank);
-      trace.facts["env.WORLD_SIZE"] = std::to_string(std::max(world_, *rank + 1));
-    } else {
-      trace.errors.push_back(
-          {trace.source, 0, "expected the rank in the file's name, or groups that tell it"});
-    }
+    const int rank = dump.rank.value_or(0);
+    trace.facts["env.RANK"] = std::to_string(rank);
+    trace.facts["env.WORLD_SIZE"] = std::to_string(std::max(world_, rank + 1));
     // No process of that number is meant: dumps do not say which it was.
     trace.parent_pid = -1;
-    trace.start_time = static_cast<uint64_t>(rank.value_or(-2)) + 2;
+    trace.start_time = static_cast<uint64_t>(rank) + 2;
     trace.armed = first_;
     trace.last_alive = made();
     settle_groups(dump, rank);
@@ -113,15 +65,20 @@ class Settler {
     return std::max(last_, written_ == 0 ? usual : std::min(usual, written_));
   }
 
-  void settle_groups(FlightDump& dump, std::optional<int> rank) const {
+  // Groups are numbered alike in every job.
+  uint64_t communicator_id(uint64_t group) const {
+    return job_ == 0 ? group : std::max<uint64_t>(format::mixed(group, job_), 1);
+  }
+
+  void settle_groups(FlightDump& dump, int rank) const {
     std::vector<bool> keep(dump.groups.size(), true);
     for (size_t i = 0; i < dump.groups.size(); ++i) {
       const FlightGroup& group = dump.groups[i];
       CommunicatorText& text = dump.trace.communicators[i];
       const GroupFacts& facts = groups_.at(group_id(group));
-      text.id = group_id(group);
+      text.id = communicator_id(group_id(group));
       text.size = group.ranks.empty() ? -1 : static_cast<int>(group.ranks.size());
-      const auto place = std::find(group.ranks.begin(), group.ranks.end(), rank.value_or(-1));
+      const auto place = std::find(group.ranks.begin(), group.ranks.end(), rank);
       text.rank =
           place == group.ranks.end() ? text.rank : static_cast<int>(place - group.ranks.begin());
       text.created = text.ready = first_;
@@ -156,6 +113,7 @@ class Settler {
     std::erase_if(dump.trace.peers, [](const PeerText& peer) { return peer.communicator == 0; });
   }
 
+  uint64_t job_ = 0;
   std::map<uint64_t, GroupFacts> groups_;
   TimeNs first_ = 0;
   TimeNs last_ = 0;
@@ -164,21 +122,34 @@ class Settler {
   int world_ = 0;
 };
 
-}  // namespace
-
-std::vector<ProcessTrace> settle_flight_dumps(std::vector<FlightFile> files) {
-  Settler settler(files);
+void settle_job(std::vector<FlightFile>& files, uint64_t number, FlightSet& set) {
+  Settler settler(files, number);
   const bool whole = std::all_of(files.begin(), files.end(),
                                  [](const FlightFile& file) { return file.dump.whole; });
-  std::vector<ProcessTrace> traces;
-  traces.reserve(files.size());
   for (FlightFile& file : files) {
-    traces.push_back(settler.settle(file));
+    if (!file.dump.rank) {
+      set.unplaced.push_back({file.dump.trace.source, 0,
+                              "expected the rank in the file's name, other than that of each other "
+                              "dump, or groups that tell it",
+                              true, false});
+      continue;
+    }
+    set.processes.push_back(settler.settle(file));
     if (!whole) {
-      FlightMessages::forget(traces.back());
+      FlightMessages::forget(set.processes.back());
     }
   }
-  return traces;
+}
+
+}  // namespace
+
+FlightSet settle_flight_dumps(std::vector<FlightFile> files) {
+  FlightSet set;
+  uint64_t number = 0;
+  for (std::vector<FlightFile>& job : flight_jobs(std::move(files))) {
+    settle_job(job, number++, set);
+  }
+  return set;
 }
 
 }  // namespace traintrace

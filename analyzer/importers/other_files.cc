@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "analyzer/importers/flight_names.h"
 #include "analyzer/importers/flight_recorder.h"
 #include "analyzer/importers/json_value.h"
 #include "analyzer/importers/pickle.h"
@@ -99,7 +100,10 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
           {file.path, 0, "expected a Flight Recorder dump, as its neighbours are", true, false});
     }
   }
-  TraceSet set = read_flight_files(dumps);
+  FlightSet read = read_flight_files(dumps);
+  TraceSet set;
+  set.processes = std::move(read.processes);
+  set.errors = std::move(read.unreadable);
   // What lies beside the dumps and has another name is none of our business.
   std::set<std::string> names;
   for (const ProcessTrace& trace : set.processes) {
@@ -110,6 +114,7 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
     return !named.contains(error.file) && !names.contains(name_without_rank(error.file)) &&
            !(names.empty() && memory.processes.empty());
   });
+  std::move(read.unplaced.begin(), read.unplaced.end(), std::back_inserter(set.errors));
   give_ranks(memory.processes);
   std::move(memory.processes.begin(), memory.processes.end(), std::back_inserter(set.processes));
   std::move(memory.errors.begin(), memory.errors.end(), std::back_inserter(set.errors));

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "analyzer/importers/flight_names.h"
 #include "analyzer/importers/flight_recorder.h"
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/pickle.h"
@@ -44,7 +45,7 @@ std::string last_record_text(const ProcessTrace& trace) {
 
 // Beside traces nobody misses one that cannot be read.
 void add_dumps(const std::vector<std::string>& paths, std::vector<Testimony>& testimonies) {
-  const TraceSet set = read_flight_files(paths);
+  const FlightSet set = read_flight_files(paths);
   Testimony testimony{"", "Flight Recorder", {}};
   for (const ProcessTrace& trace : set.processes) {
     Witness witness;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -29,7 +30,8 @@ bool ended_early(const Run& run, const RankState& state) {
     case Ending::kUnknown:
       break;
   }
-  return elapsed(state.last_seen, run.end) > kDeadAfter;
+  // Who writes a dump is alive, and what comes after it is not in it.
+  return !is_flight_dump(trace_of(run, state)) && elapsed(state.last_seen, run.end) > kDeadAfter;
 }
 
 TimeNs gave_up(const Run& run, const Member& member) {

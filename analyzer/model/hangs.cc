@@ -12,6 +12,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/groups.h"
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/wait_search.h"
 
@@ -147,7 +148,7 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
            : gap >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
                                      : std::nullopt;
   }
-  if (state->ending != Ending::kRunning) {
+  if (state->ending != Ending::kRunning && !is_flight_dump(trace_of(run, *state))) {
     if (gap > kDeadAfter || (state->ending == Ending::kGone && testimony.one_runs)) {
       return Fate::kDied;
     }

@@ -51,6 +51,63 @@ class Flight(unittest.TestCase):
                 self.assertEqual(report["run"]["ranks"], [0, 1, 2, 3])
                 self.assertEqual(report["run"]["sources"], ["flight-recorder"])
 
+    def stuck(self, **chosen):
+        options = generate.options_of(["", "--fault=missing", *(f"--{key}={value}" for key, value in chosen.items())])
+        return lambda rank: generate.dump(rank, options)
+
+    def test_names_tell_the_rank_and_nothing_else(self):
+        """Whatever else is in a name, or which folder it lies in: the dumps of one job are judged together."""
+        for name in ("node{1}_gpu_{2}_rank_{0}.pickle", "gpu{2}.host{1}.rank{0}.pkl", "fr.{0}.2026-11-23T10-00-00", "r{0}/_dump_{0}", "r{0}/dump",
+                     "n{1}/_dump_{0}", "job7/{0}"):
+            with self.subTest(name):
+                options = generate.options_of(["", "--fault=missing", "--culprit=2"])
+                folder = os.path.join(self.folder.name, f"job{len(os.listdir(self.folder.name))}")
+                folders = set()
+                for rank in range(options.ranks):
+                    path = os.path.join(folder, name.format(rank, rank // 2, rank % 2))
+                    folders.add(os.path.dirname(path))
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    with open(path, "wb") as file:
+                        pickle.dump(generate.dump(rank, options), file)
+                report = judged(*sorted(folders))
+                self.assertEqual(found(report), [("host.stuck", "likely", [2])])
+                self.assertEqual(report["run"]["ranks"], [0, 1, 2, 3])
+
+    def test_no_rank_is_invented(self):
+        """Where names do not tell them apart, or tell it in two ways, nobody is called a rank."""
+        for name in ("fr_{1}.pkl", "{1}/_dump_7", "fr.{0}.{2}"):
+            with self.subTest(name):
+                folder = os.path.join(self.folder.name, f"job{len(os.listdir(self.folder.name))}")
+                paths = [os.path.join(folder, name.format(rank, "abcd"[rank], 3 - rank)) for rank in range(4)]
+                for rank, path in enumerate(paths):
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    with open(path, "wb") as file:
+                        pickle.dump(self.stuck()(rank), file)
+                done = run("analyze", *paths)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("expected the rank in the file's name", done.stderr)
+
+    def test_what_a_dump_says_of_its_rank_counts(self):
+        options = generate.options_of([""])
+        folder = self.each(lambda rank: generate.message_dump(3 - rank, options), "fr_{}")
+        report = judged(folder)
+        self.assertEqual((found(report), report["run"]["ranks"]), ([], [0, 1, 2, 3]))
+
+    def test_a_dump_of_an_earlier_job_is_not_of_this_one(self):
+        """Rank 3 wrote none this time, and that of an hour before lies there still."""
+        hour = 3600 * generate.SECOND
+        then = {key: generate.START - hour + value for key, value in (("time_created_ns", 0), ("time_discovered_completed_ns", 1000))}
+        options = generate.options_of(["", "--fault=none"])
+
+        def dumped(rank):
+            dump = generate.dump(rank, options)
+            if rank == 3:
+                dump["entries"] = [one | then for one in dump["entries"][:20]]
+            return dump
+
+        report = judged(self.each(dumped))
+        self.assertEqual((found(report), report["run"]["ranks"]), ([], [0, 1, 2]))
+
     def test_versions_and_forms(self):
         for version in [(1, 2), (2, 0), (2, 4), (2, 7), (2, 9), (2, 10)]:
             for form in ("pickle", "json"):
