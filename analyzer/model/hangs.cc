@@ -72,6 +72,11 @@ TimeNs all_waited_for(const Wait& wait, const Awaited& awaited) {
   return elapsed(last_start, last_until);
 }
 
+// Dumps do not say where a host is, but what the GPU has not done.
+bool is_witness(const Run& run, const Waiter& waiter) {
+  return waiter.unfinished && is_flight_dump(run.processes[waiter.process]);
+}
+
 Testimony testimony_about(const Graph& graph, Rank root) {
   Testimony sum;
   bool first = true;
@@ -99,7 +104,7 @@ Testimony testimony_about(const Graph& graph, Rank root) {
       sum.witnessed = std::max(sum.witnessed, elapsed(start, seen));
       sum.last_seen = std::max(sum.last_seen, own.last_seen);
       sum.one_runs = sum.one_runs || own.ending == Ending::kRunning;
-      sum.one_blocked = sum.one_blocked || waiter.blocked;
+      sum.one_blocked = sum.one_blocked || waiter.blocked || is_witness(graph.run, waiter);
     }
   }
   return sum;

@@ -12,6 +12,7 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/hangs.h"
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/message_order.h"
 #include "analyzer/model/messages.h"
 #include "analyzer/model/open_calls.h"
@@ -119,6 +120,15 @@ Reached reached_until(const Run& run, const Member& member, TimeNs time) {
   return reached;
 }
 
+// Dumps do not say where a host is, but that no GPU of the members that are there is through with
+// it.
+bool none_is_through(const Run& run, const Communicator& communicator, const Wait& wait) {
+  return wait.waiters.size() == communicator.members.size() &&
+         std::all_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+           return waiter.unfinished && is_flight_dump(run.processes[waiter.process]);
+         });
+}
+
 // The first collective that somebody has entered and somebody has not; where everybody has come
 // equally far, the last one, for members that died in it.
 void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
@@ -159,7 +169,9 @@ void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits)
   }
   if (wait.awaited.empty() && static_cast<int>(communicator.members.size()) < communicator.size) {
     // Whoever left no trace may be in it as well: only who is certainly stuck waits for them.
-    std::erase_if(wait.waiters, [](const Waiter& waiter) { return !waiter.blocked; });
+    if (!none_is_through(run, communicator, wait)) {
+      std::erase_if(wait.waiters, [](const Waiter& waiter) { return !waiter.blocked; });
+    }
     for (const Rank rank : communicator.absent) {
       if (state_of(run, rank) == nullptr) {
         wait.awaited.push_back({rank, false, 0});

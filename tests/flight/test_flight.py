@@ -52,7 +52,7 @@ class Flight(unittest.TestCase):
                 self.assertEqual(report["run"]["sources"], ["flight-recorder"])
 
     def stuck(self, **chosen):
-        options = generate.options_of(["", "--fault=missing", *(f"--{key}={value}" for key, value in chosen.items())])
+        options = generate.options_of(["", *(f"--{key}={value}" for key, value in ({"fault": "missing"} | chosen).items())])
         return lambda rank: generate.dump(rank, options)
 
     def test_names_tell_the_rank_and_nothing_else(self):
@@ -107,6 +107,23 @@ class Flight(unittest.TestCase):
 
         report = judged(self.each(dumped))
         self.assertEqual((found(report), report["run"]["ranks"]), ([], [0, 1, 2]))
+
+    def test_a_rank_without_dump(self):
+        """Not there or cut off: the others wait for it, if for long."""
+        stalled = self.stuck(fault="stalled", culprit=9)
+        others = [0, 1, 3]
+        alone = judged(self.each(stalled, ranks=others))
+        self.assertEqual(found(alone), [("collective.missing-rank", "possible", []), ("trace.missing-rank", "proof", [])])
+        self.assertEqual(alone["run"]["missing_ranks"], [2])
+        folder = self.each(stalled)
+        with open(os.path.join(folder, "_dump_2"), "r+b") as file:
+            file.truncate(2000)
+        self.assertIn(("collective.missing-rank", "possible", []), found(judged(folder)))
+        folder = self.each(stalled, ranks=others)
+        last = (generate.START + 40 * 1_000_000) / 1e9 + 1
+        for name in os.listdir(folder):
+            os.utime(os.path.join(folder, name), (last, last))
+        self.assertEqual(found(judged(folder)), [])
 
     def test_versions_and_forms(self):
         for version in [(1, 2), (2, 0), (2, 4), (2, 7), (2, 9), (2, 10)]:
