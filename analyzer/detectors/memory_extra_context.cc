@@ -9,6 +9,7 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
+#include "analyzer/memory/memory_use.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/launch_facts.h"
 
@@ -43,11 +44,6 @@ Devices devices_of(const Run& run) {
   return devices;
 }
 
-bool makes_context(const CallSchema& schema) {
-  return schema.kind == "alloc" || schema.kind == "launch" || schema.kind == "copy" ||
-         schema.kind == "set";
-}
-
 // Else what is taken for its own may not be.
 bool works_on(const ProcessTrace& trace, const ProcessMemory& memory, int device) {
   return std::any_of(memory.live.begin(), memory.live.end(),
@@ -78,18 +74,15 @@ std::optional<MemorySite> site_on(const Run& run, size_t process, const ProcessM
                             site.count, device);
     return site;
   }
-  const auto first =
-      std::find_if(trace.events.begin(), trace.events.end(), [&](const CallRecord& event) {
-        const CallSchema* schema = schema_of(trace, event.call);
-        return schema != nullptr && !event.moment && !event.enter_lost && event.returned &&
-               event.result == 0 && event.device == device && makes_context(*schema);
-      });
-  if (first == trace.events.end()) {
+  const auto uses = first_uses_of_devices(trace);
+  const auto first = uses.find(device);
+  if (first == uses.end()) {
     return std::nullopt;
   }
-  site.stack = first->stack;
+  const CallRecord& use = *first->second;
+  site.stack = use.stack;
   site.text = fmt::format("a context on device {}, needed by {} at {},", device,
-                          call_name(trace, first->call), run_time(run, first->enter));
+                          call_name(trace, use.call), run_time(run, use.enter));
   return site;
 }
 

@@ -20,6 +20,11 @@ bool is_work(const CallSchema& schema) {
   return schema.kind == "launch" || schema.kind == "graph-launch" || schema.kind == "collective";
 }
 
+bool makes_context(const CallSchema& schema) {
+  return schema.kind == "alloc" || schema.kind == "launch" || schema.kind == "copy" ||
+         schema.kind == "set";
+}
+
 template <class Block>
 typename std::map<uint64_t, Block>::iterator around(std::map<uint64_t, Block>& blocks,
                                                     uint64_t address) {
@@ -88,6 +93,17 @@ std::vector<ForeignUse> foreign_uses(const ProcessTrace& trace) {
     }
   }
   return uses;
+}
+
+std::map<int, const CallRecord*> first_uses_of_devices(const ProcessTrace& trace) {
+  std::map<int, const CallRecord*> first;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = succeeded(event) ? schema_of(trace, event.call) : nullptr;
+    if (schema != nullptr && event.device != format::kNoDevice && makes_context(*schema)) {
+      first.try_emplace(event.device, &event);
+    }
+  }
+  return first;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // How memory was used: where another device was current, and how much of it.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "analyzer/reader/process_trace.h"
@@ -20,6 +21,9 @@ struct ForeignUse {
 // By the job's own code, before the last launch or collective; what cleans up behind all work does
 // no harm.
 std::vector<ForeignUse> foreign_uses(const ProcessTrace& trace);
+
+// By device: the first call that needed a context there.
+std::map<int, const CallRecord*> first_uses_of_devices(const ProcessTrace& trace);
 
 // A piece of pinned memory whose size was rounded up to a power of two, and as far as copies used
 // it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "analyzer/memory/memory_use.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/reader/stored_reports.h"
 
@@ -27,6 +28,25 @@ std::vector<uint32_t> stacks_of_allocator(const ProcessTrace& trace) {
     });
   }
   return {stacks.begin(), stacks.end()};
+}
+
+// Of what is known from events alone.
+void add_stacks_of_use(const ProcessTrace& trace, std::vector<uint32_t>& stacks) {
+  for (const auto& [device, use] : first_uses_of_devices(trace)) {
+    stacks.push_back(use->stack);
+  }
+  std::unordered_set<uint32_t> foreign;
+  for (const ForeignUse& use : foreign_uses(trace)) {
+    if (foreign.size() < kMostStacks) {
+      foreign.insert({use.stack, use.allocated});
+    }
+  }
+  for (const PinnedUse& use : pinned_uses(trace)) {
+    if (foreign.size() < 2 * kMostStacks) {
+      foreign.insert(use.stack);
+    }
+  }
+  stacks.insert(stacks.end(), foreign.begin(), foreign.end());
 }
 
 }  // namespace
@@ -76,6 +96,7 @@ std::vector<uint32_t> stacks_of_memory(const ProcessTrace& trace) {
   for (size_t i = 0; i < std::min(history.bad_frees.size(), kMostStacks); ++i) {
     stacks.insert(stacks.end(), {history.bad_frees[i].stack, history.bad_frees[i].first_stack});
   }
+  add_stacks_of_use(trace, stacks);
   return stacks;
 }
 
