@@ -102,12 +102,18 @@ Result<Job> Job::find(const JobOptions& options) {
     const std::vector<pid_t> running = running_in(traces);
     pids.insert(pids.end(), running.begin(), running.end());
   }
+  std::optional<ReadError> first;
   for (const pid_t pid : pids) {
     Result<ProcProcess> process = read_process(pid);
-    if (!process) {
-      return process.error();
+    if (process) {
+      job.processes_.push_back(std::move(*process));
+    } else {
+      job.absent_.push_back(process.error().file + ": " + process.error().message);
+      first = first ? first : process.error();
     }
-    job.processes_.push_back(std::move(*process));
+  }
+  if (first && job.processes_.empty() && options.traces.empty()) {
+    return *first;
   }
   std::sort(job.processes_.begin(), job.processes_.end(),
             [](const ProcProcess& a, const ProcProcess& b) { return a.pid < b.pid; });
@@ -210,6 +216,7 @@ void Job::take(Seen& seen, ProcessTrace& into) {
 
 JobNow Job::look() {
   JobNow now;
+  now.limits = absent_;
   std::map<pid_t, Seen> looks;
   std::vector<Seen> seen = look_twice();
   for (size_t i = 0; i < seen.size(); ++i) {

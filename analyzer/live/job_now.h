@@ -30,7 +30,7 @@ struct JobNow {
 
 class Job {
  public:
-  // Finds the processes.  An error: there is none.
+  // Finds the processes.  An error: none of what was named is there.
   static Result<Job> find(const JobOptions& options);
 
   // Reads the traces, without looking at any process.
@@ -54,6 +54,7 @@ class Job {
   std::vector<pid_t> pids_;
   std::vector<ProcProcess> processes_;
   std::vector<std::string> inputs_;  // files and folders of traces
+  std::vector<std::string> absent_;  // what was named and is not there
 };
 
 }  // namespace traintrace

@@ -53,6 +53,18 @@ def nobody_there():
     check(done.returncode == 2 and "there is no process with this number" in done.stderr, "no process", done)
 
 
+def one_of_them_gone():
+    process = start(SLEEPER)
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait()
+    for pids in ((process.pid, gone.pid), (gone.pid, process.pid)):
+        done = attach(*pids)
+        answer = json.loads(done.stdout or "{}")
+        check(done.returncode == 0 and answer["looks"]["processes"] == 1, "one is gone: the other one", done)
+        check(answer.get("limits") == [f"/proc/{gone.pid}/stat: there is no process with this number"], "one is gone", done)
+    end(process)
+
+
 # Opened, but not read: a process that may do what we may not (ptrace(2), access mode checking).
 def refused():
     others = start(SLEEPER, "setpriv", "--bounding-set=-all")
@@ -109,6 +121,7 @@ def uninterruptible():
 
 
 nobody_there()
+one_of_them_gone()
 zombie()
 uninterruptible()
 if os.geteuid() == 0:
