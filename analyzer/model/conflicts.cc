@@ -68,10 +68,21 @@ bool stopped_there(const Run& run, const Divergence& divergence) {
   });
 }
 
+// It starts with the peer that has not answered the call in question.
+bool is_unanswered_there(const Divergence& divergence, const Wait& wait) {
+  return divergence.kind == DivergenceKind::kWrongPeer &&
+         wait.communicator == divergence.communicator && wait.kind != WaitKind::kCollective &&
+         std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+           return contains(divergence.deviants, waiter.rank);
+         });
+}
+
 // One side of it is stuck, and is what the others wait for.
-bool messages_explain(const Run& run, const Divergence& divergence, const Hang& hang) {
+bool messages_explain(const Run& run, const Divergence& divergence, const Wait& wait,
+                      const Hang& hang) {
   const bool concerned = overlap(hang.roots, divergence.deviants) ||
-                         (divergence.tie && overlap(hang.roots, divergence.others));
+                         (divergence.tie && (overlap(hang.roots, divergence.others) ||
+                                             is_unanswered_there(divergence, wait)));
   return concerned && divergence.kind != DivergenceKind::kHarmlessMessageType &&
          (divergence.messages.empty() ||
           std::any_of(divergence.messages.begin(), divergence.messages.end(),
@@ -143,7 +154,7 @@ bool explains(const Run& run, const Divergence& divergence, const std::vector<Wa
     return true;
   }
   if (is_of_messages(divergence.kind)) {
-    return wait.kind != WaitKind::kInit && messages_explain(run, divergence, hang);
+    return wait.kind != WaitKind::kInit && messages_explain(run, divergence, wait, hang);
   }
   const bool elsewhere =
       divergence.kind == DivergenceKind::kOtherCommunicator && wait.communicator == divergence.used;

@@ -39,6 +39,7 @@ void add_unanswered(const Run& run, const Communicator& communicator, const Memb
 struct Candidate {
   Posted wrong;
   Posted waiting;
+  const OperationText* left_over = nullptr;  // without an answer: the wrong call, or a later one
 };
 
 std::vector<Candidate> candidates_in(const std::vector<Posted>& unanswered) {
@@ -52,43 +53,116 @@ std::vector<Candidate> candidates_in(const std::vector<Posted>& unanswered) {
       const bool from_there = receive.operation->peer == send.member->local_rank;
       const bool to_there = send.operation->peer == receive.member->local_rank;
       if (from_there && !to_there) {
-        found.push_back({send, receive});
+        found.push_back({send, receive, send.operation});
       } else if (to_there && !from_there) {
-        found.push_back({receive, send});
+        found.push_back({receive, send, receive.operation});
       }
     }
   }
   return found;
 }
 
-bool is_only_one(const std::vector<Candidate>& candidates, const Candidate& candidate) {
-  return std::count_if(candidates.begin(), candidates.end(), [&](const Candidate& other) {
-           return other.wrong.operation == candidate.wrong.operation ||
-                  other.waiting.operation == candidate.waiting.operation ||
-                  other.waiting.operation == candidate.wrong.operation ||
-                  other.wrong.operation == candidate.waiting.operation;
-         }) == 1;
+bool overlap(const Candidate& a, const Candidate& b) {
+  return a.wrong.operation == b.wrong.operation || a.waiting.operation == b.waiting.operation ||
+         a.waiting.operation == b.wrong.operation || a.wrong.operation == b.waiting.operation;
 }
 
-// What that line did before: always with the right peer, or with the wrong one too.  Nothing: it
-// was not called before.
-std::optional<bool> habit(const Run& run, const Candidate& candidate) {
-  const Member& member = *candidate.wrong.member;
-  const OperationText& operation = *candidate.wrong.operation;
-  const ProcessTrace& trace = run.processes[member.process];
-  const uint64_t site = site_of(trace, operation.stack);
-  bool known = false;
-  for (const OperationText& other : text_of(run, member).recent) {
-    if (other.index >= operation.index || other.collective || other.receive != operation.receive ||
+bool is_only_one(const std::vector<Candidate>& candidates, const Candidate& candidate) {
+  return std::count_if(candidates.begin(), candidates.end(),
+                       [&](const Candidate& other) { return overlap(candidate, other); }) == 1;
+}
+
+// The peers that one line has named in one direction, the oldest first.
+struct Line {
+  std::vector<int> peers;
+  size_t at = 0;  // of that call
+};
+
+// As far as to `last`, which may be of another line.
+Line line_of(const Run& run, const Posted& call, const OperationText& last) {
+  Line line;
+  const ProcessTrace& trace = run.processes[call.member->process];
+  const uint64_t site = site_of(trace, call.operation->stack);
+  for (const OperationText& other : text_of(run, *call.member).recent) {
+    if (other.index > last.index || other.collective || other.receive != call.operation->receive ||
         site_of(trace, other.stack) != site) {
       continue;
     }
-    if (other.peer != candidate.waiting.member->local_rank) {
-      return false;
+    if (other.index == call.operation->index) {
+      line.at = line.peers.size();
     }
-    known = true;
+    line.peers.push_back(other.peer);
   }
-  return known ? std::optional(true) : std::nullopt;
+  return line;
+}
+
+// After how many calls it names the same peers again, each time; 0: never, as far as is kept.
+size_t period_of(const std::vector<int>& peers) {
+  for (size_t period = 1; period < peers.size(); ++period) {
+    if (std::equal(peers.begin() + static_cast<long>(period), peers.end(), peers.begin())) {
+      return period;
+    }
+  }
+  return 0;
+}
+
+// Of a line that goes round several peers, or of a call that was answered, one time tells less.
+size_t least_before(size_t period, bool answered) {
+  return period == 1 && !answered ? 1 : 2 * period;
+}
+
+bool departs(const Run& run, const Posted& call, const OperationText& last, int right) {
+  Line line = line_of(run, call, last);
+  line.peers[line.at] = right;
+  const size_t period = period_of(line.peers);
+  return period != 0 && line.at >= least_before(period, call.operation->index != last.index);
+}
+
+// Both have called a collective that lies behind the call that waits: what that waits for is not to
+// come any more.
+bool is_past(const Run& run, const Candidate& candidate) {
+  const Posted& waiting = candidate.waiting;
+  return std::any_of(
+      run.communicators.begin(), run.communicators.end(), [&](const Communicator& communicator) {
+        const Member* own = member_of(communicator, candidate.wrong.member->rank);
+        const Member* other = member_of(communicator, waiting.member->rank);
+        if (own == nullptr || other == nullptr) {
+          return false;
+        }
+        const uint64_t reached = sequence_reached(run.processes[own->process], text_of(run, *own));
+        const auto& calls = text_of(run, *other).recent;
+        return std::any_of(calls.begin(), calls.end(), [&](const OperationText& call) {
+          return call.collective && call.enter > waiting.operation->enter &&
+                 call.sequence <= reached;
+        });
+      });
+}
+
+enum class Habit : uint8_t { kUnknown, kKept, kIrregular, kBroken };
+
+// What the line did before: named the right peer each time, or in its turn.  A call with the wrong
+// one may have been answered by what belongs to a later one: then that is left over, and `broken`
+// the call that is meant.
+Habit habit(const Run& run, const Candidate& candidate, Posted& broken) {
+  const Posted& left_over = candidate.wrong;
+  const bool past = is_past(run, candidate);
+  for (const OperationText& call : text_of(run, *left_over.member).recent) {
+    if (call.index > left_over.operation->index || call.collective ||
+        call.receive != left_over.operation->receive || call.peer != left_over.operation->peer ||
+        size_key(call) != size_key(*left_over.operation)) {
+      continue;
+    }
+    broken = {left_over.member, &call};
+    if ((past || &call == left_over.operation) &&
+        departs(run, broken, *left_over.operation, candidate.waiting.member->local_rank)) {
+      return Habit::kBroken;
+    }
+  }
+  const Line line = line_of(run, left_over, *left_over.operation);
+  const size_t period = period_of(line.peers);
+  return line.at == 0                           ? Habit::kUnknown
+         : period != 0 && line.at >= 2 * period ? Habit::kKept
+                                                : Habit::kIrregular;
 }
 
 int offset(int from, int to, int size) {
@@ -118,23 +192,36 @@ bool fits_others(const Run& run, const Communicator& communicator, const Candida
   return fitting > 1;
 }
 
+// It has put something that is not over behind what it was to answer, wherever that is.
+bool is_in_later(const Run& run, const Member& peer, TimeNs since) {
+  return std::any_of(
+      run.communicators.begin(), run.communicators.end(), [&](const Communicator& communicator) {
+        const Member* member = member_of(communicator, peer.rank);
+        return member != nullptr && !text_of(run, *member).recent.empty() &&
+               text_of(run, *member).recent.back().enter > since &&
+               !finished(run.processes[member->process], text_of(run, *member).recent.back());
+      });
+}
+
 // The wrong peer is further than that: it expects nothing more.
 bool has_moved_on(const Run& run, const Communicator& communicator, const Candidate& candidate) {
   const Member* peer = member_at(communicator, candidate.wrong.operation->peer);
   const auto reached = [&](const Member& member) {
     return sequence_reached(run.processes[member.process], text_of(run, member));
   };
-  return peer != nullptr && reached(*peer) > reached(*candidate.wrong.member);
+  return peer != nullptr && (reached(*peer) > reached(*candidate.wrong.member) ||
+                             is_in_later(run, *peer, candidate.wrong.operation->enter));
 }
 
 enum class Evidence : uint8_t { kNone, kWeak, kStrong };
 
-Evidence evidence_for(const Run& run, const Communicator& communicator,
-                      const Candidate& candidate) {
-  if (const auto before = habit(run, candidate)) {
-    return *before ? Evidence::kStrong : Evidence::kNone;
+// Without what the line did before.
+Evidence other_evidence(const Run& run, const Communicator& communicator,
+                        const Candidate& candidate, Habit habit) {
+  if (habit == Habit::kKept) {
+    return Evidence::kNone;
   }
-  if (fits_others(run, communicator, candidate)) {
+  if (habit == Habit::kUnknown && fits_others(run, communicator, candidate)) {
     return Evidence::kStrong;
   }
   // As well the peer may have left out its own side.
@@ -151,9 +238,40 @@ Divergence wrong_peer(const Run& run, size_t communicator, const Candidate& cand
   one.deviants = {one.own.rank};
   one.parts = {one.deviants};
   one.others = {one.expected.rank};
-  one.exact = true;
+  // Which of several calls was the wrong one is concluded from those around it.
+  one.exact = candidate.wrong.operation == candidate.left_over;
   one.complete = run.missing.empty();
   return one;
+}
+
+void add_likeliest(const Run& run, size_t index, const std::vector<Candidate>& candidates,
+                   std::vector<Divergence>& found) {
+  constexpr size_t kMost = 4096;  // more: everybody waits for everybody
+  std::vector<Candidate> broken;
+  std::vector<Evidence> others;
+  for (const Candidate& candidate : candidates) {
+    const bool only = is_only_one(candidates, candidate);
+    Posted call;
+    const Habit before =
+        only || candidates.size() <= kMost ? habit(run, candidate, call) : Habit::kUnknown;
+    if (before == Habit::kBroken) {
+      broken.push_back({call, candidate.waiting, candidate.left_over});
+    }
+    others.push_back(before == Habit::kBroken || !only
+                         ? Evidence::kNone
+                         : other_evidence(run, run.communicators[index], candidate, before));
+  }
+  for (const Candidate& candidate : broken) {
+    if (is_only_one(broken, candidate)) {
+      found.push_back(wrong_peer(run, index, candidate));
+    }
+  }
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (others[i] != Evidence::kNone) {
+      found.push_back(wrong_peer(run, index, candidates[i]));
+      found.back().tie = others[i] == Evidence::kWeak;
+    }
+  }
 }
 
 // The call that only that side made: a send without its receive, or a receive without its send.
@@ -210,18 +328,7 @@ void find_wrong_peers(const Run& run, std::vector<Divergence>& found) {
         add_unanswered(run, communicator, member, unanswered);
       }
     }
-    const std::vector<Candidate> candidates = candidates_in(unanswered);
-    std::vector<Divergence> here;
-    for (const Candidate& candidate : candidates) {
-      const Evidence evidence = is_only_one(candidates, candidate)
-                                    ? evidence_for(run, communicator, candidate)
-                                    : Evidence::kNone;
-      if (evidence != Evidence::kNone) {
-        here.push_back(wrong_peer(run, i, candidate));
-        here.back().tie = evidence == Evidence::kWeak;
-      }
-    }
-    found.insert(found.end(), here.begin(), here.end());
+    add_likeliest(run, i, candidates_in(unanswered), found);
   }
 }
 
