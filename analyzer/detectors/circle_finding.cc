@@ -221,6 +221,26 @@ Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_v
   return finding;
 }
 
+std::optional<Finding> left_out_send(const Run& run, const Hang& circle, std::string_view code) {
+  if (!is_of_receives(run, circle) || order_of(run, circle) == Order::kNone) {
+    return std::nullopt;
+  }
+  const Ranks changed = circle_finding(run, circle, code).culprits;
+  if (changed.size() != 1 || !contains(circle.roots, changed.front())) {
+    return std::nullopt;
+  }
+  Hang one = circle;
+  const std::vector<Wait>& waits = run.waits.waits;
+  const auto lacking = std::find_if(waits.begin(), waits.end(), [&](const Wait& wait) {
+    return is_part(wait, circle.roots) && wait.awaited.front().rank == changed.front();
+  });
+  one.wait = static_cast<size_t>(lacking - waits.begin());
+  Finding finding = circle_finding(run, one, code);
+  finding.title = fmt::format("{} never sent what is awaited by {}; {}", ranks_text(changed),
+                              operation_text(run, *lacking), finding.title);
+  return finding;
+}
+
 bool is_circle(const Run& run, const Hang& hang) {
   return hang.fate == Fate::kCircle && hang.divergences.empty() &&
          cause_of(run, hang) == Cause::kNotSeen;

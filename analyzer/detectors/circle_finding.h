@@ -1,6 +1,7 @@
 // What findings about ranks that wait for each other have in common.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "analyzer/detectors/finding.h"
@@ -13,6 +14,10 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
 
 // The same with its certainty, as sure as it is that none of them goes on.
 Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_view code);
+
+// A circle of receives alone, of which one rank did otherwise than each time before, and nobody
+// else of the run: its send is what is missing.
+std::optional<Finding> left_out_send(const Run& run, const Hang& circle, std::string_view code);
 
 // Of what nothing else explains.
 bool is_circle(const Run& run, const Hang& hang);

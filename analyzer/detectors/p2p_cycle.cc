@@ -28,7 +28,8 @@ Finding finding_about(const Run& run, const Hang& circle) {
 std::vector<Finding> find_message_cycle(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (is_circle(run, hang) && is_of_peers(run, hang)) {
+    if (is_circle(run, hang) && is_of_peers(run, hang) &&
+        !left_out_send(run, hang, "p2p.missing-send")) {
       findings.push_back(finding_about(run, hang));
     }
   }

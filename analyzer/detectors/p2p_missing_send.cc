@@ -1,6 +1,7 @@
 // A rank waits in a receive whose send was never posted.
 #include <utility>
 
+#include "analyzer/detectors/circle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/divergence_finding.h"
 #include "analyzer/detectors/missing_finding.h"
@@ -8,9 +9,18 @@
 namespace traintrace {
 
 std::vector<Finding> find_missing_send(const Run& run) {
-  std::vector<Finding> findings = find_missing(run, WaitKind::kReceive, "p2p.missing-send");
-  for (Finding& finding : find_diverged(run, {DivergenceKind::kMissingSend}, "p2p.missing-send")) {
+  constexpr const char* kCode = "p2p.missing-send";
+  std::vector<Finding> findings = find_missing(run, WaitKind::kReceive, kCode);
+  for (Finding& finding : find_diverged(run, {DivergenceKind::kMissingSend}, kCode)) {
     findings.push_back(std::move(finding));
+  }
+  for (const Hang& hang : run.waits.hangs) {
+    auto finding = is_circle(run, hang) ? left_out_send(run, hang, kCode) : std::nullopt;
+    if (finding) {
+      finding->advice =
+          "look at the branch that this rank took: it left out a send, or receives once more";
+      findings.push_back(std::move(*finding));
+    }
   }
   return findings;
 }

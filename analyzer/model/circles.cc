@@ -140,6 +140,10 @@ bool is_all_called(const Run& run, const Hang& circle) {
   });
 }
 
+bool is_of_receives(const Run& run, const Hang& circle) {
+  return all_parts(run, circle, [](const Wait& wait) { return wait.kind == WaitKind::kReceive; });
+}
+
 bool is_against_collective(const Run& run, const Hang& circle) {
   const size_t communicator = run.waits.waits[circle.wait].communicator;
   return all_parts(run, circle,

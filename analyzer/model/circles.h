@@ -21,6 +21,7 @@ bool is_part(const Wait& wait, const Ranks& circle);
 
 // All of it are sends and receives.
 bool is_of_peers(const Run& run, const Hang& circle);
+bool is_of_receives(const Run& run, const Hang& circle);
 
 // Whatever they wait for has been called; its order is what keeps it from beginning.
 bool is_all_called(const Run& run, const Hang& circle);
