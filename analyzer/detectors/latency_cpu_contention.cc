@@ -108,8 +108,7 @@ std::vector<Finding> find_cpu_contention(const Profile& profile) {
   }
   const std::vector<LossOn> losses =
       idle_losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
-        const int64_t late =
-            device.idle_for(IdleCause::kHostBound) + device.idle_for(IdleCause::kLaunchLatency);
+        const int64_t late = late_loss(device, kWarnShare);
         // Where the GPU has work meanwhile, its queue may be full: then launches wait for it.
         return is_attributed(device) ? std::min(late, found->extra_ns[device.timeline]) : 0;
       });

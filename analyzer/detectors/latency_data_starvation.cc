@@ -6,9 +6,7 @@ namespace traintrace {
 std::vector<Finding> find_data_starvation(const Profile& profile) {
   const std::vector<LossOn> losses =
       idle_losses_of(profile, kWarnShare, [](const DeviceProfile& device) {
-        return is_repeated(device, gaps_of(device, IdleCause::kDataStarvation))
-                   ? device.idle_for(IdleCause::kDataStarvation)
-                   : 0;
+        return repeated_loss(device, IdleCause::kDataStarvation);
       });
   if (losses.empty()) {
     return {};

@@ -13,7 +13,7 @@ namespace {
 
 struct Waits {
   int64_t ns = 0;  // while anything waited
-  size_t count = 0;
+  std::vector<int64_t> each_ns;
   std::vector<IdleSite> sites;  // what was launched on the legacy stream, longest first
 };
 
@@ -34,14 +34,17 @@ Waits waits_of(const Profile& profile, const DeviceProfile& device) {
     if (wait.device != device.device || launch == launches.end()) {
       continue;
     }
-    ++waits.count;
+    waits.each_ns.push_back(wait.end_ns - wait.begin_ns);
     spans.push_back({wait.begin_ns, wait.end_ns});
     const std::string call = timeline.names[launch->second->name];
     const std::string place =
         launch->second->site == kNoName ? "" : timeline.names[launch->second->site];
     IdleSite& site = sites[{call, place}];
-    site = {IdleCause::kDependency, call, place, site.ns + wait.end_ns - wait.begin_ns,
-            site.gaps + 1};
+    site.cause = IdleCause::kDependency;
+    site.call = call;
+    site.site = place;
+    site.ns += wait.end_ns - wait.begin_ns;
+    site.gaps.push_back(wait.end_ns - wait.begin_ns);
   }
   waits.ns = length_ns(united(std::move(spans)));
   for (auto& [key, site] : sites) {
@@ -58,7 +61,7 @@ std::vector<Finding> find_default_stream(const Profile& profile) {
   const std::vector<LossOn> losses =
       losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
         const Waits waits = waits_of(profile, device);
-        return is_repeated(device, waits.count) ? waits.ns : 0;
+        return device.share(repeated_ns(device, waits.each_ns)) >= kWarnShare ? waits.ns : 0;
       });
   if (losses.empty()) {
     return {};
@@ -69,14 +72,15 @@ std::vector<Finding> find_default_stream(const Profile& profile) {
   finding.title = fmt::format(
       "for {} work of {} waits for the legacy default stream, or that for other streams",
       share_text(worst, waits.ns), ranks_text(finding.culprits));
-  finding.values = {{"waited_ns", waits.ns}, {"wait_count", static_cast<int64_t>(waits.count)}};
+  finding.values = {{"waited_ns", waits.ns},
+                    {"wait_count", static_cast<int64_t>(waits.each_ns.size())}};
   constexpr size_t kMostSites = 3;
   for (size_t i = 0; i < waits.sites.size() && i < kMostSites; ++i) {
     const IdleSite& site = waits.sites[i];
     finding.where.push_back(place_of(worst.rank, site));
-    finding.evidence.push_back(
-        fmt::format("{} waits for {} on the legacy stream{}, {} in all", site.gaps, site.call,
-                    site.site.empty() ? "" : ", called by " + site.site, ms_text(site.ns)));
+    finding.evidence.push_back(fmt::format(
+        "{} waits for {} on the legacy stream{}, {} in all", site.gaps.size(), site.call,
+        site.site.empty() ? "" : ", called by " + site.site, ms_text(site.ns)));
   }
   finding.evidence.push_back(
       "it had been launched, nothing before it on its stream ran any more, and it was told to wait "

@@ -140,6 +140,9 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
         if (arrivals.usable()) {  // waiting is another matter
           ns = std::max<int64_t>(0, ns - own_lateness(arrivals)[device.timeline].waited_ns);
           ns -= arrivals.list.front().wait_of(device.timeline);
+          for (const Arrival& arrival : std::span(arrivals.list).subspan(1)) {
+            ns -= arrival.is_known() ? 0 : arrival.wait_of(device.timeline);
+          }
         }
         // Communication of another GPU, for which this one had nothing else to do.
         return ns + device.idle_for(IdleCause::kCommunicationWait);
@@ -149,7 +152,8 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
   }
   Finding finding = loss_finding("latency.exposed-communication", losses);
   const DeviceProfile& worst = *losses.front().device;
-  finding.certainty = arrivals.usable() ? Certainty::kProof : Certainty::kLikely;
+  finding.certainty =
+      arrivals.usable() && arrivals.contradicted == 0 ? Certainty::kProof : Certainty::kLikely;
   finding.title = fmt::format("{} of {} is communication beside which nothing is computed",
                               share_text(worst, losses.front().ns), ranks_text(finding.culprits));
   finding.culprits.clear();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 
 #include "analyzer/detectors/catalogue.h"
 
@@ -19,6 +20,21 @@ std::string per_step_text(const DeviceProfile& device, int64_t ns) {
              ? ""
              : fmt::format(", {} in each of {} steps",
                            ms_text(ns / static_cast<int64_t>(device.steps)), device.steps);
+}
+
+// In half of the steps, at least twice.
+size_t fewest_gaps(const DeviceProfile& device) {
+  return std::max<size_t>(2, device.steps / 2);
+}
+
+std::vector<int64_t> gaps_of(const DeviceProfile& device, IdleCause cause) {
+  std::vector<int64_t> gaps;
+  for (const IdleSite& site : device.sites) {
+    if (site.cause == cause) {
+      gaps.insert(gaps.end(), site.gaps.begin(), site.gaps.end());
+    }
+  }
+  return gaps;
 }
 
 }  // namespace
@@ -39,15 +55,37 @@ std::string idle_text(const std::vector<LossOn>& losses) {
 }
 
 bool is_repeated(const DeviceProfile& device, size_t gaps) {
-  return gaps >= std::max<size_t>(2, device.steps / 2);
+  return gaps >= fewest_gaps(device);
 }
 
-size_t gaps_of(const DeviceProfile& device, IdleCause cause) {
-  size_t gaps = 0;
-  for (const IdleSite& site : device.sites) {
-    gaps += site.cause == cause ? site.gaps : 0;
+int64_t repeated_ns(const DeviceProfile& device, std::vector<int64_t> gaps) {
+  const size_t fewest = fewest_gaps(device);
+  if (gaps.size() < fewest) {
+    return 0;
   }
-  return gaps;
+  const auto most = gaps.begin() + static_cast<ptrdiff_t>(fewest - 1);
+  std::nth_element(gaps.begin(), most, gaps.end(), std::greater<>());
+  int64_t sum = 0;
+  for (const int64_t gap : gaps) {
+    sum += std::min(gap, *most);
+  }
+  return sum;
+}
+
+int64_t repeated_loss(const DeviceProfile& device, IdleCause cause) {
+  return device.share(repeated_ns(device, gaps_of(device, cause))) >= kWarnShare
+             ? device.idle_for(cause)
+             : 0;
+}
+
+int64_t late_loss(const DeviceProfile& device, double share) {
+  int64_t ns = 0;
+  int64_t repeated = 0;
+  for (const IdleCause cause : {IdleCause::kHostBound, IdleCause::kLaunchLatency}) {
+    ns += device.idle_for(cause);
+    repeated += repeated_ns(device, gaps_of(device, cause));
+  }
+  return device.share(repeated) >= share ? ns : 0;
 }
 
 int64_t percent_of(const DeviceProfile& device, int64_t ns) {
@@ -135,6 +173,16 @@ void add_clocks(const Arrivals& arrivals, Finding& finding) {
   }
 }
 
+void add_unknown(const Arrivals& arrivals, Finding& finding) {
+  if (arrivals.contradicted != 0 && finding.evidence.size() < kMostLines) {
+    finding.evidence.push_back(
+        fmt::format("without {} of {} collectives, whose ends differ by up to {:.3f} ms: who came "
+                    "late to these is not known",
+                    arrivals.contradicted, arrivals.list.size(),
+                    static_cast<double>(arrivals.greatest_end_skew_ns) / 1e6));
+  }
+}
+
 CodePlace place_of(Rank rank, const IdleSite& site) {
   // "FILE(LINE): FUNCTION", and functions of C++ have parentheses too.
   const size_t close = site.site.find("): ");
@@ -164,9 +212,9 @@ void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleC
         finding.where.push_back(place_of(loss.device->rank, site));
       }
       if (&loss == &losses.front()) {
-        finding.evidence.push_back(
-            fmt::format("rank {}: {} in {} gaps at {}{}", loss.device->rank.value, ms_text(site.ns),
-                        site.gaps, site.call, site.site.empty() ? "" : ", called by " + site.site));
+        finding.evidence.push_back(fmt::format(
+            "rank {}: {} in {} gaps at {}{}", loss.device->rank.value, ms_text(site.ns),
+            site.gaps.size(), site.call, site.site.empty() ? "" : ", called by " + site.site));
       }
     }
   }

@@ -45,8 +45,13 @@ std::string idle_text(const std::vector<LossOn>& losses);
 // Whether that many gaps are a habit and not something that happened once: in at least half of the
 // steps, and at least twice.
 bool is_repeated(const DeviceProfile& device, size_t gaps);
-// Gaps of that cause.
-size_t gaps_of(const DeviceProfile& device, IdleCause cause);
+// What is lost again and again in such gaps: none counts more than half of the steps have one of.
+// One long gap is no habit, whatever is beside it.
+int64_t repeated_ns(const DeviceProfile& device, std::vector<int64_t> gaps);
+// The idle time of that cause, where enough of it to warn of is lost again and again; else 0.
+int64_t repeated_loss(const DeviceProfile& device, IdleCause cause);
+// Of launches that came too late, where so much is.
+int64_t late_loss(const DeviceProfile& device, double share);
 
 int64_t percent_of(const DeviceProfile& device, int64_t ns);  // of the window, rounded
 
@@ -63,6 +68,8 @@ void add_profiling(const DeviceProfile& device, Finding& finding);
 
 // By how much clocks of other hosts were moved, as evidence.
 void add_clocks(const Arrivals& arrivals, Finding& finding);
+// How many collectives nothing is said of, as evidence.
+void add_unknown(const Arrivals& arrivals, Finding& finding);
 
 // "train.py(118): train_step"; else the name of the call with no file.
 CodePlace place_of(Rank rank, const IdleSite& site);

@@ -15,10 +15,8 @@ constexpr int64_t kNoLeadNs = 20'000;
 constexpr double kQueuedShare = 0.10;
 
 int64_t late_launches(const DeviceProfile& device) {
-  const int64_t ns =
-      device.idle_for(IdleCause::kHostBound) + device.idle_for(IdleCause::kLaunchLatency);
   const bool queued = device.median_lead_ns >= kNoLeadNs;
-  return is_attributed(device) && (!queued || device.share(ns) >= kQueuedShare) ? ns : 0;
+  return is_attributed(device) ? late_loss(device, queued ? kQueuedShare : kWarnShare) : 0;
 }
 
 }  // namespace

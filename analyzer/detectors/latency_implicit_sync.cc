@@ -5,9 +5,7 @@ namespace traintrace {
 namespace {
 
 int64_t allocating(const DeviceProfile& device) {
-  return is_repeated(device, gaps_of(device, IdleCause::kAllocator))
-             ? device.idle_for(IdleCause::kAllocator)
-             : 0;
+  return repeated_loss(device, IdleCause::kAllocator);
 }
 
 }  // namespace

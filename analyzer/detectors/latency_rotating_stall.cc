@@ -40,6 +40,9 @@ struct Stalls {
 Stalls stalls_of(const Arrivals& arrivals) {
   Stalls stalls;
   for (size_t i = 1; i < arrivals.list.size(); ++i) {
+    if (!arrivals.list[i].is_known()) {
+      continue;
+    }
     const std::vector<int64_t> late = lateness_at(arrivals, i);
     const auto latest = std::max_element(late.begin(), late.end());
     if (*latest < std::max(kStallNs, arrivals.noise_ns())) {
@@ -119,6 +122,7 @@ Finding finding_of(const Profile& profile, const Stalls& stalls) {
   finding.evidence = {who, fmt::format("one stall in {} at the median, each for {} on the host",
                                        ms_text(period), ms_text(length))};
   add_clocks(arrivals, finding);
+  add_unknown(arrivals, finding);
   return finding;
 }
 

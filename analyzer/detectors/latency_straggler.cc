@@ -37,7 +37,7 @@ Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late)
   Finding finding;
   finding.code = "latency.straggler";
   finding.severity = catalogue_row(finding.code)->severity;
-  const size_t collectives = arrivals.list.size();
+  const size_t collectives = arrivals.list.size() - arrivals.contradicted;
   const bool habit =
       collectives > kMany && std::all_of(late.begin(), late.end(), [&](const OwnLateness& each) {
         return static_cast<double>(each.times) >= kHabit * static_cast<double>(collectives - 1);
@@ -67,6 +67,7 @@ Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late)
       "counted from the second collective on, without the time they waited for the GPU: what they "
       "entered the window with is not theirs");
   add_clocks(arrivals, finding);
+  add_unknown(arrivals, finding);
   finding.advice =
       "compare what these ranks do between collectives with what the others do: data, CPU, NUMA";
   return finding;
@@ -94,14 +95,14 @@ std::vector<Finding> find_stragglers(const Profile& profile) {
 
 std::vector<Finding> find_entry_skew(const Profile& profile) {
   const Arrivals& arrivals = profile.arrivals;
-  if (!arrivals.usable()) {
+  if (!arrivals.knows_entry) {
     return {};
   }
   const std::vector<OwnLateness> all = own_lateness(arrivals);
   const auto last = std::max_element(
       all.begin(), all.end(),
       [](const OwnLateness& a, const OwnLateness& b) { return a.entry_ns < b.entry_ns; });
-  if (last->entry_ns < kEntryNs || is_straggler(arrivals, *last)) {
+  if (last->entry_ns < kEntryNs || (arrivals.usable() && is_straggler(arrivals, *last))) {
     return {};
   }
   const Rank rank = rank_of(profile, *last);
@@ -109,10 +110,10 @@ std::vector<Finding> find_entry_skew(const Profile& profile) {
   finding.code = "latency.entry-skew";
   finding.severity = catalogue_row(finding.code)->severity;
   finding.title = fmt::format(
-      "rank {} came to the first recorded collective {:.2f} ms after the median, and was no "
-      "straggler "
-      "from there on",
-      rank.value, static_cast<double>(last->entry_ns) / 1e6);
+      "rank {} came to the first recorded collective {:.2f} ms after the median, and {}",
+      rank.value, static_cast<double>(last->entry_ns) / 1e6,
+      arrivals.usable() ? "was no straggler from there on"
+                        : "whether it was late from there on cannot be said");
   finding.values = {{"entry_ns", last->entry_ns}};
   finding.sides = {{rank}};
   finding.evidence = {"what happened before the window is not recorded: nobody is blamed"};

@@ -13,15 +13,15 @@ bool is_copy(const std::string& call) {
 std::vector<Finding> find_blocking(const Profile& profile, bool copies) {
   const auto loss_at = [&](const DeviceProfile& device) {
     int64_t ns = 0;
-    size_t gaps = 0;
+    std::vector<int64_t> gaps;
     for (const IdleSite& site : device.sites) {
       if (site.cause == IdleCause::kSyncInduced && is_copy(site.call) == copies) {
         ns += site.ns;
-        gaps += site.gaps;
+        gaps.insert(gaps.end(), site.gaps.begin(), site.gaps.end());
       }
     }
     // Once in a profile, as its own last synchronisation, is no habit.
-    return is_repeated(device, gaps) ? ns : 0;
+    return device.share(repeated_ns(device, std::move(gaps))) >= kWarnShare ? ns : 0;
   };
   const std::vector<LossOn> losses = idle_losses_of(profile, kWarnShare, loss_at);
   if (losses.empty()) {
@@ -40,7 +40,7 @@ std::vector<Finding> find_blocking(const Profile& profile, bool copies) {
         finding.where.push_back(place_of(loss.device->rank, site));
         finding.evidence.push_back(fmt::format(
             "rank {}: {} idle in {} gaps after {}{}", loss.device->rank.value, ms_text(site.ns),
-            site.gaps, site.call, site.site.empty() ? "" : ", called by " + site.site));
+            site.gaps.size(), site.call, site.site.empty() ? "" : ", called by " + site.site));
         break;
       }
     }

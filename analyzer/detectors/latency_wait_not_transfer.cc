@@ -19,9 +19,12 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
   const std::vector<OwnLateness> lateness = own_lateness(arrivals);
   const auto waited = [&](const DeviceProfile& device) {
     const int64_t waiting = lateness[device.timeline].waited_ns;
-    const Arrival& first = arrivals.list.front();
-    const int64_t other = device.times.communication_ns -
-                          (first.end_ns[device.timeline] - first.start_ns[device.timeline]);
+    int64_t other = device.times.communication_ns;
+    for (const Arrival& arrival : arrivals.list) {
+      if (&arrival == &arrivals.list.front() || !arrival.is_known()) {
+        other -= arrival.end_ns[device.timeline] - arrival.start_ns[device.timeline];
+      }
+    }
     // What was computed meanwhile is no loss.
     return waiting > other / 2 ? std::min(waiting, device.times.exposed_communication_ns) : 0;
   };
@@ -33,7 +36,7 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
   const DeviceProfile& worst = *losses.front().device;
   int64_t transfer = 0;
   for (const Arrival& arrival : counted) {
-    transfer += arrival.transfer_ns();
+    transfer += arrival.is_known() ? arrival.transfer_ns() : 0;
   }
   finding.certainty = Certainty::kProof;
   finding.title = fmt::format(
@@ -47,6 +50,7 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
                     {"transfer_ns", transfer},
                     {"communication_ns", worst.times.communication_ns}};
   add_clocks(arrivals, finding);
+  add_unknown(arrivals, finding);
   finding.advice = "faster links would not help: find out who comes late, and why";
   return {finding};
 }

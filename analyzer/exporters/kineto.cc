@@ -110,6 +110,9 @@ void add_calls(const Timeline& timeline, std::string& out) {
     if (call.correlation != 0) {
       arguments += fmt::format(",\"correlation\":{}", call.correlation);
     }
+    if (call.device >= 0) {
+      arguments += fmt::format(",\"device\":{}", call.device);
+    }
     add({category, name, kHost, call.thread, call.start_ns, call.end_ns}, arguments, out);
     if (call.site != kNoName) {
       add({"python_function", timeline.names[call.site], kHost, call.thread, call.start_ns,

@@ -24,6 +24,7 @@ namespace json = simdjson::ondemand;
 using namespace kineto;
 static_assert(EventArray::kPadding >= simdjson::SIMDJSON_PADDING);
 
+constexpr int64_t kMostDevices = std::numeric_limits<int16_t>::max();
 constexpr int64_t kMostDurationNs = 100'000'000'000'000'000;
 
 class Import {
@@ -211,7 +212,8 @@ void Import::add_call(const Event& event, HostCallKind kind) {
   const bool launches = is_call(event.category);
   trace_.timeline.calls.push_back(
       {span->begin_ns, span->end_ns, launches ? event.correlation.value_or(0) : 0,
-       id_of(event.name, names_, trace_.timeline.names), thread_of(event), kind});
+       id_of(event.name, names_, trace_.timeline.names), thread_of(event), kind,
+       static_cast<int16_t>(std::clamp<int64_t>(event.device.value_or(-1), -1, kMostDevices))});
 }
 
 // cudaMemcpyAsync and the like block where the host's side is pageable, which only the name of the

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kEndSkewNs = 50'000;
 constexpr int64_t kEndSkewPercent = 5;  // of its shortest duration
 constexpr int64_t kNoiseNs = 20'000;    // less is nobody's doing
+constexpr int64_t kLongest = int64_t{1} << 61;
 
 int64_t median(std::vector<int64_t> values) {
   const size_t half = values.size() / 2;
@@ -39,6 +40,20 @@ struct Side {
   std::unordered_map<uint64_t, const HostCall*> launches;
   std::vector<Spans> blocked;  // by thread
 };
+
+// When the host began to wait for peers before it launched the kernel, else when that began: NCCL
+// connects ranks within their first call, and launches only when all have come.
+int64_t entry_of(const Timeline& timeline, const Side& side) {
+  const GpuWork& kernel = *side.kernels.front();
+  const auto launch = side.launches.find(kernel.correlation);
+  for (const HostCall& call : timeline.calls) {
+    if (launch != side.launches.end() && call.kind == HostCallKind::kPeerWait &&
+        call.thread == launch->second->thread && call.end_ns == launch->second->start_ns) {
+      return timeline.base_ns + call.start_ns;
+    }
+  }
+  return timeline.base_ns + kernel.start_ns;
+}
 
 // Messages from one rank to another do not begin and end together.
 Side side_of(const Timeline& timeline) {
@@ -137,19 +152,11 @@ void add_member(const Timeline& timeline, const Side& side, size_t index, const 
   arrival.blocked_ns.push_back(blocked);
 }
 
-bool ends_agree(const Arrival& arrival) {
-  int64_t shortest = arrival.end_ns[0] - arrival.start_ns[0];
-  for (size_t i = 1; i < arrival.start_ns.size(); ++i) {
-    shortest = std::min(shortest, arrival.end_ns[i] - arrival.start_ns[i]);
-  }
-  return arrival.end_skew_ns() <= std::max(kEndSkewNs, shortest / 100 * kEndSkewPercent);
-}
-
 void compare_ends(Arrivals& arrivals) {
   arrivals.contradicted = 0;
   arrivals.greatest_end_skew_ns = 0;
   for (const Arrival& arrival : arrivals.list) {
-    arrivals.contradicted += ends_agree(arrival) ? 0 : 1;
+    arrivals.contradicted += arrival.is_known() ? 0 : 1;
     arrivals.greatest_end_skew_ns = std::max(arrivals.greatest_end_skew_ns, arrival.end_skew_ns());
   }
 }
@@ -158,6 +165,16 @@ bool are_on_several_hosts(std::span<const Timeline> timelines) {
   return std::any_of(timelines.begin(), timelines.end(), [&](const Timeline& timeline) {
     return timeline.host != timelines.front().host;
   });
+}
+
+bool knows_entry(std::span<const Timeline> timelines, const std::vector<Side>& sides,
+                 const Arrivals& arrivals) {
+  if (arrivals.list.empty()) {
+    return false;
+  }
+  const bool one_clock = !timelines.front().host.empty() && !are_on_several_hosts(timelines);
+  return (one_clock && are_numbered_alike(timelines, sides, 0)) ||
+         (arrivals.usable() && arrivals.list.front().is_known());
 }
 
 }  // namespace
@@ -178,6 +195,13 @@ int64_t Arrival::end_skew_ns() const {
   const auto [first, last] = std::minmax_element(end_ns.begin(), end_ns.end());
   return *last - *first;
 }
+bool Arrival::is_known() const {
+  int64_t shortest = end_ns[0] - start_ns[0];
+  for (size_t i = 1; i < start_ns.size(); ++i) {
+    shortest = std::min(shortest, end_ns[i] - start_ns[i]);
+  }
+  return end_skew_ns() <= std::max(kEndSkewNs, shortest / 100 * kEndSkewPercent);
+}
 
 int64_t Arrivals::noise_ns() const {
   return std::max(kNoiseNs, 3 * clocks.residual_ns);
@@ -195,6 +219,9 @@ Arrivals find_arrivals(std::span<const Timeline> timelines) {
   }
   for (size_t member = 0; member < timelines.size(); ++member) {
     arrivals.members.push_back(member);
+    if (!sides[member].kernels.empty()) {
+      arrivals.entered_ns.push_back(entry_of(timelines[member], sides[member]));
+    }
   }
   arrivals.numbered = true;
   std::vector<const HostCall*> previous(sides.size(), nullptr);
@@ -215,6 +242,7 @@ Arrivals find_arrivals(std::span<const Timeline> timelines) {
     arrivals.clocks = align_clocks(timelines, arrivals);
     compare_ends(arrivals);
   }
+  arrivals.knows_entry = knows_entry(timelines, sides, arrivals);
   return arrivals;
 }
 
@@ -226,7 +254,7 @@ void note_late_peers(const Arrivals& arrivals, std::span<Timeline> timelines) {
     Timeline& timeline = timelines[arrivals.members[i]];
     std::unordered_map<uint64_t, int64_t> waited;  // by kernel
     for (const Arrival& arrival : arrivals.list) {
-      waited[arrival.correlation[i]] = arrival.wait_of(i);
+      waited[arrival.correlation[i]] = arrival.is_known() ? arrival.wait_of(i) : 0;
     }
     for (const GpuWork& work : timeline.work) {
       const CollectiveNote* const note = collective_note(timeline, work.correlation);
@@ -239,13 +267,30 @@ void note_late_peers(const Arrivals& arrivals, std::span<Timeline> timelines) {
   }
 }
 
+namespace {
+
+// Where those between are not known, it is not known either who came last to them.
+size_t known_before(const Arrivals& arrivals, size_t index) {
+  size_t before = index - 1;
+  while (before > 0 && !arrivals.list[before].is_known()) {
+    --before;
+  }
+  return before;
+}
+
+}  // namespace
+
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
   const Arrival& arrival = arrivals.list[index];
-  const Arrival& before = arrivals.list[index - 1];
   const int64_t usual_start = median(arrival.start_ns);
+  const size_t before = known_before(arrivals, index);
   std::vector<int64_t> intervals;
   for (size_t i = 0; i < arrivals.members.size(); ++i) {
-    intervals.push_back(arrival.launch_ns[i] - before.launch_ns[i] - arrival.blocked_ns[i]);
+    int64_t blocked = 0;
+    for (size_t between = before + 1; between <= index; ++between) {
+      blocked = std::min(kLongest, added(blocked, arrivals.list[between].blocked_ns[i]));
+    }
+    intervals.push_back(arrival.launch_ns[i] - arrivals.list[before].launch_ns[i] - blocked);
   }
   const int64_t usual = median(intervals);
   for (size_t i = 0; i < intervals.size(); ++i) {
@@ -259,13 +304,13 @@ std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
   for (size_t member = 0; member < result.size(); ++member) {
     result[member].member = member;
   }
-  for (size_t index = 0; index < arrivals.list.size(); ++index) {
+  const int64_t usual_entry = median(arrivals.entered_ns);
+  for (OwnLateness& each : result) {
+    each.entry_ns = arrivals.entered_ns[each.member] - usual_entry;
+  }
+  for (size_t index = 1; index < arrivals.list.size(); ++index) {
     const Arrival& arrival = arrivals.list[index];
-    if (index == 0) {
-      const int64_t usual_start = median(arrival.start_ns);
-      for (OwnLateness& each : result) {
-        each.entry_ns = arrival.start_ns[each.member] - usual_start;
-      }
+    if (!arrival.is_known()) {
       continue;
     }
     const std::vector<int64_t> late = lateness_at(arrivals, index);

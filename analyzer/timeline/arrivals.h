@@ -28,15 +28,19 @@ struct Arrival {
   int64_t wait_of(size_t i) const;
   int64_t transfer_ns() const;  // from the last start to the median end
   int64_t end_skew_ns() const;
+  // Ends agree as far as clocks and transfer explain; else who came late to it is not known.
+  bool is_known() const;
 };
 
 struct Arrivals {
   // Each process's place in the timelines; empty: nothing could be joined, and `why_not` says why.
   std::vector<size_t> members;
   std::vector<Arrival> list;  // in their order
+  // When the members came to the first: on the GPU, or to where the host waited for the others.
+  std::vector<int64_t> entered_ns;
+  bool knows_entry = false;  // these are of one clock, and of the same collective
   std::string why_not;
-  // Ends of one collective that differ by more than clocks and transfer explain, in how many:
-  // nothing can be said about who was late.
+  // In how many ends differ by more than clocks and transfer explain: they are left out.
   size_t contradicted = 0;
   int64_t greatest_end_skew_ns = 0;
   // By their numbers in the communicator all members ran the same ones.
@@ -46,7 +50,12 @@ struct Arrivals {
   // Nobody is late by less.
   int64_t noise_ns() const;
 
-  bool usable() const { return !list.empty() && contradicted == 0; }
+  // Where most contradict each other, or hosts' clocks could not be brought together, it is the
+  // timelines that do, and nothing can be said about who was late.
+  bool usable() const {
+    return !list.empty() &&
+           (contradicted == 0 || (clocks.why_not.empty() && 2 * contradicted < list.size()));
+  }
 };
 
 // Joins the NCCL kernels of the stream that has most of them, by their numbers where the framework
@@ -66,7 +75,7 @@ struct OwnLateness {
 };
 
 // By how much each member itself made the `index`th collective later than the median, from the
-// second on; negative: earlier.  In the order of the members.
+// second on; negative: earlier.  In the order of the members; of known ones only.
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index);
 
 // Host time between two collectives beyond the median of all ranks is charged to a rank, less what

@@ -99,15 +99,19 @@ std::vector<Clock> clocks_of(std::span<const Timeline> timelines, const Arrivals
   return clocks;
 }
 
+// The shift is a function of the first clock's time, which is what is sought.
+void move(int64_t& time, const ClockShift& shift) {
+  const int64_t nearly = clamped(static_cast<__int128>(time) - shift.offset_ns);
+  const int64_t nearer = clamped(static_cast<__int128>(time) - shift.at(nearly));
+  time = clamped(static_cast<__int128>(time) - shift.at(nearer));
+}
+
 void move(Arrivals& arrivals, const Clock& clock, const ClockShift& shift) {
-  for (Arrival& arrival : arrivals.list) {
-    for (const size_t member : clock.members) {
+  for (const size_t member : clock.members) {
+    move(arrivals.entered_ns[member], shift);
+    for (Arrival& arrival : arrivals.list) {
       for (std::vector<int64_t>* times : {&arrival.start_ns, &arrival.end_ns, &arrival.launch_ns}) {
-        int64_t& time = (*times)[member];
-        // The shift is a function of the first clock's time, which is what is sought.
-        const int64_t nearly = clamped(static_cast<__int128>(time) - shift.offset_ns);
-        const int64_t nearer = clamped(static_cast<__int128>(time) - shift.at(nearly));
-        time = clamped(static_cast<__int128>(time) - shift.at(nearer));
+        move((*times)[member], shift);
       }
     }
   }

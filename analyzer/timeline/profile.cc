@@ -42,7 +42,7 @@ std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork
     IdleSite& site = sites[{charge.cause, name, place}];
     site.cause = charge.cause;
     site.ns += charge.ns;
-    ++site.gaps;
+    site.gaps.push_back(charge.ns);
   });
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {
@@ -57,15 +57,15 @@ std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork
   return result;
 }
 
-// While any thread was in such a call.
-int64_t blocked_in(const Timeline& timeline) {
+// While the device had its window and any thread was in such a call for it.
+int64_t blocked_for(const Timeline& timeline, int device, std::span<const GpuWork> work) {
   std::vector<Span> blocked;
   for (const HostCall& call : timeline.calls) {
-    if (call.kind == HostCallKind::kBlocking) {
+    if (call.kind == HostCallKind::kBlocking && (call.device < 0 || call.device == device)) {
       blocked.push_back({call.start_ns, call.end_ns});
     }
   }
-  return length_ns(united(std::move(blocked)));
+  return window_within(work, united(std::move(blocked)));
 }
 
 int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work) {
@@ -106,7 +106,7 @@ void add_devices(Profile& profile, size_t index) {
     device.times = partition_of(work);
     device.idle = idle_by_cause(timeline, work);
     device.sites = sites_of(timeline, work);
-    device.blocked_ns = blocked_in(timeline);
+    device.blocked_ns = blocked_for(timeline, number, work);
     if (const std::optional<Spans> blocking = blocking_communication(timeline, work)) {
       device.blocking_communication_ns = length_ns(*blocking);
     }

@@ -21,7 +21,7 @@ struct IdleSite {
   std::string call;  // the loader's, blocking, allocating or launching one
   std::string site;  // "train.py(118): train_step"; empty: not known
   int64_t ns = 0;
-  size_t gaps = 0;
+  std::vector<int64_t> gaps = {};  // of each what is charged, in their order
 };
 
 // One GPU of one process.

@@ -17,22 +17,11 @@
 #include "analyzer/timeline/recorded_streams.h"
 #include "analyzer/timeline/recorded_words.h"
 #include "analyzer/timeline/samples.h"
-#include "format/hashes.h"
 
 namespace traintrace {
 namespace {
 
 constexpr uint64_t kMostElements = uint64_t{1} << 48;
-
-bool is_lost(const ProcessTrace& trace, std::string_view stat) {
-  return std::any_of(trace.losses.begin(), trace.losses.end(),
-                     [&](const LossText& loss) { return loss.stat == stat && loss.count != 0; });
-}
-
-// Never 0.
-uint16_t shape_of(uint64_t grid, uint64_t block) {
-  return static_cast<uint16_t>(format::mixed(grid, block) % 65535 + 1);
-}
 
 class Recorded {
  public:
@@ -49,7 +38,8 @@ class Recorded {
 
  private:
   struct Thread {
-    std::vector<size_t> open;  // indices in events, innermost last
+    std::vector<size_t> open;    // indices in events, innermost last
+    size_t launched = SIZE_MAX;  // the outermost call that launched last
     uint32_t number = 0;
   };
 
@@ -159,9 +149,10 @@ void Recorded::add_call(size_t index, uint64_t correlation, uint32_t stack) {
   const CallRecord& event = trace_.events[index];
   const CallSchema& schema = trace_.calls[event.call];
   const TimeNs end = event.returned ? std::max(event.leave, event.enter) : trace_.last_alive;
-  add_call({event.enter - timeline_.base_ns, std::max(end, event.enter) - timeline_.base_ns,
-            correlation, name(schema.name), threads_[event.thread].number, kind_of(schema)},
-           stack);
+  add_call(
+      {event.enter - timeline_.base_ns, std::max(end, event.enter) - timeline_.base_ns, correlation,
+       name(schema.name), threads_[event.thread].number, kind_of(schema), device_of(event)},
+      stack);
 }
 
 // A correlation belongs to the innermost call that is open; a runtime's call and the driver's
@@ -174,11 +165,18 @@ void Recorded::add_launch(size_t index) {
   if (thread.open.empty() || correlation == 0) {
     return;
   }
+  const CallRecord& outer = trace_.events[thread.open.front()];
+  const CallRecord& inner = trace_.events[thread.open.back()];
+  if (thread.launched != thread.open.front() && waits_for_peers(trace_, outer, inner)) {
+    add_call({outer.enter - timeline_.base_ns, inner.enter - timeline_.base_ns, 0,
+              name(trace_.calls[outer.call].name), thread.number, HostCallKind::kPeerWait},
+             stack_of(thread));
+  }
+  thread.launched = thread.open.front();
   add_call(thread.open.back(), correlation, stack_of(thread));
-  add_note(trace_.events[thread.open.front()], correlation);
-  streams_.launched(trace_.events[thread.open.back()], correlation);
-  messages_.launched(trace_.events[thread.open.front()], trace_.events[thread.open.back()],
-                     correlation);
+  add_note(outer, correlation);
+  streams_.launched(inner, correlation);
+  messages_.launched(outer, inner, correlation);
 }
 
 void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
@@ -225,7 +223,7 @@ void Recorded::add_work(const CallRecord& event) {
   work.end_ns = work.start_ns + duration;
   work.correlation = value(event, "correlation");
   work.stream = static_cast<int32_t>(value(event, "gpu_stream") & 0x7fffffff);
-  work.device = event.device == format::kNoDevice ? -1 : event.device;
+  work.device = device_of(event);
   work.kind = WorkKind::kMemory;
   if (kind == "gpuKernel") {
     const uint64_t function = value(event, "function");

@@ -11,10 +11,6 @@ bool is_called(const CallSchema& schema, std::string_view part) {
   return schema.name.find(part) != std::string::npos;
 }
 
-int device_of(const CallRecord& event) {
-  return event.device == format::kNoDevice ? -1 : event.device;
-}
-
 }  // namespace
 
 // Copies and sets without one are on a default stream.

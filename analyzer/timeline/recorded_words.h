@@ -11,6 +11,7 @@
 
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/timeline/timeline.h"
+#include "format/hashes.h"
 
 namespace traintrace {
 
@@ -30,6 +31,29 @@ inline uint64_t value_of(const ProcessTrace& trace, const CallRecord& event,
     }
   }
   return 0;
+}
+
+inline bool is_lost(const ProcessTrace& trace, std::string_view stat) {
+  return std::any_of(trace.losses.begin(), trace.losses.end(),
+                     [&](const LossText& loss) { return loss.stat == stat && loss.count != 0; });
+}
+
+// -1: not known.
+inline int16_t device_of(const CallRecord& event) {
+  return static_cast<int16_t>(event.device == format::kNoDevice ? -1 : event.device);
+}
+
+// Never 0.
+inline uint16_t shape_of(uint64_t grid, uint64_t block) {
+  return static_cast<uint16_t>(format::mixed(grid, block) % 65535 + 1);
+}
+
+// NCCL needs some 10 us until it launches.  Where it takes much longer it waits on the host for
+// peers, to connect with them.
+inline bool waits_for_peers(const ProcessTrace& trace, const CallRecord& outer,
+                            const CallRecord& launching) {
+  constexpr TimeNs kWaitNs = 100'000;
+  return trace.calls[outer.call].library == "nccl" && launching.enter - outer.enter >= kWaitNs;
 }
 
 inline HostCallKind kind_of(const CallSchema& call) {

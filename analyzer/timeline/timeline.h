@@ -44,6 +44,7 @@ struct HostCall {
   uint32_t name;         // index in Timeline::names
   uint32_t thread;       // index in Timeline::threads
   HostCallKind kind;
+  int16_t device = -1;      // the thread's current one; -1: not known
   uint32_t site = kNoName;  // innermost frame of the user's Python code, in Timeline::names
 };
 static_assert(sizeof(HostCall) <= 40);

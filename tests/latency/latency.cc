@@ -107,6 +107,14 @@ void comes_late(Job& job, int steps, int which) {
   say("waited_ns", late);
 }
 
+// Before its first collective, for which NCCL connects the ranks: the others wait on their hosts.
+void connects_late(Job& job, int steps) {
+  if (world_rank() == 1) {
+    lose(10 * kLostUs);
+  }
+  communicates(job, steps);
+}
+
 // Each step stops one rank after the other in turn, of the first `of`.
 void stops_in_turn(Job& job, int steps, int every, int of) {
   int64_t late = 0;
@@ -267,6 +275,7 @@ std::map<std::string, Case> cases() {
       {"late", [](Job& job, int steps) { comes_late(job, steps, -1); }},
       {"late-once", [](Job& job, int steps) { comes_late(job, steps, steps / 2); }},
       {"late-at-first", [](Job& job, int steps) { comes_late(job, steps, 0); }},
+      {"late-to-connect", connects_late},
       {"in-time", [](Job& job, int steps) { comes_late(job, steps, steps); }},
       {"in-turn", [](Job& job, int steps) { stops_in_turn(job, steps, 3, world_size()); }},
       {"in-turn-seldom", [](Job& job, int steps) { stops_in_turn(job, steps, 10, world_size()); }},

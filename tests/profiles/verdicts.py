@@ -68,6 +68,26 @@ def blocked_while_busy(rank, _):
     rank.host(100)
 
 
+def blocked_beyond():
+    """The same, and a call that returns long after the last work; for a moment there is work on another device."""
+    jobs = training(blocked_while_busy)
+    rank = jobs[0]
+    for event in [event for event in rank.events if event["name"] == "cudaStreamSynchronize"]:
+        event["args"]["device"] = 0
+        rank.blocked_us = getattr(rank, "blocked_us", 0.0) + event["dur"]
+    rank.add("kernel", "gemm", rank.now / 2, 300, 7, device=1, stream=7, correlation=1 << 20)
+    rank.add("cuda_runtime", "cudaEventSynchronize", max(rank.free.values()), 500_000, "host", correlation=0, device=0)
+    return jobs
+
+
+def held_up(us):
+    """Nothing is waited for, and the queue runs dry where the host needs more than the GPU has work for."""
+    def step(rank, number):
+        layers(rank)
+        rank.host(us(number))
+    return step
+
+
 def once(rank, step):
     """One synchronisation in the whole profile, with a long pause after it."""
     if step == 6:
@@ -297,7 +317,13 @@ def cases():
     yield "item", training(item(1500)), "latency.sync-in-loop", [0], ("idle_ns", 1508 * STEPS)
     yield "item quick", training(item(50)), None, [], None
     yield "blocked while busy", training(blocked_while_busy), "latency.harmless-sync", [], None
+    beyond = blocked_beyond()
+    yield "blocked beyond the work", beyond, "latency.harmless-sync", [], ("blocked_ns", beyond[0].blocked_us)
     yield "once", training(once), None, [], None
+    yield "held up once", training(held_up(lambda step: 150_000 if step == 6 else 0)), None, [], None
+    yield "held up each time", training(held_up(lambda _: 12_000)), "latency.host-bound", [0], None
+    yield "item, one takes long", training(lambda rank, step: item(60_000 if step == 6 else 50)(rank, step)), None, [], None
+    yield "loader, one takes long", training(lambda rank, step: loader(60_000 if step == 6 else 60)(rank, step)), None, [], None
     yield "pageable", training(pageable(1500)), "latency.pageable-copy", [0], ("idle_ns", 1503 * STEPS)
     yield "pageable quick", training(pageable(20)), None, [], None
     yield "slow host", training(slow_host(15), lead=10), "latency.host-bound", [0], None
@@ -372,6 +398,12 @@ def cases():
     yield "clocks that jump", on_hosts(together(4, one_late({2}, 400), numbered=True), 12345.0, jitter_us=300.0), "trace.incomplete-timeline", [], None
     yield "too few to align", on_hosts(together(4, one_late({2}, 400), numbered=True, steps=3), 12345.0), "trace.incomplete-timeline", [], None
     yield "noise of clocks", on_hosts(together(4, one_late({2}, 60), numbered=True), 12345.0, jitter_us=40.0), "latency.wait-not-transfer", [], None
+    # Ends of some collectives differ by more than they may, by one clock.
+    some = {"skew": lambda rank, k: 60.0 if rank == 1 and k % 4 == 3 else 0.0}
+    half = {"skew": lambda rank, k: 60.0 if rank == 1 and k % 2 == 1 else 0.0}
+    yield "some ends differ", on_hosts(together(4, one_late({2}, 400), **some), 0.0, per_host=4), "latency.straggler", [2], ("late_ns", 400 * 44)
+    yield "some ends differ, healthy", on_hosts(together(4, lambda rank, k: 0, **some), 0.0, per_host=4), None, [], None
+    yield "half of the ends differ", on_hosts(together(4, one_late({2}, 400), **half), 0.0, per_host=4), "trace.incomplete-timeline", [], None
     yield "clocks", together(4, one_late({2}, 400), skew=lambda rank, k: 5000.0 * rank), "trace.incomplete-timeline", [], None
 
 

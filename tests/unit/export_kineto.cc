@@ -57,7 +57,8 @@ Timeline random_timeline(unsigned seed) {
     if (i % 50 == 0) {
       timeline.step_starts.push_back(now);
     }
-    timeline.calls.push_back({now, now + 5000, i, 4, 0, HostCallKind::kOther, 0});
+    timeline.calls.push_back({now, now + 5000, i, 4, 0, HostCallKind::kOther,
+                              static_cast<int16_t>(random.below(3) - 1), 0});
     const int64_t start = now + random.below(20'000);
     const auto kind = static_cast<WorkKind>(random.below(3));
     timeline.work.push_back({start, start + random.below(40'000), i,
@@ -104,6 +105,9 @@ TEST(ExportKineto, FiguresOfRanksAndStepsSurvive) {
               report_json(report_by_step({&timeline, 1})));
     EXPECT_EQ(again.knows_waits, timeline.knows_waits);
     EXPECT_EQ(again.waits, timeline.waits);
+    EXPECT_TRUE(std::equal(
+        again.calls.begin(), again.calls.end(), timeline.calls.begin(), timeline.calls.end(),
+        [](const HostCall& a, const HostCall& b) { return a.device == b.device; }));
     EXPECT_EQ(texts(again.messages), texts(timeline.messages));
     if (timeline.knows_waits) {
       EXPECT_NE(length_ns(*blocking_communication(timeline, timeline.work)), 0);
