@@ -249,6 +249,8 @@ bool is_process_of_load() noexcept {
 void note_exit(int kind, int status) noexcept {
   if (armed_generation() && g_file->pid == getpid()) {
     state_exit();
+    // Who lived for less than a second has no other that tells how fast the clock goes.
+    renew_clock_anchor(g_file);
     g_file->exit_status = status;
     g_file->exit_ticks = clock_ticks();
     __atomic_store_n(&g_file->exit_kind, static_cast<uint32_t>(kind), __ATOMIC_RELEASE);

@@ -48,10 +48,11 @@ bool is_alone() {
   return at && parse_number(at + 1, nullptr) <= kLeaderAndThis;
 }
 
+// Set while a thread renews the anchor: whoever exits may do so beside this one.
+int g_renews_anchor = 0;
+
 void say_alive(format::FileHeader* file) {
-  const uint32_t next = 1 - file->anchor_index;
-  file->anchors[next] = clock_anchor();
-  __atomic_store_n(&file->anchor_index, next, __ATOMIC_RELEASE);
+  renew_clock_anchor(file);
   __atomic_store_n(&file->last_alive_ticks, clock_ticks(), __ATOMIC_RELEASE);
 }
 
@@ -126,8 +127,19 @@ bool start(size_t stack_bytes, const OwnThreadWork& work) {
 
 }  // namespace
 
+void renew_clock_anchor(format::FileHeader* file) noexcept {
+  if (__atomic_exchange_n(&g_renews_anchor, 1, __ATOMIC_ACQUIRE) != 0) {
+    return;
+  }
+  const uint32_t next = 1 - file->anchor_index;
+  file->anchors[next] = clock_anchor();
+  __atomic_store_n(&file->anchor_index, next, __ATOMIC_RELEASE);
+  __atomic_store_n(&g_renews_anchor, 0, __ATOMIC_RELEASE);
+}
+
 // A program with much static thread-local storage may need the default stack.
 bool start_own_thread(const OwnThreadWork& work) noexcept {
+  __atomic_store_n(&g_renews_anchor, 0, __ATOMIC_RELEASE);  // in a child it may have been set
   return start(kStackBytes, work) || start(0, work);
 }
 

@@ -17,4 +17,7 @@ struct OwnThreadWork {
 // are meant for the job.  `work` must live on.  False: the system allows no more threads.
 bool start_own_thread(const OwnThreadWork& work) noexcept;
 
+// From any thread; nothing where another one is at it.
+void renew_clock_anchor(format::FileHeader* file) noexcept;
+
 }  // namespace traintrace

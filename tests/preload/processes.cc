@@ -214,8 +214,11 @@ TEST(Processes, AForkedChildDoesNotWaitForTheLoader) {
   }
 }
 
+constexpr useconds_t kLifeUs = 50'000;
+
 ROLE(end) {
   call(1);
+  usleep(kLifeUs);
   const std::string& how = arguments.at(1);
   if (how == "exit") {
     exit(3);
@@ -237,6 +240,11 @@ TEST(Processes, TheirEndIsNoted) {
     EXPECT_EQ(traces[0].header.exit_kind, fast ? format::kFastExit : format::kExit) << how;
     EXPECT_EQ(traces[0].header.exit_status, 3) << how;
     EXPECT_GE(traces[0].header.exit_ticks, traces[0].header.armed_ticks);
+    // However short its life was, it tells how fast its clock went.
+    const format::FileHeader& header = traces[0].header;
+    EXPECT_GE(header.anchors[header.anchor_index & 1].monotonic_ns,
+              header.first_anchor.monotonic_ns + kLifeUs * 1000UL)
+        << how;
   }
 }
 
