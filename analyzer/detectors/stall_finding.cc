@@ -8,6 +8,7 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/stall_text.h"
 #include "analyzer/model/activity.h"
+#include "analyzer/model/host_functions.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -33,12 +34,11 @@ Certainty certainty_of(const Run& run, const Stall& stall) {
   if (!stall.known) {
     return Certainty::kPossible;
   }
-  const bool functions =
-      stall.kind == StallKind::kBlocked &&
-      std::all_of(stall.suspects.begin(), stall.suspects.end(), [&](Rank rank) {
-        const StalledRank& own = *rank_in(stall, rank);
-        return function_before(run.processes[own.process], own.operation) != nullptr;
-      });
+  const bool functions = stall.kind == StallKind::kBlocked &&
+                         std::all_of(stall.suspects.begin(), stall.suspects.end(), [&](Rank rank) {
+                           const StalledRank& own = *rank_in(stall, rank);
+                           return function_before(run, own.process, own.operation) != nullptr;
+                         });
   return functions && is_whole(run) ? Certainty::kProof : Certainty::kLikely;
 }
 
@@ -48,7 +48,7 @@ void add_places(const Run& run, const RootStall& root, Finding& finding) {
   for (const Rank rank : finding.culprits) {
     const StalledRank& own = *rank_in(stall, rank);
     const ProcessTrace& trace = run.processes[own.process];
-    const HostFunctionText* function = function_before(trace, own.operation);
+    const HostFunctionText* function = function_before(run, own.process, own.operation);
     const auto activity = activity_of(run, *state_of(run, rank));
     auto place = user_place(trace, rank,
                             function != nullptr ? function->stack

@@ -9,6 +9,7 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/host_functions.h"
 
 namespace traintrace {
 namespace {
@@ -22,18 +23,20 @@ std::string operation_text(const Run& run, const Stall& stall) {
 
 std::string function_text(const Run& run, const StalledRank& rank) {
   const ProcessTrace& trace = run.processes[rank.process];
-  const HostFunctionText& function = *function_before(trace, rank.operation);
+  const HostFunctionText& function = *function_before(run, rank.process, rank.operation);
   const auto place = user_place(trace, rank.rank, function.stack);
-  return fmt::format("a function that {} put on its stream{} is running since {}",
-                     call_name(trace, function.call), place ? " at " + place_text(*place) : "",
-                     run_time(run, function.entered));
+  return fmt::format(
+      "a function that {} put on {}{} is running since {}", call_name(trace, function.call),
+      function.stream == rank.operation.stream ? "its stream"
+                                               : "a stream that its own waits for, by an event,",
+      place ? " at " + place_text(*place) : "", run_time(run, function.entered));
 }
 
 std::string blocked_title(const Run& run, const Stall& stall) {
   const std::string who = ranks_text(stall.suspects);
   for (const StalledRank& rank : stall.ranks) {
     if (contains(stall.suspects, rank.rank) &&
-        function_before(run.processes[rank.process], rank.operation) != nullptr) {
+        function_before(run, rank.process, rank.operation) != nullptr) {
       return fmt::format("{} never started {} on the GPU: {}", who, operation_text(run, stall),
                          function_text(run, rank));
     }
@@ -149,7 +152,7 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
     if ((!suspect && !stall.suspects.empty()) || lines.size() >= 3 * kMostLines) {
       continue;
     }
-    if (function_before(run.processes[rank.process], rank.operation) != nullptr) {
+    if (function_before(run, rank.process, rank.operation) != nullptr) {
       lines.push_back(fmt::format("rank {}: {}", rank.rank.value, function_text(run, rank)));
     } else {
       add_stream(run, rank, lines);

@@ -6,6 +6,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/host_functions.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/wait_search.h"
@@ -107,7 +108,7 @@ bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& ra
 
 bool is_blocked_before(const Run& run, const Stall& stall, const StalledRank& rank) {
   return (rank.gpu == GpuState::kEnqueued && !is_behind_another(run, stall, rank)) ||
-         function_before(run.processes[rank.process], rank.operation) != nullptr;
+         function_before(run, rank.process, rank.operation) != nullptr;
 }
 
 bool has_no_room(const Run& run, const Stall& stall) {
@@ -175,7 +176,7 @@ void classify(const Run& run, Stall& stall) {
     stall.kind = has_no_room(run, stall) ? StallKind::kNoRoom : StallKind::kBlocked;
     const bool function =
         std::any_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
-          return function_before(run.processes[rank.process], rank.operation) != nullptr;
+          return function_before(run, rank.process, rank.operation) != nullptr;
         });
     stall.known = function || blocked.size() < count(GpuState::kReached) + stall.finished.size();
   } else if (!stall.finished.empty()) {
@@ -310,6 +311,18 @@ void add_root(const Stall& stall, const Hang& hang, std::vector<RootStall>& root
   }
 }
 
+// Where functions run on all members, nobody waits for another - unless somebody else waits for
+// them.
+void erase_work(const Run& run, std::vector<RootStall>& roots, std::vector<Stall>& stalls) {
+  std::erase_if(stalls, [&](const Stall& stall) { return is_at_work(run, stall); });
+  std::erase_if(roots, [&](const RootStall& root) {
+    const Ranks members = members_of(run, root.stall);
+    return is_at_work(run, root.stall) &&
+           std::all_of(root.victims.begin(), root.victims.end(),
+                       [&](Rank rank) { return contains(members, rank); });
+  });
+}
+
 // It has come to the next collective, for which it needs those that are known to be in this one.
 bool waits_behind(const Run& run, const Stall& stall, Rank rank) {
   const Communicator& communicator = run.communicators[stall.communicator];
@@ -339,17 +352,6 @@ bool holds_up(const Run& run, const Stall& stall, const Hang& hang) {
            return contains(stall.suspects, rank) || waits_there(rank) ||
                   waits_behind(run, stall, rank);
          });
-}
-
-const HostFunctionText* function_before(const ProcessTrace& trace, const OperationText& operation) {
-  for (const HostFunctionText& function : trace.host_functions) {
-    if (function.entered != 0 && function.left == 0 && function.stream != 0 &&
-        function.stream == operation.stream && operation.position != 0 &&
-        operation.position != format::kNeverReached && function.position < operation.position) {
-      return &function;
-    }
-  }
-  return nullptr;
 }
 
 TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
@@ -409,6 +411,7 @@ std::vector<RootStall> root_stalls(const Run& run) {
       add_root(*found, hang, roots);
     }
   }
+  erase_work(run, roots, stalls);
   erase_consequences(run, in_other_faults(run), stalls);
   for (const RootStall& root : roots) {
     erase_consequences(run, members_of(run, root.stall), stalls);

@@ -60,9 +60,6 @@ struct Holder {
 };
 std::optional<Holder> holder_of(const Run& run, const Stall& stall, const StalledRank& rank);
 
-// The function on its stream that holds up the operation: entered, and not left.
-const HostFunctionText* function_before(const ProcessTrace& trace, const OperationText& operation);
-
 // How long the job took at most, from one operation of the communicator to the next or inside one
 // call that returned before `until`, when it still moved.
 TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until);

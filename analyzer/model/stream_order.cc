@@ -28,11 +28,11 @@ std::optional<Stream> stream_of(uint64_t handle, int device) {
   return handle <= kLegacy ? Stream{0, device} : Stream{handle, -1};
 }
 
-std::optional<Stream> stream_of(const ProcessTrace& trace, const OperationText& operation) {
-  if (operation.stream == 0 || operation.stream > trace.streams.size()) {
+std::optional<Stream> stream_at(const ProcessTrace& trace, uint32_t number) {
+  if (number == 0 || number > trace.streams.size()) {
     return std::nullopt;
   }
-  const StreamText& stream = trace.streams[operation.stream - 1];
+  const StreamText& stream = trace.streams[number - 1];
   return stream_of(stream.handle, stream.device);
 }
 
@@ -177,6 +177,13 @@ std::map<size_t, Pending> pending_by_process(const Run& run) {
       }
     }
   }
+  for (auto& [process, own] : found) {
+    for (const HostFunctionText& function : run.processes[process].host_functions) {
+      if (function.entered != 0 && function.left == 0) {
+        own.streams.insert(function.stream);
+      }
+    }
+  }
   std::erase_if(found, [](const auto& entry) { return entry.second.streams.size() < 2; });
   return found;
 }
@@ -227,9 +234,13 @@ bool precedes(const Run& run, size_t process, const OperationText& first,
         first.position != format::kNeverReached && then.position != format::kNeverReached;
     return known ? first.position < then.position : first.enter < then.enter;
   }
+  return is_told_behind(run, process, {first.stream, first.enter}, then);
+}
+
+bool is_told_behind(const Run& run, size_t process, const PutOn& first, const OperationText& then) {
   const auto order = run.stream_orders.find(process);
-  const auto own = stream_of(run.processes[process], then);
-  const auto other = stream_of(run.processes[process], first);
+  const auto own = stream_at(run.processes[process], then.stream);
+  const auto other = stream_at(run.processes[process], first.stream);
   if (order == run.stream_orders.end() || !own || !other) {
     return false;
   }
@@ -244,7 +255,7 @@ bool precedes(const Run& run, size_t process, const OperationText& first,
     return false;
   }
   const auto before = std::prev(behind)->before.find(*other);
-  return before != std::prev(behind)->before.end() && first.enter < before->second;
+  return before != std::prev(behind)->before.end() && first.time < before->second;
 }
 
 }  // namespace traintrace

@@ -17,8 +17,17 @@ namespace traintrace {
 StreamOrder stream_order_of(const ProcessTrace& trace, TimeNs since);
 
 // Fills Run::stream_orders for processes that have operations on several streams which are not
-// known to be over.  Whether there are any.
+// known to be over, or of one and a function of the job's that runs on another.  Whether there are
+// any.
 bool find_stream_orders(Run& run, const ReadEvents& read_events);
+
+// What was put on a stream at a time.
+struct PutOn {
+  uint32_t stream = 0;  // index in ProcessTrace::streams + 1; 0: not known
+  TimeNs time = 0;
+};
+// By events, `then`, on another stream of the process, begins when that is over.
+bool is_told_behind(const Run& run, size_t process, const PutOn& first, const OperationText& then);
 
 // Both of one process: `then` begins when `first` is over, unless they are parts of one group.
 bool precedes(const Run& run, size_t process, const OperationText& first,
