@@ -87,8 +87,13 @@ void blame_one_against_all(const Run& run, const Hang& circle, Finding& finding)
   }
 }
 
-// Two orders: the fewer ranks have it wrong, of those that have both operations to call.
+// Who is missing from a creation, else the order that fewer ranks have, of those that have both
+// operations to call.
 void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
+  if (const Ranks missing = missing_from_creation(run, circle); !missing.empty()) {
+    blame(missing, finding);
+    return;
+  }
   if (finding.sides.size() != 2) {
     blame_one_against_all(run, circle, finding);
     return;

@@ -8,7 +8,7 @@ std::vector<Finding> find_cross_communicator_deadlock(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if (is_circle(run, hang) && !is_of_peers(run, hang) && !is_first_use(run, hang) &&
-        !is_against_collective(run, hang)) {
+        !is_against_collective(run, hang) && missing_from_creation(run, hang).empty()) {
       findings.push_back(
           ordered_circle_finding(run, hang, "collective.cross-communicator-deadlock"));
       findings.back().advice =

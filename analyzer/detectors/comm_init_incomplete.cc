@@ -4,10 +4,12 @@
 #include <algorithm>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/circle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/missing_finding.h"
 #include "analyzer/model/activity.h"
+#include "analyzer/model/circles.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/ends.h"
 
@@ -63,10 +65,35 @@ Finding finding_about(const Run& run, const IncompleteEnd& end) {
   return finding;
 }
 
+// Who has not called it waits elsewhere for those who have.
+Finding finding_about(const Run& run, const Hang& circle, const Ranks& missing) {
+  Finding finding = ordered_circle_finding(run, circle, "comm.init-incomplete");
+  const auto wait =
+      std::find_if(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& other) {
+        return other.kind == WaitKind::kInit && is_part(other, circle.roots);
+      });
+  const Communicator& communicator = run.communicators[wait->communicator];
+  finding.communicator = {communicator.id, communicator.name, communicator.size};
+  finding.operation = wait->operation;
+  finding.sequence.reset();
+  finding.title = fmt::format("{} never entered {}, where others wait; {}", ranks_text(missing),
+                              operation_text(run, *wait), finding.title);
+  finding.advice =
+      "let all ranks call what creates a communicator, and at the same place in their order: a "
+      "split is a collective of its parent, also for those who get no part of it";
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_incomplete_init(const Run& run) {
   std::vector<Finding> findings = find_missing(run, WaitKind::kInit, "comm.init-incomplete");
+  for (const Hang& hang : run.waits.hangs) {
+    const Ranks missing = is_circle(run, hang) ? missing_from_creation(run, hang) : Ranks();
+    if (!missing.empty()) {
+      findings.push_back(finding_about(run, hang, missing));
+    }
+  }
   for (const IncompleteEnd& end : incomplete_ends(run)) {
     findings.push_back(finding_about(run, end));
   }

@@ -35,8 +35,9 @@ Ranks awaited_in(const Wait& wait) {
 }
 
 std::string inside_text(const Run& run, Rank rank) {
-  const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
-  const auto open = open_cuda_call(trace);
+  const RankState& state = *state_of(run, rank);
+  const ProcessTrace& trace = trace_of(run, state);
+  const auto open = open_cuda_call(run, state);
   const auto place = user_place(trace, rank, open->stack);
   return fmt::format("rank {} is inside {}{} since {}", rank.value, open->call,
                      place ? " at " + place_text(*place) : "", run_time(run, open->since));
@@ -68,7 +69,8 @@ void put_places(const Run& run, const Ranks& ranks, Finding& finding) {
   std::vector<CodePlace> places;
   for (const Rank rank : ranks) {
     const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
-    if (const auto place = user_place(trace, rank, open_cuda_call(trace)->stack)) {
+    if (const auto place =
+            user_place(trace, rank, open_cuda_call(run, *state_of(run, rank))->stack)) {
       places.push_back(*place);
     }
   }
@@ -77,7 +79,7 @@ void put_places(const Run& run, const Ranks& ranks, Finding& finding) {
 }
 
 bool is_in_nccl_too(const Run& run, Rank rank) {
-  return blocked_in_nccl(trace_of(run, *state_of(run, rank))) != 0;
+  return blocked_in_nccl(run, *state_of(run, rank)) != 0;
 }
 
 void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& finding) {

@@ -135,8 +135,7 @@ std::string state_text(const Run& run) {
 Ranks stuck_in_a_call(const Run& run) {
   Ranks ranks;
   for (const RankState& state : run.ranks) {
-    const ProcessTrace& trace = trace_of(run, state);
-    for (const TimeNs since : {blocked_in_nccl(trace), blocked_in_cuda(trace)}) {
+    for (const TimeNs since : {blocked_in_nccl(run, state), blocked_in_cuda(run, state)}) {
       if (since != 0 && elapsed(since, state.last_seen) >= run.hang_after) {
         insert(ranks, state.rank);
       }

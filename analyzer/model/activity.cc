@@ -1,9 +1,12 @@
 #include "analyzer/model/activity.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <tuple>
 
 #include "analyzer/model/code_place.h"
+#include "analyzer/model/elapsed.h"
 
 namespace traintrace {
 namespace {
@@ -41,6 +44,46 @@ Activity activity_of_thread(const ProcessTrace& trace, const ThreadText& thread)
   return activity;
 }
 
+// A watchdog: the first that it ever called was the end of a communicator.
+bool began_with_abort(const ProcessTrace& trace, const ThreadText& thread) {
+  constexpr TimeNs kFirstCall = 1'000'000;  // a thread is known from its first call on
+  return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                     [&](const CommunicatorText& communicator) {
+                       return (communicator.flags & format::kAborted) != 0 &&
+                              communicator.ended != 0 && thread.started != 0 &&
+                              elapsed(communicator.ended, thread.started) >= -kFirstCall;
+                     });
+}
+
+std::string_view library_of(const ProcessTrace& trace, uint64_t address) {
+  const auto module = std::find_if(
+      trace.modules.begin(), trace.modules.end(),
+      [&](const ModuleText& one) { return one.begin <= address && address < one.end; });
+  return module == trace.modules.end()
+             ? std::string_view()
+             : std::string_view(module->path).substr(module->path.rfind('/') + 1);
+}
+
+// NCCL made the thread: in what it called last no frame is anybody else's, and it says nothing
+// about what the job does.
+bool is_of_nccl(const ProcessTrace& trace, const ThreadText& thread) {
+  const auto stack = trace.stacks.find(thread.last_stack);
+  if (thread.open[1].enter != 0 || stack == trace.stacks.end() || !stack->second.python.empty()) {
+    return false;
+  }
+  constexpr std::string_view kBelow[] = {"libnccl", "libc.so", "libpthread", "libstdc++"};
+  bool in_nccl = false;
+  for (const uint64_t address : stack->second.native) {
+    const std::string_view library = library_of(trace, address);
+    if (std::none_of(std::begin(kBelow), std::end(kBelow),
+                     [&](std::string_view below) { return library.starts_with(below); })) {
+      return false;
+    }
+    in_nccl = in_nccl || library.starts_with(kBelow[0]);
+  }
+  return in_nccl;
+}
+
 std::optional<Activity> last_event_on(const ProcessTrace& trace, int device) {
   for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
     if (event->device == device && !event->enter_lost && !event->moment) {
@@ -58,14 +101,15 @@ std::optional<Activity> last_event_on(const ProcessTrace& trace, int device) {
 }
 
 // The earliest entry of an open call of those kinds.
-TimeNs open_since(const ProcessTrace& trace, size_t layer,
+TimeNs open_since(const Run& run, const RankState& state, size_t layer,
                   std::initializer_list<std::string_view> kinds) {
+  const ProcessTrace& trace = trace_of(run, state);
   TimeNs since = 0;
   for (const ThreadText& thread : trace.threads) {
     const ThreadText::Open& open = thread.open[layer];
     const CallSchema* schema = open.enter == 0 ? nullptr : schema_of(trace, open.call);
     if (schema != nullptr && std::find(kinds.begin(), kinds.end(), schema->kind) != kinds.end() &&
-        (since == 0 || open.enter < since)) {
+        (since == 0 || open.enter < since) && works_for(state, thread)) {
       since = open.enter;
     }
   }
@@ -87,13 +131,20 @@ uint64_t communicator_of(const ProcessTrace& trace, const CallRecord& event) {
   return value_of(trace, event, "comm").value_or(0);
 }
 
-TimeNs blocked_in_nccl(const ProcessTrace& trace) {
-  return open_since(trace, 1, {"collective", "send-recv", "group-end", "comm-init", "comm-end"});
+bool works_for(const RankState& state, const ThreadText& thread) {
+  return state.threads.empty() || std::find(state.threads.begin(), state.threads.end(),
+                                            thread.serial) != state.threads.end();
 }
 
-TimeNs blocked_in_cuda(const ProcessTrace& trace) {
+TimeNs blocked_in_nccl(const Run& run, const RankState& state) {
+  return open_since(run, state, 1,
+                    {"collective", "send-recv", "group-end", "comm-init", "comm-end"});
+}
+
+TimeNs blocked_in_cuda(const Run& run, const RankState& state) {
   return open_since(
-      trace, 0, {"sync", "copy", "set", "alloc", "free", "module", "context", "launch", "destroy"});
+      run, state, 0,
+      {"sync", "copy", "set", "alloc", "free", "module", "context", "launch", "destroy"});
 }
 
 std::optional<Activity> activity_of(const Run& run, const RankState& state) {
@@ -102,10 +153,11 @@ std::optional<Activity> activity_of(const Run& run, const RankState& state) {
     return last_event_on(trace, state.device);
   }
   const ThreadText* best = nullptr;
-  std::tuple<bool, TimeNs> best_weight;
+  std::tuple<bool, bool, TimeNs> best_weight;
   for (const ThreadText& thread : trace.threads) {
     const Activity activity = activity_of_thread(trace, thread);
-    const std::tuple weight(is_python_place(trace, activity.stack), activity.time);
+    const bool of_job = !is_of_nccl(trace, thread) && !began_with_abort(trace, thread);
+    const std::tuple weight(of_job, is_python_place(trace, activity.stack), activity.time);
     if (!activity.call.empty() && (best == nullptr || weight > best_weight)) {
       best = &thread;
       best_weight = weight;

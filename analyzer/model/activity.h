@@ -22,9 +22,13 @@ struct Activity {
 // of last, else of all.  In a process with several ranks, by its last call on that rank's device.
 std::optional<Activity> activity_of(const Run& run, const RankState& state);
 
-// Since when a thread of the process has been inside a call that waits for others; 0: none is.
-TimeNs blocked_in_nccl(const ProcessTrace& trace);
-TimeNs blocked_in_cuda(const ProcessTrace& trace);
+// It may work for that rank: of a process that holds several, not all do.
+bool works_for(const RankState& state, const ThreadText& thread);
+
+// Since when a thread that may work for the rank has been inside a call that waits for others; 0:
+// none is.
+TimeNs blocked_in_nccl(const Run& run, const RankState& state);
+TimeNs blocked_in_cuda(const Run& run, const RankState& state);
 
 const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call);
 std::string call_name(const ProcessTrace& trace, uint32_t call);

@@ -10,6 +10,7 @@
 #include "analyzer/model/exchanges.h"
 #include "analyzer/model/grouping.h"
 #include "analyzer/model/launch_facts.h"
+#include "analyzer/model/own_threads.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/rank_assignment.h"
 #include "analyzer/model/stalls.h"
@@ -70,8 +71,8 @@ void describe(Run& run, const RankAssignment& assignment) {
   run.world_size = assignment.world_size;
   for (const RankSeat& seat : assignment.seats) {
     const ProcessTrace& trace = run.processes[seat.process];
-    run.ranks.push_back(
-        {seat.rank, seat.process, seat.device, ending_of(trace), last_sign_of_life(trace)});
+    run.ranks.push_back({seat.rank, seat.process, seat.device, ending_of(trace),
+                         last_sign_of_life(trace), own_threads(trace, seat)});
   }
   for (int rank = 0; rank < run.world_size; ++rank) {
     if (state_of(run, {rank}) == nullptr) {

@@ -155,10 +155,30 @@ bool is_against_collective(const Run& run, const Hang& circle) {
          });
 }
 
+Ranks missing_from_creation(const Run& run, const Hang& circle) {
+  Ranks creating;
+  Ranks elsewhere;
+  Ranks missing;
+  for (const Wait& wait : run.waits.waits) {
+    if (!is_part(wait, circle.roots)) {
+      continue;
+    }
+    for (const Waiter& waiter : wait.waiters) {
+      insert(wait.kind == WaitKind::kInit ? creating : elsewhere, waiter.rank);
+    }
+    for (const Awaited& awaited : wait.awaited) {
+      if (wait.kind == WaitKind::kInit && !awaited.entered) {
+        insert(missing, awaited.rank);
+      }
+    }
+  }
+  return missing == elsewhere && missing.size() < creating.size() ? missing : Ranks();
+}
+
 bool is_first_use(const Run& run, const Hang& circle) {
   const bool in_nccl = std::all_of(circle.roots.begin(), circle.roots.end(), [&](Rank rank) {
     const RankState* state = state_of(run, rank);
-    return state != nullptr && blocked_in_nccl(trace_of(run, *state)) != 0;
+    return state != nullptr && blocked_in_nccl(run, *state) != 0;
   });
   return in_nccl && all_parts(run, circle, [](const Wait& wait) {
            return wait.kind != WaitKind::kInit && wait.sequence == 1;

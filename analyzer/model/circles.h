@@ -26,6 +26,10 @@ bool is_of_receives(const Run& run, const Hang& circle);
 // Whatever they wait for has been called; its order is what keeps it from beginning.
 bool is_all_called(const Run& run, const Hang& circle);
 
+// Those that the others of the circle, who are more, wait for in the creation of communicators, and
+// that wait elsewhere themselves; empty: it is another circle.
+Ranks missing_from_creation(const Run& run, const Hang& circle);
+
 // One communicator: some are in a collective, others in sends and receives.
 bool is_against_collective(const Run& run, const Hang& circle);
 

@@ -116,8 +116,9 @@ bool drove_out(const Run& run, const Divergence& divergence, const Hang& hang) {
 // Its host is inside a call that waits, or polls, and its last operation there is not over.
 bool is_held_in(const Run& run, const Member& member) {
   const ProcessTrace& trace = run.processes[member.process];
-  return (blocked_in_nccl(trace) != 0 || blocked_in_cuda(trace) != 0 ||
-          is_polling(trace, state_of(run, member.rank)->last_seen)) &&
+  const RankState& state = *state_of(run, member.rank);
+  return (blocked_in_nccl(run, state) != 0 || blocked_in_cuda(run, state) != 0 ||
+          is_polling(trace, state.last_seen)) &&
          waits_in(run, member, sequence_reached(trace, text_of(run, member)));
 }
 

@@ -45,6 +45,16 @@ TimeNs gave_up(const Run& run, const Member& member) {
   return waited ? text.ended : 0;
 }
 
+TimeNs first_abort(const Run& run, const Communicator& communicator) {
+  TimeNs first = 0;
+  for (const Member& member : communicator.members) {
+    if (const TimeNs time = gave_up(run, member); time != 0) {
+      first = first == 0 ? time : std::min(first, time);
+    }
+  }
+  return first;
+}
+
 TimeNs skew_between(const Run& run, const std::string& a, const std::string& b) {
   TimeNs worst = 0;
   for (const ClockSkew& skew : run.skews) {

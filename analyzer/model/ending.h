@@ -25,6 +25,9 @@ bool ended_early(const Run& run, const RankState& state);
 // to last; else 0.  Then its end is a consequence.
 TimeNs gave_up(const Run& run, const Member& member);
 
+// What somebody gave up after having waited for long is judged as it stood then; 0: nobody did.
+TimeNs first_abort(const Run& run, const Communicator& communicator);
+
 // By how much the clocks of these two hosts are known to contradict each other; 0: they do not.
 TimeNs skew_between(const Run& run, const std::string& a, const std::string& b);
 

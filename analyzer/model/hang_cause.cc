@@ -80,7 +80,7 @@ bool holds_up_its_own_rank(const Run& run, const Hang& hang) {
   return hang.fate == Fate::kAlive &&
          std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank r) {
            const RankState& state = *state_of(run, r);
-           const auto open = open_cuda_call(trace_of(run, state));
+           const auto open = open_cuda_call(run, state);
            return state.device >= 0 && open && open->implicit &&
                   std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
                     return waiter.process == state.process;
@@ -177,7 +177,7 @@ const OperationText* unlaunched_capture(const Run& run, const Member& member) {
 Ranks inside_implicit_sync(const Run& run, const Hang& hang) {
   Ranks found;
   for (const Rank rank : hang.roots) {
-    const auto open = open_cuda_call(trace_of(run, *state_of(run, rank)));
+    const auto open = open_cuda_call(run, *state_of(run, rank));
     if (open && open->implicit) {
       found.push_back(rank);
     }

@@ -132,6 +132,17 @@ bool is_moving(const Run& run, const RankState& state) {
   return last != 0 && elapsed(last, known_until(run, state)) < run.hang_after;
 }
 
+// Those that waited had given up by then: what ended it is a consequence, as it is for them.  Time
+// limits that are equal end within a moment of each other, that of the missing one too.
+bool ended_behind_abort(const Run& run, const RankState& state, const Wait& wait) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  const TimeNs first = first_abort(run, communicator);
+  const Member* const member = member_of(communicator, state.rank);
+  const bool aborted = member != nullptr && (text_of(run, *member).flags & format::kAborted) != 0;
+  return first != 0 && wait.kind == WaitKind::kCollective &&
+         elapsed(first, trace_of(run, state).exited) >= (aborted ? -kAliveUncertain : 0);
+}
+
 // None: nothing is wrong with it as far as is known yet.
 std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& testimony) {
   const Run& run = graph.run;
@@ -142,9 +153,9 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
   if (state == nullptr) {
     return long_enough && testimony.one_blocked ? std::optional(Fate::kUntraced) : std::nullopt;
   }
-  const TimeNs gap = elapsed(state->last_seen, testimony.last_seen) -
-                     skew_of(graph, *state, graph.search.waits[testimony.wait]);
-  if (state->ending == Ending::kExited) {
+  const Wait& wait = graph.search.waits[testimony.wait];
+  const TimeNs gap = elapsed(state->last_seen, testimony.last_seen) - skew_of(graph, *state, wait);
+  if (state->ending == Ending::kExited && !ended_behind_abort(run, *state, wait)) {
     if (exited_normally(run, *state)) {
       return long_enough && !testimony.all_entered ? std::optional(Fate::kExited) : std::nullopt;
     }
@@ -153,7 +164,8 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
            : gap >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
                                      : std::nullopt;
   }
-  if (state->ending != Ending::kRunning && !is_flight_dump(trace_of(run, *state))) {
+  if (state->ending != Ending::kRunning && state->ending != Ending::kExited &&
+      !is_flight_dump(trace_of(run, *state))) {
     if (gap > kDeadAfter || (state->ending == Ending::kGone && testimony.one_runs)) {
       return Fate::kDied;
     }
@@ -185,9 +197,8 @@ bool is_blocked(const Run& run, Rank rank, const Wait& wait) {
   if (state == nullptr) {
     return false;
   }
-  const TimeNs nccl = blocked_in_nccl(trace_of(run, *state));
-  const TimeNs cuda =
-      has_pending_operations(run, *state) ? blocked_in_cuda(trace_of(run, *state)) : 0;
+  const TimeNs nccl = blocked_in_nccl(run, *state);
+  const TimeNs cuda = has_pending_operations(run, *state) ? blocked_in_cuda(run, *state) : 0;
   const auto for_long = [&](TimeNs since) {
     return since != 0 && elapsed(since, known_until(run, *state)) >= run.hang_after &&
            std::any_of(wait.waiters.begin(), wait.waiters.end(),
@@ -229,7 +240,7 @@ std::vector<Hang> hangs_with_roots(const Graph& graph) {
     hang.roots.push_back(rank);
     hang.waited = std::max(hang.waited, testimony.waited);
     hang.witnessed = std::max(hang.witnessed, testimony.witnessed);
-    hang.entered = testimony.all_entered;
+    hang.entered = testimony.all_entered && (hang.roots.size() == 1 || hang.entered);
     // One that waits behind its own part is held up by nothing else.
     hang.blocked =
         hang.blocked ||

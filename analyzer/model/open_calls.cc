@@ -52,11 +52,13 @@ bool polls(const ProcessTrace& trace, const ThreadText& thread, TimeNs until) {
 
 }  // namespace
 
-std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace) {
-  const TimeNs since = blocked_in_cuda(trace);
+std::optional<OpenCall> open_cuda_call(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const TimeNs since = blocked_in_cuda(run, state);
   for (const ThreadText& thread : trace.threads) {
     const ThreadText::Open& open = thread.open[0];
-    if (since != 0 && open.enter == since && thread.open[1].enter == 0) {
+    if (since != 0 && open.enter == since && thread.open[1].enter == 0 &&
+        works_for(state, thread)) {
       const CallSchema& schema = *schema_of(trace, open.call);
       return OpenCall{schema.name, since, open.stack, is_implicit(trace, thread, schema)};
     }

@@ -15,8 +15,9 @@ struct OpenCall {
   bool implicit = false;  // it waits for more than the stream that it was told of
 };
 
-// The earliest that waits for the device, outside of NCCL.
-std::optional<OpenCall> open_cuda_call(const ProcessTrace& trace);
+// The earliest that waits for the device, outside of NCCL, of the threads that may work for the
+// rank.
+std::optional<OpenCall> open_cuda_call(const Run& run, const RankState& state);
 
 // A thread polled CUDA at the end, which is `until`, and did nothing else.
 bool is_polling(const ProcessTrace& trace, TimeNs until);

@@ -27,7 +27,8 @@ struct RankState {
   size_t process = 0;  // in Run::processes
   int device = -1;     // where one process holds several ranks: which one is this; else -1
   Ending ending = Ending::kUnknown;
-  TimeNs last_seen = 0;  // last sign of life: the last-alive time or a later record
+  TimeNs last_seen = 0;                // last sign of life: the last-alive time or a later record
+  std::vector<uint32_t> threads = {};  // own_threads.h; empty: all of the process
 };
 
 // A rank's side of a communicator.

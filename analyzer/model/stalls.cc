@@ -77,7 +77,7 @@ TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, 
   TimeNs longest = 0;
   const std::vector<TimeNs> waiting =
       rank.aborted ? std::vector{waiting_at(trace, text.ended)}
-                   : std::vector{blocked_in_nccl(trace), blocked_in_cuda(trace),
+                   : std::vector{blocked_in_nccl(run, state), blocked_in_cuda(run, state),
                                  polling_since(trace, until)};
   for (const TimeNs since : waiting) {
     if (since != 0) {

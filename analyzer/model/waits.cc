@@ -27,8 +27,8 @@ namespace {
 
 // Its host is inside one call, of those that wait for the GPU or for other ranks, since `from` or
 // later, for long enough to be stuck.
-bool is_blocked(const Run& run, const ProcessTrace& trace, TimeNs from, TimeNs until) {
-  for (const TimeNs since : {blocked_in_nccl(trace), blocked_in_cuda(trace)}) {
+bool is_blocked(const Run& run, const RankState& state, TimeNs from, TimeNs until) {
+  for (const TimeNs since : {blocked_in_nccl(run, state), blocked_in_cuda(run, state)}) {
     if (since != 0 && elapsed(std::max(since, from), until) >= run.hang_after) {
       return true;
     }
@@ -44,16 +44,16 @@ void add_init_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
   wait.communicator = index;
   for (const Member& member : communicator.members) {
     const CommunicatorText& text = text_of(run, member);
-    const ProcessTrace& trace = run.processes[member.process];
+    const RankState& state = *state_of(run, member.rank);
     const bool done = text.ready != 0 || (text.flags & format::kInitDone) != 0 ||
                       text.collectives != 0 || text.ended != 0 ||
                       (text.flags & format::kInitFailed) != 0;
     if (done || text.origin == format::kUnknownOrigin) {
       continue;
     }
-    if (ended_early(run, *state_of(run, member.rank))) {
+    if (ended_early(run, state)) {
       wait.awaited.push_back({member.rank, true, text.created});
-    } else if (blocked_in_nccl(trace) != 0 || (text.flags & format::kNonBlocking) != 0) {
+    } else if (blocked_in_nccl(run, state) != 0 || (text.flags & format::kNonBlocking) != 0) {
       wait.waiters.push_back(waiter_of(run, member, text.created, text.created_stack));
     }
     constexpr const char* kNames[] = {"the creation",  "ncclCommInitRank", "ncclCommInitAll",
@@ -91,17 +91,6 @@ bool must_wait(const Run& run, const Member& member, const Waiter& waiter, uint6
   });
 }
 
-// What somebody gave up after having waited for long is judged as it stood then; 0: nobody did.
-TimeNs first_abort(const Run& run, const Communicator& communicator) {
-  TimeNs first = 0;
-  for (const Member& member : communicator.members) {
-    if (const TimeNs time = gave_up(run, member); time != 0) {
-      first = first == 0 ? time : std::min(first, time);
-    }
-  }
-  return first;
-}
-
 struct Reached {
   uint64_t sequence = 0;
   TimeNs last = 0;  // when it entered that, or later
@@ -127,6 +116,26 @@ bool none_is_through(const Run& run, const Communicator& communicator, const Wai
          std::all_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
            return waiter.unfinished && is_flight_dump(run.processes[waiter.process]);
          });
+}
+
+// A process takes all its ranks along when it ends: beside one that never came, those that had
+// entered are gone too.
+void add_dead_beside(const Run& run, const Communicator& communicator, Wait& wait) {
+  std::vector<Awaited> beside;
+  for (const Waiter& waiter : wait.waiters) {
+    const bool one_never_came =
+        std::any_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+          const Member* member = member_of(communicator, awaited.rank);
+          return !awaited.entered && member != nullptr && member->process == waiter.process;
+        });
+    if (one_never_came && ended_early(run, *state_of(run, waiter.rank)) &&
+        gave_up(run, *member_of(communicator, waiter.rank)) == 0) {
+      beside.push_back({waiter.rank, true, waiter.since});
+    }
+  }
+  wait.awaited.insert(wait.awaited.end(), beside.begin(), beside.end());
+  std::sort(wait.awaited.begin(), wait.awaited.end(),
+            [](const Awaited& a, const Awaited& b) { return a.rank < b.rank; });
 }
 
 // The first collective that somebody has entered and somebody has not; where everybody has come
@@ -167,6 +176,7 @@ void add_collective_wait(const Run& run, size_t index, std::vector<Wait>& waits)
       }
     }
   }
+  add_dead_beside(run, communicator, wait);
   if (wait.awaited.empty() && static_cast<int>(communicator.members.size()) < communicator.size) {
     // Whoever left no trace may be in it as well: only who is certainly stuck waits for them.
     if (!none_is_through(run, communicator, wait)) {
@@ -312,7 +322,7 @@ Waiter waiter_of(const Run& run, const Member& member, TimeNs since, uint32_t st
   if ((text.flags & format::kAborted) != 0 && text.ended != 0) {
     waiter.until = std::min(waiter.until, text.ended);
   }
-  waiter.blocked = is_blocked(run, run.processes[member.process], since, waiter.until);
+  waiter.blocked = is_blocked(run, *state, since, waiter.until);
   return waiter;
 }
 
@@ -320,7 +330,7 @@ bool has_left(const Run& run, const Member& member) {
   const CommunicatorText& text = text_of(run, member);
   return (text.flags & (format::kFinalized | format::kDestroyed)) != 0 &&
          (text.flags & format::kAborted) == 0 &&
-         blocked_in_nccl(run.processes[member.process]) == 0;
+         blocked_in_nccl(run, *state_of(run, member.rank)) == 0;
 }
 
 // Has it a part in operation `sequence` that is not known to be over?
