@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "analyzer/model/library_header.h"
+
 namespace traintrace {
 namespace {
 
@@ -56,7 +58,7 @@ bool is_user_file(std::string_view file) {
                          "/torch/nn/", "/torch/distributed/", "/torch/autograd/", "/torch/utils/",
                          "/torch/optim/", "/torch/cuda/", "/torch/_", "/torch/functional.py",
                          "/torch/serialization.py", "/torch/storage.py", "/traintrace/python/"}) &&
-         !file.starts_with("torch/");
+         !file.starts_with("torch/") && !is_library_header(file);
 }
 
 uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack) {
@@ -64,13 +66,19 @@ uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack) {
                   [](const PythonFrameText& frame) { return is_user_file(frame.file); })) {
     return 0;
   }
+  uint64_t in_header = 0;
   for (const uint64_t address : stack.native) {
     const ModuleText* module = module_at(trace, address);
-    if (module != nullptr && is_user_module(module->path)) {
+    if (module == nullptr || !is_user_module(module->path)) {
+      continue;
+    }
+    const auto known = trace.code.find(address);
+    if (known == trace.code.end() || !is_library_header(known->second.file)) {
       return address;
     }
+    in_header = in_header == 0 ? address : in_header;
   }
-  return 0;
+  return in_header;
 }
 
 std::optional<CodePlace> user_place(const ProcessTrace& trace, Rank rank, uint32_t stack) {

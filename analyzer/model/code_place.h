@@ -26,7 +26,8 @@ bool is_user_file(std::string_view file);
 bool is_user_module(std::string_view path);
 
 // The return address of the innermost frame that is in no library of the system, of Python or of
-// the vendors; 0: there is none, or a Python frame says more.
+// the vendors, and not known to be of a header of theirs if another is; 0: none, or Python says
+// more.
 uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack);
 
 // The innermost frame of the user's code; where there are only native frames, the innermost that is

@@ -2,14 +2,21 @@
 
 #include "analyzer/memory/process_memory.h"
 #include "analyzer/model/code_place.h"
+#include "analyzer/model/library_header.h"
 
 namespace traintrace {
 namespace {
 
+constexpr size_t kMostOfEvents = 1024;  // places from which anything was called
+
 std::set<uint32_t> stacks_to_name(const ProcessTrace& trace) {
   std::set<uint32_t> stacks;
   for (const ThreadText& thread : trace.threads) {
-    stacks.insert({thread.last_stack, thread.open[0].stack, thread.open[1].stack});
+    stacks.insert(
+        {thread.last_stack, thread.group_stack, thread.open[0].stack, thread.open[1].stack});
+  }
+  for (const HostFunctionText& function : trace.host_functions) {
+    stacks.insert(function.stack);
   }
   for (const CommunicatorText& communicator : trace.communicators) {
     stacks.insert({communicator.created_stack, communicator.ended_stack});
@@ -19,7 +26,27 @@ std::set<uint32_t> stacks_to_name(const ProcessTrace& trace) {
   }
   const std::vector<uint32_t> memory = stacks_of_memory(trace);
   stacks.insert(memory.begin(), memory.end());
+  const size_t most = stacks.size() + kMostOfEvents;
+  for (auto event = trace.events.begin(); event != trace.events.end() && stacks.size() < most;
+       ++event) {
+    stacks.insert(event->stack);
+  }
   return stacks;
+}
+
+// The innermost that is not of a library's header, else the innermost that is known.
+const NativeFrame* user_frame(const std::vector<NativeFrame>& frames) {
+  const NativeFrame* found = nullptr;
+  for (const NativeFrame& frame : frames) {
+    if (frame.function.empty()) {
+      continue;
+    }
+    if (!is_library_header(frame.file)) {
+      return &frame;
+    }
+    found = found == nullptr ? &frame : found;
+  }
+  return found;
 }
 
 }  // namespace
@@ -27,17 +54,17 @@ std::set<uint32_t> stacks_to_name(const ProcessTrace& trace) {
 void look_up_code(ProcessTrace& trace, const std::set<uint32_t>& stacks, Symbolizer& symbolizer) {
   for (const uint32_t id : stacks) {
     const auto stack = trace.stacks.find(id);
-    const uint64_t address =
-        stack == trace.stacks.end() ? 0 : native_user_frame(trace, stack->second);
-    if (address == 0 || trace.code.contains(address)) {
-      continue;
-    }
-    for (const NativeFrame& frame : symbolizer.frames(trace, address)) {
-      if (!frame.function.empty()) {
-        trace.code[address] = {frame.function, frame.file.empty() ? frame.module : frame.file,
-                               frame.line};
+    // Who called a function of a library's header comes next.
+    uint64_t address = 0;
+    while (stack != trace.stacks.end() &&
+           (address = native_user_frame(trace, stack->second)) != 0 &&
+           !trace.code.contains(address)) {
+      const NativeFrame* const frame = user_frame(symbolizer.frames(trace, address));
+      if (frame == nullptr) {
         break;
       }
+      trace.code[address] = {frame->function, frame->file.empty() ? frame->module : frame->file,
+                             frame->line};
     }
   }
 }

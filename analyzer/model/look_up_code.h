@@ -8,7 +8,8 @@
 
 namespace traintrace {
 
-// Fills ProcessTrace::code for call sites of recent operations and the last stacks of threads.
+// Fills ProcessTrace::code for call sites of what is kept, of events and of the last stacks of
+// threads.
 void look_up_code(Run& run, Symbolizer& symbolizer);
 // The same for those of one process.
 void look_up_code(ProcessTrace& trace, const std::set<uint32_t>& stacks, Symbolizer& symbolizer);

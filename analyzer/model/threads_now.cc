@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "analyzer/model/library_header.h"
+
 namespace traintrace {
 
 const ThreadNow* working_thread(const ProcessTrace& trace) {
@@ -25,7 +27,7 @@ std::optional<CodePlace> place_now(const ThreadNow& thread, Rank rank) {
     }
   }
   for (const FrameNow& frame : thread.native) {
-    if (!frame.file.empty() && is_user_module(frame.module)) {
+    if (!frame.file.empty() && is_user_module(frame.module) && !is_library_header(frame.file)) {
       return CodePlace{rank, frame.file, frame.line, frame.function, "c++"};
     }
   }

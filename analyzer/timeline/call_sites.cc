@@ -5,10 +5,30 @@
 #include <optional>
 
 #include "analyzer/model/code_place.h"
+#include "analyzer/model/library_header.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/symbols/symbolizer.h"
 
 namespace traintrace {
+
+namespace {
+
+// The innermost frame of the user's, if its line is known; a function of a library's header is
+// none.
+const NativeFrame* user_line(const ProcessTrace& trace, const StackText& stack,
+                             Symbolizer& symbolizer) {
+  for (const uint64_t address : stack.native) {
+    for (const NativeFrame& frame : symbolizer.frames(trace, address)) {
+      if (!is_user_module(frame.module) || is_library_header(frame.file)) {
+        continue;
+      }
+      return frame.function.empty() || frame.file.empty() ? nullptr : &frame;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 std::string CallSites::text_of(uint32_t stack) {
   const std::optional<CodePlace> place = user_place(trace_, {0}, stack);
@@ -16,11 +36,8 @@ std::string CallSites::text_of(uint32_t stack) {
     return "";
   }
   if (place->language == "native") {
-    const uint64_t address = native_user_frame(trace_, trace_.stacks.at(stack));
-    for (const NativeFrame& frame : symbolizer_.frames(trace_, address)) {
-      if (!frame.function.empty() && !frame.file.empty()) {
-        return fmt::format("{}({}): {}", frame.file, frame.line, frame.function);
-      }
+    if (const auto* frame = user_line(trace_, trace_.stacks.at(stack), symbolizer_)) {
+      return fmt::format("{}({}): {}", frame->file, frame->line, frame->function);
     }
   }
   return fmt::format("{}({}): {}", place->file, place->line, place->function);
