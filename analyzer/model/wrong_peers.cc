@@ -238,8 +238,10 @@ Divergence wrong_peer(const Run& run, size_t communicator, const Candidate& cand
   one.deviants = {one.own.rank};
   one.parts = {one.deviants};
   one.others = {one.expected.rank};
-  // Which of several calls was the wrong one is concluded from those around it.
-  one.exact = candidate.wrong.operation == candidate.left_over;
+  // Which of several calls was the wrong one is concluded from those around it; without stacks so
+  // is which line it was.
+  one.exact =
+      candidate.wrong.operation == candidate.left_over && candidate.wrong.operation->stack != 0;
   one.complete = run.missing.empty();
   return one;
 }
