@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -80,8 +81,10 @@ int g_line = 0;
 [[gnu::noinline]] void note_stack() {
   void* frames[16];
   const int count = backtrace(frames, 16);
-  for (int i = 1; i < count; ++i) {  // not this one
-    g_native.push_back(reinterpret_cast<uint64_t>(frames[i]));
+  // Not this one, nor what a sanitizer puts above it.
+  void** const caller = std::find(frames, frames + count, __builtin_return_address(0));
+  for (void** frame = caller; frame != frames + count; ++frame) {
+    g_native.push_back(reinterpret_cast<uint64_t>(*frame));
   }
 }
 
