@@ -90,7 +90,7 @@ class OrderSearch {
         const Ranks awaited =
             oldest.operation->collective ? holding_members(oldest) : holding_peer(oldest);
         if (!awaited.empty()) {
-          add(oldest, awaited);
+          add(oldest, awaited, found_);
           found.insert(rank);
         }
       }
@@ -124,14 +124,14 @@ class OrderSearch {
     return in_it ? Ranks() : Ranks{peer->rank};
   }
 
-  void add(const Oldest& own, const Ranks& awaited) {
+  void add(const Oldest& own, const Ranks& awaited, std::map<Key, Wait>& found) const {
     const OperationText& operation = *own.operation;
     const WaitKind kind = operation.collective ? WaitKind::kCollective
                           : operation.receive  ? WaitKind::kReceive
                                                : WaitKind::kSend;
     // Members of one collective wait together.
     const int apart = operation.collective ? -1 : own.member->rank.value;
-    Wait& wait = found_[{own.communicator, kind, operation.sequence, apart}];
+    Wait& wait = found[{own.communicator, kind, operation.sequence, apart}];
     if (wait.waiters.empty()) {
       wait.kind = kind;
       wait.communicator = own.communicator;
@@ -206,24 +206,28 @@ class OrderSearch {
     return false;
   }
 
-  void close_circles() {
-    std::map<Key, Wait> around;
-    std::swap(around, found_);
+  // What would be waited in if everything came in the order in which it was called.
+  std::map<Key, Wait> held_by_order() const {
     std::set<Rank> waiting;
     for (const Wait& wait : waits_) {
       for (const Waiter& waiter : wait.waiters) {
         waiting.insert(waiter.rank);
       }
     }
+    std::map<Key, Wait> held;
     for (const auto& [rank, oldest] : oldest_) {
       const Ranks behind = oldest.operation->collective && !waiting.contains(rank)
                                ? members_behind(oldest)
                                : Ranks();
       if (!behind.empty()) {
-        add(oldest, behind);
+        add(oldest, behind, held);
       }
     }
-    std::swap(around, found_);
+    return held;
+  }
+
+  void close_circles() {
+    const std::map<Key, Wait> held = held_by_order();
     std::multimap<Rank, const Wait*> by_waiter;
     const auto enter = [&](const Wait& wait) {
       for (const Waiter& waiter : wait.waiters) {
@@ -235,10 +239,10 @@ class OrderSearch {
         enter(wait);
       }
     }
-    for (const auto& [key, wait] : around) {
+    for (const auto& [key, wait] : held) {
       enter(wait);
     }
-    for (const auto& [key, wait] : around) {
+    for (const auto& [key, wait] : held) {
       if (comes_back(wait, by_waiter)) {
         found_[key] = wait;
       }

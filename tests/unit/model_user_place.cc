@@ -1,19 +1,16 @@
 // uses: analyzer
 // Which frame of a native stack is the user's, where headers of libraries are among them.
-#include <elf.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
-#include <link.h>
 
 #include <algorithm>
-#include <cstring>
-#include <filesystem>
 #include <functional>
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/library_header.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/threads_now.h"
+#include "tests/unit/this_program.h"
 
 namespace traintrace {
 namespace {
@@ -95,48 +92,12 @@ int g_line = 0;
   asm volatile("");
 }
 
-// Of its note, if this is it: a header, "GNU" and the id.
-std::string build_id_in(const char* note) {
-  ElfW(Nhdr) header;
-  std::memcpy(&header, note, sizeof header);
-  if (header.n_type != NT_GNU_BUILD_ID || header.n_namesz != 4) {
-    return "";
-  }
-  std::string text;
-  const auto* id = reinterpret_cast<const unsigned char*>(note + sizeof header + 4);
-  for (uint32_t i = 0; i < header.n_descsz; ++i) {
-    text += "0123456789abcdef"[id[i] / 16];
-    text += "0123456789abcdef"[id[i] % 16];
-  }
-  return text;
-}
-
-int add_program(dl_phdr_info* info, size_t, void* data) {
-  auto& module = *static_cast<ModuleText*>(data);
-  module.bias = info->dlpi_addr;
-  module.begin = ~uint64_t{0};
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info->dlpi_phdr[i];
-    const uint64_t begin = info->dlpi_addr + header.p_vaddr;
-    if (header.p_type == PT_NOTE && module.build_id.empty()) {
-      module.build_id = build_id_in(reinterpret_cast<const char*>(begin));
-    } else if (header.p_type == PT_LOAD) {
-      module.begin = std::min(module.begin, begin);
-      module.end = std::max(module.end, begin + header.p_memsz);
-    }
-  }
-  return 1;  // the first is the program
-}
-
 Run run_of_this() {
   g_native.clear();
   call_by_library();
-  ModuleText module;
-  dl_iterate_phdr(add_program, &module);
-  module.path = std::filesystem::read_symlink("/proc/self/exe").string();
   Run run;
   ProcessTrace& trace = run.processes.emplace_back();
-  trace.modules = {module};
+  trace.modules = {testing::this_program()};
   trace.stacks[1].native = g_native;
   return run;
 }
