@@ -1,16 +1,21 @@
-// How a trace lies on disk.  One file per process; both halves of traintrace include this header
-// and nothing of each other.
+// How a trace lies in memory and on disk.  One per process; both halves of traintrace include this
+// header and nothing of each other.
 //
 // What constrains it
 // - The process may be killed at any instruction, and the trace must be readable up to the last
-//   record.  So the file is mapped MAP_SHARED and written with plain stores: what was stored is in
-//   the page cache, whoever dies.  Nothing is buffered, nothing is flushed, there is no trailer
-//   that a reader would need.
+//   record.  So it is recorded with plain stores into memory that is shared (MAP_SHARED): what was
+//   stored is there, whoever dies.  Nothing is buffered, there is no trailer that a reader would
+//   need.
+// - The job's threads must never wait for a disk, nor be killed by one (a full or truncated file
+//   under a mapping is SIGBUS, a frozen file system is a thread in D state).  So that memory is a
+//   file of tmpfs or a memfd, and another process, the keeper, copies it to the folder with
+//   write(2): docs/interposing.md.
 // - It is read while it is written (`attach`).  A reader takes no lock and stops nobody: whatever
 //   can change under it is a single aligned word, or is guarded by a word that is written last
 //   (`committed`, `ordinal`, `used`).
-// - Its size is bounded and fixed at the start: a hole in a mapped file on a full disk kills with
-//   SIGBUS, so all of it is allocated before it is mapped.
+// - Its memory is the job's own.  So sections begin small and grow up to a size that is fixed at
+//   the start (`ready_bytes`); what lies beyond was never touched and is a hole.  Memory is allocated
+//   before it is used, for a hole of a full tmpfs kills with SIGBUS, too.
 // - What a hang or a leak needs is old, and must not be overwritten by what is new: events lie in
 //   a ring whose oldest chunks are reused, everything else lies in tables that are never evicted.
 // - Rows of calls.def come and go: the file names its own calls and fields (section kSchema), and
@@ -36,7 +41,7 @@ inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
 // sections do not.
 // 2: Operation::reduction has 16 bits instead of 32, and `group` lies in the other half.
 // 3: records of type kMoment.
-// 4: FileHeader goes on behind `next_definition_chunk`; in older traces these are 0.
+// 4: sections have holes (`ready_bytes`), and a file may be the copy of a memory that is newer.
 inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kOldestVersion = 1;  // that can be read
 
@@ -61,6 +66,7 @@ enum SectionKind : uint32_t {
   kTensorDevices = 15,      // TensorDevice, by number of the device
   kOutOfMemory = 16,        // OutOfMemory
   kHeldBlocks = 17,         // HeldBlock
+  kChunkStates = 18,        // ChunkState, one for each chunk of kEvents; in memory only
 };
 
 struct Section {
@@ -97,6 +103,20 @@ enum GoneHow : uint32_t {
   kSeenGoneStatus = 2,  // and the kernel told how: `gone_status`
 };
 
+// What this file is to the memory that the process recorded into.
+enum CopyState : uint32_t {
+  kIsMemory = 0,  // that memory itself, or a file of version 3 and before
+  kPartial = 1,   // copied while the process ran: what it did since is in the memory
+  kFinal = 2,     // copied after its end: there is nothing newer
+};
+
+// What is asked of the keeper.
+enum KeepFlag : uint32_t {
+  kKeepAll = 1,           // TRAINTRACE_MODE=full
+  kDefaultFolder = 2,     // nobody named the folder, so old runs may be removed from it
+  kFolderLimitAsked = 4,  // somebody set TRAINTRACE_FOLDER_MB, so from a folder they named, too
+};
+
 // At offset 0, 4096 bytes.
 struct FileHeader {
   char magic[8];
@@ -128,6 +148,8 @@ struct FileHeader {
   uint64_t next_ordinal;  // of event chunks: the next one handed out
   uint64_t next_definition_chunk;
 
+  // From version 4 on.
+
   // CLOCK_BOOTTIME at first_anchor, anchors[0] and anchors[1]; 0: not recorded.  It is the same for
   // all processes of a host, and nobody sets it: who went silent before whom is read from it.
   uint64_t anchor_boottime_ns[3];
@@ -135,6 +157,31 @@ struct FileHeader {
   uint64_t gone_realtime_ns;  // the same moment on CLOCK_REALTIME
   int32_t gone_status;        // wait status as wait(2) has it; -1: not known
   uint32_t gone_how;          // GoneHow, stored after the three above
+
+  // Of each section, in the order of `sections`: from its start, bytes that may hold anything.
+  uint64_t ready_bytes[kMaxSections];
+
+  uint64_t run_key;  // equal for the processes of one job as far as its environment tells
+  uint64_t folder_limit_bytes;   // of all traces of a folder: TRAINTRACE_FOLDER_MB
+  uint64_t finished_ring_bytes;  // kept of the ring where a process ended well
+  uint32_t keep_flags;           // KeepFlag
+  uint32_t copy_state;           // CopyState
+  uint64_t copied_realtime_ns;   // when this copy was made; 0: never
+
+  // Who copies: the keeper, a process with the memory as descriptor `keeper_descriptor`; the process
+  // itself (a thread of it) where no keeper could be started; 0: nobody yet.
+  int32_t keeper_pid;
+  int32_t keeper_descriptor;  // -1: a thread copies
+  uint64_t keeper_alive_boottime_ns;
+  uint32_t keeper_wake;  // futex: raised to have a copy made now
+  uint32_t copies_made;  // futex: raised after each whole copy
+  uint32_t no_place;     // 1: no folder could be written to
+  uint32_t keeper_steps;  // raised as it gets on within a copy
+
+  char not_in_folder[64];  // why the copy is not in `folder`, which gets a pointer; empty: it is
+  char memory_path[256];   // of the memory; empty: it has no name
+  char folder[1024];       // TRAINTRACE_DIR, absolute
+  char copy_path[1024];    // of the copy; empty: there is none yet
 };
 static_assert(sizeof(FileHeader) <= 4096);
 inline constexpr uint32_t kHeaderBytes = 4096;
@@ -151,7 +198,7 @@ inline constexpr uint32_t kHeaderBytes = 4096;
 
 // Events
 // A chunk belongs to one thread while it is written.  Its records lie one after the other behind
-// the header.
+// the header.  A copy shows a chunk as it was at one moment: its header is that of the records.
 
 struct EventChunk {
   uint64_t ordinal;  // 0: never used.  Else larger = younger; stored as 0 before a chunk is reused
@@ -164,6 +211,15 @@ struct EventChunk {
   uint32_t reserved;
 };
 static_assert(sizeof(EventChunk) == 32);
+
+// For the recorder and the keeper: who writes a chunk, and whether it may be lost.
+struct ChunkState {
+  uint64_t state;    // twice the chunk's ordinal, + 1 while a thread writes it
+  uint64_t kept;     // ordinal that is in a segment
+  uint32_t records;  // once it is released
+  uint32_t reserved;
+};
+static_assert(sizeof(ChunkState) == 24);
 
 enum RecordType : uint8_t {
   kMoment = 0,  // what has no duration: head, ticks, `in` fields.  PyTorch's allocator reports so

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "interpose/growth.h"
 #include "interpose/live_index.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
@@ -80,12 +81,15 @@ void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t byte
     return;
   }
   // Handed out again although its free was not seen (a device reset, a pool's end).
-  const uint32_t index = g_index.take(key);
-  if (index == LiveIndex::kNone) {
+  const LiveIndex::Taken place = g_index.take(key);
+  if (place.is_full) {
+    ask_for_growth(kGrowAllocations);
+  }
+  if (place.index == LiveIndex::kNone) {
     count(format::Stat::AllocationsFull);
     return;
   }
-  replace(g_tables.allocations[index],
+  replace(g_tables.allocations[place.index],
           {address, bytes, ticks, stream, stack, static_cast<uint16_t>(call),
            device_of(thread, call), 0},
           kFreed);
@@ -132,7 +136,13 @@ void allocations_start() noexcept {
     g_spaces[call] = space_named(format::kCalls[call].name);
     g_from_current_device[call] = is_from_current_device(format::kCalls[call].name);
   }
-  g_index.start(g_tables.allocation_count);
+  g_index.start(ready_bytes(g_tables.file, format::kAllocations) / sizeof(format::Allocation));
+}
+
+bool allocations_grow() noexcept {
+  const uint64_t elements = elements_before_step(g_index.steps() + 1);
+  return g_index.steps() < kMostTableSteps &&
+         grow_to(format::kAllocations, elements * sizeof(format::Allocation)) && g_index.grow();
 }
 
 void allocations_drop() noexcept {

@@ -8,5 +8,7 @@ namespace traintrace {
 
 void allocations_start() noexcept;
 void allocations_drop() noexcept;
+// One step more of the table; by the tracer's own thread.  False: there is none to be had.
+bool allocations_grow() noexcept;
 
 }  // namespace traintrace

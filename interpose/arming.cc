@@ -12,8 +12,13 @@
 #include "interpose/clock.h"
 #include "interpose/elf_next.h"
 #include "interpose/facts.h"
+#include "interpose/futex.h"
 #include "interpose/gpu_timeline.h"
+#include "interpose/growth.h"
+#include "interpose/identity.h"
+#include "interpose/keeper_start.h"
 #include "interpose/marks.h"
+#include "interpose/memory_region.h"
 #include "interpose/on_abort.h"
 #include "interpose/open_call.h"
 #include "interpose/own_thread.h"
@@ -32,8 +37,8 @@ alignas(4096) constinit GuardPage g_guard = {};
 
 namespace {
 
-constexpr int kWaitSteps = 100;
-constexpr long kWaitStepNs = 1'000'000;
+// What a call of the job waits at most, once in the life of its thread, for recording to begin.
+constexpr uint64_t kPatienceNs = 100'000'000;
 
 // Of this process, or of the parent that it was forked from.
 constinit uint64_t g_generation = 0;
@@ -43,9 +48,9 @@ constinit format::FileHeader* g_file = nullptr;
 constinit size_t g_file_bytes = 0;
 constinit bool g_hooks_in_place = false;
 constinit bool g_complained = false;
-constinit OwnThreadWork g_own_thread_work = {};
-constinit char g_trace_path[kMaxPath] = {};
+constinit Settings g_settings = {};  // for the own thread to begin with
 constinit thread_local bool t_arming = false;
+constinit thread_local bool t_waited = false;
 
 // ThreadSanitizer ends a forked child that starts a thread, as recording does.
 constinit bool g_no_threads_in_children = false;
@@ -61,6 +66,7 @@ ArmState arm_state() {
 
 void set_arm_state(ArmState state) {
   __atomic_store_n(&g_guard.words.state, static_cast<uint32_t>(state), __ATOMIC_RELEASE);
+  futex_wake(&g_guard.words.state);
 }
 
 // One line, once, in this process and those that it forks.
@@ -99,6 +105,8 @@ void forget_parent() {
   }
   g_process = here;
   state_reset_after_fork();
+  growth_drop();
+  forget_keeper();
   t_thread = nullptr;
   if (g_file) {
     munmap(g_file, g_file_bytes);
@@ -121,84 +129,139 @@ void select_calls(const char* patterns) {
 
 void start_clock(format::FileHeader* file) {
   file->clock = choose_clock();
-  file->first_anchor = clock_anchor();
+  file->first_anchor = clock_anchor(file->anchor_boottime_ns[0]);
   file->anchors[0] = file->first_anchor;
+  file->anchor_boottime_ns[1] = file->anchor_boottime_ns[0];
   file->armed_ticks = clock_ticks();
   file->last_alive_ticks = file->armed_ticks;
 }
 
-void start_thread(ThreadState& self, const Settings& settings, const TraceFile& file) {
-  Text path(g_trace_path, sizeof g_trace_path);
-  path << file.path.c_str();
-  g_own_thread_work = {file.header, file.elsewhere ? settings.dir : nullptr, g_trace_path,
-                       settings.full};
-  if (!start_own_thread(g_own_thread_work)) {
-    write_fact(self, "own-thread", "none: the system allows no more threads");
-  }
-}
-
 // Everything that a trace needs, before the word that arms is stored.
-bool fill(const Settings& settings, const TraceFile& file) {
-  start_clock(file.header);
+bool fill(const Settings& settings, const MemoryRegion& region) {
+  start_clock(region.header);
+  growth_start(region.header, region.descriptor);
   const uint64_t generation = ++g_generation;
-  if (!recorder_start(file.header, generation)) {
+  if (!recorder_start(region.header, generation)) {
     return false;
   }
   g_stack_mode = settings.stacks;
   g_gpu_progress = settings.gpu_progress;
   set_python_lookup(look_up);
-  state_start(file.header);
+  state_start(region.header);
   versions_start();
   ThreadState* const self = claim_thread();
   if (!self) {
     return false;
   }
-  write_facts(*self, settings, file);
+  write_facts(*self, settings, region.ring_mb);
   on_abort_prepare(*self, settings);
-  define_versions(*self);
   gpu_timeline_start(settings);
   stats_go_to(
-      reinterpret_cast<uint64_t*>(at(file.header, section_of(file.header, format::kStats))));
-  __atomic_store_n(&file.header->ready, 1, __ATOMIC_RELEASE);
-  start_thread(*self, settings, file);
-  put_hooks_in_place();
+      reinterpret_cast<uint64_t*>(at(region.header, section_of(region.header, format::kStats))));
+  __atomic_store_n(&region.header->ready, 1, __ATOMIC_RELEASE);
   __atomic_store_n(&g_guard.words.armed, generation, __ATOMIC_RELEASE);
   take_early_stats();
   return true;
 }
 
-bool start_recording() {
-  const Settings settings = read_settings();
-  if (settings.disabled || getauxval(AT_SECURE) ||
-      (g_no_threads_in_children && !is_process_of_load())) {
-    return false;
+void not_recording(const char* why) {
+  if (!g_complained) {
+    say("not recording: ", why);
   }
+  g_complained = true;
+}
+
+bool start_recording(MemoryRegion& region) {
+  const Settings& settings = g_settings;
   forget_parent();
   select_calls(settings.calls);
-  TraceFile file = {};
-  create_trace_file(settings, identify(), file);
-  if (file.header) {
-    g_file = file.header;
-    g_file_bytes = file.bytes;
-    file.why = "out of memory";
+  create_memory_region(settings, identify(), region);
+  if (region.header) {
+    g_file = region.header;
+    g_file_bytes = region.bytes;
+    region.why = "out of memory";
   }
-  if (!file.header || !fill(settings, file)) {
-    if (!g_complained) {
-      say("not recording: ", file.why);
-    }
-    g_complained = true;
+  if (!region.header || !fill(settings, region)) {
+    not_recording(region.why);
     return false;
-  }
-  if (settings.log) {
-    say("recording to ", file.path.c_str());
   }
   return true;
 }
 
+// The job goes on as soon as it is armed; its keeper starts beside it.
+void have_it_kept(const MemoryRegion& region) {
+  constexpr const char* kKeeping[] = {"", "process", "thread", "none"};
+  const Keeping keeping = start_keeper(region.header, region.descriptor);
+  write_fact(*t_thread, "keeper", kKeeping[static_cast<int>(keeping)]);
+  growth_keeps_no_descriptor();
+  if (g_settings.log) {
+    say("recording to ", region.header->folder);
+  }
+}
+
+// In the own thread, all of whose signals are blocked.
+format::FileHeader* arm_in_own_thread() noexcept {
+  t_arming = true;
+  MemoryRegion region = {};
+  const bool armed = start_recording(region);
+  set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
+  t_arming = false;
+  if (armed) {
+    have_it_kept(region);
+  }
+  return armed ? region.header : nullptr;
+}
+
+bool may_record() {
+  g_settings = read_settings();
+  return !g_settings.disabled && !getauxval(AT_SECURE) &&
+         (!g_no_threads_in_children || is_process_of_load());
+}
+
+// Neither a handler of the job's nor a cancellation comes between: what is begun here is ended.
+class Undisturbed {
+ public:
+  Undisturbed() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &signals_);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation_);
+  }
+  ~Undisturbed() {
+    pthread_setcancelstate(cancellation_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
+  }
+  Undisturbed(const Undisturbed&) = delete;
+  Undisturbed& operator=(const Undisturbed&) = delete;
+
+ private:
+  sigset_t signals_;
+  int cancellation_;
+};
+
+// In the thread that calls first, which may have a small stack.
+void begin_arming() {
+  if (!may_record()) {
+    set_arm_state(ArmState::kSteppedAside);
+    return;
+  }
+  put_hooks_in_place();
+  if (!start_own_thread(arm_in_own_thread)) {
+    not_recording("the system allows no more threads");
+    set_arm_state(ArmState::kSteppedAside);
+  }
+}
+
+// Where that takes too long this thread waits no more, and its calls are counted until it is armed.
 bool wait_for_arming() {
-  for (int i = 0; i < kWaitSteps && arm_state() == ArmState::kArming; ++i) {
-    const timespec step = {0, kWaitStepNs};
-    nanosleep(&step, nullptr);
+  constexpr auto kArming = static_cast<uint32_t>(ArmState::kArming);
+  if (!t_waited) {
+    t_waited = true;
+    const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + kPatienceNs;
+    for (uint64_t now_ns = 0; arm_state() == ArmState::kArming && now_ns < give_up_ns;) {
+      now_ns = nanoseconds(CLOCK_MONOTONIC);
+      futex_wait(&g_guard.words.state, kArming, now_ns < give_up_ns ? give_up_ns - now_ns : 0);
+    }
   }
   const bool arming = arm_state() == ArmState::kArming;  // before the look that counts
   const bool armed = armed_generation() != 0;
@@ -208,31 +271,24 @@ bool wait_for_arming() {
   return armed;
 }
 
-// No signal handler of the job runs meanwhile, and the own thread inherits that.
-bool arm_with_signals_blocked() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  t_arming = true;
-  const bool armed = start_recording();
-  set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
-  t_arming = false;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return armed;
-}
-
 }  // namespace
 
 bool arm() noexcept {
   const int saved_errno = errno;
   bool armed = false;
   auto expected = static_cast<uint32_t>(ArmState::kUnarmed);
-  if (__atomic_compare_exchange_n(&g_guard.words.state, &expected,
-                                  static_cast<uint32_t>(ArmState::kArming), false, __ATOMIC_ACQ_REL,
-                                  __ATOMIC_ACQUIRE)) {
-    armed = arm_with_signals_blocked();
-  } else if (expected == static_cast<uint32_t>(ArmState::kArming) && !t_arming) {
+  if (t_arming) {
+    return false;
+  }
+  if (armed_generation() == 0 && arm_state() == ArmState::kUnarmed) {
+    const Undisturbed undisturbed;
+    if (__atomic_compare_exchange_n(&g_guard.words.state, &expected,
+                                    static_cast<uint32_t>(ArmState::kArming), false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      begin_arming();
+    }
+  }
+  if (arm_state() == ArmState::kArming) {
     armed = wait_for_arming();
   } else {
     armed = armed_generation() != 0;
@@ -254,6 +310,7 @@ void note_exit(int kind, int status) noexcept {
     g_file->exit_status = status;
     g_file->exit_ticks = clock_ticks();
     __atomic_store_n(&g_file->exit_kind, static_cast<uint32_t>(kind), __ATOMIC_RELEASE);
+    wait_for_copy(g_file);
   }
 }
 

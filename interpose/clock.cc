@@ -37,16 +37,18 @@ format::ClockKind choose_clock() noexcept {
   return g_use_tsc ? format::kTsc : format::kMonotonicNs;
 }
 
-format::ClockAnchor clock_anchor() noexcept {
+format::ClockAnchor clock_anchor(uint64_t& boottime_ns) noexcept {
   format::ClockAnchor best = {};
   uint64_t best_span = UINT64_MAX;
   for (int i = 0; i < 5; ++i) {
     const uint64_t before = clock_ticks();
     const uint64_t monotonic_ns = nanoseconds(CLOCK_MONOTONIC);
     const uint64_t realtime_ns = nanoseconds(CLOCK_REALTIME);
+    const uint64_t since_boot_ns = nanoseconds(CLOCK_BOOTTIME);
     const uint64_t after = clock_ticks();
     if (after - before < best_span) {
       best_span = after - before;
+      boottime_ns = since_boot_ns;
       best = {before + best_span / 2, monotonic_ns, realtime_ns};
     }
   }

@@ -34,8 +34,8 @@ inline uint64_t clock_ticks() noexcept {
 // Reads one system file; call it before the first clock_ticks().
 format::ClockKind choose_clock() noexcept;
 
-// One instant in all three clocks, taken several times: the tightest one counts, since the thread
-// may be put aside between two readings.
-format::ClockAnchor clock_anchor() noexcept;
+// One instant in all clocks, CLOCK_BOOTTIME apart, taken several times: the tightest one counts,
+// since the thread may be put aside between two readings.
+format::ClockAnchor clock_anchor(uint64_t& boottime_ns) noexcept;
 
 }  // namespace traintrace

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "interpose/growth.h"
 #include "interpose/stats.h"
 #include "interpose/tables.h"
 
@@ -46,6 +47,11 @@ DefinitionChunk* take_new() {
   }
   const uint64_t index = fetch_add(next, uint64_t{1});
   if (index >= g_tables.definition_chunk_count) {
+    return nullptr;
+  }
+  const uint64_t end = (index + 1) * g_tables.definition_chunk_bytes;
+  if (end > ready_bytes(g_tables.file, format::kDefinitions) &&
+      !grow_to(format::kDefinitions, end)) {
     return nullptr;
   }
   DefinitionChunk* const chunk = chunk_at(static_cast<uint32_t>(index) + 1);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "interpose/definitions.h"
+#include "interpose/files.h"
 
 namespace traintrace {
 namespace {
@@ -78,14 +79,14 @@ void write_program(ThreadState& thread) {
   }
 }
 
-void write_settings(ThreadState& thread, const Settings& settings, const TraceFile& file) {
+void write_settings(ThreadState& thread, const Settings& settings, uint32_t ring_mb) {
   for (int i = 0; i < static_cast<int>(format::Setting::kCount); ++i) {
     const auto setting = static_cast<format::Setting>(i);
     ShortText key;
     ShortText value;
     key << "setting." << format::kSettings[i].environment;
     if (setting == format::Setting::RingMb) {
-      value << int64_t{file.ring_mb};
+      value << int64_t{ring_mb};
     } else {
       value << value_in_force(settings, setting);
     }
@@ -104,14 +105,11 @@ void write_fact(ThreadState& thread, const char* key, const char* value) noexcep
   define_fact(thread, key, value, strlen(value));
 }
 
-void write_facts(ThreadState& thread, const Settings& settings, const TraceFile& file) noexcept {
+void write_facts(ThreadState& thread, const Settings& settings, uint32_t ring_mb) noexcept {
   write_fact(thread, "traintrace-version", TT_VERSION);
   write_environment(thread);
   write_program(thread);
-  write_settings(thread, settings, file);
-  if (file.elsewhere) {
-    write_fact(thread, "not-in-folder", file.elsewhere);
-  }
+  write_settings(thread, settings, ring_mb);
 }
 
 }  // namespace traintrace

@@ -3,11 +3,11 @@
 
 #include "interpose/settings.h"
 #include "interpose/thread.h"
-#include "interpose/trace_file.h"
 
 namespace traintrace {
 
 void write_fact(ThreadState& thread, const char* key, const char* value) noexcept;
-void write_facts(ThreadState& thread, const Settings& settings, const TraceFile& file) noexcept;
+// `ring_mb` as it became, where there was too little memory for what was asked for.
+void write_facts(ThreadState& thread, const Settings& settings, uint32_t ring_mb) noexcept;
 
 }  // namespace traintrace

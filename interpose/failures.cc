@@ -4,6 +4,7 @@
 
 #include "format/schema.h"
 #include "interpose/clock.h"
+#include "interpose/growth.h"
 #include "interpose/stats.h"
 #include "interpose/tables.h"
 
@@ -63,14 +64,18 @@ class Copy {
   explicit Copy(uint32_t number) : number_(number) {}
 
   void add_allocations() {
-    for (uint32_t i = 0; i < g_tables.allocation_count; ++i) {
+    const uint64_t count =
+        ready_bytes(g_tables.file, format::kAllocations) / sizeof(format::Allocation);
+    for (uint64_t i = 0; i < count; ++i) {
       const format::Allocation& from = g_tables.allocations[i];
       add(from.address, from.bytes, from.stack, load(from.call), from.device);
     }
   }
   void add_tensors() {
     constexpr uint16_t kCall = format::id_of(format::Moment::reportMemoryUsageToProfiler);
-    for (uint32_t i = 0; i < g_tables.tensor_block_count; ++i) {
+    const uint64_t count =
+        ready_bytes(g_tables.file, format::kTensorBlocks) / sizeof(format::TensorBlock);
+    for (uint64_t i = 0; i < count; ++i) {
       const format::TensorBlock& from = g_tables.tensor_blocks[i];
       add(from.address, from.bytes, from.stack, kCall, from.device);
     }

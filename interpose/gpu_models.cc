@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include "interpose/facts.h"
+#include "interpose/files.h"
 #include "interpose/open_call.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"

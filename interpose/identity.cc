@@ -2,23 +2,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
-#include "interpose/trace_file.h"
+#include "interpose/identity.h"
 
 namespace traintrace {
 namespace {
-
-// Field 22, behind a name in parentheses that may itself contain anything.
-uint64_t start_time() {
-  char stat[1024];
-  read_file("/proc/self/stat", stat, sizeof stat);
-  const char* at = strrchr(stat, ')');
-  for (int field = 2; at && field < 22; ++field) {
-    at = strchr(at + 1, ' ');
-  }
-  return at ? parse_number(at + 1, nullptr) : 0;
-}
 
 // 32 hexadecimal digits with dashes.
 void read_boot_id(uint64_t (&id)[2]) {
@@ -47,13 +37,56 @@ Identity identify() noexcept {
   }
   identity.pid = getpid();
   identity.parent_pid = getppid();
-  identity.start_time = start_time();
+  identity.start_time = start_time_of(identity.pid);
   read_boot_id(identity.boot_id);
   struct stat status;
   if (stat("/proc/self/ns/pid", &status) == 0) {
     identity.pid_namespace = status.st_ino;
   }
   return identity;
+}
+
+// Behind a name in parentheses that may itself contain anything.
+uint64_t start_time_of(int32_t pid) noexcept {
+  ShortText path;
+  path << "/proc/" << int64_t{pid} << "/stat";
+  char stat[1024];
+  read_file(path.c_str(), stat, sizeof stat);
+  const char* at = strrchr(stat, ')');
+  for (int field = 2; at && field < 22; ++field) {
+    at = strchr(at + 1, ' ');
+  }
+  return at ? parse_number(at + 1, nullptr) : 0;
+}
+
+void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, int attempt,
+                const char* ending) noexcept {
+  into << host << "." << int64_t{pid} << "." << static_cast<int64_t>(start_time);
+  if (attempt) {
+    into << "." << int64_t{attempt};
+  }
+  into << ending;
+}
+
+// What launchers set alike for all ranks.  A name that is missing counts as empty: one launcher sets
+// some of them, none sets all.
+uint64_t run_key_of(const Identity& identity) noexcept {
+  constexpr const char* kNames[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+                                    "PMIX_NAMESPACE",      "MASTER_ADDR",  "MASTER_PORT"};
+  uint64_t key = 0;
+  bool any = false;
+  for (const char* const name : kNames) {
+    const char* const value = getenv(name);
+    for (const char* at = value ? value : ""; *at; ++at) {
+      key = (key ^ static_cast<unsigned char>(*at)) * 0x100000001b3;  // FNV-1a
+      any = true;
+    }
+    key = (key ^ 0xff) * 0x100000001b3;
+  }
+  if (!any) {
+    key ^= (identity.start_time << 24 | static_cast<uint64_t>(identity.pid)) * 0x9e3779b97f4a7c15;
+  }
+  return key | 1;
 }
 
 }  // namespace traintrace

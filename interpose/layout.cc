@@ -13,21 +13,22 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMiB = 1024UL * 1024;
 constexpr uint32_t kUsualDefinitionsMb = 16;
 constexpr uint32_t kDefinitionChunk = 16 * 1024;
-constexpr uint64_t kThreads = 1024;
+constexpr uint32_t kEventChunk = 8 * 1024;
+constexpr uint64_t kFirstDefinitions = kMiB;
+constexpr uint64_t kFirstEvents = 2 * kMiB;
+constexpr uint64_t kThreads = 4096;
 constexpr uint64_t kCommunicators = 512;
 constexpr uint64_t kStreams = 4096;
 constexpr uint64_t kPeers = 8192;
-constexpr uint64_t kAllocations = 65536;
 constexpr uint64_t kHostFunctions = 512;
-constexpr uint64_t kTensorBlocks = 65536;
 constexpr uint64_t kTensorDevices = 128;  // c10's number of a device is an int8_t
 constexpr uint64_t kFailures = 2ULL * (format::kFirstFailures + format::kLastFailures);
 constexpr uint64_t kHeldBlocks = 32768;
 
-// Each thread holds one chunk, so there must be many; a chunk is a thread's step in the hot path,
-// so they must not be small.
+// A thread that lives for a few calls takes a whole chunk, so they must not be large; a chunk is a
+// thread's step off the hot path, every 300 records or so, so they must not be small.
 uint32_t chunk_bytes(uint32_t ring_mb) {
-  return std::clamp(ring_mb * 1024u, 4096u, 65536u);
+  return ring_mb == 1 ? kEventChunk / 2 : kEventChunk;
 }
 
 void describe(Text& text, const format::CallSpec& call, int id) {
@@ -65,28 +66,46 @@ void describe_all(Text& text) {
   }
 }
 
+uint64_t whole_pages(uint64_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 struct Layout {
   format::FileHeader& header;
   uint64_t end = format::kHeaderBytes;
 
-  void add(format::SectionKind kind, uint64_t element_bytes, uint64_t elements) {
+  // `first_bytes` of it are used from the start.
+  void add(format::SectionKind kind, uint64_t element_bytes, uint64_t elements,
+           uint64_t first_bytes = UINT64_MAX) {
+    const uint64_t bytes = element_bytes * elements;
+    header.ready_bytes[header.section_count] = std::min(bytes, first_bytes);
     header.sections[header.section_count++] = {kind, static_cast<uint32_t>(element_bytes), end,
-                                               element_bytes * elements};
-    end = (end + element_bytes * elements + kPage - 1) / kPage * kPage;
+                                               bytes};
+    end = whole_pages(end + bytes);
+  }
+
+  void add_growing(format::SectionKind kind, uint64_t element_bytes, uint32_t steps) {
+    add(kind, element_bytes, elements_before_step(steps), element_bytes * kFirstTableStep);
   }
 };
 
 }  // namespace
 
 TraceSize usual_size(uint32_t ring_mb, bool progress) noexcept {
-  return {ring_mb, std::min(kUsualDefinitionsMb, std::max(ring_mb, 1u)), progress};
+  return {ring_mb, std::min(kUsualDefinitionsMb, std::max(ring_mb, 1u)), kMostTableSteps, progress};
 }
 
 bool make_smaller(TraceSize& size) noexcept {
+  if (size.table_steps > 2) {
+    size.table_steps = 2;
+    return true;
+  }
   if (size.ring_mb == 1) {
     return false;
   }
+  const uint32_t steps = size.ring_mb > 4 ? 2 : 1;
   size = usual_size(std::max(size.ring_mb / 4, 1u), size.progress);
+  size.table_steps = steps;
   return true;
 }
 
@@ -109,14 +128,17 @@ uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept {
     layout.add(format::kOperationProgress, sizeof(format::OperationProgress),
                kCommunicators * format::kRecentOperations);
   }
-  layout.add(format::kAllocations, sizeof(format::Allocation), kAllocations);
-  layout.add(format::kTensorBlocks, sizeof(format::TensorBlock), kTensorBlocks);
   layout.add(format::kTensorDevices, sizeof(format::TensorDevice), kTensorDevices);
   layout.add(format::kOutOfMemory, sizeof(format::OutOfMemory), kFailures);
   layout.add(format::kHeldBlocks, sizeof(format::HeldBlock), kHeldBlocks);
-  layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk);
   const uint32_t chunk = chunk_bytes(size.ring_mb);
-  layout.add(format::kEvents, chunk, size.ring_mb * kMiB / chunk);
+  const uint64_t chunks = size.ring_mb * kMiB / chunk;
+  layout.add(format::kChunkStates, sizeof(format::ChunkState), chunks);
+  layout.add_growing(format::kAllocations, sizeof(format::Allocation), size.table_steps);
+  layout.add_growing(format::kTensorBlocks, sizeof(format::TensorBlock), size.table_steps);
+  layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk,
+             kFirstDefinitions);
+  layout.add(format::kEvents, chunk, chunks, kFirstEvents);
   return layout.end;
 }
 

@@ -7,17 +7,34 @@
 
 namespace traintrace {
 
-// How much a trace may hold.  The tables cost 10 MiB beside the ring and the definitions.
+// How much a trace may hold at most.  It begins with some 8 MiB, whatever that is (growth.h).
 struct TraceSize {
   uint32_t ring_mb;
   uint32_t definitions_mb;
-  bool progress;  // the tables of the levels `marks` and `plugin`: half a MiB
+  uint32_t table_steps;  // of those tables that grow, 1..kMostTableSteps
+  bool progress;         // the tables of the levels `marks` and `plugin`: half a MiB
 };
 TraceSize usual_size(uint32_t ring_mb, bool progress) noexcept;
 // What is left to try where the size does not fit; false: it is the smallest.
 bool make_smaller(TraceSize& size) noexcept;
 
-// Fills in the header's sections.  Returns the size of the file.
+// Tables of what is live grow in steps, each four times the one before: elements of step n lie
+// after those of the steps before it.
+inline constexpr uint32_t kMostTableSteps = 5;
+inline constexpr uint32_t kFirstTableStep = 16384;
+constexpr uint32_t elements_of_step(uint32_t step) {
+  return kFirstTableStep << (2 * step);
+}
+constexpr uint32_t elements_before_step(uint32_t step) {
+  uint32_t elements = 0;
+  for (uint32_t i = 0; i < step; ++i) {
+    elements += elements_of_step(i);
+  }
+  return elements;
+}
+
+// Fills in the header's sections and what of them is used from the start.  Returns the size of the
+// memory with all its holes.
 uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept;
 
 // Writes the schema into its section.

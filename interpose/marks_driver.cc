@@ -7,6 +7,7 @@
 
 #include "interpose/communicators.h"
 #include "interpose/facts.h"
+#include "interpose/files.h"
 #include "interpose/marks.h"
 #include "interpose/marks_file.h"
 #include "interpose/objects.h"

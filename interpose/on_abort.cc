@@ -1,17 +1,9 @@
-// What must not happen to the job: a SIGCHLD or a child that it did not start (so the program is a
-// grandchild, whose parent has no exit signal and ends at once), a copy of its page tables (so both
-// share its memory until exec), a handler of its own in the wrong process (signals are blocked), a
-// descriptor of its own kept open (all are closed but the one that says when the program ends).
-// Only system calls from there: functions of libc may take locks, or be cancelled.
 #include "interpose/on_abort.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,72 +11,18 @@
 #include <cstring>
 
 #include "interpose/clock.h"
+#include "interpose/detached_program.h"
 #include "interpose/facts.h"
+#include "interpose/files.h"
 
 namespace traintrace {
 namespace {
 
 constexpr uint64_t kPatienceNs = 5'000'000'000;
-constexpr int kAliveDescriptor = 3;
 
 constinit char g_program[kMaxPath] = {};  // empty: nothing is to be started
 constinit char g_folder[kMaxPath] = {};
 constinit pid_t g_done_in = 0;
-
-struct Launch {
-  char** arguments;
-  int alive;  // the end of a pipe, open for as long as the program runs
-};
-
-alignas(16) constinit char g_starter_stack[16384] = {};
-alignas(16) constinit char g_program_stack[16384] = {};
-
-int become_program(void* argument) {
-  const Launch& launch = *static_cast<const Launch*>(argument);
-  syscall(SYS_setsid);
-  if (launch.alive == kAliveDescriptor) {
-    syscall(SYS_fcntl, kAliveDescriptor, F_SETFD, 0);
-  } else {
-    syscall(SYS_dup3, launch.alive, kAliveDescriptor, 0);
-  }
-  const long null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
-  for (int standard = 0; standard < kAliveDescriptor; ++standard) {
-    if (null != standard) {
-      syscall(SYS_dup3, null, standard, 0);
-    }
-  }
-  constexpr unsigned kEnoughWithoutCloseRange = 65536;
-  if (syscall(SYS_close_range, kAliveDescriptor + 1, ~0U, 0) != 0) {
-    for (unsigned i = kAliveDescriptor + 1; i < kEnoughWithoutCloseRange; ++i) {
-      syscall(SYS_close, i);
-    }
-  }
-  char* none[] = {nullptr};
-  syscall(SYS_execve, g_program, launch.arguments, none);
-  syscall(SYS_exit_group, 127);
-  return 0;
-}
-
-int start_program(void* argument) {
-  clone(become_program, g_program_stack + sizeof g_program_stack, CLONE_VM | CLONE_VFORK | SIGCHLD,
-        argument);
-  syscall(SYS_exit_group, 0);
-  return 0;
-}
-
-bool start(Launch& launch) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int starter = clone(start_program, g_starter_stack + sizeof g_starter_stack,
-                            CLONE_VM | CLONE_VFORK, &launch);
-  while (starter > 0 && syscall(SYS_wait4, starter, nullptr, __WCLONE, nullptr) < 0 &&
-         errno == EINTR) {
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return starter > 0;
-}
 
 void wait_for_end(int pipe) {
   const uint64_t give_up = nanoseconds(CLOCK_MONOTONIC) + kPatienceNs;
@@ -167,8 +105,8 @@ void on_abort() noexcept {
     char command[] = "attach";
     char option[] = "--snapshot";
     char* arguments[] = {g_program, command, option, g_folder, nullptr};
-    Launch launch = {arguments, ends[1]};
-    const bool started = start(launch);
+    // The end of the pipe that the program has tells, by closing, that it has ended.
+    const bool started = start_detached({g_program, arguments, ends[1]});
     syscall(SYS_close, ends[1]);
     if (started) {
       wait_for_end(ends[0]);

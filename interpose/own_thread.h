@@ -6,16 +6,13 @@
 
 namespace traintrace {
 
-struct OwnThreadWork {
-  format::FileHeader* file;
-  const char* pointer_dir;  // where a pointer to the trace is to be written, null: nowhere
-  const char* trace_path;
-  bool full;  // TRAINTRACE_MODE
-};
+// `arm` runs first, in the new thread: whoever waits for recording to begin needs no stack for it.
+// The thread ends where it returns null, which means that nothing is recorded.
+using ArmInOwnThread = format::FileHeader* (*)() noexcept;
 
 // Call it with all signals blocked: the thread inherits that, for it must not take signals that
-// are meant for the job.  `work` must live on.  False: the system allows no more threads.
-bool start_own_thread(const OwnThreadWork& work) noexcept;
+// are meant for the job.  False: the system allows no more threads.
+bool start_own_thread(ArmInOwnThread arm) noexcept;
 
 // From any thread; nothing where another one is at it.
 void renew_clock_anchor(format::FileHeader* file) noexcept;

@@ -9,6 +9,7 @@
 #include "interpose/arming.h"
 #include "interpose/clock.h"
 #include "interpose/definitions.h"
+#include "interpose/growth.h"
 #include "interpose/sections.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
@@ -40,10 +41,8 @@ struct Recorder {
   char* chunks;
   uint64_t chunk_bytes;
   uint64_t chunk_count;
-  // Of each chunk: twice its ordinal, + 1 while somebody writes it; and how many records it has.
-  uint64_t* chunk_states;
-  uint32_t* chunk_records;
-  uint64_t* chunk_kept;  // ordinal that is in a segment
+  const uint64_t* ready_bytes;  // of the chunks
+  format::ChunkState* chunk_states;
   uint32_t next_serial;
   uint32_t next_look;  // of reap_some
   uint64_t last_reap_ns;
@@ -62,11 +61,21 @@ uint64_t index_of(const format::EventChunk* chunk) {
 void release_chunk(ThreadState& thread) {
   if (thread.chunk) {
     const uint64_t index = index_of(thread.chunk);
-    g_recorder.chunk_records[index] =
-        static_cast<uint32_t>(thread.events - thread.chunk->first_event);
-    __atomic_store_n(&g_recorder.chunk_states[index], thread.chunk->ordinal * 2, __ATOMIC_RELEASE);
+    format::ChunkState& chunk = g_recorder.chunk_states[index];
+    chunk.records = static_cast<uint32_t>(thread.events - thread.chunk->first_event);
+    __atomic_store_n(&chunk.state, thread.chunk->ordinal * 2, __ATOMIC_RELEASE);
     thread.chunk = nullptr;
   }
+}
+
+// Ready chunks.  Growth is asked for early: until it comes, the oldest records are overwritten.
+uint64_t ready_chunks(uint64_t ordinal) {
+  const uint64_t bytes = __atomic_load_n(g_recorder.ready_bytes, __ATOMIC_ACQUIRE);
+  const uint64_t chunks = bytes / g_recorder.chunk_bytes;
+  if (chunks < g_recorder.chunk_count && ordinal > chunks / 2) {
+    ask_for_growth(kGrowRing);
+  }
+  return chunks;
 }
 
 // The oldest chunk that nobody writes, or null.  A thread that was put aside for a whole lap finds
@@ -74,16 +83,16 @@ void release_chunk(ThreadState& thread) {
 format::EventChunk* take_chunk(uint64_t& ordinal) {
   for (uint64_t tries = 0; tries < g_recorder.chunk_count; ++tries) {
     ordinal = __atomic_fetch_add(&g_recorder.file->next_ordinal, 1, __ATOMIC_RELAXED);
-    const uint64_t index = ordinal % g_recorder.chunk_count;
-    uint64_t state = __atomic_load_n(&g_recorder.chunk_states[index], __ATOMIC_RELAXED);
+    const uint64_t index = ordinal % ready_chunks(ordinal);
+    format::ChunkState& chunk = g_recorder.chunk_states[index];
+    uint64_t state = __atomic_load_n(&chunk.state, __ATOMIC_RELAXED);
     const bool older_and_idle = state % 2 == 0 && state / 2 < ordinal;
     if (older_and_idle &&
-        __atomic_compare_exchange_n(&g_recorder.chunk_states[index], &state, ordinal * 2 + 1, false,
-                                    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-      const bool kept =
-          __atomic_load_n(&g_recorder.chunk_kept[index], __ATOMIC_RELAXED) == state / 2;
-      if (g_recorder.chunk_records[index] && !kept) {
-        count(format::Stat::RingOverwritten, g_recorder.chunk_records[index]);
+        __atomic_compare_exchange_n(&chunk.state, &state, ordinal * 2 + 1, false, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED)) {
+      const bool kept = __atomic_load_n(&chunk.kept, __ATOMIC_RELAXED) == state / 2;
+      if (chunk.records && !kept) {
+        count(format::Stat::RingOverwritten, chunk.records);
       }
       return chunk_at(index);
     }
@@ -238,42 +247,6 @@ bool next_chunk(ThreadState& thread) noexcept {
   return true;
 }
 
-bool next_released(RingWalk& walk, uint64_t room, ReleasedChunk& chunk) noexcept {
-  if (walk.seen == 0) {
-    walk.first = __atomic_load_n(&g_recorder.file->next_ordinal, __ATOMIC_RELAXED);
-  }
-  for (; walk.seen < g_recorder.chunk_count; ++walk.seen) {
-    const uint64_t index = (walk.first + walk.seen) % g_recorder.chunk_count;
-    const uint64_t state = __atomic_load_n(&g_recorder.chunk_states[index], __ATOMIC_ACQUIRE);
-    if (state % 2 != 0 || state / 2 == g_recorder.chunk_kept[index]) {
-      continue;
-    }
-    const format::EventChunk* const from = chunk_at(index);
-    const uint64_t bytes = sizeof *from + __atomic_load_n(&from->committed, __ATOMIC_RELAXED);
-    if (bytes > g_recorder.chunk_bytes) {
-      continue;  // somebody begins it anew
-    }
-    if (bytes > room) {
-      walk.is_cut = true;
-      return false;
-    }
-    ++walk.seen;
-    chunk = {index, state / 2, reinterpret_cast<const char*>(from), static_cast<uint32_t>(bytes)};
-    return true;
-  }
-  return false;
-}
-
-bool is_still(const ReleasedChunk& chunk) noexcept {
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  return __atomic_load_n(&g_recorder.chunk_states[chunk.index], __ATOMIC_RELAXED) ==
-         chunk.ordinal * 2;
-}
-
-void chunk_is_kept(uint64_t index, uint64_t ordinal) noexcept {
-  __atomic_store_n(&g_recorder.chunk_kept[index], ordinal, __ATOMIC_RELAXED);
-}
-
 void drop_call(ThreadState& thread) noexcept {
   ++thread.unnoted_drops;
   ++thread.slot->dropped;
@@ -341,9 +314,12 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   g_recorder.chunks = at(file, events);
   g_recorder.chunk_bytes = events.element_bytes;
   g_recorder.chunk_count = events.bytes / events.element_bytes;
+  g_recorder.ready_bytes = &file->ready_bytes[index_of(file, format::kEvents)];
+  g_recorder.chunk_states = reinterpret_cast<format::ChunkState*>(
+      at(file, section_of(file, format::kChunkStates)));
   const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
   const uint64_t bytes = threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(int32_t)) +
-                         g_recorder.chunk_count * (2 * sizeof(uint64_t) + sizeof(uint32_t)) + 4096;
+                         4096;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -353,9 +329,6 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   g_recorder.states = carve<ThreadState>(from, threads);
   g_recorder.native_memos = carve<NativeMemo>(from, threads);
   g_recorder.owners = carve<int32_t>(from, threads);
-  g_recorder.chunk_states = carve<uint64_t>(from, g_recorder.chunk_count);
-  g_recorder.chunk_records = carve<uint32_t>(from, g_recorder.chunk_count);
-  g_recorder.chunk_kept = carve<uint64_t>(from, g_recorder.chunk_count);
   file->next_ordinal = 1;
   return true;
 }

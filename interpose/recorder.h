@@ -91,25 +91,7 @@ inline void write_leave(ThreadState& thread, format::CallId call, uint64_t ticks
 bool write_moment(ThreadState& thread, format::Moment moment, uint64_t ticks, uint8_t device,
                   uint32_t stack, const uint64_t* fields, int count) noexcept;
 
-// Chunks that no thread writes any more and that are not kept elsewhere yet, oldest first.
-struct RingWalk {
-  uint64_t seen = 0;    // chunks
-  uint64_t first = 0;   // index of the oldest, once `seen`
-  bool is_cut = false;  // there was one that did not fit
-};
-struct ReleasedChunk {
-  uint64_t index;
-  uint64_t ordinal;
-  const char* from;
-  uint32_t bytes;
-};
-bool next_released(RingWalk& walk, uint64_t room, ReleasedChunk& chunk) noexcept;
-// After it was copied: the copy is whole.
-bool is_still(const ReleasedChunk& chunk) noexcept;
-// That it is overwritten is no loss.
-void chunk_is_kept(uint64_t index, uint64_t ordinal) noexcept;
-
-// Called by arming.cc with the mapped file, before any thread records; false: no memory.
+// Called by arming.cc with the memory laid out, before any thread records; false: no memory.
 bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept;
 // Gives the calling thread its state in the new trace.
 ThreadState* claim_thread() noexcept;

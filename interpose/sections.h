@@ -1,19 +1,22 @@
-// Where things lie in the mapped trace.
+// Where things lie in the memory of the trace.
 #pragma once
 
 #include "format/trace_format.h"
 
 namespace traintrace {
 
-// All kinds are there once the file is laid out.
+// The last one, which is never used, where there is no such section.
+inline int index_of(const format::FileHeader* file, format::SectionKind kind) noexcept {
+  int index = 0;
+  while (index < format::kMaxSections - 1 && file->sections[index].kind != kind) {
+    ++index;
+  }
+  return index;
+}
+
 inline const format::Section& section_of(const format::FileHeader* file,
                                          format::SectionKind kind) noexcept {
-  for (const format::Section& section : file->sections) {
-    if (section.kind == kind) {
-      return section;
-    }
-  }
-  return file->sections[format::kMaxSections - 1];
+  return file->sections[index_of(file, kind)];
 }
 
 inline char* at(format::FileHeader* file, const format::Section& section) noexcept {

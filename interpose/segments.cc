@@ -4,22 +4,23 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 #include <zstd.h>
 
 #include "format/segments.h"
 #include "interpose/clock.h"
+#include "interpose/copy_place.h"
+#include "interpose/file_writing.h"
 #include "interpose/files.h"
-#include "interpose/recorder.h"
+#include "interpose/sections.h"
+#include "interpose/tables.h"
 
 namespace traintrace {
 namespace {
 
 constexpr uint64_t kAgainNs = 1'000'000'000;
-constexpr uint64_t kLeftFree = uint64_t{64} << 20;  // as for the trace itself
 constexpr uint32_t kRawBytes = 1U << 20;
-constexpr uint32_t kMostChunks = 256;
+constexpr uint32_t kMostChunks = 512;
 // zstd's fastest ordinary level: a quarter of the size at some 500 MB/s.
 constexpr int kLevel = 1;
 constexpr size_t kZstdBytes = size_t{4} << 20;
@@ -55,27 +56,9 @@ class OpenFile {
   int number_;
 };
 
-bool has_room(int file, uint64_t bytes) {
-  struct statvfs status = {};
-  return fstatvfs(file, &status) == 0 && status.f_bavail * status.f_frsize >= kLeftFree + bytes;
-}
-
-bool write_whole(int file, const char* from, uint64_t bytes, uint64_t offset) {
-  while (bytes > 0) {
-    const ssize_t written = pwrite(file, from, bytes, static_cast<off_t>(offset));
-    if (written <= 0) {
-      return false;
-    }
-    from += written;
-    bytes -= static_cast<uint64_t>(written);
-    offset += static_cast<uint64_t>(written);
-  }
-  return true;
-}
-
 }  // namespace
 
-bool Segments::start(const char* trace_path, const format::FileHeader* file) noexcept {
+bool Segments::start(const char* trace_path, format::FileHeader* memory_of_trace) noexcept {
   void* const memory = mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   Text path(path_, sizeof path_);
@@ -85,7 +68,10 @@ bool Segments::start(const char* trace_path, const format::FileHeader* file) noe
     return false;
   }
   memory_ = static_cast<char*>(memory);
-  file_ = file;
+  trace_ = memory_of_trace;
+  events_ = &section_of(trace_, format::kEvents);
+  states_ = reinterpret_cast<format::ChunkState*>(
+      at(trace_, section_of(trace_, format::kChunkStates)));
   not_before_ns_ = 0;
   end_ = 0;
   inode_ = OpenFile(path_, O_CREAT | O_EXCL).inode();
@@ -94,10 +80,10 @@ bool Segments::start(const char* trace_path, const format::FileHeader* file) noe
 
 bool Segments::append(const char* bytes, uint64_t count) noexcept {
   const OpenFile file(path_, 0);
-  if (inode_ == 0 || file.inode() != inode_ || !has_room(file.number(), count)) {
+  if (inode_ == 0 || file.inode() != inode_ || room_left(file.number(), Storage::kLocal) < count) {
     return false;
   }
-  if (!write_whole(file.number(), bytes, count, end_)) {
+  if (!write_at(file.number(), end_, bytes, count)) {
     return false;  // half of one is overwritten by the next
   }
   end_ += count;
@@ -117,8 +103,8 @@ bool Segments::write_segment(uint32_t chunks, uint32_t bytes) noexcept {
     return false;
   }
   __builtin_memcpy(head.magic, format::kSegmentMagic, sizeof head.magic);
-  head.start_time = file_->start_time;
-  head.pid = file_->pid;
+  head.start_time = trace_->start_time;
+  head.pid = trace_->pid;
   head.chunks = chunks;
   head.raw_bytes = bytes;
   head.packed_bytes = static_cast<uint32_t>(size);
@@ -126,16 +112,50 @@ bool Segments::write_segment(uint32_t chunks, uint32_t bytes) noexcept {
   return append(packed, sizeof head + size);
 }
 
+bool Segments::next_released(Walk& walk, uint64_t room, Released& chunk) const noexcept {
+  const uint64_t count =
+      load(trace_->ready_bytes[index_of(trace_, format::kEvents)]) / events_->element_bytes;
+  if (walk.seen == 0) {
+    walk.first = load(trace_->next_ordinal);
+  }
+  for (; walk.seen < count; ++walk.seen) {
+    const uint64_t index = (walk.first + walk.seen) % count;
+    const uint64_t state = load(states_[index].state);
+    if (state == 0 || state % 2 != 0 || state / 2 == states_[index].kept) {
+      continue;
+    }
+    const char* const from = at(trace_, *events_) + index * events_->element_bytes;
+    const auto* const head = reinterpret_cast<const format::EventChunk*>(from);
+    const uint64_t bytes = sizeof *head + load(head->committed);
+    if (bytes > events_->element_bytes) {
+      continue;  // somebody begins it anew
+    }
+    if (bytes > room) {
+      walk.is_cut = true;
+      return false;
+    }
+    ++walk.seen;
+    chunk = {index, state / 2, from, static_cast<uint32_t>(bytes)};
+    return true;
+  }
+  return false;
+}
+
+bool Segments::is_still(const Released& chunk) const noexcept {
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return load(states_[chunk.index].state) == chunk.ordinal * 2;
+}
+
 void Segments::drain() noexcept {
   if (nanoseconds(CLOCK_MONOTONIC) < not_before_ns_) {
     return;
   }
   char* const raw = memory_ + kZstdBytes;
-  RingWalk walk;
+  Walk walk;
   for (bool more = true; more;) {
     uint32_t chunks = 0;
     uint32_t bytes = 0;
-    for (ReleasedChunk chunk;
+    for (Released chunk;
          chunks < kMostChunks && (more = next_released(walk, kRawBytes - bytes, chunk));) {
       __builtin_memcpy(raw + bytes, chunk.from, chunk.bytes);
       if (is_still(chunk)) {
@@ -153,7 +173,8 @@ void Segments::drain() noexcept {
       return;
     }
     for (uint32_t i = 0; i < chunks; ++i) {
-      chunk_is_kept(g_chosen[i].index, g_chosen[i].ordinal);
+      // That it is overwritten is no loss from now on.
+      publish(states_[g_chosen[i].index].kept, g_chosen[i].ordinal);
     }
   }
 }

@@ -44,17 +44,37 @@ int chosen(Settings& settings, Setting setting) {
   return index < 0 ? standard : index;
 }
 
-uint32_t ring_mb(Settings& settings) {
-  const char* const text = asked_for(Setting::RingMb);
+struct Range {
+  uint64_t least;
+  uint64_t most;
+  const char* complaint;
+};
+
+uint32_t number(Settings& settings, Setting setting, const Range& range) {
+  const char* const text = asked_for(setting);
   const char* end = "";
-  const uint64_t asked = text && strlen(text) < 10 ? parse_number(text, &end) : 0;
-  if (text && (*end || asked < 1 || asked > kMaxRingMb)) {
-    settings.errors[static_cast<int>(Setting::RingMb)] = "not a number from 1 to 65536";
+  const bool short_enough = text && strlen(text) < 10;
+  const uint64_t asked = short_enough ? parse_number(text, &end) : UINT64_MAX;
+  if (text && (*end || end == text || asked < range.least || asked > range.most)) {
+    settings.errors[static_cast<int>(setting)] = range.complaint;
   } else if (text) {
     return static_cast<uint32_t>(asked);
   }
   return static_cast<uint32_t>(
-      parse_number(format::kSettings[static_cast<int>(Setting::RingMb)].fallback, nullptr));
+      parse_number(format::kSettings[static_cast<int>(setting)].fallback, nullptr));
+}
+
+void read_sizes(Settings& settings) {
+  settings.ring_mb =
+      number(settings, Setting::RingMb, {1, kMaxRingMb, "not a number from 1 to 65536"});
+  settings.finished_ring_mb =
+      number(settings, Setting::FinishedRingMb, {0, kMaxRingMb, "not a number from 0 to 65536"});
+  if (asked_for(Setting::RingMb) && !asked_for(Setting::FinishedRingMb)) {
+    settings.finished_ring_mb = settings.ring_mb;
+  }
+  settings.folder_mb =
+      number(settings, Setting::FolderMb, {1, 1048576, "not a number from 1 to 1048576"});
+  settings.folder_mb_asked = asked_for(Setting::FolderMb) != nullptr;
 }
 
 // Goes back to the last `*` only, so a pattern cannot take exponential time.
@@ -92,7 +112,8 @@ Settings read_settings() noexcept {
   Settings settings = {};
   settings.dir = text_or_default(Setting::Dir);
   settings.calls = text_or_default(Setting::Calls);
-  settings.ring_mb = ring_mb(settings);
+  settings.default_dir = asked_for(Setting::Dir) == nullptr;
+  read_sizes(settings);
   settings.stacks = static_cast<Stacks>(chosen(settings, Setting::Stacks));
   settings.disabled = chosen(settings, Setting::Disable) == 1;
   settings.log = chosen(settings, Setting::Log) == 1;

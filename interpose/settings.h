@@ -13,7 +13,11 @@ enum class GpuProgress : uint8_t { kObserve, kMarks, kPlugin };
 
 struct Settings {
   const char* dir;
+  bool default_dir;  // nobody named one
   uint32_t ring_mb;
+  uint32_t finished_ring_mb;
+  uint32_t folder_mb;
+  bool folder_mb_asked;
   Stacks stacks;
   GpuProgress gpu_progress;
   const char* calls;

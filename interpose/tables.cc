@@ -15,6 +15,20 @@ constexpr size_t kAlignment = 64;
 char* g_memory;
 size_t g_memory_used;
 
+struct Block {
+  void* memory;
+  size_t bytes;
+};
+constexpr uint32_t kMostBlocks = 16;
+Block g_blocks[kMostBlocks];
+uint32_t g_block_count;
+
+void* map_private(size_t bytes) noexcept {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
 template <class T>
 uint32_t find_table(format::FileHeader* file, format::SectionKind kind, T*& into) noexcept {
   const format::Section& section = section_of(file, kind);
@@ -40,8 +54,8 @@ void find_tables(format::FileHeader* file) noexcept {
     found.marks = nullptr;
     found.progress = nullptr;
   }
-  found.allocation_count = find_table(file, format::kAllocations, found.allocations);
-  found.tensor_block_count = find_table(file, format::kTensorBlocks, found.tensor_blocks);
+  find_table(file, format::kAllocations, found.allocations);
+  find_table(file, format::kTensorBlocks, found.tensor_blocks);
   found.tensor_device_count = find_table(file, format::kTensorDevices, found.tensor_devices);
   found.failure_count = find_table(file, format::kOutOfMemory, found.failures);
   found.held_block_count = find_table(file, format::kHeldBlocks, found.held_blocks);
@@ -52,10 +66,17 @@ void find_tables(format::FileHeader* file) noexcept {
 }
 
 void private_memory_start() noexcept {
-  void* const memory = mmap(nullptr, kPrivateBytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  g_memory = memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
+  g_memory = static_cast<char*>(map_private(kPrivateBytes));
   g_memory_used = 0;
+  g_block_count = 0;
+}
+
+void* private_block_bytes(size_t bytes) noexcept {
+  void* const memory = g_block_count < kMostBlocks ? map_private(bytes) : nullptr;
+  if (memory != nullptr) {
+    g_blocks[g_block_count++] = {memory, bytes};
+  }
+  return memory;
 }
 
 void* private_memory(size_t bytes) noexcept {
@@ -73,6 +94,10 @@ void private_memory_drop() noexcept {
     munmap(g_memory, kPrivateBytes);
     g_memory = nullptr;
   }
+  for (uint32_t i = 0; i < g_block_count; ++i) {
+    munmap(g_blocks[i].memory, g_blocks[i].bytes);
+  }
+  g_block_count = 0;
 }
 
 }  // namespace traintrace

@@ -85,10 +85,8 @@ struct Tables {
   uint32_t host_function_count;
   format::MarkWords* marks;  // null, as the next, unless asked for
   format::OperationProgress* progress;
-  format::Allocation* allocations;
-  uint32_t allocation_count;
+  format::Allocation* allocations;  // these two grow: growth.h
   format::TensorBlock* tensor_blocks;
-  uint32_t tensor_block_count;
   format::TensorDevice* tensor_devices;
   uint32_t tensor_device_count;
   format::OutOfMemory* failures;
@@ -111,6 +109,12 @@ void* private_memory(size_t bytes) noexcept;
 template <class T>
 T* private_array(size_t count) noexcept {
   return static_cast<T*>(private_memory(count * sizeof(T)));
+}
+// The same for what grows: a mapping of its own, dropped with the rest.
+void* private_block_bytes(size_t bytes) noexcept;
+template <class T>
+T* private_block(size_t count) noexcept {
+  return static_cast<T*>(private_block_bytes(count * sizeof(T)));
 }
 void private_memory_start() noexcept;
 void private_memory_drop() noexcept;

@@ -1,5 +1,6 @@
 #include "interpose/tensors.h"
 
+#include "interpose/growth.h"
 #include "interpose/live_index.h"
 #include "interpose/stats.h"
 
@@ -11,12 +12,15 @@ constexpr uint64_t kFreed = 1;  // TensorBlock::address
 LiveIndex g_index;
 
 void block_taken(const TensorReport& report) {
-  const uint32_t index = g_index.take(report.address);
-  if (index == LiveIndex::kNone) {
+  const LiveIndex::Taken place = g_index.take(report.address);
+  if (place.is_full) {
+    ask_for_growth(kGrowTensorBlocks);
+  }
+  if (place.index == LiveIndex::kNone) {
     count(format::Stat::TensorBlocksFull);
     return;
   }
-  replace(g_tables.tensor_blocks[index],
+  replace(g_tables.tensor_blocks[place.index],
           {report.address,
            static_cast<uint64_t>(report.change),
            report.ticks,
@@ -85,7 +89,13 @@ void tensor_reported(const TensorReport& report) noexcept {
 }
 
 void tensors_start() noexcept {
-  g_index.start(g_tables.tensor_block_count);
+  g_index.start(ready_bytes(g_tables.file, format::kTensorBlocks) / sizeof(format::TensorBlock));
+}
+
+bool tensors_grow() noexcept {
+  const uint64_t elements = elements_before_step(g_index.steps() + 1);
+  return g_index.steps() < kMostTableSteps &&
+         grow_to(format::kTensorBlocks, elements * sizeof(format::TensorBlock)) && g_index.grow();
 }
 
 void tensors_drop() noexcept {

@@ -21,5 +21,7 @@ void tensor_reported(const TensorReport& report) noexcept;
 
 void tensors_start() noexcept;
 void tensors_drop() noexcept;
+// One step more of the table; by the tracer's own thread.  False: there is none to be had.
+bool tensors_grow() noexcept;
 
 }  // namespace traintrace

@@ -1,8 +1,14 @@
 #include "analyzer/live/targets.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+
+#include "analyzer/live/process_memory.h"
+#include "format/trace_format.h"
 
 namespace traintrace {
 namespace {
@@ -37,22 +43,77 @@ bool is_helper(const ProcProcess& process, const std::vector<ProcProcess>& all) 
   });
 }
 
+constexpr std::string_view kMemory = "/memfd:";
+constexpr std::string_view kNameless = ".trace (deleted)";
+
+bool is_trace(const Mapping& mapping) {
+  return mapping.shared &&
+         (mapping.path.ends_with(".trace") ||
+          (mapping.path.starts_with(kMemory) && mapping.path.ends_with(kNameless)));
+}
+
+std::optional<format::FileHeader> header_in(const ProcProcess& process, const Mapping& mapping) {
+  const ProcessMemory memory(process.pid);
+  format::FileHeader header = {};
+  const bool is_trace = memory.load(mapping.begin, header) &&
+                        std::memcmp(header.magic, format::kMagic, sizeof header.magic) == 0;
+  return is_trace ? std::optional(header) : std::nullopt;
+}
+
+bool is_readable(const std::string& path) {
+  return access(path.c_str(), R_OK) == 0;
+}
+
+// A memory without name: the kernel shows it to root by the mapping, to its user by the keeper's
+// descriptor; else there is the copy that the keeper makes each second.
+std::optional<std::string> path_of_nameless(const ProcProcess& process, const Mapping& mapping) {
+  std::string by_mapping =
+      fmt::format("/proc/{}/map_files/{:x}-{:x}", process.pid, mapping.begin, mapping.end);
+  const int tried = open(by_mapping.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (tried >= 0) {
+    close(tried);
+    return by_mapping;
+  }
+  const auto header = header_in(process, mapping);
+  if (!header) {
+    return std::nullopt;
+  }
+  // Its number is that of the process's own PID namespace.
+  const std::string root = process.same_pid_namespace
+                               ? std::string()
+                               : fmt::format("/proc/{}/root", process.pid);
+  std::string by_keeper = fmt::format("{}/proc/{}/fd/{}", root, header->keeper_pid,
+                                      header->keeper_descriptor);
+  if (header->keeper_descriptor >= 0 && is_readable(by_keeper)) {
+    return by_keeper;
+  }
+  const auto end = std::find(header->copy_path, std::end(header->copy_path), '\0');
+  return reachable_path(process, std::string(header->copy_path, end));
+}
+
+// It maps the memory of the process that it copies for.
+bool is_keeper(const ProcProcess& process) {
+  const auto mapping = std::find_if(process.mappings.begin(), process.mappings.end(), is_trace);
+  const auto header =
+      mapping == process.mappings.end() ? std::nullopt : header_in(process, *mapping);
+  return header && header->keeper_descriptor >= 0 && header->keeper_pid == process.inner_pid;
+}
+
 }  // namespace
 
 std::optional<std::string> trace_of_process(const ProcProcess& process) {
-  for (const Mapping& mapping : process.mappings) {
-    if (mapping.shared && mapping.path.ends_with(".trace")) {
-      return reachable_path(process, mapping.path);
-    }
+  const auto mapping = std::find_if(process.mappings.begin(), process.mappings.end(), is_trace);
+  if (mapping == process.mappings.end()) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  return mapping->path.starts_with(kMemory) ? path_of_nameless(process, *mapping)
+                                            : reachable_path(process, mapping->path);
 }
 
 bool uses_gpu(const ProcProcess& process) {
   return std::any_of(process.mappings.begin(), process.mappings.end(), [](const Mapping& mapping) {
-    return file_name(mapping.path).starts_with("libcuda.so") ||
-           (mapping.shared && mapping.path.ends_with(".trace"));
-  });
+    return file_name(mapping.path).starts_with("libcuda.so") || is_trace(mapping);
+  }) && !is_keeper(process);
 }
 
 std::vector<ProcProcess> gpu_processes() {

@@ -64,6 +64,12 @@ std::string complaint_about(const Section& section, uint64_t header_bytes) {
   return "";
 }
 
+// Of what lies beyond nothing was ever touched, and a copy may lack it.
+uint64_t ready_bytes(const FileHeader& header, uint32_t section) {
+  const bool is_known = header.version >= 4 && header.ready_bytes[section] != 0;
+  return is_known ? header.ready_bytes[section] : UINT64_MAX;
+}
+
 // Cuts what the file has no longer, and half elements.  Of a chunk the beginning is of use too.
 void fit_into_file(const TraceBytes& file, uint64_t place, Section& section,
                    std::vector<ReadError>& problems) {
@@ -121,6 +127,10 @@ Result<Layout> read_layout(const TraceBytes& file, std::vector<ReadError>& probl
     }
     if (!complaint.empty()) {
       problems.push_back(file.error(place, "expected " + complaint));
+      continue;
+    }
+    section.bytes = std::min(section.bytes, ready_bytes(*header, i));
+    if (section.kind == format::kChunkStates) {
       continue;
     }
     fit_into_file(file, place, section, problems);

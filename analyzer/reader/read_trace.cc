@@ -12,6 +12,7 @@
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/tables.h"
 #include "analyzer/reader/this_machine.h"
+#include "analyzer/reader/trace_memory.h"
 
 namespace traintrace {
 namespace {
@@ -69,6 +70,17 @@ void read_identity(const Layout& layout, const TraceClock& clock, ProcessTrace& 
   trace.running_now = is_running(header);
 }
 
+// What the keeper knows and the process did not.
+void note_copy(const format::FileHeader& header, ProcessTrace& trace) {
+  if (header.version < 4) {
+    return;
+  }
+  const auto end = std::find(header.not_in_folder, std::end(header.not_in_folder), '\0');
+  if (end != header.not_in_folder) {
+    trace.facts.emplace("not-in-folder", std::string(header.not_in_folder, end));
+  }
+}
+
 Schema read_schema(const TraceBytes& file, const Layout& layout, std::vector<ReadError>& problems) {
   constexpr uint64_t kMostBytes = 16 << 20;
   const format::Section* section = layout.section(format::kSchema);
@@ -106,6 +118,7 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   read_events(context, options);
   // Last: what the others refer to was defined before they were recorded.
   read_definitions(context);
+  note_copy(layout->header, trace);
   read_gpu_progress(context);
   trace.calls = std::move(context.schema.calls);
   return trace;
@@ -121,7 +134,7 @@ Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& opti
     }
     target = **pointer;
   }
-  const Result<TraceBytes> file = TraceBytes::open(target);
+  const Result<TraceBytes> file = open_newest(target);
   if (!file) {
     return file.error();
   }

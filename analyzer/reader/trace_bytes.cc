@@ -23,6 +23,11 @@ Result<TraceBytes> TraceBytes::open(const std::string& path) {
   return file;
 }
 
+TraceBytes TraceBytes::named(std::string path) && {
+  path_ = std::move(path);
+  return std::move(*this);
+}
+
 TraceBytes::TraceBytes(TraceBytes&& other) noexcept
     : path_(std::move(other.path_)), descriptor_(other.descriptor_), bytes_(other.bytes_) {
   other.descriptor_ = -1;

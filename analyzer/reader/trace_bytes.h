@@ -16,6 +16,9 @@ namespace traintrace {
 class TraceBytes {
  public:
   static Result<TraceBytes> open(const std::string& path);
+  // The same bytes under the name of the file that led to them: what lies beside that, and what is
+  // said about it, goes by that name.
+  TraceBytes named(std::string path) &&;
   TraceBytes(TraceBytes&& other) noexcept;
   TraceBytes& operator=(TraceBytes&&) = delete;
   TraceBytes(const TraceBytes&) = delete;

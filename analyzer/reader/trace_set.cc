@@ -9,6 +9,7 @@
 #include "analyzer/reader/file_bytes.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/threads_file.h"
+#include "analyzer/reader/trace_memory.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {
@@ -41,7 +42,10 @@ void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
       may_testify(path) ? inputs.supporting.push_back(path) : others.push_back({path});
     }
   }
-  if (problem) {
+  for (std::string& memory : memories_not_copied(folder.string())) {
+    traces.push_back(std::move(memory));
+  }
+  if (problem && traces.empty()) {
     set.errors.push_back({folder.string(), 0, "cannot be listed: " + problem.message(), true});
     return;
   }
@@ -103,7 +107,7 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
   for (const std::string& argument :
        arguments.empty() ? std::span<const std::string>(standard) : arguments) {
     std::error_code ignored;
-    if (fs::is_directory(argument, ignored)) {
+    if (fs::is_directory(argument, ignored) || !memories_not_copied(argument).empty()) {
       add_folder(argument, inputs, set);
     } else if (may_testify(argument)) {
       inputs.supporting.push_back(argument);

@@ -214,6 +214,7 @@ class World {
 
   void add(format::SectionKind kind, uint32_t element_bytes, uint32_t elements) {
     format::FileHeader& file = header();
+    file.ready_bytes[file.section_count] = uint64_t{element_bytes} * elements;
     file.sections[file.section_count++] = {kind, element_bytes, end_,
                                            uint64_t{element_bytes} * elements};
     end_ += (uint64_t{element_bytes} * elements + 4095) / 4096 * 4096;

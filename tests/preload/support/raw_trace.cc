@@ -1,7 +1,11 @@
 #include "support/raw_trace.h"
 
 #include <algorithm>
+#include <unistd.h>
+
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -58,7 +62,9 @@ class RawReader {
   format::Section section(format::SectionKind kind) {
     for (uint32_t i = 0; i < trace_.header.section_count; ++i) {
       if (trace_.header.sections[i].kind == kind) {
-        return trace_.header.sections[i];
+        format::Section section = trace_.header.sections[i];
+        section.bytes = trace_.header.ready_bytes[i];
+        return section;
       }
     }
     problem("no section ", kind);
@@ -77,7 +83,12 @@ class RawReader {
     }
     for (uint32_t i = 0; i < header.section_count; ++i) {
       const format::Section& section = header.sections[i];
-      if (section.offset < format::kHeaderBytes || section.offset + section.bytes > bytes_.size() ||
+      if (section.kind == format::kChunkStates) {
+        continue;
+      }
+      if (section.offset < format::kHeaderBytes ||
+          section.offset + header.ready_bytes[i] > bytes_.size() ||
+          header.ready_bytes[i] > section.bytes ||
           section.bytes % section.element_bytes != 0) {
         problem("section ", section.kind, " lies wrong");
         return false;
@@ -343,8 +354,51 @@ uint64_t RawTrace::value(const RawRecord& record, const std::string& field) cons
   return record.values.at(static_cast<size_t>(found - names.begin()));
 }
 
+namespace {
+
+std::optional<format::FileHeader> header_at(const std::string& path) {
+  format::FileHeader header = {};
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  return file && std::memcmp(header.magic, format::kMagic, sizeof header.magic) == 0
+             ? std::optional(header)
+             : std::nullopt;
+}
+
+// Not a zombie either.
+bool is_alive(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(')');
+  return name_end != stat.npos && stat.size() > name_end + 2 && stat[name_end + 2] != 'Z' &&
+         stat[name_end + 2] != 'X';
+}
+
+std::string memory_of(const format::FileHeader& header) {
+  return header.memory_path[0] ? std::string(header.memory_path)
+                               : "/proc/" + std::to_string(header.keeper_pid) + "/fd/" +
+                                     std::to_string(header.keeper_descriptor);
+}
+
+}  // namespace
+
+void wait_for_final(const std::string& path) {
+  constexpr int kMostRounds = 3000;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const auto header = header_at(path);
+    if (header && (header->copy_state != format::kPartial || is_alive(header->pid))) {
+      return;
+    }
+    usleep(10'000);
+  }
+}
+
 RawTrace read_raw(const std::string& path) {
-  return RawReader(read_whole(path)).read();
+  wait_for_final(path);
+  const auto header = header_at(path);
+  const bool is_live = header && header->copy_state == format::kPartial;
+  return RawReader(read_whole(is_live ? memory_of(*header) : path)).read();
 }
 
 }  // namespace preload

@@ -55,6 +55,9 @@ struct RawTrace {
   uint64_t value(const RawRecord& record, const std::string& field) const;
 };
 
+// Of a process that ended, when its keeper has copied all; of one that runs, its memory.
 RawTrace read_raw(const std::string& path);
+// Until the copy at `path` is all there is of a process that has ended.
+void wait_for_final(const std::string& path);
 
 }  // namespace preload

@@ -1,0 +1,109 @@
+#include "analyzer/reader/trace_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "analyzer/reader/this_machine.h"
+
+namespace traintrace {
+namespace {
+
+namespace fs = std::filesystem;
+using format::FileHeader;
+
+std::optional<FileHeader> header_of(const TraceBytes& file) {
+  std::byte bytes[sizeof(FileHeader)];
+  if (file.read(0, bytes) < sizeof bytes) {
+    return std::nullopt;
+  }
+  const auto header = value_from<FileHeader>(bytes);
+  const bool is_trace = std::memcmp(header.magic, format::kMagic, sizeof header.magic) == 0;
+  return is_trace && header.version >= 4 && header.version <= format::kVersion
+             ? std::optional(header)
+             : std::nullopt;
+}
+
+template <size_t N>
+std::string text_of(const char (&text)[N]) {
+  return {text, std::find(text, text + N, '\0')};
+}
+
+bool is_of_this_boot(const FileHeader& header) {
+  const auto boot = boot_id();
+  return boot && (*boot)[0] == header.boot_id[0] && (*boot)[1] == header.boot_id[1];
+}
+
+// A trace may name any path: what is there must be the memory of the same process.
+std::optional<TraceBytes> open_memory(const std::string& path, const FileHeader& copy) {
+  Result<TraceBytes> file = TraceBytes::open(path);
+  const auto header = file ? header_of(*file) : std::nullopt;
+  if (!header || header->pid != copy.pid || header->start_time != copy.start_time ||
+      std::memcmp(header->boot_id, copy.boot_id, sizeof copy.boot_id) != 0) {
+    return std::nullopt;
+  }
+  return std::move(*file);
+}
+
+std::string memory_path(const FileHeader& header) {
+  std::string path = text_of(header.memory_path);
+  if (path.empty() && header.keeper_descriptor >= 0) {
+    path = "/proc/" + std::to_string(header.keeper_pid) + "/fd/" +
+           std::to_string(header.keeper_descriptor);
+  }
+  return path;
+}
+
+bool may_have_memory(const FileHeader& header) {
+  return header.copy_state == format::kPartial && is_of_this_boot(header);
+}
+
+}  // namespace
+
+Result<TraceBytes> open_newest(const std::string& path) {
+  Result<TraceBytes> file = TraceBytes::open(path);
+  const auto header = file ? header_of(*file) : std::nullopt;
+  if (!header || !may_have_memory(*header)) {
+    return file;
+  }
+  if (auto memory = open_memory(memory_path(*header), *header)) {
+    return std::move(*memory).named(path);
+  }
+  // The process may have ended since, and the copy been completed.
+  return TraceBytes::open(path);
+}
+
+std::vector<std::string> memories_not_copied(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code problem;
+  const fs::path wanted = fs::weakly_canonical(fs::absolute(folder, problem), problem);
+  for (fs::directory_iterator user("/dev/shm", problem), end; !problem && user != end;
+       user.increment(problem)) {
+    if (!user->path().filename().string().starts_with("traintrace-")) {
+      continue;
+    }
+    std::error_code unreadable;
+    for (fs::directory_iterator entry(user->path(), unreadable), none; !unreadable && entry != none;
+         entry.increment(unreadable)) {
+      if (entry->path().extension() != ".trace") {
+        continue;
+      }
+      const Result<TraceBytes> file = TraceBytes::open(entry->path().string());
+      const auto header = file ? header_of(*file) : std::nullopt;
+      if (!header || header->ready != 1 || header->copy_path[0] != '\0') {
+        continue;
+      }
+      std::error_code ignored;
+      if (fs::weakly_canonical(text_of(header->folder), ignored) == wanted) {
+        found.push_back(entry->path().string());
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,354 @@
+#include "interpose/copy_out.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming)
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "format/segments.h"
+#include "interpose/clock.h"
+#include "interpose/file_writing.h"
+#include "interpose/final_copy.h"
+#include "interpose/folder_limit.h"
+#include "interpose/identity.h"
+#include "interpose/pointer_file.h"
+#include "interpose/sections.h"
+#include "interpose/tables.h"
+
+namespace traintrace {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kBufferBytes = uint64_t{256} << 10;
+
+char* begin_of(const format::FileHeader* memory, const format::Section& section) {
+  return const_cast<char*>(reinterpret_cast<const char*>(memory)) + section.offset;
+}
+
+void* map_private(uint64_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+uint64_t memory_bytes(const format::FileHeader& memory) {
+  const format::Section& last = memory.sections[memory.section_count - 1];
+  return last.offset + last.bytes;
+}
+
+bool is_zero(const char* page, uint64_t bytes) {
+  return page[0] == 0 && memcmp(page, page + 1, bytes - 1) == 0;
+}
+
+// Elements change while they are copied: until two readings agree, as far as that can be waited for.
+uint64_t copy_page(char* to, const char* from, uint64_t bytes) {
+  constexpr int kReadings = 4;
+  for (int reading = 0; reading < kReadings; ++reading) {
+    memcpy(to, from, bytes);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (memcmp(to, from, bytes) == 0) {
+      break;
+    }
+  }
+  const uint64_t hash = XXH3_64bits(to, bytes);
+  return hash == 0 ? 1 : hash;  // 0: never copied
+}
+
+bool is_copied_elsewhere(const format::Section& section) {
+  return section.kind == format::kEvents || section.kind == format::kChunkStates;
+}
+
+}  // namespace
+
+bool CopyOut::start(format::FileHeader* memory) noexcept {
+  memory_ = memory;
+  const format::Section& events = section_of(memory, format::kEvents);
+  page_hashes_ = static_cast<uint64_t*>(map_private(memory_bytes(*memory) / kPage * 8 + 8));
+  chunks_seen_ = static_cast<ChunkSeen*>(
+      map_private((events.bytes / events.element_bytes + 1) * sizeof(ChunkSeen)));
+  buffer_ = static_cast<char*>(map_private(kBufferBytes));
+  return page_hashes_ && chunks_seen_ && buffer_;
+}
+
+bool CopyOut::resume() noexcept {
+  Text path(path_, sizeof path_);
+  path << memory_->copy_path;
+  format::FileHeader header = {};
+  struct stat status = {};
+  const int file = open(path_, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  const bool ours = file >= 0 && fstat(file, &status) == 0 &&
+                    read(file, &header, sizeof header) == sizeof header &&
+                    header.pid == memory_->pid && header.start_time == memory_->start_time;
+  if (file >= 0) {
+    close(file);
+  }
+  if (!ours) {
+    path_[0] = '\0';
+    return false;
+  }
+  inode_ = status.st_ino;
+  return true;
+}
+
+// Opened for each round: where a thread of the job's process copies, a program that closes what it
+// does not know would leave us with a number that soon means a file of its own.
+bool CopyOut::open_copy() noexcept {
+  if (!path_[0]) {
+    return !removed_ && find_place();
+  }
+  file_ = open(path_, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  struct stat status = {};
+  if (file_ >= 0 && fstat(file_, &status) == 0 && status.st_ino == inode_) {
+    return true;
+  }
+  removed_ = removed_ || file_ >= 0 || errno == ENOENT || errno == ENOTDIR;
+  close_copy();
+  return false;
+}
+
+void CopyOut::close_copy() noexcept {
+  if (file_ >= 0) {
+    close(file_);
+  }
+  file_ = -1;
+}
+
+bool CopyOut::create_in(const CopyPlace& place) noexcept {
+  constexpr uint64_t kLeast = uint64_t{8} << 20;
+  constexpr int kAttempts = 100;
+  create_folders(place.folder.c_str());
+  const int folder = open_copy_folder(place);
+  if (folder < 0) {
+    return false;
+  }
+  const bool ours = place.ours || (memory_->keep_flags & format::kDefaultFolder) != 0;
+  if (ours || (memory_->keep_flags & format::kFolderLimitAsked) != 0) {
+    keep_below_limit(folder, *memory_);
+  }
+  if (room_left(folder, place.storage) < kLeast) {
+    close(folder);
+    errno = ENOSPC;
+    return false;
+  }
+  for (int attempt = 0; attempt < kAttempts && file_ < 0; ++attempt) {
+    ShortText name;
+    name_trace(name, memory_->host, memory_->pid, memory_->start_time, attempt,
+               format::kTraceSuffix);
+    file_ = openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file_ < 0 && errno != EEXIST) {
+      break;
+    }
+    Text path(path_, sizeof path_);
+    path << place.folder.c_str() << "/" << name.c_str();
+  }
+  close(folder);
+  struct stat status = {};
+  if (file_ < 0 || fstat(file_, &status) != 0) {
+    path_[0] = '\0';
+    return false;
+  }
+  inode_ = status.st_ino;
+  storage_ = place.storage;
+  return true;
+}
+
+bool CopyOut::find_place() noexcept {
+  constexpr const char* kOverNetwork = "it lies on a network file system";
+  CopyPlace places[kCopyPlaces];
+  choose_copy_places(memory_->folder, places);
+  const char* problem = kOverNetwork;
+  for (const CopyPlace& place : places) {
+    if (place.usable && create_in(place)) {
+      if (&place != places) {
+        Text why(memory_->not_in_folder, sizeof memory_->not_in_folder);
+        why << problem;
+        write_pointer_file(memory_->folder, *memory_, path_);
+      }
+      Text path(memory_->copy_path, sizeof memory_->copy_path);
+      path << path_;
+      publish(memory_->no_place, 0U);
+      return true;
+    }
+    if (&place == places && place.usable) {
+      problem = errno == ENOSPC ? "not enough space" : "the folder cannot be opened";
+    }
+  }
+  // Where the memory has a name, that is where the trace stays.
+  if (load(memory_->no_place) == 0 && memory_->memory_path[0]) {
+    write_pointer_file(memory_->folder, *memory_, memory_->memory_path);
+  }
+  publish(memory_->no_place, 1U);
+  return false;
+}
+
+bool CopyOut::may_grow(uint64_t bytes) noexcept {
+  if (bytes > room_) {
+    return false;
+  }
+  room_ -= bytes;
+  return true;
+}
+
+bool CopyOut::copy_pages(const format::Section& section, uint64_t ready) noexcept {
+  bool whole = true;
+  const char* const from = begin_of(memory_, section);
+  uint64_t gathered = 0;  // bytes in the buffer, which lie one after the other
+  uint64_t first = 0;     // where in the section they belong
+  const auto flush = [&] {
+    whole = (gathered == 0 || write_at(file_, section.offset + first, buffer_, gathered)) && whole;
+    gathered = 0;
+  };
+  for (uint64_t at = 0; at < ready; at += kPage) {
+    const uint64_t bytes = ready - at < kPage ? ready - at : kPage;
+    uint64_t& known = page_hashes_[(section.offset + at) / kPage];
+    if (gathered + bytes > kBufferBytes || (gathered != 0 && at != first + gathered)) {
+      flush();
+    }
+    const uint64_t hash = copy_page(buffer_ + gathered, from + at, bytes);
+    if (hash == known || (known == 0 && is_zero(buffer_ + gathered, bytes))) {
+      continue;
+    }
+    if (known == 0 && !may_grow(bytes)) {
+      whole = false;
+      continue;
+    }
+    first = gathered == 0 ? at : first;
+    gathered += bytes;
+    known = hash;
+  }
+  flush();
+  return whole;
+}
+
+// First how much of it is whole, then the records: a copy never says more than it has.
+bool CopyOut::copy_chunk(const format::Section& section, uint64_t index) noexcept {
+  const char* const from = begin_of(memory_, section) + index * section.element_bytes;
+  const auto* const chunk = reinterpret_cast<const format::EventChunk*>(from);
+  ChunkSeen& seen = chunks_seen_[index];
+  const uint64_t ordinal = load(chunk->ordinal);
+  const uint32_t committed = load(chunk->committed);
+  const uint64_t bytes = sizeof *chunk + committed;
+  if (ordinal == 0 || bytes > section.element_bytes ||
+      (seen.ordinal == ordinal && seen.committed == committed)) {
+    return true;
+  }
+  if (seen.ordinal == 0 && !may_grow(section.element_bytes)) {
+    return false;
+  }
+  memcpy(buffer_, from, bytes);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (load(chunk->ordinal) != ordinal) {
+    return true;  // somebody begins it anew: the next round has it
+  }
+  auto* const head = reinterpret_cast<format::EventChunk*>(buffer_);
+  head->committed = committed;
+  if (!write_at(file_, section.offset + index * section.element_bytes, buffer_, bytes)) {
+    return false;
+  }
+  seen = {ordinal, committed};
+  return true;
+}
+
+bool CopyOut::copy_chunks(const format::Section& section, uint64_t ready) noexcept {
+  bool whole = true;
+  constexpr uint64_t kStep = 64;
+  for (uint64_t i = 0; i < ready / section.element_bytes; ++i) {
+    if (i % kStep == 0) {
+      fetch_add(memory_->keeper_steps, 1U);
+    }
+    whole = copy_chunk(section, i) && whole;
+  }
+  return whole;
+}
+
+bool CopyOut::copy_header(format::CopyState state) noexcept {
+  format::FileHeader header;
+  memcpy(&header, memory_, sizeof header);
+  header.copy_state = state;
+  header.copied_realtime_ns = nanoseconds(CLOCK_REALTIME);
+  return write_at(file_, 0, &header, sizeof header);
+}
+
+// So that all that is ready lies within the file; most of that is a hole.
+bool CopyOut::cover_all() noexcept {
+  uint64_t end = format::kHeaderBytes;
+  for (uint32_t i = 0; i < memory_->section_count; ++i) {
+    const format::Section& section = memory_->sections[i];
+    const uint64_t ready = section.offset + load(memory_->ready_bytes[i]);
+    end = ready > end && section.kind != format::kChunkStates ? ready : end;
+  }
+  if (end > covered_) {
+    if (ftruncate(file_, static_cast<off_t>(end)) != 0) {
+      return false;
+    }
+    covered_ = end;
+  }
+  return true;
+}
+
+// The header last: with it a new copy becomes a trace.
+bool CopyOut::copy_changes() noexcept {
+  if (!open_copy() || !cover_all()) {
+    close_copy();
+    return false;
+  }
+  room_ = room_left(file_, storage_);
+  bool whole = true;
+  for (uint32_t i = 0; i < memory_->section_count; ++i) {
+    const format::Section& section = memory_->sections[i];
+    const uint64_t ready = load(memory_->ready_bytes[i]);
+    fetch_add(memory_->keeper_steps, 1U);
+    if (section.kind == format::kEvents) {
+      whole = copy_chunks(section, ready) && whole;
+    } else if (!is_copied_elsewhere(section)) {
+      whole = copy_pages(section, ready) && whole;
+    }
+  }
+  whole = copy_header(format::kPartial) && whole;
+  close_copy();
+  return whole;
+}
+
+bool CopyOut::make_final() noexcept {
+  ShortText path;
+  path << path_ << ".new";
+  unlink(path.c_str());
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file < 0) {
+    return false;
+  }
+  const bool whole = path.whole() && final_copy_bytes(*memory_) <= room_left(file, storage_) &&
+                     write_final_copy(*memory_, file);
+  close(file);
+  if (!whole || rename(path.c_str(), path_) != 0) {
+    unlink(path.c_str());
+    return false;
+  }
+  return true;
+}
+
+// Where there is no room for two files, the one that is there is completed.
+bool CopyOut::finish() noexcept {
+  if (!open_copy()) {
+    return false;
+  }
+  close_copy();
+  if (make_final()) {
+    return true;
+  }
+  if (!copy_changes() || !open_copy()) {
+    return false;
+  }
+  const bool done = copy_header(format::kFinal);
+  close_copy();
+  return done;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,70 @@
+// Copies the memory of a trace to a file, again and again what changed since, with write(2).  By the
+// keeper, or by a thread of the process where there is none: whatever is called here may block for
+// as long as a disk likes.
+//
+// While the process runs the file has the memory's layout and its holes.  After its end a file
+// without holes takes its place, in one step (rename), with what is worth keeping.
+#pragma once
+
+#include <cstdint>
+
+#include "format/trace_format.h"
+#include "interpose/copy_place.h"
+
+namespace traintrace {
+
+class CopyOut {
+ public:
+  // `memory` is mapped as a whole and can be written to: the header tells readers of the memory
+  // where the copy is.  False: no memory of our own.
+  bool start(format::FileHeader* memory) noexcept;
+
+  // Goes on with the copy that the header names, which another keeper made.  False: it is not there.
+  bool resume() noexcept;
+
+  // Copies what changed.  The first call looks for a place; where there is none, each later one
+  // looks again.  False: there is no copy, or it is not whole.
+  bool copy_changes() noexcept;
+
+  // After the end of the process; the header says how it ended.  False: what is in the folder is
+  // not whole, the memory is all there is.
+  bool finish() noexcept;
+
+  const char* path() const noexcept { return path_; }
+  // The file was removed, or another one took its place: somebody does not want it.
+  bool was_removed() const noexcept { return removed_; }
+
+ private:
+  struct ChunkSeen {
+    uint64_t ordinal;
+    uint32_t committed;
+  };
+
+  bool open_copy() noexcept;
+  bool find_place() noexcept;
+  bool create_in(const CopyPlace& place) noexcept;
+  bool make_final() noexcept;
+  bool cover_all() noexcept;
+  void close_copy() noexcept;
+  bool copy_pages(const format::Section& section, uint64_t ready) noexcept;
+  bool copy_chunks(const format::Section& section, uint64_t ready) noexcept;
+  bool copy_chunk(const format::Section& section, uint64_t index) noexcept;
+  bool copy_header(format::CopyState state) noexcept;
+  // Whether so many bytes that the file did not have may be written.
+  bool may_grow(uint64_t bytes) noexcept;
+
+  format::FileHeader* memory_ = nullptr;
+  // Of each page of the memory but those of the ring, a hash of what was copied; 0: never.
+  uint64_t* page_hashes_ = nullptr;
+  ChunkSeen* chunks_seen_ = nullptr;
+  char* buffer_ = nullptr;
+  int file_ = -1;
+  uint64_t inode_ = 0;
+  uint64_t covered_ = 0;  // length of the file
+  uint64_t room_ = 0;  // bytes by which the file may still grow in this round
+  Storage storage_ = Storage::kLocal;
+  bool removed_ = false;
+  char path_[kMaxPath] = {};
+};
+
+}  // namespace traintrace

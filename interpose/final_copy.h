@@ -1,0 +1,17 @@
+// The file that is left of a trace when its process has ended: without the holes of the memory, so
+// that it may be copied by anything; and of a process that ended well only the newest records.
+#pragma once
+
+#include <cstdint>
+
+#include "format/trace_format.h"
+
+namespace traintrace {
+
+// How large it becomes at most.
+uint64_t final_copy_bytes(const format::FileHeader& memory) noexcept;
+
+// False: a write failed.  `memory` is mapped as a whole; what is left out is counted in it.
+bool write_final_copy(format::FileHeader& memory, int file) noexcept;
+
+}  // namespace traintrace

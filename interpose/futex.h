@@ -1,0 +1,25 @@
+// Waiting for a word, also of another process.  System calls only: no cancellation point.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdint>
+#include <ctime>
+
+namespace traintrace {
+
+// Returns when the word is not `seen`, at a wake, or after that time; now and then without reason.
+inline void futex_wait(uint32_t* word, uint32_t seen, uint64_t for_ns) noexcept {
+  const timespec time = {static_cast<time_t>(for_ns / 1'000'000'000),
+                         static_cast<long>(for_ns % 1'000'000'000)};
+  syscall(SYS_futex, word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+inline void futex_wake(uint32_t* word) noexcept {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace traintrace

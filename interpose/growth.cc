@@ -1,0 +1,201 @@
+#include "interpose/growth.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "interpose/allocations.h"
+#include "interpose/files.h"
+#include "interpose/futex.h"
+#include "interpose/storage.h"
+#include "interpose/tensors.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+namespace traintrace {
+
+constinit uint32_t g_growth_asked = 0;
+constinit uint32_t g_own_thread_wake = 0;
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLargestStep = uint64_t{32} << 20;
+// What a step may take of the memory that is left, as for the first one (memory_region.cc).
+constexpr uint64_t kMemoryFactor = 4;
+
+struct Growth {
+  format::FileHeader* file;
+  int descriptor;  // -1: the way to it is known
+  dev_t device;    // of the memory, to know it again
+  ino_t inode;
+  uint32_t busy;     // somebody grows
+  uint32_t refused;  // bits of Growing
+};
+constinit Growth g_growth = {nullptr, -1, 0, 0, 0, 0};
+
+// The process keeps no descriptor: a program that closes what it does not know would leave us with
+// a number that soon means a file of its own.
+int open_memory() {
+  const format::FileHeader& file = *g_growth.file;
+  ShortText path;
+  if (file.memory_path[0]) {
+    path << file.memory_path;
+  } else {
+    path << "/proc/" << int64_t{file.keeper_pid} << "/fd/" << int64_t{file.keeper_descriptor};
+  }
+  const int opened = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  struct stat status = {};
+  if (opened >= 0 && (fstat(opened, &status) != 0 || status.st_dev != g_growth.device ||
+                      status.st_ino != g_growth.inode)) {
+    close(opened);
+    return -1;
+  }
+  return opened;
+}
+
+bool allocate_by_descriptor(uint64_t offset, uint64_t bytes) {
+  const bool kept = g_growth.descriptor >= 0;
+  const int descriptor = kept ? g_growth.descriptor : open_memory();
+  if (descriptor < 0) {
+    return false;
+  }
+  int result = 0;
+  int interruptions = 0;
+  do {
+    result = fallocate(descriptor, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                       static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR && ++interruptions < 100);
+  if (!kept) {
+    close(descriptor);
+  }
+  return result == 0;
+}
+
+// Newer kernels also map the pages at once, so that the job's threads do not fault on them.
+bool allocate(uint64_t offset, uint64_t bytes) {
+  char* const memory = reinterpret_cast<char*>(g_growth.file) + offset;
+  if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) {
+    return true;
+  }
+  return errno == EINVAL && allocate_by_descriptor(offset, bytes);
+}
+
+bool there_is_memory(uint64_t bytes) {
+  constexpr uint64_t kNotWorthAsking = 256 * 1024;
+  return bytes <= kNotWorthAsking || memory_headroom() / kMemoryFactor >= bytes;
+}
+
+bool grow_section(int index, uint64_t wanted) {
+  const format::Section& section = g_growth.file->sections[index];
+  const uint64_t now = g_growth.file->ready_bytes[index];
+  if (wanted <= now) {
+    return true;
+  }
+  const uint64_t begin = (section.offset + now) / kPage * kPage;
+  const uint64_t end = (section.offset + wanted + kPage - 1) / kPage * kPage;
+  if (!there_is_memory(end - begin) || !allocate(begin, end - begin)) {
+    return false;
+  }
+  __atomic_store_n(&g_growth.file->ready_bytes[index], wanted, __ATOMIC_RELEASE);
+  return true;
+}
+
+bool grow_ring() noexcept {
+  const format::FileHeader* const file = g_growth.file;
+  const uint64_t now = ready_bytes(file, format::kEvents);
+  const uint64_t whole = section_of(file, format::kEvents).bytes;
+  return now < whole &&
+         grow_to(format::kEvents, std::min(whole, now + std::min(now, kLargestStep)));
+}
+
+}  // namespace
+
+// For a moment only: who finds it taken comes again, and whoever holds it makes a system call or
+// two.
+bool grow_to(format::SectionKind kind, uint64_t bytes) noexcept {
+  format::FileHeader* const file = g_growth.file;
+  if (file == nullptr) {
+    return false;
+  }
+  const int index = index_of(file, kind);
+  if (bytes <= ready_bytes(file, kind)) {
+    return true;
+  }
+  if (bytes > file->sections[index].bytes) {
+    return false;
+  }
+  constexpr int kPatience = 1000;
+  for (int tries = 0; __atomic_exchange_n(&g_growth.busy, 1, __ATOMIC_ACQUIRE) != 0; ++tries) {
+    if (tries == kPatience) {
+      return bytes <= ready_bytes(file, kind);
+    }
+    sched_yield();
+  }
+  const int saved_errno = errno;
+  const uint64_t roomy = std::min(bytes + bytes / 2, file->sections[index].bytes);
+  const bool grown = grow_section(index, roomy) || grow_section(index, bytes);
+  errno = saved_errno;
+  __atomic_store_n(&g_growth.busy, 0, __ATOMIC_RELEASE);
+  return grown;
+}
+
+void wake_own_thread() noexcept {
+  __atomic_fetch_add(&g_own_thread_wake, 1U, __ATOMIC_RELAXED);
+  futex_wake(&g_own_thread_wake);
+}
+
+bool growth_is_pending() noexcept {
+  return (__atomic_load_n(&g_growth_asked, __ATOMIC_RELAXED) & ~g_growth.refused) != 0;
+}
+
+void grow_as_asked() noexcept {
+  if (!growth_is_pending()) {
+    return;
+  }
+  const uint32_t asked = __atomic_load_n(&g_growth_asked, __ATOMIC_RELAXED) & ~g_growth.refused;
+  struct {
+    Growing what;
+    bool (*grow)() noexcept;
+  } constexpr kAll[] = {{kGrowRing, grow_ring},
+                        {kGrowAllocations, allocations_grow},
+                        {kGrowTensorBlocks, tensors_grow}};
+  uint32_t done = 0;
+  for (const auto& each : kAll) {
+    done |= (asked & each.what) != 0 && each.grow() ? each.what : 0U;
+  }
+  g_growth.refused |= asked & ~done;
+  __atomic_fetch_and(&g_growth_asked, ~done, __ATOMIC_RELAXED);
+}
+
+void forget_refused_growth() noexcept {
+  g_growth.refused = 0;
+}
+
+void growth_start(format::FileHeader* file, int descriptor) noexcept {
+  struct stat status = {};
+  fstat(descriptor, &status);
+  g_growth = {file, descriptor, status.st_dev, status.st_ino, 0, 0};
+  __atomic_store_n(&g_growth_asked, 0U, __ATOMIC_RELAXED);
+}
+
+void growth_keeps_no_descriptor() noexcept {
+  if (g_growth.descriptor >= 0) {
+    close(g_growth.descriptor);
+    g_growth.descriptor = -1;
+  }
+}
+
+void growth_drop() noexcept {
+  growth_keeps_no_descriptor();
+  g_growth = {nullptr, -1, 0, 0, 0, 0};
+}
+
+}  // namespace traintrace

@@ -1,0 +1,233 @@
+#include "interpose/keeper.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "interpose/clock.h"
+#include "interpose/copy_out.h"
+#include "interpose/futex.h"
+#include "interpose/identity.h"
+#include "interpose/left_behind.h"
+#include "interpose/segments.h"
+#include "interpose/tables.h"
+#include "interpose/wait_status.h"
+
+namespace traintrace {
+namespace {
+
+constexpr uint64_t kEveryNs = 1'000'000'000;
+// 64 MiB fill up in some 100 ms where all cores do nothing else.
+constexpr uint64_t kDrainEveryNs = 5'000'000;
+
+// Of the process whose memory this is; -1: the kernel has no such descriptors (before 5.3).
+int open_process(const format::FileHeader& memory) {
+  const auto process = static_cast<int>(syscall(SYS_pidfd_open, memory.pid, 0));
+  if (process >= 0 && start_time_of(memory.pid) != memory.start_time) {
+    close(process);
+    return -1;
+  }
+  return process;
+}
+
+struct Watched {
+  format::FileHeader* memory;
+  int process;  // a pidfd, -1: there is none
+};
+
+bool is_over(const Watched& watched) {
+  if (watched.process < 0) {
+    return start_time_of(watched.memory->pid) != watched.memory->start_time;
+  }
+  pollfd end = {watched.process, POLLIN, 0};
+  return poll(&end, 1, 0) > 0;
+}
+
+// So that the end is seen at once, and not at the next round.
+void* wake_at_end(void* argument) {
+  const Watched& watched = *static_cast<const Watched*>(argument);
+  pollfd end = {watched.process, POLLIN, 0};
+  while (poll(&end, 1, -1) <= 0) {
+  }
+  __atomic_fetch_add(&watched.memory->keeper_wake, 1, __ATOMIC_RELEASE);
+  futex_wake(&watched.memory->keeper_wake);
+  return nullptr;
+}
+
+void watch_end(Watched& watched) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  if (watched.process < 0 || pthread_attr_init(&attributes) != 0) {
+    return;
+  }
+  pthread_attr_setstacksize(&attributes, 64UL * 1024);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_create(&thread, &attributes, wake_at_end, &watched);
+  pthread_attr_destroy(&attributes);
+}
+
+void note_end(format::FileHeader& memory, int process) {
+  if (memory.gone_how != format::kNotSeenGone) {
+    return;
+  }
+  int status = -1;
+  const bool told = wait_status_of(process, status);
+  memory.gone_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
+  memory.gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
+  memory.gone_status = told ? status : -1;
+  __atomic_store_n(&memory.gone_how, told ? format::kSeenGoneStatus : format::kSeenGone,
+                   __ATOMIC_RELEASE);
+}
+
+// Until something is asked for, or for so long.
+void wait_for_work(format::FileHeader& memory, uint32_t seen, uint64_t for_ns) {
+  futex_wait(&memory.keeper_wake, seen, for_ns);
+}
+
+// One round: what was recorded since is copied; whoever waits for that is woken.
+void copy_now(CopyOut& copy, format::FileHeader& memory) {
+  memory.keeper_alive_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
+  if (copy.copy_changes()) {
+    __atomic_fetch_add(&memory.copies_made, 1, __ATOMIC_RELEASE);
+    futex_wake(&memory.copies_made);
+  }
+}
+
+class Rounds {
+ public:
+  Rounds(format::FileHeader* memory, CopyOut& copy) : memory_(*memory), copy_(copy) {}
+
+  // Copies and packs until `over`.
+  template <class Over>
+  void until(Over over) {
+    while (!over()) {
+      const uint32_t seen = load(memory_.keeper_wake);
+      const bool asked = seen != answered_;
+      const uint64_t now_ns = nanoseconds(CLOCK_BOOTTIME);
+      if (asked || now_ns >= due_ns_) {
+        answered_ = seen;
+        copy_now(copy_, memory_);
+        due_ns_ = nanoseconds(CLOCK_BOOTTIME) + kEveryNs;
+        continue;
+      }
+      pack();
+      wait_for_work(memory_, seen, std::min(due_ns_ - now_ns, segments_.is_started() ? kDrainEveryNs : kEveryNs));
+    }
+  }
+
+  // TRAINTRACE_MODE=full.  The file of segments lies beside the copy.
+  void pack() {
+    if ((memory_.keep_flags & format::kKeepAll) == 0 || !copy_.path()[0]) {
+      return;
+    }
+    if (!segments_.is_started() && !segments_tried_) {
+      segments_tried_ = true;
+      segments_.start(copy_.path(), &memory_);
+    }
+    if (segments_.is_started()) {
+      segments_.drain();
+    }
+  }
+
+ private:
+  format::FileHeader& memory_;
+  CopyOut& copy_;
+  Segments segments_;
+  bool segments_tried_ = false;
+  uint32_t answered_ = 0;
+  uint64_t due_ns_ = 0;
+};
+
+// Both the file in memory and the descriptor go, so nothing is left of it.
+void remove_memory(const format::FileHeader& memory) {
+  if (memory.memory_path[0]) {
+    unlink(memory.memory_path);
+  }
+}
+
+void be_small_and_deaf() {
+  prctl(PR_SET_NAME, "traintrace-keep");
+  constexpr int kNotForUs[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ,
+                               SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU, SIGALRM};
+  for (const int signal_number : kNotForUs) {
+    signal(signal_number, SIG_IGN);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (chdir("/") != 0) {
+    return;  // then it keeps the job's folder busy, no more
+  }
+}
+
+}  // namespace
+
+void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end) noexcept {
+  CopyOut copy;
+  if (copy.start(memory)) {
+    Rounds rounds(memory, copy);
+    rounds.until([&] { return load(must_end) != 0; });
+    rounds.pack();
+    copy_now(copy, *memory);
+  }
+}
+
+void keep_copying(format::FileHeader* memory) noexcept {
+  CopyOut copy;
+  if (!copy.start(memory)) {
+    return;
+  }
+  Rounds rounds(memory, copy);
+  Watched watched = {memory, open_process(*memory)};
+  watch_end(watched);
+  rounds.until([&] { return is_over(watched); });
+  note_end(*memory, watched.process);
+  rounds.pack();
+  if (copy.finish() || copy.was_removed()) {
+    remove_memory(*memory);
+  }
+}
+
+format::FileHeader* map_trace_memory(int descriptor) noexcept {
+  format::FileHeader header;
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0 || status.st_size < format::kHeaderBytes ||
+      pread(descriptor, &header, sizeof header, 0) != sizeof header ||
+      memcmp(header.magic, format::kMagic, sizeof header.magic) != 0 ||
+      header.version != format::kVersion) {
+    return nullptr;
+  }
+  void* const memory = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_NORESERVE, descriptor, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<format::FileHeader*>(memory);
+}
+
+}  // namespace traintrace
+
+// The lock tells others that this memory has a keeper.
+extern "C" [[noreturn]] void tt_keeper_main(void*) {
+  using namespace traintrace;
+  be_small_and_deaf();
+  format::FileHeader* const memory = map_trace_memory(kKeeperDescriptor);
+  if (memory) {
+    flock(kKeeperDescriptor, LOCK_EX | LOCK_NB);
+    choose_clock();
+    memory->keeper_pid = getpid();
+    __atomic_store_n(&memory->keeper_descriptor, kKeeperDescriptor, __ATOMIC_RELEASE);
+    keep_copying(memory);
+    finish_left_behind();
+  }
+  _exit(0);
+}

@@ -1,0 +1,91 @@
+#include "interpose/left_behind.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "format/segments.h"
+#include "interpose/clock.h"
+#include "interpose/copy_out.h"
+#include "interpose/folder_entries.h"
+#include "interpose/identity.h"
+#include "interpose/keeper.h"
+#include "interpose/memory_region.h"
+
+namespace traintrace {
+namespace {
+
+// Of a process in another PID namespace nothing is known but when it was last alive; and a memory
+// that cannot be copied anywhere is kept so long for somebody who looks for it.
+constexpr uint64_t kOldNs = 3'600'000'000'000;
+
+bool is_old(int file) {
+  struct stat status = {};
+  const uint64_t now_s = nanoseconds(CLOCK_REALTIME) / 1'000'000'000;
+  return fstat(file, &status) == 0 && now_s > static_cast<uint64_t>(status.st_mtime) &&
+         (now_s - static_cast<uint64_t>(status.st_mtime)) * 1'000'000'000 > kOldNs;
+}
+
+bool is_gone(const format::FileHeader& memory, const Identity& self) {
+  const bool same = memory.boot_id[0] == self.boot_id[0] && memory.boot_id[1] == self.boot_id[1] &&
+                    memory.pid_namespace == self.pid_namespace;
+  return same && start_time_of(memory.pid) != memory.start_time;
+}
+
+bool copied_out(format::FileHeader* memory) {
+  CopyOut copy;
+  if (!copy.start(memory)) {
+    return false;
+  }
+  if (memory->copy_path[0]) {
+    // A copy that is not there any more is not wanted.
+    return !copy.resume() || copy.finish();
+  }
+  return copy.copy_changes() && copy.finish();
+}
+
+void finish(int folder, const char* name, const Identity& self) {
+  const int file = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0 || flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (file >= 0) {
+      close(file);
+    }
+    return;  // it has a keeper
+  }
+  format::FileHeader* const memory = map_trace_memory(file);
+  const bool old = is_old(file);
+  const bool gone = memory && is_gone(*memory, self);
+  if (gone && memory->gone_how == format::kNotSeenGone) {
+    memory->gone_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
+    memory->gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
+    memory->gone_how = format::kSeenGone;
+  }
+  if ((gone && copied_out(memory)) || (old && (gone || !memory))) {
+    unlinkat(folder, name, 0);
+  }
+  if (memory) {
+    struct stat status = {};
+    fstat(file, &status);
+    munmap(memory, static_cast<size_t>(status.st_size));
+  }
+  close(file);
+}
+
+}  // namespace
+
+void finish_left_behind() noexcept {
+  ShortText path;
+  name_memory_folder(path);
+  const int folder = open_private_folder(path.c_str());
+  if (folder < 0) {
+    return;
+  }
+  const Identity self = identify();
+  for_each_entry(folder, format::kTraceSuffix,
+                 [&](const char* name) { finish(folder, name, self); });
+  close(folder);
+}
+
+}  // namespace traintrace
