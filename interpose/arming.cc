@@ -50,7 +50,7 @@ constinit bool g_hooks_in_place = false;
 constinit bool g_complained = false;
 constinit Settings g_settings = {};  // for the own thread to begin with
 constinit thread_local bool t_arming = false;
-constinit thread_local bool t_waited = false;
+constinit thread_local pid_t t_waited_in = 0;  // a forked child may wait once more
 
 // ThreadSanitizer ends a forked child that starts a thread, as recording does.
 constinit bool g_no_threads_in_children = false;
@@ -136,6 +136,15 @@ void start_clock(format::FileHeader* file) {
   file->last_alive_ticks = file->armed_ticks;
 }
 
+// From the first call on that is recorded there is somebody who has the memory, even if this process
+// is killed at once.
+void have_it_kept(ThreadState& self, const MemoryRegion& region) {
+  constexpr const char* kKeeping[] = {"", "process", "thread", "none"};
+  const Keeping keeping = start_keeper(region.header, region.descriptor);
+  write_fact(self, "keeper", kKeeping[static_cast<int>(keeping)]);
+  growth_keeps_no_descriptor();
+}
+
 // Everything that a trace needs, before the word that arms is stored.
 bool fill(const Settings& settings, const MemoryRegion& region) {
   start_clock(region.header);
@@ -155,10 +164,12 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   }
   write_facts(*self, settings, region.ring_mb);
   on_abort_prepare(*self, settings);
+  define_versions(*self);
   gpu_timeline_start(settings);
   stats_go_to(
       reinterpret_cast<uint64_t*>(at(region.header, section_of(region.header, format::kStats))));
   __atomic_store_n(&region.header->ready, 1, __ATOMIC_RELEASE);
+  have_it_kept(*self, region);
   __atomic_store_n(&g_guard.words.armed, generation, __ATOMIC_RELEASE);
   take_early_stats();
   return true;
@@ -188,17 +199,6 @@ bool start_recording(MemoryRegion& region) {
   return true;
 }
 
-// The job goes on as soon as it is armed; its keeper starts beside it.
-void have_it_kept(const MemoryRegion& region) {
-  constexpr const char* kKeeping[] = {"", "process", "thread", "none"};
-  const Keeping keeping = start_keeper(region.header, region.descriptor);
-  write_fact(*t_thread, "keeper", kKeeping[static_cast<int>(keeping)]);
-  growth_keeps_no_descriptor();
-  if (g_settings.log) {
-    say("recording to ", region.header->folder);
-  }
-}
-
 // In the own thread, all of whose signals are blocked.
 format::FileHeader* arm_in_own_thread() noexcept {
   t_arming = true;
@@ -206,8 +206,8 @@ format::FileHeader* arm_in_own_thread() noexcept {
   const bool armed = start_recording(region);
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
-  if (armed) {
-    have_it_kept(region);
+  if (armed && g_settings.log) {
+    say("recording to ", region.header->folder);
   }
   return armed ? region.header : nullptr;
 }
@@ -255,8 +255,9 @@ void begin_arming() {
 // Where that takes too long this thread waits no more, and its calls are counted until it is armed.
 bool wait_for_arming() {
   constexpr auto kArming = static_cast<uint32_t>(ArmState::kArming);
-  if (!t_waited) {
-    t_waited = true;
+  const pid_t here = getpid();
+  if (t_waited_in != here) {
+    t_waited_in = here;
     const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + kPatienceNs;
     for (uint64_t now_ns = 0; arm_state() == ArmState::kArming && now_ns < give_up_ns;) {
       now_ns = nanoseconds(CLOCK_MONOTONIC);

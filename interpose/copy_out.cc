@@ -256,14 +256,20 @@ bool CopyOut::copy_chunk(const format::Section& section, uint64_t index) noexcep
   return true;
 }
 
+// What threads are done with goes to segments, where all is kept.
 bool CopyOut::copy_chunks(const format::Section& section, uint64_t ready) noexcept {
   bool whole = true;
+  const bool keeps_all = (memory_->keep_flags & format::kKeepAll) != 0;
+  const auto* const states = reinterpret_cast<const format::ChunkState*>(
+      begin_of(memory_, section_of(memory_, format::kChunkStates)));
   constexpr uint64_t kStep = 64;
   for (uint64_t i = 0; i < ready / section.element_bytes; ++i) {
     if (i % kStep == 0) {
       fetch_add(memory_->keeper_steps, 1U);
     }
-    whole = copy_chunk(section, i) && whole;
+    if (!keeps_all || load(states[i].state) % 2 != 0) {
+      whole = copy_chunk(section, i) && whole;
+    }
   }
   return whole;
 }

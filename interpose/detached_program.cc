@@ -10,6 +10,8 @@
 
 #include <cerrno>
 
+#include "interpose/elf_next.h"
+
 namespace traintrace {
 namespace {
 
@@ -17,6 +19,14 @@ constexpr size_t kStackBytes = 16384;
 alignas(16) constinit char g_starter_stack[kStackBytes] = {};
 alignas(16) constinit char g_program_stack[kStackBytes] = {};
 constinit int g_busy = 0;
+
+// The system's own: a sanitizer that stands before us takes its clone() for a fork of the job.
+using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
+constinit Clone g_clone = nullptr;
+
+[[gnu::constructor]] void find_clone() {
+  g_clone = reinterpret_cast<Clone>(next_definition("clone"));
+}
 
 int become_program(void* argument) {
   const DetachedProgram& program = *static_cast<const DetachedProgram*>(argument);
@@ -45,7 +55,7 @@ int become_program(void* argument) {
 }
 
 int start_program(void* argument) {
-  const int started = clone(become_program, g_program_stack + sizeof g_program_stack,
+  const int started = g_clone(become_program, g_program_stack + sizeof g_program_stack,
                             CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
   syscall(SYS_exit_group, started > 0 ? 0 : 1);
   return 0;
@@ -54,14 +64,14 @@ int start_program(void* argument) {
 }  // namespace
 
 bool start_detached(const DetachedProgram& program) noexcept {
-  if (__atomic_exchange_n(&g_busy, 1, __ATOMIC_ACQUIRE) != 0) {
+  if (!g_clone || __atomic_exchange_n(&g_busy, 1, __ATOMIC_ACQUIRE) != 0) {
     return false;
   }
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int starter = clone(start_program, g_starter_stack + sizeof g_starter_stack,
+  const int starter = g_clone(start_program, g_starter_stack + sizeof g_starter_stack,
                             CLONE_VM | CLONE_VFORK, const_cast<DetachedProgram*>(&program));
   int status = 1;
   while (starter > 0 && syscall(SYS_wait4, starter, &status, __WCLONE, nullptr) < 0 &&

@@ -36,9 +36,14 @@ bool ended_well(const FileHeader& memory) {
   return memory.exit_kind != format::kNotExited && memory.exit_status == 0;
 }
 
-// Bytes up to the last page that holds anything, in whole elements.
+bool may_be_cut(const Section& section) {
+  return section.kind == format::kDefinitions || section.kind == format::kAllocations ||
+         section.kind == format::kTensorBlocks || section.kind == format::kHeldBlocks;
+}
+
+// Of the large ones, bytes up to the last page that holds anything, in whole elements.
 uint64_t used_bytes(const FileHeader& memory, const Section& section, uint64_t ready) {
-  if (ready <= kPage) {
+  if (!may_be_cut(section)) {
     return ready;
   }
   const char* const from = begin_of(memory, section);

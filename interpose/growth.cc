@@ -28,6 +28,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLargestStep = uint64_t{32} << 20;
+constexpr uint64_t kMostAhead = uint64_t{1} << 20;
 // What a step may take of the memory that is left, as for the first one (memory_region.cc).
 constexpr uint64_t kMemoryFactor = 4;
 
@@ -112,7 +113,7 @@ bool grow_ring() noexcept {
   const format::FileHeader* const file = g_growth.file;
   const uint64_t now = ready_bytes(file, format::kEvents);
   const uint64_t whole = section_of(file, format::kEvents).bytes;
-  return now < whole &&
+  return now == whole ||
          grow_to(format::kEvents, std::min(whole, now + std::min(now, kLargestStep)));
 }
 
@@ -140,7 +141,8 @@ bool grow_to(format::SectionKind kind, uint64_t bytes) noexcept {
     sched_yield();
   }
   const int saved_errno = errno;
-  const uint64_t roomy = std::min(bytes + bytes / 2, file->sections[index].bytes);
+  const uint64_t more = std::min(bytes / 2, kMostAhead);
+  const uint64_t roomy = std::min(bytes + more, file->sections[index].bytes);
   const bool grown = grow_section(index, roomy) || grow_section(index, bytes);
   errno = saved_errno;
   __atomic_store_n(&g_growth.busy, 0, __ATOMIC_RELEASE);
@@ -154,6 +156,10 @@ void wake_own_thread() noexcept {
 
 bool growth_is_pending() noexcept {
   return (__atomic_load_n(&g_growth_asked, __ATOMIC_RELAXED) & ~g_growth.refused) != 0;
+}
+
+bool growth_is_refused(Growing what) noexcept {
+  return (__atomic_load_n(&g_growth.refused, __ATOMIC_RELAXED) & what) != 0;
 }
 
 void grow_as_asked() noexcept {
@@ -171,12 +177,12 @@ void grow_as_asked() noexcept {
   for (const auto& each : kAll) {
     done |= (asked & each.what) != 0 && each.grow() ? each.what : 0U;
   }
-  g_growth.refused |= asked & ~done;
+  __atomic_fetch_or(&g_growth.refused, asked & ~done, __ATOMIC_RELAXED);
   __atomic_fetch_and(&g_growth_asked, ~done, __ATOMIC_RELAXED);
 }
 
 void forget_refused_growth() noexcept {
-  g_growth.refused = 0;
+  __atomic_store_n(&g_growth.refused, 0U, __ATOMIC_RELAXED);
 }
 
 void growth_start(format::FileHeader* file, int descriptor) noexcept {

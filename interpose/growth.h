@@ -30,6 +30,7 @@ inline void ask_for_growth(Growing what) noexcept {
 void grow_as_asked() noexcept;
 void forget_refused_growth() noexcept;
 bool growth_is_pending() noexcept;
+bool growth_is_refused(Growing what) noexcept;
 
 // Makes the first `bytes` of the section ready, and somewhat more.  Off the hot path, from any
 // thread; it may take some hundred microseconds.  False: there is no memory for it, or the section

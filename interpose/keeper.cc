@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -115,6 +114,7 @@ class Rounds {
     while (!over()) {
       const uint32_t seen = load(memory_.keeper_wake);
       const bool asked = seen != answered_;
+      pack();
       const uint64_t now_ns = nanoseconds(CLOCK_BOOTTIME);
       if (asked || now_ns >= due_ns_) {
         answered_ = seen;
@@ -122,7 +122,6 @@ class Rounds {
         due_ns_ = nanoseconds(CLOCK_BOOTTIME) + kEveryNs;
         continue;
       }
-      pack();
       wait_for_work(memory_, seen, std::min(due_ns_ - now_ns, segments_.is_started() ? kDrainEveryNs : kEveryNs));
     }
   }
@@ -216,13 +215,11 @@ format::FileHeader* map_trace_memory(int descriptor) noexcept {
 
 }  // namespace traintrace
 
-// The lock tells others that this memory has a keeper.
 extern "C" [[noreturn]] void tt_keeper_main(void*) {
   using namespace traintrace;
   be_small_and_deaf();
   format::FileHeader* const memory = map_trace_memory(kKeeperDescriptor);
   if (memory) {
-    flock(kKeeperDescriptor, LOCK_EX | LOCK_NB);
     choose_clock();
     memory->keeper_pid = getpid();
     __atomic_store_n(&memory->keeper_descriptor, kKeeperDescriptor, __ATOMIC_RELEASE);

@@ -19,13 +19,16 @@ namespace {
 
 // Of a process in another PID namespace nothing is known but when it was last alive; and a memory
 // that cannot be copied anywhere is kept so long for somebody who looks for it.
-constexpr uint64_t kOldNs = 3'600'000'000'000;
+constexpr uint64_t kOldSeconds = 3600;
+// Younger ones are being set up, or have just lost their process.
+constexpr uint64_t kYoungSeconds = 10;
 
-bool is_old(int file) {
+uint64_t age_seconds(int file) {
   struct stat status = {};
   const uint64_t now_s = nanoseconds(CLOCK_REALTIME) / 1'000'000'000;
-  return fstat(file, &status) == 0 && now_s > static_cast<uint64_t>(status.st_mtime) &&
-         (now_s - static_cast<uint64_t>(status.st_mtime)) * 1'000'000'000 > kOldNs;
+  const bool known = fstat(file, &status) == 0 && status.st_mtime >= 0;
+  const auto changed_s = static_cast<uint64_t>(status.st_mtime);
+  return known && now_s > changed_s ? now_s - changed_s : 0;
 }
 
 bool is_gone(const format::FileHeader& memory, const Identity& self) {
@@ -48,21 +51,22 @@ bool copied_out(format::FileHeader* memory) {
 
 void finish(int folder, const char* name, const Identity& self) {
   const int file = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0 || flock(file, LOCK_EX | LOCK_NB) != 0) {
+  if (file < 0 || age_seconds(file) < kYoungSeconds || flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (file >= 0) {
       close(file);
     }
     return;  // it has a keeper
   }
   format::FileHeader* const memory = map_trace_memory(file);
-  const bool old = is_old(file);
+  // Whoever sets one up has locked it: without a header it was given up.
+  const bool useless = !memory || age_seconds(file) > kOldSeconds;
   const bool gone = memory && is_gone(*memory, self);
   if (gone && memory->gone_how == format::kNotSeenGone) {
     memory->gone_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
     memory->gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
     memory->gone_how = format::kSeenGone;
   }
-  if ((gone && copied_out(memory)) || (old && (gone || !memory))) {
+  if ((gone && copied_out(memory)) || (useless && (gone || !memory))) {
     unlinkat(folder, name, 0);
   }
   if (memory) {

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sched.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -55,6 +57,14 @@ bool is_roomy(int folder, uint64_t bytes) {
   return free_bytes / kMemoryFactor >= bytes && all_bytes - free_bytes + bytes <= all_bytes / kPartInUse;
 }
 
+// Somebody may be looking at it, for a moment (left_behind.cc).
+void lock(int file) {
+  constexpr int kTries = 1000;
+  for (int tries = 0; flock(file, LOCK_EX | LOCK_NB) != 0 && tries < kTries; ++tries) {
+    sched_yield();
+  }
+}
+
 int create_named(const Identity& identity, uint64_t bytes, Text& path) {
   ShortText folder_path;
   name_memory_folder(folder_path);
@@ -70,6 +80,8 @@ int create_named(const Identity& identity, uint64_t bytes, Text& path) {
     name_trace(name, identity.host, identity.pid, identity.start_time, attempt, ".trace");
     file = openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file >= 0) {
+      // It goes with the descriptor to the keeper, and tells others that this memory has one.
+      lock(file);
       path << folder_path.c_str() << "/" << name.c_str();
     } else if (errno != EEXIST) {
       break;

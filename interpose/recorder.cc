@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "interpose/arming.h"
@@ -21,7 +22,8 @@ constinit thread_local ThreadState* t_thread = nullptr;
 namespace {
 
 constexpr int kEnding = -1;  // as owner of a thread state: somebody takes it apart
-constexpr uint64_t kReapEveryNs = 100'000'000;
+constexpr uint64_t kReapEveryNs = 1'000'000;
+constexpr uint32_t kLookAt = 64;  // threads at a time
 
 // A thread that found the table full: in which trace, and its calls since, of which few try again.
 constinit thread_local uint64_t t_refused = 0;
@@ -45,7 +47,7 @@ struct Recorder {
   format::ChunkState* chunk_states;
   uint32_t next_serial;
   uint32_t next_look;  // of reap_some
-  uint64_t last_reap_ns;
+  uint64_t all_alive_ns;  // when that was seen last
 };
 Recorder g_recorder;
 
@@ -68,14 +70,23 @@ void release_chunk(ThreadState& thread) {
   }
 }
 
-// Ready chunks.  Growth is asked for early: until it comes, the oldest records are overwritten.
+uint64_t chunks_there() {
+  return __atomic_load_n(g_recorder.ready_bytes, __ATOMIC_ACQUIRE) / g_recorder.chunk_bytes;
+}
+
+// How many chunks can be used.  Growth is asked for early; a thread that is faster than that helps
+// itself, rather than overwrite records of a ring that is to become larger.
 uint64_t ready_chunks(uint64_t ordinal) {
-  const uint64_t bytes = __atomic_load_n(g_recorder.ready_bytes, __ATOMIC_ACQUIRE);
-  const uint64_t chunks = bytes / g_recorder.chunk_bytes;
-  if (chunks < g_recorder.chunk_count && ordinal > chunks / 2) {
-    ask_for_growth(kGrowRing);
+  const uint64_t chunks = chunks_there();
+  if (chunks == g_recorder.chunk_count || ordinal <= chunks / 2) [[likely]] {
+    return chunks;
   }
-  return chunks;
+  ask_for_growth(kGrowRing);
+  if (ordinal < chunks || growth_is_refused(kGrowRing)) {
+    return chunks;
+  }
+  grow_to(format::kEvents, std::min(ordinal + 1, g_recorder.chunk_count) * g_recorder.chunk_bytes);
+  return chunks_there();
 }
 
 // The oldest chunk that nobody writes, or null.  A thread that was put aside for a whole lap finds
@@ -193,30 +204,46 @@ ThreadState* begin_thread(int index, int32_t tid) {
   return &thread;
 }
 
-void end_if_gone(int index) {
+bool end_if_gone(int index) {
   const int32_t tid = __atomic_load_n(&g_recorder.owners[index], __ATOMIC_RELAXED);
-  if (tid > 0 && is_gone(tid)) {
+  const bool gone = tid > 0 && is_gone(tid);
+  if (gone) {
     end_thread(index, tid);
   }
+  return gone;
 }
 
 // Where threads come and go fast, most places belong to threads that are gone; where all are
 // alive, looking at each of them every time would cost.
-void reap_some() {
-  constexpr uint32_t kLookAt = 64;
+bool reap_some() {
+  bool any = false;
   const auto threads = static_cast<uint32_t>(g_recorder.thread_count);
   const uint32_t first = __atomic_fetch_add(&g_recorder.next_look, kLookAt, __ATOMIC_RELAXED);
   for (uint32_t i = 0; i < kLookAt; ++i) {
-    end_if_gone(static_cast<int>((first + i) % threads));
+    any = end_if_gone(static_cast<int>((first + i) % threads)) || any;
   }
+  return any;
 }
 
-bool may_reap_now() {
+// Threads that are gone hold chunks until they are noticed.  Where all are alive that is found out
+// now and then only, not at each call.
+format::EventChunk* take_chunk_of_the_gone(uint64_t& ordinal) {
   const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC);
-  uint64_t last_ns = __atomic_load_n(&g_recorder.last_reap_ns, __ATOMIC_RELAXED);
-  return now_ns - last_ns > kReapEveryNs &&
-         __atomic_compare_exchange_n(&g_recorder.last_reap_ns, &last_ns, now_ns, false,
-                                     __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  if (now_ns - __atomic_load_n(&g_recorder.all_alive_ns, __ATOMIC_RELAXED) < kReapEveryNs) {
+    return nullptr;
+  }
+  const int looks = g_recorder.thread_count / kLookAt;
+  bool any = false;
+  for (int i = 0; i < looks; ++i) {
+    any = reap_some() || any;
+    if (format::EventChunk* const chunk = any ? take_chunk(ordinal) : nullptr) {
+      return chunk;
+    }
+  }
+  if (!any) {
+    __atomic_store_n(&g_recorder.all_alive_ns, now_ns, __ATOMIC_RELAXED);
+  }
+  return take_chunk(ordinal);  // another thread may have looked at the same time
 }
 
 // All private memory of the recorder in one mapping.
@@ -232,9 +259,8 @@ T* carve(char*& from, uint64_t elements) {
 bool next_chunk(ThreadState& thread) noexcept {
   uint64_t ordinal = 0;
   format::EventChunk* chunk = take_chunk(ordinal);
-  if (!chunk && may_reap_now()) {
-    reap_threads();
-    chunk = take_chunk(ordinal);
+  if (!chunk) {
+    chunk = take_chunk_of_the_gone(ordinal);
   }
   if (!chunk) {
     return false;  // and keeps the old one, where open calls have room for their leave records

@@ -10,7 +10,7 @@ namespace {
 
 using format::Library;
 
-// Both only store a number, before any initialisation too.  cudaRuntimeGetVersion is none of them:
+// Both only store a number, before any initialisation too, whichever thread asks.  cudaRuntimeGetVersion is none of them:
 // it waits for the runtime's own start.
 using GetVersion = int (*)(int*);
 struct Version {

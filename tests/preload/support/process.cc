@@ -1,5 +1,7 @@
 #include "support/process.h"
 
+#include "format/trace_format.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -81,6 +83,28 @@ std::vector<std::string> role(int argc, char** argv) {
   return {};
 }
 
+// Until no memory of a process that has ended waits to be copied (format/trace_format.h): a process
+// that is killed does not wait for its keeper.
+void wait_for_keepers() {
+  constexpr int kMostRounds = 2000;
+  const fs::path folder = "/dev/shm/traintrace-" + std::to_string(geteuid());
+  for (int round = 0; round < kMostRounds; ++round) {
+    bool any = false;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder, none)) {
+      traintrace::format::FileHeader header = {};
+      std::ifstream file(entry.path(), std::ios::binary);
+      file.read(reinterpret_cast<char*>(&header), sizeof header);
+      any = any || (entry.path().extension() == ".trace" && file && header.ready != 0 &&
+                    !fs::exists("/proc/" + std::to_string(header.pid)));
+    }
+    if (!any) {
+      return;
+    }
+    usleep(5000);
+  }
+}
+
 Outcome run(const Program& program) {
   int output[2];
   int errors[2];
@@ -104,6 +128,7 @@ Outcome run(const Program& program) {
   outcome.output = texts[0];
   outcome.errors = texts[1];
   waitpid(child, &outcome.status, 0);
+  wait_for_keepers();
   close(output[0]);
   close(errors[0]);
   return outcome;

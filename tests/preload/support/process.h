@@ -31,7 +31,9 @@ Program self(const std::string& role, std::vector<std::string> arguments = {});
 // is the test itself.
 std::vector<std::string> role(int argc, char** argv);
 
+// What it recorded is in its folder when this returns.
 Outcome run(const Program& program);
+void wait_for_keepers();
 
 // An empty folder that is gone when the test is.
 class Folder {

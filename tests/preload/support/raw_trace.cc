@@ -265,7 +265,7 @@ class RawReader {
   void check_record(const RawRecord& record) {
     uint64_t& last = last_ticks_[record.thread];
     if (record.ticks < last) {
-      problem("thread ", record.thread, " goes back in time");
+      problem("thread ", record.thread, " goes back in time by ", last - record.ticks);
     }
     last = record.ticks;
     if (record.type == format::kNote) {
