@@ -15,6 +15,10 @@ Kept kept_of_variable(const char* name, size_t bytes) noexcept;
 
 // Stands for the value of a variable of which the name alone is kept.
 inline constexpr char kNameOnly[] = "(set)";
+// Of a value with more bytes nothing is kept, of a command line the arguments that fit whole: a
+// part does not show whether it belongs to a secret.
+inline constexpr size_t kMostText = 4095;
+inline constexpr char kTooLong[] = "(too long)";
 
 // Masks what looks like a secret by "***", in place; returns the new length, never a larger one.
 // `text` is one value, or arguments separated by NUL as in /proc/PID/cmdline.  Masked are

@@ -11,7 +11,7 @@ namespace traintrace {
 namespace {
 
 // A value or a command line, masked, at most so long.
-char g_text[4096];
+char g_text[format::kMostText + 1];
 
 void write_value(ThreadState& thread, const char* key, format::Kept kept, const char* value) {
   if (kept == format::Kept::Name) {
@@ -23,7 +23,7 @@ void write_value(ThreadState& thread, const char* key, format::Kept kept, const 
   if (text.whole()) {
     define_fact(thread, key, g_text, format::mask_value(kept, g_text, text.length()));
   } else {
-    write_fact(thread, key, "(too long)");  // what is cut off might show that it is a secret
+    write_fact(thread, key, format::kTooLong);
   }
 }
 
@@ -43,7 +43,7 @@ void write_environment(ThreadState& thread) {
 
 void write_command_line(ThreadState& thread) {
   size_t line = read_file("/proc/self/cmdline", g_text, sizeof g_text);
-  if (line + 1 == sizeof g_text) {  // of a part one cannot tell whether it is a secret
+  if (line == format::kMostText) {  // the last argument may have been cut
     while (line && g_text[line - 1]) {
       --line;
     }

@@ -49,6 +49,9 @@ std::string kept_value(format::Kept kept, std::string value) {
   if (kept == format::Kept::Name) {
     return format::kNameOnly;
   }
+  if (value.size() > format::kMostText) {
+    return format::kTooLong;
+  }
   value.resize(format::mask_value(kept, value.data(), value.size()));
   return value;
 }
@@ -69,6 +72,10 @@ std::map<std::string, std::string> environment_of(const std::string& bytes) {
 }
 
 std::string command_line_of(std::string arguments) {
+  if (arguments.size() > format::kMostText) {
+    arguments.resize(format::kMostText);
+    arguments.resize(arguments.rfind('\0') + 1);  // npos + 1: none fits
+  }
   arguments.resize(format::mask_secrets(arguments.data(), arguments.size()));
   std::replace(arguments.begin(), arguments.end(), '\0', ' ');
   return arguments;

@@ -25,8 +25,9 @@ class Waiting {
       const char* const environment[] = {"RANK=3",         "HF_TOKEN=geheim-0815",
                                          "NCCL_ALGO=ring", "NVIDIA_API_KEY=geheim-0815",
                                          "MASTER_ADDR=h",  nullptr};
+      const std::string cut = std::string(4020, 'a') + " geheim-0815 " + std::string(100, 'a');
       execle("/bin/sh", "sh", "-c", "read line", "train.py", "--api-key", "geheim-0815", "--lr=3",
-             nullptr, environment);
+             cut.c_str(), nullptr, environment);
       _exit(127);
     }
     close(input_[0]);
