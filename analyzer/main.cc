@@ -47,13 +47,13 @@ void cut_at_dashes(std::vector<std::string>& words, Invocation& invocation) {
 int run_command(int argc, char** argv) {
   CLI::App app("why a training job hangs, runs out of memory or runs slow", "traintrace");
   app.set_version_flag("--version", "traintrace " TT_VERSION);
-  app.require_subcommand(0, 1);  // words behind the first are arguments, whatever they are called
+  app.require_subcommand(0, 1);  // words after the first are arguments, whatever they are called
   Invocation invocation;
   for (const Command& command : commands()) {
     command.declare(*app.add_subcommand(command.name, command.summary), invocation);
   }
   if (argc < 2) {
-    return fail("say a command: `traintrace help` lists them");
+    return fail("no command given; see `traintrace help`");
   }
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words[0] == "run") {

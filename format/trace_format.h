@@ -319,7 +319,8 @@ struct FactDefinition {
   DefinitionHead head;
   uint32_t key_bytes;
   uint32_t value_bytes;
-  // key: "env.NAME", "exe", "command-line" (arguments separated by NUL), "cwd",
+  // key: "env.NAME" (what format/environment.def keeps; "(set)": its value is not kept), "exe",
+  // "command-line" (arguments separated by NUL; secrets masked, format/secrets.h), "cwd",
   // "cuda-driver-version", "nccl-version", "setting.NAME" (value in force), "setting-error.NAME"
   // (bad value that was ignored), .. value
 };

@@ -4,78 +4,65 @@
 
 #include <cstring>
 
+#include "format/secrets.h"
 #include "interpose/definitions.h"
 #include "interpose/files.h"
 
 namespace traintrace {
 namespace {
 
-// Who a rank is, and what changes how CUDA, NCCL and PyTorch behave.  Nothing else: environments
-// hold secrets.
-constexpr const char* kExact[] = {
-    "RANK",       "LOCAL_RANK",     "WORLD_SIZE",       "LOCAL_WORLD_SIZE",
-    "GROUP_RANK", "ROLE_RANK",      "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE",
-    "PMIX_RANK",  "PMIX_NAMESPACE", "OMP_NUM_THREADS",
-};
-constexpr const char* kPrefixes[] = {
-    "MASTER_", "TORCHELASTIC_", "OMPI_COMM_WORLD_", "PMI_",   "SLURM_",      "NCCL_",
-    "CUDA_",   "NVIDIA_",       "PYTORCH_",         "TORCH_", "TRAINTRACE_",
-};
-// Of these only what tells ranks apart: the rest has hundreds of variables.
-constexpr const char* kSlurm[] = {
-    "SLURM_PROCID",        "SLURM_LOCALID",       "SLURM_NTASKS", "SLURM_JOB_ID",
-    "SLURM_STEP_ID",       "SLURM_NODEID",        "SLURM_NNODES", "SLURMD_NODENAME",
-    "SLURM_JOB_NUM_NODES", "SLURM_RESTART_COUNT",
-};
+// A value or a command line, masked, at most so long.
+char g_text[format::kMostText + 1];
 
-template <size_t N>
-bool names_one_of(const char* variable, size_t length, const char* const (&names)[N]) {
-  for (const char* name : names) {
-    if (strlen(name) == length && memcmp(name, variable, length) == 0) {
-      return true;
-    }
+void write_value(ThreadState& thread, const char* key, format::Kept kept, const char* value) {
+  if (kept == format::Kept::Name) {
+    write_fact(thread, key, format::kNameOnly);
+    return;
   }
-  return false;
-}
-
-bool is_wanted(const char* variable, size_t length) {
-  if (starts_with(variable, "SLURM")) {
-    return names_one_of(variable, length, kSlurm);
+  Text text(g_text, sizeof g_text);
+  text << value;
+  if (text.whole()) {
+    define_fact(thread, key, g_text, format::mask_value(kept, g_text, text.length()));
+  } else {
+    write_fact(thread, key, format::kTooLong);
   }
-  for (const char* prefix : kPrefixes) {
-    if (starts_with(variable, prefix)) {
-      return true;
-    }
-  }
-  return names_one_of(variable, length, kExact);
 }
 
 void write_environment(ThreadState& thread) {
   for (char** at = environ; at && *at; ++at) {
     const char* const equals = strchr(*at, '=');
     const size_t length = equals ? static_cast<size_t>(equals - *at) : 0;
-    if (length && is_wanted(*at, length)) {
+    const format::Kept kept = format::kept_of_variable(*at, length);
+    if (kept != format::Kept::Nothing) {
       ShortText key;
       key << "env.";
       key.append(*at, length);
-      write_fact(thread, key.c_str(), equals + 1);
+      write_value(thread, key.c_str(), kept, equals + 1);
     }
   }
 }
 
-void write_program(ThreadState& thread) {
-  char text[4096];
-  const ssize_t exe = readlink("/proc/self/exe", text, sizeof text);
-  if (exe > 0) {
-    define_fact(thread, "exe", text, static_cast<size_t>(exe));
+void write_command_line(ThreadState& thread) {
+  size_t line = read_file("/proc/self/cmdline", g_text, sizeof g_text);
+  if (line == format::kMostText) {  // the last argument may have been cut
+    while (line && g_text[line - 1]) {
+      --line;
+    }
   }
-  size_t line = read_file("/proc/self/cmdline", text, sizeof text);
-  while (line && !text[line - 1]) {
+  while (line && !g_text[line - 1]) {
     --line;
   }
-  define_fact(thread, "command-line", text, line);
-  if (getcwd(text, sizeof text)) {
-    write_fact(thread, "cwd", text);
+  define_fact(thread, "command-line", g_text, format::mask_secrets(g_text, line));
+}
+
+void write_program(ThreadState& thread) {
+  const ssize_t exe = readlink("/proc/self/exe", g_text, sizeof g_text);
+  if (exe > 0) {
+    define_fact(thread, "exe", g_text, static_cast<size_t>(exe));
+  }
+  write_command_line(thread);
+  if (getcwd(g_text, sizeof g_text)) {
+    write_fact(thread, "cwd", g_text);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "interpose/allocations.h"
+#include "interpose/clock.h"
 #include "interpose/files.h"
 #include "interpose/futex.h"
 #include "interpose/storage.h"
@@ -28,7 +29,9 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLargestStep = uint64_t{32} << 20;
-constexpr uint64_t kMostAhead = uint64_t{1} << 20;
+// Who grows makes a system call or two, unless it is put aside.
+constexpr uint64_t kPatienceNs = 20'000'000;
+constexpr uint64_t kMostAhead = uint64_t{4} << 20;
 // What a step may take of the memory that is left, as for the first one (memory_region.cc).
 constexpr uint64_t kMemoryFactor = 4;
 
@@ -119,8 +122,6 @@ bool grow_ring() noexcept {
 
 }  // namespace
 
-// For a moment only: who finds it taken comes again, and whoever holds it makes a system call or
-// two.
 bool grow_to(format::SectionKind kind, uint64_t bytes) noexcept {
   format::FileHeader* const file = g_growth.file;
   if (file == nullptr) {
@@ -133,9 +134,9 @@ bool grow_to(format::SectionKind kind, uint64_t bytes) noexcept {
   if (bytes > file->sections[index].bytes) {
     return false;
   }
-  constexpr int kPatience = 1000;
-  for (int tries = 0; __atomic_exchange_n(&g_growth.busy, 1, __ATOMIC_ACQUIRE) != 0; ++tries) {
-    if (tries == kPatience) {
+  const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + kPatienceNs;
+  while (__atomic_exchange_n(&g_growth.busy, 1, __ATOMIC_ACQUIRE) != 0) {
+    if (bytes <= ready_bytes(file, kind) || nanoseconds(CLOCK_MONOTONIC) > give_up_ns) {
       return bytes <= ready_bytes(file, kind);
     }
     sched_yield();

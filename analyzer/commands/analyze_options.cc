@@ -50,12 +50,15 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
   auto options = std::make_shared<AnalyzeOptions>();
   auto hang_after = std::make_shared<std::string>("5s");
   add_traces(command, options->traces);
-  command.add_option("--only", options->only, "only findings with these codes")->delimiter(',');
-  command.add_option("--run", options->run.run, "of several runs in the folder, this one");
-  command.add_option("--hang-after", *hang_after, "a shorter wait is a run in progress")
+  command.add_option("--only", options->only, "report only findings with these codes")
+      ->delimiter(',');
+  command.add_option("--run", options->run.run, "analyze this run, if the folder has several");
+  command
+      .add_option("--hang-after", *hang_after,
+                  "report a hang only if ranks have been blocked this long")
       ->capture_default_str();
   add_format(command, options->format, {"text", "json", "html"});
-  command.add_option("--output", options->output, "file for the result; - is stdout");
+  command.add_option("--output", options->output, "write the result to this file; - is stdout");
   command.callback([options, hang_after, &invocation] {
     invocation.status = run_analysis(*options, *hang_after);
   });

@@ -181,7 +181,7 @@ int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& optio
   }
   const JobNow all = unpacked(texts);
   if (all.traces.processes.empty()) {
-    return fail(all.limits.empty() ? "nobody has seen a process" : all.limits.front());
+    return fail(all.limits.empty() ? "no process found on any host" : all.limits.front());
   }
   return say(judge(all, {}, options));
 }
@@ -248,7 +248,7 @@ int attach(AttachOptions options) {
   options.job.interval = *interval_ns;
   sort_targets(options);
   if (Mpi::is_started_by() && options.watch) {
-    return fail("--watch looks at one host: start it without mpirun or srun");
+    return fail("--watch watches one host: start it without mpirun or srun");
   }
   std::optional<Mpi> others = Mpi::join();
   if (!others && Mpi::is_started_by()) {
@@ -269,21 +269,24 @@ int attach(AttachOptions options) {
 void declare_attach(CLI::App& command, Invocation& invocation) {
   auto options = std::make_shared<AttachOptions>();
   command.add_option("TARGET", options->targets,
-                     "process ids, or traces whose processes run (default: ./traintrace)");
+                     "PIDs, or traces of running processes (default: ./traintrace)");
   command.add_flag("--all", options->job.all, "every process of this machine that uses a GPU");
-  command.add_flag("--watch", options->watch, "wait until the job hangs, then say why");
-  command.add_option("--interval", options->interval, "time between two looks")
+  command.add_flag("--watch", options->watch, "wait until the job hangs, then report why");
+  command
+      .add_option("--interval", options->interval, "time between the two samples of each process")
       ->capture_default_str();
-  command.add_option("--hang-after", options->hang_after,
-                     "a shorter wait is a run in progress (5s; with --watch 60s)");
-  command.add_flag("--stop", options->job.stop,
-                   "stop each thread for an instant: exact stacks of running threads too");
-  command.add_flag("--inject", options->inject, "start to record a process that runs");
-  command.add_option("--on-hang", options->on_hang, "with --watch: a shell command to run then");
   command.add_option(
-      "--snapshot", options->snapshot,
-      "FOLDER: leave what the processes do beside their traces there and say nothing "
-      "(what TRAINTRACE_ON_ABORT=snapshot starts)");
+      "--hang-after", options->hang_after,
+      "report a hang only if ranks have been blocked this long (5s; with --watch 60s)");
+  command.add_flag("--stop", options->job.stop,
+                   "stop each thread briefly: exact stacks, of running threads too");
+  command.add_flag("--inject", options->inject, "record a process that already runs (not built)");
+  command.add_option("--on-hang", options->on_hang,
+                     "with --watch: run this shell command when the job hangs");
+  command.add_option("--snapshot", options->snapshot,
+                     "FOLDER: write the threads of the processes whose traces are in it beside the "
+                     "traces, and print "
+                     "nothing (used by TRAINTRACE_ON_ABORT=snapshot)");
   add_format(command, options->format, {"text", "json", "collapsed"});
   command.callback([options, &invocation] { invocation.status = attach(*options); });
 }

@@ -14,16 +14,16 @@ constexpr int kUnusable = 2;
 
 const Command kCommands[] = {
     {"run", "record a program", declare_run},
-    {"analyze", "say what went wrong in a recorded run, and who", declare_analyze},
-    {"attach", "say what a running job waits for", declare_attach},
+    {"analyze", "find what went wrong in a recorded run, and on which rank", declare_analyze},
+    {"attach", "show what a running job is blocked on", declare_attach},
     {"diff", "compare two runs", declare_diff},
-    {"report", "tables: where time went", declare_report},
+    {"report", "tables: where time and memory went", declare_report},
     {"dump", "print every record as text", declare_dump},
-    {"import", "read other tools' files", declare_import},
-    {"export", "write files for other viewers", declare_export},
-    {"calls", "what is intercepted", declare_calls},
-    {"findings", "what can be found, with explanation", declare_findings},
-    {"settings", "what can be set", declare_settings},
+    {"import", "convert other tools' files", declare_import},
+    {"export", "write files for other tools", declare_export},
+    {"calls", "list the intercepted functions", declare_calls},
+    {"findings", "list what can be found, and explain it", declare_findings},
+    {"settings", "list the settings", declare_settings},
     {"help", "explain a command", declare_help},
 };
 
@@ -64,12 +64,12 @@ int print(std::string_view text) {
 }
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {
-  command.add_option("TRACE", traces, "folder of traces, or single ones (default: ./traintrace)");
+  command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)");
 }
 
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats) {
   format = formats.front();
-  command.add_option("--format", format, "how the result is written")
+  command.add_option("--format", format, "output format")
       ->check(CLI::IsMember(formats))
       ->capture_default_str();
 }

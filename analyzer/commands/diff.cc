@@ -105,7 +105,7 @@ int diff(const DiffArguments& arguments) {
   const std::vector<std::string> a = profiles_alone({arguments.a});
   const std::vector<std::string> b = profiles_alone({arguments.b});
   if (a.empty() != b.empty()) {
-    return fail("one of the two is of a profiler and the other is not: they cannot be compared");
+    return fail("one is a trace of a profiler and the other is not: they cannot be compared");
   }
   return a.empty() ? diff_traces(arguments) : diff_profiles_of(a, b, arguments.form);
 }
@@ -114,8 +114,8 @@ int diff(const DiffArguments& arguments) {
 
 void declare_diff(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<DiffArguments>();
-  command.add_option("TRACE_A", arguments->a, "a good run: its folder, or one trace")->required();
-  command.add_option("TRACE_B", arguments->b, "a bad run of the same job")->required();
+  command.add_option("TRACE_A", arguments->a, "good run: its folder, or one trace")->required();
+  command.add_option("TRACE_B", arguments->b, "bad run of the same job")->required();
   add_format(command, arguments->form, {"text", "json"});
   command.callback([arguments, &invocation] { invocation.status = diff(*arguments); });
 }

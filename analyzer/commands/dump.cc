@@ -90,9 +90,10 @@ void declare_dump(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<DumpArguments>();
   add_traces(command, arguments->traces);
   command.add_option("--rank", arguments->ranks, "only these ranks, as 0-3,7");
-  command.add_option("--call", arguments->calls, "only calls whose name fits this glob");
-  command.add_option("--since", arguments->since, "only calls entered from then on, as +12.5");
-  command.add_option("--until", arguments->until, "only calls entered before then");
+  command.add_option("--call", arguments->calls, "only calls whose name matches this glob");
+  command.add_option("--since", arguments->since,
+                     "only calls entered at this time or later, as +12.5");
+  command.add_option("--until", arguments->until, "only calls entered before this time");
   command.add_option("--limit", arguments->limit, "at most this many calls of each process");
   command.add_flag("--no-tables", arguments->no_tables, "only processes and calls");
   command.callback([arguments, &invocation] { invocation.status = dump(*arguments); });

@@ -176,7 +176,7 @@ int export_traces(const ExportArguments& arguments) {
 
 void declare_export(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<ExportArguments>();
-  command.add_option("KIND", arguments->kind, "for whom")
+  command.add_option("KIND", arguments->kind, "format to write")
       ->required()
       ->check(CLI::IsMember({"perfetto", "kineto", "flight-recorder", "torch-snapshot", "heaptrack",
                              "collapsed", "csv"}));
@@ -184,11 +184,10 @@ void declare_export(CLI::App& command, Invocation& invocation) {
   command
       .add_option(
           "--output", arguments->output,
-          "file to write, - is stdout; of flight-recorder, and where there are several "
-          "processes of torch-snapshot and heaptrack, what the file of each rank is called, "
-          "before the rank")
+          "file to write, - is stdout; for flight-recorder, and for torch-snapshot and heaptrack "
+          "with several processes, the beginning of each file's name, followed by the rank")
       ->required();
-  command.add_option("--bytes", arguments->bytes, "of collapsed: which bytes, growth is per step")
+  command.add_option("--bytes", arguments->bytes, "for collapsed: which bytes; growth is per step")
       ->check(CLI::IsMember({"live", "peak", "growth"}))
       ->capture_default_str();
   command.callback([arguments, &invocation] { invocation.status = export_traces(*arguments); });

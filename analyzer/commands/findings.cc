@@ -69,7 +69,7 @@ int show(const std::string& code, bool json) {
 void declare_findings(CLI::App& command, Invocation& invocation) {
   auto code = std::make_shared<std::string>();
   auto form = std::make_shared<std::string>();
-  command.add_option("CODE", *code, "explain this one");
+  command.add_option("CODE", *code, "explain this finding");
   add_format(command, *form, {"text", "json"});
   command.callback([code, form, &invocation] { invocation.status = show(*code, *form == "json"); });
 }

@@ -14,13 +14,14 @@ std::string overview() {
   std::string text =
       "traintrace: why a training job hangs, runs out of memory or runs slow\n\n"
       "  LD_PRELOAD=libtraintrace.so torchrun ..    record (or: traintrace run -- torchrun ..)\n"
-      "  traintrace analyze traintrace/             afterwards: who, where, why\n\n"
+      "  traintrace analyze traintrace/             then: which rank, where, why\n\n"
       "Commands\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<10} {}\n", command.name, command.summary);
   }
   return text +
-         "\ntraintrace help COMMAND explains one. `traintrace --version` says which this is.\n";
+         "\n`traintrace help COMMAND` explains a command, `traintrace --version` prints the "
+         "version.\n";
 }
 
 int help(const CLI::App& root, const std::string& name) {
@@ -46,8 +47,9 @@ void declare_help(CLI::App& command, Invocation& invocation) {
   auto man = std::make_shared<bool>(false);
   auto bash = std::make_shared<bool>(false);
   command.add_option("COMMAND", *name, "the command to explain");
-  command.add_flag("--man", *man, "the manual page, for man -l");
-  command.add_flag("--bash-completion", *bash, "what bash needs to complete commands and options");
+  command.add_flag("--man", *man, "print the manual page, for man -l");
+  command.add_flag("--bash-completion", *bash,
+                   "print completions of commands and options for bash");
   command.callback([&command, name, man, bash, &invocation] {
     const CLI::App& root = *command.get_parent();
     invocation.status = *man    ? print(man_page(root))

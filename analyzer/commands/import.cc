@@ -136,7 +136,7 @@ int import(const ImportArguments& arguments) {
 
 void declare_import(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<ImportArguments>();
-  command.add_option("KIND", arguments->kind, "whose files")
+  command.add_option("KIND", arguments->kind, "kind of the files")
       ->required()
       ->check(
           CLI::IsMember({"flight-recorder", "kineto", "torch-snapshot", "rmm-csv", "nccl-ras"}));

@@ -59,10 +59,9 @@ std::string man_page(const CLI::App& root) {
             roff(setting.meaning) + " (default: " + roff(setting.fallback) + ")\n";
   }
   return text +
-         ".SH EXIT STATUS\n0, or 2 where something was wrong with the command line or with all "
-         "input.\n"
+         ".SH EXIT STATUS\n0 on success, 2 for a usage error or if no input could be read.\n"
          ".B analyze\ngives 1 for a finding of severity error,\n"
-         ".B run\nwhat the program gave, 128 + N if signal N ended it.\n";
+         ".B run\ngives the program's status, 128 + N after signal N.\n";
 }
 
 std::string bash_completion(const CLI::App& root) {

@@ -192,7 +192,7 @@ int report(const ReportArguments& arguments) {
 void declare_report(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<ReportArguments>();
   add_traces(command, arguments->traces);
-  command.add_option("--by", arguments->by, "what a row is")
+  command.add_option("--by", arguments->by, "what each row stands for")
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});

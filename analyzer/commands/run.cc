@@ -97,7 +97,7 @@ void declare_run(CLI::App& command, Invocation& invocation) {
   }
   command.prefix_command();
   command.footer(
-      "Then: [--] PROGRAM ARG...   The status is the program's, 128 + N if signal N ended it.");
+      "Then: [--] PROGRAM ARG...   Exits with the program's status, 128 + N after signal N.");
   command.callback([&command, settings, &invocation] {
     invocation.status = run(command, *settings, invocation);
   });

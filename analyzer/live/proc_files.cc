@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "analyzer/reader/file_bytes.h"
+#include "format/secrets.h"
 
 namespace traintrace {
 namespace {
@@ -44,17 +45,40 @@ std::vector<std::string> fields_of_stat(const std::string& stat) {
   return fields;
 }
 
-// "KEY=VALUE\0KEY=VALUE\0"
+std::string kept_value(format::Kept kept, std::string value) {
+  if (kept == format::Kept::Name) {
+    return format::kNameOnly;
+  }
+  if (value.size() > format::kMostText) {
+    return format::kTooLong;
+  }
+  value.resize(format::mask_value(kept, value.data(), value.size()));
+  return value;
+}
+
+// "KEY=VALUE\0KEY=VALUE\0": what a trace would keep of it.
 std::map<std::string, std::string> environment_of(const std::string& bytes) {
   std::map<std::string, std::string> environment;
   std::istringstream in(bytes);
   for (std::string entry; std::getline(in, entry, '\0');) {
     const size_t equals = entry.find('=');
-    if (equals != entry.npos) {
-      environment.try_emplace(entry.substr(0, equals), entry.substr(equals + 1));
+    const format::Kept kept = equals == entry.npos ? format::Kept::Nothing
+                                                   : format::kept_of_variable(entry.data(), equals);
+    if (kept != format::Kept::Nothing) {
+      environment.try_emplace(entry.substr(0, equals), kept_value(kept, entry.substr(equals + 1)));
     }
   }
   return environment;
+}
+
+std::string command_line_of(std::string arguments) {
+  if (arguments.size() > format::kMostText) {
+    arguments.resize(format::kMostText);
+    arguments.resize(arguments.rfind('\0') + 1);  // npos + 1: none fits
+  }
+  arguments.resize(format::mask_secrets(arguments.data(), arguments.size()));
+  std::replace(arguments.begin(), arguments.end(), '\0', ' ');
+  return arguments;
 }
 
 std::vector<Mapping> mappings_of(const std::string& text) {
@@ -171,8 +195,7 @@ Result<ProcProcess> read_process(pid_t pid) {
   process.same_pid_namespace = same_namespace(pid, "ns/pid");
   process.same_mount_namespace = same_namespace(pid, "ns/mnt");
   process.executable = link_target(proc_path(pid, "exe"));
-  process.command_line = contents(proc_path(pid, "cmdline"));
-  std::replace(process.command_line.begin(), process.command_line.end(), '\0', ' ');
+  process.command_line = command_line_of(contents(proc_path(pid, "cmdline")));
   process.environment = environment_of(contents(proc_path(pid, "environ")));
   process.mappings = mappings_of(contents(proc_path(pid, "maps")));
   process.threads = numbers_in(proc_path(pid, "task"));

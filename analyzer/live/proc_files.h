@@ -46,6 +46,7 @@ struct ProcProcess {
   bool same_pid_namespace = true;
   bool same_mount_namespace = true;
   std::string executable;    // path, empty: may not be read
+  // As format/secrets.h has them: without secrets.
   std::string command_line;  // arguments separated by blanks
   std::map<std::string, std::string> environment;
   std::vector<Mapping> mappings;  // by address; empty: may not be read

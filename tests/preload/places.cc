@@ -2,6 +2,7 @@
 // place for one.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -63,6 +64,24 @@ void call_fake_driver() {
   reinterpret_cast<int (*)(unsigned long)>(dlsym(driver, "cuMemFree_v2"))(1);
 }
 
+// Mounts small file systems over the places that are taken where TRAINTRACE_DIR cannot be.  The
+// build folder stays where it is, as it may lie below one of them: the tracer is loaded from there.
+bool mount_small_places() {
+  const int build = open(PRELOAD_BUILD, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  for (const auto& [path, size] : {std::pair("/tmp", "size=1m"), std::pair("/var/tmp", "size=1m"),
+                                   std::pair("/dev/shm", "size=480m")}) {
+    if (mount("tmpfs", path, "tmpfs", 0, size) != 0) {
+      return false;
+    }
+  }
+  std::error_code problem;
+  fs::create_directories(PRELOAD_BUILD, problem);
+  const std::string before = "/proc/self/fd/" + std::to_string(build);
+  const bool mounted = mount(before.c_str(), PRELOAD_BUILD, nullptr, MS_BIND, nullptr) == 0;
+  close(build);
+  return mounted;
+}
+
 // Where only /dev/shm has room, and 480 MiB, so many processes one after the other; prints how many
 // traces lie there then and their MiB.  arguments: the number
 ROLE(only_memory) {
@@ -71,11 +90,8 @@ ROLE(only_memory) {
     std::puts("not root");
     return 0;
   }
-  for (const auto& [path, size] : {std::pair("/tmp", "size=1m"), std::pair("/var/tmp", "size=1m"),
-                                   std::pair("/dev/shm", "size=480m")}) {
-    if (mount("tmpfs", path, "tmpfs", 0, size) != 0) {
-      return 2;
-    }
+  if (!mount_small_places()) {
+    return 2;
   }
   for (int left = std::atoi(arguments.at(0).c_str()); left > 0; --left) {
     const pid_t child = fork();
@@ -90,7 +106,9 @@ ROLE(only_memory) {
   }
   uintmax_t traces = 0;
   uintmax_t bytes = 0;
-  for (const auto& entry : fs::recursive_directory_iterator("/dev/shm")) {
+  const std::string folder = "/dev/shm/traintrace-" + std::to_string(geteuid());
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
     if (entry.is_regular_file()) {
       ++traces;
       bytes += entry.file_size();

@@ -82,7 +82,7 @@ TEST_F(CommandLine, UnknownNamesAreRefusedWithTheNearestOne) {
   expect_refused("dump --rank=x docs", "docs: cannot be opened: No such file or directory");
   expect_refused("attach 4194305", "/proc/4194305/stat: there is no process with this number");
   expect_refused("run", "run needs a program: traintrace run [--out=DIR] -- PROGRAM ARG...");
-  expect_refused("", "say a command: `traintrace help` lists them");
+  expect_refused("", "no command given; see `traintrace help`");
 }
 
 TEST_F(CommandLine, HelpGoesToStdout) {
