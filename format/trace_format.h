@@ -36,7 +36,8 @@ inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
 // sections do not.
 // 2: Operation::reduction has 16 bits instead of 32, and `group` lies in the other half.
 // 3: records of type kMoment.
-inline constexpr uint32_t kVersion = 3;
+// 4: FileHeader goes on behind `next_definition_chunk`; in older traces these are 0.
+inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kOldestVersion = 1;  // that can be read
 
 enum SectionKind : uint32_t {
@@ -89,6 +90,13 @@ enum ExitKind : uint32_t {
   kFastExit = 2,   // _exit, _Exit, quick_exit
 };
 
+// What the keeper, a small process that copies the trace, knows of the recorded one.
+enum GoneHow : uint32_t {
+  kNotSeenGone = 0,
+  kSeenGone = 1,        // it had ended; how is not known
+  kSeenGoneStatus = 2,  // and the kernel told how: `gone_status`
+};
+
 // At offset 0, 4096 bytes.
 struct FileHeader {
   char magic[8];
@@ -119,6 +127,14 @@ struct FileHeader {
 
   uint64_t next_ordinal;  // of event chunks: the next one handed out
   uint64_t next_definition_chunk;
+
+  // CLOCK_BOOTTIME at first_anchor, anchors[0] and anchors[1]; 0: not recorded.  It is the same for
+  // all processes of a host, and nobody sets it: who went silent before whom is read from it.
+  uint64_t anchor_boottime_ns[3];
+  uint64_t gone_boottime_ns;  // CLOCK_BOOTTIME when the keeper saw that the process had ended
+  uint64_t gone_realtime_ns;  // the same moment on CLOCK_REALTIME
+  int32_t gone_status;        // wait status as wait(2) has it; -1: not known
+  uint32_t gone_how;          // GoneHow, stored after the three above
 };
 static_assert(sizeof(FileHeader) <= 4096);
 inline constexpr uint32_t kHeaderBytes = 4096;

@@ -222,6 +222,13 @@ struct ProcessTrace {
   TimeNs armed = 0, last_alive = 0, exited = 0;
   format::ExitKind exit_kind = format::kNotExited;
   int exit_status = 0;
+  // When the kernel's word that the process had ended was noted beside its trace; 0: it was not.
+  TimeNs gone = 0;
+  int wait_status = -1;  // as wait(2) has it; -1: not known
+  std::string boot;      // of which start of which machine this is; empty: not known
+  // When that was, by the system's clock as it stood at the first and at the newest heartbeat: they
+  // differ if somebody set it in between.  0: not recorded.
+  TimeNs booted_at_first = 0, booted = 0;
   // Whether the process (pid, start time, boot) runs on this machine right now; empty: cannot be
   // told from here.
   std::optional<bool> running_now;

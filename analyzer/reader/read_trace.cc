@@ -1,6 +1,8 @@
 #include "analyzer/reader/read_trace.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <optional>
 
 #include "analyzer/reader/definitions.h"
@@ -13,6 +15,41 @@
 
 namespace traintrace {
 namespace {
+
+std::string boot_text(const uint64_t (&id)[2]) {
+  if (id[0] == 0 && id[1] == 0) {
+    return "";
+  }
+  char text[33] = {};
+  std::snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, id[0], id[1]);
+  return text;
+}
+
+TimeNs booted_at(const format::ClockAnchor& anchor, uint64_t boottime_ns) {
+  TimeNs booted = 0;
+  const bool fits = !__builtin_sub_overflow(anchor.realtime_ns, boottime_ns, &booted);
+  return boottime_ns != 0 && fits ? booted : 0;
+}
+
+// On the same line as the trace's other times, which is that of the newest anchor.
+void read_gone(const format::FileHeader& header, ProcessTrace& trace) {
+  if (header.gone_how != format::kSeenGone && header.gone_how != format::kSeenGoneStatus) {
+    return;
+  }
+  TimeNs gone = 0;
+  const bool known = header.gone_boottime_ns != 0 && trace.booted != 0 &&
+                     !__builtin_add_overflow(trace.booted, header.gone_boottime_ns, &gone);
+  gone = known ? gone : static_cast<TimeNs>(header.gone_realtime_ns);
+  trace.gone = gone > 0 ? gone : std::max<TimeNs>(trace.last_alive, 1);
+  trace.wait_status = header.gone_how == format::kSeenGoneStatus ? header.gone_status : -1;
+}
+
+void read_clocks(const format::FileHeader& header, ProcessTrace& trace) {
+  const uint32_t newest = header.anchor_index & 1;
+  trace.boot = boot_text(header.boot_id);
+  trace.booted_at_first = booted_at(header.first_anchor, header.anchor_boottime_ns[0]);
+  trace.booted = booted_at(header.anchors[newest], header.anchor_boottime_ns[1 + newest]);
+}
 
 void read_identity(const Layout& layout, const TraceClock& clock, ProcessTrace& trace) {
   const format::FileHeader& header = layout.header;
@@ -27,6 +64,8 @@ void read_identity(const Layout& layout, const TraceClock& clock, ProcessTrace& 
     trace.exit_status = header.exit_status;
     trace.exited = clock.ns(header.exit_ticks);
   }
+  read_clocks(header, trace);
+  read_gone(header, trace);
   trace.running_now = is_running(header);
 }
 

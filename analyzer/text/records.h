@@ -35,6 +35,11 @@ void process_keys(Keys& keys, Record& r) {
   keys.choice("exit", r.exit_kind, kExitNames, format::kNotExited);
   keys.number("status", r.exit_status, 0);
   keys.time("exited", r.exited);
+  keys.time("gone", r.gone);
+  keys.number("wait-status", r.wait_status, -1);
+  keys.text("boot", r.boot);
+  keys.time("booted-at-first", r.booted_at_first);
+  keys.time("booted", r.booted);
   keys.yes_no("running", r.running_now);
   keys.time("looked", r.looked);
   keys.number("records", r.records, 0);

@@ -459,15 +459,47 @@ TEST(ReaderNative, VersionOneHasTheReductionsUpperHalfWhereTheGroupIsNow) {
   }
 }
 
+TEST(ReaderNative, TheHeaderOfVersion4TellsOfTheEndAndOfTheClocks) {
+  TraceBuilder builder;
+  builder.header.boot_id[1] = 0xabc;
+  builder.header.anchor_boottime_ns[0] = 100'000'000'000;
+  builder.header.anchor_boottime_ns[2] = 160'000'000'000;
+  // Set forward by an hour between the first and the newest anchor.
+  constexpr uint64_t kHour = 3'600'000'000'000;
+  builder.header.anchors[1].realtime_ns += kHour;
+  builder.header.gone_boottime_ns = 161'000'000'000;
+  builder.header.gone_realtime_ns = 1;
+  builder.header.gone_status = 9;
+  builder.header.gone_how = format::kSeenGoneStatus;
+  const ProcessTrace trace = read_good(builder);
+  EXPECT_EQ(trace.boot, "00000000000000010000000000000abc");
+  EXPECT_EQ(trace.booted_at_first, static_cast<TimeNs>(kTestEpochNs - 100'000'000'000));
+  EXPECT_EQ(trace.booted, trace.booted_at_first + static_cast<TimeNs>(kHour));
+  EXPECT_EQ(trace.gone, trace.last_alive + 1'000'000'000);
+  EXPECT_EQ(trace.wait_status, 9);
+  builder.header.gone_how = format::kSeenGone;
+  EXPECT_EQ(read_good(builder).wait_status, -1);
+}
+
+TEST(ReaderNative, OlderHeadersTellOfNeither) {
+  TraceBuilder builder;
+  builder.header.version = 3;
+  const ProcessTrace trace = read_good(builder);
+  EXPECT_EQ(trace.gone, 0);
+  EXPECT_EQ(trace.wait_status, -1);
+  EXPECT_EQ(trace.booted_at_first, 0);
+  EXPECT_EQ(trace.booted, 0);
+}
+
 TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   TraceBuilder builder;
   const std::string good = builder.build();
   EXPECT_EQ(read_bytes("hello").error().message, "expected a trace, which begins with \"trtrace\"");
   EXPECT_EQ(read_bytes(good.substr(0, 100)).error().offset, 100u);
   EXPECT_TRUE(read_bytes(good.substr(0, 100)).error().truncated);
-  builder.header.version = 4;
+  builder.header.version = 5;
   EXPECT_EQ(read_bytes(builder.build()).error().message,
-            "expected format version 1 to 3, found 4: read it with the traintrace that wrote it");
+            "expected format version 1 to 4, found 5: read it with the traintrace that wrote it");
   builder.header.version = format::kVersion;
   builder.header.ready = 0;
   EXPECT_EQ(read_bytes(builder.build()).error().offset, offsetof(format::FileHeader, ready));
