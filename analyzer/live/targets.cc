@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "analyzer/reader/this_machine.h"
+
 namespace traintrace {
 namespace {
 
@@ -90,6 +92,7 @@ ProcessTrace unrecorded_trace(const ProcProcess& process, TimeNs now) {
   trace.armed = now;
   trace.last_alive = now;
   trace.running_now = process.state != 'Z' && process.state != 'X';
+  trace.halt = halt_of(process.pid);
   trace.facts["source"] = "attach";
   trace.facts["command-line"] = process.command_line;
   for (const auto& [name, value] : process.environment) {
