@@ -210,6 +210,13 @@ void append_result(std::string& out, std::string_view library, int32_t result) {
   append_signed(out, result);
 }
 
+bool is_failure(std::string_view library, int32_t result) {
+  const bool not_yet = library == "nccl"                             ? result == 7    // InProgress
+                       : library == "runtime" || library == "driver" ? result == 600  // NotReady
+                                                                     : false;
+  return result != 0 && !not_yet;
+}
+
 std::string result_text(std::string_view library, int32_t result) {
   std::string text;
   append_result(text, library, result);
