@@ -187,8 +187,9 @@ Result<Answer> judge(JobNow now, const std::vector<pid_t>& pids, const AttachOpt
         now.limits.empty() ? "nothing can be seen of these processes" : now.limits.front();
     return error;
   }
-  if (std::string left_out = left_out_text(now.traces, run); !left_out.empty()) {
-    now.limits.push_back(std::move(left_out));
+  const std::string left_out = is_recorded(run.processes) ? left_out_text(now.traces, run) : "";
+  if (!left_out.empty()) {
+    now.limits.push_back(left_out);
   }
   const FindingsReport report = report_findings(run, std::move(judged->findings));
   Answer answer;

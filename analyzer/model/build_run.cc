@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "analyzer/model/communicators.h"
@@ -77,11 +78,13 @@ bool may_be_held_by_events(const Run& run) {
 
 }  // namespace
 
-Run build_run(RunInput input, std::vector<ReadError> unreadable, const RunOptions& options) {
+Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options) {
   Run run;
   run.id = std::move(input.about.id);
   run.hang_after = options.hang_after;
-  run.unreadable = std::move(unreadable);
+  std::partition_copy(unreadable.begin(), unreadable.end(), std::back_inserter(run.not_begun),
+                      std::back_inserter(run.unreadable),
+                      [](const ReadError& error) { return error.not_begun; });
   run.processes = std::move(input.processes);
   const RankAssignment assignment = assign_ranks(run.processes);
   describe(run, assignment);
@@ -114,14 +117,14 @@ Result<size_t> chosen_run(std::span<const RunInput> inputs, const std::string& i
   return static_cast<size_t>(chosen - names.begin());
 }
 
-Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> unreadable,
+Result<Run> build_run(std::vector<ProcessTrace> traces, const std::vector<ReadError>& unreadable,
                       const RunOptions& options) {
   std::vector<RunInput> inputs = split_runs(std::move(traces));
   const Result<size_t> chosen = chosen_run(inputs, options.run);
   if (!chosen) {
     return chosen.error();
   }
-  Run run = build_run(std::move(inputs[*chosen]), std::move(unreadable), options);
+  Run run = build_run(std::move(inputs[*chosen]), unreadable, options);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (i != *chosen) {
       run.others.push_back(inputs[i].about);

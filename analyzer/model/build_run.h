@@ -20,7 +20,7 @@ struct RunOptions {
   ReadEvents read_events = {};  // null: only those that are in the traces
 };
 
-Run build_run(RunInput input, std::vector<ReadError> unreadable, const RunOptions& options);
+Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options);
 
 // Which of them is called so; the latest where `id` is empty.  An error: there is none such (the
 // message names those that there are).
@@ -28,7 +28,7 @@ Result<size_t> chosen_run(std::span<const RunInput> inputs, const std::string& i
 
 // That run of `traces`, in whatever order.  An error: there is no such run (the message names those
 // that there are), or no trace at all.
-Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> unreadable,
+Result<Run> build_run(std::vector<ProcessTrace> traces, const std::vector<ReadError>& unreadable,
                       const RunOptions& options);
 
 }  // namespace traintrace

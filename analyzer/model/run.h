@@ -96,6 +96,7 @@ struct Run {
   std::vector<ClockSkew> skews;
   std::vector<OtherRun> others;       // in the same input, by start
   std::vector<ReadError> unreadable;  // inputs of which nothing could be used
+  std::vector<ReadError> not_begun;   // traces of processes that ended while these were set up
   TimeNs hang_after = 0;
   std::vector<Divergence> divergences;
   WaitGraph waits;
