@@ -239,7 +239,7 @@ int check(const std::string& file, bool updating) {
 }  // namespace
 }  // namespace traintrace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): ends the test
   const bool updating = argc == 3 && std::string(argv[1]) == "--update";
   if (argc != 2 && !updating) {
     std::cerr << "usage: scenario [--update] FILE\n";
