@@ -25,15 +25,16 @@ bool is_nothing(const TraceBytes& file) {
   return true;
 }
 
+ReadError not_begun(const TraceBytes& file, uint64_t offset) {
+  ReadError error =
+      file.error(offset, "not begun: the process ended, or is, while its trace is set up");
+  error.fatal = error.not_begun = true;
+  return error;
+}
+
 Result<FileHeader> read_header(const TraceBytes& file) {
   const auto fatal = [&](uint64_t offset, std::string message) {
     return ReadError{file.path(), offset, std::move(message), true, false};
-  };
-  const auto not_begun = [&](uint64_t offset) {
-    ReadError error =
-        fatal(offset, "not begun: the process ended, or is, while its trace is set up");
-    error.not_begun = true;
-    return error;
   };
   std::byte bytes[format::kHeaderBytes];
   const size_t got = file.read(0, bytes);
@@ -41,7 +42,7 @@ Result<FileHeader> read_header(const TraceBytes& file) {
   if (got < sizeof header.magic ||
       std::memcmp(header.magic, format::kMagic, sizeof header.magic) != 0) {
     return file.path().ends_with(".trace") && is_nothing(file)
-               ? not_begun(0)
+               ? not_begun(file, 0)
                : fatal(0, "expected a trace, which begins with \"trtrace\"");
   }
   if (got < sizeof header) {
@@ -58,7 +59,7 @@ Result<FileHeader> read_header(const TraceBytes& file) {
                                                     ": read it with the traintrace that wrote it");
   }
   if (header.ready != 1) {
-    return not_begun(offsetof(FileHeader, ready));
+    return not_begun(file, offsetof(FileHeader, ready));
   }
   if (header.section_count > format::kMaxSections) {
     return fatal(offsetof(FileHeader, section_count),
