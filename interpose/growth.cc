@@ -29,8 +29,8 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLargestStep = uint64_t{32} << 20;
-// Who grows makes a system call or two, unless it is put aside.
-constexpr uint64_t kPatienceNs = 20'000'000;
+// The own thread has time: what it cannot get is taken to be refused.
+constexpr uint64_t kOwnPatienceNs = 2'000'000'000;
 constexpr uint64_t kMostAhead = uint64_t{4} << 20;
 // What a step may take of the memory that is left, as for the first one (memory_region.cc).
 constexpr uint64_t kMemoryFactor = 4;
@@ -117,12 +117,13 @@ bool grow_ring() noexcept {
   const uint64_t now = ready_bytes(file, format::kEvents);
   const uint64_t whole = section_of(file, format::kEvents).bytes;
   return now == whole ||
-         grow_to(format::kEvents, std::min(whole, now + std::min(now, kLargestStep)));
+         grow_to(format::kEvents, std::min(whole, now + std::min(now, kLargestStep)),
+                 kOwnPatienceNs);
 }
 
 }  // namespace
 
-bool grow_to(format::SectionKind kind, uint64_t bytes) noexcept {
+bool grow_to(format::SectionKind kind, uint64_t bytes, uint64_t patience_ns) noexcept {
   format::FileHeader* const file = g_growth.file;
   if (file == nullptr) {
     return false;
@@ -134,7 +135,7 @@ bool grow_to(format::SectionKind kind, uint64_t bytes) noexcept {
   if (bytes > file->sections[index].bytes) {
     return false;
   }
-  const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + kPatienceNs;
+  const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + patience_ns;
   while (__atomic_exchange_n(&g_growth.busy, 1, __ATOMIC_ACQUIRE) != 0) {
     if (bytes <= ready_bytes(file, kind) || nanoseconds(CLOCK_MONOTONIC) > give_up_ns) {
       return bytes <= ready_bytes(file, kind);

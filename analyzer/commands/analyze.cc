@@ -90,35 +90,45 @@ Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
   return Analysis{text, report.has_error()};
 }
 
-Result<JudgedRun> judge(TraceSet traces, const RunOptions& options) {
-  const std::vector<Testimony> testimonies = read_testimonies(traces.supporting, traces.errors);
-  const bool is_hearsay = traces.processes.empty() && !testimonies.empty();
-  if (is_hearsay) {
-    traces.processes = processes_of(testimonies);
+namespace {
+
+struct Given {
+  std::vector<RunInput> inputs;
+  std::vector<ReadError> unreadable;
+  std::vector<Testimony> testimonies;
+  bool is_hearsay = false;  // there is nothing but what others say
+};
+
+Result<Given> take_apart(TraceSet traces) {
+  Given given;
+  given.testimonies = read_testimonies(traces.supporting, traces.errors);
+  given.is_hearsay = traces.processes.empty() && !given.testimonies.empty();
+  if (given.is_hearsay) {
+    traces.processes = processes_of(given.testimonies);
   } else if (traces.processes.empty() && !traces.errors.empty()) {
     return traces.errors.front();
   }
-  Result<Run> run = build_run(std::move(traces.processes), std::move(traces.errors), options);
-  if (!run) {
-    return run.error();
-  }
-  read_details(*run);
-  Symbolizer symbolizer;
-  look_up_code(*run, symbolizer);
-  std::vector<Finding> findings;
-  if (is_hearsay) {
-    findings.push_back(supported_finding(*run, testimonies));
-  } else {
-    findings = find_all(*run);
-    add_support(*run, testimonies, findings);
-    if (!run->live) {
-      add_latency(*run, findings);
-    }
-  }
-  return JudgedRun{std::move(*run), std::move(findings)};
+  given.inputs = split_runs(std::move(traces.processes));
+  given.unreadable = std::move(traces.errors);
+  return given;
 }
 
-Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options) {
+std::vector<Finding> findings_about(Run& run, const Given& given) {
+  read_details(run);
+  Symbolizer symbolizer;
+  look_up_code(run, symbolizer);
+  if (given.is_hearsay) {
+    return {supported_finding(run, given.testimonies)};
+  }
+  std::vector<Finding> findings = find_all(run);
+  add_support(run, given.testimonies, findings);
+  if (!run.live) {
+    add_latency(run, findings);
+  }
+  return findings;
+}
+
+Result<Given> read_given(const std::vector<std::string>& arguments) {
   TraceSet traces = read_for_verdict(arguments);
   if (traces.processes.empty() && traces.supporting.empty() && !traces.errors.empty()) {
     for (size_t i = 0; i + 1 < traces.errors.size(); ++i) {
@@ -126,17 +136,41 @@ Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions op
     }
     return traces.errors.back();
   }
-  EventReader events(false);
-  options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
-  return judge(std::move(traces), options);
+  return take_apart(std::move(traces));
 }
 
-Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
-  Result<JudgedRun> judged = judge(std::move(traces), options.run);
+Result<Analysis> analyze_given(Given given, const AnalyzeOptions& options) {
+  std::vector<RunInput> inputs = std::move(given.inputs);
+  Result<JudgedRun> judged =
+      judge_runs(std::move(inputs), given.unreadable, options.run, [&](Run& run) {
+        std::vector<Finding> findings = findings_about(run, given);
+        keep_only(options.only, findings);
+        return findings;
+      });
   if (!judged) {
     return judged.error();
   }
   return report_as_asked(judged->run, std::move(judged->findings), options);
+}
+
+}  // namespace
+
+Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options) {
+  Result<Given> given = read_given(arguments);
+  const Result<size_t> chosen = given ? chosen_run(given->inputs, options.run) : given.error();
+  if (!chosen) {
+    return chosen.error();
+  }
+  EventReader events(false);
+  options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
+  Run run = build_run(std::move(given->inputs[*chosen]), given->unreadable, options);
+  std::vector<Finding> findings = findings_about(run, *given);
+  return JudgedRun{std::move(run), std::move(findings)};
+}
+
+Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
+  Result<Given> given = take_apart(std::move(traces));
+  return given ? analyze_given(std::move(*given), options) : given.error();
 }
 
 std::vector<std::string> profiles_alone(const std::vector<std::string>& arguments) {
@@ -152,12 +186,14 @@ std::vector<std::string> profiles_alone(const std::vector<std::string>& argument
 
 namespace {
 
-Result<Analysis> analyze_native(const AnalyzeOptions& options) {
-  Result<JudgedRun> judged = judge(options.traces, options.run);
-  if (!judged) {
-    return judged.error();
+Result<Analysis> analyze_native(AnalyzeOptions options) {
+  Result<Given> given = read_given(options.traces);
+  if (!given) {
+    return given.error();
   }
-  return report_as_asked(judged->run, std::move(judged->findings), options);
+  EventReader events(false);
+  options.run.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
+  return analyze_given(std::move(*given), options);
 }
 
 }  // namespace

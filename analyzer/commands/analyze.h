@@ -7,6 +7,7 @@
 #include "analyzer/detectors/finding.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
+#include "analyzer/reporters/judged_runs.h"
 
 namespace traintrace {
 
@@ -30,13 +31,7 @@ struct Analysis {
   bool error = false;
 };
 Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options);
-// Before anybody decides how it looks.
-struct JudgedRun {
-  Run run;
-  std::vector<Finding> findings;
-};
-Result<JudgedRun> judge(TraceSet traces, const RunOptions& options);
-// Traces of ours, as analyze takes them.
+// The latest run of `arguments`, traces of ours, or the one that `options` ask for.
 Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options);
 // The same of files of PyTorch's profiler.
 Result<Analysis> analyze_profiles(const std::vector<std::string>& files,

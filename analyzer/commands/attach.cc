@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -21,9 +22,9 @@
 #include "analyzer/live/snapshot.h"
 #include "analyzer/live/threads_report.h"
 #include "analyzer/live/unrecorded.h"
-#include "analyzer/model/build_run.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/words.h"
 
 namespace traintrace {
@@ -53,37 +54,77 @@ bool is_seen(const ProcessTrace& trace) {
   });
 }
 
-// The run that has one of those processes, if it is recorded, or one of which something was seen;
-// the latest where several have.
-Result<Run> run_of_job(const TraceSet& traces, const std::vector<pid_t>& pids, TimeNs hang_after) {
-  const auto has_job = [&](const Run& run) {
-    return std::any_of(run.processes.begin(), run.processes.end(), [&](const ProcessTrace& trace) {
-      return trace.running_now == true &&
-             (is_seen(trace) ||
-              (is_recorded(trace) && std::binary_search(pids.begin(), pids.end(), trace.pid)));
-    });
-  };
+bool is_recorded(const std::vector<ProcessTrace>& processes) {
+  return std::any_of(processes.begin(), processes.end(),
+                     [](const ProcessTrace& trace) { return is_recorded(trace); });
+}
+
+// It has one of those processes, or one of which something was seen.
+bool is_of_job(const RunInput& input, const std::vector<pid_t>& pids) {
+  return std::any_of(
+      input.processes.begin(), input.processes.end(), [&](const ProcessTrace& trace) {
+        return trace.running_now == true &&
+               (is_seen(trace) ||
+                (is_recorded(trace) && std::binary_search(pids.begin(), pids.end(), trace.pid)));
+      });
+}
+
+// Those to judge come first: the recorded ones of the job, else the rest of it, else the latest.  A
+// launcher, or any other process that is not recorded, must not stand for the ranks.
+size_t order_by_job(std::vector<RunInput>& inputs, const std::vector<pid_t>& pids) {
+  const auto rest = std::stable_partition(
+      inputs.begin(), inputs.end(), [&](const RunInput& input) { return is_of_job(input, pids); });
+  const auto unrecorded = std::stable_partition(
+      inputs.begin(), rest, [](const RunInput& input) { return is_recorded(input.processes); });
+  if (rest == inputs.begin() && !inputs.empty()) {
+    std::rotate(inputs.begin(), inputs.end() - 1, inputs.end());
+    return 1;
+  }
+  return static_cast<size_t>((unrecorded != inputs.begin() ? unrecorded : rest) - inputs.begin());
+}
+
+Result<JudgedRun> judge_job(const TraceSet& traces, const std::vector<pid_t>& pids,
+                            TimeNs hang_after, const JudgeRun& judge) {
   EventReader events;
   RunOptions options;
   options.hang_after = hang_after;
   options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
-  Result<Run> latest = build_run(traces.processes, traces.errors, options);
-  if (!latest || has_job(*latest)) {
-    return latest;
+  std::vector<RunInput> inputs = split_runs(traces.processes);
+  const size_t count = order_by_job(inputs, pids);
+  std::vector<OtherRun> rest;
+  for (size_t i = count; i < inputs.size(); ++i) {
+    rest.push_back(inputs[i].about);
   }
-  for (auto other = latest->others.rbegin(); other != latest->others.rend(); ++other) {
-    options.run = other->id;
-    Result<Run> run = build_run(traces.processes, traces.errors, options);
-    if (run && has_job(*run)) {
-      return run;
-    }
+  inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(count), inputs.end());
+  Result<JudgedRun> judged = judge_runs(std::move(inputs), traces.errors, options, judge);
+  if (judged) {
+    std::move(rest.begin(), rest.end(), std::back_inserter(judged->run.others));
   }
-  return latest;
+  return judged;
 }
 
-bool is_recorded(const Run& run) {
-  return std::any_of(run.processes.begin(), run.processes.end(),
-                     [](const ProcessTrace& trace) { return is_recorded(trace); });
+// "not recorded, and not part of the verdict: 4711 (torchrun train.py)"
+std::string left_out_text(const TraceSet& traces, const Run& run) {
+  constexpr size_t kMostNames = 8;
+  std::vector<std::string> names;
+  for (const ProcessTrace& trace : traces.processes) {
+    const bool judged =
+        std::any_of(run.processes.begin(), run.processes.end(), [&](const ProcessTrace& other) {
+          return other.pid == trace.pid && other.host == trace.host;
+        });
+    if (!is_recorded(trace) && !judged) {
+      const auto command = trace.facts.find("command-line");
+      std::string line = command == trace.facts.end() ? "" : command->second;
+      std::replace(line.begin(), line.end(), '\0', ' ');
+      names.push_back(fmt::format("{}{}", trace.pid, line.empty() ? "" : " (" + line + ")"));
+    }
+  }
+  const size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
+  names.resize(names.size() - more);
+  return names.empty() ? ""
+                       : fmt::format("not recorded, and not part of the verdict: {}{}",
+                                     fmt::join(names, ", "),
+                                     more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
 int64_t longest(const JobNow& now) {
@@ -124,33 +165,38 @@ struct Answer {
   int status = 0;
 };
 
-Result<Answer> judge(const JobNow& now, const std::vector<pid_t>& pids,
-                     const AttachOptions& options) {
-  Result<Run> run = run_of_job(now.traces, pids, options.hang_after_ns);
-  if (!run) {
-    return run.error();
+std::vector<Finding> findings_about(Run& run, const AttachOptions& options) {
+  read_details(run);
+  Symbolizer symbolizer;
+  look_up_code(run, symbolizer);
+  return is_recorded(run.processes)
+             ? find_all(run)
+             : std::vector<Finding>{unrecorded_finding(run, options.job.interval)};
+}
+
+Result<Answer> judge(JobNow now, const std::vector<pid_t>& pids, const AttachOptions& options) {
+  Result<JudgedRun> judged = judge_job(now.traces, pids, options.hang_after_ns,
+                                       [&](Run& run) { return findings_about(run, options); });
+  if (!judged) {
+    return judged.error();
   }
-  if (now.looked_at == 0 && !is_recorded(*run)) {
+  const Run& run = judged->run;
+  if (now.looked_at == 0 && !is_recorded(run.processes)) {
     ReadError error;
     error.message =
         now.limits.empty() ? "nothing can be seen of these processes" : now.limits.front();
     return error;
   }
-  read_details(*run);
-  Symbolizer symbolizer;
-  look_up_code(*run, symbolizer);
-  std::vector<Finding> findings;
-  if (is_recorded(*run)) {
-    findings = find_all(*run);
-  } else {
-    findings.push_back(unrecorded_finding(*run, options.job.interval));
+  const std::string left_out = is_recorded(run.processes) ? left_out_text(now.traces, run) : "";
+  if (!left_out.empty()) {
+    now.limits.push_back(left_out);
   }
-  const FindingsReport report = report_findings(*run, std::move(findings));
+  const FindingsReport report = report_findings(run, std::move(judged->findings));
   Answer answer;
   answer.status = report.has_error() ? 1 : 0;
-  answer.text = options.format == "json"        ? json_of(*run, report, now, options)
-                : options.format == "collapsed" ? threads_collapsed(*run)
-                                                : text_of(*run, report, now, options);
+  answer.text = options.format == "json"        ? json_of(run, report, now, options)
+                : options.format == "collapsed" ? threads_collapsed(run)
+                                                : text_of(run, report, now, options);
   return answer;
 }
 
@@ -188,10 +234,9 @@ int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& optio
 
 // Whether what was recorded says that the job hangs.  Nobody is looked at for that.
 bool seems_stuck(const Job& job, TimeNs hang_after) {
-  const Result<Run> run = run_of_job(job.read(), job.pids(), hang_after);
-  const std::vector<Finding> findings = run ? find_all(*run) : std::vector<Finding>{};
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& finding) { return finding.severity == Severity::kError; });
+  const Result<JudgedRun> judged =
+      judge_job(job.read(), job.pids(), hang_after, [](const Run& run) { return find_all(run); });
+  return judged && report_findings(judged->run, judged->findings).has_error();
 }
 
 int watch(Job& job, const AttachOptions& options) {

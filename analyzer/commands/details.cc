@@ -123,7 +123,8 @@ void read_details(Run& run) {
   processes.insert(whole.begin(), whole.end());
   for (const size_t process : processes) {
     ProcessTrace& trace = run.processes[process];
-    Result<ProcessTrace> full = read_trace(trace.source, {.events = true, .reports = false});
+    Result<ProcessTrace> full =
+        read_trace(trace.source, {.events = true, .reports = false, .booted = trace.booted});
     const bool same = full && full->host == trace.host && full->pid == trace.pid &&
                       full->start_time == trace.start_time &&
                       full->communicators.size() >= trace.communicators.size();

@@ -68,9 +68,10 @@ bool is_to_be_told(const DevicePair& pair) {
 }
 
 std::optional<ProcessTrace> with_events(const ProcessTrace& tables, Symbolizer& symbolizer) {
-  Result<ProcessTrace> read = tables.events.empty()
-                                  ? read_trace(tables.source, {.events = true, .reports = false})
-                                  : Result<ProcessTrace>(tables);
+  Result<ProcessTrace> read =
+      tables.events.empty()
+          ? read_trace(tables.source, {.events = true, .reports = false, .booted = tables.booted})
+          : Result<ProcessTrace>(tables);
   if (!read) {
     return std::nullopt;
   }

@@ -75,7 +75,8 @@ int dump(const DumpArguments& arguments) {
     }
     if (trace.events.empty()) {
       // Of a text the source is no file, and its events are here.
-      if (Result<ProcessTrace> whole = read_trace(trace.source, {.events = true})) {
+      if (Result<ProcessTrace> whole =
+              read_trace(trace.source, {.events = true, .booted = trace.booted})) {
         trace = std::move(*whole);
       }
     }

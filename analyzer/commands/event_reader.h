@@ -17,7 +17,8 @@ class EventReader {
     if (!tables.events.empty()) {
       return &tables;
     }
-    Result<ProcessTrace> trace = read_trace(tables.source, {.events = true, .reports = reports_});
+    Result<ProcessTrace> trace =
+        read_trace(tables.source, {.events = true, .reports = reports_, .booted = tables.booted});
     trace_ = trace ? std::make_unique<ProcessTrace>(std::move(*trace)) : nullptr;
     return trace_.get();
   }

@@ -54,7 +54,8 @@ std::vector<ExportedProcess> processes_of(const Run& run, const std::vector<Time
 class AllEvents {
  public:
   const ProcessTrace* read(const ProcessTrace& tables) {
-    Result<ProcessTrace> trace = read_trace(tables.source, {.events = true});
+    Result<ProcessTrace> trace =
+        read_trace(tables.source, {.events = true, .booted = tables.booted});
     if (!trace) {
       return &tables;  // text, or another tool's file: all there is
     }

@@ -20,10 +20,11 @@ constexpr Explanation kExplanations[] = {
      "what it does instead. As many missing as waiting: nobody is blamed. A rank that went on with "
      "other communicators within --hang-after is late, not missing."},
     {"collective.dead-rank",
-     "The process of the culprit is gone while others run, or its last sign of life is more than "
-     "3 s before that of those that wait for it, and it left no exit record: it was killed by a "
-     "signal, or its machine was lost. After a smaller gap, when all are gone, nobody can say who "
-     "was first: possible, and nobody is blamed."},
+     "The process of the culprit is known to have ended, without an exit record, before those that "
+     "wait for it: they run, or had a sign of life more than 3 s later. It was killed by a signal. "
+     "Where all ended at about the same time, nobody can say who was first: possible, and nobody "
+     "is blamed. So too where a rank is only silent: a signal that stops it, a pause of its "
+     "container, a disk that hangs and a lost machine look the same."},
     {"collective.early-exit",
      "The culprit called exit or _exit, or returned from main, while others went on to a "
      "collective that needs it. With status 0 the numbers decide: the smaller side is blamed. With "

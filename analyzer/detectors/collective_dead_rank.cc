@@ -1,7 +1,9 @@
-// A rank's process is gone, and left no word about why, while others wait for it.
+// A rank's process ended and left no word about why, or is silent, while others wait for it.
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
@@ -24,19 +26,22 @@ TimeNs silence(const Run& run, const Hang& hang) {
   return elapsed(gone, last);
 }
 
-bool seen_from_here(const Run& run, const Hang& hang) {
+// That it was there no more while the others were: it is not there now and they are, or somebody
+// noted when it ended.  Of processes that are all gone by now, the kernel does not say who was
+// first.
+bool was_seen_to_end(const Run& run, const Hang& hang) {
   return std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
     const RankState& state = *state_of(run, rank);
     const auto& waiters = run.waits.waits[hang.wait].waiters;
-    return (state.ending == Ending::kGone && run.live) ||
-           std::all_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
-             return run.processes[waiter.process].host == trace_of(run, state).host;
-           });
+    return run.live || (state.life.evidence == EndEvidence::kNoted &&
+                        std::all_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
+                          return run.processes[waiter.process].host == trace_of(run, state).host;
+                        }));
   });
 }
 
 Certainty certainty_of(const Run& run, const Hang& hang) {
-  if (hang.fate == Fate::kPerhapsDied) {
+  if (hang.fate != Fate::kDied) {
     return Certainty::kPossible;
   }
   const auto& waiters = run.waits.waits[hang.wait].waiters;
@@ -44,35 +49,81 @@ Certainty certainty_of(const Run& run, const Hang& hang) {
   const bool stuck =
       !hang.entered || std::any_of(waiters.begin(), waiters.end(),
                                    [](const Waiter& waiter) { return waiter.blocked; });
-  return stuck && seen_from_here(run, hang) && !doubts_about(run, hang).any() ? Certainty::kProof
-                                                                              : Certainty::kLikely;
+  return stuck && was_seen_to_end(run, hang) && !doubts_about(run, hang).any() ? Certainty::kProof
+                                                                               : Certainty::kLikely;
+}
+
+std::string what_text(const Run& run, const Hang& hang) {
+  const Life& life = state_of(run, hang.roots.front())->life;
+  const bool one = hang.roots.size() == 1;
+  if (hang.fate == Fate::kSilent) {
+    return fmt::format("{} silent from {} on, and may have died or been stopped",
+                       one ? "was" : "were", run_time(run, life.last_seen));
+  }
+  if (life.evidence == EndEvidence::kKernel) {
+    return fmt::format("{} gone, last heard of at {}", one ? "is" : "are",
+                       run_time(run, life.last_seen));
+  }
+  return fmt::format("{} at {}", hang.fate == Fate::kDied ? "died" : "may have died first,",
+                     run_time(run, life.ended));
 }
 
 std::string title_of(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
-  const TimeNs last = state_of(run, hang.roots.front())->last_seen;
-  const std::string died = hang.fate == Fate::kDied
-                               ? fmt::format("died at {}", run_time(run, last))
-                               : fmt::format("may have died first, at {}", run_time(run, last));
-  return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), died,
+  return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), what_text(run, hang),
                      waiting_text(run, hang), hang.roots.size() == 1 ? "it" : "them",
                      operation_text(run, wait), behind_text(run, hang));
+}
+
+// "ended by signal 9 (Killed)"
+std::string status_text(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const char* const name = strsignal(WTERMSIG(wait_status));
+    return fmt::format("ended by signal {} ({})", WTERMSIG(wait_status), name ? name : "unknown");
+  }
+  return WIFEXITED(wait_status)
+             ? fmt::format("ended with status {}, past its exit handlers", WEXITSTATUS(wait_status))
+             : "ended";
+}
+
+std::string how_text(const Run& run, const RankState& state) {
+  switch (state.life.evidence) {
+    case EndEvidence::kNoted:
+      return fmt::format("{}, as was noted at {}", status_text(trace_of(run, state).wait_status),
+                         run_time(run, state.life.ended));
+    case EndEvidence::kKernel:
+      return "is there no more, and left no exit record: killed by a signal";
+    case EndEvidence::kNone:
+    case EndEvidence::kExitRecord:
+      break;
+  }
+  return "silent, and nothing says that it ended: a signal that stops it, a pause of its container "
+         "or a disk that hangs looks the same as its death or that of its machine";
 }
 
 void say_how(const Run& run, const Hang& hang, Finding& finding) {
   for (const Rank rank : hang.roots) {
     const RankState& state = *state_of(run, rank);
     const ProcessTrace& trace = trace_of(run, state);
-    finding.evidence.push_back(fmt::format(
-        "rank {}, process {} on {}: {}, last sign of life at {}, {} before those that wait for it; "
-        "no exit record: killed by a signal, or its machine was lost",
-        rank.value, trace.pid, trace.host,
-        state.ending == Ending::kGone ? "is gone" : "was heard no more",
-        run_time(run, state.last_seen), seconds(silence(run, hang))));
+    finding.evidence.push_back(
+        fmt::format("rank {}, process {} on {}: last sign of life at {}, {} before those that wait "
+                    "for it; {}",
+                    rank.value, trace.pid, trace.host, run_time(run, state.last_seen),
+                    seconds(silence(run, hang)), how_text(run, state)));
     if (finding.evidence.size() > 24) {
       return;
     }
   }
+}
+
+std::string advice_for(const Hang& hang) {
+  return hang.fate == Fate::kDied
+             ? "find out what ended it: the launcher's log, the kernel's log (out of memory), the "
+               "machine"
+         : hang.fate == Fate::kSilent
+             ? "look on its machine whether the process is there and in which state (ps -o stat), "
+               "and in the launcher's log"
+             : "all ended at about the same time: the launcher's log says who was first";
 }
 
 }  // namespace
@@ -80,8 +131,8 @@ void say_how(const Run& run, const Hang& hang, Finding& finding) {
 std::vector<Finding> find_dead_rank(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    const bool dead = hang.fate == Fate::kDied || hang.fate == Fate::kPerhapsDied;
-    if (!dead || !hang.divergences.empty() || cause_of(run, hang) != Cause::kNotSeen) {
+    if (!may_have_died(hang.fate) || !hang.divergences.empty() ||
+        cause_of(run, hang) != Cause::kNotSeen) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.dead-rank");
@@ -89,13 +140,9 @@ std::vector<Finding> find_dead_rank(const Run& run) {
     finding.certainty = certainty_of(run, hang);
     finding.values.emplace_back("silent_ns", silence(run, hang));
     say_how(run, hang, finding);
+    finding.advice = advice_for(hang);
     if (hang.fate == Fate::kDied) {
       finding.culprits = hang.roots;
-      finding.advice =
-          "find out what ended it: the launcher's log, the kernel's log (out of memory), the "
-          "machine";
-    } else {
-      finding.advice = "all ended at about the same time: the launcher's log says who was first";
     }
     findings.push_back(std::move(finding));
   }

@@ -198,8 +198,8 @@ Doubts doubts_about(const Run& run, const Hang& hang) {
     if (const RankState* state = state_of(run, rank)) {
       look_at(trace_of(run, *state));
       for (const Waiter& waiter : wait.waiters) {
-        doubts.clocks = doubts.clocks || skew_between(run, trace_of(run, *state).host,
-                                                      run.processes[waiter.process].host) > 0;
+        doubts.clocks = doubts.clocks || uncertainty_between(run, trace_of(run, *state),
+                                                             run.processes[waiter.process]) > 0;
       }
     }
   }
@@ -284,6 +284,20 @@ std::string run_time(const Run& run, TimeNs time) {
   return fmt::format("+{:.3f} s", static_cast<double>(elapsed(run.start, time)) / 1e9);
 }
 
+std::string halt_text(const RankState& state) {
+  switch (state.life.halt) {
+    case Halt::kNot:
+      break;
+    case Halt::kStopped:
+      return "stopped (SIGSTOP or a debugger)";
+    case Halt::kTraced:
+      return "stopped by a debugger";
+    case Halt::kFrozen:
+      return "frozen with its cgroup (as `docker pause` does)";
+  }
+  return "";
+}
+
 std::string last_call_text(const Run& run, Rank rank) {
   const RankState* state = state_of(run, rank);
   if (state == nullptr) {
@@ -294,6 +308,10 @@ std::string last_call_text(const Run& run, Rank rank) {
     return fmt::format("rank {}: no call is recorded", rank.value);
   }
   const auto place = user_place(trace_of(run, *state), rank, activity->stack);
+  if (const std::string held = halt_text(*state); !held.empty()) {
+    return fmt::format("rank {}, process {}, is {}; its last call was {}", rank.value,
+                       trace_of(run, *state).pid, held, activity->call);
+  }
   if (state->ending == Ending::kRunning && elapsed(state->last_seen, run.end) > kDeadAfter) {
     return fmt::format(
         "rank {} is there, but was last heard of at {}: its process may be stopped; "

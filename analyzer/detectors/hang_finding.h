@@ -49,6 +49,9 @@ std::string seconds(TimeNs duration);  // "41.2 s"
 // "+12.5 s" after the start of the run.
 std::string run_time(const Run& run, TimeNs time);
 
+// What keeps its process from running: "stopped (SIGSTOP or a debugger)"; empty: nothing that is
+// seen.
+std::string halt_text(const RankState& state);
 // "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
 std::string last_call_text(const Run& run, Rank rank);
 

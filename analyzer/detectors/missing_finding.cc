@@ -30,7 +30,17 @@ Certainty certainty_of(const Run& run, const Hang& hang) {
   return sure ? Certainty::kProof : Certainty::kLikely;
 }
 
-const char* advice_for(const Hang& hang) {
+bool one_is_halted(const Run& run, const Hang& hang) {
+  return std::any_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+    const RankState* const state = state_of(run, rank);
+    return state != nullptr && state->life.halt != Halt::kNot;
+  });
+}
+
+const char* advice_for(const Run& run, const Hang& hang) {
+  if (one_is_halted(run, hang)) {
+    return "find out who stopped it, and let it go on: kill -CONT, the debugger, docker unpause";
+  }
   if (hang.fate == Fate::kUntraced) {
     return "look at the ranks without a trace: they never used a GPU, or their trace was not kept";
   }
@@ -42,9 +52,21 @@ const char* advice_for(const Hang& hang) {
          "others do not have";
 }
 
+// "rank 2, which is stopped (SIGSTOP or a debugger),"
+std::string who_text(const Run& run, const Hang& hang) {
+  std::string held;
+  for (const Rank rank : hang.roots) {
+    const RankState* const state = state_of(run, rank);
+    const std::string own = state == nullptr ? "" : halt_text(*state);
+    held = rank == hang.roots.front() || own == held ? own : "";
+  }
+  const std::string verb = hang.roots.size() == 1 ? "is" : "are";
+  return ranks_text(hang.roots) + (held.empty() ? "" : fmt::format(", which {} {},", verb, held));
+}
+
 std::string title_of(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
-  const std::string who = ranks_text(hang.roots);
+  const std::string who = who_text(run, hang);
   const std::string verb = hang.fate == Fate::kUntraced ? "left no trace, and may not have entered"
                            : wait.kind == WaitKind::kReceive ? "never sent what is awaited by"
                            : wait.kind == WaitKind::kSend    ? "never received what is sent by"
@@ -67,7 +89,7 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     Finding finding = hang_finding(run, hang, code);
     finding.title = title_of(run, hang);
     finding.certainty = certainty_of(run, hang);
-    finding.advice = advice_for(hang);
+    finding.advice = advice_for(run, hang);
     if (finding.certainty == Certainty::kPossible) {
       finding.title += "; nobody can be blamed yet";
     } else {

@@ -10,6 +10,8 @@
 #include "analyzer/live/process_memory.h"
 #include "format/trace_format.h"
 
+#include "analyzer/reader/this_machine.h"
+
 namespace traintrace {
 namespace {
 
@@ -151,6 +153,7 @@ ProcessTrace unrecorded_trace(const ProcProcess& process, TimeNs now) {
   trace.armed = now;
   trace.last_alive = now;
   trace.running_now = process.state != 'Z' && process.state != 'X';
+  trace.halt = halt_of(process.pid);
   trace.facts["source"] = "attach";
   trace.facts["command-line"] = process.command_line;
   for (const auto& [name, value] : process.environment) {

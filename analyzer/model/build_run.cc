@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
-#include <tuple>
 
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/exchanges.h"
-#include "analyzer/model/grouping.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/model/own_threads.h"
 #include "analyzer/model/progress.h"
@@ -19,60 +18,13 @@
 namespace traintrace {
 namespace {
 
-// As the launcher calls it, else by its start; unlike any other in the input.
-std::vector<std::string> name_runs(const std::vector<ProcessTrace>& traces,
-                                   const std::vector<RunGroup>& groups) {
-  std::vector<std::string> names;
-  std::multiset<std::string> used;
-  for (const RunGroup& group : groups) {
-    names.push_back(launch_name(traces[group.ranks.front()]));
-    used.insert(names.back());
-  }
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (names[i].empty() || used.count(names[i]) > 1) {
-      const TimeNs start = groups[i].start;
-      names[i] += fmt::format("{}{}.{:03}", names[i].empty() ? "run-" : "-", start / 1'000'000'000,
-                              start / 1'000'000 % 1000);
-    }
-  }
-  // Started in the same millisecond.
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto before = std::count(names.begin(), names.begin() + static_cast<long>(i), names[i]);
-    names[i] += before == 0 ? "" : fmt::format("-{}", before + 1);
-  }
-  return names;
-}
-
-std::vector<ProcessTrace> take(std::vector<ProcessTrace>& traces,
-                               const std::vector<size_t>& which) {
-  std::vector<ProcessTrace> taken;
-  taken.reserve(which.size());
-  for (const size_t i : which) {
-    taken.push_back(std::move(traces[i]));
-  }
-  std::sort(taken.begin(), taken.end(), [](const ProcessTrace& a, const ProcessTrace& b) {
-    return std::tie(a.host, a.pid, a.start_time, a.armed, a.source) <
-           std::tie(b.host, b.pid, b.start_time, b.armed, b.source);
-  });
-  return taken;
-}
-
-Ending ending_of(const ProcessTrace& trace) {
-  if (trace.exit_kind != format::kNotExited) {
-    return Ending::kExited;
-  }
-  if (!trace.running_now) {
-    return Ending::kUnknown;
-  }
-  return *trace.running_now ? Ending::kRunning : Ending::kGone;
-}
-
 void describe(Run& run, const RankAssignment& assignment) {
   run.world_size = assignment.world_size;
   for (const RankSeat& seat : assignment.seats) {
     const ProcessTrace& trace = run.processes[seat.process];
-    run.ranks.push_back({seat.rank, seat.process, seat.device, ending_of(trace),
-                         last_sign_of_life(trace), own_threads(trace, seat)});
+    const Life life = life_of(trace);
+    run.ranks.push_back({seat.rank, seat.process, seat.device, life.ending, life.last_seen,
+                         own_threads(trace, seat), life});
   }
   for (int rank = 0; rank < run.world_size; ++rank) {
     if (state_of(run, {rank}) == nullptr) {
@@ -85,7 +37,7 @@ void describe(Run& run, const RankAssignment& assignment) {
       hosts.insert(trace.host);
     }
     run.records += trace.records;
-    run.live = run.live || ending_of(trace) == Ending::kRunning;
+    run.live = run.live || life_of(trace).ending == Ending::kRunning;
     run.start = run.start == 0 ? trace.armed : std::min(run.start, trace.armed);
     run.end = std::max(run.end, last_sign_of_life(trace));
   }
@@ -126,31 +78,14 @@ bool may_be_held_by_events(const Run& run) {
 
 }  // namespace
 
-Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> unreadable,
-                      const RunOptions& options) {
-  const std::vector<RunGroup> groups = group_runs(traces);
-  if (groups.empty()) {
-    return no_run("expected the trace of at least one process that used a GPU");
-  }
-  const std::vector<std::string> names = name_runs(traces, groups);
-  const auto chosen =
-      options.run.empty() ? names.end() - 1 : std::find(names.begin(), names.end(), options.run);
-  if (chosen == names.end()) {
-    return no_run(
-        fmt::format("there is no run '{}', but: {}", options.run, fmt::join(names, ", ")));
-  }
+Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options) {
   Run run;
-  run.id = *chosen;
+  run.id = std::move(input.about.id);
   run.hang_after = options.hang_after;
-  run.unreadable = std::move(unreadable);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (names[i] != run.id) {
-      run.others.push_back(
-          {names[i], static_cast<int>(groups[i].ranks.size()), groups[i].start, groups[i].end});
-    }
-  }
-  const RunGroup& group = groups[static_cast<size_t>(chosen - names.begin())];
-  run.processes = take(traces, group.ranks);
+  std::partition_copy(unreadable.begin(), unreadable.end(), std::back_inserter(run.not_begun),
+                      std::back_inserter(run.unreadable),
+                      [](const ReadError& error) { return error.not_begun; });
+  run.processes = std::move(input.processes);
   const RankAssignment assignment = assign_ranks(run.processes);
   describe(run, assignment);
   merge_communicators(run, assignment.seats);
@@ -163,6 +98,37 @@ Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> u
   run.waits = wait_graph(run);
   if (may_be_held_by_events(run) && find_stream_orders(run, options.read_events)) {
     run.waits = wait_graph(run);
+  }
+  return run;
+}
+
+Result<size_t> chosen_run(std::span<const RunInput> inputs, const std::string& id) {
+  if (inputs.empty()) {
+    return no_run("expected the trace of at least one process that used a GPU");
+  }
+  std::vector<std::string> names;
+  for (const RunInput& input : inputs) {
+    names.push_back(input.about.id);
+  }
+  const auto chosen = id.empty() ? names.end() - 1 : std::find(names.begin(), names.end(), id);
+  if (chosen == names.end()) {
+    return no_run(fmt::format("there is no run '{}', but: {}", id, fmt::join(names, ", ")));
+  }
+  return static_cast<size_t>(chosen - names.begin());
+}
+
+Result<Run> build_run(std::vector<ProcessTrace> traces, const std::vector<ReadError>& unreadable,
+                      const RunOptions& options) {
+  std::vector<RunInput> inputs = split_runs(std::move(traces));
+  const Result<size_t> chosen = chosen_run(inputs, options.run);
+  if (!chosen) {
+    return chosen.error();
+  }
+  Run run = build_run(std::move(inputs[*chosen]), unreadable, options);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i != *chosen) {
+      run.others.push_back(inputs[i].about);
+    }
   }
   return run;
 }

@@ -1,11 +1,13 @@
 // Traces to runs: who belongs together, who is which rank, what they share.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "analyzer/model/narrow_divergences.h"
 #include "analyzer/model/run.h"
+#include "analyzer/model/split_runs.h"
 #include "analyzer/reader/result.h"
 
 namespace traintrace {
@@ -18,9 +20,15 @@ struct RunOptions {
   ReadEvents read_events = {};  // null: only those that are in the traces
 };
 
-// Of `traces`, in whatever order.  An error: there is no such run (the message names those that
-// there are), or no trace at all.
-Result<Run> build_run(std::vector<ProcessTrace> traces, std::vector<ReadError> unreadable,
+Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options);
+
+// Which of them is called so; the latest where `id` is empty.  An error: there is none such (the
+// message names those that there are).
+Result<size_t> chosen_run(std::span<const RunInput> inputs, const std::string& id);
+
+// That run of `traces`, in whatever order.  An error: there is no such run (the message names those
+// that there are), or no trace at all.
+Result<Run> build_run(std::vector<ProcessTrace> traces, const std::vector<ReadError>& unreadable,
                       const RunOptions& options);
 
 }  // namespace traintrace

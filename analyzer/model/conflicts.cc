@@ -102,8 +102,8 @@ bool was_refused(const CommunicatorText& text, TimeNs since) {
 
 // Whoever is missing has left, and for that.
 bool drove_out(const Run& run, const Divergence& divergence, const Hang& hang) {
-  const bool left = hang.fate == Fate::kExited || hang.fate == Fate::kPerhapsExited ||
-                    hang.fate == Fate::kDied || hang.fate == Fate::kPerhapsDied;
+  const bool left =
+      hang.fate == Fate::kExited || hang.fate == Fate::kPerhapsExited || may_have_died(hang.fate);
   const TimeNs met =
       std::min(divergence.own.item.operation.enter, divergence.expected.item.operation.enter);
   return left && !is_harmless_kind(divergence.kind) &&

@@ -23,15 +23,15 @@ bool ended_early(const Run& run, const RankState& state) {
     case Ending::kExited:
       return exited_abnormally(run, state);
     case Ending::kGone:
-      if (run.live) {
-        return true;
-      }
-      break;
     case Ending::kUnknown:
       break;
   }
+  if (state.ending == Ending::kGone && run.live) {
+    return true;
+  }
   // Who writes a dump is alive, and what comes after it is not in it.
-  return !is_flight_dump(trace_of(run, state)) && elapsed(state.last_seen, run.end) > kDeadAfter;
+  return !is_flight_dump(trace_of(run, state)) &&
+         elapsed(known_until(state.life, run.end), run.end) > kDeadAfter;
 }
 
 TimeNs gave_up(const Run& run, const Member& member) {
@@ -55,14 +55,31 @@ TimeNs first_abort(const Run& run, const Communicator& communicator) {
   return first;
 }
 
-TimeNs skew_between(const Run& run, const std::string& a, const std::string& b) {
+namespace {
+
+// By how much its host's clock was set while it ran.
+TimeNs clock_step(const ProcessTrace& trace) {
+  const bool known = trace.booted != 0 && trace.booted_at_first != 0;
+  const TimeNs step = known ? elapsed(trace.booted_at_first, trace.booted) : 0;
+  const TimeNs size = std::max(step, elapsed(step, 0));
+  constexpr TimeNs kSlewed = 100'000'000;  // NTP goes about it gently
+  return size > kSlewed ? size : 0;
+}
+
+}  // namespace
+
+TimeNs uncertainty_between(const Run& run, const ProcessTrace& a, const ProcessTrace& b) {
+  if (!a.boot.empty() && a.boot == b.boot) {
+    return 0;
+  }
   TimeNs worst = 0;
   for (const ClockSkew& skew : run.skews) {
-    if ((skew.behind == a && skew.ahead == b) || (skew.behind == b && skew.ahead == a)) {
+    if ((skew.behind == a.host && skew.ahead == b.host) ||
+        (skew.behind == b.host && skew.ahead == a.host)) {
       worst = std::max(worst, skew.skew);
     }
   }
-  return worst;
+  return a.host == b.host ? worst : std::max({worst, clock_step(a), clock_step(b)});
 }
 
 }  // namespace traintrace

@@ -17,8 +17,9 @@ inline bool has_ended(const RankState& state) {
 bool exited_normally(const Run& run, const RankState& state);
 bool exited_abnormally(const Run& run, const RankState& state);
 
-// It ended, other than by a normal exit, while others went on: it left an abnormal exit record, is
-// gone while others run, or was silent for kDeadAfter before the last of them.
+// Others went on without it: it left an abnormal exit record, is gone while others run, or ended or
+// was heard last kDeadAfter before the last of them.  Whether a silent one ended is not known; what
+// it did since is not known either.
 bool ended_early(const Run& run, const RankState& state);
 
 // When it aborted the communicator, if it had been for `hang_after` in the collective that it came
@@ -28,7 +29,8 @@ TimeNs gave_up(const Run& run, const Member& member);
 // What somebody gave up after having waited for long is judged as it stood then; 0: nobody did.
 TimeNs first_abort(const Run& run, const Communicator& communicator);
 
-// By how much the clocks of these two hosts are known to contradict each other; 0: they do not.
-TimeNs skew_between(const Run& run, const std::string& a, const std::string& b);
+// By how much times of these two may be off against each other, as far as is known.  Processes of
+// one machine have one clock (reader/host_clocks.h).
+TimeNs uncertainty_between(const Run& run, const ProcessTrace& a, const ProcessTrace& b);
 
 }  // namespace traintrace

@@ -77,8 +77,10 @@ Wait wait_in(const Run& run, const Exchange& exchange,
     } else if (part.blocks) {
       wait.kind = kind_of(own);
       wait.waiters.push_back(waiter_of(run, *part.member, own.enter, own.stack));
-      wait.details = wait.details.enter == 0 ? own : wait.details;
-      wait.operation = call_name(run.processes[part.member->process], wait.details.call);
+      if (wait.details.enter == 0) {
+        wait.details = own;
+        wait.operation = call_name(run.processes[part.member->process], own.call);
+      }
     }
   }
   return wait;

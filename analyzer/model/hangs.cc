@@ -43,11 +43,6 @@ struct Graph {
   const WaitSearch& search;
 };
 
-// Until when is known what it did: a process that is there has done nothing since its last sign.
-TimeNs known_until(const Run& run, const RankState& state) {
-  return state.ending == Ending::kRunning ? std::max(state.last_seen, run.end) : state.last_seen;
-}
-
 // What the direct waiters of one root say together.
 struct Testimony {
   size_t wait = 0;
@@ -91,8 +86,9 @@ Testimony testimony_about(const Graph& graph, Rank root) {
     for (const Waiter& waiter : wait.waiters) {
       const RankState& own = *state_of(graph.run, waiter.rank);
       const TimeNs start = wait_start(waiter, *awaited);
-      const TimeNs seen =
-          state == nullptr ? start : std::min(waiter.until, known_until(graph.run, *state));
+      const TimeNs seen = state == nullptr
+                              ? start
+                              : std::min(waiter.until, known_until(state->life, graph.run.end));
       // Where it is missing says more than where it was.
       if (first || std::pair(awaited->entered, start) < std::pair(first_entered, sum.start)) {
         sum.start = start;
@@ -114,8 +110,8 @@ Testimony testimony_about(const Graph& graph, Rank root) {
 TimeNs skew_of(const Graph& graph, const RankState& root, const Wait& wait) {
   TimeNs worst = 0;
   for (const Waiter& waiter : wait.waiters) {
-    worst = std::max(worst, skew_between(graph.run, trace_of(graph.run, root).host,
-                                         graph.run.processes[waiter.process].host));
+    worst = std::max(worst, uncertainty_between(graph.run, trace_of(graph.run, root),
+                                                graph.run.processes[waiter.process]));
   }
   return worst;
 }
@@ -129,7 +125,7 @@ bool is_moving(const Run& run, const RankState& state) {
       last = std::max(last, last_move(run.processes[member->process], text_of(run, *member)));
     }
   }
-  return last != 0 && elapsed(last, known_until(run, state)) < run.hang_after;
+  return last != 0 && elapsed(last, known_until(state.life, run.end)) < run.hang_after;
 }
 
 // Those that waited had given up by then: what ended it is a consequence, as it is for them.  Time
@@ -141,6 +137,26 @@ bool ended_behind_abort(const Run& run, const RankState& state, const Wait& wait
   const bool aborted = member != nullptr && (text_of(run, *member).flags & format::kAborted) != 0;
   return first != 0 && wait.kind == WaitKind::kCollective &&
          elapsed(first, trace_of(run, state).exited) >= (aborted ? -kAliveUncertain : 0);
+}
+
+// Of one that left no exit record and is not known to run; none: that is not what they wait for.
+// `gap`: from its own last sign of life to theirs.
+std::optional<Fate> fate_of_silent(const Run& run, const RankState& state,
+                                   const Testimony& testimony, TimeNs gap) {
+  if (is_flight_dump(trace_of(run, state))) {
+    return std::nullopt;
+  }
+  // It was seen alive for long while they waited for it: then it does not matter how it ended.
+  const bool explained = testimony.witnessed >= run.hang_after;
+  if (state.ending == Ending::kUnknown) {
+    return gap > kAliveUncertain && !explained ? std::optional(Fate::kSilent) : std::nullopt;
+  }
+  const bool noted = state.life.evidence == EndEvidence::kNoted;
+  gap -= noted ? elapsed(state.last_seen, state.life.ended) : 0;
+  if (testimony.one_runs || gap > (noted ? kDeadAfter : kDeadAfter + kAlivePeriod)) {
+    return Fate::kDied;
+  }
+  return gap > kAliveUncertain && !explained ? std::optional(Fate::kPerhapsDied) : std::nullopt;
 }
 
 // None: nothing is wrong with it as far as is known yet.
@@ -164,13 +180,9 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
            : gap >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
                                      : std::nullopt;
   }
-  if (state->ending != Ending::kRunning && state->ending != Ending::kExited &&
-      !is_flight_dump(trace_of(run, *state))) {
-    if (gap > kDeadAfter || (state->ending == Ending::kGone && testimony.one_runs)) {
-      return Fate::kDied;
-    }
-    if (gap > kAliveUncertain && testimony.witnessed < run.hang_after) {
-      return Fate::kPerhapsDied;
+  if (state->ending != Ending::kRunning && state->ending != Ending::kExited) {
+    if (const auto fate = fate_of_silent(run, *state, testimony, gap)) {
+      return fate;
     }
   }
   if (!long_enough || is_moving(run, *state)) {
@@ -200,7 +212,7 @@ bool is_blocked(const Run& run, Rank rank, const Wait& wait) {
   const TimeNs nccl = blocked_in_nccl(run, *state);
   const TimeNs cuda = has_pending_operations(run, *state) ? blocked_in_cuda(run, *state) : 0;
   const auto for_long = [&](TimeNs since) {
-    return since != 0 && elapsed(since, known_until(run, *state)) >= run.hang_after &&
+    return since != 0 && elapsed(since, known_until(state->life, run.end)) >= run.hang_after &&
            std::any_of(wait.waiters.begin(), wait.waiters.end(),
                        [&](const Waiter& waiter) { return since <= waiter.until; });
   };

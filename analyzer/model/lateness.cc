@@ -77,8 +77,8 @@ std::vector<Arrivals> kept_arrivals(const Run& run, const Communicator& communic
 TimeNs skew_in(const Run& run, const Communicator& communicator) {
   TimeNs worst = 0;
   for (const Member& a : communicator.members) {
-    worst = std::max(worst, skew_between(run, run.processes[a.process].host,
-                                         run.processes[communicator.members[0].process].host));
+    worst = std::max(worst, uncertainty_between(run, run.processes[a.process],
+                                                run.processes[communicator.members[0].process]));
   }
   return worst;
 }

@@ -70,6 +70,9 @@ void look_up_code(ProcessTrace& trace, const std::set<uint32_t>& stacks, Symboli
 }
 
 void look_up_code(Run& run, Symbolizer& symbolizer) {
+  for (const ProcessTrace& trace : run.processes) {
+    symbolizer.learn(trace);
+  }
   for (ProcessTrace& trace : run.processes) {
     look_up_code(trace, stacks_to_name(trace), symbolizer);
   }

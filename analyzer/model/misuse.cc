@@ -88,7 +88,7 @@ bool is_explained(const Run& run, size_t communicator) {
                      }) ||
          std::any_of(run.waits.hangs.begin(), run.waits.hangs.end(), [&](const Hang& hang) {
            return run.waits.waits[hang.wait].communicator == communicator &&
-                  (hang.fate == Fate::kDied || hang.fate == Fate::kPerhapsDied);
+                  may_have_died(hang.fate);
          });
 }
 

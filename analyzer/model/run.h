@@ -9,26 +9,20 @@
 
 #include "analyzer/model/divergences.h"
 #include "analyzer/model/ids.h"
+#include "analyzer/model/life.h"
 #include "analyzer/model/waits.h"
 #include "analyzer/reader/process_trace.h"
 
 namespace traintrace {
 
-// How a process ended, as far as can be told from here.
-enum class Ending : uint8_t {
-  kUnknown,  // no exit record, and it ran where we cannot look
-  kRunning,  // it is there right now
-  kGone,     // it is not, and left no exit record: a signal, a lost machine
-  kExited,   // exit record
-};
-
 struct RankState {
   Rank rank;
   size_t process = 0;  // in Run::processes
   int device = -1;     // where one process holds several ranks: which one is this; else -1
-  Ending ending = Ending::kUnknown;
-  TimeNs last_seen = 0;                // last sign of life: the last-alive time or a later record
+  Ending ending = Ending::kUnknown;  // as `life` says, and so is the next
+  TimeNs last_seen = 0;
   std::vector<uint32_t> threads = {};  // own_threads.h; empty: all of the process
+  Life life = {};
 };
 
 // A rank's side of a communicator.
@@ -72,6 +66,11 @@ struct OtherRun {
   int ranks = 0;
   TimeNs start = 0;
   TimeNs end = 0;
+  // The launcher started its ranks again, and this is the last time that it did: how the job ended
+  // is said by that.  Empty: it did not.
+  std::string restarted_as = {};
+  std::string verdict = {};  // empty: it was not judged
+  size_t errors = 0;         // findings of that severity
 };
 
 // Clocks of two hosts that contradict each other by at least `skew`.
@@ -97,6 +96,7 @@ struct Run {
   std::vector<ClockSkew> skews;
   std::vector<OtherRun> others;       // in the same input, by start
   std::vector<ReadError> unreadable;  // inputs of which nothing could be used
+  std::vector<ReadError> not_begun;   // traces of processes that ended while these were set up
   TimeNs hang_after = 0;
   std::vector<Divergence> divergences;
   WaitGraph waits;

@@ -68,8 +68,7 @@ TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, 
   const ProcessTrace& trace = run.processes[member.process];
   const CommunicatorText& text = text_of(run, member);
   const RankState& state = *state_of(run, member.rank);
-  TimeNs until =
-      state.ending == Ending::kRunning ? std::max(state.last_seen, run.end) : state.last_seen;
+  TimeNs until = known_until(state.life, run.end);
   until = rank.aborted ? std::min(until, text.ended) : until;
   if (certainly_unfinished(rank.gpu)) {
     return std::max<TimeNs>(elapsed(from, until), 0);

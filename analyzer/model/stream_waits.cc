@@ -158,8 +158,10 @@ Wait held_up_wait(const Run& run, size_t index, uint64_t sequence, const Blockad
       awaited.moved = text_of(run, member).last;
     } else {
       wait.waiters.push_back(waiter_of(run, member, operation->enter, operation->stack));
-      wait.details = wait.details.enter == 0 ? *operation : wait.details;
-      wait.operation = call_name(run.processes[member.process], wait.details.call);
+      if (wait.details.enter == 0) {
+        wait.details = *operation;
+        wait.operation = call_name(run.processes[member.process], operation->call);
+      }
     }
   }
   return wait;

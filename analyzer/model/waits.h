@@ -53,12 +53,17 @@ enum class Fate : uint8_t {
   kAlive,
   kExited,         // by itself: exit record
   kPerhapsExited,  // so too, with a failure, but the others ended at about the same time
-  kDied,           // seen to be gone, or silent 3 s before those that wait
-  kPerhapsDied,    // silent a little before them
+  kDied,           // ended without a word, before those that wait
+  kPerhapsDied,    // so too, but they ended at about the same time
+  kSilent,         // heard no more while they were, and nothing says that it ended
   kStalled,        // is there, but its GPU does not do what those of its peers did
   kUntraced,       // left no trace
   kCircle,         // they wait for each other
 };
+
+constexpr bool may_have_died(Fate fate) {
+  return fate == Fate::kDied || fate == Fate::kPerhapsDied || fate == Fate::kSilent;
+}
 
 // Ranks that others wait for and that wait for nobody: where a hang starts.
 struct Hang {
@@ -79,9 +84,11 @@ struct WaitGraph {
   std::vector<Hang> hangs;  // by wait, fate
 };
 
-// R is dead if its last sign of life is that much before that of the ranks waiting for it: two
-// periods of the tracer's own thread and a second for a machine that is busy.
+// Of ranks that all ended, one was first if it ended that much before the last sign of life of
+// those that wait for it: two periods of the tracer's own thread and a second for a machine that is
+// busy. Where only its own last sign tells when it ended, one period more.
 inline constexpr TimeNs kDeadAfter = 3'000'000'000;
+inline constexpr TimeNs kAlivePeriod = 1'000'000'000;
 
 WaitGraph wait_graph(const Run& run);
 

@@ -13,6 +13,25 @@ using format::Section;
 
 constexpr uint32_t kMaxElementBytes = 64 << 20;
 
+// Its room is allocated before anything is written: zeros, of whatever length.
+bool is_nothing(const TraceBytes& file) {
+  std::vector<std::byte> part(64 << 10);
+  for (uint64_t offset = 0; offset < file.bytes(); offset += part.size()) {
+    const auto end = part.begin() + static_cast<std::ptrdiff_t>(file.read(offset, part));
+    if (std::any_of(part.begin(), end, [](std::byte byte) { return byte != std::byte{0}; })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+ReadError not_begun(const TraceBytes& file, uint64_t offset) {
+  ReadError error =
+      file.error(offset, "not begun: the process ended, or is, while its trace is set up");
+  error.fatal = error.not_begun = true;
+  return error;
+}
+
 Result<FileHeader> read_header(const TraceBytes& file) {
   const auto fatal = [&](uint64_t offset, std::string message) {
     return ReadError{file.path(), offset, std::move(message), true, false};
@@ -22,7 +41,9 @@ Result<FileHeader> read_header(const TraceBytes& file) {
   const auto header = value_from<FileHeader>(std::span(bytes).first(got));
   if (got < sizeof header.magic ||
       std::memcmp(header.magic, format::kMagic, sizeof header.magic) != 0) {
-    return fatal(0, "expected a trace, which begins with \"trtrace\"");
+    return file.path().ends_with(".trace") && is_nothing(file)
+               ? not_begun(file, 0)
+               : fatal(0, "expected a trace, which begins with \"trtrace\"");
   }
   if (got < sizeof header) {
     ReadError error = fatal(got, "expected the rest of the header, " +
@@ -38,8 +59,7 @@ Result<FileHeader> read_header(const TraceBytes& file) {
                                                     ": read it with the traintrace that wrote it");
   }
   if (header.ready != 1) {
-    return fatal(offsetof(FileHeader, ready),
-                 "expected a finished header: the process ended before it recorded anything");
+    return not_begun(file, offsetof(FileHeader, ready));
   }
   if (header.section_count > format::kMaxSections) {
     return fatal(offsetof(FileHeader, section_count),

@@ -212,6 +212,14 @@ struct LossText {
   std::string severity;  // info, warning
 };
 
+// A process that is there and cannot run, nor note that it is alive.
+enum class Halt : uint8_t {
+  kNot,
+  kStopped,  // SIGSTOP and its like
+  kTraced,   // by a debugger
+  kFrozen,   // with its cgroup, as `docker pause` does
+};
+
 class StoredReports;
 
 struct ProcessTrace {
@@ -232,6 +240,7 @@ struct ProcessTrace {
   // Whether the process (pid, start time, boot) runs on this machine right now; empty: cannot be
   // told from here.
   std::optional<bool> running_now;
+  Halt halt = Halt::kNot;
   std::map<std::string, std::string> facts;  // FactDefinition
   std::vector<CallSchema> calls;
   std::vector<ThreadText> threads;

@@ -8,6 +8,7 @@
 #include "analyzer/reader/definitions.h"
 #include "analyzer/reader/events.h"
 #include "analyzer/reader/gpu_progress.h"
+#include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/layout.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/tables.h"
@@ -17,22 +18,7 @@
 namespace traintrace {
 namespace {
 
-std::string boot_text(const uint64_t (&id)[2]) {
-  if (id[0] == 0 && id[1] == 0) {
-    return "";
-  }
-  char text[33] = {};
-  std::snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, id[0], id[1]);
-  return text;
-}
-
-TimeNs booted_at(const format::ClockAnchor& anchor, uint64_t boottime_ns) {
-  TimeNs booted = 0;
-  const bool fits = !__builtin_sub_overflow(anchor.realtime_ns, boottime_ns, &booted);
-  return boottime_ns != 0 && fits ? booted : 0;
-}
-
-// On the same line as the trace's other times, which is that of the newest anchor.
+// On the same line as the trace's other times.
 void read_gone(const format::FileHeader& header, ProcessTrace& trace) {
   if (header.gone_how != format::kSeenGone && header.gone_how != format::kSeenGoneStatus) {
     return;
@@ -45,11 +31,10 @@ void read_gone(const format::FileHeader& header, ProcessTrace& trace) {
   trace.wait_status = header.gone_how == format::kSeenGoneStatus ? header.gone_status : -1;
 }
 
-void read_clocks(const format::FileHeader& header, ProcessTrace& trace) {
-  const uint32_t newest = header.anchor_index & 1;
+void read_machine(const format::FileHeader& header, const TraceClock& clock, ProcessTrace& trace) {
   trace.boot = boot_text(header.boot_id);
   trace.booted_at_first = booted_at(header.first_anchor, header.anchor_boottime_ns[0]);
-  trace.booted = booted_at(header.anchors[newest], header.anchor_boottime_ns[1 + newest]);
+  trace.booted = clock.booted();
 }
 
 void read_identity(const Layout& layout, const TraceClock& clock, ProcessTrace& trace) {
@@ -62,12 +47,13 @@ void read_identity(const Layout& layout, const TraceClock& clock, ProcessTrace& 
   trace.last_alive = clock.ns(header.last_alive_ticks);
   if (header.exit_kind == format::kExit || header.exit_kind == format::kFastExit) {
     trace.exit_kind = static_cast<format::ExitKind>(header.exit_kind);
-    trace.exit_status = header.exit_status;
+    trace.exit_status = header.exit_status & 0xff;  // what its parent is told
     trace.exited = clock.ns(header.exit_ticks);
   }
-  read_clocks(header, trace);
+  read_machine(header, clock, trace);
   read_gone(header, trace);
   trace.running_now = is_running(header);
+  trace.halt = trace.running_now == true ? halt_of(trace.pid) : Halt::kNot;
 }
 
 // What the keeper knows and the process did not.
@@ -100,6 +86,13 @@ Schema read_schema(const TraceBytes& file, const Layout& layout, std::vector<Rea
   return schema;
 }
 
+Result<TraceBytes> open_trace(const std::string& path) {
+  if (const auto pointer = read_pointer_file(path)) {
+    return *pointer ? open_newest(**pointer) : pointer->error();
+  }
+  return open_newest(path);
+}
+
 Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& options) {
   ProcessTrace trace;
   trace.source = file.path();
@@ -107,7 +100,7 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   if (!layout) {
     return layout.error();
   }
-  const TraceClock clock(layout->header);
+  const TraceClock clock(layout->header, options.booted);
   if (!clock.rate_known()) {
     trace.errors.push_back(file.error(0, "expected two clock anchors: times are estimates"));
   }
@@ -127,18 +120,21 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
 }  // namespace
 
 Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& options) {
-  std::string target = path;
-  if (const auto pointer = read_pointer_file(path)) {
-    if (!*pointer) {
-      return pointer->error();
-    }
-    target = **pointer;
-  }
-  const Result<TraceBytes> file = open_newest(target);
+  const Result<TraceBytes> file = open_trace(path);
   if (!file) {
     return file.error();
   }
   return read_native(*file, options);
+}
+
+Result<format::FileHeader> read_trace_header(const std::string& path) {
+  std::vector<ReadError> ignored;
+  const Result<TraceBytes> file = open_trace(path);
+  const Result<Layout> layout = file ? read_layout(*file, ignored) : file.error();
+  if (!layout) {
+    return layout.error();
+  }
+  return layout->header;
 }
 
 }  // namespace traintrace

@@ -15,11 +15,17 @@ struct ReadOptions {
   // Else reports of PyTorch's allocator that full recording kept stay in their file
   // (stored_reports.h).
   bool reports = true;
+  // When the process's machine was started, by the clock that its times are to be told by
+  // (ProcessTrace::booted of others there); 0: by the clock as it stood at its newest heartbeat.
+  TimeNs booted = 0;
 };
 
 // `path` may be a pointer file (HOST.PID.STARTTIME.pointer).  An error: nothing of it could be
 // used; what could not be read of a file that is usable otherwise is in ProcessTrace::errors.
 Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& options);
+
+// Its header alone.
+Result<format::FileHeader> read_trace_header(const std::string& path);
 
 // What the arguments of a command name: files and folders of traces, or text that dump printed.
 // None: ./traintrace.

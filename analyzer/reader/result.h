@@ -16,6 +16,7 @@ struct ReadError {
   std::string message;  // what was expected there
   bool fatal = false;   // nothing could be used
   bool truncated = false;
+  bool not_begun = false;  // nothing is wrong with it: nothing was recorded there yet
 };
 
 template <class T>

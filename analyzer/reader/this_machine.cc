@@ -1,9 +1,10 @@
 #include "analyzer/reader/this_machine.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -22,11 +23,12 @@ std::optional<uint64_t> own_pid_namespace() {
 // Fields of /proc/PID/stat behind the name, which is in parentheses and may hold anything.
 struct ProcessStat {
   char state = 0;
+  uint64_t threads = 0;
   uint64_t start_time = 0;
 };
 
-std::optional<ProcessStat> stat_of(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+std::optional<ProcessStat> stat_of(int pid, const std::string& root = "") {
+  std::ifstream file(root + "/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
   const size_t name_end = line.rfind(')');
@@ -36,13 +38,43 @@ std::optional<ProcessStat> stat_of(int pid) {
   std::istringstream fields(line.substr(name_end + 1));
   ProcessStat result;
   fields >> result.state;
-  constexpr int kSkipped = 18;  // fields 4 to 21
   std::string skipped;
-  for (int i = 0; i < kSkipped; ++i) {
+  for (int field = 4; field < 20; ++field) {
     fields >> skipped;
   }
-  fields >> result.start_time;
+  fields >> result.threads >> skipped >> result.start_time;
   return fields ? std::optional(result) : std::nullopt;
+}
+
+// Its main thread may end and leave the process to the others.
+bool has_ended(const ProcessStat& stat) {
+  return stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
+}
+
+// A file of one of the process's cgroups, of version 2 or the freezer of version 1, says so.
+bool is_frozen(int pid, const std::string& root) {
+  std::ifstream groups(root + "/proc/" + std::to_string(pid) + "/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == line.npos ? first : line.find(':', first + 1);
+    if (second == line.npos) {
+      continue;
+    }
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    const std::string folder =
+        root + "/sys/fs/cgroup" + (unified ? "" : "/" + controllers) + line.substr(second + 1);
+    if (!unified && controllers != "freezer") {
+      continue;
+    }
+    std::ifstream state(folder + (unified ? "/cgroup.events" : "/freezer.state"));
+    for (std::string said; std::getline(state, said);) {
+      if (said == "frozen 1" || said == "FROZEN") {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -72,21 +104,27 @@ std::optional<std::array<uint64_t, 2>> boot_id() {
 std::optional<bool> is_running(const format::FileHeader& header) {
   const auto boot = boot_id();
   const auto pids = own_pid_namespace();
-  if (!boot || !pids || header.boot_id[0] == 0) {
+  if (!boot || !pids || header.boot_id[0] == 0 || header.pid <= 0) {
     return std::nullopt;
   }
-  if ((*boot)[0] != header.boot_id[0] || (*boot)[1] != header.boot_id[1]) {
-    char own_host[sizeof header.host] = {};
-    gethostname(own_host, sizeof own_host - 1);
-    // This machine, restarted since; or another one.
-    const bool here = std::strncmp(own_host, header.host, sizeof header.host) == 0;
-    return here ? std::optional(false) : std::nullopt;
-  }
-  if (*pids != header.pid_namespace) {
+  // Another machine, or this one before it was started again: hosts may have equal names.
+  if ((*boot)[0] != header.boot_id[0] || (*boot)[1] != header.boot_id[1] ||
+      *pids != header.pid_namespace) {
     return std::nullopt;
   }
-  const auto stat = stat_of(header.pid);
-  return stat && stat->start_time == header.start_time && stat->state != 'Z' && stat->state != 'X';
+  if (const auto stat = stat_of(header.pid)) {
+    return stat->start_time == header.start_time && !has_ended(*stat);
+  }
+  // /proc may be mounted so that it hides the processes of others.
+  return kill(header.pid, 0) != 0 && errno == ESRCH ? std::optional(false) : std::nullopt;
+}
+
+Halt halt_of(int pid, const std::string& root) {
+  const auto stat = stat_of(pid, root);
+  return stat && stat->state == 'T'   ? Halt::kStopped
+         : stat && stat->state == 't' ? Halt::kTraced
+         : is_frozen(pid, root)       ? Halt::kFrozen
+                                      : Halt::kNot;
 }
 
 }  // namespace traintrace

@@ -40,11 +40,25 @@ bool is_this_boot(const format::FileHeader& header) {
   return boot && (*boot)[0] == header.boot_id[0] && (*boot)[1] == header.boot_id[1];
 }
 
-TraceClock::TraceClock(const format::FileHeader& header) {
-  const format::ClockAnchor& last = header.anchors[header.anchor_index & 1];
+TimeNs booted_at(const format::ClockAnchor& anchor, uint64_t boottime_ns) {
+  TimeNs booted = 0;
+  const bool fits = !__builtin_sub_overflow(anchor.realtime_ns, boottime_ns, &booted);
+  return boottime_ns != 0 && fits ? booted : 0;
+}
+
+TraceClock::TraceClock(const format::FileHeader& header, TimeNs booted) {
+  const uint32_t newest = header.anchor_index & 1;
+  const format::ClockAnchor& last = header.anchors[newest];
+  const uint64_t boottime_ns = header.anchor_boottime_ns[1 + newest];
   base_ticks_ = last.ticks;
   base_ns_ =
       static_cast<TimeNs>(std::min<uint64_t>(last.realtime_ns, std::numeric_limits<TimeNs>::max()));
+  booted_ = booted_at(last, boottime_ns);
+  TimeNs told = 0;
+  if (booted != 0 && booted_ != 0 && !__builtin_add_overflow(booted, boottime_ns, &told)) {
+    base_ns_ = told;
+    booted_ = booted;
+  }
   if (header.clock == format::kMonotonicNs) {
     ns_per_tick_ = kOne;
     return;

@@ -7,6 +7,7 @@
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
 #include "analyzer/reader/file_bytes.h"
+#include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/reader/trace_memory.h"
@@ -121,12 +122,15 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
   // The same trace may be named twice, by its folder and by itself.
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  const HostClocks clocks(paths);
+  ReadOptions own = options;
   for (const std::string& path : paths) {
     if (!is_native(path)) {
       add_text(path, set);
       continue;
     }
-    Result<ProcessTrace> trace = read_trace(path, options);
+    own.booted = clocks.booted(path);
+    Result<ProcessTrace> trace = read_trace(path, own);
     // A pointer may lead to a trace that was named as well.
     const bool known = trace && std::any_of(set.processes.begin(), set.processes.end(),
                                             [&](const ProcessTrace& other) {

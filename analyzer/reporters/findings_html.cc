@@ -80,8 +80,7 @@ std::string findings_html(const Run& run, const FindingsReport& report) {
   out += fmt::format("<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n", escaped(report.verdict),
                      escaped(run_line(run)));
   for (const OtherRun& other : run.others) {
-    out += fmt::format("<p class=\"quiet\">not looked at: run {} with {} ranks</p>\n",
-                       escaped(other.id), other.ranks);
+    out += fmt::format("<p class=\"quiet\">{}</p>\n", escaped(other_run_line(other)));
   }
   for (const Finding& finding : report.findings) {
     add_finding(out, finding);

@@ -40,10 +40,16 @@ Json json_of_run(const Run& run) {
                {"live", run.live},
                {"other_runs", Json::array()}};
   for (const OtherRun& other : run.others) {
-    json["other_runs"].push_back({{"id", other.id},
-                                  {"ranks", other.ranks},
-                                  {"start_ns", other.start},
-                                  {"end_ns", other.end}});
+    Json own = {
+        {"id", other.id}, {"ranks", other.ranks}, {"start_ns", other.start}, {"end_ns", other.end}};
+    if (!other.verdict.empty()) {
+      own["verdict"] = other.verdict;
+      own["errors"] = other.errors;
+    }
+    if (!other.restarted_as.empty()) {
+      own["restarted_as"] = other.restarted_as;
+    }
+    json["other_runs"].push_back(std::move(own));
   }
   return json;
 }

@@ -105,6 +105,25 @@ std::string finding_line(const Finding& finding) {
   return line + ": " + finding.title;
 }
 
+std::string other_run_line(const OtherRun& other) {
+  const std::string who =
+      fmt::format("run {} with {} rank{}", other.id, other.ranks, other.ranks == 1 ? "" : "s");
+  const std::string judged =
+      other.verdict.empty()
+          ? ""
+          : fmt::format("{}: {}",
+                        other.errors == 0 ? ""
+                                          : fmt::format(", {} error{}", other.errors,
+                                                        other.errors == 1 ? "" : "s"),
+                        other.verdict);
+  if (!other.restarted_as.empty()) {
+    return fmt::format("before its restart as {}: {}{}; --run={}", other.restarted_as, who, judged,
+                       other.id);
+  }
+  return fmt::format("{}: {}{}; --run={}", judged.empty() ? "not looked at" : "another run", who,
+                     judged, other.id);
+}
+
 std::string run_line(const Run& run) {
   // Other tools' files do not say where a rank ran.
   const std::string hosts = run.hosts.empty() ? ""

@@ -56,9 +56,7 @@ std::string findings_text(const Run& run, const FindingsReport& report, bool col
   out += "verdict: " + painted(printable(report.verdict), "1", colour) + "\n";
   out += printable(run_line(run)) + "\n";
   for (const OtherRun& other : run.others) {
-    out += printable(fmt::format("not looked at: run {} with {} ranks; --run={}", other.id,
-                                 other.ranks, other.id)) +
-           "\n";
+    out += printable(other_run_line(other)) + "\n";
   }
   for (const Finding& finding : report.findings) {
     out += "\n";

@@ -32,7 +32,7 @@ ReportTable report_by_call(std::span<const ProcessTrace> processes,
     std::vector<ReportSums> sums(trace.calls.size());
     const auto sizes = size_fields(trace);
     for (const CallRecord& event : trace.events) {
-      sums[event.call].add(event, size_of(trace, event, sizes));
+      sums[event.call].add(event, trace.calls[event.call], size_of(trace, event, sizes));
     }
     for (size_t i = 0; i < sums.size(); ++i) {
       if (sums[i].count != 0) {

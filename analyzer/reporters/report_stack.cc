@@ -80,7 +80,7 @@ void add_calls(const ProcessTrace& trace, Symbolizer& symbolizer, Rows& rows) {
   for (const CallRecord& event : trace.events) {
     if (event.stack != 0) {
       StackRow& row = by_id[event.stack];
-      row.sums.add(event, size_of(trace, event, sizes));
+      row.sums.add(event, trace.calls[event.call], size_of(trace, event, sizes));
       row.calls.insert(trace.calls[event.call].name);
     }
   }

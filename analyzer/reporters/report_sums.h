@@ -8,6 +8,7 @@
 
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/text/values.h"
 
 namespace traintrace {
 
@@ -19,9 +20,9 @@ struct ReportSums {
   int64_t max_ns = 0;
   std::optional<int64_t> bytes;  // of calls that say how many
 
-  void add(const CallRecord& event, std::optional<uint64_t> event_bytes) {
+  void add(const CallRecord& event, const CallSchema& schema, std::optional<uint64_t> event_bytes) {
     ++count;
-    failed += event.returned && event.result != 0 ? 1 : 0;
+    failed += event.returned && is_failure(schema.library, event.result) ? 1 : 0;
     open += !event.returned && !event.leave_lost ? 1 : 0;
     if (event.returned && !event.enter_lost) {
       const int64_t ns = std::max<int64_t>(event.leave - event.enter, 0);

@@ -36,33 +36,51 @@ std::string demangled(const std::string& symbol) {
 Symbolizer::Symbolizer() = default;
 Symbolizer::~Symbolizer() = default;
 
-ModuleSymbols& Symbolizer::symbols_of(const ModuleText& module) {
-  std::unique_ptr<ModuleSymbols>& symbols = modules_[{module.path, module.build_id}];
+void Symbolizer::learn(const ProcessTrace& trace) {
+  for (const ModuleText& module : trace.modules) {
+    if (!module.build_id.empty()) {
+      paths_[module.build_id].insert(module.path);
+    }
+  }
+}
+
+ModuleSymbols& Symbolizer::symbols_of(const ModuleKey& module) {
+  std::unique_ptr<ModuleSymbols>& symbols = modules_[module];
   if (symbols == nullptr) {
-    symbols = std::make_unique<ModuleSymbols>(module.path, module.build_id);
+    symbols = std::make_unique<ModuleSymbols>(module.first, module.second);
   }
   return *symbols;
+}
+
+std::vector<NativeFrame> Symbolizer::frames_of(const ModuleText& module, uint64_t offset) {
+  std::vector<NativeFrame> frames = symbols_of({module.path, module.build_id}).frames(offset);
+  if (const auto paths = paths_.find(module.build_id); frames.empty() && paths != paths_.end()) {
+    for (auto path = paths->second.begin(); frames.empty() && path != paths->second.end(); ++path) {
+      frames = symbols_of({*path, module.build_id}).frames(offset);
+    }
+  }
+  return frames;
 }
 
 const std::vector<NativeFrame>& Symbolizer::frames(const ProcessTrace& trace,
                                                    uint64_t return_address) {
   const ModuleText* module = module_of(trace, return_address - 1);
-  const ModuleSymbols* symbols = module == nullptr ? nullptr : &symbols_of(*module);
   const uint64_t offset = module == nullptr ? return_address : return_address - module->bias;
-  const auto [entry, is_new] = cache_.try_emplace({symbols, offset});
+  const ModuleKey key = module == nullptr ? ModuleKey() : ModuleKey(module->path, module->build_id);
+  const auto [entry, is_new] = cache_.try_emplace({key, offset});
   std::vector<NativeFrame>& frames = entry->second;
   if (!is_new) {
     return frames;
   }
-  if (symbols != nullptr) {
+  if (module != nullptr) {
     // The call lies before the address that it returns to, perhaps in another line.
-    frames = symbols->frames(offset - 1);
+    frames = frames_of(*module, offset - 1);
   }
   if (frames.empty()) {
     frames.emplace_back();
   }
   for (NativeFrame& frame : frames) {
-    frame.module = module == nullptr ? "" : module->path;
+    frame.module = key.first;
     frame.offset = offset;
   }
   return frames;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,16 +37,22 @@ class Symbolizer {
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
 
+  // Where else the modules of that process may lie: another rank had the same build at a path of
+  // its own.
+  void learn(const ProcessTrace& trace);
+
   // Of a return address: the call before it.  Innermost first; several where functions were
   // inlined, at least one.  Files whose build-id is not the recorded one tell nothing.
   const std::vector<NativeFrame>& frames(const ProcessTrace& trace, uint64_t return_address);
 
  private:
   using ModuleKey = std::pair<std::string, std::string>;  // path, build-id
-  ModuleSymbols& symbols_of(const ModuleText& module);
+  ModuleSymbols& symbols_of(const ModuleKey& module);
+  std::vector<NativeFrame> frames_of(const ModuleText& module, uint64_t offset);
 
   std::map<ModuleKey, std::unique_ptr<ModuleSymbols>> modules_;
-  std::map<std::pair<const ModuleSymbols*, uint64_t>, std::vector<NativeFrame>> cache_;
+  std::map<std::string, std::set<std::string>> paths_;  // by build-id
+  std::map<std::pair<ModuleKey, uint64_t>, std::vector<NativeFrame>> cache_;
 };
 
 }  // namespace traintrace

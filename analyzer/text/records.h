@@ -24,6 +24,8 @@ inline constexpr const char* kWaitingNames[] = {
 inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished",
                                              "pending"};
 
+inline constexpr const char* kHaltNames[] = {"no", "stopped", "traced", "frozen"};
+
 template <class Keys, class Record>
 void process_keys(Keys& keys, Record& r) {
   keys.text("host", r.host);
@@ -41,6 +43,7 @@ void process_keys(Keys& keys, Record& r) {
   keys.time("booted-at-first", r.booted_at_first);
   keys.time("booted", r.booted);
   keys.yes_no("running", r.running_now);
+  keys.choice("halt", r.halt, kHaltNames, Halt::kNot);
   keys.time("looked", r.looked);
   keys.number("records", r.records, 0);
   keys.text("source", r.source);

@@ -78,7 +78,7 @@ bool Story::read_line(std::span<const std::string> words) {
   if (!find_who(words[1], who, thread)) {
     return false;
   }
-  if (words[2] == "exits" || words[2] == "dies") {
+  if (words[2] == "exits" || words[2] == "dies" || words[2] == "falls-silent") {
     return read_end(who, *time, words.subspan(2));
   }
   if (words[2] == "stands") {
@@ -87,7 +87,8 @@ bool Story::read_line(std::span<const std::string> words) {
   const auto outcome = outcome_of(words[2]);
   if (!outcome || words.size() < 4) {
     return drafts_.fail(
-        "calls, enqueues, enters or polls CALL, stands, exits, or dies instead of " + words[2]);
+        "calls, enqueues, enters or polls CALL, stands, exits, dies or falls-silent instead of " +
+        words[2]);
   }
   return read_calls(who, thread, *time, words.subspan(3), *outcome);
 }
@@ -117,6 +118,9 @@ bool Story::read_end(std::span<Draft* const> who, TimeNs time, std::span<const s
       trace.exited = time;
       trace.exit_kind = keys.take_word("fast") ? format::kFastExit : format::kExit;
       keys.number("status", trace.exit_status, 0);
+    } else if (words[0] == "dies") {
+      trace.gone = keys.take_word("unnoticed") ? 0 : time;
+      keys.number("signal", trace.wait_status, -1);
     }
     if (!keys.finish()) {
       return false;

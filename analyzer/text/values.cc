@@ -124,13 +124,10 @@ void append_grid(std::string& out, uint64_t value) {
 }
 
 std::optional<uint64_t> parse_grid(std::string_view text) {
-  const size_t first = text.find('x', text.starts_with("0x") ? text.size() : 0);
-  if (first == text.npos) {
+  const size_t first = text.find('x');
+  const size_t second = first == text.npos ? first : text.find('x', first + 1);
+  if (second == text.npos) {  // 0x10 is a number, 0x0x0 is not
     return parse_number(text);
-  }
-  const size_t second = text.find('x', first + 1);
-  if (second == text.npos) {
-    return std::nullopt;
   }
   const auto x = parse_unsigned(text.substr(0, first));
   const auto y = parse_unsigned(text.substr(first + 1, second - first - 1));
@@ -211,6 +208,13 @@ void append_result(std::string& out, std::string_view library, int32_t result) {
     }
   }
   append_signed(out, result);
+}
+
+bool is_failure(std::string_view library, int32_t result) {
+  const bool not_yet = library == "nccl"                             ? result == 7    // InProgress
+                       : library == "runtime" || library == "driver" ? result == 600  // NotReady
+                                                                     : false;
+  return result != 0 && !not_yet;
 }
 
 std::string result_text(std::string_view library, int32_t result) {

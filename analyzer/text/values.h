@@ -27,7 +27,8 @@ void append_value(std::string& out, ValueFormat format, uint64_t value);
 // Whatever append_value writes, and plain numbers.
 std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text);
 
-// `library` as CallSchema has it.
+// "Not done yet" is an answer.  `library` as CallSchema has it, here and below.
+bool is_failure(std::string_view library, int32_t result);
 void append_result(std::string& out, std::string_view library, int32_t result);
 std::string result_text(std::string_view library, int32_t result);  // the same
 std::optional<int32_t> parse_result(std::string_view text);

@@ -6,7 +6,8 @@
 //
 // What does not apply is left out.  Further lines behind `---`: `options hang-after=2s run=ID
 // events` (events: those of the text are looked at where the tables do not tell), and `run: id=..
-// ranks=.. missing=.. world=.. others=..`, compared where it is there; `evidence: TEXT`, which must
+// ranks=.. missing=.. world=.. others=ID,ID/1,ID/1/restarted` (with the errors in each), compared
+// where it is there; `evidence: TEXT`, which must
 // begin a line of evidence. The findings are compared whole, for several orders of the processes,
 // and the JSON report must not differ by a byte between them.
 //
@@ -22,6 +23,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/dump_parser.h"
 #include "analyzer/text/words.h"
 
@@ -69,6 +71,8 @@ std::string compact(const Run& run) {
   std::string others;
   for (const OtherRun& other : run.others) {
     others += (others.empty() ? "" : ",") + other.id;
+    others += other.errors == 0 ? "" : fmt::format("/{}", other.errors);
+    others += other.restarted_as.empty() ? "" : "/restarted";
   }
   return fmt::format("run: id={} ranks={} missing={} world={} others={}", run.id, rank_list(ranks),
                      rank_list(run.missing), run.world_size, others);
@@ -129,19 +133,19 @@ struct Outcome {
 };
 
 Outcome judge(std::vector<ProcessTrace> processes, const RunOptions& options) {
-  Result<Run> run = build_run(std::move(processes), {}, options);
-  if (!run) {
-    return {{run.error().message}, {}, "", ""};
+  const Result<JudgedRun> judged = judge_runs(split_runs(std::move(processes)), {}, options,
+                                              [](const Run& run) { return find_all(run); });
+  if (!judged) {
+    return {{judged.error().message}, {}, "", ""};
   }
   Outcome outcome;
-  const std::vector<Finding> findings = find_all(*run);
-  for (const Finding& finding : findings) {
+  for (const Finding& finding : judged->findings) {
     outcome.findings.push_back(compact(finding));
     outcome.evidence.insert(outcome.evidence.end(), finding.evidence.begin(),
                             finding.evidence.end());
   }
-  outcome.run = compact(*run);
-  outcome.json = findings_json(*run, report_findings(*run, findings));
+  outcome.run = compact(judged->run);
+  outcome.json = findings_json(judged->run, report_findings(judged->run, judged->findings));
   return outcome;
 }
 
@@ -235,7 +239,7 @@ int check(const std::string& file, bool updating) {
 }  // namespace
 }  // namespace traintrace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): ends the test
   const bool updating = argc == 3 && std::string(argv[1]) == "--update";
   if (argc != 2 && !updating) {
     std::cerr << "usage: scenario [--update] FILE\n";

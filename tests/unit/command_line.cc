@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/trace_builder.h"
@@ -183,6 +184,44 @@ TEST_F(CommandLine, OneBadFileDoesNotHideTheOthers) {
   EXPECT_EQ(said.status, 0);
   EXPECT_EQ(said.err, "traintrace: t/bad.trace: expected a trace, which begins with \"trtrace\"\n");
   EXPECT_NE(said.out.find("process node-a:4242"), std::string::npos);
+}
+
+// Its process was killed at once: nothing is lost, and the ranks that are there are judged as sure.
+TEST_F(CommandLine, ATraceThatIsNotBegunIsNoDamage) {
+  const std::string why = "not begun: the process ended, or is, while its trace is set up";
+  write("t/run.trace",
+        "ranks 0 world=2\n"
+        "+1 0 calls cudaMalloc bytes=10\n"
+        "+2 0 calls cudaFree\n"
+        "+3 0 exits\n");
+  write("t/b.4343.77.trace", std::string(10'000, '\0'));
+  const auto answer = nlohmann::json::parse(traintrace("analyze t --format=json").out);
+  std::string said;
+  for (const auto& finding : answer.at("findings")) {
+    EXPECT_NE(finding.at("code"), "trace.corrupt");
+    said += finding.at("code") == "trace.missing-rank" ? finding.at("evidence").dump() : "";
+  }
+  EXPECT_NE(said.find("b.4343.77.trace: " + why), std::string::npos) << answer.dump();
+  expect_refused("analyze t/b.4343.77.trace", "t/b.4343.77.trace: " + why);
+}
+
+TEST_F(CommandLine, WhatIsNotDoneYetHasNotFailed) {
+  write("run.txt",
+        "ranks 0\n"
+        "+1 0 calls cudaStreamQuery x5 =cudaErrorNotReady\n"
+        "+2 0 calls cudaStreamQuery =cudaErrorIllegalAddress\n"
+        "+3 0 calls cuStreamQuery x2 =CUDA_ERROR_NOT_READY\n"
+        "+4 0 calls ncclCommDestroy =ncclInProgress\n"
+        "+5 0 calls ncclCommAbort =ncclSystemError\n");
+  const auto report = nlohmann::json::parse(traintrace("report run.txt --format=json").out);
+  std::map<std::string, int> failed;
+  for (const auto& row : report.at("rows")) {
+    failed[row.at("call")] = row.at("failed_count");
+  }
+  EXPECT_EQ(failed, (std::map<std::string, int>{{"cudaStreamQuery", 1},
+                                                {"cuStreamQuery", 0},
+                                                {"ncclCommDestroy", 0},
+                                                {"ncclCommAbort", 1}}));
 }
 
 TEST_F(CommandLine, ReportsAddUpInEveryForm) {

@@ -88,6 +88,27 @@ TEST(RandomJobs, TheRankThatDiesIsTheOnlyRoot) {
   }
 }
 
+// As if nobody had noted that it ended.
+TEST(RandomJobs, TheRankThatFallsSilentIsNotBlamed) {
+  for (uint32_t seed = 0; seed < kJobs; ++seed) {
+    RandomJob job(seed);
+    job.let(RandomJob::Mishap::kDies);
+    const TimeNs end = std::max(job.last_finished, job.happened) + 20 * kSecond;
+    std::vector<ProcessTrace> traces = job.traces(end, kSecond / 2);
+    for (ProcessTrace& trace : traces) {
+      trace.gone = 0;
+    }
+    for (const Finding& finding : judge(std::move(traces))) {
+      if (finding.severity == Severity::kError) {
+        ASSERT_EQ(finding.code, "collective.dead-rank") << "seed " << seed;
+        ASSERT_EQ(finding.certainty, Certainty::kPossible) << "seed " << seed;
+        ASSERT_TRUE(finding.culprits.empty()) << "seed " << seed;
+        ASSERT_NE(finding.title.find("silent"), std::string::npos) << finding.title;
+      }
+    }
+  }
+}
+
 TEST(RandomJobs, TheRankThatFailsIsTheOnlyRoot) {
   for (uint32_t seed = 0; seed < kJobs && !testing::Test::HasFailure(); ++seed) {
     expect_one_root(seed, RandomJob::Mishap::kFails, "collective.early-exit");

@@ -459,6 +459,15 @@ TEST(ReaderNative, VersionOneHasTheReductionsUpperHalfWhereTheGroupIsNow) {
   }
 }
 
+TEST(ReaderNative, AnExitStatusIsWhatTheParentIsTold) {
+  TraceBuilder builder;
+  builder.header.exit_kind = format::kExit;
+  for (const auto& [given, told] : {std::pair(-1, 255), {255, 255}, {256, 0}, {1, 1}}) {
+    builder.header.exit_status = given;
+    EXPECT_EQ(read_good(builder).exit_status, told);
+  }
+}
+
 TEST(ReaderNative, TheHeaderOfVersion4TellsOfTheEndAndOfTheClocks) {
   TraceBuilder builder;
   builder.header.boot_id[1] = 0xabc;
@@ -501,11 +510,23 @@ TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   EXPECT_EQ(read_bytes(builder.build()).error().message,
             "expected format version 1 to 4, found 5: read it with the traintrace that wrote it");
   builder.header.version = format::kVersion;
-  builder.header.ready = 0;
-  EXPECT_EQ(read_bytes(builder.build()).error().offset, offsetof(format::FileHeader, ready));
   EXPECT_EQ(read_trace("/nowhere/x.trace", {}).error().message,
             "cannot be opened: No such file or directory");
   EXPECT_EQ(read_trace("/tmp", {}).error().message, "expected a regular file");
+}
+
+// Killed at any instruction from the creation of the file on.
+TEST(ReaderNative, ATraceThatIsBeingSetUpIsNotBegun) {
+  TraceBuilder builder;
+  builder.header.ready = 0;
+  for (const std::string& bytes :
+       {std::string(), std::string(100, '\0'), std::string(100'000, '\0'), builder.build()}) {
+    const ReadError error = read_bytes(bytes).error();
+    EXPECT_EQ(error.message, "not begun: the process ended, or is, while its trace is set up");
+    EXPECT_TRUE(error.not_begun);
+  }
+  EXPECT_FALSE(read_bytes(std::string(4096, '\0') + "x").error().not_begun)
+      << "a hole where the header was";
 }
 
 TEST(ReaderNative, OverlappingAndWildSectionsAreLeftOut) {

@@ -69,6 +69,27 @@ TEST(SymbolsNative, AnotherBuildOfTheFileTellsNothing) {
   EXPECT_TRUE(native_frame_text(frames[0]).starts_with("unit_symbols_native+0x"));
 }
 
+TEST(SymbolsNative, TheSameBuildElsewhereTellsAsMuch) {
+  ProcessTrace trace = this_process();
+  const ProcessTrace other_rank = trace;
+  trace.modules[0].path = "/of/a/container/that/is/gone";
+  Symbolizer symbolizer;
+  symbolizer.learn(trace);
+  symbolizer.learn(other_rank);
+  expect_both_functions(symbolizer.frames(trace, g_return_address));
+  EXPECT_EQ(symbolizer.frames(trace, g_return_address)[0].module, "/of/a/container/that/is/gone");
+}
+
+TEST(SymbolsNative, AnotherBuildElsewhereTellsNothing) {
+  ProcessTrace trace = this_process();
+  const ProcessTrace other_rank = trace;
+  trace.modules[0].path = "/of/a/container/that/is/gone";
+  trace.modules[0].build_id = "0123";
+  Symbolizer symbolizer;
+  symbolizer.learn(other_rank);
+  EXPECT_EQ(symbolizer.frames(trace, g_return_address)[0].function, "");
+}
+
 TEST(SymbolsNative, AFileThatIsGoneTellsNothing) {
   ProcessTrace trace = this_process();
   trace.modules[0].path = "/nowhere/lib.so";

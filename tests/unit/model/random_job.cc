@@ -193,6 +193,9 @@ std::vector<ProcessTrace> RandomJob::traces(TimeNs end, TimeNs together) {
     const TimeNs phase = pick(0, 999) * kMs;
     trace.last_alive = own_end - (own_end - kStart + phase) % 1'000'000'000;
     write_rank(trace, rank, own_end);
+    if (ends_early && mishap_ == Mishap::kDies) {
+      trace.gone = own_end;
+    }
     if (ends_early && mishap_ == Mishap::kFails) {
       trace.exit_kind = format::kExit;
       trace.exit_status = 1;

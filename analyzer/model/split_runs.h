@@ -1,0 +1,18 @@
+// Which runs there are among the traces that were given.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct RunInput {
+  OtherRun about;                       // as the others see it; not judged yet
+  std::vector<ProcessTrace> processes;  // its ranks, by host, pid and start
+};
+
+// By start.  The same whatever the order of `traces`.
+std::vector<RunInput> split_runs(std::vector<ProcessTrace> traces);
+
+}  // namespace traintrace
