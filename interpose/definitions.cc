@@ -4,6 +4,7 @@
 
 #include "interpose/stats.h"
 #include "interpose/tables.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 namespace {
@@ -55,6 +56,7 @@ DefinitionChunk* take_new() {
 
 // Leaves what is left of the thread's chunk: it is less than one definition.
 bool take_chunk(ThreadState& thread, size_t bytes) {
+  const Undisturbed undisturbed;
   DefinitionChunk* chunk = nullptr;
   for (uint32_t number = take_free(); number != 0 && chunk == nullptr; number = take_free()) {
     DefinitionChunk* const free = chunk_at(number);

@@ -36,6 +36,7 @@ class NativeMemo {
   class Walk {
    public:
     void begin(uint64_t frame, uint64_t generation) noexcept {
+      life_ = kNoLife;  // until it ends: a walk may be left for good
       frame_ = frame;
       generation_ = generation;
       sum_ = 0;
@@ -61,6 +62,7 @@ class NativeMemo {
         frame_ = 0;
       }
       hash_ = hash;
+      __atomic_signal_fence(__ATOMIC_SEQ_CST);
       life_ = life;
     }
     bool holds(uint64_t frame, uint64_t generation, uint32_t life) const noexcept;
@@ -68,6 +70,7 @@ class NativeMemo {
 
    private:
     static constexpr uint32_t kTooMany = UINT32_MAX;
+    static constexpr uint32_t kNoLife = 0;  // of no thread: clear() was called before
 
     uint64_t frame_;  // 0: nothing is remembered here
     uint64_t generation_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "interpose/clock.h"
+#include "interpose/inside.h"
 #include "interpose/recorder.h"
 
 namespace traintrace {
@@ -31,51 +32,51 @@ inline bool selected(unsigned index) noexcept {
   return g_selected_calls[index / 64] >> (index % 64) & 1;
 }
 
-inline uint64_t scrambled(const OpenFrame* frame) noexcept {
-  return reinterpret_cast<uint64_t>(frame) ^ 0x7472'6163'656d'6521u;
-}
-
 inline bool selected(format::CallId call) noexcept {
   return selected(static_cast<unsigned>(call));
 }
 
 void refuse_in_signal(ThreadState& thread) noexcept;
 
-// Until leave_tracer() a signal handler's calls are passed through.
-inline void enter_tracer(ThreadState& thread) noexcept {
-  thread.busy = true;
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-inline void leave_tracer(ThreadState& thread) noexcept {
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  thread.busy = false;
+// Cold.  The layer's call is no longer shown as open if it was left for good.
+void forget_if_left(ThreadState& thread, Layer layer, const void* here) noexcept;
+
+// A frame that longjmp or a cancelled thread left behind lies deeper in the stack than the caller's
+// one, or was overwritten since.
+inline bool is_open(const OpenFrame* frame, const void* here) noexcept {
+  return static_cast<const void*>(frame) > here && frame->alive == scrambled(frame);
 }
 
 // False: this call is part of another one, or interrupted the tracer itself; it is passed through.
 // Else the thread is inside the tracer.
-inline bool open_call(OpenFrame& frame, ThreadState* thread, format::CallId call, Layer layer,
-                      const void* caller) noexcept {
-  if (thread->busy) [[unlikely]] {
+[[gnu::always_inline]] inline bool open_call(OpenFrame& frame, ThreadState* thread,
+                                             format::CallId call, Layer layer,
+                                             const void* caller) noexcept {
+  const void* const here = __builtin_frame_address(0);
+  if (!may_enter_tracer(*thread, here)) [[unlikely]] {
     refuse_in_signal(*thread);
     return false;
   }
-  // A frame that longjmp or a cancelled thread left behind lies deeper in the stack than this one,
-  // or was overwritten since.
-  const OpenFrame* const outer = thread->open_frame[static_cast<int>(layer)];
-  if (outer > &frame && outer->alive == scrambled(outer)) {
+  if (is_open(thread->open_frame[static_cast<int>(layer)], here)) {
     return false;
   }
-  enter_tracer(*thread);
-  frame = {scrambled(&frame),
-           thread,
-           thread->generation,
-           clock_ticks(),
-           reinterpret_cast<uint64_t>(caller),
-           0,
-           call,
-           layer,
-           false,
-           false};
+  frame.alive = scrambled(&frame);
+  enter_tracer(*thread, &frame.alive);
+  constexpr Layer kOther[] = {Layer::kNccl, Layer::kCuda, Layer::kNccl};
+  const Layer other = kOther[static_cast<int>(layer)];
+  const OpenFrame* const outer = thread->open_frame[static_cast<int>(other)];
+  if (outer != nullptr && !is_open(outer, here)) [[unlikely]] {
+    forget_if_left(*thread, other, here);
+  }
+  frame.thread = thread;
+  frame.generation = thread->generation;
+  frame.ticks = clock_ticks();
+  frame.caller = reinterpret_cast<uint64_t>(caller);
+  frame.stack = 0;
+  frame.call = call;
+  frame.layer = layer;
+  frame.recorded = false;
+  frame.folded = false;
   thread->open_frame[static_cast<int>(layer)] = &frame;
   return true;
 }
@@ -85,13 +86,15 @@ inline bool open_call(OpenFrame& frame, ThreadState* thread, format::CallId call
 class OwnCall {
  public:
   explicit OwnCall(ThreadState& thread) noexcept
-      : thread_(thread), outer_(thread.open_frame[static_cast<int>(Layer::kCuda)]) {
+      : thread_(thread),
+        inside_(thread.inside),
+        outer_(thread.open_frame[static_cast<int>(Layer::kCuda)]) {
     frame_.alive = scrambled(&frame_);
     thread.open_frame[static_cast<int>(Layer::kCuda)] = &frame_;
     leave_tracer(thread);
   }
   ~OwnCall() {
-    enter_tracer(thread_);
+    enter_tracer(thread_, inside_);
     frame_.alive = 0;
     thread_.open_frame[static_cast<int>(Layer::kCuda)] = outer_;
   }
@@ -100,6 +103,7 @@ class OwnCall {
 
  private:
   ThreadState& thread_;
+  const uint64_t* inside_;
   const OpenFrame* outer_;
   OpenFrame frame_ = {};
 };
@@ -109,7 +113,6 @@ inline bool is_shown(Layer layer) noexcept {
   return layer != Layer::kBlas;
 }
 
-// In the thread's slot, where a reader finds the call that never returned.
 inline void show_open(const OpenFrame& frame) noexcept {
   if (!is_shown(frame.layer)) {
     return;
@@ -166,7 +169,7 @@ inline bool reenter_tracer(const OpenFrame& frame) noexcept {
   if (frame.generation != armed_generation()) [[unlikely]] {
     return false;
   }
-  enter_tracer(*frame.thread);
+  enter_tracer(*frame.thread, &frame.alive);
   return true;
 }
 

@@ -34,11 +34,19 @@ uint64_t name_hash(CallId call) {
   return g_name_hashes[static_cast<size_t>(call)];
 }
 
+// After operation `count`.  The counted thing's own word may be that of one more: a call that was
+// left for good between the two steps.
+template <class Counted>
+uint64_t hash_after(const Counted& counted, uint64_t count) {
+  const format::Checkpoint& latest = counted.latest[count % 2];
+  return latest.sequence == count ? latest.hash : counted.hash;
+}
+
 uint64_t count_collective(Communicator& communicator, const OperationRequest& operation) {
   const uint64_t sequence = communicator.collectives + 1;
   const uint64_t hash = format::rolling_hash(
-      communicator.hash, name_hash(static_cast<CallId>(operation.call)), operation.count,
-      operation.data_type, operation.reduction, operation.peer);
+      hash_after(communicator, sequence - 1), name_hash(static_cast<CallId>(operation.call)),
+      operation.count, operation.data_type, operation.reduction, operation.peer);
   replace(communicator.latest[sequence % 2], {sequence, hash});
   if (sequence % format::kCheckpointEvery == 0) {
     replace(communicator.checkpoints[sequence / format::kCheckpointEvery % format::kCheckpoints],
@@ -78,7 +86,8 @@ uint64_t count_transfer(const OperationRequest& operation, uint64_t ticks) {
     return 0;
   }
   const uint64_t sequence = peer->operations + 1;
-  const uint64_t hash = format::rolling_peer_hash(peer->hash, operation.count, operation.data_type);
+  const uint64_t hash = format::rolling_peer_hash(hash_after(*peer, sequence - 1), operation.count,
+                                                  operation.data_type);
   replace(peer->latest[sequence % 2], {sequence, hash});
   publish(peer->hash, hash);
   publish(peer->last_ticks, ticks);

@@ -12,6 +12,7 @@
 #include "interpose/sections.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 
@@ -221,6 +222,7 @@ T* carve(char*& from, uint64_t elements) {
 }  // namespace
 
 bool next_chunk(ThreadState& thread) noexcept {
+  const Undisturbed undisturbed;
   uint64_t ordinal = 0;
   format::EventChunk* chunk = take_chunk(ordinal);
   if (!chunk && may_reap_now()) {
@@ -236,6 +238,21 @@ bool next_chunk(ThreadState& thread) noexcept {
     write_drop_note(thread);
   }
   return true;
+}
+
+void recount_records(ThreadState& thread) noexcept {
+  if (thread.chunk == nullptr) {
+    return;
+  }
+  auto* const first = reinterpret_cast<uint64_t*>(thread.chunk + 1);
+  thread.next = first + thread.chunk->committed / sizeof *first;
+  thread.events = thread.chunk->first_event;
+  format::RecordHead head;
+  for (const uint64_t* word = first; word < thread.next; word += head.words) {
+    __builtin_memcpy(&head, word, sizeof head);
+    ++thread.events;
+  }
+  __atomic_store_n(&thread.slot->events, thread.events, __ATOMIC_RELAXED);
 }
 
 bool next_released(RingWalk& walk, uint64_t room, ReleasedChunk& chunk) noexcept {
@@ -281,6 +298,7 @@ void drop_call(ThreadState& thread) noexcept {
 }
 
 ThreadState* claim_thread() noexcept {
+  const Undisturbed undisturbed;
   const int32_t tid = gettid();
   ThreadState* thread = nullptr;
   t_claiming = true;

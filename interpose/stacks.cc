@@ -9,6 +9,7 @@
 #include "interpose/python_sampled.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 namespace {
@@ -140,6 +141,7 @@ void seek_python() {
 
 // Not inlined, so that the frames of known stacks do not make room for a description of code.
 [[gnu::noinline]] uint32_t first_seen(ThreadState& thread, const void* frame, Frames& frames) {
+  const Undisturbed undisturbed;
   define_modules(thread);
   seek_python();
   walk(frames, thread, frame, false);

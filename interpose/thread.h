@@ -40,7 +40,9 @@ struct ThreadState {
   uint8_t pushed_devices[kMaxPushedDevices];
   uint32_t pushed_count;
   uint32_t watched;  // host_samples.cc; 0: not yet
-  bool busy;         // inside the tracer: a signal handler's calls pass through
+  // The tracer is at work for the thread: that word, on its stack, holds its own address scrambled.
+  // A signal handler's calls pass through meanwhile.  Null: it is not.
+  const uint64_t* inside;
   // The call that is open in each layer, on the wrapper's stack.
   const OpenFrame* open_frame[kLayers];
   // The query that was recorded last, if no other call was recorded since: equal ones only count.

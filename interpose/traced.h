@@ -7,6 +7,7 @@
 #include "interpose/gpu_timeline.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"
+#include "interpose/unwound.h"
 #include "interpose/versions.h"
 
 namespace traintrace {
@@ -180,6 +181,7 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
   // Under the call's own name, or another one that the library has for it.
   template <SymbolId kSymbol>
   static Result call(Arguments... arguments) {
+    TT_TELL_WHEN_UNWOUND(tt_call_unwound);
     const void* const caller = __builtin_return_address(0);
     auto* const real =
         reinterpret_cast<Result (*)(Arguments...)>(original(kLibrary, kSymbol, caller));
