@@ -272,18 +272,21 @@ struct Thread {
   uint64_t events;         // records written
   uint64_t dropped;        // calls not recorded: no chunk to be had, or nested in a signal handler
   OpenCall open[2];  // calls in flight: [0] CUDA, [1] NCCL (that may have a CUDA call open inside)
-  // Polling is not recorded call by call: the first query after another call is a record, so is the
-  // one that says it is over; the others of the same function on the same object count here.
+  // Polling is not recorded call by call: the first query of an object after a call of another sort
+  // is a record, so is the one that says it is over; the others of the same function on the same
+  // object count here.
   uint64_t last_query_ticks;
-  uint64_t queries;          // since that record
+  uint64_t queries;          // since the last record of another sort
   uint64_t last_call_ticks;  // time of the last enter or query
   uint16_t last_call;        // 0xffff: none yet
   uint16_t group_depth;      // ncclGroupStart without ncclGroupEnd
   uint32_t last_stack;       // of the last call that had one
   uint32_t group_stack;      // of the outermost ncclGroupStart, while a group is open
   uint32_t reserved;
+  uint64_t folded;             // queries that are no records, since the thread's first event
+  uint64_t reserved_words[7];  // so that no two threads write to one line of the cache
 };
-static_assert(sizeof(Thread) == 128);
+static_assert(sizeof(Thread) == 192);
 
 enum CommunicatorOrigin : uint32_t {
   kInitRank = 1,  // by unique id: CommInitRank, -Config, -Scalable

@@ -86,8 +86,9 @@ void refuse_in_signal(ThreadState& thread) noexcept {
 
 void unfold_query(OpenFrame& frame, const uint64_t* fields, int field_count, int outcome) noexcept {
   ThreadState& thread = *frame.thread;
-  thread.last_query_outcome = outcome;
-  thread.slot->queries--;
+  frame.poll->outcome = outcome;
+  --thread.slot->queries;
+  --thread.slot->folded;
   frame.recorded =
       write_enter(thread, frame.call, frame.ticks, frame.caller, frame.stack, fields, field_count);
 }

@@ -21,8 +21,9 @@ struct OpenFrame {
   uint32_t stack;
   format::CallId call;
   Layer layer;
-  bool recorded;  // has an enter record
-  bool folded;    // a query that only counts
+  bool recorded;       // has an enter record
+  bool folded;         // a query that only counts
+  Polls::Entry* poll;  // of a query
 };
 
 // One bit for each call that TRAINTRACE_CALLS selects.
@@ -77,6 +78,7 @@ inline bool is_open(const OpenFrame* frame, const void* here) noexcept {
   frame.layer = layer;
   frame.recorded = false;
   frame.folded = false;
+  frame.poll = nullptr;
   thread->open_frame[static_cast<int>(layer)] = &frame;
   return true;
 }
@@ -129,35 +131,43 @@ inline void show_open(const OpenFrame& frame) noexcept {
   }
 }
 
-inline void record_enter(OpenFrame& frame, const uint64_t* fields, int count) noexcept {
+// `is_query`: what is polled besides goes on being folded.
+inline void record_enter(OpenFrame& frame, const uint64_t* fields, int count,
+                         bool is_query) noexcept {
   ThreadState& thread = *frame.thread;
   if (selected(frame.call)) [[likely]] {
     frame.recorded =
         write_enter(thread, frame.call, frame.ticks, frame.caller, frame.stack, fields, count);
-    thread.last_query = kNoCall;
+    if (!is_query) {
+      thread.polls.end_row();
+    }
   }
   show_open(frame);
 }
 
-// True: this query is like the one recorded last, and only counts.
+// True: this query is like one that was recorded, and only counts.
 inline bool fold_query(OpenFrame& frame, uint64_t object) noexcept {
   ThreadState& thread = *frame.thread;
-  if (thread.last_query != static_cast<uint16_t>(frame.call) ||
-      thread.last_query_object != object) {
+  frame.poll = thread.polls.find(static_cast<uint16_t>(frame.call), object);
+  if (frame.poll == nullptr) {
     return false;
   }
   frame.folded = true;
-  thread.slot->queries++;
+  frame.stack = frame.poll->stack;
+  ++thread.slot->queries;
+  ++thread.slot->folded;
   thread.slot->last_query_ticks = frame.ticks;
   show_open(frame);
   return true;
 }
 
 // After record_enter: the next equal query will be folded.
-inline void remember_query(const OpenFrame& frame, uint64_t object) noexcept {
-  frame.thread->last_query = static_cast<uint16_t>(frame.call);
-  frame.thread->last_query_object = object;
-  frame.thread->slot->queries = 0;
+inline void remember_query(OpenFrame& frame, uint64_t object) noexcept {
+  Polls& polls = frame.thread->polls;
+  frame.poll = polls.add(static_cast<uint16_t>(frame.call), object, frame.stack);
+  if (polls.begin_row()) {
+    frame.thread->slot->queries = 0;
+  }
 }
 
 // A query that was folded, but succeeded or failed where the one recorded last did not, becomes a

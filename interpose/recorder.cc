@@ -178,7 +178,6 @@ ThreadState* begin_thread(int index, int32_t tid) {
   thread.device = format::kNoDevice;
   // A forked child has the device that its parent's thread chose.
   thread.device_chosen = g_recorder.generation > 1;
-  thread.last_query = kNoCall;
   begin_slot(*thread.slot, tid);
   thread.generation = g_recorder.generation;
   t_thread = &thread;

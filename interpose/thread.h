@@ -7,6 +7,7 @@
 
 #include "format/trace_format.h"
 #include "interpose/native_memo.h"
+#include "interpose/polls.h"
 
 namespace traintrace {
 
@@ -45,10 +46,7 @@ struct ThreadState {
   const uint64_t* inside;
   // The call that is open in each layer, on the wrapper's stack.
   const OpenFrame* open_frame[kLayers];
-  // The query that was recorded last, if no other call was recorded since: equal ones only count.
-  uint16_t last_query;
-  int32_t last_query_outcome;
-  uint64_t last_query_object;
+  Polls polls;
   // Operations between GroupStart and the outermost GroupEnd, to be given their place on the
   // stream.
   uint32_t group_depth;

@@ -50,6 +50,7 @@ ThreadText thread_text(ReadContext& context, const format::Thread& from) {
   thread.last_call_time = clock.ns(from.last_call_ticks);
   thread.last_query_time = clock.ns(from.last_query_ticks);
   thread.queries = from.queries;
+  thread.folded = from.folded;
   if (from.last_call_ticks != 0) {
     thread.last_call = context.schema.call(from.last_call);
   }
