@@ -36,6 +36,7 @@ struct Recorder {
   format::Thread* slots;
   ThreadState* states;
   NativeMemo* native_memos;
+  CodeMemo* code_memos;
   int32_t* owners;  // tid, 0: free
   int thread_count;
   char* chunks;
@@ -175,6 +176,7 @@ ThreadState* begin_thread(int index, int32_t tid) {
   thread.tid = tid;
   thread.native_memo = &g_recorder.native_memos[index];
   thread.native_memo->clear();
+  thread.code_memo = &g_recorder.code_memos[index];
   thread.device = format::kNoDevice;
   // A forked child has the device that its parent's thread chose.
   thread.device_chosen = g_recorder.generation > 1;
@@ -359,8 +361,9 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   g_recorder.chunk_bytes = events.element_bytes;
   g_recorder.chunk_count = events.bytes / events.element_bytes;
   const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
-  const uint64_t bytes = threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(int32_t)) +
-                         g_recorder.chunk_count * (2 * sizeof(uint64_t) + sizeof(uint32_t)) + 4096;
+  const uint64_t bytes =
+      threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(CodeMemo) + sizeof(int32_t)) +
+      g_recorder.chunk_count * (2 * sizeof(uint64_t) + sizeof(uint32_t)) + 4096;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -369,6 +372,7 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   char* from = static_cast<char*>(memory);
   g_recorder.states = carve<ThreadState>(from, threads);
   g_recorder.native_memos = carve<NativeMemo>(from, threads);
+  g_recorder.code_memos = carve<CodeMemo>(from, threads);
   g_recorder.owners = carve<int32_t>(from, threads);
   g_recorder.chunk_states = carve<uint64_t>(from, g_recorder.chunk_count);
   g_recorder.chunk_records = carve<uint32_t>(from, g_recorder.chunk_count);

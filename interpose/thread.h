@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "format/trace_format.h"
+#include "interpose/code_memo.h"
 #include "interpose/native_memo.h"
 #include "interpose/polls.h"
 
@@ -33,6 +34,7 @@ struct ThreadState {
   char* definitions_next;
   char* definitions_end;
   NativeMemo* native_memo;
+  CodeMemo* code_memo;
   int32_t tid;
   uint8_t device;      // format::kNoDevice: not known
   bool device_chosen;  // by a call or a context, known or not
