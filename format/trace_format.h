@@ -36,7 +36,8 @@ inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
 // sections do not.
 // 2: Operation::reduction has 16 bits instead of 32, and `group` lies in the other half.
 // 3: records of type kMoment.
-inline constexpr uint32_t kVersion = 3;
+// 4: an element of kCommunicators belongs to one communicator after the other.
+inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kOldestVersion = 1;  // that can be read
 
 enum SectionKind : uint32_t {
@@ -187,11 +188,12 @@ struct DefinitionChunk {
 };
 
 enum DefinitionKind : uint32_t {
-  kModule = 1,      // ModuleDefinition, build-id, path
-  kPythonCode = 2,  // PythonCodeDefinition, texts, line table
-  kStack = 3,       // StackDefinition, frames
-  kKernel = 4,      // KernelDefinition, name
-  kFact = 5,        // FactDefinition, key, value
+  kModule = 1,             // ModuleDefinition, build-id, path
+  kPythonCode = 2,         // PythonCodeDefinition, texts, line table
+  kStack = 3,              // StackDefinition, frames
+  kKernel = 4,             // KernelDefinition, name
+  kFact = 5,               // FactDefinition, key, value
+  kEndedCommunicator = 6,  // EndedCommunicatorDefinition, Communicator
 };
 
 // Each definition starts with this and is padded to 8 bytes.
@@ -344,13 +346,24 @@ struct Communicator {
   uint64_t operations;    // all, send and receive too: index of the next element in kOperations
   uint64_t last_ticks;    // entry of the last operation
   uint64_t members_hash;  // shrink: of the excluded ranks
-  uint32_t parent_index;  // split, shrink: index of this rank's parent + 1, 0: not known
-  uint32_t reserved;
+  uint32_t parent_index;  // split, shrink: number of this rank's parent, 0: not known
+  // What records and other tables call it: index + 1, and with each use of the element that many
+  // more as the table has elements.  So no two have one number.  0: index + 1 (older traces).
+  uint32_t number;
   Checkpoint checkpoints[kCheckpoints];  // one beyond `collectives` was taken back
   // `hash` at sequence n lies in latest[n % 2] too: where `collectives` and `hash` were read an
   // instant apart, this tells which belong together.
   Checkpoint latest[2];
   uint64_t error_ticks;  // when `async_error` was first known
+};
+
+// Where the table is full, a new communicator gets the element of the one that ended longest ago.
+// What that was is a definition then, but for its operations.
+struct EndedCommunicatorDefinition {
+  DefinitionHead head;
+  uint32_t number;
+  uint32_t communicator_bytes;
+  // Communicator
 };
 
 inline constexpr uint32_t kRecentOperations = 64;
@@ -435,7 +448,7 @@ struct alignas(8) OperationProgress {
 };
 
 struct Peer {
-  uint32_t communicator;  // index in kCommunicators + 1
+  uint32_t communicator;  // Communicator::number
   uint32_t is_receive;
   int32_t peer;
   uint32_t reserved;

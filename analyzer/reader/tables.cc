@@ -205,6 +205,11 @@ uint32_t mapped(const std::vector<uint32_t>& map, uint64_t reference) {
   return reference != 0 && reference <= map.size() ? map[reference - 1] : 0;
 }
 
+uint32_t mapped(const std::unordered_map<uint64_t, uint32_t>& map, uint64_t reference) {
+  const auto found = map.find(reference);
+  return found == map.end() ? 0 : found->second;
+}
+
 void read_tables(ReadContext& context) {
   read_losses(context);
   read_threads(context);

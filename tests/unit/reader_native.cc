@@ -465,9 +465,9 @@ TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   EXPECT_EQ(read_bytes("hello").error().message, "expected a trace, which begins with \"trtrace\"");
   EXPECT_EQ(read_bytes(good.substr(0, 100)).error().offset, 100u);
   EXPECT_TRUE(read_bytes(good.substr(0, 100)).error().truncated);
-  builder.header.version = 4;
+  builder.header.version = 5;
   EXPECT_EQ(read_bytes(builder.build()).error().message,
-            "expected format version 1 to 3, found 4: read it with the traintrace that wrote it");
+            "expected format version 1 to 4, found 5: read it with the traintrace that wrote it");
   builder.header.version = format::kVersion;
   builder.header.ready = 0;
   EXPECT_EQ(read_bytes(builder.build()).error().offset, offsetof(format::FileHeader, ready));
