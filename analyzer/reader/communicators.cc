@@ -116,9 +116,9 @@ void read_operations(ReadContext& context) {
             operation.index_low % format::kRecentOperations == index % format::kRecentOperations;
         if (owner != 0 && in_place) {
           CommunicatorText& communicator = communicators[owner - 1];
-          OperationText text = operation_text(context, operation, communicator.operations);
+          const OperationText text = operation_text(context, operation, communicator.operations);
           if (text.enter >= communicator.created) {  // else of whose place it was
-            communicator.recent.push_back(std::move(text));
+            communicator.recent.push_back(text);
           }
         }
       });

@@ -14,13 +14,13 @@ namespace {
 
 using testing_world::World;
 
-constexpr uint32_t kPlaces = 8;
+constexpr uint64_t kPlaces = 8;
 
 class Places : public testing::Test {
  protected:
   static testing_world::Sizes sizes() {
     testing_world::Sizes sizes;
-    sizes.communicators = kPlaces;
+    sizes.communicators = static_cast<uint32_t>(kPlaces);
     sizes.peers = 16;
     sizes.progress = true;
     return sizes;
