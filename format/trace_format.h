@@ -42,6 +42,7 @@ inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
 // 2: Operation::reduction has 16 bits instead of 32, and `group` lies in the other half.
 // 3: records of type kMoment.
 // 4: sections have holes (`ready_bytes`), and a file may be the copy of a memory that is newer.
+//    An element of kCommunicators belongs to one communicator after the other.
 inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kOldestVersion = 1;  // that can be read
 
@@ -259,11 +260,12 @@ struct DefinitionChunk {
 };
 
 enum DefinitionKind : uint32_t {
-  kModule = 1,      // ModuleDefinition, build-id, path
-  kPythonCode = 2,  // PythonCodeDefinition, texts, line table
-  kStack = 3,       // StackDefinition, frames
-  kKernel = 4,      // KernelDefinition, name
-  kFact = 5,        // FactDefinition, key, value
+  kModule = 1,             // ModuleDefinition, build-id, path
+  kPythonCode = 2,         // PythonCodeDefinition, texts, line table
+  kStack = 3,              // StackDefinition, frames
+  kKernel = 4,             // KernelDefinition, name
+  kFact = 5,               // FactDefinition, key, value
+  kEndedCommunicator = 6,  // EndedCommunicatorDefinition, Communicator
 };
 
 // Each definition starts with this and is padded to 8 bytes.
@@ -345,18 +347,21 @@ struct Thread {
   uint64_t events;         // records written
   uint64_t dropped;        // calls not recorded: no chunk to be had, or nested in a signal handler
   OpenCall open[2];  // calls in flight: [0] CUDA, [1] NCCL (that may have a CUDA call open inside)
-  // Polling is not recorded call by call: the first query after another call is a record, so is the
-  // one that says it is over; the others of the same function on the same object count here.
+  // Polling is not recorded call by call: the first query of an object after a call of another sort
+  // is a record, so is the one that says it is over; the others of the same function on the same
+  // object count here.
   uint64_t last_query_ticks;
-  uint64_t queries;          // since that record
+  uint64_t queries;          // since the last record of another sort
   uint64_t last_call_ticks;  // time of the last enter or query
   uint16_t last_call;        // 0xffff: none yet
   uint16_t group_depth;      // ncclGroupStart without ncclGroupEnd
   uint32_t last_stack;       // of the last call that had one
   uint32_t group_stack;      // of the outermost ncclGroupStart, while a group is open
   uint32_t reserved;
+  uint64_t folded;             // queries that are no records, since the thread's first event
+  uint64_t reserved_words[7];  // so that no two threads write to one line of the cache
 };
-static_assert(sizeof(Thread) == 128);
+static_assert(sizeof(Thread) == 192);
 
 enum CommunicatorOrigin : uint32_t {
   kInitRank = 1,  // by unique id: CommInitRank, -Config, -Scalable
@@ -414,13 +419,24 @@ struct Communicator {
   uint64_t operations;    // all, send and receive too: index of the next element in kOperations
   uint64_t last_ticks;    // entry of the last operation
   uint64_t members_hash;  // shrink: of the excluded ranks
-  uint32_t parent_index;  // split, shrink: index of this rank's parent + 1, 0: not known
-  uint32_t reserved;
+  uint32_t parent_index;  // split, shrink: number of this rank's parent, 0: not known
+  // What records and other tables call it: index + 1, and with each use of the element that many
+  // more as the table has elements.  So no two have one number.  0: index + 1 (older traces).
+  uint32_t number;
   Checkpoint checkpoints[kCheckpoints];  // one beyond `collectives` was taken back
   // `hash` at sequence n lies in latest[n % 2] too: where `collectives` and `hash` were read an
   // instant apart, this tells which belong together.
   Checkpoint latest[2];
   uint64_t error_ticks;  // when `async_error` was first known
+};
+
+// Where the table is full, a new communicator gets the element of the one that ended longest ago.
+// What that was is a definition then, but for its operations.
+struct EndedCommunicatorDefinition {
+  DefinitionHead head;
+  uint32_t number;
+  uint32_t communicator_bytes;
+  // Communicator
 };
 
 inline constexpr uint32_t kRecentOperations = 64;
@@ -505,7 +521,7 @@ struct alignas(8) OperationProgress {
 };
 
 struct Peer {
-  uint32_t communicator;  // index in kCommunicators + 1
+  uint32_t communicator;  // Communicator::number
   uint32_t is_receive;
   int32_t peer;
   uint32_t reserved;

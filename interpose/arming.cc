@@ -29,6 +29,7 @@
 #include "interpose/stacks.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/undisturbed.h"
 #include "interpose/versions.h"
 
 namespace traintrace {
@@ -218,27 +219,6 @@ bool may_record() {
          (!g_no_threads_in_children || is_process_of_load());
 }
 
-// Neither a handler of the job's nor a cancellation comes between: what is begun here is ended.
-class Undisturbed {
- public:
-  Undisturbed() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &signals_);
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation_);
-  }
-  ~Undisturbed() {
-    pthread_setcancelstate(cancellation_, nullptr);
-    pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
-  }
-  Undisturbed(const Undisturbed&) = delete;
-  Undisturbed& operator=(const Undisturbed&) = delete;
-
- private:
-  sigset_t signals_;
-  int cancellation_;
-};
-
 // In the thread that calls first, which may have a small stack.
 void begin_arming() {
   if (!may_record()) {
@@ -246,7 +226,13 @@ void begin_arming() {
     return;
   }
   put_hooks_in_place();
-  if (!start_own_thread(arm_in_own_thread)) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);  // the own thread inherits that
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool started = start_own_thread(arm_in_own_thread);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started) {
     not_recording("the system allows no more threads");
     set_arm_state(ArmState::kSteppedAside);
   }
@@ -282,7 +268,7 @@ bool arm() noexcept {
     return false;
   }
   if (armed_generation() == 0 && arm_state() == ArmState::kUnarmed) {
-    const Undisturbed undisturbed;
+    const Undisturbed undisturbed;  // what is begun here is ended
     if (__atomic_compare_exchange_n(&g_guard.words.state, &expected,
                                     static_cast<uint32_t>(ArmState::kArming), false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {

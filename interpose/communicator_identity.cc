@@ -5,6 +5,8 @@
 
 #include "format/hashes.h"
 #include "interpose/communicators.h"
+#include "interpose/handle_map.h"
+#include "interpose/stats.h"
 
 namespace traintrace {
 namespace {
@@ -15,11 +17,32 @@ constexpr int kUniqueIdBytes = 128;
 constexpr int32_t kNoColorValue = -1;  // NCCL_SPLIT_NOCOLOR
 
 uint32_t g_init_alls;
+HandleMap g_gone;  // what identifies -> uses by communicators that are no longer in the table
 bool g_unique_ids_equal;  // NCCL_COMM_ID is set: all ranks and communicators have one id
 
 // A use of a unique id or of a list of excluded ranks, as all ranks count it.
 bool counts(const Communicator& communicator) {
   return (communicator.flags & format::kInitFailed) == 0 || !refused(communicator.async_error);
+}
+
+// Equal for those that count as uses of the same unique id, or of the same list.  0: of neither.
+uint64_t use_key(const Communicator& communicator) {
+  uint64_t key = format::mixed(communicator.origin, communicator.nccl_hash);
+  if (communicator.origin == format::kInitRank) {
+    key = format::mixed(key, static_cast<uint32_t>(communicator.rank));
+    return g_unique_ids_equal ? format::mixed(key, static_cast<uint32_t>(communicator.size)) | 1
+                              : key | 1;
+  }
+  if (communicator.origin != format::kShrink) {
+    return 0;
+  }
+  key = format::mixed(key, communicator.parent);
+  return format::mixed(format::mixed(key, communicator.parent_index), communicator.members_hash) |
+         1;
+}
+
+uint32_t uses_gone(const Communicator& communicator) {
+  return static_cast<uint32_t>(g_gone.find(use_key(communicator)));
 }
 
 uint64_t process_hash(uint64_t ordinal, uint64_t kind) {
@@ -56,7 +79,7 @@ void identify_by_unique_id(Communicator& into, const CommunicatorArguments& argu
   format::NcclHash hash;
   hash.eat(arguments.unique_id, kUniqueIdBytes);
   into.nccl_hash = hash.digest();
-  into.ordinal = 1;
+  into.ordinal = 1 + uses_gone(into);
   // Several ranks of one communicator may be threads of this process: uses count per rank.
   for_each_communicator([&](uint32_t, const Communicator& other) {
     if (other.origin == format::kInitRank && other.nccl_hash == into.nccl_hash &&
@@ -114,7 +137,10 @@ void identify_shrink(Communicator& into, const Communicator& parent,
   // A missing list will be refused by NCCL, and must not be read before that.
   const int32_t count = arguments.excluded == nullptr ? 0 : arguments.excluded_count;
   into.members_hash = hash_of_ranks(arguments.excluded, count);
-  into.ordinal = 1;
+  if (parent.nccl_hash != 0) {
+    into.nccl_hash = format::nccl_child_hash(parent.nccl_hash, 0, 0);
+  }
+  into.ordinal = 1 + uses_gone(into);
   for_each_communicator([&](uint32_t, const Communicator& other) {
     if (other.origin == format::kShrink && other.parent == parent.id &&
         other.parent_index == into.parent_index && other.members_hash == into.members_hash &&
@@ -123,9 +149,6 @@ void identify_shrink(Communicator& into, const Communicator& parent,
     }
   });
   into.id = combined(parent.id, into.members_hash, into.ordinal);
-  if (parent.nccl_hash != 0) {
-    into.nccl_hash = format::nccl_child_hash(parent.nccl_hash, 0, 0);
-  }
   if (parent.size >= 0) {
     into.size = parent.size - count;
   }
@@ -154,7 +177,16 @@ void identify(Communicator& into, uint32_t number, const CommunicatorArguments& 
   }
 }
 
+void remember_identity(const Communicator& communicator) noexcept {
+  const uint64_t key = use_key(communicator);
+  if (key != 0 && counts(communicator) && !g_gone.put(key, g_gone.find(key) + 1)) {
+    count(format::Stat::CommunicatorsFull);
+  }
+}
+
 void identities_start() noexcept {
+  constexpr uint32_t kMostGone = 1U << 14;
+  g_gone.start(kMostGone);
   g_init_alls = 0;
   g_unique_ids_equal = false;
   constexpr char kCommId[] = "NCCL_COMM_ID=";
@@ -163,6 +195,10 @@ void identities_start() noexcept {
       g_unique_ids_equal = true;
     }
   }
+}
+
+void identities_drop() noexcept {
+  g_gone.drop();
 }
 
 }  // namespace traintrace

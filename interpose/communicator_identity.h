@@ -18,6 +18,10 @@ inline bool refused(int result) noexcept {
 void identify(format::Communicator& into, uint32_t number, const CommunicatorArguments& arguments,
               uint32_t* siblings) noexcept;
 
+// Of one whose element goes to another: uses of its unique id, or list of ranks, go on counting.
+void remember_identity(const format::Communicator& communicator) noexcept;
+
 void identities_start() noexcept;
+void identities_drop() noexcept;
 
 }  // namespace traintrace

@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "interpose/communicator_identity.h"
+#include "interpose/definitions.h"
 #include "interpose/handle_map.h"
 #include "interpose/marks.h"
 #include "interpose/operations.h"
 #include "interpose/stats.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 namespace {
@@ -24,6 +26,7 @@ struct Side {
   const ThreadState* pending;
   const void* where;  // ncclComm_t* that NCCL will store it to, null: stored already
   uint64_t ended_handle;
+  uint32_t making_room;  // the element is being given to another one
 };
 
 HandleMap g_numbers;
@@ -32,7 +35,7 @@ uint32_t g_used;
 uint32_t g_pending;
 
 Side& side_of(uint32_t number) {
-  return g_sides[number - 1];
+  return g_sides[index_of_communicator(number)];
 }
 
 void map_handle(uint32_t number, uint64_t handle) {
@@ -65,7 +68,8 @@ void set_failed(uint32_t number, int result, uint64_t ticks) {
   fetch_or(communicator.flags, static_cast<uint32_t>(format::kInitFailed));
   // NCCL counts a split once its arguments have been found good.
   const uint32_t parent = communicator.parent_index;
-  if (communicator.origin == format::kSplit && parent != 0 && refused(result)) {
+  if (communicator.origin == format::kSplit && parent != 0 && is_in_table(parent) &&
+      refused(result)) {
     exchange_if(side_of(parent).children, communicator.ordinal, communicator.ordinal - 1);
   }
 }
@@ -102,6 +106,78 @@ uint32_t ended_with(uint64_t handle) {
   return found;
 }
 
+// Nothing of it changes any more, and no call on it is under way.
+bool is_over(const Communicator& communicator, const Side& side) {
+  const uint32_t flags = load(communicator.flags);
+  const bool never_was =
+      (flags & format::kInitFailed) != 0 ||
+      (flags & (format::kNoColor | format::kInitDone)) == (format::kNoColor | format::kInitDone);
+  return load(communicator.used) != 0 && load(side.pending) == nullptr &&
+         load(communicator.handle) == 0 && (load(communicator.ended_ticks) != 0 || never_was);
+}
+
+// Of what was aborted the last operations may tell why, so others go first.
+uint64_t worth_keeping(const Communicator& communicator) {
+  const uint64_t ticks =
+      communicator.ended_ticks != 0 ? communicator.ended_ticks : communicator.created_ticks;
+  const bool aborted = (load(communicator.flags) & format::kAborted) != 0;
+  return aborted ? ticks | uint64_t{1} << 63 : ticks;
+}
+
+// 0: all are alive.
+uint32_t choose_ended() {
+  uint32_t chosen = 0;
+  uint64_t least = UINT64_MAX;
+  for_each_communicator([&](uint32_t number, Communicator& communicator) {
+    const uint64_t worth = worth_keeping(communicator);
+    if (worth < least && is_over(communicator, side_of(number)) &&
+        load(side_of(number).making_room) == 0) {
+      least = worth;
+      chosen = number;
+    }
+  });
+  return chosen;
+}
+
+bool define_ended(ThreadState& thread, const Communicator& communicator) {
+  using Definition = format::EndedCommunicatorDefinition;
+  auto* const definition = static_cast<Definition*>(begin_definition(
+      thread, format::kEndedCommunicator, sizeof(Definition) + sizeof communicator));
+  if (definition == nullptr) {
+    return false;
+  }
+  definition->number = communicator.number;
+  definition->communicator_bytes = sizeof communicator;
+  memcpy(definition + 1, &communicator, sizeof communicator);
+  commit_definition(thread, definition);
+  return true;
+}
+
+// The number of an element that is empty and not in use; 0: there is none.
+uint32_t make_room(ThreadState& thread) {
+  const Undisturbed undisturbed;
+  const uint32_t old = choose_ended();
+  if (old == 0 || old > UINT32_MAX / 4 || !exchange_if(side_of(old).making_room, 0U, 1U)) {
+    return 0;
+  }
+  Communicator& communicator = communicator_at(old);
+  Side& side = side_of(old);
+  if (communicator.number != old || !is_over(communicator, side) ||
+      !define_ended(thread, communicator)) {
+    publish(side.making_room, 0U);
+    return 0;
+  }
+  publish(communicator.used, 0U);
+  store_fence();
+  remember_identity(communicator);
+  forget_operations(old);
+  memset(&communicator.origin, 0, sizeof communicator - sizeof communicator.used);
+  side.children = 0;
+  side.where = nullptr;
+  side.ended_handle = 0;
+  return old + g_tables.communicator_count;
+}
+
 int32_t device_of(const ThreadState& thread) {
   return thread.device == format::kNoDevice ? -1 : thread.device;
 }
@@ -113,12 +189,16 @@ uint32_t communicator_entered(ThreadState& thread,
   const bool child = arguments.origin == format::kSplit || arguments.origin == format::kShrink;
   const uint32_t parent =
       child ? number_of_communicator(thread, arguments.parent, arguments.ticks) : 0;
-  const uint32_t number = g_sides == nullptr ? 0 : take_number(g_used, g_tables.communicator_count);
+  uint32_t number = g_sides == nullptr ? 0 : take_number(g_used, g_tables.communicator_count);
+  if (number == 0 && g_sides != nullptr) {
+    number = make_room(thread);
+  }
   if (number == 0) {
     count(format::Stat::CommunicatorsFull);
     return 0;
   }
   Communicator& into = communicator_at(number);
+  into.number = number;
   into.origin = arguments.origin;
   into.size = arguments.size;
   into.rank = arguments.rank;
@@ -134,6 +214,7 @@ uint32_t communicator_entered(ThreadState& thread,
   into.parent_index = parent;
   identify(into, number, arguments, parent == 0 ? nullptr : &side_of(parent).children);
   publish(into.used, 1U);
+  publish(side_of(number).making_room, 0U);
   marks_communicator(thread, number);
   return number;
 }
@@ -298,6 +379,7 @@ void communicators_start() noexcept {
 void communicators_drop() noexcept {
   g_sides = nullptr;
   g_numbers.drop();
+  identities_drop();
 }
 
 }  // namespace traintrace

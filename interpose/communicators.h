@@ -7,20 +7,29 @@
 
 namespace traintrace {
 
-// Index + 1; one first seen here is entered as such.  0: the table is full.
+// One first seen here is entered as such.  0: the table is full.
 uint32_t number_of_communicator(ThreadState& thread, uint64_t handle, uint64_t ticks) noexcept;
+inline uint32_t index_of_communicator(uint32_t number) noexcept {
+  const uint32_t count = g_tables.communicator_count;
+  return number <= count ? number - 1 : (number - 1) % count;
+}
+// The element, which may belong to a later one if this one has ended.
 inline format::Communicator& communicator_at(uint32_t number) noexcept {
-  return g_tables.communicators[number - 1];
+  return g_tables.communicators[index_of_communicator(number)];
+}
+inline bool is_in_table(uint32_t number) noexcept {
+  const format::Communicator& communicator = communicator_at(number);
+  return load(communicator.used) != 0 && communicator.number == number;
 }
 
 uint32_t communicators_used() noexcept;
 template <class Body>
 void for_each_communicator(Body body) noexcept {
   const uint32_t used = communicators_used();
-  for (uint32_t number = 1; number <= used; ++number) {
-    format::Communicator& communicator = communicator_at(number);
+  for (uint32_t index = 0; index < used; ++index) {
+    format::Communicator& communicator = g_tables.communicators[index];
     if (load(communicator.used) != 0) {
-      body(number, communicator);
+      body(communicator.number, communicator);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "interpose/modules.h"
 #include "interpose/objects.h"
 #include "interpose/resolve.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 
@@ -164,6 +165,7 @@ bool is_vendor_library(const char* path) noexcept {
 }
 
 int find_copy(Library library, SymbolId symbol, const void* caller) noexcept {
+  const Undisturbed undisturbed;
   const int saved_errno = errno;
   const int copy = has_several_copies(library) ? classify(library, symbol, caller) : 0;
   remember(library, caller, copy);

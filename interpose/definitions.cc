@@ -5,6 +5,7 @@
 #include "interpose/growth.h"
 #include "interpose/stats.h"
 #include "interpose/tables.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 namespace {
@@ -61,6 +62,7 @@ DefinitionChunk* take_new() {
 
 // Leaves what is left of the thread's chunk: it is less than one definition.
 bool take_chunk(ThreadState& thread, size_t bytes) {
+  const Undisturbed undisturbed;
   DefinitionChunk* chunk = nullptr;
   for (uint32_t number = take_free(); number != 0 && chunk == nullptr; number = take_free()) {
     DefinitionChunk* const free = chunk_at(number);

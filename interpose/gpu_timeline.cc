@@ -78,13 +78,9 @@ void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t v
 }
 
 // Null: nothing may be recorded now.
-ThreadState* begin_record() {
+[[gnu::always_inline]] inline ThreadState* begin_record(InsideMark& mark) {
   ThreadState* const thread = armed_generation() != 0 ? thread_to_record(false) : nullptr;
-  if (thread == nullptr || thread->busy) {
-    return nullptr;
-  }
-  enter_tracer(*thread);
-  return thread;
+  return thread != nullptr && enter_tracer_if_free(*thread, mark) ? thread : nullptr;
 }
 
 // The two clocks side by side; between two readings of ours, as close as can be.
@@ -112,7 +108,8 @@ void called(void*, uint32_t, uint32_t, const void* data) {
     return;
   }
   const int saved_errno = errno;
-  if (ThreadState* const thread = begin_record()) {
+  InsideMark mark;
+  if (ThreadState* const thread = begin_record(mark)) {
     const uint64_t fields[] = {call.correlation};
     write_moment(*thread, format::Moment::gpuLaunch, clock_ticks(), thread->device, 0, fields, 1);
     host_samples_launching(*thread);
@@ -261,7 +258,8 @@ void gpu_timeline_give_way() noexcept {
   // Else CUPTI would go on filling a buffer of ours, with what the other one asks for.
   g_timeline.cupti.cuptiActivityFlushAll(0);
   g_timeline.cupti.cuptiUnsubscribe(g_timeline.subscriber);
-  if (ThreadState* const thread = begin_record()) {
+  InsideMark mark;
+  if (ThreadState* const thread = begin_record(mark)) {
     write_fact(*thread, "gpu-timeline-ended", "another profiler came");
     leave_tracer(*thread);
   }
@@ -278,7 +276,8 @@ bool gpu_buffer_completed(void* context, uint32_t stream, uint8_t* buffer,
     return false;
   }
   const int saved_errno = errno;
-  ThreadState* const thread = getpid() == g_started_in ? begin_record() : nullptr;
+  InsideMark mark;
+  ThreadState* const thread = getpid() == g_started_in ? begin_record(mark) : nullptr;
   void* record = nullptr;
   while (thread != nullptr && g_timeline.cupti.cuptiActivityGetNextRecord(
                                   buffer, valid_bytes, &record) == cupti::kSuccess) {

@@ -15,6 +15,7 @@
 #include "interpose/futex.h"
 #include "interpose/storage.h"
 #include "interpose/tensors.h"
+#include "interpose/undisturbed.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -135,6 +136,7 @@ bool grow_to(format::SectionKind kind, uint64_t bytes, uint64_t patience_ns) noe
   if (bytes > file->sections[index].bytes) {
     return false;
   }
+  const Undisturbed undisturbed;  // or nobody could grow any more
   const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + patience_ns;
   while (__atomic_exchange_n(&g_growth.busy, 1, __ATOMIC_ACQUIRE) != 0) {
     if (bytes <= ready_bytes(file, kind) || nanoseconds(CLOCK_MONOTONIC) > give_up_ns) {

@@ -7,6 +7,7 @@
 #include "interpose/stats.h"
 #include "interpose/streams.h"
 #include "interpose/tables.h"
+#include "interpose/unwound.h"
 
 namespace traintrace {
 namespace {
@@ -69,6 +70,14 @@ void entered(const Wrapped& wrapped, bool is_well) {
     mark_completed(wrapped.mark, ticks);
   }
 }
+
+// The function that the thread is in; it lies on the stack of ours that calls it.
+struct InFunction {
+  Wrapped& wrapped;
+  uint64_t generation;
+  const InFunction* outer;
+};
+constinit thread_local const InFunction* t_in_function = nullptr;
 
 void left(Wrapped& wrapped, uint64_t generation) {
   if (is_of_this_trace(generation)) {
@@ -135,19 +144,36 @@ void host_function_enqueued(uint32_t number, int result) noexcept {
 }
 
 void call_host_function(void* data) {
+  TT_TELL_WHEN_UNWOUND(tt_host_function_unwound);
   auto& wrapped = *static_cast<Wrapped*>(data);
   const Wrapped before = wrapped;
+  const InFunction here = {wrapped, before.generation, t_in_function};
+  t_in_function = &here;
   entered(wrapped, true);
   reinterpret_cast<HostFunction>(before.function)(before.data);
+  t_in_function = here.outer;
   left(wrapped, before.generation);
 }
 
 void call_host_function_with_status(void* stream, int status, void* data) {
+  TT_TELL_WHEN_UNWOUND(tt_host_function_unwound);
   auto& wrapped = *static_cast<Wrapped*>(data);
   const Wrapped before = wrapped;
+  const InFunction here = {wrapped, before.generation, t_in_function};
+  t_in_function = &here;
   entered(wrapped, status == 0);
   reinterpret_cast<HostFunctionWithStatus>(before.function)(stream, status, before.data);
+  t_in_function = here.outer;
   left(wrapped, before.generation);
+}
+
+extern "C" int tt_host_function_unwound(int, int actions, uint64_t, void*, void*) noexcept {
+  const InFunction* const here = t_in_function;
+  if (is_cleaning_up(actions) && here != nullptr) {
+    t_in_function = here->outer;
+    left(here->wrapped, here->generation);
+  }
+  return kContinueUnwind;
 }
 
 void* host_function_data(uint32_t number) noexcept {

@@ -61,7 +61,7 @@ OperationProgress& progress_of(const Operation& operation) {
 }
 uint32_t communicator_of(const Operation& operation) {
   const auto index = static_cast<uint64_t>(&operation - g_tables.operations);
-  return static_cast<uint32_t>(index / format::kRecentOperations + 1);
+  return g_tables.communicators[index / format::kRecentOperations].number;
 }
 
 void say_why(ThreadState& thread, uint32_t communicator, const char* why) {
@@ -74,7 +74,7 @@ void say_why(ThreadState& thread, uint32_t communicator, const char* why) {
 
 // Another thread launches what a communicator that does not block was given, at its own time.
 bool may_mark(ThreadState& thread, uint32_t communicator) {
-  uint8_t& eligible = g_marks.eligible[communicator - 1];
+  uint8_t& eligible = g_marks.eligible[index_of_communicator(communicator)];
   if (load(eligible) == 0) {
     return false;
   }
@@ -236,7 +236,13 @@ void marks_communicator(ThreadState& thread, uint32_t number) noexcept {
     say_why(thread, number, kDoesNotBlock);
     return;
   }
-  publish(g_marks.eligible[number - 1], uint8_t{1});
+  publish(g_marks.eligible[index_of_communicator(number)], uint8_t{1});
+}
+
+void marks_forget(uint32_t index) noexcept {
+  if (g_marks.eligible != nullptr) {
+    publish(g_marks.eligible[index], uint8_t{0});
+  }
 }
 
 void marks_before(ThreadState& thread, Operation* const* operations, uint32_t count) noexcept {

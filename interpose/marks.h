@@ -28,6 +28,8 @@ bool marks_are_on() noexcept;
 
 // When a communicator's creation is entered, its element being filled in.
 void marks_communicator(ThreadState& thread, uint32_t number) noexcept;
+// Its element goes to another one.
+void marks_forget(uint32_t index) noexcept;
 
 // Around a launch: a call outside a group, or the outermost ncclGroupEnd with all it holds.
 void marks_before(ThreadState& thread, format::Operation* const* operations,

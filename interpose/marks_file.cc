@@ -13,6 +13,7 @@
 #include "interpose/definitions.h"
 #include "interpose/files.h"
 #include "interpose/tables.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 namespace {
@@ -140,6 +141,7 @@ size_t marks_words_bytes() noexcept {
 }
 
 format::MarkWords* marks_file_create(ThreadState& thread) noexcept {
+  const Undisturbed undisturbed;
   const int saved_errno = errno;
   const format::FileHeader& trace = *g_tables.file;
   int file = create_named(trace);

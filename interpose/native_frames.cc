@@ -4,6 +4,7 @@
 
 #include "format/hashes.h"
 #include "interpose/modules.h"
+#include "interpose/undisturbed.h"
 #include "interpose/unwind_cache.h"
 #include "interpose/unwind_cfi.h"
 #include "interpose/unwind_stack.h"
@@ -41,6 +42,7 @@ void look_up(const Module* module, void* context) noexcept {
 }
 
 [[gnu::noinline, gnu::cold]] UnwindCache::Found learn(uint64_t pc) noexcept {
+  const Undisturbed undisturbed;
   g_misses.fetch_add(1, std::memory_order_relaxed);
   Lookup lookup{pc, UnwindRule(CfaFrom::kNowhere)};
   UnwindCache::Found found{lookup.rule, 0};
@@ -56,6 +58,7 @@ void look_up(const Module* module, void* context) noexcept {
   constexpr uint64_t kEnd = uint64_t{1} << 47;  // no address of a program has it
   UnwindCache::Found found;
   if (!g_cache.find(pc ^ kEnd, generation, found)) {
+    const Undisturbed undisturbed;
     refresh_modules();
     g_cache.put(pc ^ kEnd, generation, UnwindRule(CfaFrom::kNowhere), found);
   }

@@ -15,6 +15,8 @@ namespace traintrace {
 
 class NativeMemo {
   static constexpr uint32_t kMaxReads = 100;  // 64 frames, half of which are found by rbp
+  static constexpr uint32_t kAtOnce = 4;
+  static_assert(kMaxReads % kAtOnce == 0);
 
   // Of the words only a sum is kept, so that many walks fit into the processor's cache.  Keys
   // without pattern: words of a stack differ little, and must not make up for one another.
@@ -36,6 +38,7 @@ class NativeMemo {
   class Walk {
    public:
     void begin(uint64_t frame, uint64_t generation) noexcept {
+      life_ = kNoLife;  // until it ends: a walk may be left for good
       frame_ = frame;
       generation_ = generation;
       sum_ = 0;
@@ -48,6 +51,7 @@ class NativeMemo {
         return;
       }
       word_[reads_] = static_cast<uint16_t>(words);
+      first_ = reads_ == 0 ? value : first_;
       sum_ += value * kKeys.key[reads_];
       ++reads_;
     }
@@ -57,10 +61,16 @@ class NativeMemo {
       reads_ = kTooMany;
     }
     void end(uint64_t hash, uint32_t life) noexcept {
+      while (reads_ != kTooMany && reads_ % kAtOnce != 0) {  // the first one again
+        word_[reads_] = word_[0];
+        sum_ += first_ * kKeys.key[reads_];
+        ++reads_;
+      }
       if (reads_ == kTooMany) {
         frame_ = 0;
       }
       hash_ = hash;
+      __atomic_signal_fence(__ATOMIC_SEQ_CST);
       life_ = life;
     }
     bool holds(uint64_t frame, uint64_t generation, uint32_t life) const noexcept;
@@ -68,11 +78,13 @@ class NativeMemo {
 
    private:
     static constexpr uint32_t kTooMany = UINT32_MAX;
+    static constexpr uint32_t kNoLife = 0;  // of no thread: clear() was called before
 
     uint64_t frame_;  // 0: nothing is remembered here
     uint64_t generation_;
     uint64_t hash_;
     uint64_t sum_;
+    uint64_t first_;  // value that was read
     uint32_t life_;
     uint32_t reads_;
     uint16_t word_[kMaxReads];  // counted from the frame
@@ -119,12 +131,17 @@ __attribute__((no_sanitize("address", "thread", "alignment"))) inline bool Nativ
     return false;
   }
   const auto* const words = reinterpret_cast<const uint64_t*>(frame);
-  uint64_t sum = 0;
-#pragma GCC unroll 4
-  for (uint32_t i = 0; i < reads_; ++i) {
-    sum += __atomic_load_n(words + word_[i], __ATOMIC_RELAXED) * kKeys.key[i];
+  static_assert(kAtOnce == 4);
+  uint64_t a = 0;
+  uint64_t b = 0;
+  const auto read = [&](uint32_t i) {
+    return __atomic_load_n(words + word_[i], __ATOMIC_RELAXED) * kKeys.key[i];
+  };
+  for (uint32_t i = 0, end = reads_; i < end; i += kAtOnce) {
+    a += read(i) + read(i + 1);
+    b += read(i + 2) + read(i + 3);
   }
-  return sum == sum_;
+  return a + b == sum_;
 }
 
 }  // namespace traintrace

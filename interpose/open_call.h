@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "interpose/clock.h"
+#include "interpose/inside.h"
 #include "interpose/recorder.h"
 
 namespace traintrace {
@@ -20,8 +21,9 @@ struct OpenFrame {
   uint32_t stack;
   format::CallId call;
   Layer layer;
-  bool recorded;  // has an enter record
-  bool folded;    // a query that only counts
+  bool recorded;       // has an enter record
+  bool folded;         // a query that only counts
+  Polls::Entry* poll;  // of a query
 };
 
 // One bit for each call that TRAINTRACE_CALLS selects.
@@ -31,51 +33,52 @@ inline bool selected(unsigned index) noexcept {
   return g_selected_calls[index / 64] >> (index % 64) & 1;
 }
 
-inline uint64_t scrambled(const OpenFrame* frame) noexcept {
-  return reinterpret_cast<uint64_t>(frame) ^ 0x7472'6163'656d'6521u;
-}
-
 inline bool selected(format::CallId call) noexcept {
   return selected(static_cast<unsigned>(call));
 }
 
 void refuse_in_signal(ThreadState& thread) noexcept;
 
-// Until leave_tracer() a signal handler's calls are passed through.
-inline void enter_tracer(ThreadState& thread) noexcept {
-  thread.busy = true;
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-inline void leave_tracer(ThreadState& thread) noexcept {
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  thread.busy = false;
+// Cold.  The layer's call is no longer shown as open if it was left for good.
+void forget_if_left(ThreadState& thread, Layer layer, const void* here) noexcept;
+
+// A frame that longjmp or a cancelled thread left behind lies deeper in the stack than the caller's
+// one, or was overwritten since.
+inline bool is_open(const OpenFrame* frame, const void* here) noexcept {
+  return static_cast<const void*>(frame) > here && frame->alive == scrambled(frame);
 }
 
 // False: this call is part of another one, or interrupted the tracer itself; it is passed through.
 // Else the thread is inside the tracer.
-inline bool open_call(OpenFrame& frame, ThreadState* thread, format::CallId call, Layer layer,
-                      const void* caller) noexcept {
-  if (thread->busy) [[unlikely]] {
+[[gnu::always_inline]] inline bool open_call(OpenFrame& frame, ThreadState* thread,
+                                             format::CallId call, Layer layer,
+                                             const void* caller) noexcept {
+  const void* const here = __builtin_frame_address(0);
+  if (!may_enter_tracer(*thread, here)) [[unlikely]] {
     refuse_in_signal(*thread);
     return false;
   }
-  // A frame that longjmp or a cancelled thread left behind lies deeper in the stack than this one,
-  // or was overwritten since.
-  const OpenFrame* const outer = thread->open_frame[static_cast<int>(layer)];
-  if (outer > &frame && outer->alive == scrambled(outer)) {
+  if (is_open(thread->open_frame[static_cast<int>(layer)], here)) {
     return false;
   }
-  enter_tracer(*thread);
-  frame = {scrambled(&frame),
-           thread,
-           thread->generation,
-           clock_ticks(),
-           reinterpret_cast<uint64_t>(caller),
-           0,
-           call,
-           layer,
-           false,
-           false};
+  frame.alive = scrambled(&frame);
+  enter_tracer(*thread, &frame.alive);
+  constexpr Layer kOther[] = {Layer::kNccl, Layer::kCuda, Layer::kNccl};
+  const Layer other = kOther[static_cast<int>(layer)];
+  const OpenFrame* const outer = thread->open_frame[static_cast<int>(other)];
+  if (outer != nullptr && !is_open(outer, here)) [[unlikely]] {
+    forget_if_left(*thread, other, here);
+  }
+  frame.thread = thread;
+  frame.generation = thread->generation;
+  frame.ticks = clock_ticks();
+  frame.caller = reinterpret_cast<uint64_t>(caller);
+  frame.stack = 0;
+  frame.call = call;
+  frame.layer = layer;
+  frame.recorded = false;
+  frame.folded = false;
+  frame.poll = nullptr;
   thread->open_frame[static_cast<int>(layer)] = &frame;
   return true;
 }
@@ -85,13 +88,15 @@ inline bool open_call(OpenFrame& frame, ThreadState* thread, format::CallId call
 class OwnCall {
  public:
   explicit OwnCall(ThreadState& thread) noexcept
-      : thread_(thread), outer_(thread.open_frame[static_cast<int>(Layer::kCuda)]) {
+      : thread_(thread),
+        inside_(thread.inside),
+        outer_(thread.open_frame[static_cast<int>(Layer::kCuda)]) {
     frame_.alive = scrambled(&frame_);
     thread.open_frame[static_cast<int>(Layer::kCuda)] = &frame_;
     leave_tracer(thread);
   }
   ~OwnCall() {
-    enter_tracer(thread_);
+    enter_tracer(thread_, inside_);
     frame_.alive = 0;
     thread_.open_frame[static_cast<int>(Layer::kCuda)] = outer_;
   }
@@ -100,6 +105,7 @@ class OwnCall {
 
  private:
   ThreadState& thread_;
+  const uint64_t* inside_;
   const OpenFrame* outer_;
   OpenFrame frame_ = {};
 };
@@ -109,7 +115,6 @@ inline bool is_shown(Layer layer) noexcept {
   return layer != Layer::kBlas;
 }
 
-// In the thread's slot, where a reader finds the call that never returned.
 inline void show_open(const OpenFrame& frame) noexcept {
   if (!is_shown(frame.layer)) {
     return;
@@ -126,35 +131,43 @@ inline void show_open(const OpenFrame& frame) noexcept {
   }
 }
 
-inline void record_enter(OpenFrame& frame, const uint64_t* fields, int count) noexcept {
+// `is_query`: what is polled besides goes on being folded.
+inline void record_enter(OpenFrame& frame, const uint64_t* fields, int count,
+                         bool is_query) noexcept {
   ThreadState& thread = *frame.thread;
   if (selected(frame.call)) [[likely]] {
     frame.recorded =
         write_enter(thread, frame.call, frame.ticks, frame.caller, frame.stack, fields, count);
-    thread.last_query = kNoCall;
+    if (!is_query) {
+      thread.polls.end_row();
+    }
   }
   show_open(frame);
 }
 
-// True: this query is like the one recorded last, and only counts.
+// True: this query is like one that was recorded, and only counts.
 inline bool fold_query(OpenFrame& frame, uint64_t object) noexcept {
   ThreadState& thread = *frame.thread;
-  if (thread.last_query != static_cast<uint16_t>(frame.call) ||
-      thread.last_query_object != object) {
+  frame.poll = thread.polls.find(static_cast<uint16_t>(frame.call), object);
+  if (frame.poll == nullptr) {
     return false;
   }
   frame.folded = true;
-  thread.slot->queries++;
+  frame.stack = frame.poll->stack;
+  ++thread.slot->queries;
+  ++thread.slot->folded;
   thread.slot->last_query_ticks = frame.ticks;
   show_open(frame);
   return true;
 }
 
 // After record_enter: the next equal query will be folded.
-inline void remember_query(const OpenFrame& frame, uint64_t object) noexcept {
-  frame.thread->last_query = static_cast<uint16_t>(frame.call);
-  frame.thread->last_query_object = object;
-  frame.thread->slot->queries = 0;
+inline void remember_query(OpenFrame& frame, uint64_t object) noexcept {
+  Polls& polls = frame.thread->polls;
+  frame.poll = polls.add(static_cast<uint16_t>(frame.call), object, frame.stack);
+  if (polls.begin_row()) {
+    frame.thread->slot->queries = 0;
+  }
 }
 
 // A query that was folded, but succeeded or failed where the one recorded last did not, becomes a
@@ -166,7 +179,7 @@ inline bool reenter_tracer(const OpenFrame& frame) noexcept {
   if (frame.generation != armed_generation()) [[unlikely]] {
     return false;
   }
-  enter_tracer(*frame.thread);
+  enter_tracer(*frame.thread, &frame.alive);
   return true;
 }
 

@@ -25,7 +25,8 @@ constexpr uint64_t kReceiveHash = format::call_name_hash("ncclRecv");
 
 HandleMap g_peers;
 uint32_t g_peers_used;
-uint32_t g_groups;  // opened so far
+uint32_t g_peers_free;  // given back
+uint32_t g_groups;      // opened so far
 
 bool is_collective(CallId call) {
   return format::kCalls[static_cast<size_t>(call)].kind == format::Kind::Collective;
@@ -34,11 +35,19 @@ uint64_t name_hash(CallId call) {
   return g_name_hashes[static_cast<size_t>(call)];
 }
 
+// After operation `count`.  The counted thing's own word may be that of one more: a call that was
+// left for good between the two steps.
+template <class Counted>
+uint64_t hash_after(const Counted& counted, uint64_t count) {
+  const format::Checkpoint& latest = counted.latest[count % 2];
+  return latest.sequence == count ? latest.hash : counted.hash;
+}
+
 uint64_t count_collective(Communicator& communicator, const OperationRequest& operation) {
   const uint64_t sequence = communicator.collectives + 1;
   const uint64_t hash = format::rolling_hash(
-      communicator.hash, name_hash(static_cast<CallId>(operation.call)), operation.count,
-      operation.data_type, operation.reduction, operation.peer);
+      hash_after(communicator, sequence - 1), name_hash(static_cast<CallId>(operation.call)),
+      operation.count, operation.data_type, operation.reduction, operation.peer);
   replace(communicator.latest[sequence % 2], {sequence, hash});
   if (sequence % format::kCheckpointEvery == 0) {
     replace(communicator.checkpoints[sequence / format::kCheckpointEvery % format::kCheckpoints],
@@ -49,10 +58,27 @@ uint64_t count_collective(Communicator& communicator, const OperationRequest& op
   return sequence;
 }
 
+uint64_t peer_key(uint32_t communicator, uint64_t receive, int32_t peer) {
+  return uint64_t{1} << 63 | static_cast<uint64_t>(communicator) << 33 | receive << 32 |
+         static_cast<uint32_t>(peer);
+}
 uint64_t peer_key(const OperationRequest& operation) {
   const uint64_t receive = name_hash(static_cast<CallId>(operation.call)) == kReceiveHash ? 1 : 0;
-  return uint64_t{1} << 63 | static_cast<uint64_t>(operation.communicator) << 33 | receive << 32 |
-         static_cast<uint32_t>(operation.peer);
+  return peer_key(operation.communicator, receive, operation.peer);
+}
+
+enum PeerState : uint32_t { kPeerTaken = 0, kPeerFree = 1 };  // Peer::reserved
+
+// The number of one that was given back; 0: there is none.
+uint32_t take_free_peer() {
+  for (uint32_t i = 0; load(g_peers_free) != 0 && i < g_tables.peer_count; ++i) {
+    uint32_t& state = g_tables.peers[i].reserved;
+    if (load(state) == kPeerFree && exchange_if<uint32_t>(state, kPeerFree, kPeerTaken)) {
+      fetch_add(g_peers_free, ~0U);
+      return i + 1;
+    }
+  }
+  return 0;
 }
 
 format::Peer* peer_of(const OperationRequest& operation) {
@@ -60,7 +86,8 @@ format::Peer* peer_of(const OperationRequest& operation) {
   if (const uint64_t known = g_peers.find(key)) {
     return &g_tables.peers[known - 1];
   }
-  const uint32_t number = take_number(g_peers_used, g_tables.peer_count);
+  uint32_t number = take_number(g_peers_used, g_tables.peer_count);
+  number = number != 0 ? number : take_free_peer();
   if (number == 0 || !g_peers.put(key, number)) {
     count(format::Stat::PeersFull);
     return nullptr;
@@ -78,7 +105,8 @@ uint64_t count_transfer(const OperationRequest& operation, uint64_t ticks) {
     return 0;
   }
   const uint64_t sequence = peer->operations + 1;
-  const uint64_t hash = format::rolling_peer_hash(peer->hash, operation.count, operation.data_type);
+  const uint64_t hash = format::rolling_peer_hash(hash_after(*peer, sequence - 1), operation.count,
+                                                  operation.data_type);
   replace(peer->latest[sequence % 2], {sequence, hash});
   publish(peer->hash, hash);
   publish(peer->last_ticks, ticks);
@@ -103,6 +131,12 @@ uint64_t count_operation(Communicator& communicator, const OperationRequest& ope
              : count_transfer(operation, ticks);
 }
 
+// The newest of a communicator, kRecentOperations.
+Operation* operations_of(uint32_t communicator) {
+  return g_tables.operations +
+         index_of_communicator(communicator) * uint64_t{format::kRecentOperations};
+}
+
 Operation* publish_operation(Communicator& communicator, const OperationRequest& request,
                              Operation operation) {
   const uint64_t n = communicator.operations;
@@ -114,9 +148,7 @@ Operation* publish_operation(Communicator& communicator, const OperationRequest&
   operation.reduction = static_cast<int16_t>(request.reduction);
   operation.peer = request.peer;
   operation.index_low = static_cast<uint32_t>(n);
-  Operation& into =
-      g_tables.operations[(request.communicator - 1) * uint64_t{format::kRecentOperations} +
-                          n % format::kRecentOperations];
+  Operation& into = operations_of(request.communicator)[n % format::kRecentOperations];
   replace(into, operation);
   publish(communicator.operations, n + 1);
   publish(communicator.last_ticks, operation.enter_ticks);
@@ -201,8 +233,9 @@ OperationRef operation_entered(ThreadState& thread, const OperationArguments& ar
 void operation_left(ThreadState& thread, const OperationRef& ref, int result,
                     uint64_t ticks) noexcept {
   plugin_operation_left(thread);
-  // Whoever breaks NCCL's rule of one thread at a time may have come round the ring.
-  if (ref.operation == nullptr || ref.operation->sequence != ref.sequence) {
+  // Whoever breaks NCCL's rule of one thread at a time may have come round the ring, or ended it.
+  if (ref.operation == nullptr || ref.operation->sequence != ref.sequence ||
+      !is_in_table(ref.communicator)) {
     return;
   }
   Operation& operation = *ref.operation;
@@ -277,6 +310,9 @@ void group_ended(ThreadState& thread, int result, uint64_t ticks) noexcept {
 
 void replay_operation(const OperationRequest& captured, uint32_t stream, uint64_t entered_ticks,
                       uint64_t ticks) noexcept {
+  if (!is_in_table(captured.communicator)) {
+    return;  // NCCL forbids it: the communicator has ended
+  }
   Communicator& communicator = communicator_at(captured.communicator);
   Operation rest{};
   rest.enter_ticks = entered_ticks;
@@ -289,8 +325,7 @@ void replay_operation(const OperationRequest& captured, uint32_t stream, uint64_
 }
 
 void operations_settled(uint32_t communicator, uint64_t ticks) noexcept {
-  Operation* const recent =
-      g_tables.operations + (communicator - 1) * uint64_t{format::kRecentOperations};
+  Operation* const recent = operations_of(communicator);
   const uint64_t used = load(communicator_at(communicator).operations);
   const uint64_t first = used > format::kRecentOperations ? used - format::kRecentOperations : 0;
   for (uint64_t n = first; n < used; ++n) {
@@ -307,8 +342,7 @@ void operations_settled(uint32_t communicator, uint64_t ticks) noexcept {
 }
 
 void freeze_operations(uint32_t communicator) noexcept {
-  Operation* const recent =
-      g_tables.operations + (communicator - 1) * uint64_t{format::kRecentOperations};
+  Operation* const recent = operations_of(communicator);
   for (uint32_t i = 0; i < format::kRecentOperations; ++i) {
     Operation& operation = recent[i];
     marks_freeze(operation);
@@ -324,11 +358,35 @@ void freeze_operations(uint32_t communicator) noexcept {
   }
 }
 
+void forget_operations(uint32_t communicator) noexcept {
+  Operation* const recent = operations_of(communicator);
+  for (uint32_t i = 0; i < format::kRecentOperations; ++i) {
+    if (g_tables.progress != nullptr) {
+      publish(g_tables.progress[&recent[i] - g_tables.operations].launch, 0U);
+    }
+    publish(recent[i].enter_ticks, uint64_t{0});
+  }
+  plugin_forget(index_of_communicator(communicator));
+  marks_forget(index_of_communicator(communicator));
+  for (uint32_t i = 0; i < g_tables.peer_count; ++i) {
+    format::Peer& peer = g_tables.peers[i];
+    if (load(peer.communicator) == communicator) {
+      g_peers.erase(peer_key(communicator, peer.is_receive, peer.peer));
+      publish(peer.communicator, 0U);
+      store_fence();
+      peer = {};
+      publish<uint32_t>(peer.reserved, kPeerFree);
+      fetch_add(g_peers_free, 1U);
+    }
+  }
+}
+
 void operations_start() noexcept {
   for (size_t call = 0; call < format::kCallCount; ++call) {
     g_name_hashes[call] = format::call_name_hash(format::kCalls[call].name);
   }
   g_peers_used = 0;
+  g_peers_free = 0;
   g_peers.start(g_tables.peer_count);
 }
 

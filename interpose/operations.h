@@ -30,6 +30,8 @@ void operations_settled(uint32_t communicator, uint64_t ticks) noexcept;
 
 // At entry of an abort: marks what has finished by now, since afterwards completion means nothing.
 void freeze_operations(uint32_t communicator) noexcept;
+// Its element is about to go to another one: nothing of it is left in the tables.
+void forget_operations(uint32_t communicator) noexcept;
 
 void operations_start() noexcept;
 void operations_drop() noexcept;

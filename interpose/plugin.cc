@@ -206,6 +206,16 @@ void plugin_freeze(Operation& operation) noexcept {
   }
 }
 
+void plugin_forget(uint32_t index) noexcept {
+  if (g_plugin.counts == nullptr) {
+    return;
+  }
+  publish(g_plugin.reports[index], uint8_t{0});
+  for (uint32_t i = 0; i < format::kRecentOperations; ++i) {
+    publish(g_plugin.counts[index * uint64_t{format::kRecentOperations} + i], ~uint64_t{0} << 32);
+  }
+}
+
 void plugin_start() noexcept {
   g_plugin = {};
   if (g_tables.progress != nullptr && g_gpu_progress == GpuProgress::kPlugin) {

@@ -16,6 +16,8 @@ void plugin_operation_left(ThreadState& thread) noexcept;
 
 // As marks_freeze.
 void plugin_freeze(format::Operation& operation) noexcept;
+// The communicator's element goes to another one.
+void plugin_forget(uint32_t index) noexcept;
 
 void plugin_start() noexcept;
 void plugin_drop() noexcept;

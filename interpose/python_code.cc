@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "cpython/text.h"
+#include "interpose/code_memo.h"
 #include "interpose/python_frames.h"
 #include "interpose/python_memory.h"
 #include "interpose/python_runtime.h"
@@ -106,6 +107,9 @@ void describe(const PythonRuntime& python, const CodeParts& parts, PythonCode& i
   into.line_table_bytes = parts.line_table.size;
 }
 
+// Of a line table that is long.
+constexpr uint64_t kTableWords = 8;
+
 // Sums of products with odd numbers: they do not wait for each other, as links of a chain would.
 class Key {
  public:
@@ -164,7 +168,6 @@ void CodeKey<Memory>::add_file(uint64_t text) {
 // stack must not cost more than its frames.
 template <class Memory>
 void CodeKey<Memory>::add_line_table(uint64_t table) {
-  constexpr uint64_t kWords = 8;
   const uint64_t size = word_at(table + python_.layout.object.size);
   const uint64_t data = table + python_.layout.object.bytes_data;
   key_.add(size);
@@ -174,13 +177,13 @@ void CodeKey<Memory>::add_line_table(uint64_t table) {
     return;
   }
   const uint64_t last = size - 8;
-  if (last < 8 * kWords) {
+  if (last < 8 * kTableWords) {
     for (uint64_t offset = 0; offset < last; offset += 8) {
       key_.add(word_at(data + offset));
     }
   } else {
-    for (uint64_t word = 0; word < kWords; ++word) {
-      key_.add(word_at(data + word * last / kWords));
+    for (uint64_t word = 0; word < kTableWords; ++word) {
+      key_.add(word_at(data + word * last / kTableWords));
     }
   }
   key_.add(word_at(data + last));
@@ -203,6 +206,99 @@ uint64_t CodeKey<Memory>::of(uint64_t code) {
   }
   return key_.value();
 }
+
+// What is remembered of code whose words are read in place.
+class RememberedCode {
+ public:
+  using Entry = CodeMemo::Entry;
+  explicit RememberedCode(const PythonRuntime& python) : python_(python), at_(python.layout) {}
+
+  bool is(const Entry& entry, uint64_t code) const {
+    if (entry.code != code || entry.first_line != word<int32_t>(code + at_.code_first_line) ||
+        entry.file != word(code + at_.code_file) || entry.name != word(code + at_.code_name) ||
+        entry.version != version(code)) {
+      return false;
+    }
+    return entry.version != 0 ||
+           (entry.table == word(code + at_.code_line_table) && has_file(entry) && has_table(entry));
+  }
+
+  void put(Entry& entry, uint64_t code, uint64_t key) const {
+    entry.code = 0;
+    const uint64_t file = word(code + at_.code_file);
+    const uint64_t table = word(code + at_.code_line_table);
+    const auto state = word<uint32_t>(file + at_.object.text_state);
+    const uint32_t kind = python_text_state(state);
+    const uint64_t length = word(file + at_.object.text_length);
+    const uint64_t bytes = length * (kind & ~kPythonAscii);
+    if (bytes < 8) {
+      return;  // rare, and not worth a case
+    }
+    entry.file = file;
+    entry.name = word(code + at_.code_name);
+    entry.table = table;
+    entry.version = version(code);
+    entry.first_line = word<int32_t>(code + at_.code_first_line);
+    entry.file_length = length;
+    entry.file_state = state;
+    entry.file_end = python_characters(python_, file, kind) + bytes - 8;
+    entry.file_word = word(entry.file_end);
+    entry.table_size = word(table + at_.object.size);
+    put_table(entry);
+    entry.key = key;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    entry.code = code;
+  }
+
+ private:
+  template <class T = uint64_t>
+  static T word(uint64_t address) {
+    T value;
+    std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
+    return value;
+  }
+  uint32_t version(uint64_t code) const {
+    return at_.code_version == PythonLayout::kNone ? 0 : word<uint32_t>(code + at_.code_version);
+  }
+  bool has_file(const Entry& entry) const {
+    return entry.file_length == word(entry.file + at_.object.text_length) &&
+           entry.file_state == word<uint32_t>(entry.file + at_.object.text_state) &&
+           entry.file_word == word(entry.file_end);
+  }
+  // The bytes of a short one, else the words that CodeKey adds.
+  bool has_table(const Entry& entry) const {
+    const uint64_t size = word(entry.table + at_.object.size);
+    const uint64_t data = entry.table + at_.object.bytes_data;
+    if (size != entry.table_size) {
+      return false;
+    }
+    if (size <= sizeof entry.table_words) {
+      return std::memcmp(reinterpret_cast<const void*>(data), entry.table_words, size) == 0;
+    }
+    const uint64_t last = size - 8;
+    uint64_t differs = word(data + last) ^ entry.table_words[kTableWords];
+#pragma GCC unroll 8
+    for (uint64_t i = 0; i < kTableWords; ++i) {
+      differs |= word(data + i * last / kTableWords) ^ entry.table_words[i];
+    }
+    return differs == 0;
+  }
+  void put_table(Entry& entry) const {
+    const uint64_t data = entry.table + at_.object.bytes_data;
+    if (entry.table_size <= sizeof entry.table_words) {
+      std::memcpy(entry.table_words, reinterpret_cast<const void*>(data), entry.table_size);
+      return;
+    }
+    const uint64_t last = entry.table_size - 8;
+    entry.table_words[kTableWords] = word(data + last);
+    for (uint64_t i = 0; i < kTableWords; ++i) {
+      entry.table_words[i] = word(data + i * last / kTableWords);
+    }
+  }
+
+  const PythonRuntime& python_;
+  const PythonLayout& at_;
+};
 
 }  // namespace
 
@@ -248,6 +344,21 @@ uint64_t python_code_key(uint64_t code) noexcept {
   // The layout is proven and the code object alive, so its parts are what they must be.
   DirectMemory memory;
   return CodeKey(*python, memory).of(code);
+}
+
+uint64_t python_code_key(uint64_t code, CodeMemo& memo) noexcept {
+  const PythonRuntime* python = known_python();
+  if (python == nullptr) {
+    return python_code_key(code);
+  }
+  const RememberedCode remembered(*python);
+  CodeMemo::Entry& entry = memo.of(code);
+  if (!remembered.is(entry, code)) {
+    const uint64_t key = python_code_key(code);
+    remembered.put(entry, code, key);
+    return key;
+  }
+  return entry.key;
 }
 
 uint64_t sampled_code_key(uint64_t code, CopiedMemory& memory) noexcept {

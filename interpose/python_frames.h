@@ -13,6 +13,8 @@
 
 namespace traintrace {
 
+class CodeMemo;
+
 // Innermost first.  0 where this thread runs no Python, or where it is not known how to read it.
 // No allocation, lock or GIL; no system call either, but for the first frames ever seen (see
 // find_python), and never a fault: what does not look as expected ends the walk.
@@ -47,5 +49,6 @@ bool describe_python_code(uint64_t code, PythonCode& into) noexcept;
 // from 3.12 on; before, parts of the text and of the line table count as well.  For a code object
 // on the calling thread's own stack; never 0.
 uint64_t python_code_key(uint64_t code) noexcept;
+uint64_t python_code_key(uint64_t code, CodeMemo& memo) noexcept;  // the same, mostly faster
 
 }  // namespace traintrace

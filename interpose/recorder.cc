@@ -14,6 +14,7 @@
 #include "interpose/sections.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 
@@ -38,6 +39,7 @@ struct Recorder {
   format::Thread* slots;
   ThreadState* states;
   NativeMemo* native_memos;
+  CodeMemo* code_memos;
   int32_t* owners;  // tid, 0: free
   int thread_count;
   char* chunks;
@@ -194,10 +196,10 @@ ThreadState* begin_thread(int index, int32_t tid) {
   thread.tid = tid;
   thread.native_memo = &g_recorder.native_memos[index];
   thread.native_memo->clear();
+  thread.code_memo = &g_recorder.code_memos[index];
   thread.device = format::kNoDevice;
   // A forked child has the device that its parent's thread chose.
   thread.device_chosen = g_recorder.generation > 1;
-  thread.last_query = kNoCall;
   begin_slot(*thread.slot, tid);
   thread.generation = g_recorder.generation;
   t_thread = &thread;
@@ -232,6 +234,7 @@ format::EventChunk* take_chunk_of_the_gone(uint64_t& ordinal) {
   if (now_ns - __atomic_load_n(&g_recorder.all_alive_ns, __ATOMIC_RELAXED) < kReapEveryNs) {
     return nullptr;
   }
+  const Undisturbed undisturbed;  // of whom it takes apart nobody else may
   const int looks = g_recorder.thread_count / kLookAt;
   bool any = false;
   for (int i = 0; i < looks; ++i) {
@@ -254,8 +257,31 @@ T* carve(char*& from, uint64_t elements) {
   return result;
 }
 
+// Address space only, until threads use it; where the system counts that as memory, for fewer threads.
+bool map_threads() {
+  constexpr int kFewest = 64;
+  for (; g_recorder.thread_count >= kFewest; g_recorder.thread_count /= 2) {
+    const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
+    const uint64_t bytes =
+        threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(CodeMemo) + sizeof(int32_t)) +
+        4096;
+    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory != MAP_FAILED) {
+      char* from = static_cast<char*>(memory);
+      g_recorder.states = carve<ThreadState>(from, threads);
+      g_recorder.native_memos = carve<NativeMemo>(from, threads);
+      g_recorder.code_memos = carve<CodeMemo>(from, threads);
+      g_recorder.owners = carve<int32_t>(from, threads);
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
+// A thread that is led out of here for good takes a chunk along, no more.
 bool next_chunk(ThreadState& thread) noexcept {
   uint64_t ordinal = 0;
   format::EventChunk* chunk = take_chunk(ordinal);
@@ -273,6 +299,21 @@ bool next_chunk(ThreadState& thread) noexcept {
   return true;
 }
 
+void recount_records(ThreadState& thread) noexcept {
+  if (thread.chunk == nullptr) {
+    return;
+  }
+  auto* const first = reinterpret_cast<uint64_t*>(thread.chunk + 1);
+  thread.next = first + thread.chunk->committed / sizeof *first;
+  thread.events = thread.chunk->first_event;
+  format::RecordHead head;
+  for (const uint64_t* word = first; word < thread.next; word += head.words) {
+    __builtin_memcpy(&head, word, sizeof head);
+    ++thread.events;
+  }
+  __atomic_store_n(&thread.slot->events, thread.events, __ATOMIC_RELAXED);
+}
+
 void drop_call(ThreadState& thread) noexcept {
   ++thread.unnoted_drops;
   ++thread.slot->dropped;
@@ -280,6 +321,7 @@ void drop_call(ThreadState& thread) noexcept {
 }
 
 ThreadState* claim_thread() noexcept {
+  const Undisturbed undisturbed;
   const int32_t tid = gettid();
   ThreadState* thread = nullptr;
   t_claiming = true;
@@ -343,18 +385,9 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   g_recorder.ready_bytes = &file->ready_bytes[index_of(file, format::kEvents)];
   g_recorder.chunk_states = reinterpret_cast<format::ChunkState*>(
       at(file, section_of(file, format::kChunkStates)));
-  const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
-  const uint64_t bytes = threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(int32_t)) +
-                         4096;
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
+  if (!map_threads()) {
     return false;
   }
-  char* from = static_cast<char*>(memory);
-  g_recorder.states = carve<ThreadState>(from, threads);
-  g_recorder.native_memos = carve<NativeMemo>(from, threads);
-  g_recorder.owners = carve<int32_t>(from, threads);
   file->next_ordinal = 1;
   return true;
 }

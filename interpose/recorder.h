@@ -87,6 +87,9 @@ inline void write_leave(ThreadState& thread, format::CallId call, uint64_t ticks
   commit_record(thread, word + 2 + count);
 }
 
+// After the tracer was left in the midst of a record: its counts are again those of the chunk.
+void recount_records(ThreadState& thread) noexcept;
+
 // What has no duration.  False: dropped and counted, or TRAINTRACE_CALLS does not want it.
 bool write_moment(ThreadState& thread, format::Moment moment, uint64_t ticks, uint8_t device,
                   uint32_t stack, const uint64_t* fields, int count) noexcept;

@@ -13,6 +13,7 @@
 #include "interpose/layouts.h"
 #include "interpose/objects.h"
 #include "interpose/stats.h"
+#include "interpose/undisturbed.h"
 #include "interpose/versions.h"
 
 namespace traintrace {
@@ -210,6 +211,7 @@ void* look_up(const char* name) noexcept {
 }
 
 void* find_original(SymbolId symbol, int copy, const void* caller) noexcept {
+  const Undisturbed undisturbed;
   const int saved_errno = errno;
   void* found = nullptr;
   bool is_of_copy = true;

@@ -9,6 +9,7 @@
 #include "interpose/python_sampled.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/undisturbed.h"
 
 namespace traintrace {
 namespace {
@@ -65,9 +66,9 @@ uint64_t hash_of_keys(const Frames& frames) {
   return hash | 1;
 }
 
-uint64_t hash_of(Frames& frames) {
+uint64_t hash_of(Frames& frames, CodeMemo& memo) {
   for (size_t i = 0; i < frames.python_count; ++i) {
-    frames.keys[i] = python_code_key(frames.python[i].code);
+    frames.keys[i] = python_code_key(frames.python[i].code, memo);
   }
   return hash_of_keys(frames);
 }
@@ -140,10 +141,11 @@ void seek_python() {
 
 // Not inlined, so that the frames of known stacks do not make room for a description of code.
 [[gnu::noinline]] uint32_t first_seen(ThreadState& thread, const void* frame, Frames& frames) {
+  const Undisturbed undisturbed;
   define_modules(thread);
   seek_python();
   walk(frames, thread, frame, false);
-  const uint64_t hash = hash_of(frames);
+  const uint64_t hash = hash_of(frames, *thread.code_memo);
   if (hash == 0) {
     return 0;
   }
@@ -194,7 +196,7 @@ uint32_t current_stack(ThreadState& thread, const void* frame) noexcept {
   }
   Frames frames;
   walk(frames, thread, frame, true);
-  const uint64_t hash = hash_of(frames);
+  const uint64_t hash = hash_of(frames, *thread.code_memo);
   const uint32_t id = hash == 0 ? 0 : g_stacks.find(hash);
   return id != 0 || is_hopeless(hash) ? id : first_seen(thread, frame, frames);
 }

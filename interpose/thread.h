@@ -6,7 +6,9 @@
 #include <cstdint>
 
 #include "format/trace_format.h"
+#include "interpose/code_memo.h"
 #include "interpose/native_memo.h"
+#include "interpose/polls.h"
 
 namespace traintrace {
 
@@ -32,6 +34,7 @@ struct ThreadState {
   char* definitions_next;
   char* definitions_end;
   NativeMemo* native_memo;
+  CodeMemo* code_memo;
   int32_t tid;
   uint8_t device;      // format::kNoDevice: not known
   bool device_chosen;  // by a call or a context, known or not
@@ -40,13 +43,12 @@ struct ThreadState {
   uint8_t pushed_devices[kMaxPushedDevices];
   uint32_t pushed_count;
   uint32_t watched;  // host_samples.cc; 0: not yet
-  bool busy;         // inside the tracer: a signal handler's calls pass through
+  // The tracer is at work for the thread: that word, on its stack, holds its own address scrambled.
+  // A signal handler's calls pass through meanwhile.  Null: it is not.
+  const uint64_t* inside;
   // The call that is open in each layer, on the wrapper's stack.
   const OpenFrame* open_frame[kLayers];
-  // The query that was recorded last, if no other call was recorded since: equal ones only count.
-  uint16_t last_query;
-  int32_t last_query_outcome;
-  uint64_t last_query_object;
+  Polls polls;
   // Operations between GroupStart and the outermost GroupEnd, to be given their place on the
   // stream.
   uint32_t group_depth;

@@ -66,16 +66,15 @@ auto next_of(Export variant, void (*)(Arguments...)) {
 }
 
 // Null: this report is not recorded.
-ThreadState* begin(Device device) {
+[[gnu::always_inline]] inline ThreadState* begin(Device device, InsideMark& mark) {
   ThreadState* const thread = device.type == kCuda ? thread_to_record(false) : nullptr;
   if (thread == nullptr) {
     return nullptr;
   }
-  if (thread->busy) {
+  if (!enter_tracer_if_free(*thread, mark)) {
     refuse_in_signal(*thread);
     return nullptr;
   }
-  enter_tracer(*thread);
   return thread;
 }
 
@@ -91,7 +90,8 @@ void write_block(ThreadState& thread, const TensorReport& report) {
 }
 
 [[gnu::always_inline]] inline void note_block(Device device, TensorReport report) {
-  if (ThreadState* const thread = begin(device)) {
+  InsideMark mark;
+  if (ThreadState* const thread = begin(device, mark)) {
     report.device = report.has_totals ? number_of(device) : thread->device;
     // Of a free no stack: half of all reports, and a destructor's place explains nothing.
     report.stack = report.change > 0 ? current_stack(*thread, __builtin_frame_address(0)) : 0;
@@ -104,7 +104,8 @@ void write_block(ThreadState& thread, const TensorReport& report) {
 
 [[gnu::always_inline]] inline void note_failure(Device device, uint64_t bytes, uint64_t allocated,
                                                 uint64_t reserved) {
-  if (ThreadState* const thread = begin(device)) {
+  InsideMark mark;
+  if (ThreadState* const thread = begin(device, mark)) {
     constexpr auto kMoment = format::Moment::reportOutOfMemoryToProfiler;
     const uint32_t stack = current_stack(*thread, __builtin_frame_address(0));
     const uint64_t ticks = clock_ticks();

@@ -7,6 +7,7 @@
 #include "interpose/gpu_timeline.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"
+#include "interpose/unwound.h"
 #include "interpose/versions.h"
 
 namespace traintrace {
@@ -111,7 +112,7 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     Row::before(frame, scratch, arguments...);
     Special<kCall>::before(frame, scratch, arguments...);
     collect<false>(fields, scratch, arguments...);
-    record_enter(frame, fields, kIns);
+    record_enter(frame, fields, kIns, kIsQuery);
     if constexpr (kIsQuery) {
       remember_query(frame, kIns ? fields[0] : 0);
     }
@@ -136,13 +137,13 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     }
     if constexpr (kIsQuery) {
       const int outcome = result == 0 ? static_cast<int>(fields[0]) : result;
-      if (frame.folded && outcome != frame.thread->last_query_outcome &&
-          (outcome == 0 || is_failure(outcome))) {
+      const bool differs = outcome != frame.poll->outcome;
+      if (frame.folded && differs && (outcome == 0 || is_failure(outcome))) {
         uint64_t ins[kIns + 1] = {};
         collect<false>(ins, scratch, arguments...);
         unfold_query(frame, ins, kIns, outcome);
-      } else if (!frame.folded) {
-        frame.thread->last_query_outcome = outcome;
+      } else if (differs) {
+        frame.poll->outcome = outcome;
       }
     }
     if (frame.recorded) {
@@ -180,6 +181,7 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
   // Under the call's own name, or another one that the library has for it.
   template <SymbolId kSymbol>
   static Result call(Arguments... arguments) {
+    TT_TELL_WHEN_UNWOUND(tt_call_unwound);
     const void* const caller = __builtin_return_address(0);
     auto* const real =
         reinterpret_cast<Result (*)(Arguments...)>(original(kLibrary, kSymbol, caller));

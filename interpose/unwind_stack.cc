@@ -65,10 +65,12 @@ uint64_t outermost_address() noexcept {
     ++own.failures;
     return false;
   }
+  // In this order: whoever leads out between the two (siglongjmp) leaves nothing known.
+  own.low = low;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   if (own.high == 0) {
     own.high = high;
   }
-  own.low = low;
   return true;
 }
 

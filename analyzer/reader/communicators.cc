@@ -1,7 +1,9 @@
 #include "analyzer/reader/communicators.h"
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "analyzer/reader/definition_chunks.h"
 #include "analyzer/reader/elements.h"
 
 namespace traintrace {
@@ -114,8 +116,10 @@ void read_operations(ReadContext& context) {
             operation.index_low % format::kRecentOperations == index % format::kRecentOperations;
         if (owner != 0 && in_place) {
           CommunicatorText& communicator = communicators[owner - 1];
-          communicator.recent.push_back(
-              operation_text(context, operation, communicator.operations));
+          const OperationText text = operation_text(context, operation, communicator.operations);
+          if (text.enter >= communicator.created) {  // else of whose place it was
+            communicator.recent.push_back(text);
+          }
         }
       });
   for (CommunicatorText& communicator : communicators) {
@@ -134,7 +138,7 @@ void read_peers(ReadContext& context) {
       [](const format::Peer& a, const format::Peer& b) { return a.operations == b.operations; },
       [&](uint64_t, const format::Peer& from) {
         PeerText peer;
-        peer.communicator = mapped(context.communicators, from.communicator);
+        peer.communicator = mapped(context.communicators_by_number, from.communicator);
         peer.receive = from.is_receive != 0;
         peer.peer = from.peer;
         peer.operations = from.operations;
@@ -151,6 +155,50 @@ void read_peers(ReadContext& context) {
             });
 }
 
+// Where it lies in the table; those that gave their place to others are in none.
+struct Numbered {
+  static constexpr uint64_t kNowhere = ~uint64_t{0};
+  uint64_t number;
+  uint64_t index;
+  uint64_t created_ticks;
+  CommunicatorText text;
+};
+
+void read_elements_in_use(ReadContext& context, const format::Section& section,
+                          std::vector<Numbered>& into) {
+  read_elements<format::Communicator>(
+      context.file, section,
+      [](const format::Communicator& communicator) { return communicator.used != 0; },
+      [](const format::Communicator& a, const format::Communicator& b) {
+        return a.used == b.used && a.number == b.number && a.id == b.id &&
+               a.collectives == b.collectives;
+      },
+      [&](uint64_t index, const format::Communicator& from) {
+        into.push_back({from.number == 0 ? index + 1 : from.number, index, from.created_ticks,
+                        communicator_text(context.clock, from)});
+      });
+}
+
+// After the table: what lost its place meanwhile is in both.
+void read_ended(ReadContext& context, std::vector<Numbered>& into) {
+  std::unordered_set<uint64_t> known;
+  for (const Numbered& each : into) {
+    known.insert(each.number);
+  }
+  constexpr size_t kHead = sizeof(format::EndedCommunicatorDefinition);
+  for_each_definition(context, format::kEndedCommunicator, [&](std::span<const std::byte> bytes) {
+    const auto head = value_from<format::EndedCommunicatorDefinition>(bytes);
+    if (bytes.size() < kHead || head.communicator_bytes > bytes.size() - kHead ||
+        !known.insert(head.number).second) {
+      return;
+    }
+    const auto from =
+        value_from<format::Communicator>(bytes.subspan(kHead, head.communicator_bytes));
+    into.push_back({head.number, Numbered::kNowhere, from.created_ticks,
+                    communicator_text(context.clock, from)});
+  });
+}
+
 }  // namespace
 
 void read_communicators(ReadContext& context) {
@@ -158,19 +206,26 @@ void read_communicators(ReadContext& context) {
   if (section == nullptr) {
     return;
   }
-  read_elements<format::Communicator>(
-      context.file, *section,
-      [](const format::Communicator& communicator) { return communicator.used != 0; },
-      [](const format::Communicator& a, const format::Communicator& b) {
-        return a.used == b.used && a.id == b.id && a.collectives == b.collectives;
-      },
-      [&](uint64_t index, const format::Communicator& communicator) {
-        context.communicators.resize(index + 1);
-        context.trace.communicators.push_back(communicator_text(context.clock, communicator));
-        context.communicators[index] = static_cast<uint32_t>(context.trace.communicators.size());
-      });
+  std::vector<Numbered> all;
+  read_elements_in_use(context, *section, all);
+  const size_t in_table = all.size();
+  read_ended(context, all);
+  if (all.size() > in_table) {  // else in the order of the table, where parents come first
+    std::stable_sort(all.begin(), all.end(), [](const Numbered& a, const Numbered& b) {
+      return a.created_ticks < b.created_ticks;
+    });
+  }
+  for (Numbered& each : all) {
+    context.trace.communicators.push_back(std::move(each.text));
+    const auto place = static_cast<uint32_t>(context.trace.communicators.size());
+    context.communicators_by_number[each.number] = place;
+    if (each.index != Numbered::kNowhere) {
+      context.communicators.resize(std::max<size_t>(context.communicators.size(), each.index + 1));
+      context.communicators[each.index] = place;
+    }
+  }
   for (CommunicatorText& communicator : context.trace.communicators) {
-    communicator.parent_index = mapped(context.communicators, communicator.parent_index);
+    communicator.parent_index = mapped(context.communicators_by_number, communicator.parent_index);
   }
   read_operations(context);
   read_peers(context);

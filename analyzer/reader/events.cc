@@ -223,7 +223,7 @@ class EventReader {
     const std::vector<FieldSchema>& fields = context_.schema.calls[event.call].fields;
     for (const uint8_t place : all.communicators) {
       if (fields[place].after_call == after_call) {
-        values[place] = mapped(context_.communicators, values[place]);
+        values[place] = mapped(context_.communicators_by_number, values[place]);
       }
     }
   }

@@ -80,7 +80,8 @@ struct ThreadText {
     uint32_t stack = 0;
   } open[2];  // CUDA, NCCL
   TimeNs last_call_time = 0, last_query_time = 0;
-  uint64_t queries = 0;
+  uint64_t queries = 0;  // since the last record of another sort, that are none
+  uint64_t folded = 0;   // all that are no records
   std::optional<uint32_t> last_call;
   uint32_t last_stack = 0;
   uint32_t group_depth = 0;

@@ -106,7 +106,7 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   }
   read_identity(*layout, clock, trace);
   ReadContext context{file,  *layout, clock, read_schema(file, *layout, trace.errors),
-                      trace, {},      {}};
+                      trace, {},      {},    {}};
   read_tables(context);
   read_events(context, options);
   // Last: what the others refer to was defined before they were recorded.

@@ -50,6 +50,7 @@ ThreadText thread_text(ReadContext& context, const format::Thread& from) {
   thread.last_call_time = clock.ns(from.last_call_ticks);
   thread.last_query_time = clock.ns(from.last_query_ticks);
   thread.queries = from.queries;
+  thread.folded = from.folded;
   if (from.last_call_ticks != 0) {
     thread.last_call = context.schema.call(from.last_call);
   }
@@ -202,6 +203,11 @@ void read_tensor_devices(ReadContext& context) {
 
 uint32_t mapped(const std::vector<uint32_t>& map, uint64_t reference) {
   return reference != 0 && reference <= map.size() ? map[reference - 1] : 0;
+}
+
+uint32_t mapped(const std::unordered_map<uint64_t, uint32_t>& map, uint64_t reference) {
+  const auto found = map.find(reference);
+  return found == map.end() ? 0 : found->second;
 }
 
 void read_tables(ReadContext& context) {

@@ -60,6 +60,7 @@ void thread_keys(Keys& keys, Record& r) {
   keys.call("last", r.last_call);
   keys.time("last-at", r.last_call_time);
   keys.number("queries", r.queries, 0);
+  keys.number("folded", r.folded, 0);
   keys.time("last-query", r.last_query_time);
   keys.number("group-depth", r.group_depth, 0);
   keys.number("group-stack", r.group_stack, 0);

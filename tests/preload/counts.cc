@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <nccl.h>
 
 #include <atomic>
 #include <cstdio>
@@ -171,6 +172,122 @@ TEST(Counts, EqualQueriesInARowAreOneRecord) {
       EXPECT_EQ(trace.calls.at(thread.last_call).name, "cudaStreamQuery");
       EXPECT_GE(thread.last_query_ticks, thread.started_ticks);
     }
+  }
+}
+
+// A watchdog asks about everything that is under way, again and again.
+// arguments: events, rounds
+ROLE(poll_in_turn) {
+  std::vector<cudaEvent_t> events(std::stoul(arguments.at(0)));
+  for (cudaEvent_t& event : events) {
+    cudaEventCreate(&event);
+  }
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  ncclUniqueId id;
+  ncclComm_t communicator = nullptr;
+  if (ncclGetUniqueId(&id) != ncclSuccess ||
+      ncclCommInitRank(&communicator, 1, id, 0) != ncclSuccess) {
+    return 1;
+  }
+  const auto ask_all = [&](int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      for (cudaEvent_t event : events) {
+        cudaEventQuery(event);
+      }
+      cudaStreamQuery(stream);
+      ncclResult_t error = ncclSuccess;
+      ncclCommGetAsyncError(communicator, &error);
+    }
+  };
+  ask_all(std::stoi(arguments.at(1)));
+  cudaStreamSynchronize(stream);
+  ask_all(5);
+  return 0;
+}
+
+RawTrace poll_in_turn(uint64_t events, uint64_t rounds) {
+  const Folder folder;
+  preload::Program program =
+      preload::self("poll_in_turn", {std::to_string(events), std::to_string(rounds)});
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
+  EXPECT_TRUE(preload::run(program).exited_with(0));
+  return preload::read_raw(folder.traces().at(0));
+}
+
+TEST(Counts, QueriesOfSeveralObjectsInTurnAreOneRecordEach) {
+  constexpr uint64_t kRounds = 1000;
+  for (const uint64_t events : {1, 2, 8}) {
+    const RawTrace trace = poll_in_turn(events, kRounds);
+    EXPECT_EQ(trace.problems, std::vector<std::string>());
+    EXPECT_EQ(trace.entered("cudaEventQuery"), 2 * events);
+    EXPECT_EQ(trace.entered("cudaStreamQuery"), 2u);
+    EXPECT_EQ(trace.entered("ncclCommGetAsyncError"), 2u);
+    for (const auto& thread : trace.threads) {
+      if (thread.events) {
+        EXPECT_EQ(thread.queries, 4 * (events + 2));
+        EXPECT_EQ(thread.folded, (kRounds - 1 + 4) * (events + 2));
+      }
+    }
+  }
+}
+
+// More than are remembered: what is no record is counted.
+TEST(Counts, QueriesOfVeryManyObjectsAreRecordsOrCounted) {
+  constexpr uint64_t kEvents = 2000;
+  const RawTrace trace = poll_in_turn(kEvents, 10);
+  EXPECT_EQ(trace.problems, std::vector<std::string>());
+  uint64_t folded = 0;
+  for (const auto& thread : trace.threads) {
+    folded += thread.folded;
+  }
+  EXPECT_EQ(trace.entered("cudaEventQuery") + trace.entered("cudaStreamQuery") +
+                trace.entered("ncclCommGetAsyncError") + folded,
+            15 * (kEvents + 2));
+}
+
+// Of each object it is a record that it is done, whatever is asked in between.
+ROLE(poll_two_until_done) {
+  std::atomic<bool> go = false;
+  cudaStream_t streams[2] = {};
+  for (cudaStream_t& stream : streams) {
+    cudaStreamCreate(&stream);
+    cudaLaunchHostFunc(
+        stream, [](void* wait) { static_cast<std::atomic<bool>*>(wait)->wait(false); }, &go);
+  }
+  for (int i = 0; i < 1000; ++i) {
+    for (cudaStream_t stream : streams) {
+      if (cudaStreamQuery(stream) != cudaErrorNotReady) {
+        return 1;
+      }
+    }
+  }
+  go = true;
+  go.notify_all();
+  for (int done = 0; done < 2;) {
+    done =
+        (cudaStreamQuery(streams[0]) == cudaSuccess) + (cudaStreamQuery(streams[1]) == cudaSuccess);
+  }
+  return 0;
+}
+
+TEST(Counts, ThatPollingOfEachIsOverIsARecord) {
+  const Folder folder;
+  preload::Program program = preload::self("poll_two_until_done");
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
+  ASSERT_TRUE(preload::run(program).exited_with(0));
+  const RawTrace trace = preload::read_raw(folder.traces().at(0));
+  EXPECT_EQ(trace.problems, std::vector<std::string>());
+  std::map<uint64_t, std::vector<int>> results;
+  const auto enters = trace.of("cudaStreamQuery", traintrace::format::kEnter);
+  const auto leaves = trace.of("cudaStreamQuery", traintrace::format::kLeave);
+  ASSERT_EQ(enters.size(), leaves.size());
+  for (size_t i = 0; i < enters.size(); ++i) {
+    results[trace.value(enters[i], "stream")].push_back(leaves[i].result());
+  }
+  ASSERT_EQ(results.size(), 2u);
+  for (const auto& [stream, of_stream] : results) {
+    EXPECT_EQ(of_stream, (std::vector<int>{cudaErrorNotReady, cudaSuccess}));
   }
 }
 

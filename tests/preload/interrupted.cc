@@ -179,4 +179,194 @@ TEST(Interrupted, BySignalHandlersThatCall) {
   EXPECT_EQ(trace.left("cuMemFree_v2"), static_cast<uint64_t>(calls));
 }
 
+// Calls that the trace shows as open, of all threads.
+int shown_as_open(const RawTrace& trace) {
+  int open = 0;
+  for (const auto& thread : trace.threads) {
+    open += (thread.open[0].enter_ticks != 0) + (thread.open[1].enter_ticks != 0);
+  }
+  return open;
+}
+
+ROLE(exception_and_end) {
+  const Vendor vendor = open_vendor();
+  vendor.set_inside([] { throw std::runtime_error("out"); });
+  try {
+    vendor.synchronize();
+  } catch (const std::runtime_error&) {
+    _exit(0);
+  }
+  return 1;
+}
+
+TEST(Interrupted, ByAnExceptionIsNotShownAsOpen) {
+  Outcome outcome;
+  EXPECT_EQ(shown_as_open(trace_of("exception_and_end", outcome)), 0);
+}
+
+// Inside NCCL's call one of CUDA's is open, too, and the thread goes on only after both.
+ROLE(exception_through_two) {
+  static const Vendor vendor = open_vendor();
+  static bool within = false;
+  vendor.set_inside([] {
+    if (within) {
+      throw std::runtime_error("out");
+    }
+    within = true;
+    vendor.synchronize();
+  });
+  int caught = 0;
+  for (int i = 0; i < 10; ++i) {
+    within = false;
+    try {
+      vendor.simulate(&caught);
+    } catch (const std::runtime_error&) {
+      ++caught;
+    }
+  }
+  _exit(caught == 10 ? 0 : 1);
+}
+
+TEST(Interrupted, ByAnExceptionThroughTwoLayers) {
+  Outcome outcome;
+  const RawTrace trace = trace_of("exception_through_two", outcome);
+  EXPECT_EQ(shown_as_open(trace), 0);
+  EXPECT_EQ(trace.entered("ncclGroupSimulateEnd"), 10u);
+  EXPECT_EQ(trace.entered("cuCtxSynchronize"), 10u);
+}
+
+ROLE(cancel_and_end) {
+  role_cancel(arguments);
+  _exit(0);
+}
+
+TEST(Interrupted, ByCancellationIsNotShownAsOpen) {
+  Outcome outcome;
+  EXPECT_EQ(shown_as_open(trace_of("cancel_and_end", outcome)), 0);
+}
+
+// Where longjmp left a call of NCCL's, a call of CUDA's tells.
+ROLE(jump_out_of_nccl) {
+  static const Vendor vendor = open_vendor();
+  vendor.set_inside([] { longjmp(g_back, 1); });
+  if (!setjmp(g_back)) {
+    call_from_deeper(vendor, 3);
+    vendor.simulate(&g_back);
+  }
+  vendor.release(7);
+  _exit(0);
+}
+
+TEST(Interrupted, ByLongjmpIsNotShownAsOpenFromTheNextCallOn) {
+  Outcome outcome;
+  EXPECT_EQ(shown_as_open(trace_of("jump_out_of_nccl", outcome)), 0);
+}
+
+// A call that has no cancellation point has none under the tracer either, be its stack new.
+ROLE(cancelled_before) {
+  static const Vendor vendor = open_vendor();
+  static std::atomic<int> calls = 0;
+  vendor.release(7);
+  pthread_t thread;
+  pthread_create(
+      &thread, nullptr,
+      [](void*) -> void* {
+        pthread_cancel(pthread_self());
+        for (int depth = 0; depth < 5; ++depth) {
+          call_from_deeper(vendor, depth);
+          ++calls;
+        }
+        pthread_testcancel();
+        return nullptr;
+      },
+      nullptr);
+  void* result = nullptr;
+  pthread_join(thread, &result);
+  return calls == 5 && result == PTHREAD_CANCELED ? 0 : 1;
+}
+
+TEST(Interrupted, ByCancellationOnlyWhereItIsWithoutTheTracer) {
+  Outcome outcome;
+  const RawTrace trace = trace_of("cancelled_before", outcome);
+  EXPECT_EQ(trace.left("cuMemFree_v2"), 6u);
+}
+
+// At any instruction: whatever the thread was at, others go on, and the loader's lock is free.
+ROLE(cancel_at_any_time) {
+  static const Vendor vendor = open_vendor();
+  constexpr int kThreads = 300;
+  vendor.release(7);
+  int cancelled = 0;
+  for (int i = 0; i < kThreads; ++i) {
+    pthread_t thread;
+    pthread_create(
+        &thread, nullptr,
+        [](void*) -> void* {
+          pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+          for (int depth = 0;; depth = (depth + 1) % 40) {
+            call_from_deeper(vendor, depth);
+          }
+        },
+        nullptr);
+    usleep(static_cast<useconds_t>(i * 7 % 600));
+    pthread_cancel(thread);
+    void* result = nullptr;
+    pthread_join(thread, &result);
+    cancelled += result == PTHREAD_CANCELED;
+    dlclose(dlopen(PRELOAD_FIXTURES "/libchained.so", RTLD_NOW | RTLD_LOCAL));
+    vendor.simulate(nullptr);
+  }
+  return cancelled == kThreads ? 0 : 1;
+}
+
+TEST(Interrupted, ByCancellationAtAnyTime) {
+  Outcome outcome;
+  const RawTrace trace = trace_of("cancel_at_any_time", outcome);
+  EXPECT_EQ(trace.problems, std::vector<std::string>());
+  EXPECT_EQ(trace.left("ncclGroupSimulateEnd"), 300u);
+  EXPECT_EQ(shown_as_open(trace), 0);
+}
+
+// A handler that leads out for good, as those of interactive programs do.
+volatile sig_atomic_t g_may_jump = 0;
+volatile sig_atomic_t g_jumps = 0;
+sigjmp_buf g_loop;
+
+ROLE(jump_at_any_time) {
+  static const Vendor vendor = open_vendor();
+  constexpr int kJumps = 3000;
+  vendor.release(7);
+  signal(SIGALRM, [](int) {
+    if (g_may_jump) {
+      g_may_jump = 0;
+      g_jumps = g_jumps + 1;
+      siglongjmp(g_loop, 1);
+    }
+  });
+  constexpr itimerval kOften = {{0, 50}, {0, 50}};
+  setitimer(ITIMER_REAL, &kOften, nullptr);
+  sigsetjmp(g_loop, 1);
+  while (g_jumps < kJumps) {
+    g_may_jump = 1;
+    for (int depth = 0; g_jumps < kJumps; depth = (depth + 1) % 40) {
+      call_from_deeper(vendor, depth);
+    }
+  }
+  constexpr itimerval kNever = {};
+  setitimer(ITIMER_REAL, &kNever, nullptr);
+  for (int i = 0; i < 1000; ++i) {
+    vendor.simulate(nullptr);
+  }
+  return 0;
+}
+
+TEST(Interrupted, ByHandlersThatJump) {
+  Outcome outcome;
+  const RawTrace trace = trace_of("jump_at_any_time", outcome);
+  EXPECT_EQ(trace.problems, std::vector<std::string>());
+  EXPECT_EQ(trace.left("ncclGroupSimulateEnd"), 1000u);
+  EXPECT_FALSE(trace.stats.contains("nested-in-signal"));
+  EXPECT_EQ(shown_as_open(trace), 0);
+}
+
 }  // namespace

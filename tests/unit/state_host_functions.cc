@@ -195,5 +195,16 @@ TEST_F(HostFunctions, AnotherProcessLeavesTheTraceAlone) {
   EXPECT_EQ(element(number).left_ticks, 0u);
 }
 
+// Whoever calls it may catch what it throws: the stream goes on.
+TEST_F(HostFunctions, ThatThrowHaveLeft) {
+  const auto throws = [](void*) { throw 7; };
+  Call call;
+  const uint32_t number = wrap(reinterpret_cast<void*>(static_cast<void (*)(void*)>(throws)), call);
+  ASSERT_NE(number, 0u);
+  EXPECT_THROW(call_host_function(host_function_data(number)), int);
+  EXPECT_NE(element(number).entered_ticks, 0u);
+  EXPECT_NE(element(number).left_ticks, 0u);
+}
+
 }  // namespace
 }  // namespace traintrace

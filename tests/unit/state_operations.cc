@@ -370,5 +370,20 @@ TEST(Operations, OfAnAbortedCommunicatorAreFrozenAsTheyWere) {
   EXPECT_EQ(world.communicator(number).ended_ticks, 300u);
 }
 
+// A handler that never returned (siglongjmp) left a call between two stores: its operation never
+// came to be, and what follows must hash as it does on the other ranks.
+TEST(Operations, LeftBetweenHashAndCountAreNone) {
+  World world;
+  const uint32_t number = make_communicator(world);
+  const uint32_t whole = make_communicator(world, 0x2000);
+  run(world, all_reduce(1, 100));
+  run(world, all_reduce(1, 100, 0x2000));
+  world.communicator(number).hash ^= 12345;
+  run(world, all_reduce(2, 200));
+  run(world, all_reduce(2, 200, 0x2000));
+  EXPECT_EQ(world.communicator(number).hash, world.communicator(whole).hash);
+  EXPECT_EQ(world.communicator(number).collectives, 2u);
+}
+
 }  // namespace
 }  // namespace traintrace

@@ -44,6 +44,9 @@ bool find_python() noexcept {
 uint64_t python_code_key(uint64_t code) noexcept {
   return code * 3 + 1;
 }
+uint64_t python_code_key(uint64_t code, CodeMemo&) noexcept {
+  return python_code_key(code);
+}
 bool describe_python_code(uint64_t code, PythonCode& into) noexcept {
   const std::string name = "code" + std::to_string(code);
   into.qualname_bytes = static_cast<uint32_t>(name.size());
@@ -143,6 +146,8 @@ class World {
       memos_.push_back(std::make_unique<NativeMemo>());
       state->native_memo = memos_.back().get();
       state->native_memo->clear();
+      code_memos_.push_back(std::make_unique<CodeMemo>());
+      state->code_memo = code_memos_.back().get();
       state->slot = &table<format::Thread>(format::kThreads)[threads_.size()];
       state->slot->serial = static_cast<uint32_t>(threads_.size() + 1);
       threads_.push_back(std::move(state));
@@ -226,6 +231,7 @@ class World {
   uint64_t end_;
   std::vector<std::unique_ptr<ThreadState>> threads_;
   std::vector<std::unique_ptr<NativeMemo>> memos_;
+  std::vector<std::unique_ptr<CodeMemo>> code_memos_;
 };
 
 }  // namespace testing_world

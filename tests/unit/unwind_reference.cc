@@ -1,6 +1,6 @@
 // The walker's stacks, frame by frame, beside those of glibc and of libunwind.
 // uses: interpose/modules.cc interpose/modules_elf.cc
-// uses: interpose/native_frames.cc interpose/unwind_cfi.cc
+// uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
 // uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
 #include <alloca.h>
 #include <dlfcn.h>

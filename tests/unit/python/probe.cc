@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "analyzer/python_lines.h"
+#include "interpose/code_memo.h"
 #include "interpose/python_frames.h"
 
 #define PROBE extern "C" __attribute__((visibility("default")))
@@ -61,8 +62,13 @@ PROBE bool probe_describe(uint64_t code, traintrace::PythonCode* into) {
   return traintrace::describe_python_code(code, *into);
 }
 
+// 0 if what is remembered of code at that address is taken for what lies there now.
 PROBE uint64_t probe_key(uint64_t code) {
-  return traintrace::python_code_key(code);
+  static traintrace::CodeMemo memo;
+  const uint64_t key = traintrace::python_code_key(code);
+  const bool same = traintrace::python_code_key(code, memo) == key &&
+                    traintrace::python_code_key(code, memo) == key;
+  return same ? key : 0;
 }
 
 // -1: no line.

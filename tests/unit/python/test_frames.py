@@ -413,6 +413,7 @@ def keys_tell_code_apart():
         source = "lib.probe_frames(frames, 1)" + "\n" * lines_between
         exec(compile(source + "key = lib.probe_key(frames[0].code)", name, "exec"), scope)
         before = len(seen)
+        assert scope["key"] != 0, (which, "is taken for what was there before")
         seen.setdefault((frames[0].code, scope["key"]), which)
         assert len(seen) > before, (which, "has the key of", seen[frames[0].code, scope["key"]])
 
@@ -424,7 +425,8 @@ def keys_tell_code_apart():
     addresses = {address for address, _ in seen}
     assert len(addresses) < len(seen), "no address was used again"
     mine = sys._getframe().f_code
-    assert len({LIB.probe_key(id(mine)) for _ in range(5)}) == 1
+    keys = {LIB.probe_key(id(mine)) for _ in range(5)}
+    assert len(keys) == 1 and 0 not in keys
 
 
 @test

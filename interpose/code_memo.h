@@ -1,0 +1,42 @@
+// The code objects that a thread called from last, and the words that told them from others.
+//
+// The key of a code object is a sum over some 17 words of it and its parts, found through six
+// pointers, since it may be a new one at an old address.  Where all of these words are what they
+// were, the key is, too; that they lie where they did is seen on the way, so nothing is read that
+// is not part of an object which the code holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace traintrace {
+
+class CodeMemo {
+ public:
+  struct Entry {
+    uint64_t code;  // 0: none
+    uint64_t file;
+    uint64_t name;
+    uint64_t table;
+    uint32_t version;
+    int32_t first_line;
+    uint64_t file_length;
+    uint32_t file_state;
+    uint64_t file_end;  // where the last word of the file's name lies, and what it is
+    uint64_t file_word;
+    uint64_t table_size;
+    uint64_t table_words[9];
+    uint64_t key;
+  };
+
+  Entry& of(uint64_t code) noexcept {
+    constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+    return entries_[(code * kMix) >> (64 - kBits)];
+  }
+
+ private:
+  static constexpr uint32_t kBits = 9;
+  Entry entries_[1U << kBits];
+};
+
+}  // namespace traintrace
