@@ -2,9 +2,7 @@
 
 #include <simdjson.h>
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <fstream>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -15,6 +13,7 @@
 #include "analyzer/importers/kineto_products.h"
 #include "analyzer/importers/kineto_rest.h"
 #include "analyzer/importers/kineto_waits.h"
+#include "analyzer/reader/input_file.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -267,10 +266,8 @@ void Import::finish() {
 
 // By its first bytes: cheap, for folders of thousands of other files.
 bool may_be_json(const std::string& path) {
-  std::array<char, 64> bytes{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(bytes.data(), bytes.size());
-  const std::string_view text(bytes.data(), static_cast<size_t>(file.gcount()));
+  constexpr size_t kLook = 64;
+  const std::string text = head_of(path, kLook);
   const size_t first = text.find_first_not_of(" \t\r\n");
   return text.starts_with("\x1f\x8b") || first == text.npos || text[first] == '{';
 }
@@ -346,10 +343,17 @@ KinetoTrace read_kineto(const std::string& path) {
     trace.errors.push_back(file.error());
     return trace;
   }
+  const uint64_t most_events = file->most_events();
   EventArray array(std::move(*file));
   Import import(trace);
   while (const std::optional<std::string_view> piece = array.next()) {
     import.add_piece(*piece, array.piece_offset());
+    if (trace.events > most_events) {
+      trace.errors.push_back({path, array.piece_offset(),
+                              "expected no more events than its size allows: the rest is left out",
+                              false, true});
+      break;
+    }
   }
   import.add_rest(array.rest());
   import.finish();

@@ -473,7 +473,8 @@ TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   EXPECT_EQ(read_bytes(builder.build()).error().offset, offsetof(format::FileHeader, ready));
   EXPECT_EQ(read_trace("/nowhere/x.trace", {}).error().message,
             "cannot be opened: No such file or directory");
-  EXPECT_EQ(read_trace("/tmp", {}).error().message, "expected a regular file");
+  EXPECT_EQ(read_trace("/tmp", {}).error().message, "expected a regular file, found a folder");
+  EXPECT_EQ(read_trace("/dev/zero", {}).error().message, "expected a regular file, found a device");
 }
 
 TEST(ReaderNative, OverlappingAndWildSectionsAreLeftOut) {
