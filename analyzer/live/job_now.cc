@@ -6,14 +6,21 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
-#include "analyzer/live/in_parallel.h"
+#include "analyzer/live/in_time.h"
 #include "analyzer/live/targets.h"
 #include "analyzer/model/rank_assignment.h"
 
 namespace traintrace {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// For what a process makes us read.  64 ranks of a job take one second on two cores.
+constexpr auto kPatience = std::chrono::seconds(5);
+constexpr auto kPatienceToFind = std::chrono::seconds(2);
 
 TimeNs now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -82,14 +89,12 @@ ReadError problem(const std::string& message) {
 }  // namespace
 
 Result<Job> Job::find(const JobOptions& options) {
-  // Debug files are looked for on this machine only: an answer is due within seconds.
-  unsetenv("DEBUGINFOD_URLS");
   Job job;
   job.options_ = options;
   job.inputs_ = options.traces;
   std::vector<pid_t> pids = options.pids;
   if (options.all) {
-    job.processes_ = gpu_processes();
+    job.processes_ = gpu_processes(Clock::now() + kPatienceToFind);
     if (job.processes_.empty()) {
       return problem("no process that we may look at has loaded libcuda.so.1 or is recorded");
     }
@@ -121,12 +126,13 @@ Result<Job> Job::find(const JobOptions& options) {
       std::unique(job.processes_.begin(), job.processes_.end(),
                   [](const ProcProcess& a, const ProcProcess& b) { return a.pid == b.pid; }),
       job.processes_.end());
-  for (const ProcProcess& process : job.processes_) {
+  for (ProcProcess& process : job.processes_) {
     job.pids_.push_back(process.pid);
     // Its folder has the other ranks, whoever of them is still there.
     if (const std::optional<std::string> trace = trace_of_process(process)) {
       insert_once(job.inputs_, std::filesystem::path(*trace).parent_path().string());
     }
+    keep_little(process);
   }
   return job;
 }
@@ -149,17 +155,18 @@ bool Job::is_running() const {
   });
 }
 
-using Clock = std::chrono::steady_clock;
+namespace {
 
-struct Job::Looking {
+// A process and, where it waits for them, its children.
+struct Looking {
   std::unique_ptr<Watcher> watcher;
   Look first;
   Clock::time_point time;
   std::vector<Looking> children;
 
-  static Looking at(const ProcProcess& process, const LookOptions& options) {
+  static Looking at(ProcProcess process, const LookOptions& options) {
     Looking looking;
-    looking.watcher = std::make_unique<Watcher>(process);
+    looking.watcher = std::make_unique<Watcher>(std::move(process));
     looking.first = looking.watcher->look(options);
     looking.time = Clock::now();
     return looking;
@@ -184,29 +191,65 @@ struct Job::Looking {
   }
 };
 
-// Two looks at each process, as far apart as asked.
-std::vector<Job::Seen> Job::look_twice() const {
-  const LookOptions options = {options_.stop};
-  std::vector<Looking> looking(processes_.size());
-  std::vector<Seen> seen(processes_.size());
-  const std::map<pid_t, std::vector<pid_t>> children = children_of(pids_);
-  in_parallel(looking.size(), [&](size_t i) {
-    looking[i] = Looking::at(processes_[i], options);
-    const auto own = children.find(processes_[i].pid);
-    if (own != children.end() && waits_for_child(looking[i].first)) {
-      for (const pid_t child : own->second) {
-        if (const Result<ProcProcess> process = read_process(child)) {
-          looking[i].children.push_back(Looking::at(*process, options));
+}  // namespace
+
+// All that it needs, since it may outlive the job.
+struct Job::TwoLooks {
+  pid_t pid;
+  uint64_t start_time;
+  std::vector<pid_t> children;
+  LookOptions options;
+  TimeNs interval;
+
+  Seen operator()() const {
+    Result<ProcProcess> process = read_process(pid);
+    Seen seen;
+    if (!process || process->start_time != start_time) {
+      seen.look.limits.push_back(fmt::format("process {} has ended meanwhile", pid));
+      return seen;
+    }
+    Looking looking = Looking::at(std::move(*process), options);
+    if (!children.empty() && waits_for_child(looking.first)) {
+      for (const pid_t child : children) {
+        if (Result<ProcProcess> other = read_process(child)) {
+          looking.children.push_back(Looking::at(std::move(*other), options));
         }
       }
     }
-  });
-  in_parallel(looking.size(), [&](size_t i) {
-    std::this_thread::sleep_until(looking[i].time + std::chrono::nanoseconds(options_.interval));
-    seen[i].look = looking[i].again(options);
-    seen[i].time = now_ns();
-  });
-  return seen;
+    std::this_thread::sleep_until(looking.time + std::chrono::nanoseconds(interval));
+    seen.look = looking.again(options);
+    seen.time = now_ns();
+    return seen;
+  }
+};
+
+// Two looks at each process, as far apart as asked.
+std::vector<Job::Seen> Job::look_twice() const {
+  const std::map<pid_t, std::vector<pid_t>> children = children_of(pids_);
+  std::vector<std::function<Seen()>> works;
+  for (const ProcProcess& process : processes_) {
+    const auto own = children.find(process.pid);
+    works.emplace_back(TwoLooks{process.pid,
+                                process.start_time,
+                                own == children.end() ? std::vector<pid_t>{} : own->second,
+                                {options_.stop},
+                                options_.interval});
+  }
+  const auto interval = std::chrono::nanoseconds(options_.interval);
+  std::vector<std::optional<Seen>> seen =
+      in_time(std::move(works), Clock::now() + interval + kPatience);
+  std::vector<Seen> all;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i]) {
+      seen[i].emplace();
+      seen[i]->look.limits.push_back(
+          fmt::format("process {} could not be looked at in {} seconds: its memory or its files do "
+                      "not answer, or take too long to read",
+                      processes_[i].pid, kPatience.count()));
+    }
+    all.push_back(std::move(*seen[i]));
+  }
+  return all;
 }
 
 void Job::take(Seen& seen, ProcessTrace& into) {

@@ -46,7 +46,7 @@ class Job {
     Look look;
     TimeNs time = 0;
   };
-  struct Looking;  // at one process
+  struct TwoLooks;  // at one process
   std::vector<Seen> look_twice() const;
   static void take(Seen& seen, ProcessTrace& into);
 
