@@ -1,8 +1,11 @@
 #include "analyzer/importers/kineto.h"
 
+#include <fmt/format.h>
 #include <simdjson.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,6 +27,8 @@ using namespace kineto;
 static_assert(EventArray::kPadding >= simdjson::SIMDJSON_PADDING);
 
 constexpr int64_t kMostDevices = std::numeric_limits<int16_t>::max();
+// Of one process.  Each is compared with all calls of the process.
+constexpr size_t kMostDevicesOfOne = 128;
 constexpr int64_t kMostDurationNs = 100'000'000'000'000'000;
 
 class Import {
@@ -93,6 +98,8 @@ class Import {
   Products products_;
   StreamWaits waits_;
   uint64_t without_time_ = 0;
+  std::set<int64_t> devices_;
+  uint64_t on_other_devices_ = 0;
 };
 
 uint32_t Import::id_of(std::string_view name, Ids& ids, std::vector<std::string>& names) {
@@ -187,6 +194,11 @@ void Import::add_work(const Event& event, WorkKind kind) {
     return;
   }
   const int64_t device = event.device.value_or(number_of<int64_t>(event.pid).value_or(-1));
+  if (!devices_.contains(device) && devices_.size() == kMostDevicesOfOne) {
+    ++on_other_devices_;
+    return;
+  }
+  devices_.insert(device);
   const int64_t stream = event.stream.value_or(number_of<int64_t>(event.tid).value_or(-1));
   trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0),
                                   id_of(event.name, names_, trace_.timeline.names),
@@ -259,6 +271,11 @@ void Import::finish() {
   find_blocking_copies();
   find_sites();
   products_.finish(trace_.timeline);
+  if (on_other_devices_ != 0) {
+    complain(0,
+             fmt::format("expected the work of at most {} GPUs: {} events on others are left out",
+                         kMostDevicesOfOne, on_other_devices_));
+  }
   if (without_time_ != 0) {
     complain(0, std::to_string(without_time_) + " events have no usable time");
   }

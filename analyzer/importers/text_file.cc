@@ -15,7 +15,7 @@ namespace {
 // Profiles are packed to a tenth, synthetic ones to a fortieth; a megabyte of zeros to a kilobyte.
 constexpr uint64_t kMostRatio = 64;
 constexpr uint64_t kFreeBytes = uint64_t{16} << 20;
-constexpr uint64_t kLeastEventBytes = 4;
+constexpr uint64_t kLeastEventBytes = 8;
 constexpr uint64_t kFreeEvents = 1 << 18;
 
 }  // namespace

@@ -50,7 +50,7 @@ bool same_frames(const std::vector<FrameNow>& a, const std::vector<FrameNow>& b)
 // libraries, stays far below.
 constexpr size_t kMostThreads = 2048;
 constexpr Budget::Limits kMostOfOne = {
-    .bytes = 256 << 20, .items = 1 << 19, .time = std::chrono::seconds(3)};
+    .bytes = 256 << 20, .items = 1 << 18, .time = std::chrono::seconds(2)};
 
 int yama_scope() {
   int scope = 0;

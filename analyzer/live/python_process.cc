@@ -312,15 +312,17 @@ PythonThread PythonProcess::read(uint64_t state, Budget& budget) {
   if (!memory_.load(state + python_.layout.thread_id, id) || !walk.begin(state, id, frame)) {
     return thread;
   }
-  // Frames that are skipped may be linked in a circle too.
-  while (frame != 0 && thread.frames.size() < kMostFrames && budget.take_items(1) &&
-         budget.has_time()) {
+  // Frames that are skipped may be linked in a circle.
+  constexpr int kMostSteps = 4 * kMostFrames;
+  for (int step = 0; frame != 0 && thread.frames.size() < kMostFrames && step < kMostSteps &&
+                     budget.take_items(1) && budget.has_time();
+       ++step) {
     PythonFrame out{};
-    const PythonStep step = walk.next(frame, out);
-    if (step == PythonStep::kBroken) {
+    const PythonStep kind = walk.next(frame, out);
+    if (kind == PythonStep::kBroken) {
       return thread;
     }
-    if (step == PythonStep::kFrame) {
+    if (kind == PythonStep::kFrame) {
       thread.code.insert(thread.code.end(), {out.code, static_cast<uint64_t>(out.instruction)});
       thread.frames.push_back(frame_text(out.code, out.instruction, budget));
     }
