@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <thread>
 
 #include "analyzer/live/in_time.h"
@@ -21,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 // For what a process makes us read.  64 ranks of a job take one second on two cores.
 constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kPatienceToFind = std::chrono::seconds(2);
+constexpr auto kPatienceInAll = std::chrono::milliseconds(9'500);
+constexpr auto kLeastToRead = std::chrono::seconds(1);
 
 TimeNs now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -137,15 +140,52 @@ Result<Job> Job::find(const JobOptions& options) {
   return job;
 }
 
+namespace {
+
+TraceSet read_inputs(const std::vector<std::string>& inputs) {
+  TraceSet traces = read_traces(inputs, {.events = false});
+  return std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)
+             ? read_traces(inputs, {.events = true})
+             : traces;
+}
+
+void append(TraceSet from, TraceSet& into) {
+  for (ProcessTrace& trace : from.processes) {
+    // A pointer in one folder may lead to a trace in another.
+    if (std::none_of(into.processes.begin(), into.processes.end(),
+                     [&](const ProcessTrace& other) { return other.source == trace.source; })) {
+      into.processes.push_back(std::move(trace));
+    }
+  }
+  std::move(from.errors.begin(), from.errors.end(), std::back_inserter(into.errors));
+  std::move(from.supporting.begin(), from.supporting.end(), std::back_inserter(into.supporting));
+}
+
+}  // namespace
+
 TraceSet Job::read() const {
-  if (inputs_.empty()) {
-    return {};
+  return inputs_.empty() ? TraceSet() : read_inputs(inputs_);
+}
+
+// Folders that nobody named but the processes: none of them decides how long an answer takes.
+TraceSet Job::read_in_time(std::vector<std::string>& limits) const {
+  std::vector<std::function<TraceSet()>> works;
+  for (const std::string& input : inputs_) {
+    works.emplace_back([input] { return read_inputs(std::vector<std::string>{input}); });
   }
-  TraceSet traces = read_traces(inputs_, {.events = false});
-  if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
-    traces = read_traces(inputs_, {.events = true});
+  const Clock::time_point deadline = std::max(begun_ + kPatienceInAll, Clock::now() + kLeastToRead);
+  std::vector<std::optional<TraceSet>> sets = in_time(std::move(works), deadline);
+  TraceSet all;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    if (sets[i]) {
+      append(std::move(*sets[i]), all);
+    } else {
+      limits.push_back(fmt::format(
+          "{0}: its traces take too long to read beside all others; ask `traintrace attach {0}`",
+          inputs_[i]));
+    }
   }
-  return traces;
+  return all;
 }
 
 bool Job::is_running() const {
@@ -270,7 +310,7 @@ JobNow Job::look() {
     looks.emplace(processes_[i].pid, std::move(seen[i]));
   }
   std::sort(now.stops_ns.begin(), now.stops_ns.end());
-  now.traces = read();
+  now.traces = options_.all ? read_in_time(now.limits) : read();
   for (ProcessTrace& trace : now.traces.processes) {
     const auto look = trace.running_now == true ? looks.find(trace.pid) : looks.end();
     if (look != looks.end()) {
