@@ -143,8 +143,9 @@ def main():
             time.sleep(0.5)
             pids = [str(process.pid) for process in processes.all]
             answer = looked_at_beside(*pids)
-            check(any("of its 2501 threads were looked at" in limit for limit in answer["limits"]), "threads", answer["limits"])
-            check(any("more files mapped than are looked at" in limit for limit in answer["limits"]), "mappings", answer["limits"])
+            # Beside others that are as hungry, on a busy machine, there may be no time for them at all.
+            for what in ("of its 2501 threads were looked at", "more files mapped than are looked at"):
+                check(any(what in limit or "could not be looked at" in limit for limit in answer["limits"]), what, answer["limits"])
             for process in processes.all[:options.processes]:
                 check(process.poll() is None, "it goes on", process.args, process.returncode)
             looked_at_beside("--all")
