@@ -27,7 +27,6 @@ std::string proc_path(pid_t pid, const char* name) {
 // shorter.
 constexpr size_t kMostBytes = 1 << 20;
 constexpr size_t kMostMapsBytes = 16 << 20;  // as many mappings as it may have by default
-constexpr size_t kMostThreads = 65'536;
 
 std::string contents(const std::string& path, size_t most = kMostBytes) {
   return bytes_of_file(path, most).value_or("");

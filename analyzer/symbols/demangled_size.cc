@@ -11,7 +11,6 @@
 namespace traintrace {
 namespace {
 
-constexpr uint64_t kMost = NameCursor::kMost;
 constexpr int kDeepest = 256;
 constexpr uint64_t kLongestStandard = 112;  // std::basic_string<char, std::char_traits<char>, ..
 

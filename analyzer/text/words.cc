@@ -262,7 +262,7 @@ bool is_formula(std::string_view text) {
 }  // namespace
 
 std::string csv_field(const std::string& text) {
-  const std::string clean = (is_formula(text) ? "'" : "") + printable(text);
+  std::string clean = (is_formula(text) ? "'" : "") + printable(text);
   if (clean.find_first_of(",\"") == clean.npos) {
     return clean;
   }
