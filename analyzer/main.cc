@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/live/in_time.h"
+#include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/nearest.h"
 
 namespace traintrace {
@@ -57,7 +60,9 @@ int run_command(int argc, char** argv) {
   }
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words[0] == "run") {
-    cut_at_dashes(words, invocation);
+    cut_at_dashes(words, invocation);  // and the program has the environment as it is
+  } else {
+    forbid_debuginfod();
   }
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
@@ -82,9 +87,13 @@ int main(int argc, char** argv) {
   mallopt(M_TOP_PAD, 4 << 20);
   std::signal(SIGPIPE, SIG_IGN);  // `traintrace dump | head` ends quietly, by EPIPE
   try {
-    return traintrace::run_command(argc, argv);
+    const int status = traintrace::run_command(argc, argv);
+    if (traintrace::somebody_hangs()) {
+      std::fflush(nullptr);
+      std::_Exit(status);
+    }
+    return status;
   } catch (const std::exception& error) {  // out of memory, above all
-    std::fprintf(stderr, "traintrace: %s\n", error.what());
-    return 2;
+    return traintrace::fail(error.what());
   }
 }

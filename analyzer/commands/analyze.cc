@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 
+#include "analyzer/commands/command.h"
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/output_file.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/support.h"
 #include "analyzer/importers/kineto.h"
@@ -20,26 +19,6 @@
 
 namespace traintrace {
 namespace {
-
-void say(const ReadError& error) {
-  const std::string file = error.file.empty() ? "" : error.file + ": ";
-  const std::string offset = error.offset == 0 ? "" : fmt::format("at {}: ", error.offset);
-  fmt::print(stderr, "traintrace: {}{}{}\n", file, offset, error.message);
-}
-
-bool write_to(const std::string& output, const std::string& text) {
-  const bool to_stdout = output.empty() || output == "-";
-  std::FILE* file = to_stdout ? stdout : std::fopen(output.c_str(), "w");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr) {
-    written = (to_stdout ? std::fflush(file) : std::fclose(file)) == 0 && written;
-  }
-  if (!written) {
-    fmt::print(stderr, "traintrace: cannot write {}: {}\n", to_stdout ? "to stdout" : output,
-               std::strerror(errno));
-  }
-  return written;
-}
 
 void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& findings) {
   if (!codes.empty()) {
@@ -176,9 +155,10 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) 
 std::vector<std::string> profiles_alone(const std::vector<std::string>& arguments) {
   std::vector<std::string> profiles = find_kineto(arguments);
   if (!profiles.empty() && holds_traces(arguments)) {
-    fmt::print(stderr, "traintrace: {} of a profiler not looked at: give {} alone\n",
-               profiles.size() == 1 ? profiles.front() : fmt::format("{} files", profiles.size()),
-               profiles.size() == 1 ? "it" : "them");
+    note(fmt::format(
+        "{} of a profiler not looked at: give {} alone",
+        profiles.size() == 1 ? profiles.front() : fmt::format("{} files", profiles.size()),
+        profiles.size() == 1 ? "it" : "them"));
     profiles.clear();
   }
   return profiles;
@@ -203,13 +183,10 @@ int analyze(const AnalyzeOptions& options) {
   const Result<Analysis> analysis =
       profiles.empty() ? analyze_native(options) : analyze_profiles(profiles, options);
   if (!analysis) {
-    say(analysis.error());
-    return 2;
+    return fail(analysis.error());
   }
-  if (!write_to(options.output, analysis->text)) {
-    return 2;
-  }
-  return analysis->error ? 1 : 0;
+  const int written = write_output(options.output, analysis->text);
+  return written != 0 ? written : analysis->error ? 1 : 0;
 }
 
 }  // namespace traintrace

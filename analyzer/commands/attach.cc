@@ -25,6 +25,7 @@
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/judged_runs.h"
+#include "analyzer/text/printable.h"
 #include "analyzer/text/words.h"
 
 namespace traintrace {
@@ -144,7 +145,7 @@ std::string text_of(const Run& run, const FindingsReport& report, const JobNow& 
                                    : "");
   text += threads_text(run);
   for (const std::string& limit : now.limits) {
-    text += "note: " + limit + "\n";
+    text += "note: " + printable(limit) + "\n";
   }
   return text;
 }
@@ -157,7 +158,9 @@ std::string json_of(const Run& run, const FindingsReport& report, const JobNow& 
                    {"longest_stop_ns", longest(now)},     {"stops_ns", now.stops_ns}};
   json["limits"] = now.limits;
   json["threads"] = threads_json(run);
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return printable_json(
+             json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) +
+         "\n";
 }
 
 struct Answer {
@@ -250,7 +253,7 @@ int watch(Job& job, const AttachOptions& options) {
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(options.job.interval));
   }
-  fmt::print(stderr, "traintrace: the job has ended\n");
+  note("the job has ended");
   return 0;
 }
 
@@ -297,7 +300,7 @@ int attach(AttachOptions options) {
   }
   std::optional<Mpi> others = Mpi::join();
   if (!others && Mpi::is_started_by()) {
-    fmt::print(stderr, "traintrace: MPI cannot be loaded or has one process: this host alone\n");
+    note("MPI cannot be loaded or has one process: this host alone");
   }
   Result<Job> job = Job::find(options.job);
   if (others) {

@@ -28,7 +28,9 @@ struct Command {
 };
 std::span<const Command> commands();
 
-// One line on stderr; returns the status that goes with it.
+// One line on stderr, whatever is in it.
+void note(std::string_view message);
+// The same; returns the status that goes with an error.
 int fail(std::string_view message);
 // The same for an input.
 int fail(const ReadError& error);
@@ -39,6 +41,8 @@ int print(std::string_view text);
 
 // TRACE... as most commands take it.
 void add_traces(CLI::App& command, std::vector<std::string>& traces);
+// --debuginfod: without it no server is asked for debug information.
+void add_debuginfod(CLI::App& command);
 // --format=.. with the first one as default.
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats);
 

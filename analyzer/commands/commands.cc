@@ -1,11 +1,10 @@
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/output_file.h"
+#include "analyzer/symbols/debuginfod.h"
+#include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
@@ -33,14 +32,18 @@ std::span<const Command> commands() {
   return kCommands;
 }
 
+void note(std::string_view message) {
+  std::fprintf(stderr, "traintrace: %s\n", printable(message).c_str());
+}
+
 int fail(std::string_view message) {
-  std::fprintf(stderr, "traintrace: %.*s\n", static_cast<int>(message.size()), message.data());
+  note(message);
   return kUnusable;
 }
 
 void say(const ReadError& error) {
   const std::string place = error.offset == 0 ? "" : "at " + std::to_string(error.offset) + ": ";
-  fail((error.file.empty() ? "" : error.file + ": ") + place + error.message);
+  note((error.file.empty() ? "" : error.file + ": ") + place + error.message);
 }
 
 int fail(const ReadError& error) {
@@ -49,22 +52,16 @@ int fail(const ReadError& error) {
 }
 
 int print(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written < 0) {
-      return errno == EPIPE ? 0
-                            : fail(std::string("cannot write to stdout: ") + std::strerror(errno));
-    }
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return 0;
+  return write_output("-", text);
 }
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {
   command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)");
+}
+
+void add_debuginfod(CLI::App& command) {
+  command.add_flag_callback("--debuginfod", allow_debuginfod,
+                            "ask the servers in DEBUGINFOD_URLS for debug information");
 }
 
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats) {

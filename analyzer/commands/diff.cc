@@ -64,14 +64,14 @@ std::optional<ProfileDiff> diff_of_time(const Run& a, const Run& b) {
   GpuTimelines of_b = gpu_timelines_of(b);
   for (const GpuTimelines* const own : {&of_a, &of_b}) {
     for (const Finding& finding : own->refused) {
-      fmt::print(stderr, "traintrace: {}: {}\n", own == &of_a ? "A" : "B", finding.title);
+      note(fmt::format("{}: {}", own == &of_a ? "A" : "B", finding.title));
     }
   }
   if (of_a.timelines.empty() != of_b.timelines.empty()) {
-    fmt::print(stderr,
-               "traintrace: only {} has a timeline of its GPUs, so that their time cannot be "
-               "compared: record both with TRAINTRACE_GPU_TIMELINE=cupti\n",
-               of_a.timelines.empty() ? "B" : "A");
+    note(fmt::format(
+        "only {} has a timeline of its GPUs, so that their time cannot be compared: record both "
+        "with TRAINTRACE_GPU_TIMELINE=cupti",
+        of_a.timelines.empty() ? "B" : "A"));
   }
   if (of_a.timelines.empty() || of_b.timelines.empty()) {
     return std::nullopt;
@@ -117,6 +117,7 @@ void declare_diff(CLI::App& command, Invocation& invocation) {
   command.add_option("TRACE_A", arguments->a, "good run: its folder, or one trace")->required();
   command.add_option("TRACE_B", arguments->b, "bad run of the same job")->required();
   add_format(command, arguments->form, {"text", "json"});
+  add_debuginfod(command);
   command.callback([arguments, &invocation] { invocation.status = diff(*arguments); });
 }
 

@@ -1,11 +1,13 @@
 // traintrace export: files for other viewers.
-#include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/export_processes.h"
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/output_file.h"
 #include "analyzer/exporters/collapsed.h"
 #include "analyzer/exporters/csv.h"
 #include "analyzer/exporters/flight_recorder.h"
@@ -26,13 +28,6 @@ struct ExportArguments {
   std::string bytes = "live";
 };
 
-bool write(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  file.close();
-  return static_cast<bool>(file);
-}
-
 // A file per rank, whose name ends with it: what PyTorch's analyzer looks for.
 int export_dumps(const Run& run, const ExportArguments& arguments) {
   if (arguments.output == "-") {
@@ -42,15 +37,11 @@ int export_dumps(const Run& run, const ExportArguments& arguments) {
   }
   for (const RankState& state : run.ranks) {
     const std::string path = arguments.output + std::to_string(state.rank.value);
-    if (!write(path, flight_recorder_dump(run, state))) {
-      return fail("cannot write " + path);
+    if (const int status = write_output(path, flight_recorder_dump(run, state)); status != 0) {
+      return status;
     }
   }
   return 0;
-}
-
-int write_one(const std::string& bytes, const std::string& path) {
-  return path == "-" ? print(bytes) : write(path, bytes) ? 0 : fail("cannot write " + path);
 }
 
 // One process to the file that was named; of several each to its own, whose name ends with its
@@ -58,18 +49,20 @@ int write_one(const std::string& bytes, const std::string& path) {
 int export_each(const std::vector<ProcessTrace>& processes, const ExportArguments& arguments,
                 const std::function<std::string(const ProcessTrace&)>& bytes_of) {
   if (processes.size() == 1) {
-    return write_one(bytes_of(processes.front()), arguments.output);
+    return write_output(arguments.output, bytes_of(processes.front()));
   }
   if (arguments.output == "-") {
     return fail("several processes go to several files: --output=PREFIX instead of -");
   }
+  std::set<std::string> taken;
   for (size_t i = 0; i < processes.size(); ++i) {
-    const auto rank = processes[i].facts.find("env.RANK");
-    const std::string path =
-        arguments.output +
-        (rank != processes[i].facts.end() ? rank->second : "process" + std::to_string(i));
-    if (!write(path, bytes_of(processes[i]))) {
-      return fail("cannot write " + path);
+    std::string name = file_name_of(processes[i], i);
+    if (!taken.insert(name).second) {  // of another run, say
+      name += ".process" + std::to_string(i);
+    }
+    const int status = write_output(arguments.output + name, bytes_of(processes[i]));
+    if (status != 0) {
+      return status;
     }
   }
   return 0;
@@ -81,7 +74,7 @@ int export_memory(const std::vector<ProcessTrace>& processes, const ExportArgume
     const CollapsedBytes bytes = arguments.bytes == "live"   ? CollapsedBytes::kLive
                                  : arguments.bytes == "peak" ? CollapsedBytes::kPeak
                                                              : CollapsedBytes::kGrowth;
-    return write_one(collapsed_stacks(processes, bytes, symbolizer), arguments.output);
+    return write_output(arguments.output, collapsed_stacks(processes, bytes, symbolizer));
   }
   const auto file_of = arguments.kind == "heaptrack" ? heaptrack_file : torch_snapshot;
   return export_each(processes, arguments,
@@ -100,15 +93,15 @@ int export_timelines(Result<Run> run, const ExportArguments& arguments) {
                                     : own.refused.front().title);
   }
   if (own.timelines.size() == 1) {
-    return write_one(kineto_trace(own.timelines.front()), arguments.output);
+    return write_output(arguments.output, kineto_trace(own.timelines.front()));
   }
   if (arguments.output == "-") {
     return fail("several ranks go to several files: --output=PREFIX instead of -");
   }
   for (const Timeline& timeline : own.timelines) {
     const std::string path = arguments.output + std::to_string(*timeline.rank) + ".json";
-    if (!write(path, kineto_trace(timeline))) {
-      return fail("cannot write " + path);
+    if (const int status = write_output(path, kineto_trace(timeline)); status != 0) {
+      return status;
     }
   }
   return 0;
@@ -116,34 +109,20 @@ int export_timelines(Result<Run> run, const ExportArguments& arguments) {
 
 int export_perfetto(const ExportArguments& arguments) {
   const Result<std::string> trace = export_processes(arguments.traces, perfetto_trace);
-  return trace ? write_one(*trace, arguments.output) : fail(trace.error());
+  return trace ? write_output(arguments.output, *trace) : fail(trace.error());
 }
 
 // Written as it is made: there is a row for each call.
 int export_csv(const ExportArguments& arguments) {
-  const bool to_stdout = arguments.output == "-";
-  std::ofstream file;
-  int status = 0;
+  std::optional<OutputFile> file;
   const Result<std::string> made = export_processes(
       arguments.traces, [&](std::span<const ExportedProcess> processes, std::span<const Finding>,
                             const ReadEvents& read_events) {
-        if (!to_stdout) {
-          file.open(arguments.output, std::ios::binary | std::ios::trunc);
-        }
-        write_csv(processes, read_events, [&](std::string_view text) {
-          if (to_stdout) {
-            status = std::max(status, print(text));
-          } else {
-            file << text;
-          }
-        });
+        file.emplace(arguments.output);
+        write_csv(processes, read_events, [&](std::string_view text) { file->write(text); });
         return std::string();
       });
-  if (!made) {
-    return fail(made.error());
-  }
-  file.close();
-  return to_stdout || file ? status : fail("cannot write " + arguments.output);
+  return made ? file->close() : fail(made.error());
 }
 
 int export_traces(const ExportArguments& arguments) {
@@ -180,6 +159,7 @@ void declare_export(CLI::App& command, Invocation& invocation) {
       ->required()
       ->check(CLI::IsMember({"perfetto", "kineto", "flight-recorder", "torch-snapshot", "heaptrack",
                              "collapsed", "csv"}));
+  add_debuginfod(command);
   add_traces(command, arguments->traces);
   command
       .add_option(

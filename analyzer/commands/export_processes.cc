@@ -84,7 +84,7 @@ Result<std::string> export_processes(const std::vector<std::string>& arguments,
   }
   const GpuTimelines own = gpu_timelines_of(judged->run);
   for (const Finding& finding : own.refused) {
-    fmt::print(stderr, "traintrace: {}\n", finding.title);
+    note(finding.title);
   }
   AllEvents events;
   return make(processes_of(judged->run, own.timelines), judged->findings,

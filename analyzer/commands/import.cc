@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string_view>
 
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/output_file.h"
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/importers/other_files.h"
@@ -47,11 +47,8 @@ int write(const std::vector<Imported>& files, const ImportArguments& arguments) 
     if (target == "-") {
       return print(each.bytes);
     }
-    std::ofstream file(target, std::ios::binary | std::ios::trunc);
-    file << each.bytes;
-    file.close();
-    if (!file) {
-      return fail("cannot write " + target);
+    if (const int status = write_output(target, each.bytes); status != 0) {
+      return status;
     }
   }
   return 0;
@@ -60,15 +57,9 @@ int write(const std::vector<Imported>& files, const ImportArguments& arguments) 
 // As text, written as it is made; called like a trace, which it must be in a folder of them.
 int write_dump(const std::vector<ProcessTrace>& processes, const ImportArguments& arguments) {
   const std::string target = target_of(arguments, arguments.kind + ".trace");
-  int status = 0;
-  if (target == "-") {
-    print_dump(processes, {}, [&](std::string_view text) { status = status | print(text); });
-    return status;
-  }
-  std::ofstream file(target, std::ios::binary | std::ios::trunc);
-  print_dump(processes, {}, [&](std::string_view text) { file << text; });
-  file.close();
-  return file ? 0 : fail("cannot write " + target);
+  OutputFile file(target);
+  print_dump(processes, {}, [&](std::string_view text) { file.write(text); });
+  return file.close();
 }
 
 // Again as Kineto's files, with what is read of them and nothing else.

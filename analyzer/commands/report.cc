@@ -103,8 +103,8 @@ std::vector<RankPeak> peaks_of(const Run& run) {
       }
     }
     if (!found.unknown.empty() && !ranks.empty()) {
-      fmt::print(stderr, "traintrace: how much memory {} had at most is not known: {}\n",
-                 ranks_text(ranks), found.unknown);
+      note(fmt::format("how much memory {} had at most is not known: {}", ranks_text(ranks),
+                       found.unknown));
     }
   }
   return peaks;
@@ -138,16 +138,16 @@ int report_recorded(const ReportArguments& arguments) {
   GpuTimelines own = gpu_timelines_of(*run);
   note_late_peers(find_arrivals(own.timelines), own.timelines);
   for (const Finding& finding : own.refused) {
-    fmt::print(stderr, "traintrace: {}\n", finding.title);
+    note(finding.title);
   }
   ReportTable table = table_of(own.timelines, arguments.by);
   const size_t without = ranks_without_row(*run, table).size();
   complete_ranks(*run, table);
   if (without != 0) {
-    fmt::print(stderr,
-               "traintrace: what the GPU did and when is not known of {} rank{}: record with "
-               "TRAINTRACE_GPU_TIMELINE=cupti\n",
-               without, without == 1 ? "" : "s");
+    note(
+        fmt::format("what the GPU did and when is not known of {} rank{}: record with "
+                    "TRAINTRACE_GPU_TIMELINE=cupti",
+                    without, without == 1 ? "" : "s"));
   }
   return print_in_form(table, arguments.form);
 }
@@ -191,6 +191,7 @@ int report(const ReportArguments& arguments) {
 
 void declare_report(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<ReportArguments>();
+  add_debuginfod(command);
   add_traces(command, arguments->traces);
   command.add_option("--by", arguments->by, "what each row stands for")
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step"}))

@@ -1,10 +1,11 @@
 #include "analyzer/importers/kineto.h"
 
+#include <fmt/format.h>
 #include <simdjson.h>
+
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <fstream>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -15,6 +16,7 @@
 #include "analyzer/importers/kineto_products.h"
 #include "analyzer/importers/kineto_rest.h"
 #include "analyzer/importers/kineto_waits.h"
+#include "analyzer/reader/input_file.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -25,6 +27,8 @@ using namespace kineto;
 static_assert(EventArray::kPadding >= simdjson::SIMDJSON_PADDING);
 
 constexpr int64_t kMostDevices = std::numeric_limits<int16_t>::max();
+// Of one process.  Each is compared with all calls of the process.
+constexpr size_t kMostDevicesOfOne = 128;
 constexpr int64_t kMostDurationNs = 100'000'000'000'000'000;
 
 class Import {
@@ -94,6 +98,8 @@ class Import {
   Products products_;
   StreamWaits waits_;
   uint64_t without_time_ = 0;
+  std::set<int64_t> devices_;
+  uint64_t on_other_devices_ = 0;
 };
 
 uint32_t Import::id_of(std::string_view name, Ids& ids, std::vector<std::string>& names) {
@@ -188,6 +194,11 @@ void Import::add_work(const Event& event, WorkKind kind) {
     return;
   }
   const int64_t device = event.device.value_or(number_of<int64_t>(event.pid).value_or(-1));
+  if (!devices_.contains(device) && devices_.size() == kMostDevicesOfOne) {
+    ++on_other_devices_;
+    return;
+  }
+  devices_.insert(device);
   const int64_t stream = event.stream.value_or(number_of<int64_t>(event.tid).value_or(-1));
   trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0),
                                   id_of(event.name, names_, trace_.timeline.names),
@@ -260,6 +271,11 @@ void Import::finish() {
   find_blocking_copies();
   find_sites();
   products_.finish(trace_.timeline);
+  if (on_other_devices_ != 0) {
+    complain(0,
+             fmt::format("expected the work of at most {} GPUs: {} events on others are left out",
+                         kMostDevicesOfOne, on_other_devices_));
+  }
   if (without_time_ != 0) {
     complain(0, std::to_string(without_time_) + " events have no usable time");
   }
@@ -267,10 +283,8 @@ void Import::finish() {
 
 // By its first bytes: cheap, for folders of thousands of other files.
 bool may_be_json(const std::string& path) {
-  std::array<char, 64> bytes{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(bytes.data(), bytes.size());
-  const std::string_view text(bytes.data(), static_cast<size_t>(file.gcount()));
+  constexpr size_t kLook = 64;
+  const std::string text = head_of(path, kLook);
   const size_t first = text.find_first_not_of(" \t\r\n");
   return text.starts_with("\x1f\x8b") || first == text.npos || text[first] == '{';
 }
@@ -346,10 +360,17 @@ KinetoTrace read_kineto(const std::string& path) {
     trace.errors.push_back(file.error());
     return trace;
   }
+  const uint64_t most_events = file->most_events();
   EventArray array(std::move(*file));
   Import import(trace);
   while (const std::optional<std::string_view> piece = array.next()) {
     import.add_piece(*piece, array.piece_offset());
+    if (trace.events > most_events) {
+      trace.errors.push_back({path, array.piece_offset(),
+                              "expected no more events than its size allows: the rest is left out",
+                              false, true});
+      break;
+    }
   }
   import.add_rest(array.rest());
   import.finish();

@@ -1,7 +1,6 @@
 #include "analyzer/importers/other_files.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <set>
 
@@ -11,18 +10,9 @@
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/rmm_csv.h"
 #include "analyzer/importers/torch_snapshot.h"
+#include "analyzer/reader/input_file.h"
 
 namespace traintrace {
-
-std::string head_of(const std::string& path, size_t bytes) {
-  std::ifstream file;
-  file.rdbuf()->pubsetbuf(nullptr, 0);  // what is asked for, and no more
-  file.open(path, std::ios::binary);
-  std::string head(bytes, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(file.gcount()));
-  return head;
-}
 
 namespace {
 

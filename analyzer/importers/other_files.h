@@ -8,8 +8,6 @@
 
 namespace traintrace {
 
-std::string head_of(const std::string& path, size_t bytes);
-
 // By its first bytes.
 bool may_be_other_tools(const std::string& path);
 

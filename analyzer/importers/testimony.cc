@@ -11,6 +11,7 @@
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/whole_file.h"
 #include "analyzer/model/launch_facts.h"
+#include "analyzer/reader/input_file.h"
 
 namespace traintrace {
 namespace {

@@ -32,7 +32,7 @@ struct Testimony {
 };
 
 // Of damaged files: nobody would read more.
-inline constexpr size_t kMostWitnesses = 1 << 17;
+inline constexpr size_t kMostWitnesses = 1 << 16;
 
 // What NCCL's RAS service answers to "SET FORMAT json" (NCCL 2.28 and later).
 bool looks_like_ras(std::string_view bytes);

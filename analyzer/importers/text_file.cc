@@ -1,12 +1,24 @@
 #include "analyzer/importers/text_file.h"
 
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "analyzer/reader/input_file.h"
+
 namespace traintrace {
+namespace {
+
+// Profiles are packed to a tenth, synthetic ones to a fortieth; a megabyte of zeros to a kilobyte.
+constexpr uint64_t kMostRatio = 64;
+constexpr uint64_t kFreeBytes = uint64_t{16} << 20;
+constexpr uint64_t kLeastEventBytes = 8;
+constexpr uint64_t kFreeEvents = 1 << 18;
+
+}  // namespace
 
 void TextFile::Close::operator()(void* file) const {
   gzclose(static_cast<gzFile>(file));
@@ -16,12 +28,21 @@ Result<TextFile> TextFile::open(const std::string& path) {
   constexpr unsigned kBufferBytes = 256 << 10;
   TextFile file;
   file.path_ = path;
-  errno = 0;
-  const gzFile opened = gzopen(path.c_str(), "rbe");
+  Result<InputFile> named = InputFile::open(path);
+  if (!named) {
+    return named.error();
+  }
+  const int descriptor = named->release();
+  const gzFile opened = gzdopen(descriptor, "rb");
   if (!opened) {
-    return ReadError{path, 0, errno != 0 ? std::strerror(errno) : "no memory", true, false};
+    close(descriptor);
+    return ReadError{path, 0, "no memory", true, false};
   }
   gzbuffer(opened, kBufferBytes);
+  if (gzdirect(opened) == 0) {
+    file.budget_ = Budget({.bytes = kFreeBytes + kMostRatio * named->bytes()});
+    file.most_events_ = kFreeEvents + named->bytes() / kLeastEventBytes;
+  }
   file.file_.reset(opened);
   return file;
 }
@@ -37,6 +58,12 @@ std::optional<ReadError> TextFile::read(std::string& into, size_t bytes) {
   at_end_ = read < into.size() - before;
   into.resize(before + read);
   offset_ += read;
+  if (!budget_.take_bytes(read)) {
+    at_end_ = true;
+    return ReadError{path_, offset_,
+                     "expected no more than 64 times what it has packed: the rest is left out",
+                     false, true};
+  }
   int code = Z_OK;
   const char* const message = gzerror(file, &code);
   if (got < 0 || (at_end_ && code != Z_OK && code != Z_STREAM_END)) {

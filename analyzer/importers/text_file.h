@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "analyzer/reader/budget.h"
 #include "analyzer/reader/result.h"
 
 namespace traintrace {
@@ -16,6 +17,8 @@ class TextFile {
   // Up to `bytes` more, behind what `into` has; fewer only at the end.
   std::optional<ReadError> read(std::string& into, size_t bytes);
   bool at_end() const { return at_end_; }
+  // How many events of a profile that may hold: a compressed one takes 13 bytes and more for each.
+  uint64_t most_events() const { return most_events_; }
   const std::string& path() const { return path_; }
   uint64_t offset() const { return offset_; }  // in the uncompressed text
 
@@ -25,7 +28,9 @@ class TextFile {
   };
   std::string path_;
   std::unique_ptr<void, Close> file_;
+  Budget budget_{{}};  // of what it unpacks to
   uint64_t offset_ = 0;
+  uint64_t most_events_ = Budget::kNoLimit;
   bool at_end_ = false;
 };
 

@@ -6,14 +6,24 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <thread>
 
-#include "analyzer/live/in_parallel.h"
+#include "analyzer/live/in_time.h"
 #include "analyzer/live/targets.h"
 #include "analyzer/model/rank_assignment.h"
 
 namespace traintrace {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// For what a process makes us read.  64 ranks of a job take one second on two cores.
+constexpr auto kPatience = std::chrono::seconds(5);
+constexpr auto kPatienceToFind = std::chrono::seconds(2);
+constexpr auto kPatienceInAll = std::chrono::milliseconds(9'500);
+constexpr auto kLeastToRead = std::chrono::seconds(1);
 
 TimeNs now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -82,14 +92,12 @@ ReadError problem(const std::string& message) {
 }  // namespace
 
 Result<Job> Job::find(const JobOptions& options) {
-  // Debug files are looked for on this machine only: an answer is due within seconds.
-  unsetenv("DEBUGINFOD_URLS");
   Job job;
   job.options_ = options;
   job.inputs_ = options.traces;
   std::vector<pid_t> pids = options.pids;
   if (options.all) {
-    job.processes_ = gpu_processes();
+    job.processes_ = gpu_processes(Clock::now() + kPatienceToFind);
     if (job.processes_.empty()) {
       return problem("no process that we may look at has loaded libcuda.so.1 or is recorded");
     }
@@ -121,25 +129,63 @@ Result<Job> Job::find(const JobOptions& options) {
       std::unique(job.processes_.begin(), job.processes_.end(),
                   [](const ProcProcess& a, const ProcProcess& b) { return a.pid == b.pid; }),
       job.processes_.end());
-  for (const ProcProcess& process : job.processes_) {
+  for (ProcProcess& process : job.processes_) {
     job.pids_.push_back(process.pid);
     // Its folder has the other ranks, whoever of them is still there.
     if (const std::optional<std::string> trace = trace_of_process(process)) {
       insert_once(job.inputs_, std::filesystem::path(*trace).parent_path().string());
     }
+    keep_little(process);
   }
   return job;
 }
 
+namespace {
+
+TraceSet read_inputs(const std::vector<std::string>& inputs) {
+  TraceSet traces = read_traces(inputs, {.events = false});
+  return std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)
+             ? read_traces(inputs, {.events = true})
+             : traces;
+}
+
+void append(TraceSet from, TraceSet& into) {
+  for (ProcessTrace& trace : from.processes) {
+    // A pointer in one folder may lead to a trace in another.
+    if (std::none_of(into.processes.begin(), into.processes.end(),
+                     [&](const ProcessTrace& other) { return other.source == trace.source; })) {
+      into.processes.push_back(std::move(trace));
+    }
+  }
+  std::move(from.errors.begin(), from.errors.end(), std::back_inserter(into.errors));
+  std::move(from.supporting.begin(), from.supporting.end(), std::back_inserter(into.supporting));
+}
+
+}  // namespace
+
 TraceSet Job::read() const {
-  if (inputs_.empty()) {
-    return {};
+  return inputs_.empty() ? TraceSet() : read_inputs(inputs_);
+}
+
+// Folders that nobody named but the processes: none of them decides how long an answer takes.
+TraceSet Job::read_in_time(std::vector<std::string>& limits) const {
+  std::vector<std::function<TraceSet()>> works;
+  for (const std::string& input : inputs_) {
+    works.emplace_back([input] { return read_inputs(std::vector<std::string>{input}); });
   }
-  TraceSet traces = read_traces(inputs_, {.events = false});
-  if (std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)) {
-    traces = read_traces(inputs_, {.events = true});
+  const Clock::time_point deadline = std::max(begun_ + kPatienceInAll, Clock::now() + kLeastToRead);
+  std::vector<std::optional<TraceSet>> sets = in_time(std::move(works), deadline);
+  TraceSet all;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    if (sets[i]) {
+      append(std::move(*sets[i]), all);
+    } else {
+      limits.push_back(fmt::format(
+          "{0}: its traces take too long to read beside all others; ask `traintrace attach {0}`",
+          inputs_[i]));
+    }
   }
-  return traces;
+  return all;
 }
 
 bool Job::is_running() const {
@@ -149,17 +195,18 @@ bool Job::is_running() const {
   });
 }
 
-using Clock = std::chrono::steady_clock;
+namespace {
 
-struct Job::Looking {
+// A process and, where it waits for them, its children.
+struct Looking {
   std::unique_ptr<Watcher> watcher;
   Look first;
   Clock::time_point time;
   std::vector<Looking> children;
 
-  static Looking at(const ProcProcess& process, const LookOptions& options) {
+  static Looking at(ProcProcess process, const LookOptions& options) {
     Looking looking;
-    looking.watcher = std::make_unique<Watcher>(process);
+    looking.watcher = std::make_unique<Watcher>(std::move(process));
     looking.first = looking.watcher->look(options);
     looking.time = Clock::now();
     return looking;
@@ -184,29 +231,65 @@ struct Job::Looking {
   }
 };
 
-// Two looks at each process, as far apart as asked.
-std::vector<Job::Seen> Job::look_twice() const {
-  const LookOptions options = {options_.stop};
-  std::vector<Looking> looking(processes_.size());
-  std::vector<Seen> seen(processes_.size());
-  const std::map<pid_t, std::vector<pid_t>> children = children_of(pids_);
-  in_parallel(looking.size(), [&](size_t i) {
-    looking[i] = Looking::at(processes_[i], options);
-    const auto own = children.find(processes_[i].pid);
-    if (own != children.end() && waits_for_child(looking[i].first)) {
-      for (const pid_t child : own->second) {
-        if (const Result<ProcProcess> process = read_process(child)) {
-          looking[i].children.push_back(Looking::at(*process, options));
+}  // namespace
+
+// All that it needs, since it may outlive the job.
+struct Job::TwoLooks {
+  pid_t pid;
+  uint64_t start_time;
+  std::vector<pid_t> children;
+  LookOptions options;
+  TimeNs interval;
+
+  Seen operator()() const {
+    Result<ProcProcess> process = read_process(pid);
+    Seen seen;
+    if (!process || process->start_time != start_time) {
+      seen.look.limits.push_back(fmt::format("process {} has ended meanwhile", pid));
+      return seen;
+    }
+    Looking looking = Looking::at(std::move(*process), options);
+    if (!children.empty() && waits_for_child(looking.first)) {
+      for (const pid_t child : children) {
+        if (Result<ProcProcess> other = read_process(child)) {
+          looking.children.push_back(Looking::at(std::move(*other), options));
         }
       }
     }
-  });
-  in_parallel(looking.size(), [&](size_t i) {
-    std::this_thread::sleep_until(looking[i].time + std::chrono::nanoseconds(options_.interval));
-    seen[i].look = looking[i].again(options);
-    seen[i].time = now_ns();
-  });
-  return seen;
+    std::this_thread::sleep_until(looking.time + std::chrono::nanoseconds(interval));
+    seen.look = looking.again(options);
+    seen.time = now_ns();
+    return seen;
+  }
+};
+
+// Two looks at each process, as far apart as asked.
+std::vector<Job::Seen> Job::look_twice() const {
+  const std::map<pid_t, std::vector<pid_t>> children = children_of(pids_);
+  std::vector<std::function<Seen()>> works;
+  for (const ProcProcess& process : processes_) {
+    const auto own = children.find(process.pid);
+    works.emplace_back(TwoLooks{process.pid,
+                                process.start_time,
+                                own == children.end() ? std::vector<pid_t>{} : own->second,
+                                {options_.stop},
+                                options_.interval});
+  }
+  const auto interval = std::chrono::nanoseconds(options_.interval);
+  std::vector<std::optional<Seen>> seen =
+      in_time(std::move(works), Clock::now() + interval + kPatience);
+  std::vector<Seen> all;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i]) {
+      seen[i].emplace();
+      seen[i]->look.limits.push_back(
+          fmt::format("process {} could not be looked at in {} seconds: its memory or its files do "
+                      "not answer, or take too long to read",
+                      processes_[i].pid, kPatience.count()));
+    }
+    all.push_back(std::move(*seen[i]));
+  }
+  return all;
 }
 
 void Job::take(Seen& seen, ProcessTrace& into) {
@@ -227,7 +310,7 @@ JobNow Job::look() {
     looks.emplace(processes_[i].pid, std::move(seen[i]));
   }
   std::sort(now.stops_ns.begin(), now.stops_ns.end());
-  now.traces = read();
+  now.traces = options_.all ? read_in_time(now.limits) : read();
   for (ProcessTrace& trace : now.traces.processes) {
     const auto look = trace.running_now == true ? looks.find(trace.pid) : looks.end();
     if (look != looks.end()) {

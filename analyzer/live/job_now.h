@@ -1,6 +1,7 @@
 // A running job: its processes as they are right now, looked at twice.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,11 +47,13 @@ class Job {
     Look look;
     TimeNs time = 0;
   };
-  struct Looking;  // at one process
+  struct TwoLooks;  // at one process
   std::vector<Seen> look_twice() const;
+  TraceSet read_in_time(std::vector<std::string>& limits) const;
   static void take(Seen& seen, ProcessTrace& into);
 
   JobOptions options_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::vector<pid_t> pids_;
   std::vector<ProcProcess> processes_;
   std::vector<std::string> inputs_;  // files and folders of traces

@@ -1,14 +1,18 @@
 #include "analyzer/live/live_modules.h"
 
 #include <elfutils/libdwfl.h>
-#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "analyzer/live/code_cache.h"
 #include "analyzer/live/process_memory.h"
+#include "analyzer/symbols/module_file.h"
 
 namespace traintrace {
 
@@ -25,26 +29,64 @@ namespace {
 // Which process the modules belong to that are opened right now: elfutils hands on no pointer.
 thread_local const ProcProcess* opening = nullptr;
 
-// The file as the process sees it, be it in a container; a deleted one from its memory.
-int find_elf(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, char** file_name,
-             Elf** elf) {
-  if (opening != nullptr && name[0] == '/') {
-    const std::string path = reachable_path(*opening, name);
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file >= 0) {
-      *file_name = strdup(path.c_str());
-      return file;
+// What the process has mapped and its path does not lead to any more.  Its own links to its files
+// are for root; elfutils would read it out of its memory, as large as that says that it is.
+int open_deleted(const std::string& path) {
+  for (const Mapping& mapping : opening->mappings) {
+    if (mapping.path == path) {
+      Result<InputFile> file = open_module(
+          fmt::format("/proc/{}/map_files/{:x}-{:x}", opening->pid, mapping.begin, mapping.end));
+      return file ? file->release() : -1;
     }
   }
-  return dwfl_linux_proc_find_elf(module, data, name, base, file_name, elf);
+  return -1;
+}
+
+// The file as the process sees it, be it in a container.
+int find_elf(Dwfl_Module* module, void** data, const char* name, Dwarf_Addr base, char** file_name,
+             Elf** elf) {
+  if (opening == nullptr || name[0] != '/') {  // the kernel's own code, which has no file
+    return dwfl_linux_proc_find_elf(module, data, name, base, file_name, elf);
+  }
+  const std::string path = reachable_path(*opening, name);
+  if (Result<InputFile> file = open_module(path)) {
+    *file_name = strdup(path.c_str());
+    return file->release();
+  }
+  constexpr std::string_view kDeleted = " (deleted)";
+  if (!std::string_view(name).ends_with(kDeleted)) {
+    return -1;
+  }
+  const int file = open_deleted(name);
+  return file >= 0 || geteuid() == 0
+             ? file
+             : dwfl_linux_proc_find_elf(module, data, name, base, file_name, elf);
 }
 
 const Dwfl_Callbacks kModuleCallbacks = {
     .find_elf = find_elf,
-    .find_debuginfo = dwfl_standard_find_debuginfo,
+    .find_debuginfo = find_debug_file,
     .section_address = nullptr,
     .debuginfo_path = nullptr,
 };
+
+// Those that we have read, and no more.  Its own code the kernel calls "[vdso]"; elfutils reads it
+// out of the process's memory by that name.
+bool report_modules(const ProcProcess& process, Dwfl* dwfl) {
+  std::string text = process.module_maps;
+  const std::unique_ptr<FILE, decltype(&fclose)> maps(fmemopen(text.data(), text.size(), "r"),
+                                                      fclose);
+  if (maps == nullptr || dwfl_linux_proc_maps_report(dwfl, maps.get()) != 0) {
+    return false;
+  }
+  for (const Mapping& mapping : process.mappings) {
+    if (mapping.path == "[vdso]") {
+      const std::string name = fmt::format("[vdso: {}]", process.pid);
+      dwfl_report_module(dwfl, name.c_str(), mapping.begin, mapping.end);
+    }
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -99,7 +141,7 @@ LiveModules::LiveModules(const ProcProcess& process)
   };
   opening = &process;
   state_->dwfl = dwfl_begin(&kModuleCallbacks);
-  if (state_->dwfl != nullptr && dwfl_linux_proc_report(state_->dwfl, process.pid) == 0 &&
+  if (state_->dwfl != nullptr && report_modules(process, state_->dwfl) &&
       dwfl_report_end(state_->dwfl, nullptr, nullptr) == 0) {
     state_->unwinds =
         dwfl_attach_state(state_->dwfl, nullptr, process.pid, &kThreadCallbacks, state_.get());
@@ -127,13 +169,17 @@ CodeCache<std::vector<std::string>, Addresses>& known_symbols() {
   return cache;
 }
 
-// Empty: it has none, or its file cannot be read.
-std::string build_id_of(Dwfl_Module* module) {
-  const unsigned char* bits = nullptr;
-  GElf_Addr ignored = 0;
-  const int bytes = dwfl_module_build_id(module, &bits, &ignored);
-  return bytes <= 0 ? ""
-                    : std::string(reinterpret_cast<const char*>(bits), static_cast<size_t>(bytes));
+// That file and no other: anybody can give a file of his another one's build-id.  Empty: it cannot
+// be told.
+std::string file_of(Dwfl_Module* module) {
+  const char* path = nullptr;
+  struct stat status = {};
+  dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, &path, nullptr);
+  if (path == nullptr || stat(path, &status) != 0) {
+    return "";
+  }
+  return fmt::format("{}.{}.{}.{}.{}", status.st_dev, status.st_ino, status.st_size,
+                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
 }
 
 Addresses symbols_of(Dwfl_Module* module, GElf_Addr bias, const std::vector<std::string>& names) {
@@ -144,8 +190,9 @@ Addresses symbols_of(Dwfl_Module* module, GElf_Addr bias, const std::vector<std:
     GElf_Addr address = 0;
     const char* text =
         dwfl_module_getsym_info(module, i, &symbol, &address, nullptr, nullptr, nullptr);
+    const auto is_it = [&](const std::string& name) { return strcmp(name.c_str(), text) == 0; };
     if (text != nullptr && symbol.st_shndx != SHN_UNDEF &&
-        std::find(names.begin(), names.end(), text) != names.end()) {
+        std::any_of(names.begin(), names.end(), is_it)) {
       found.emplace(text, address - bias);
     }
   }
@@ -164,7 +211,7 @@ int search_module(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, voi
   if (search.path != name || dwfl_module_getelf(module, &bias) == nullptr) {
     return DWARF_CB_OK;
   }
-  search.found = known_symbols().get(build_id_of(module), search.names,
+  search.found = known_symbols().get(file_of(module), search.names,
                                      [&] { return symbols_of(module, bias, search.names); });
   for (auto& [text, address] : search.found) {
     address += bias;
@@ -283,7 +330,7 @@ NativeFrame LiveModules::frame_at(uint64_t address, bool is_return) const {
     GElf_Addr bias = 0;
     const bool has_file = dwfl_module_getelf(module, &bias) != nullptr;
     bias = has_file ? bias : 0;
-    frame = known_frames().get(has_file ? build_id_of(module) : "", inside - bias,
+    frame = known_frames().get(has_file ? file_of(module) : "", inside - bias,
                                [&] { return described(module, inside); });
     frame.offset = address - bias;
     const char* path =

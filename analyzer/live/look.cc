@@ -46,6 +46,12 @@ bool same_frames(const std::vector<FrameNow>& a, const std::vector<FrameNow>& b)
   });
 }
 
+// One process with a thousand threads of a hundred frames, and the symbols of a dozen large
+// libraries, stays far below.
+constexpr size_t kMostThreads = 2048;
+constexpr Budget::Limits kMostOfOne = {
+    .bytes = 256 << 20, .items = 1 << 18, .time = std::chrono::seconds(2)};
+
 int yama_scope() {
   int scope = 0;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
@@ -60,7 +66,7 @@ Watcher::Watcher(ProcProcess process)
       python_(PythonProcess::find(process_, modules_)) {}
 
 ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
-                              const std::vector<PythonThread>& python, Look& into) {
+                              const std::vector<PythonThread>& python, Look& into, Budget& budget) {
   ThreadNow now;
   now.tid = tid;
   // Before it is stopped: from a stop it comes back running, and only then waits again.
@@ -84,7 +90,8 @@ ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
   now.state = thread->state;
   now.role = role_of(process_, *thread);
   const std::vector<LiveFrame> stack =
-      snapshot ? modules_.unwind(*snapshot) : std::vector<LiveFrame>{};
+      snapshot && budget.take_items(1) ? modules_.unwind(*snapshot) : std::vector<LiveFrame>{};
+  budget.take_items(stack.size());
   now.native = described(modules_, stack);
   const auto own = std::find_if(python.begin(), python.end(),
                                 [&](const PythonThread& other) { return other.tid == tid; });
@@ -141,17 +148,49 @@ void Watcher::explain(Look& look) const {
 
 Look Watcher::look(const LookOptions& options) {
   Look look;
+  Budget budget(kMostOfOne);
   const std::vector<PythonThread> python =
-      python_ ? python_->threads() : std::vector<PythonThread>{};
+      python_ ? python_->threads(budget) : std::vector<PythonThread>{};
   look.knows_gil = python_ && python_->knows_gil();
-  for (const int tid : process_.threads) {
-    ThreadNow now = thread_now(tid, options, python, look);
+  size_t looked_at = 0;
+  const auto look_at = [&](int tid) {
+    if (looked_at == kMostThreads || !budget.has_time()) {
+      return;
+    }
+    ++looked_at;
+    ThreadNow now = thread_now(tid, options, python, look, budget);
     if (now.tid != 0) {
       look.threads.push_back(std::move(now));
     }
+  };
+  look_at(process_.pid);
+  for (const int tid : process_.threads) {
+    if (tid != process_.pid) {
+      look_at(tid);
+    }
   }
+  std::sort(look.threads.begin(), look.threads.end(),
+            [](const ThreadNow& a, const ThreadNow& b) { return a.tid < b.tid; });
   explain(look);
+  explain_left_out(looked_at, budget, look);
   return look;
+}
+
+// What no program of good will has.
+void Watcher::explain_left_out(size_t looked_at, const Budget& budget, Look& look) const {
+  const int pid = process_.pid;
+  if (process_.state != 'Z' && looked_at < process_.threads.size()) {
+    look.limits.push_back(fmt::format("process {}: only {} of its {} threads were looked at", pid,
+                                      looked_at, process_.threads.size()));
+  }
+  if (budget.is_spent()) {
+    look.limits.push_back(
+        fmt::format("process {}: its stacks take too long to read, some are left out", pid));
+  }
+  if (process_.maps_cut) {
+    look.limits.push_back(
+        fmt::format("process {}: it has more files mapped than are looked at", pid));
+  }
 }
 
 void compare_looks(const Look& first, Look& second) {

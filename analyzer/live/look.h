@@ -36,8 +36,9 @@ class Watcher {
 
  private:
   ThreadNow thread_now(int tid, const LookOptions& options, const std::vector<PythonThread>& python,
-                       Look& into);
+                       Look& into, Budget& budget);
   void explain(Look& look) const;
+  void explain_left_out(size_t looked_at, const Budget& budget, Look& look) const;
 
   ProcProcess process_;
   LiveModules modules_;

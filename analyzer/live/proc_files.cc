@@ -24,8 +24,13 @@ std::string proc_path(pid_t pid, const char* name) {
   return fmt::format("/proc/{}/{}", pid, name);
 }
 
-std::string contents(const std::string& path) {
-  return bytes_of_file(path).value_or("");
+// What the process itself decides the length of is read up to here; the kernel's own files are
+// shorter.
+constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMostMapsBytes = 16 << 20;  // as many mappings as it may have by default
+
+std::string contents(const std::string& path, size_t most = kMostBytes) {
+  return bytes_of_file(path, most).value_or("");
 }
 
 std::string link_target(const std::string& path) {
@@ -81,29 +86,69 @@ std::string command_line_of(std::string arguments) {
   return arguments;
 }
 
-std::vector<Mapping> mappings_of(const std::string& text) {
-  std::vector<Mapping> mappings;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    Mapping mapping;
-    char rights[5] = {};
-    int path = 0;
-    unsigned long begin = 0;
-    unsigned long end = 0;
-    unsigned long offset = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s %lx %*s %*s %n", &begin, &end, rights, &offset,
-                    &path) < 4) {
+// "7f01-7f02 r-xp 00001000 08:01 1234    /usr/lib/libc.so.6"
+std::optional<Mapping> mapping_of(std::string_view line) {
+  Mapping mapping;
+  const char* const end = line.data() + line.size();
+  auto at = std::from_chars(line.data(), end, mapping.begin, 16);
+  at = at.ptr < end ? std::from_chars(at.ptr + 1, end, mapping.end, 16) : at;
+  if (at.ec != std::errc() || end - at.ptr < 6) {
+    return std::nullopt;
+  }
+  mapping.executable = at.ptr[3] == 'x';
+  mapping.shared = at.ptr[4] == 's';
+  at = std::from_chars(at.ptr + 6, end, mapping.offset, 16);
+  std::string_view rest(at.ptr, static_cast<size_t>(end - at.ptr));
+  for (int skipped = 0; skipped < 2; ++skipped) {  // device, inode
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    rest.remove_prefix(std::min(rest.find(' '), rest.size()));
+  }
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  mapping.path = rest;
+  return mapping;
+}
+
+// Files are mapped in runs of segments.  Those beyond what any program has are left out, and so are
+// their names: what goes by them would take too long.
+struct FileRuns {
+  static constexpr size_t kMost = 4096;
+  static constexpr size_t kMostBytes = 2 << 20;
+
+  bool take(std::string_view line, const Mapping& mapping, std::string& module_maps) {
+    if (!mapping.path.starts_with('/')) {
+      return true;
+    }
+    runs += mapping.path == last ? 0 : 1;
+    last = mapping.path;
+    if (runs > kMost || module_maps.size() + line.size() > kMostBytes) {
+      return false;
+    }
+    module_maps.append(line) += '\n';
+    return true;
+  }
+
+  size_t runs = 0;
+  std::string last;
+};
+
+void read_maps(const std::string& text, ProcProcess& process) {
+  FileRuns files;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    std::optional<Mapping> mapping = mapping_of(line);
+    if (!mapping) {
       continue;
     }
-    mapping.begin = begin;
-    mapping.end = end;
-    mapping.offset = offset;
-    mapping.executable = rights[2] == 'x';
-    mapping.shared = rights[3] == 's';
-    mapping.path = path > 0 ? line.substr(static_cast<size_t>(path)) : "";
-    mappings.push_back(std::move(mapping));
+    if (!files.take(line, *mapping, process.module_maps)) {
+      mapping->path.clear();
+      process.maps_cut = true;
+    }
+    process.mappings.push_back(std::move(*mapping));
   }
-  return mappings;
+  process.maps_cut = process.maps_cut || text.size() == kMostMapsBytes;
+  process.mappings.shrink_to_fit();
 }
 
 // "Uid:\t0\t..", "NSpid:\t77\t1": the last number is the innermost name.
@@ -197,7 +242,7 @@ Result<ProcProcess> read_process(pid_t pid) {
   process.executable = link_target(proc_path(pid, "exe"));
   process.command_line = command_line_of(contents(proc_path(pid, "cmdline")));
   process.environment = environment_of(contents(proc_path(pid, "environ")));
-  process.mappings = mappings_of(contents(proc_path(pid, "maps")));
+  read_maps(contents(proc_path(pid, "maps"), kMostMapsBytes), process);
   process.threads = numbers_in(proc_path(pid, "task"));
   return process;
 }

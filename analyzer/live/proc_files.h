@@ -50,6 +50,8 @@ struct ProcProcess {
   std::string command_line;  // arguments separated by blanks
   std::map<std::string, std::string> environment;
   std::vector<Mapping> mappings;  // by address; empty: may not be read
+  std::string module_maps;        // the lines of /proc/PID/maps that are about files
+  bool maps_cut = false;          // some are left out: no program has as many
   std::vector<int> threads;
 };
 

@@ -243,20 +243,25 @@ bool PythonProcess::is_gil(uint64_t futex) const {
   return begin != 0 && futex >= begin && futex - begin < (own_part ? kGilBytes : kRuntimeBytes);
 }
 
-std::optional<std::string> PythonProcess::text_at(uint64_t object) const {
+// Of a name nobody reads more than its beginning.
+std::optional<std::string> PythonProcess::text_at(uint64_t object, Budget& budget) const {
+  constexpr uint64_t kMostCharacters = 4096;
   std::optional<PythonText> text = read_python_text(python_, object, memory_);
   if (!text) {
     return std::nullopt;
   }
+  text->length = std::min(text->length, kMostCharacters);
   std::vector<uint8_t> characters(text->length * text->width);
-  if (!memory_.read(text->data, characters.data(), characters.size()) && !characters.empty()) {
+  if (!budget.take_bytes(characters.size()) ||
+      (!memory_.read(text->data, characters.data(), characters.size()) && !characters.empty())) {
     return std::nullopt;
   }
   text->data = reinterpret_cast<uint64_t>(characters.data());
   return utf8(*text);
 }
 
-std::optional<PythonProcess::Code> PythonProcess::read_code(uint64_t code) const {
+std::optional<PythonProcess::Code> PythonProcess::read_code(uint64_t code, Budget& budget) const {
+  constexpr uint64_t kMostLineTable = 4 << 20;
   const PythonLayout& at = python_.layout;
   Code result;
   uint64_t name = 0;
@@ -267,10 +272,11 @@ std::optional<PythonProcess::Code> PythonProcess::read_code(uint64_t code) const
       !memory_.load(code + at.code_first_line, result.first_line)) {
     return std::nullopt;
   }
-  const std::optional<std::string> function = text_at(name);
-  const std::optional<std::string> path = text_at(file);
+  const std::optional<std::string> function = text_at(name, budget);
+  const std::optional<std::string> path = text_at(file, budget);
   const std::optional<PythonBytes> lines = read_python_bytes(python_, table, memory_);
-  if (!function || !path || !lines) {
+  if (!function || !path || !lines || lines->size > kMostLineTable ||
+      !budget.take_bytes(lines->size)) {
     return std::nullopt;
   }
   result.line_table.resize(lines->size);
@@ -281,12 +287,13 @@ std::optional<PythonProcess::Code> PythonProcess::read_code(uint64_t code) const
   return result;
 }
 
-PythonFrameText PythonProcess::frame_text(uint64_t code, int32_t instruction) {
+PythonFrameText PythonProcess::frame_text(uint64_t code, int32_t instruction, Budget& budget) {
   const auto [entry, is_new] = codes_.try_emplace(code);
   if (is_new) {
-    entry->second = read_code(code);
+    entry->second = read_code(code, budget);
   }
-  if (!entry->second) {
+  // The table is gone through anew for each frame.
+  if (!entry->second || !budget.take_bytes(entry->second->line_table.size())) {
     return {};
   }
   const Code& known = *entry->second;
@@ -296,7 +303,7 @@ PythonFrameText PythonProcess::frame_text(uint64_t code, int32_t instruction) {
   return frame;
 }
 
-PythonThread PythonProcess::read(uint64_t state) {
+PythonThread PythonProcess::read(uint64_t state, Budget& budget) {
   PythonThread thread;
   thread.tid = tid_of(state);
   PythonWalk walk(python_, memory_);
@@ -305,29 +312,33 @@ PythonThread PythonProcess::read(uint64_t state) {
   if (!memory_.load(state + python_.layout.thread_id, id) || !walk.begin(state, id, frame)) {
     return thread;
   }
-  while (frame != 0 && thread.frames.size() < kMostFrames) {
+  // Frames that are skipped may be linked in a circle.
+  constexpr int kMostSteps = 4 * kMostFrames;
+  for (int step = 0; frame != 0 && thread.frames.size() < kMostFrames && step < kMostSteps &&
+                     budget.take_items(1) && budget.has_time();
+       ++step) {
     PythonFrame out{};
-    const PythonStep step = walk.next(frame, out);
-    if (step == PythonStep::kBroken) {
+    const PythonStep kind = walk.next(frame, out);
+    if (kind == PythonStep::kBroken) {
       return thread;
     }
-    if (step == PythonStep::kFrame) {
+    if (kind == PythonStep::kFrame) {
       thread.code.insert(thread.code.end(), {out.code, static_cast<uint64_t>(out.instruction)});
-      thread.frames.push_back(frame_text(out.code, out.instruction));
+      thread.frames.push_back(frame_text(out.code, out.instruction, budget));
     }
   }
   thread.whole = frame == 0;
   return thread;
 }
 
-std::vector<PythonThread> PythonProcess::threads() {
+std::vector<PythonThread> PythonProcess::threads(Budget& budget) {
   codes_.clear();  // code objects die, and their addresses are used again
   const std::vector<uint64_t> all = states();
   const std::optional<uint64_t> holder = gil_holder(all);
   knows_gil_ = holder.has_value();
   std::vector<PythonThread> threads;
   for (const uint64_t state : all) {
-    PythonThread thread = read(state);
+    PythonThread thread = read(state, budget);
     thread.holds_gil = holder == state;
     if (thread.tid != 0) {
       threads.push_back(std::move(thread));

@@ -10,6 +10,7 @@
 #include "analyzer/live/live_modules.h"
 #include "analyzer/live/proc_files.h"
 #include "analyzer/live/process_memory.h"
+#include "analyzer/reader/budget.h"
 #include "analyzer/reader/process_trace.h"
 #include "cpython/runtime.h"
 
@@ -30,7 +31,8 @@ class PythonProcess {
   static std::optional<PythonProcess> find(const ProcProcess& process, const LiveModules& modules);
 
   int minor() const { return python_.layout.minor; }
-  std::vector<PythonThread> threads();
+  // As far as `budget` goes; what it does not reach is left out.
+  std::vector<PythonThread> threads(Budget& budget);
   // Whether it could be told who holds the GIL, at the last call of threads().
   bool knows_gil() const { return knows_gil_; }
   // Whether a thread that waits on the futex at that address waits for the GIL.
@@ -46,15 +48,15 @@ class PythonProcess {
   int tid_of(uint64_t state) const;
   std::vector<uint64_t> states() const;
   std::optional<uint64_t> gil_holder(const std::vector<uint64_t>& states) const;
-  PythonThread read(uint64_t state);
+  PythonThread read(uint64_t state, Budget& budget);
   struct Code {
     PythonFrameText text;
     int32_t first_line = 0;
     std::vector<uint8_t> line_table;
   };
-  std::optional<Code> read_code(uint64_t code) const;
-  std::optional<std::string> text_at(uint64_t object) const;
-  PythonFrameText frame_text(uint64_t code, int32_t instruction);
+  std::optional<Code> read_code(uint64_t code, Budget& budget) const;
+  std::optional<std::string> text_at(uint64_t object, Budget& budget) const;
+  PythonFrameText frame_text(uint64_t code, int32_t instruction, Budget& budget);
 
   const ProcProcess* process_;
   PythonRuntime python_;

@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
+#include "analyzer/live/in_time.h"
 #include "analyzer/live/process_memory.h"
-#include "format/trace_format.h"
-
 #include "analyzer/reader/this_machine.h"
+#include "format/trace_format.h"
 
 namespace traintrace {
 namespace {
@@ -112,18 +113,47 @@ std::optional<std::string> trace_of_process(const ProcProcess& process) {
                                             : reachable_path(process, mapping->path);
 }
 
-bool uses_gpu(const ProcProcess& process) {
-  return std::any_of(process.mappings.begin(), process.mappings.end(), [](const Mapping& mapping) {
-    return file_name(mapping.path).starts_with("libcuda.so") || is_trace(mapping);
-  }) && !is_keeper(process);
+namespace {
+
+bool shows_use_of_gpu(const Mapping& mapping) {
+  return file_name(mapping.path).starts_with("libcuda.so") || is_trace(mapping);
 }
 
-std::vector<ProcProcess> gpu_processes() {
-  std::vector<ProcProcess> found;
+std::optional<ProcProcess> gpu_process(pid_t pid) {
+  Result<ProcProcess> process = read_process(pid);
+  if (!process || !uses_gpu(*process)) {
+    return std::nullopt;
+  }
+  keep_little(*process);
+  return std::move(*process);
+}
+
+}  // namespace
+
+bool uses_gpu(const ProcProcess& process) {
+  return std::any_of(process.mappings.begin(), process.mappings.end(), shows_use_of_gpu) &&
+         !is_keeper(process);
+}
+
+void keep_little(ProcProcess& process) {
+  std::erase_if(process.mappings,
+                [](const Mapping& mapping) { return !shows_use_of_gpu(mapping); });
+  process.mappings.shrink_to_fit();
+  process.module_maps = {};
+  process.threads = {};
+}
+
+std::vector<ProcProcess> gpu_processes(std::chrono::steady_clock::time_point deadline) {
+  std::vector<std::function<std::optional<ProcProcess>()>> works;
   for (const pid_t pid : all_processes()) {
-    Result<ProcProcess> process = pid == getpid() ? ReadError{} : read_process(pid);
-    if (process && uses_gpu(*process)) {
-      found.push_back(std::move(*process));
+    if (pid != getpid()) {
+      works.emplace_back([pid] { return gpu_process(pid); });
+    }
+  }
+  std::vector<ProcProcess> found;
+  for (auto& process : in_time(std::move(works), deadline)) {
+    if (process && *process) {
+      found.push_back(std::move(**process));
     }
   }
   std::erase_if(found, [&](const ProcProcess& process) { return is_helper(process, found); });

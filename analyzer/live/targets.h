@@ -1,6 +1,7 @@
 // Which processes belong to a job.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,8 +18,11 @@ std::optional<std::string> trace_of_process(const ProcProcess& process);
 // Whether it has loaded the driver of the GPU, or writes a trace.
 bool uses_gpu(const ProcProcess& process);
 
-// All such processes, but for this one.
-std::vector<ProcProcess> gpu_processes();
+// Forgets all but what tells that, and where its trace is: it is read anew when it is looked at.
+void keep_little(ProcProcess& process);
+
+// All such processes, but for this one and those that cannot be read until then.
+std::vector<ProcProcess> gpu_processes(std::chrono::steady_clock::time_point deadline);
 
 // The children of those processes that are none of them.
 std::map<pid_t, std::vector<pid_t>> children_of(const std::vector<pid_t>& pids);

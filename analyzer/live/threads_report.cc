@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "analyzer/model/threads_now.h"
+#include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
@@ -56,7 +57,7 @@ bool is_worth_frames(const ThreadNow& thread) {
 
 void add_frames(const std::vector<FrameNow>& frames, size_t most, std::string& out) {
   for (size_t i = 0; i < std::min(frames.size(), most); ++i) {
-    out += fmt::format("      {}\n", frame_text(frames[i]));
+    out += fmt::format("      {}\n", printable(frame_text(frames[i])));
   }
   if (frames.size() > most) {
     out += fmt::format("      .. {} more\n", frames.size() - most);
@@ -98,7 +99,7 @@ void add_others(const std::vector<Group>& groups, std::string& out) {
     }
   }
   for (const auto& [name, count] : names) {
-    out += fmt::format("  and {} x {}\n", count, name);
+    out += fmt::format("  and {} x {}\n", count, printable(name));
   }
 }
 
@@ -109,7 +110,7 @@ std::string collapsed_frame(const FrameNow& frame) {
                                : frame.function;
   std::replace(text.begin(), text.end(), ';', ':');
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
+  return printable(text);
 }
 
 Json json_of(const std::vector<FrameNow>& frames) {
@@ -138,8 +139,9 @@ std::string threads_text(const Run& run) {
   for (const Group& group : groups) {
     const ThreadNow& thread = *group.thread;
     if (is_worth_frames(thread)) {
-      out += fmt::format("  {}: {} {}{}\n", ranks_text(group.ranks), who(thread),
-                         doing_text(thread), group.steady ? "" : " (moved between the two looks)");
+      out += fmt::format("  {}: {} {}{}\n", ranks_text(group.ranks), printable(who(thread)),
+                         printable(doing_text(thread)),
+                         group.steady ? "" : " (moved between the two looks)");
       add_frames(thread.python, kMostPython, out);
       if (!thread.python.empty() && !thread.native.empty()) {
         out += "      -- native\n";
@@ -155,7 +157,7 @@ std::string threads_collapsed(const Run& run) {
   std::string out;
   for (const RankState& state : run.ranks) {
     for (const ThreadNow& thread : trace_of(run, state).now) {
-      out += fmt::format("rank {};{}", state.rank.value, who(thread));
+      out += fmt::format("rank {};{}", state.rank.value, printable(who(thread)));
       const std::vector<FrameNow>& frames = thread.python.empty() ? thread.native : thread.python;
       for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
         out += ';' + collapsed_frame(*frame);

@@ -1,26 +1,26 @@
 #include "analyzer/reader/file_bytes.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <algorithm>
 
-#include <cerrno>
+#include "analyzer/reader/input_file.h"
 
 namespace traintrace {
 
-std::optional<std::string> bytes_of_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (file < 0) {
+// Files of /proc say that they have no bytes.
+std::optional<std::string> bytes_of_file(const std::string& path, size_t most) {
+  constexpr size_t kPart = 16384;
+  const Result<InputFile> file = InputFile::open(path);
+  if (!file) {
     return std::nullopt;
   }
   std::string bytes;
-  char part[16384];
-  ssize_t got = 0;
-  do {
-    got = read(file, part, sizeof part);
-    bytes.append(part, got > 0 ? static_cast<size_t>(got) : 0);
-  } while (got > 0 || (got < 0 && errno == EINTR));
-  close(file);
-  return got < 0 && bytes.empty() ? std::nullopt : std::optional(std::move(bytes));
+  std::byte part[kPart];
+  for (size_t got = 1; got > 0 && bytes.size() < most;) {
+    const size_t wanted = std::min(kPart, most - bytes.size());
+    got = file->read(bytes.size(), std::span(part).first(wanted));
+    bytes.append(reinterpret_cast<const char*>(part), got);
+  }
+  return bytes;
 }
 
 }  // namespace traintrace

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "analyzer/reader/input_file.h"
 #include "analyzer/reader/result.h"
 
 namespace traintrace {
@@ -18,29 +19,26 @@ class TraceBytes {
   static Result<TraceBytes> open(const std::string& path);
   // The same bytes under the name of the file that led to them: what lies beside that, and what is
   // said about it, goes by that name.
-  TraceBytes named(std::string path) &&;
-  TraceBytes(TraceBytes&& other) noexcept;
-  TraceBytes& operator=(TraceBytes&&) = delete;
-  TraceBytes(const TraceBytes&) = delete;
-  ~TraceBytes();
+  TraceBytes named(std::string path) && {
+    name_ = std::move(path);
+    return std::move(*this);
+  }
 
-  const std::string& path() const { return path_; }
-  uint64_t bytes() const { return bytes_; }  // when it was opened
+  const std::string& path() const { return name_; }
+  uint64_t bytes() const { return file_.bytes(); }  // when it was opened
 
   // How many bytes could be read from `offset` on: less than asked for only at the end of the file.
-  size_t read(uint64_t offset, std::span<std::byte> into) const;
+  size_t read(uint64_t offset, std::span<std::byte> into) const { return file_.read(offset, into); }
 
   ReadError error(uint64_t offset, std::string message) const {
-    return {path_, offset, std::move(message)};
+    return {path(), offset, std::move(message)};
   }
 
  private:
-  TraceBytes(std::string path, int descriptor, uint64_t bytes)
-      : path_(std::move(path)), descriptor_(descriptor), bytes_(bytes) {}
+  explicit TraceBytes(InputFile file) : file_(std::move(file)), name_(file_.path()) {}
 
-  std::string path_;
-  int descriptor_;
-  uint64_t bytes_;
+  InputFile file_;
+  std::string name_;
 };
 
 // A value out of bytes that may be fewer than it has (an older trace: the rest is 0) or more (a

@@ -1,13 +1,13 @@
 // What the arguments of a command stand for.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
 #include "analyzer/reader/file_bytes.h"
 #include "analyzer/reader/host_clocks.h"
+#include "analyzer/reader/input_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/reader/trace_memory.h"
@@ -70,15 +70,20 @@ void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
 }
 
 bool is_native(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string head(21, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  return !file || head.starts_with(std::string_view(format::kMagic, sizeof format::kMagic)) ||
+  constexpr size_t kLook = 21;
+  const std::string head = head_of(path, kLook);
+  return head.size() < kLook ||
+         head.starts_with(std::string_view(format::kMagic, sizeof format::kMagic)) ||
          head == "traintrace-pointer 1\n" || head.find('\0') != head.npos;
 }
 
 void add_text(const std::string& path, TraceSet& set) {
-  Result<DumpText> dump = parse_dump(bytes_of_file(path).value_or(""), path);
+  const std::optional<std::string> text = bytes_of_file(path);
+  if (!text || text->size() == kMostSmallFileBytes) {
+    set.errors.push_back({path, 0, "expected text of less than 256 MiB", true, false});
+    return;
+  }
+  Result<DumpText> dump = parse_dump(*text, path);
   if (!dump) {
     set.errors.push_back(dump.error());
     return;

@@ -7,6 +7,7 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/reporters/diff_memory.h"
 #include "analyzer/reporters/diff_time.h"
+#include "analyzer/text/printable.h"
 #include "analyzer/text/values.h"
 
 namespace traintrace {
@@ -121,16 +122,18 @@ std::string verdict(const Difference& diff) {
 std::string calls_text(const RunDiff& diff) {
   std::string text;
   for (const SequenceDiff& one : diff.sequences) {
-    text += headline(one) + '\n';
+    text += printable(headline(one)) + '\n';
     if (differs(one) || one.a.item || one.b.item) {
-      text += "    A: " + (one.a.item || differs(one) ? item_text(one.a) : "nothing") + '\n';
-      text += "    B: " + (one.b.item || differs(one) ? item_text(one.b) : "nothing") + '\n';
+      text +=
+          "    A: " + (one.a.item || differs(one) ? printable(item_text(one.a)) : "nothing") + '\n';
+      text +=
+          "    B: " + (one.b.item || differs(one) ? printable(item_text(one.b)) : "nothing") + '\n';
     }
   }
   for (const auto& [names, run] :
        {std::pair(&diff.only_in_a, 'A'), std::pair(&diff.only_in_b, 'B')}) {
     for (const std::string& name : *names) {
-      text += fmt::format("communicator {}: only in {}\n", name, run);
+      text += fmt::format("communicator {}: only in {}\n", printable(name), run);
     }
   }
   return text;
@@ -139,9 +142,10 @@ std::string calls_text(const RunDiff& diff) {
 }  // namespace
 
 std::string diff_text(const Difference& diff) {
-  return "verdict: " + verdict(diff) + "\n\n" +
-         (diff.calls == nullptr ? "" : calls_text(*diff.calls)) +
-         (diff.time == nullptr ? "" : time_text(*diff.time)) + memory_text(diff.memory);
+  return printable_lines("verdict: " + verdict(diff) + "\n\n" +
+                         (diff.calls == nullptr ? "" : calls_text(*diff.calls)) +
+                         (diff.time == nullptr ? "" : time_text(*diff.time)) +
+                         memory_text(diff.memory));
 }
 
 std::string diff_json(const Difference& diff) {
@@ -162,7 +166,7 @@ std::string diff_json(const Difference& diff) {
     json["memory"] = memory_json(diff.memory);
   }
   // Names of kernels and paths may be any bytes.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  return printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + '\n';
 }
 
 }  // namespace traintrace

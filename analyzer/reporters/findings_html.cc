@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
@@ -16,9 +17,10 @@ constexpr const char* kStyle = R"(
   @media (prefers-color-scheme: dark) { body { color: #ddd; background: #161616 } .quiet { color: #999 } }
 )";
 
+// Valid UTF-8 whatever the job has called things.
 std::string escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -31,6 +33,9 @@ std::string escaped(const std::string& text) {
         break;
       case '"':
         out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
         break;
       default:
         out += c;

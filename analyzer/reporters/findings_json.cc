@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
@@ -131,7 +132,7 @@ std::string findings_json(const Run& run, const FindingsReport& report) {
     json["findings"].push_back(json_of(finding));
   }
   // File and function names come from the job: they need not be UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace traintrace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
@@ -12,19 +13,6 @@ std::string painted(const std::string& text, const char* code, bool colour) {
 const char* colour_of(Severity severity) {
   constexpr const char* kCodes[] = {"1;31", "33", "32"};
   return kCodes[static_cast<size_t>(severity)];
-}
-
-// The job chose these names; a terminal must not take them for commands.
-std::string printable(const std::string& text) {
-  std::string clean;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      clean += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      clean += c;
-    }
-  }
-  return clean;
 }
 
 void add_finding(std::string& out, const Finding& finding, bool colour) {
@@ -50,8 +38,8 @@ std::string findings_text(const Run& run, const FindingsReport& report, bool col
   std::string out;
   for (const ReportedLoss& loss : report.losses) {
     out += fmt::format("lost: rank {}: {} {} ({}){}\n", loss.rank.value, loss.count,
-                       printable(loss.stat), loss.severity,
-                       loss.advice.empty() ? "" : ": " + loss.advice);
+                       printable(loss.stat), printable(loss.severity),
+                       loss.advice.empty() ? "" : ": " + printable(loss.advice));
   }
   out += "verdict: " + painted(printable(report.verdict), "1", colour) + "\n";
   out += printable(run_line(run)) + "\n";

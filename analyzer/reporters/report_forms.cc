@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/reporters/report_table.h"
+#include "analyzer/text/printable.h"
 #include "analyzer/text/words.h"
 
 namespace traintrace {
@@ -101,7 +102,7 @@ std::string report_text(const ReportTable& table) {
     std::vector<std::string>& line = lines.emplace_back();
     for (size_t i = 0; i < columns; ++i) {
       const bool below = is_list(row[i]) && i + 1 == columns;
-      line.push_back(below ? "" : cell_text(row[i], ","));
+      line.push_back(below ? "" : printable(cell_text(row[i], ",")));
       numbers[i] = numbers[i] || std::holds_alternative<int64_t>(row[i]) ||
                    std::holds_alternative<ReportDecimal>(row[i]);
     }
@@ -116,7 +117,7 @@ std::string report_text(const ReportTable& table) {
     text += text_line(lines[i + 1], widths, numbers);
     if (is_list(table.rows[i].back())) {
       for (const std::string& part : std::get<std::vector<std::string>>(table.rows[i].back())) {
-        text += "    " + part + '\n';
+        text += "    " + printable(part) + '\n';
       }
     }
   }
@@ -134,7 +135,9 @@ std::string report_json(const ReportTable& table) {
     rows.push_back(std::move(object));
   }
   // Paths and names may be any bytes.
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return printable_json(
+             document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) +
+         '\n';
 }
 
 std::string report_csv(const ReportTable& table) {

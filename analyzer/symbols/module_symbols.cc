@@ -3,15 +3,18 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
+#include <unistd.h>
 
 #include <cstdlib>
+
+#include "analyzer/symbols/module_file.h"
 
 namespace traintrace {
 namespace {
 
 const Dwfl_Callbacks kCallbacks = {
     .find_elf = dwfl_build_id_find_elf,
-    .find_debuginfo = dwfl_standard_find_debuginfo,
+    .find_debuginfo = find_debug_file,
     .section_address = dwfl_offline_section_address,
     .debuginfo_path = nullptr,  // the usual places
 };
@@ -114,8 +117,16 @@ ModuleSymbols::ModuleSymbols(const std::string& path, const std::string& build_i
   if (dwfl_ == nullptr) {
     return;
   }
+  Result<InputFile> file = open_module(path);
+  if (!file) {
+    return;
+  }
   dwfl_report_begin(dwfl_);
-  Dwfl_Module* module = dwfl_report_offline(dwfl_, path.c_str(), path.c_str(), -1);
+  const int descriptor = file->release();
+  Dwfl_Module* module = dwfl_report_offline(dwfl_, path.c_str(), path.c_str(), descriptor);
+  if (module == nullptr) {
+    close(descriptor);
+  }
   dwfl_report_end(dwfl_, nullptr, nullptr);
   GElf_Addr bias = 0;
   // Without a recorded build-id there is no way to tell: wrong names are worse than none.

@@ -3,8 +3,12 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 
+#include "analyzer/symbols/demangled_size.h"
 #include "analyzer/symbols/module_symbols.h"
 #include "analyzer/text/labels.h"
 
@@ -22,15 +26,33 @@ std::string native_frame_text(const NativeFrame& frame) {
   return fmt::format("{} at {}:{}", frame.function, frame.file, frame.line);
 }
 
+namespace {
+
+// Whether it is known to become no more than can be shown and is soon made.
+bool is_soon_demangled(std::string_view symbol) {
+  constexpr size_t kMostBytes = 1 << 20;
+  constexpr auto kMostReferences = 16;  // each may double what is there
+  const std::optional<size_t> bytes = demangled_size(symbol);
+  const auto references =
+      std::count_if(symbol.begin(), symbol.end(), [](char c) { return c == 'S' || c == 'T'; });
+  return bytes ? *bytes <= kMostBytes : references <= kMostReferences;
+}
+
+}  // namespace
+
 std::string demangled(const std::string& symbol) {
-  if (!symbol.starts_with("_Z")) {
+  constexpr size_t kLongest = 16 << 10;
+  if (symbol.size() > kLongest) {
+    return symbol.substr(0, kLongest) + "..";
+  }
+  if (!symbol.starts_with("_Z") || !is_soon_demangled(symbol)) {
     return symbol;
   }
   int status = 0;
-  char* text = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
-  std::string result = status == 0 && text != nullptr ? text : symbol;
-  std::free(text);
-  return result;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
+  return status == 0 && text != nullptr && std::strlen(text.get()) <= kLongest ? text.get()
+                                                                               : symbol;
 }
 
 Symbolizer::Symbolizer() = default;

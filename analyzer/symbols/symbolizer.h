@@ -26,6 +26,7 @@ struct NativeFrame {
 // "train_step at model.cc:12", "libc.so.6+0x29d90"
 std::string native_frame_text(const NativeFrame& frame);
 
+// The symbol itself where it is not mangled, or would become too long to be read.
 std::string demangled(const std::string& symbol);
 
 class ModuleSymbols;

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <limits>
 
+#include "analyzer/text/printable.h"
+
 namespace traintrace {
 namespace {
 
@@ -120,8 +122,10 @@ std::string quoted(std::string_view text) {
     return std::string(text);
   }
   std::string out = "\"";
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
+    const size_t harmless = harmless_bytes(text, i);
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
@@ -129,12 +133,13 @@ std::string quoted(std::string_view text) {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (byte < ' ' || byte == 127) {
+    } else if (harmless == 0) {
       out += "\\x";
       out += "0123456789abcdef"[byte / 16];
       out += "0123456789abcdef"[byte % 16];
     } else {
-      out += c;
+      out.append(text, i, harmless);
+      i += harmless - 1;
     }
   }
   return out + '"';
@@ -241,12 +246,28 @@ std::optional<std::vector<int>> parse_ranks(std::string_view text) {
   }
 }
 
+namespace {
+
+// A spreadsheet takes what begins so for a formula, and runs it.
+bool is_formula(std::string_view text) {
+  constexpr std::string_view kBegin = "=+-@\t\r";
+  const bool begins = !text.empty() && kBegin.find(text.front()) != kBegin.npos;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
+  const auto parsed = std::from_chars(digits.data(), end, number);
+  return begins && text != "-" && (parsed.ec != std::errc() || parsed.ptr != end);
+}
+
+}  // namespace
+
 std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == text.npos) {
-    return text;
+  std::string clean = (is_formula(text) ? "'" : "") + printable(text);
+  if (clean.find_first_of(",\"") == clean.npos) {
+    return clean;
   }
   std::string field = "\"";
-  for (const char c : text) {
+  for (const char c : clean) {
     field += c == '"' ? "\"\"" : std::string(1, c);
   }
   return field + '"';

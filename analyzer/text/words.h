@@ -17,7 +17,8 @@ std::optional<std::vector<std::string>> split_words(std::string_view line);
 
 // As a word: quoted if it has to be.
 std::string quoted(std::string_view text);
-// As a field of CSV (RFC 4180): the same.
+// As a field of CSV (RFC 4180): the same, in UTF-8 and on one line.  What a spreadsheet would take
+// for a formula gets an apostrophe before it; numbers stay numbers.
 std::string csv_field(const std::string& text);
 
 // Decimal, or hexadecimal with 0x.

@@ -512,7 +512,8 @@ TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   builder.header.version = format::kVersion;
   EXPECT_EQ(read_trace("/nowhere/x.trace", {}).error().message,
             "cannot be opened: No such file or directory");
-  EXPECT_EQ(read_trace("/tmp", {}).error().message, "expected a regular file");
+  EXPECT_EQ(read_trace("/tmp", {}).error().message, "expected a regular file, found a folder");
+  EXPECT_EQ(read_trace("/dev/zero", {}).error().message, "expected a regular file, found a device");
 }
 
 // Killed at any instruction from the creation of the file on.
