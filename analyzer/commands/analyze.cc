@@ -14,6 +14,8 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/support.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/isolation/stage.h"
+#include "analyzer/isolation/supervise.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
 #include "analyzer/reporters/findings_report.h"
@@ -29,6 +31,9 @@ void say(const ReadError& error) {
 
 bool write_to(const std::string& output, const std::string& text) {
   const bool to_stdout = output.empty() || output == "-";
+  if (to_stdout) {
+    about_to_speak();
+  }
   std::FILE* file = to_stdout ? stdout : std::fopen(output.c_str(), "w");
   bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) {
@@ -41,6 +46,7 @@ bool write_to(const std::string& output, const std::string& text) {
   return written;
 }
 
+// internal.error is told whatever was asked for: it says why something may be missing.
 void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& findings) {
   if (!codes.empty()) {
     std::erase_if(findings, [&](const Finding& finding) {
@@ -83,11 +89,18 @@ bool holds_traces(const std::vector<std::string>& arguments) {
 Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
                          const AnalyzeOptions& options) {
   keep_only(options.only, findings);
-  const FindingsReport report = report_findings(run, std::move(findings));
-  const std::string text = options.format == "json"   ? findings_json(run, report)
-                           : options.format == "html" ? findings_html(run, report)
-                                                      : findings_text(run, report, options.colour);
-  return Analysis{text, report.has_error()};
+  const auto write = [&] {
+    const FindingsReport report = report_findings(run, findings);
+    const std::string text = options.format == "json" ? findings_json(run, report)
+                             : options.format == "html"
+                                 ? findings_html(run, report)
+                                 : findings_text(run, report, options.colour);
+    return Analysis{text, report.has_error()};
+  };
+  const size_t known = internal_errors().size();
+  Analysis analysis = write();
+  // A finding that could not be written as a whole: once more, with a line about that.
+  return internal_errors().size() == known ? analysis : write();
 }
 
 Result<JudgedRun> judge(TraceSet traces, const RunOptions& options) {
@@ -110,7 +123,7 @@ Result<JudgedRun> judge(TraceSet traces, const RunOptions& options) {
     findings.push_back(supported_finding(*run, testimonies));
   } else {
     findings = find_all(*run);
-    add_support(*run, testimonies, findings);
+    run_stage("what other tools say", [&] { add_support(*run, testimonies, findings); });
     if (!run->live) {
       add_latency(*run, findings);
     }
@@ -162,18 +175,34 @@ Result<Analysis> analyze_native(const AnalyzeOptions& options) {
 
 }  // namespace
 
-int analyze(const AnalyzeOptions& options) {
+namespace {
+
+// Nothing is said to be right or wrong, but that we failed.
+int tell_failure(const AnalyzeOptions& options) {
+  write_to(options.output, report_as_asked(Run(), {}, options).text);
+  return 2;
+}
+
+int analyze_unguarded(const AnalyzeOptions& options) {
   const std::vector<std::string> profiles = profiles_alone(options.traces);
   const Result<Analysis> analysis =
       profiles.empty() ? analyze_native(options) : analyze_profiles(profiles, options);
   if (!analysis) {
     say(analysis.error());
-    return 2;
+    return internal_errors().empty() ? 2 : tell_failure(options);
   }
   if (!write_to(options.output, analysis->text)) {
     return 2;
   }
   return analysis->error ? 1 : 0;
+}
+
+}  // namespace
+
+int analyze(const AnalyzeOptions& options) {
+  return supervise(
+      "the analysis as a whole", [&] { return analyze_unguarded(options); },
+      [&] { return tell_failure(options); });
 }
 
 }  // namespace traintrace

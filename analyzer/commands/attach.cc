@@ -163,7 +163,8 @@ int say(const Result<Answer>& answer) {
 }
 
 int attach_once(Job& job, const AttachOptions& options) {
-  return say(judge(job.look(), job.pids(), options));
+  const JobNow now = job.look();
+  return supervised([&] { return say(judge(now, job.pids(), options)); });
 }
 
 // One process per host looks, and the first of them judges.
@@ -183,15 +184,21 @@ int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& optio
   if (all.traces.processes.empty()) {
     return fail(all.limits.empty() ? "nobody has seen a process" : all.limits.front());
   }
-  return say(judge(all, {}, options));
+  return supervised([&] { return say(judge(all, {}, options)); });
 }
 
 // Whether what was recorded says that the job hangs.  Nobody is looked at for that.
 bool seems_stuck(const Job& job, TimeNs hang_after) {
-  const Result<Run> run = run_of_job(job.read(), job.pids(), hang_after);
-  const std::vector<Finding> findings = run ? find_all(*run) : std::vector<Finding>{};
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& finding) { return finding.severity == Severity::kError; });
+  constexpr int kStuck = 1;
+  const auto look = [&] {
+    const Result<Run> run = run_of_job(job.read(), job.pids(), hang_after);
+    const std::vector<Finding> findings = run ? find_all(*run) : std::vector<Finding>{};
+    return std::any_of(findings.begin(), findings.end(),
+                       [](const Finding& finding) { return finding.severity == Severity::kError; })
+               ? kStuck
+               : 0;
+  };
+  return supervised(look) == kStuck;
 }
 
 int watch(Job& job, const AttachOptions& options) {

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/isolation/stage.h"
+#include "analyzer/isolation/supervise.h"
 
 namespace traintrace {
 namespace {
@@ -49,6 +51,7 @@ int fail(const ReadError& error) {
 }
 
 int print(std::string_view text) {
+  about_to_speak();
   while (!text.empty()) {
     const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) {
@@ -61,6 +64,21 @@ int print(std::string_view text) {
     text.remove_prefix(static_cast<size_t>(written));
   }
   return 0;
+}
+
+int supervised(const std::function<int()>& work) {
+  const auto tell = [](int status) {
+    const std::vector<InternalError> errors = internal_errors();
+    for (const InternalError& error : errors) {
+      fail("internal error in " + error.stage + ": " + error.reason);
+    }
+    if (!errors.empty()) {
+      fail(kReportInternalError);
+    }
+    return status;
+  };
+  return supervise(
+      "the command as a whole", [&] { return tell(work()); }, [&] { return tell(kUnusable); });
 }
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {

@@ -13,6 +13,7 @@
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/exporters/perfetto.h"
 #include "analyzer/exporters/torch_snapshot.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 
@@ -33,6 +34,15 @@ bool write(const std::string& path, const std::string& bytes) {
   return static_cast<bool>(file);
 }
 
+// What of several cannot be made for a defect of ours leaves no file.
+int export_one(const std::string& what, const std::string& path,
+               const std::function<std::string()>& bytes_of) {
+  int status = 0;
+  run_stage("export of " + what,
+            [&] { status = write(path, bytes_of()) ? 0 : fail("cannot write " + path); });
+  return status;
+}
+
 // A file per rank, whose name ends with it: what PyTorch's analyzer looks for.
 int export_dumps(const Run& run, const ExportArguments& arguments) {
   if (arguments.output == "-") {
@@ -40,13 +50,13 @@ int export_dumps(const Run& run, const ExportArguments& arguments) {
                ? print(flight_recorder_dump(run, run.ranks.front()))
                : fail("several ranks go to several files: --output=PREFIX instead of -");
   }
+  int status = 0;
   for (const RankState& state : run.ranks) {
     const std::string path = arguments.output + std::to_string(state.rank.value);
-    if (!write(path, flight_recorder_dump(run, state))) {
-      return fail("cannot write " + path);
-    }
+    status = std::max(status, export_one("rank " + std::to_string(state.rank.value), path,
+                                         [&] { return flight_recorder_dump(run, state); }));
   }
-  return 0;
+  return status;
 }
 
 int write_one(const std::string& bytes, const std::string& path) {
@@ -63,16 +73,16 @@ int export_each(const std::vector<ProcessTrace>& processes, const ExportArgument
   if (arguments.output == "-") {
     return fail("several processes go to several files: --output=PREFIX instead of -");
   }
+  int status = 0;
   for (size_t i = 0; i < processes.size(); ++i) {
     const auto rank = processes[i].facts.find("env.RANK");
     const std::string path =
         arguments.output +
         (rank != processes[i].facts.end() ? rank->second : "process" + std::to_string(i));
-    if (!write(path, bytes_of(processes[i]))) {
-      return fail("cannot write " + path);
-    }
+    status = std::max(
+        status, export_one(processes[i].source, path, [&] { return bytes_of(processes[i]); }));
   }
-  return 0;
+  return status;
 }
 
 int export_memory(const std::vector<ProcessTrace>& processes, const ExportArguments& arguments) {
@@ -105,13 +115,13 @@ int export_timelines(Result<Run> run, const ExportArguments& arguments) {
   if (arguments.output == "-") {
     return fail("several ranks go to several files: --output=PREFIX instead of -");
   }
+  int status = 0;
   for (const Timeline& timeline : own.timelines) {
     const std::string path = arguments.output + std::to_string(*timeline.rank) + ".json";
-    if (!write(path, kineto_trace(timeline))) {
-      return fail("cannot write " + path);
-    }
+    status = std::max(status, export_one("rank " + std::to_string(*timeline.rank), path,
+                                         [&] { return kineto_trace(timeline); }));
   }
-  return 0;
+  return status;
 }
 
 int export_perfetto(const ExportArguments& arguments) {
@@ -191,7 +201,9 @@ void declare_export(CLI::App& command, Invocation& invocation) {
   command.add_option("--bytes", arguments->bytes, "of collapsed: which bytes, growth is per step")
       ->check(CLI::IsMember({"live", "peak", "growth"}))
       ->capture_default_str();
-  command.callback([arguments, &invocation] { invocation.status = export_traces(*arguments); });
+  command.callback([arguments, &invocation] {
+    invocation.status = supervised([&] { return export_traces(*arguments); });
+  });
 }
 
 }  // namespace traintrace

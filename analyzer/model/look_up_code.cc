@@ -1,5 +1,6 @@
 #include "analyzer/model/look_up_code.h"
 
+#include "analyzer/isolation/stage.h"
 #include "analyzer/memory/process_memory.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/library_header.h"
@@ -71,7 +72,8 @@ void look_up_code(ProcessTrace& trace, const std::set<uint32_t>& stacks, Symboli
 
 void look_up_code(Run& run, Symbolizer& symbolizer) {
   for (ProcessTrace& trace : run.processes) {
-    look_up_code(trace, stacks_to_name(trace), symbolizer);
+    run_stage("symbols of " + trace.source,
+              [&] { look_up_code(trace, stacks_to_name(trace), symbolizer); });
   }
 }
 

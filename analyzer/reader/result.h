@@ -16,6 +16,7 @@ struct ReadError {
   std::string message;  // what was expected there
   bool fatal = false;   // nothing could be used
   bool truncated = false;
+  bool internal = false;  // a defect of ours: told as internal.error
 };
 
 template <class T>

@@ -27,7 +27,8 @@ std::string printable(const std::string& text) {
   return clean;
 }
 
-void add_finding(std::string& out, const Finding& finding, bool colour) {
+std::string text_of(const Finding& finding, bool colour) {
+  std::string out = "\n";
   out += painted(printable(finding_line(finding)), colour_of(finding.severity), colour) + "\n";
   for (const CodePlace& place : finding.where) {
     out += printable(fmt::format("    where: rank {}: {}{}{}{}", place.rank.value, place.file,
@@ -42,6 +43,7 @@ void add_finding(std::string& out, const Finding& finding, bool colour) {
   if (!finding.advice.empty()) {
     out += "    advice: " + printable(finding.advice) + "\n";
   }
+  return out;
 }
 
 }  // namespace
@@ -60,10 +62,7 @@ std::string findings_text(const Run& run, const FindingsReport& report, bool col
                                  other.ranks, other.id)) +
            "\n";
   }
-  for (const Finding& finding : report.findings) {
-    out += "\n";
-    add_finding(out, finding, colour);
-  }
+  write_each(report, [&](const Finding& finding) { out += text_of(finding, colour); });
   return out;
 }
 
