@@ -93,6 +93,7 @@ ProfiledRun run_of(std::vector<Window> windows, std::vector<ReadError> unreadabl
         {{*timeline.rank}, run.processes.size(), -1, Ending::kUnknown, process.last_alive});
     run.processes.push_back(std::move(process));
   }
+  index_ranks(run);
   for (int rank = 0; rank < run.world_size; ++rank) {
     if (state_of(run, {rank}) == nullptr) {
       run.missing.push_back({rank});

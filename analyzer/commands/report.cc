@@ -85,10 +85,8 @@ DevicePeaks peaks_of(const ProcessTrace& tables, EventReader& events) {
 
 Ranks ranks_of(const Run& run, size_t process) {
   Ranks ranks;
-  for (const RankState& state : run.ranks) {
-    if (state.process == process) {
-      insert(ranks, state.rank);
-    }
+  for (const RankState* const state : states_of(run, process)) {
+    insert(ranks, state->rank);
   }
   return ranks;
 }

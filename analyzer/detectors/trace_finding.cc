@@ -25,10 +25,8 @@ Finding trace_finding(const Run& run, std::string_view code, bool Doubts::*doubt
 
 Ranks ranks_of_process(const Run& run, size_t process) {
   Ranks ranks;
-  for (const RankState& state : run.ranks) {
-    if (state.process == process) {
-      insert(ranks, state.rank);
-    }
+  for (const RankState* const state : states_of(run, process)) {
+    insert(ranks, state->rank);
   }
   return ranks;
 }

@@ -75,6 +75,7 @@ void describe(Run& run, const RankAssignment& assignment) {
     run.ranks.push_back({seat.rank, seat.process, seat.device, ending_of(trace),
                          last_sign_of_life(trace), own_threads(trace, seat)});
   }
+  index_ranks(run);
   for (int rank = 0; rank < run.world_size; ++rank) {
     if (state_of(run, {rank}) == nullptr) {
       run.missing.push_back({rank});

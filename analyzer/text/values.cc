@@ -124,13 +124,11 @@ void append_grid(std::string& out, uint64_t value) {
 }
 
 std::optional<uint64_t> parse_grid(std::string_view text) {
-  const size_t first = text.find('x', text.starts_with("0x") ? text.size() : 0);
-  if (first == text.npos) {
-    return parse_number(text);
-  }
-  const size_t second = text.find('x', first + 1);
+  // 0x10 is a number, 0x10x1 is none of blocks: a launch that fails.
+  const size_t first = text.find('x');
+  const size_t second = text.find('x', first == text.npos ? text.size() : first + 1);
   if (second == text.npos) {
-    return std::nullopt;
+    return first == text.npos || text.starts_with("0x") ? parse_number(text) : std::nullopt;
   }
   const auto x = parse_unsigned(text.substr(0, first));
   const auto y = parse_unsigned(text.substr(first + 1, second - first - 1));
