@@ -29,22 +29,22 @@ class Mark {
     if (board == nullptr) {
       return;
     }
-    if (own_ == nullptr) {
+    if (own == nullptr) {
       take_slot();
     }
-    if (own_ != nullptr) {
-      before_ = own_->stage.data();
-      std::memcpy(own_->stage.data(), stage.c_str(), stage.size() + 1);
+    if (own != nullptr) {
+      before_ = own->stage.data();
+      std::memcpy(own->stage.data(), stage.c_str(), stage.size() + 1);
     }
   }
   ~Mark() {
-    if (own_ == nullptr) {
+    if (own == nullptr) {
       return;
     }
-    std::memcpy(own_->stage.data(), before_.c_str(), before_.size() + 1);
+    std::memcpy(own->stage.data(), before_.c_str(), before_.size() + 1);
     if (outermost_) {
-      own_->used = false;
-      own_ = nullptr;
+      own->used = false;
+      own = nullptr;
     }
   }
   Mark(const Mark&) = delete;
@@ -55,19 +55,19 @@ class Mark {
     for (Board::Slot& slot : board->slots) {
       if (!slot.used.exchange(true)) {
         slot.stage.front() = '\0';
-        own_ = &slot;
+        own = &slot;
         outermost_ = true;
         return;
       }
     }
   }
 
-  static thread_local Board::Slot* own_;
+  static thread_local Board::Slot* own;  // of this thread
   std::string before_;
   bool outermost_ = false;
 };
 
-thread_local Board::Slot* Mark::own_ = nullptr;
+thread_local Board::Slot* Mark::own = nullptr;
 
 }  // namespace
 

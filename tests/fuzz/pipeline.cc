@@ -241,6 +241,7 @@ void run_profiles(const std::vector<std::string>& files) {
   write_table(report_by_call(timelines));
   export_timelines(timelines);
   std::vector<ExportedProcess> exported;
+  exported.reserve(timelines.size());
   for (const Timeline& timeline : timelines) {
     exported.push_back({"rank", 0, {Rank{timeline.rank.value_or(0)}}, nullptr, &timeline});
   }

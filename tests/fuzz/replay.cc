@@ -1,8 +1,9 @@
 // A fuzz target without libFuzzer, as ctest runs it.
 //
-//   TARGET FOLDER..                        gives it each file of the folders once
-//   TARGET --rounds=N [--seed=S] FOLDER..  and then N files that are damaged copies of them, the
-//   same for the same seed
+//   TARGET [--rounds=N] [--seed=S] [--from=FOLDER] FOLDER..
+//
+// gives it each file of the folders once, and then N damaged copies of them, and of those in
+// --from: the same for the same seed.
 //
 // What kills it is left in TARGET.input, in the working directory.
 #include <sys/resource.h>
@@ -34,6 +35,7 @@ struct Arguments {
   uint64_t rounds = 0;
   uint64_t seed = 1;
   std::vector<std::string> folders;
+  std::vector<std::string> from;
 };
 
 Arguments arguments_of(int argc, char** argv) {
@@ -44,6 +46,8 @@ Arguments arguments_of(int argc, char** argv) {
       arguments.rounds = std::strtoull(word.c_str() + 9, nullptr, 10);
     } else if (word.starts_with("--seed=")) {
       arguments.seed = std::strtoull(word.c_str() + 7, nullptr, 10);
+    } else if (word.starts_with("--from=")) {
+      arguments.from.push_back(word.substr(7));
     } else {
       arguments.folders.push_back(word);
     }
@@ -121,7 +125,7 @@ std::string damaged(const std::string& input, const std::vector<std::string>& al
 }
 
 int run(const std::string& program, const Arguments& arguments) {
-  const std::vector<std::string> files = read_files(arguments.folders);
+  std::vector<std::string> files = read_files(arguments.folders);
   if (files.empty()) {
     std::fprintf(stderr, "%s: no files\n", program.c_str());
     return 1;
@@ -130,6 +134,8 @@ int run(const std::string& program, const Arguments& arguments) {
   for (const std::string& file : files) {
     runner.run(file);
   }
+  std::vector<std::string> more = read_files(arguments.from);
+  std::move(more.begin(), more.end(), std::back_inserter(files));
   for (uint64_t i = 0; i < arguments.rounds; ++i) {
     Random random(arguments.seed + i);
     runner.run(damaged(files[random.below(files.size())], files, random));
