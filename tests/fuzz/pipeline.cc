@@ -3,9 +3,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/diff_memory.h"
@@ -86,13 +88,16 @@ void write_tables(const std::vector<ProcessTrace>& processes, std::vector<Timeli
   write_table(report_by_site(timelines));
 }
 
+constexpr size_t kReadBack = 16;  // as many processes are enough
+
 // What we export for others we can read ourselves.
 void export_memory(const std::vector<ProcessTrace>& processes, Symbolizer& symbolizer) {
   for (const CollapsedBytes bytes :
        {CollapsedBytes::kLive, CollapsedBytes::kPeak, CollapsedBytes::kGrowth}) {
     collapsed_stacks(processes, bytes, symbolizer);
   }
-  for (const ProcessTrace& trace : processes) {
+  for (const ProcessTrace& trace :
+       std::span(processes).first(std::min(kReadBack, processes.size()))) {
     heaptrack_file(trace, symbolizer);
     const std::string snapshot = torch_snapshot(trace, symbolizer);
     ValueArena arena;
@@ -104,7 +109,7 @@ void export_memory(const std::vector<ProcessTrace>& processes, Symbolizer& symbo
 }
 
 void export_dumps(const Run& run) {
-  for (const RankState& state : run.ranks) {
+  for (const RankState& state : std::span(run.ranks).first(std::min(kReadBack, run.ranks.size()))) {
     const std::string dump = flight_recorder_dump(run, state);
     ValueArena arena;
     const Result<Value> root = read_pickle(dump, "exported", arena);
