@@ -47,6 +47,9 @@ std::optional<uint32_t> Draft::stack(std::string_view text) {
     if (digits == text.npos || trace.stacks.contains(*id)) {
       return id;
     }
+    if (*id == 0) {  // no stack
+      return std::nullopt;
+    }
     text.remove_prefix(digits + 1);
   } else if (const auto found = stacks.find(std::string(text)); found != stacks.end()) {
     return found->second;
