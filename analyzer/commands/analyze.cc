@@ -13,6 +13,8 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/support.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/isolation/stage.h"
+#include "analyzer/isolation/supervise.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
 #include "analyzer/reporters/findings_report.h"
@@ -20,6 +22,7 @@
 namespace traintrace {
 namespace {
 
+// internal.error is told whatever was asked for: it says why something may be missing.
 void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& findings) {
   if (!codes.empty()) {
     std::erase_if(findings, [&](const Finding& finding) {
@@ -62,11 +65,18 @@ bool holds_traces(const std::vector<std::string>& arguments) {
 Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
                          const AnalyzeOptions& options) {
   keep_only(options.only, findings);
-  const FindingsReport report = report_findings(run, std::move(findings));
-  const std::string text = options.format == "json"   ? findings_json(run, report)
-                           : options.format == "html" ? findings_html(run, report)
-                                                      : findings_text(run, report, options.colour);
-  return Analysis{text, report.has_error()};
+  const auto write = [&] {
+    const FindingsReport report = report_findings(run, findings);
+    const std::string text = options.format == "json" ? findings_json(run, report)
+                             : options.format == "html"
+                                 ? findings_html(run, report)
+                                 : findings_text(run, report, options.colour);
+    return Analysis{text, report.has_error()};
+  };
+  const size_t known = internal_errors().size();
+  Analysis analysis = write();
+  // A finding that could not be written as a whole: once more, with a line about that.
+  return internal_errors().size() == known ? analysis : write();
 }
 
 namespace {
@@ -100,7 +110,7 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
     return {supported_finding(run, given.testimonies)};
   }
   std::vector<Finding> findings = find_all(run);
-  add_support(run, given.testimonies, findings);
+  run_stage("what other tools say", [&] { add_support(run, given.testimonies, findings); });
   if (!run.live) {
     add_latency(run, findings);
   }
@@ -178,15 +188,32 @@ Result<Analysis> analyze_native(AnalyzeOptions options) {
 
 }  // namespace
 
-int analyze(const AnalyzeOptions& options) {
+namespace {
+
+// Nothing is said to be right or wrong, but that we failed.
+int tell_failure(const AnalyzeOptions& options) {
+  write_output(options.output, report_as_asked(Run(), {}, options).text);
+  return 2;
+}
+
+int analyze_unguarded(const AnalyzeOptions& options) {
   const std::vector<std::string> profiles = profiles_alone(options.traces);
   const Result<Analysis> analysis =
       profiles.empty() ? analyze_native(options) : analyze_profiles(profiles, options);
   if (!analysis) {
-    return fail(analysis.error());
+    say(analysis.error());
+    return internal_errors().empty() ? 2 : tell_failure(options);
   }
   const int written = write_output(options.output, analysis->text);
   return written != 0 ? written : analysis->error ? 1 : 0;
+}
+
+}  // namespace
+
+int analyze(const AnalyzeOptions& options) {
+  return supervise(
+      "the analysis as a whole", [&] { return analyze_unguarded(options); },
+      [&] { return tell_failure(options); });
 }
 
 }  // namespace traintrace

@@ -1,9 +1,8 @@
 // traintrace analyze of timelines that a profiler recorded.
-#include <iterator>
-
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/latency.h"
 
 namespace traintrace {
@@ -15,10 +14,9 @@ Result<Analysis> analyze_profiles(const std::vector<std::string>& files,
     return profiled.error();
   }
   std::vector<Finding> findings = find_in_profile(profiled->profile);
-  for (const Detector detector : {find_missing_trace, find_truncated, find_corrupt}) {
-    std::vector<Finding> found = detector(profiled->run);
-    std::move(found.begin(), found.end(), std::back_inserter(findings));
-  }
+  constexpr NamedDetector<Detector> kDetectors[] = {
+      TT_DETECTOR(find_missing_trace), TT_DETECTOR(find_truncated), TT_DETECTOR(find_corrupt)};
+  find_with_each(kDetectors, findings, profiled->run);
   return report_as_asked(profiled->run, std::move(findings), options);
 }
 

@@ -212,7 +212,8 @@ int say(const Result<Answer>& answer) {
 }
 
 int attach_once(Job& job, const AttachOptions& options) {
-  return say(judge(job.look(), job.pids(), options));
+  const JobNow now = job.look();
+  return supervised([&] { return say(judge(now, job.pids(), options)); });
 }
 
 // One process per host looks, and the first of them judges.
@@ -232,14 +233,18 @@ int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& optio
   if (all.traces.processes.empty()) {
     return fail(all.limits.empty() ? "no process found on any host" : all.limits.front());
   }
-  return say(judge(all, {}, options));
+  return supervised([&] { return say(judge(all, {}, options)); });
 }
 
 // Whether what was recorded says that the job hangs.  Nobody is looked at for that.
 bool seems_stuck(const Job& job, TimeNs hang_after) {
-  const Result<JudgedRun> judged =
-      judge_job(job.read(), job.pids(), hang_after, [](const Run& run) { return find_all(run); });
-  return judged && report_findings(judged->run, judged->findings).has_error();
+  constexpr int kStuck = 1;
+  const auto look = [&] {
+    const Result<JudgedRun> judged =
+        judge_job(job.read(), job.pids(), hang_after, [](const Run& run) { return find_all(run); });
+    return judged && report_findings(judged->run, judged->findings).has_error() ? kStuck : 0;
+  };
+  return supervised(look) == kStuck;
 }
 
 int watch(Job& job, const AttachOptions& options) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,10 @@ void say(const ReadError& error);  // without the status
 
 // Writes all of it; a reader that went away is no error.  2: the disk is full, or such.
 int print(std::string_view text);
+
+// Runs what a command does so that a failure of ours costs a step of it (isolation/supervise.h),
+// which is told on stderr.
+int supervised(const std::function<int()>& work);
 
 // TRACE... as most commands take it.
 void add_traces(CLI::App& command, std::vector<std::string>& traces);

@@ -3,6 +3,8 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/output_file.h"
+#include "analyzer/isolation/stage.h"
+#include "analyzer/isolation/supervise.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/printable.h"
 
@@ -53,6 +55,21 @@ int fail(const ReadError& error) {
 
 int print(std::string_view text) {
   return write_output("-", text);
+}
+
+int supervised(const std::function<int()>& work) {
+  const auto tell = [](int status) {
+    const std::vector<InternalError> errors = internal_errors();
+    for (const InternalError& error : errors) {
+      fail("internal error in " + error.stage + ": " + error.reason);
+    }
+    if (!errors.empty()) {
+      fail(kReportInternalError);
+    }
+    return status;
+  };
+  return supervise(
+      "the command as a whole", [&] { return tell(work()); }, [&] { return tell(kUnusable); });
 }
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {

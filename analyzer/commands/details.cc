@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/isolation/stage.h"
 #include "analyzer/memory/process_memory.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
@@ -115,6 +116,22 @@ std::set<size_t> processes_to_read_for_memory(const Run& run) {
   return found;
 }
 
+void read_details(ProcessTrace& trace, bool whole) {
+  Result<ProcessTrace> full =
+      read_trace(trace.source, {.events = true, .reports = false, .booted = trace.booted});
+  const bool same = full && full->host == trace.host && full->pid == trace.pid &&
+                    full->start_time == trace.start_time &&
+                    full->communicators.size() >= trace.communicators.size();
+  if (same && whole) {
+    trace.events = std::move(full->events);
+    trace.values = std::move(full->values);
+    trace.stored_reports = std::move(full->stored_reports);
+    trace.stacks.merge(full->stacks);
+  } else if (same) {
+    take_events(*full, trace);
+  }
+}
+
 }  // namespace
 
 void read_details(Run& run) {
@@ -123,19 +140,7 @@ void read_details(Run& run) {
   processes.insert(whole.begin(), whole.end());
   for (const size_t process : processes) {
     ProcessTrace& trace = run.processes[process];
-    Result<ProcessTrace> full =
-        read_trace(trace.source, {.events = true, .reports = false, .booted = trace.booted});
-    const bool same = full && full->host == trace.host && full->pid == trace.pid &&
-                      full->start_time == trace.start_time &&
-                      full->communicators.size() >= trace.communicators.size();
-    if (same && whole.contains(process)) {
-      trace.events = std::move(full->events);
-      trace.values = std::move(full->values);
-      trace.stored_reports = std::move(full->stored_reports);
-      trace.stacks.merge(full->stacks);
-    } else if (same) {
-      take_events(*full, trace);
-    }
+    run_stage("events of " + trace.source, [&] { read_details(trace, whole.contains(process)); });
   }
 }
 

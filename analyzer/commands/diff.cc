@@ -10,6 +10,7 @@
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/profiled_run.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
@@ -96,9 +97,14 @@ int diff_traces(const DiffArguments& arguments) {
         &tables >= a->processes.data() && &tables < a->processes.data() + a->processes.size();
     return is_a ? of_a.read(tables) : of_b.read(tables);
   };
-  const RunDiff calls = diff_runs(*a, *b, read_events);
-  const std::optional<ProfileDiff> time = diff_of_time(*a, *b);
-  return print_in_form({&calls, time ? &*time : nullptr, diff_memory(*a, *b)}, arguments.form);
+  std::optional<RunDiff> calls;
+  run_stage("comparison of calls", [&] { calls = diff_runs(*a, *b, read_events); });
+  std::optional<ProfileDiff> time;
+  run_stage("comparison of time", [&] { time = diff_of_time(*a, *b); });
+  const auto memory = stage_or("comparison of memory", decltype(diff_memory(*a, *b)){},
+                               [&] { return diff_memory(*a, *b); });
+  return print_in_form({calls ? &*calls : nullptr, time ? &*time : nullptr, memory},
+                       arguments.form);
 }
 
 int diff(const DiffArguments& arguments) {
@@ -118,7 +124,9 @@ void declare_diff(CLI::App& command, Invocation& invocation) {
   command.add_option("TRACE_B", arguments->b, "bad run of the same job")->required();
   add_format(command, arguments->form, {"text", "json"});
   add_debuginfod(command);
-  command.callback([arguments, &invocation] { invocation.status = diff(*arguments); });
+  command.callback([arguments, &invocation] {
+    invocation.status = supervised([&] { return diff(*arguments); });
+  });
 }
 
 }  // namespace traintrace

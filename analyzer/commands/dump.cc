@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/text/dump_printer.h"
 #include "analyzer/text/words.h"
@@ -73,14 +74,16 @@ int dump(const DumpArguments& arguments) {
     if (!arguments.ranks.empty() && !is_among(trace, *ranks)) {
       continue;
     }
-    if (trace.events.empty()) {
-      // Of a text the source is no file, and its events are here.
-      if (Result<ProcessTrace> whole =
-              read_trace(trace.source, {.events = true, .booted = trace.booted})) {
-        trace = std::move(*whole);
+    const std::string source = trace.source;
+    run_stage("dump of " + source, [&] {
+      if (trace.events.empty()) {
+        // Of a text the source is no file, and its events are here.
+        if (Result<ProcessTrace> whole = read_trace(source, {.events = true, .booted = trace.booted})) {
+          trace = std::move(*whole);
+        }
       }
-    }
-    print_process(trace, heading.names[i], heading.start, *options, write);
+      print_process(trace, heading.names[i], heading.start, *options, write);
+    });
   }
   return status;
 }
@@ -97,7 +100,9 @@ void declare_dump(CLI::App& command, Invocation& invocation) {
   command.add_option("--until", arguments->until, "only calls entered before this time");
   command.add_option("--limit", arguments->limit, "at most this many calls of each process");
   command.add_flag("--no-tables", arguments->no_tables, "only processes and calls");
-  command.callback([arguments, &invocation] { invocation.status = dump(*arguments); });
+  command.callback([arguments, &invocation] {
+    invocation.status = supervised([&] { return dump(*arguments); });
+  });
 }
 
 }  // namespace traintrace

@@ -15,6 +15,7 @@
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/exporters/perfetto.h"
 #include "analyzer/exporters/torch_snapshot.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 
@@ -28,6 +29,14 @@ struct ExportArguments {
   std::string bytes = "live";
 };
 
+// What of several cannot be made for a defect of ours leaves no file.
+int export_one(const std::string& what, const std::string& path,
+               const std::function<std::string()>& bytes_of) {
+  int status = 0;
+  run_stage("export of " + what, [&] { status = write_output(path, bytes_of()); });
+  return status;
+}
+
 // A file per rank, whose name ends with it: what PyTorch's analyzer looks for.
 int export_dumps(const Run& run, const ExportArguments& arguments) {
   if (arguments.output == "-") {
@@ -35,13 +44,13 @@ int export_dumps(const Run& run, const ExportArguments& arguments) {
                ? print(flight_recorder_dump(run, run.ranks.front()))
                : fail("several ranks go to several files: --output=PREFIX instead of -");
   }
+  int status = 0;
   for (const RankState& state : run.ranks) {
     const std::string path = arguments.output + std::to_string(state.rank.value);
-    if (const int status = write_output(path, flight_recorder_dump(run, state)); status != 0) {
-      return status;
-    }
+    status = std::max(status, export_one("rank " + std::to_string(state.rank.value), path,
+                                         [&] { return flight_recorder_dump(run, state); }));
   }
-  return 0;
+  return status;
 }
 
 // One process to the file that was named; of several each to its own, whose name ends with its
@@ -55,17 +64,16 @@ int export_each(const std::vector<ProcessTrace>& processes, const ExportArgument
     return fail("several processes go to several files: --output=PREFIX instead of -");
   }
   std::set<std::string> taken;
+  int status = 0;
   for (size_t i = 0; i < processes.size(); ++i) {
     std::string name = file_name_of(processes[i], i);
     if (!taken.insert(name).second) {  // of another run, say
       name += ".process" + std::to_string(i);
     }
-    const int status = write_output(arguments.output + name, bytes_of(processes[i]));
-    if (status != 0) {
-      return status;
-    }
+    status = std::max(status, export_one(processes[i].source, arguments.output + name,
+                                         [&] { return bytes_of(processes[i]); }));
   }
-  return 0;
+  return status;
 }
 
 int export_memory(const std::vector<ProcessTrace>& processes, const ExportArguments& arguments) {
@@ -98,13 +106,13 @@ int export_timelines(Result<Run> run, const ExportArguments& arguments) {
   if (arguments.output == "-") {
     return fail("several ranks go to several files: --output=PREFIX instead of -");
   }
+  int status = 0;
   for (const Timeline& timeline : own.timelines) {
     const std::string path = arguments.output + std::to_string(*timeline.rank) + ".json";
-    if (const int status = write_output(path, kineto_trace(timeline)); status != 0) {
-      return status;
-    }
+    status = std::max(status, export_one("rank " + std::to_string(*timeline.rank), path,
+                                         [&] { return kineto_trace(timeline); }));
   }
-  return 0;
+  return status;
 }
 
 int export_perfetto(const ExportArguments& arguments) {
@@ -170,7 +178,9 @@ void declare_export(CLI::App& command, Invocation& invocation) {
   command.add_option("--bytes", arguments->bytes, "for collapsed: which bytes; growth is per step")
       ->check(CLI::IsMember({"live", "peak", "growth"}))
       ->capture_default_str();
-  command.callback([arguments, &invocation] { invocation.status = export_traces(*arguments); });
+  command.callback([arguments, &invocation] {
+    invocation.status = supervised([&] { return export_traces(*arguments); });
+  });
 }
 
 }  // namespace traintrace

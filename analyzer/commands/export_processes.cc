@@ -37,10 +37,8 @@ std::vector<ExportedProcess> processes_of(const Run& run, const std::vector<Time
     process.name = process_label(trace);
     process.pid = trace.pid;
     process.trace = &trace;
-    for (const RankState& state : run.ranks) {
-      if (state.process == i) {
-        insert(process.ranks, state.rank);
-      }
+    for (const RankState* const state : states_of(run, i)) {
+      insert(process.ranks, state->rank);
     }
     const auto own = std::find_if(
         timelines.begin(), timelines.end(),

@@ -7,6 +7,7 @@
 
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/latency.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/recorded.h"
 
@@ -63,6 +64,23 @@ void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
   finding.advice = advice;
 }
 
+// `trace` null: its events cannot be had.
+void add_timeline(const Run& run, Rank rank, const ProcessTrace* trace, Symbolizer& symbolizer,
+                  GpuTimelines& result) {
+  const std::string why =
+      trace == nullptr ? "its events cannot be read" : gpu_timeline_refused(*trace);
+  if (!why.empty()) {
+    result.refused.push_back(refused(rank, why));
+    return;
+  }
+  Timeline timeline = recorded_timeline(*trace, rank, run.world_size, symbolizer);
+  if (timeline.work.empty()) {
+    result.refused.push_back(refused(rank, "CUPTI has told of no work"));
+  } else {
+    result.timelines.push_back(std::move(timeline));
+  }
+}
+
 }  // namespace
 
 GpuTimelines gpu_timelines_of(const Run& run) {
@@ -75,22 +93,12 @@ GpuTimelines gpu_timelines_of(const Run& run) {
     if (!has_gpu_timeline(tables) || !read.insert(state.process).second) {
       continue;
     }
-    // What the run has of its events may be a choice of them.
-    ProcessTrace without_events = {};
-    without_events.source = tables.source;
-    const ProcessTrace* const trace = events.read(without_events);
-    const std::string why =
-        trace == nullptr ? "its events cannot be read" : gpu_timeline_refused(*trace);
-    if (!why.empty()) {
-      result.refused.push_back(refused(state.rank, why));
-      continue;
-    }
-    Timeline timeline = recorded_timeline(*trace, state.rank, run.world_size, symbolizer);
-    if (timeline.work.empty()) {
-      result.refused.push_back(refused(state.rank, "CUPTI has told of no work"));
-    } else {
-      result.timelines.push_back(std::move(timeline));
-    }
+    run_stage("GPU timeline of " + tables.source, [&] {
+      // What the run has of its events may be a choice of them.
+      ProcessTrace without_events = {};
+      without_events.source = tables.source;
+      add_timeline(run, state.rank, events.read(without_events), symbolizer, result);
+    });
   }
   return result;
 }
@@ -102,13 +110,15 @@ void add_latency(const Run& run, std::vector<Finding>& findings) {
   GpuTimelines own = gpu_timelines_of(run);
   std::vector<Finding> found = std::move(own.refused);
   if (!own.timelines.empty()) {
-    const Profile profile = build_profile(std::move(own.timelines));
-    std::vector<Finding> in_profile = find_in_profile(profile);
-    const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
-    if (summary != findings.end()) {
-      add_profiling(profile, *summary);
-    }
-    std::move(in_profile.begin(), in_profile.end(), std::back_inserter(found));
+    run_stage("profile of the GPUs", [&] {
+      const Profile profile = build_profile(std::move(own.timelines));
+      std::vector<Finding> in_profile = find_in_profile(profile);
+      const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
+      if (summary != findings.end()) {
+        add_profiling(profile, *summary);
+      }
+      std::move(in_profile.begin(), in_profile.end(), std::back_inserter(found));
+    });
   }
   std::erase_if(found, is_summary);
   if (std::any_of(found.begin(), found.end(),

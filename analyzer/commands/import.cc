@@ -135,7 +135,9 @@ void declare_import(CLI::App& command, Invocation& invocation) {
   command
       .add_option("--out", arguments->out, "file to write, or folder to write it to; - is stdout")
       ->required();
-  command.callback([arguments, &invocation] { invocation.status = import(*arguments); });
+  command.callback([arguments, &invocation] {
+    invocation.status = supervised([&] { return import(*arguments); });
+  });
 }
 
 }  // namespace traintrace

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/isolation/supervise.h"
 
 namespace traintrace {
 namespace {
@@ -33,6 +34,9 @@ OutputFile::OutputFile(const std::string& path)
       descriptor_(path_ == "-" ? STDOUT_FILENO : open_to_write(path)) {
   if (descriptor_ < 0) {
     error_ = errno;
+  }
+  if (descriptor_ == STDOUT_FILENO) {
+    about_to_speak();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analyzer/importers/kineto.h"
+#include "analyzer/reader/read_stage.h"
 
 namespace traintrace {
 namespace {
@@ -92,6 +93,7 @@ ProfiledRun run_of(std::vector<Window> windows, std::vector<ReadError> unreadabl
         {{*timeline.rank}, run.processes.size(), -1, Ending::kUnknown, process.last_alive});
     run.processes.push_back(std::move(process));
   }
+  index_ranks(run);
   for (int rank = 0; rank < run.world_size; ++rank) {
     if (state_of(run, {rank}) == nullptr) {
       run.missing.push_back({rank});
@@ -127,13 +129,16 @@ Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
   std::vector<KinetoTrace> traces;
   std::vector<ReadError> unreadable;
   for (const std::string& file : files) {
-    KinetoTrace trace = read_kineto(file);
+    KinetoTrace trace;
+    read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
     if (trace.timeline.work.empty()) {
+      if (trace.errors.empty() || !trace.errors.back().internal) {
+        ReadError none;
+        none.file = file;
+        none.message = "expected kernels or copies of a GPU: there are none";
+        trace.errors.push_back(std::move(none));
+      }
       std::move(trace.errors.begin(), trace.errors.end(), std::back_inserter(unreadable));
-      ReadError none;
-      none.file = file;
-      none.message = "expected kernels or copies of a GPU: there are none";
-      unreadable.push_back(std::move(none));
     } else {
       traces.push_back(std::move(trace));
     }

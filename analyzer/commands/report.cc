@@ -12,6 +12,7 @@
 #include "analyzer/importers/kineto.h"
 #include "analyzer/memory/device_peaks.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -44,7 +45,8 @@ ReportTable table_of(const std::vector<Timeline>& timelines, const std::string& 
 int report_profiles(const std::vector<std::string>& files, const ReportArguments& arguments) {
   std::vector<Timeline> timelines;
   for (const std::string& file : files) {
-    KinetoTrace trace = read_kineto(file);
+    KinetoTrace trace;
+    read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
     for (const ReadError& error : trace.errors) {
       say(error);
     }
@@ -55,7 +57,7 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
   if (timelines.empty()) {
     return 2;
   }
-  note_late_peers(find_arrivals(timelines), timelines);
+  run_stage("late peers", [&] { note_late_peers(find_arrivals(timelines), timelines); });
   return print_in_form(table_of(timelines, arguments.by), arguments.form);
 }
 
@@ -83,10 +85,8 @@ DevicePeaks peaks_of(const ProcessTrace& tables, EventReader& events) {
 
 Ranks ranks_of(const Run& run, size_t process) {
   Ranks ranks;
-  for (const RankState& state : run.ranks) {
-    if (state.process == process) {
-      insert(ranks, state.rank);
-    }
+  for (const RankState* const state : states_of(run, process)) {
+    insert(ranks, state->rank);
   }
   return ranks;
 }
@@ -95,7 +95,9 @@ std::vector<RankPeak> peaks_of(const Run& run) {
   std::vector<RankPeak> peaks;
   EventReader events;
   for (size_t i = 0; i < run.processes.size(); ++i) {
-    const DevicePeaks found = peaks_of(run.processes[i], events);
+    const DevicePeaks found =
+        stage_or("peaks of memory of " + run.processes[i].source, DevicePeaks{},
+                 [&] { return peaks_of(run.processes[i], events); });
     const Ranks ranks = ranks_of(run, i);
     for (const DevicePeak& peak : found.devices) {
       if (!ranks.empty()) {
@@ -136,7 +138,7 @@ int report_recorded(const ReportArguments& arguments) {
     return fail(run.error().message);
   }
   GpuTimelines own = gpu_timelines_of(*run);
-  note_late_peers(find_arrivals(own.timelines), own.timelines);
+  run_stage("late peers", [&] { note_late_peers(find_arrivals(own.timelines), own.timelines); });
   for (const Finding& finding : own.refused) {
     note(finding.title);
   }
@@ -159,7 +161,8 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
   for (const ProcessTrace& trace : processes) {
     if (has_gpu_timeline(trace) && gpu_timeline_refused(trace).empty()) {
       const Rank rank{static_cast<int>(timelines.size())};  // of no matter for calls
-      timelines.push_back(recorded_timeline(trace, rank, 0, symbolizer));
+      run_stage("GPU timeline of " + trace.source,
+                [&] { timelines.push_back(recorded_timeline(trace, rank, 0, symbolizer)); });
     }
   }
   return timelines;
@@ -197,7 +200,9 @@ void declare_report(CLI::App& command, Invocation& invocation) {
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});
-  command.callback([arguments, &invocation] { invocation.status = report(*arguments); });
+  command.callback([arguments, &invocation] {
+    invocation.status = supervised([&] { return report(*arguments); });
+  });
 }
 
 }  // namespace traintrace

@@ -424,6 +424,12 @@ constexpr Explanation kExplanations[] = {
      "Timelines of some ranks are missing, hold different numbers of collectives, or ends of one "
      "collective differ between ranks by more than clocks and transfer explain: who came late is "
      "not said."},
+    {"internal.error",
+     "A detector, the reading of a file or another step of traintrace itself failed, whatever the "
+     "traces say; what it would have said is missing, and the run is not called healthy. All else "
+     "stands, but where who waits for whom could not be worked out nothing is more than possible. "
+     "Please report it: what `traintrace --version` says, the command line, the step that the "
+     "finding names and, if it may be passed on, `traintrace dump` of the same traces."},
 };
 
 constexpr std::string_view explanation_of(std::string_view code) {

@@ -3,42 +3,43 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/framework_hints.h"
 #include "analyzer/detectors/memory_detectors.h"
 
 namespace traintrace {
 namespace {
 
-constexpr Detector kDetectors[] = {
-    find_missing_rank,       find_dead_rank,
-    find_early_exit,         find_cross_communicator_deadlock,
-    find_missing_send,       find_missing_receive,
-    find_incomplete_init,    find_lost_records,
-    find_missing_trace,      find_corrupt,
-    find_unaligned_clocks,   find_version_skew,
-    find_version_mismatch,   find_skipped_calls,
-    find_swapped_order,      find_count_mismatch,
-    find_root_mismatch,      find_empty_calls,
-    find_stuck_hosts,        find_truncated,
-    find_extra_calls,        find_operation_mismatch,
-    find_type_mismatch,      find_reduction_mismatch,
-    find_wrong_communicator, find_peers_against_collective,
-    find_implicit_sync,      find_out_of_memory,
-    find_stalled_devices,    find_blocked_streams,
-    find_transport_stalls,   find_watchdog_aborts,
-    find_launch_order_races, find_capture_divergence,
-    find_not_resident,       find_same_order_deadlock,
-    find_late_ranks,         find_creation_mismatch,
-    find_destroy_mismatch,   find_use_after_abort,
-    find_unpolled,           find_async_errors,
-    find_color_collisions,   find_leaked,
-    find_first_use_deadlock, find_unclosed_groups,
-    find_group_mismatch,     find_exchange_mismatch,
-    find_wrong_peer,         find_message_count_mismatch,
-    find_message_order,      find_message_type_mismatch,
-    find_message_cycle,      find_memory_faults,
-    find_split_mismatch,     find_window_mismatch,
-    find_missing_rendezvous, find_launch_races,
+constexpr NamedDetector<Detector> kDetectors[] = {
+    TT_DETECTOR(find_missing_rank),       TT_DETECTOR(find_dead_rank),
+    TT_DETECTOR(find_early_exit),         TT_DETECTOR(find_cross_communicator_deadlock),
+    TT_DETECTOR(find_missing_send),       TT_DETECTOR(find_missing_receive),
+    TT_DETECTOR(find_incomplete_init),    TT_DETECTOR(find_lost_records),
+    TT_DETECTOR(find_missing_trace),      TT_DETECTOR(find_corrupt),
+    TT_DETECTOR(find_unaligned_clocks),   TT_DETECTOR(find_version_skew),
+    TT_DETECTOR(find_version_mismatch),   TT_DETECTOR(find_skipped_calls),
+    TT_DETECTOR(find_swapped_order),      TT_DETECTOR(find_count_mismatch),
+    TT_DETECTOR(find_root_mismatch),      TT_DETECTOR(find_empty_calls),
+    TT_DETECTOR(find_stuck_hosts),        TT_DETECTOR(find_truncated),
+    TT_DETECTOR(find_extra_calls),        TT_DETECTOR(find_operation_mismatch),
+    TT_DETECTOR(find_type_mismatch),      TT_DETECTOR(find_reduction_mismatch),
+    TT_DETECTOR(find_wrong_communicator), TT_DETECTOR(find_peers_against_collective),
+    TT_DETECTOR(find_implicit_sync),      TT_DETECTOR(find_out_of_memory),
+    TT_DETECTOR(find_stalled_devices),    TT_DETECTOR(find_blocked_streams),
+    TT_DETECTOR(find_transport_stalls),   TT_DETECTOR(find_watchdog_aborts),
+    TT_DETECTOR(find_launch_order_races), TT_DETECTOR(find_capture_divergence),
+    TT_DETECTOR(find_not_resident),       TT_DETECTOR(find_same_order_deadlock),
+    TT_DETECTOR(find_late_ranks),         TT_DETECTOR(find_creation_mismatch),
+    TT_DETECTOR(find_destroy_mismatch),   TT_DETECTOR(find_use_after_abort),
+    TT_DETECTOR(find_unpolled),           TT_DETECTOR(find_async_errors),
+    TT_DETECTOR(find_color_collisions),   TT_DETECTOR(find_leaked),
+    TT_DETECTOR(find_first_use_deadlock), TT_DETECTOR(find_unclosed_groups),
+    TT_DETECTOR(find_group_mismatch),     TT_DETECTOR(find_exchange_mismatch),
+    TT_DETECTOR(find_wrong_peer),         TT_DETECTOR(find_message_count_mismatch),
+    TT_DETECTOR(find_message_order),      TT_DETECTOR(find_message_type_mismatch),
+    TT_DETECTOR(find_message_cycle),      TT_DETECTOR(find_memory_faults),
+    TT_DETECTOR(find_split_mismatch),     TT_DETECTOR(find_window_mismatch),
+    TT_DETECTOR(find_missing_rendezvous), TT_DETECTOR(find_launch_races),
 };
 
 auto order(const Finding& finding) {
@@ -52,14 +53,11 @@ auto order(const Finding& finding) {
 
 std::vector<Finding> find_all(const Run& run) {
   std::vector<Finding> findings;
-  for (const Detector detector : kDetectors) {
-    std::vector<Finding> found = detector(run);
-    std::move(found.begin(), found.end(), std::back_inserter(findings));
-  }
-  add_framework_hints(run, findings);
+  find_with_each(kDetectors, findings, run);
+  run_stage("framework hints", [&] { add_framework_hints(run, findings); });
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
-    findings.push_back(summarise(run));
+    run_stage("summary", [&] { findings.push_back(summarise(run)); });
   }
   std::sort(findings.begin(), findings.end(),
             [](const Finding& a, const Finding& b) { return order(a) < order(b); });

@@ -54,9 +54,9 @@ void add_places(const Run& run, const std::vector<MemorySite>& sites, Finding& f
 
 Rank rank_on(const Run& run, size_t process, int device) {
   const RankState* found = nullptr;
-  for (const RankState& state : run.ranks) {
-    if (state.process == process && (found == nullptr || state.device == device)) {
-      found = &state;
+  for (const RankState* const state : states_of(run, process)) {
+    if (found == nullptr || state->device == device) {
+      found = state;
     }
   }
   return found == nullptr ? Rank{-1} : found->rank;

@@ -1,22 +1,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <tuple>
 
+#include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/latency_finding.h"
 
 namespace traintrace {
 namespace {
 
-constexpr ProfileDetector kDetectors[] = {
-    find_data_starvation,     find_cpu_contention, find_host_bound,    find_sync_in_loop,
-    find_harmless_sync,       find_default_stream, find_implicit_sync, find_exposed_communication,
-    find_waiting_collectives, find_entry_skew,     find_stragglers,    find_rotating_stall,
-    find_small_collectives,   find_slow_device,    find_event_spin,    find_full_queues,
-    find_slow_kernel_path,    find_graph_gaps,     find_unattributed,  find_incomplete_timeline,
-    find_step_regression,
+constexpr NamedDetector<ProfileDetector> kDetectors[] = {
+    TT_DETECTOR(find_data_starvation),     TT_DETECTOR(find_cpu_contention),
+    TT_DETECTOR(find_host_bound),          TT_DETECTOR(find_sync_in_loop),
+    TT_DETECTOR(find_harmless_sync),       TT_DETECTOR(find_default_stream),
+    TT_DETECTOR(find_implicit_sync),       TT_DETECTOR(find_exposed_communication),
+    TT_DETECTOR(find_waiting_collectives), TT_DETECTOR(find_entry_skew),
+    TT_DETECTOR(find_stragglers),          TT_DETECTOR(find_rotating_stall),
+    TT_DETECTOR(find_small_collectives),   TT_DETECTOR(find_slow_device),
+    TT_DETECTOR(find_event_spin),          TT_DETECTOR(find_full_queues),
+    TT_DETECTOR(find_slow_kernel_path),    TT_DETECTOR(find_graph_gaps),
+    TT_DETECTOR(find_unattributed),        TT_DETECTOR(find_incomplete_timeline),
+    TT_DETECTOR(find_step_regression),
 };
 
 int64_t loss_of(const Finding& finding) {
@@ -80,10 +85,7 @@ void add_profiling(const Profile& profile, Finding& summary) {
 
 std::vector<Finding> find_in_profile(const Profile& profile) {
   std::vector<Finding> findings;
-  for (const ProfileDetector detector : kDetectors) {
-    std::vector<Finding> found = detector(profile);
-    std::move(found.begin(), found.end(), std::back_inserter(findings));
-  }
+  find_with_each(kDetectors, findings, profile);
   mark_root(findings);
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {

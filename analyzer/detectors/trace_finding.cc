@@ -25,10 +25,8 @@ Finding trace_finding(const Run& run, std::string_view code, bool Doubts::*doubt
 
 Ranks ranks_of_process(const Run& run, size_t process) {
   Ranks ranks;
-  for (const RankState& state : run.ranks) {
-    if (state.process == process) {
-      insert(ranks, state.rank);
-    }
+  for (const RankState* const state : states_of(run, process)) {
+    insert(ranks, state->rank);
   }
   return ranks;
 }
@@ -45,7 +43,7 @@ std::vector<std::string> cut(std::vector<std::string> lines) {
 std::vector<std::string> error_lines(const Run& run, bool truncated) {
   std::vector<std::string> lines;
   const auto add = [&](const ReadError& error, const std::string& whose) {
-    if (error.truncated == truncated) {
+    if (error.truncated == truncated && !error.internal) {
       lines.push_back(fmt::format("{}{}: at {}: {}", whose, base_name(error.file), error.offset,
                                   error.message));
     }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "analyzer/isolation/stage.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/text/labels.h"
@@ -226,15 +227,17 @@ void write_csv(std::span<const ExportedProcess> processes, const ReadEvents& rea
                const WriteText& write) {
   write(kColumns);
   for (const ExportedProcess& process : processes) {
-    Rows rows(process, write);
-    if (process.trace != nullptr) {
-      RecordedCalls(*read_events(*process.trace)).add_to(rows);
-    } else {
-      add_calls(*process.timeline, rows);
-    }
-    if (process.timeline != nullptr) {
-      add_work(*process.timeline, rows);
-    }
+    run_stage("export of " + process.name, [&] {
+      Rows rows(process, write);
+      if (process.trace != nullptr) {
+        RecordedCalls(*read_events(*process.trace)).add_to(rows);
+      } else {
+        add_calls(*process.timeline, rows);
+      }
+      if (process.timeline != nullptr) {
+        add_work(*process.timeline, rows);
+      }
+    });
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analyzer/isolation/stage.h"
+
 namespace traintrace {
 namespace {
 
@@ -125,7 +127,7 @@ std::string perfetto_trace(std::span<const ExportedProcess> processes,
   for (const ExportedProcess& process : processes) {
     const uint64_t track = out.process(process.name, process.pid);
     markers.add(process, track);
-    add_process(process, track, read_events, out);
+    run_stage("export of " + process.name, [&] { add_process(process, track, read_events, out); });
   }
   return out.finish();
 }

@@ -92,10 +92,9 @@ uint64_t PerfettoWriter::describe(std::string_view name, uint64_t parent, uint32
 
 // Processes of several hosts may have the same number, which the viewer would take for one process.
 uint64_t PerfettoWriter::process(std::string_view name, int pid) {
-  constexpr int kBeyondPids = 1 << 23;
-  int own = pid > 0 ? pid : kBeyondPids;
+  int own = pid > 0 ? pid : beyond_pids_;
   while (!pids_.insert(own).second) {
-    own = std::max(own + 1, kBeyondPids);
+    own = beyond_pids_++;
   }
   std::string about;
   append(about, kProcessPid, static_cast<uint64_t>(own));

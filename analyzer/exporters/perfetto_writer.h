@@ -67,6 +67,7 @@ class PerfettoWriter {
   uint64_t tracks_ = 0;
   uint64_t arrows_ = 1;
   std::set<int> pids_;
+  int beyond_pids_ = 1 << 23;  // for processes whose pid is taken, or not known
   std::unordered_map<std::string, uint64_t> names_;
 };
 

@@ -124,6 +124,13 @@ void set_size(int field, const Value& value, FlightEntry& entry) {
   }
 }
 
+// 0, not known, where no clock can have said it.
+int64_t time_of(const Value& value) {
+  constexpr int64_t kYear2116 = int64_t{1} << 62;
+  const int64_t time = value.as_integer(0);
+  return time > 0 && time < kYear2116 ? time : 0;
+}
+
 void set_number(int field, const Value& value, FlightEntry& entry) {
   switch (field) {
     case kRecordId:
@@ -140,10 +147,10 @@ void set_number(int field, const Value& value, FlightEntry& entry) {
       entry.peer_sequence = value.as_integer(0);
       break;
     case kCreated:
-      entry.created = value.as_integer(0);
+      entry.created = time_of(value);
       break;
     case kCompleted:
-      entry.completed = value.as_integer(0);
+      entry.completed = time_of(value);
       break;
     case kTimeout:
       entry.timeout_ms = value.as_integer(0);

@@ -8,6 +8,8 @@
 #include "analyzer/importers/json_value.h"
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/whole_file.h"
+#include "analyzer/isolation/supervise.h"
+#include "analyzer/reader/read_stage.h"
 
 namespace traintrace {
 namespace {
@@ -19,12 +21,15 @@ std::vector<std::optional<Result<FlightFile>>> read_all(std::span<const std::str
   const auto work = [&] {
     ValueArena arena;
     for (size_t i = next++; i < paths.size(); i = next++) {
-      files[i] = read_flight_file(paths[i], arena);
+      if (!run_stage("read " + paths[i], [&] { files[i] = read_flight_file(paths[i], arena); })) {
+        files[i] = internal_read_error(paths[i]);
+      }
     }
   };
   constexpr size_t kMostThreads = 16;
-  const size_t threads = std::min({kMostThreads, paths.size() / 4 + 1,
-                                   std::max<size_t>(1, std::thread::hardware_concurrency())});
+  const size_t cores =
+      one_stage_at_a_time() ? 1 : std::max<size_t>(1, std::thread::hardware_concurrency());
+  const size_t threads = std::min({kMostThreads, paths.size() / 4 + 1, cores});
   std::vector<std::thread> others;
   for (size_t i = 1; i < threads; ++i) {
     others.emplace_back(work);

@@ -11,6 +11,7 @@
 #include "analyzer/importers/rmm_csv.h"
 #include "analyzer/importers/torch_snapshot.h"
 #include "analyzer/reader/input_file.h"
+#include "analyzer/reader/read_stage.h"
 
 namespace traintrace {
 
@@ -44,12 +45,14 @@ bool read_memory_file(const std::string& path, std::string_view head, TraceSet& 
   if (!rmm && !looks_like_torch_snapshot(head)) {
     return false;
   }
-  Result<ProcessTrace> trace = rmm ? read_rmm_csv(path) : read_torch_snapshot(path);
-  if (trace) {
-    set.processes.push_back(std::move(*trace));
-  } else {
-    set.errors.push_back(trace.error());
-  }
+  read_stage(path, set.errors, [&] {
+    Result<ProcessTrace> trace = rmm ? read_rmm_csv(path) : read_torch_snapshot(path);
+    if (trace) {
+      set.processes.push_back(std::move(*trace));
+    } else {
+      set.errors.push_back(trace.error());
+    }
+  });
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "analyzer/importers/whole_file.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/reader/input_file.h"
+#include "analyzer/reader/read_stage.h"
 
 namespace traintrace {
 namespace {
@@ -63,6 +64,22 @@ void add_dumps(const std::vector<std::string>& paths, std::vector<Testimony>& te
   }
 }
 
+void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
+                   std::vector<ReadError>& errors) {
+  const Result<WholeFile> file = read_whole_file(path);
+  if (!file) {
+    errors.push_back(file.error());
+    return;
+  }
+  Result<Testimony> testimony = looks_like_ras(file->bytes()) ? read_ras(file->bytes(), path)
+                                                              : read_nccl_log(file->bytes(), path);
+  if (testimony) {
+    testimonies.push_back(std::move(*testimony));
+  } else {
+    errors.push_back(testimony.error());
+  }
+}
+
 }  // namespace
 
 bool may_testify(const std::string& path) {
@@ -83,22 +100,10 @@ std::vector<Testimony> read_testimonies(std::span<const std::string> paths,
       dumps.push_back(path);
       continue;
     }
-    const Result<WholeFile> file = read_whole_file(path);
-    if (!file) {
-      errors.push_back(file.error());
-      continue;
-    }
-    Result<Testimony> testimony = looks_like_ras(file->bytes())
-                                      ? read_ras(file->bytes(), path)
-                                      : read_nccl_log(file->bytes(), path);
-    if (testimony) {
-      testimonies.push_back(std::move(*testimony));
-    } else {
-      errors.push_back(testimony.error());
-    }
+    read_stage(path, errors, [&] { add_testimony(path, testimonies, errors); });
   }
   if (!dumps.empty()) {
-    add_dumps(dumps, testimonies);
+    run_stage("read Flight Recorder dumps beside", [&] { add_dumps(dumps, testimonies); });
   }
   return testimonies;
 }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "analyzer/isolation/stage.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/exchanges.h"
 #include "analyzer/model/launch_facts.h"
@@ -26,6 +27,7 @@ void describe(Run& run, const RankAssignment& assignment) {
     run.ranks.push_back({seat.rank, seat.process, seat.device, life.ending, life.last_seen,
                          own_threads(trace, seat), life});
   }
+  index_ranks(run);
   for (int rank = 0; rank < run.world_size; ++rank) {
     if (state_of(run, {rank}) == nullptr) {
       run.missing.push_back({rank});
@@ -76,6 +78,22 @@ bool may_be_held_by_events(const Run& run) {
                          });
 }
 
+// What can be said without one of these is told, though no longer for certain (internal_error.h).
+void compare(Run& run, const ReadEvents& read_events) {
+  run_stage("model clocks", [&] { find_clock_skew(run); });
+  run_stage("model progress", [&] { infer_progress(run); });
+  run_stage("model divergences", [&] { run.divergences = find_divergences(run); });
+  if (read_events) {
+    run_stage("model range of divergences", [&] { narrow_divergences(run, read_events); });
+  }
+  run_stage("model waits", [&] { run.waits = wait_graph(run); });
+  run_stage("model waits for events", [&] {
+    if (may_be_held_by_events(run) && find_stream_orders(run, read_events)) {
+      run.waits = wait_graph(run);
+    }
+  });
+}
+
 }  // namespace
 
 Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options) {
@@ -89,16 +107,7 @@ Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const Ru
   const RankAssignment assignment = assign_ranks(run.processes);
   describe(run, assignment);
   merge_communicators(run, assignment.seats);
-  find_clock_skew(run);
-  infer_progress(run);
-  run.divergences = find_divergences(run);
-  if (options.read_events) {
-    narrow_divergences(run, options.read_events);
-  }
-  run.waits = wait_graph(run);
-  if (may_be_held_by_events(run) && find_stream_orders(run, options.read_events)) {
-    run.waits = wait_graph(run);
-  }
+  compare(run, options.read_events);
   return run;
 }
 

@@ -1,5 +1,6 @@
 #include "analyzer/model/look_up_code.h"
 
+#include "analyzer/isolation/stage.h"
 #include "analyzer/memory/process_memory.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/library_header.h"
@@ -74,7 +75,8 @@ void look_up_code(Run& run, Symbolizer& symbolizer) {
     symbolizer.learn(trace);
   }
   for (ProcessTrace& trace : run.processes) {
-    look_up_code(trace, stacks_to_name(trace), symbolizer);
+    run_stage("symbols of " + trace.source,
+              [&] { look_up_code(trace, stacks_to_name(trace), symbolizer); });
   }
 }
 

@@ -33,8 +33,7 @@ const CallRecord* open_registration(const ProcessTrace& trace) {
 
 // Which rank of a process that holds several is meant is not looked for.
 bool is_one_rank(const Run& run, size_t process) {
-  return std::count_if(run.ranks.begin(), run.ranks.end(),
-                       [&](const RankState& state) { return state.process == process; }) == 1;
+  return states_of(run, process).size() == 1;
 }
 
 // Nothing, if of somebody it cannot be told what they are in.

@@ -84,8 +84,9 @@ struct Run {
   std::string id;
   // By host, pid and start.  As recorded, but for what others know of their streams (progress.h).
   std::vector<ProcessTrace> processes;
-  std::vector<RankState> ranks;  // by rank
-  Ranks missing;                 // ranks of the world that left no trace
+  std::vector<RankState> ranks;                 // by rank
+  std::vector<std::vector<size_t>> of_process;  // of each process, where its ranks are in `ranks`
+  Ranks missing;                                // ranks of the world that left no trace
   int world_size = 0;
   std::vector<std::string> hosts;
   TimeNs start = 0;
@@ -105,6 +106,10 @@ struct Run {
 
 // Null if that rank left no trace.
 const RankState* state_of(const Run& run, Rank rank);
+// Those that the process holds, by rank.
+std::vector<const RankState*> states_of(const Run& run, size_t process);
+// Once `ranks` is complete: finds them without looking through all.
+void index_ranks(Run& run);
 
 inline const ProcessTrace& trace_of(const Run& run, const RankState& state) {
   return run.processes[state.process];

@@ -180,16 +180,23 @@ auto alike(const SequenceDiff& diff) {
                     side(diff.b));
 }
 
-void add(SequenceDiff diff, std::vector<SequenceDiff>& all) {
-  const auto same = std::find_if(all.begin(), all.end(), [&](const SequenceDiff& other) {
-    return alike(other) == alike(diff);
-  });
-  if (same == all.end()) {
-    all.push_back(std::move(diff));
-  } else {
-    insert(same->ranks, diff.ranks.front());
+// One for all ranks whose differences are alike.
+class SequenceDiffs {
+ public:
+  void add(SequenceDiff diff) {
+    const auto [place, is_new] = places_.try_emplace(alike(diff), all_.size());
+    if (is_new) {
+      all_.push_back(std::move(diff));
+    } else {
+      insert(all_[place->second].ranks, diff.ranks.front());
+    }
   }
-}
+  std::vector<SequenceDiff> take() { return std::move(all_); }
+
+ private:
+  std::vector<SequenceDiff> all_;
+  std::map<decltype(alike({})), size_t> places_;
+};
 
 int order_of(DiffKind kind) {
   constexpr int kOrder[] = {3, 0, 1, 2};
@@ -207,10 +214,13 @@ RunDiff diff_runs(const Run& a, const Run& b, const ReadEvents& read_events) {
       diff.only_in_b.push_back(label_of(b, *communicator));
     }
   }
+  std::map<const Communicator*, decltype(in_b.end())> others;
+  for (const auto& [key, communicator] : in_a) {
+    others[communicator] = in_b.find(key);
+  }
+  SequenceDiffs sequences;
   for (const Communicator& communicator : a.communicators) {
-    const auto own = std::find_if(in_a.begin(), in_a.end(),
-                                  [&](const auto& row) { return row.second == &communicator; });
-    const auto other = in_b.find(own->first);
+    const auto other = others.at(&communicator);
     if (other == in_b.end()) {
       diff.only_in_a.push_back(label_of(a, communicator));
       continue;
@@ -220,9 +230,10 @@ RunDiff diff_runs(const Run& a, const Run& b, const ReadEvents& read_events) {
                                  side_of(b, *member_of(*other->second, member.rank)), read_events);
       one.communicator = label_of(a, communicator);
       one.ranks = {member.rank};
-      add(std::move(one), diff.sequences);
+      sequences.add(std::move(one));
     }
   }
+  diff.sequences = sequences.take();
   std::stable_sort(diff.sequences.begin(), diff.sequences.end(),
                    [](const SequenceDiff& one, const SequenceDiff& two) {
                      return order_of(one.kind) < order_of(two.kind);

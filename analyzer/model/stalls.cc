@@ -246,7 +246,9 @@ std::optional<Stall> stall_of(const Run& run, size_t index) {
     if (stall && stall->known) {
       return stall;
     }
-    first = first ? std::move(first) : std::move(stall);
+    if (!first) {
+      first = std::move(stall);
+    }
   }
   return first;
 }

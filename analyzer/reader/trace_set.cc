@@ -8,6 +8,7 @@
 #include "analyzer/reader/file_bytes.h"
 #include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/input_file.h"
+#include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/reader/trace_memory.h"
@@ -91,6 +92,22 @@ void add_text(const std::string& path, TraceSet& set) {
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
 
+void add_native(const std::string& path, const ReadOptions& options, TraceSet& set) {
+  Result<ProcessTrace> trace = read_trace(path, options);
+  if (!trace) {
+    set.errors.push_back(trace.error());
+    return;
+  }
+  // A pointer may lead to a trace that was named as well.
+  const bool known =
+      std::any_of(set.processes.begin(), set.processes.end(),
+                  [&](const ProcessTrace& other) { return other.source == trace->source; });
+  if (!known) {
+    read_threads_file(*trace);
+    set.processes.push_back(std::move(*trace));
+  }
+}
+
 void add_others(std::vector<OtherFile>& files, TraceSet& set) {
   const auto by_path = [](const OtherFile& a, const OtherFile& b) {
     return std::pair(a.path, !a.named) < std::pair(b.path, !b.named);
@@ -99,7 +116,11 @@ void add_others(std::vector<OtherFile>& files, TraceSet& set) {
   files.erase(std::unique(files.begin(), files.end(),
                           [](const OtherFile& a, const OtherFile& b) { return a.path == b.path; }),
               files.end());
-  TraceSet others = read_other_files(files);
+  TraceSet others;
+  if (!run_stage("read files of other tools", [&] { others = read_other_files(files); })) {
+    std::transform(files.begin(), files.end(), std::back_inserter(others.errors),
+                   [](const OtherFile& file) { return internal_read_error(file.path); });
+  }
   std::move(others.processes.begin(), others.processes.end(), std::back_inserter(set.processes));
   std::move(others.errors.begin(), others.errors.end(), std::back_inserter(set.errors));
 }
@@ -130,26 +151,14 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
   const HostClocks clocks(paths);
   ReadOptions own = options;
   for (const std::string& path : paths) {
-    if (!is_native(path)) {
-      add_text(path, set);
-      continue;
-    }
-    own.booted = clocks.booted(path);
-    Result<ProcessTrace> trace = read_trace(path, own);
-    // A pointer may lead to a trace that was named as well.
-    const bool known = trace && std::any_of(set.processes.begin(), set.processes.end(),
-                                            [&](const ProcessTrace& other) {
-                                              return other.source == trace->source;
-                                            });
-    if (known) {
-      continue;
-    }
-    if (trace) {
-      read_threads_file(*trace);
-      set.processes.push_back(std::move(*trace));
-    } else {
-      set.errors.push_back(trace.error());
-    }
+    read_stage(path, set.errors, [&] {
+      if (is_native(path)) {
+        own.booted = clocks.booted(path);
+        add_native(path, own, set);
+      } else {
+        add_text(path, set);
+      }
+    });
   }
   set.supporting = std::move(inputs.supporting);
   if (set.processes.empty()) {

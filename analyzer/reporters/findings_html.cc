@@ -44,10 +44,10 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-void add_finding(std::string& out, const Finding& finding) {
-  out += fmt::format("<section class=\"{}\">\n<h2>{}</h2>\n<p><code>{}</code> {}, {}",
-                     name_of(finding.severity), escaped(finding.title), finding.code,
-                     name_of(finding.severity), name_of(finding.certainty));
+std::string html_of(const Finding& finding) {
+  std::string out = fmt::format("<section class=\"{}\">\n<h2>{}</h2>\n<p><code>{}</code> {}, {}",
+                                name_of(finding.severity), escaped(finding.title), finding.code,
+                                name_of(finding.severity), name_of(finding.certainty));
   if (!finding.culprits.empty()) {
     out += fmt::format(" &middot; culprits: {}", ranks_text(finding.culprits));
   }
@@ -67,7 +67,7 @@ void add_finding(std::string& out, const Finding& finding) {
   if (!finding.advice.empty()) {
     out += fmt::format("<p>{}</p>\n", escaped(finding.advice));
   }
-  out += "</section>\n";
+  return out + "</section>\n";
 }
 
 }  // namespace
@@ -87,9 +87,7 @@ std::string findings_html(const Run& run, const FindingsReport& report) {
   for (const OtherRun& other : run.others) {
     out += fmt::format("<p class=\"quiet\">{}</p>\n", escaped(other_run_line(other)));
   }
-  for (const Finding& finding : report.findings) {
-    add_finding(out, finding);
-  }
+  write_each(report, [&](const Finding& finding) { out += html_of(finding); });
   return out + "</body>\n</html>\n";
 }
 

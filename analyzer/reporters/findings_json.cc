@@ -128,9 +128,7 @@ std::string findings_json(const Run& run, const FindingsReport& report) {
                               {"severity", loss.severity},
                               {"advice", loss.advice}});
   }
-  for (const Finding& finding : report.findings) {
-    json["findings"].push_back(json_of(finding));
-  }
+  write_each(report, [&](const Finding& finding) { json["findings"].push_back(json_of(finding)); });
   // File and function names come from the job: they need not be UTF-8.
   return printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }

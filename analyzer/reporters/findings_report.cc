@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/internal_error.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "format/schema.h"
@@ -70,6 +72,7 @@ bool FindingsReport::has_error() const {
 }
 
 FindingsReport report_findings(const Run& run, std::vector<Finding> findings) {
+  add_internal_errors(findings, !run.processes.empty());
   FindingsReport report;
   report.verdict = verdict_of(run, findings);
   std::vector<bool> told(run.processes.size(), false);
@@ -91,6 +94,22 @@ FindingsReport report_findings(const Run& run, std::vector<Finding> findings) {
             });
   report.findings = std::move(findings);
   return report;
+}
+
+void write_each(const FindingsReport& report, const std::function<void(const Finding&)>& write) {
+  for (const Finding& finding : report.findings) {
+    if (run_stage("report of " + std::string(finding.code), [&] { write(finding); })) {
+      continue;
+    }
+    Finding bare;
+    bare.code = finding.code;
+    bare.severity = finding.severity;
+    bare.certainty = finding.certainty;
+    bare.title = finding.title;
+    bare.culprits = finding.culprits;
+    bare.victims = finding.victims;
+    run_stage("short report of " + std::string(finding.code), [&] { write(bare); });
+  }
 }
 
 std::string finding_line(const Finding& finding) {

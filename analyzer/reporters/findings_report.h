@@ -2,6 +2,7 @@
 // and nothing else.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ struct FindingsReport {
 };
 
 FindingsReport report_findings(const Run& run, std::vector<Finding> findings);
+
+// Calls `write` for each finding; for one of which that fails, again with its title alone.
+void write_each(const FindingsReport& report, const std::function<void(const Finding&)>& write);
 
 std::string findings_json(const Run& run, const FindingsReport& report);  // traintrace.findings/1
 // One finding a line, with indented evidence.  `colour`: for a terminal.

@@ -15,7 +15,8 @@ const char* colour_of(Severity severity) {
   return kCodes[static_cast<size_t>(severity)];
 }
 
-void add_finding(std::string& out, const Finding& finding, bool colour) {
+std::string text_of(const Finding& finding, bool colour) {
+  std::string out = "\n";
   out += painted(printable(finding_line(finding)), colour_of(finding.severity), colour) + "\n";
   for (const CodePlace& place : finding.where) {
     out += printable(fmt::format("    where: rank {}: {}{}{}{}", place.rank.value, place.file,
@@ -30,6 +31,7 @@ void add_finding(std::string& out, const Finding& finding, bool colour) {
   if (!finding.advice.empty()) {
     out += "    advice: " + printable(finding.advice) + "\n";
   }
+  return out;
 }
 
 }  // namespace
@@ -46,10 +48,7 @@ std::string findings_text(const Run& run, const FindingsReport& report, bool col
   for (const OtherRun& other : run.others) {
     out += printable(other_run_line(other)) + "\n";
   }
-  for (const Finding& finding : report.findings) {
-    out += "\n";
-    add_finding(out, finding, colour);
-  }
+  write_each(report, [&](const Finding& finding) { out += text_of(finding, colour); });
   return out;
 }
 

@@ -5,6 +5,21 @@
 #include "analyzer/text/words.h"
 
 namespace traintrace {
+namespace {
+
+// The next one, else the first that is left.
+uint32_t free_number(const std::map<uint32_t, StackText>& stacks) {
+  if (stacks.empty() || stacks.rbegin()->first < ~uint32_t{0}) {
+    return stacks.empty() ? 1 : stacks.rbegin()->first + 1;
+  }
+  uint32_t number = 1;
+  for (auto known = stacks.lower_bound(1); known->first == number; ++known) {
+    ++number;
+  }
+  return number;
+}
+
+}  // namespace
 
 std::optional<uint32_t> Draft::call(std::string_view call_name) {
   if (const auto found = calls.find(std::string(call_name)); found != calls.end()) {
@@ -32,6 +47,9 @@ std::optional<uint32_t> Draft::stack(std::string_view text) {
     if (digits == text.npos || trace.stacks.contains(*id)) {
       return id;
     }
+    if (*id == 0) {  // no stack
+      return std::nullopt;
+    }
     text.remove_prefix(digits + 1);
   } else if (const auto found = stacks.find(std::string(text)); found != stacks.end()) {
     return found->second;
@@ -48,7 +66,7 @@ std::optional<uint32_t> Draft::stack(std::string_view text) {
     rest.remove_prefix(comma + 1);
   }
   if (!id) {
-    id = trace.stacks.empty() ? 1 : trace.stacks.rbegin()->first + 1;
+    id = free_number(trace.stacks);
     stacks.emplace(text, *id);
   }
   trace.stacks[*id] = std::move(frames);

@@ -124,10 +124,11 @@ void append_grid(std::string& out, uint64_t value) {
 }
 
 std::optional<uint64_t> parse_grid(std::string_view text) {
+  // 0x10 is a number; 0x10x1 is a grid of no blocks, a launch that fails.
   const size_t first = text.find('x');
-  const size_t second = first == text.npos ? first : text.find('x', first + 1);
-  if (second == text.npos) {  // 0x10 is a number, 0x0x0 is not
-    return parse_number(text);
+  const size_t second = text.find('x', first == text.npos ? text.size() : first + 1);
+  if (second == text.npos) {
+    return first == text.npos || text.starts_with("0x") ? parse_number(text) : std::nullopt;
   }
   const auto x = parse_unsigned(text.substr(0, first));
   const auto y = parse_unsigned(text.substr(first + 1, second - first - 1));

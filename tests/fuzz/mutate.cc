@@ -76,6 +76,10 @@ void shuffle_parts(std::vector<std::string>& parts, const std::vector<std::strin
   }
 }
 
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 }  // namespace
 
 uint64_t Random::next() {
@@ -105,6 +109,22 @@ std::string damaged_bytes(const std::string& input, Random& random) {
     }
   }
   return bytes;
+}
+
+std::string damaged_numbers(const std::string& input, Random& random) {
+  std::string text = input;
+  for (uint64_t i = random.below(4) + 1; i > 0 && !text.empty(); --i) {
+    const size_t from = random.below(text.size());
+    const auto begin = std::find_if(text.begin() + static_cast<long>(from), text.end(), is_digit);
+    const auto end = std::find_if_not(begin, text.end(), is_digit);
+    uint64_t number = kWords[random.below(std::size(kWords))];
+    if (random.below(2) == 0 && end - begin < 18 && begin != end) {
+      number = std::stoull(std::string(begin, end)) + random.below(5) - 2;
+    }
+    const bool negative = random.below(8) == 0;
+    text.replace(begin, end, (negative ? "-" : "") + std::to_string(number));
+  }
+  return text;
 }
 
 std::string damaged_text(const std::string& input, const std::vector<std::string>& others,

@@ -21,6 +21,9 @@ class Random {
 // Bits, bytes, words of interesting values, cuts, copies of one part over another.
 std::string damaged_bytes(const std::string& input, Random& random);
 
+// Numbers of a text, others in their place.
+std::string damaged_numbers(const std::string& input, Random& random);
+
 // Lines and words that are dropped, doubled, swapped, or taken from `others`.
 std::string damaged_text(const std::string& input, const std::vector<std::string>& others,
                          Random& random);

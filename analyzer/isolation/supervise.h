@@ -1,0 +1,23 @@
+// A command in a child of its own: what kills it costs the stage that it was in, not the answer.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace traintrace {
+
+// Runs `work` in a child and returns its status.  Of a child that crashes, the parent knows in
+// which stage it was, and starts another that leaves this stage out.  All of `work` is the stage
+// `name`: where it fails as a whole, `otherwise` says so and returns the status.
+//
+// Nothing else in the process may be running: only this thread goes on in the child.
+int supervise(const std::string& name, const std::function<int()>& work,
+              const std::function<int()>& otherwise);
+
+// To be called before anything is written to stdout: from then on no further attempt is made.
+void about_to_speak();
+
+// After a crash in one of several threads, whose is not known: one after the other.
+bool one_stage_at_a_time();
+
+}  // namespace traintrace
