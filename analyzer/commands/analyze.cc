@@ -157,6 +157,13 @@ Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions op
   return JudgedRun{std::move(run), std::move(findings)};
 }
 
+Result<JudgedRun> judge_traces(TraceSet traces, const RunOptions& options) {
+  Result<Given> given = take_apart(std::move(traces));
+  return given ? judge_runs(std::move(given->inputs), given->unreadable, options,
+                            [&](Run& run) { return findings_about(run, *given); })
+               : given.error();
+}
+
 Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options) {
   Result<Given> given = take_apart(std::move(traces));
   return given ? analyze_given(std::move(*given), options) : given.error();

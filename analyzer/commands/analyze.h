@@ -31,6 +31,8 @@ struct Analysis {
   bool error = false;
 };
 Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options);
+// What that is reported of.
+Result<JudgedRun> judge_traces(TraceSet traces, const RunOptions& options);
 // The latest run of `arguments`, traces of ours, or the one that `options` ask for.
 Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options);
 // The same of files of PyTorch's profiler.

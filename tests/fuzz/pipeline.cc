@@ -204,7 +204,7 @@ void run_pipeline(std::vector<ProcessTrace> processes) {
   options.read_events = [](const ProcessTrace& trace) { return &trace; };
   TraceSet set;
   set.processes = std::move(processes);
-  const Result<JudgedRun> judged = judge(std::move(set), options);
+  const Result<JudgedRun> judged = judge_traces(std::move(set), options);
   if (!judged) {
     check(!judged.error().message.empty(), "an error without a message");
     return;
