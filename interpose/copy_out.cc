@@ -8,6 +8,7 @@
 #define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming)
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -299,9 +300,40 @@ bool CopyOut::cover_all() noexcept {
   return true;
 }
 
+bool CopyOut::anything_new() noexcept {
+  bool any = false;
+  char page[kPage];
+  for (uint32_t i = 0; i < memory_->section_count; ++i) {
+    const format::Section& section = memory_->sections[i];
+    const char* const from = begin_of(memory_, section);
+    const uint64_t ready = load(memory_->ready_bytes[i]);
+    for (uint64_t k = 0; section.kind == format::kEvents && k < ready / section.element_bytes; ++k) {
+      const auto* const chunk =
+          reinterpret_cast<const format::EventChunk*>(from + k * section.element_bytes);
+      const ChunkSeen now = {load(chunk->ordinal), load(chunk->committed)};
+      any = any || now.ordinal != chunks_seen_[k].ordinal ||
+            now.committed != chunks_seen_[k].committed;
+      chunks_seen_[k] = now;
+    }
+    for (uint64_t at = 0; !is_copied_elsewhere(section) && at < ready; at += kPage) {
+      const uint64_t hash = copy_page(page, from + at, std::min(kPage, ready - at));
+      uint64_t& known = page_hashes_[(section.offset + at) / kPage];
+      any = any || hash != known;
+      known = hash;
+    }
+  }
+  return any;
+}
+
 // The header last: with it a new copy becomes a trace.
 bool CopyOut::copy_changes() noexcept {
-  if (!open_copy() || !cover_all()) {
+  if (load(memory_->exit_kind) != format::kNotExited && path_[0]) {
+    const bool any = anything_new();
+    if ((!any && is_dense_) || make_final(format::kPartial)) {
+      return true;
+    }
+  }
+  if (is_dense_ || !open_copy() || !cover_all()) {
     close_copy();
     return false;
   }
@@ -322,7 +354,11 @@ bool CopyOut::copy_changes() noexcept {
   return whole;
 }
 
-bool CopyOut::make_final() noexcept {
+bool CopyOut::make_final(format::CopyState state) noexcept {
+  if (!open_copy()) {
+    return false;
+  }
+  close_copy();
   ShortText path;
   path << path_ << ".new";
   unlink(path.c_str());
@@ -330,26 +366,40 @@ bool CopyOut::make_final() noexcept {
   if (file < 0) {
     return false;
   }
+  struct stat status = {};
   const bool whole = path.whole() && final_copy_bytes(*memory_) <= room_left(file, storage_) &&
-                     write_final_copy(*memory_, file);
+                     write_final_copy(*memory_, state, file) && fstat(file, &status) == 0;
   close(file);
   if (!whole || rename(path.c_str(), path_) != 0) {
     unlink(path.c_str());
     return false;
   }
+  inode_ = status.st_ino;
+  is_dense_ = true;
   return true;
+}
+
+bool CopyOut::complete_final() noexcept {
+  if (!open_copy()) {
+    return false;
+  }
+  const bool done = complete_final_copy(*memory_, file_);
+  close_copy();
+  return done;
 }
 
 // Where there is no room for two files, the one that is there is completed.
 bool CopyOut::finish() noexcept {
-  if (!open_copy()) {
+  if (is_dense_ && !anything_new()) {
+    return complete_final();
+  }
+  if (!path_[0] && !copy_changes()) {
     return false;
   }
-  close_copy();
-  if (make_final()) {
+  if (make_final(format::kFinal)) {
     return true;
   }
-  if (!copy_changes() || !open_copy()) {
+  if (is_dense_ || !copy_changes() || !open_copy()) {
     return false;
   }
   const bool done = copy_header(format::kFinal);

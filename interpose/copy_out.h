@@ -2,8 +2,9 @@
 // keeper, or by a thread of the process where there is none: whatever is called here may block for
 // as long as a disk likes.
 //
-// While the process runs the file has the memory's layout and its holes.  After its end a file
-// without holes takes its place, in one step (rename), with what is worth keeping.
+// While the process runs the file has the memory's layout and its holes.  At its end a file without
+// holes takes its place, in one step (rename), with what is worth keeping: at its exit, while it
+// waits, so that nothing comes and goes in the folder afterwards; else when it is gone.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ class CopyOut {
   // Goes on with the copy that the header names, which another keeper made.  False: it is not there.
   bool resume() noexcept;
 
-  // Copies what changed.  The first call looks for a place; where there is none, each later one
+  // Copies what changed; of a process at its exit, all of it anew.  The first call looks for a place; where there is none, each later one
   // looks again.  False: there is no copy, or it is not whole.
   bool copy_changes() noexcept;
 
@@ -43,7 +44,10 @@ class CopyOut {
   bool open_copy() noexcept;
   bool find_place() noexcept;
   bool create_in(const CopyPlace& place) noexcept;
-  bool make_final() noexcept;
+  bool make_final(format::CopyState state) noexcept;
+  bool complete_final() noexcept;
+  // Looks for what changed since the last look, and copies nothing.
+  bool anything_new() noexcept;
   bool cover_all() noexcept;
   void close_copy() noexcept;
   bool copy_pages(const format::Section& section, uint64_t ready) noexcept;
@@ -64,6 +68,7 @@ class CopyOut {
   uint64_t room_ = 0;  // bytes by which the file may still grow in this round
   Storage storage_ = Storage::kLocal;
   bool removed_ = false;
+  bool is_dense_ = false;  // the file is the final one
   char path_[kMaxPath] = {};
 };
 

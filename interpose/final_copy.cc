@@ -112,7 +112,11 @@ uint64_t oldest_kept(const FileHeader& memory, const Section& section, uint64_t 
 void count_left_out(FileHeader& memory, uint64_t records) {
   const Section& stats = section_of(&memory, format::kStats);
   auto* const counts = reinterpret_cast<uint64_t*>(at(&memory, stats));
-  counts[static_cast<int>(format::Stat::RingShortened)] += records;
+  counts[static_cast<int>(format::Stat::RingShortened)] = records;
+}
+
+void get_on(FileHeader& memory) {
+  __atomic_fetch_add(&memory.keeper_steps, 1U, __ATOMIC_RELEASE);
 }
 
 uint64_t records_of(FileHeader& memory, uint64_t index) {
@@ -128,6 +132,10 @@ uint64_t write_chunks(FileHeader& memory, const Section& section, uint64_t ready
   uint64_t left_out = 0;
   for (uint64_t i = 0; i < ready / section.element_bytes; ++i) {
     const EventChunk* const chunk = chunk_at(memory, section, i);
+    constexpr uint64_t kStep = 64;
+    if (i % kStep == 0) {
+      get_on(memory);
+    }
     if (chunk->ordinal == 0) {
       continue;
     }
@@ -161,7 +169,7 @@ uint64_t final_copy_bytes(const FileHeader& memory) noexcept {
 }
 
 // The ring first: what is left out of it is counted in a section that follows.
-bool write_final_copy(FileHeader& memory, int file) noexcept {
+bool write_final_copy(FileHeader& memory, format::CopyState state, int file) noexcept {
   FileHeader header;
   memcpy(&header, &memory, sizeof header);
   header.section_count = 0;
@@ -185,16 +193,32 @@ bool write_final_copy(FileHeader& memory, int file) noexcept {
     if (section.kind == format::kEvents || section.kind == format::kChunkStates) {
       continue;
     }
+    get_on(memory);
     const uint64_t bytes = used_bytes(memory, section, memory.ready_bytes[i]);
     if (!write_pages(file, end, begin_of(memory, section), bytes)) {
       return false;
     }
     add(section, bytes);
   }
-  header.copy_state = format::kFinal;
+  header.copy_state = state;
   header.copied_realtime_ns = nanoseconds(CLOCK_REALTIME);
   return ftruncate(file, static_cast<off_t>(end)) == 0 &&
          write_at(file, 0, &header, sizeof header);
+}
+
+bool complete_final_copy(const FileHeader& memory, int file) noexcept {
+  FileHeader there;
+  if (pread(file, &there, sizeof there, 0) != sizeof there) {
+    return false;
+  }
+  FileHeader header;
+  memcpy(&header, &memory, sizeof header);
+  header.section_count = there.section_count;
+  memcpy(header.sections, there.sections, sizeof header.sections);
+  memcpy(header.ready_bytes, there.ready_bytes, sizeof header.ready_bytes);
+  header.copy_state = format::kFinal;
+  header.copied_realtime_ns = nanoseconds(CLOCK_REALTIME);
+  return write_at(file, 0, &header, sizeof header);
 }
 
 }  // namespace traintrace

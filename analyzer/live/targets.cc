@@ -104,10 +104,21 @@ bool is_keeper(const ProcProcess& process) {
 
 }  // namespace
 
+// The copy in its folder, which leads to the memory: what lies beside it belongs to it, too.
 std::optional<std::string> trace_of_process(const ProcProcess& process) {
   const auto mapping = std::find_if(process.mappings.begin(), process.mappings.end(), is_trace);
   if (mapping == process.mappings.end()) {
     return std::nullopt;
+  }
+  const auto header = process.same_mount_namespace && process.same_pid_namespace
+                          ? header_in(process, *mapping)
+                          : std::nullopt;
+  if (header && header->pid == process.inner_pid) {
+    const auto end = std::find(header->copy_path, std::end(header->copy_path), '\0');
+    std::string copy(header->copy_path, end);
+    if (!copy.empty() && is_readable(copy)) {
+      return copy;
+    }
   }
   return mapping->path.starts_with(kMemory) ? path_of_nameless(process, *mapping)
                                             : reachable_path(process, mapping->path);
