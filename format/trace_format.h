@@ -14,8 +14,8 @@
 //   can change under it is a single aligned word, or is guarded by a word that is written last
 //   (`committed`, `ordinal`, `used`).
 // - Its memory is the job's own.  So sections begin small and grow up to a size that is fixed at
-//   the start (`ready_bytes`); what lies beyond was never touched and is a hole.  Memory is allocated
-//   before it is used, for a hole of a full tmpfs kills with SIGBUS, too.
+//   the start (`ready_bytes`); what lies beyond was never touched and is a hole.  Memory is
+//   allocated before it is used, for a hole of a full tmpfs kills with SIGBUS, too.
 // - What a hang or a leak needs is old, and must not be overwritten by what is new: events lie in
 //   a ring whose oldest chunks are reused, everything else lies in tables that are never evicted.
 // - Rows of calls.def come and go: the file names its own calls and fields (section kSchema), and
@@ -169,14 +169,14 @@ struct FileHeader {
   uint32_t copy_state;           // CopyState
   uint64_t copied_realtime_ns;   // when this copy was made; 0: never
 
-  // Who copies: the keeper, a process with the memory as descriptor `keeper_descriptor`; the process
-  // itself (a thread of it) where no keeper could be started; 0: nobody yet.
+  // Who copies: the keeper, a process with the memory as descriptor `keeper_descriptor`; the
+  // process itself (a thread of it) where no keeper could be started; 0: nobody yet.
   int32_t keeper_pid;
   int32_t keeper_descriptor;  // -1: a thread copies
   uint64_t keeper_alive_boottime_ns;
-  uint32_t keeper_wake;  // futex: raised to have a copy made now
-  uint32_t copies_made;  // futex: raised after each whole copy
-  uint32_t no_place;     // 1: no folder could be written to
+  uint32_t keeper_wake;   // futex: raised to have a copy made now
+  uint32_t copies_made;   // futex: raised after each whole copy
+  uint32_t no_place;      // 1: no folder could be written to
   uint32_t keeper_steps;  // raised as it gets on within a copy
 
   char not_in_folder[64];  // why the copy is not in `folder`, which gets a pointer; empty: it is

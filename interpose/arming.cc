@@ -137,8 +137,8 @@ void start_clock(format::FileHeader* file) {
   file->last_alive_ticks = file->armed_ticks;
 }
 
-// From the first call on that is recorded there is somebody who has the memory, even if this process
-// is killed at once.
+// From the first call on that is recorded there is somebody who has the memory, even if this
+// process is killed at once.
 void have_it_kept(ThreadState& self, const MemoryRegion& region) {
   constexpr const char* kKeeping[] = {"", "process", "thread", "none"};
   const Keeping keeping = start_keeper(region.header, region.descriptor);

@@ -1,8 +1,10 @@
 #include "interpose/copy_out.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming)
@@ -48,7 +50,8 @@ bool is_zero(const char* page, uint64_t bytes) {
   return page[0] == 0 && memcmp(page, page + 1, bytes - 1) == 0;
 }
 
-// Elements change while they are copied: until two readings agree, as far as that can be waited for.
+// Elements change while they are copied: until two readings agree, as far as that can be waited
+// for.
 uint64_t copy_page(char* to, const char* from, uint64_t bytes) {
   constexpr int kReadings = 4;
   for (int reading = 0; reading < kReadings; ++reading) {
@@ -68,17 +71,22 @@ bool is_copied_elsewhere(const format::Section& section) {
 
 }  // namespace
 
-bool CopyOut::start(format::FileHeader* memory) noexcept {
+bool CopyOut::start(format::FileHeader* memory, LastWord last_word) noexcept {
   memory_ = memory;
+  last_word_ = last_word;
   const format::Section& events = section_of(memory, format::kEvents);
   page_hashes_ = static_cast<uint64_t*>(map_private(memory_bytes(*memory) / kPage * 8 + 8));
   chunks_seen_ = static_cast<ChunkSeen*>(
       map_private((events.bytes / events.element_bytes + 1) * sizeof(ChunkSeen)));
   buffer_ = static_cast<char*>(map_private(kBufferBytes));
+  if (memory->copy_path[0]) {
+    resume();
+  }
   return page_hashes_ && chunks_seen_ && buffer_;
 }
 
-bool CopyOut::resume() noexcept {
+// A copy that is not there any more is not wanted.
+void CopyOut::resume() noexcept {
   Text path(path_, sizeof path_);
   path << memory_->copy_path;
   format::FileHeader header = {};
@@ -90,26 +98,27 @@ bool CopyOut::resume() noexcept {
   if (file >= 0) {
     close(file);
   }
-  if (!ours) {
-    path_[0] = '\0';
-    return false;
-  }
+  removed_ = !ours;
   inode_ = status.st_ino;
-  return true;
+  // What has no holes lies elsewhere in it than in the memory.
+  is_dense_ = ours && memcmp(header.sections, memory_->sections, sizeof header.sections) != 0;
 }
 
 // Opened for each round: where a thread of the job's process copies, a program that closes what it
 // does not know would leave us with a number that soon means a file of its own.
 bool CopyOut::open_copy() noexcept {
+  if (removed_) {
+    return false;
+  }
   if (!path_[0]) {
-    return !removed_ && find_place();
+    return find_place();
   }
   file_ = open(path_, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   struct stat status = {};
   if (file_ >= 0 && fstat(file_, &status) == 0 && status.st_ino == inode_) {
     return true;
   }
-  removed_ = removed_ || file_ >= 0 || errno == ENOENT || errno == ENOTDIR;
+  removed_ = removed_ || file_ >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
   close_copy();
   return false;
 }
@@ -121,9 +130,45 @@ void CopyOut::close_copy() noexcept {
   file_ = -1;
 }
 
+// Under its name there is never a file without a header, which leads to the memory.
+bool CopyOut::create_named(int folder) noexcept {
+  constexpr int kAttempts = 100;
+  ShortText first;
+  name_trace(first, memory_->host, memory_->pid, memory_->start_time, 0, ".trace.first");
+  unlinkat(folder, first.c_str(), 0);
+  file_ = openat(folder, first.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  covered_ = 0;
+  bool named = false;
+  if (file_ >= 0 && cover_all() && copy_header(format::kPartial)) {
+    for (int attempt = 0; attempt < kAttempts && !named; ++attempt) {
+      ShortText name;
+      name_trace(name, memory_->host, memory_->pid, memory_->start_time, attempt,
+                 format::kTraceSuffix);
+      named = syscall(SYS_renameat2, folder, first.c_str(), folder, name.c_str(),
+                      RENAME_NOREPLACE) == 0;
+      if (!named && errno == EINVAL) {  // a file system that cannot refuse to replace
+        named = faccessat(folder, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+                renameat(folder, first.c_str(), folder, name.c_str()) == 0;
+      } else if (!named && errno != EEXIST) {
+        break;
+      }
+      if (named) {
+        Text path(path_ + strlen(path_), sizeof path_ - strlen(path_));
+        path << name.c_str();
+      }
+    }
+  }
+  if (!named) {
+    const int problem = errno;
+    unlinkat(folder, first.c_str(), 0);
+    close_copy();
+    errno = problem;
+  }
+  return named;
+}
+
 bool CopyOut::create_in(const CopyPlace& place) noexcept {
   constexpr uint64_t kLeast = uint64_t{8} << 20;
-  constexpr int kAttempts = 100;
   create_folders(place.folder.c_str());
   const int folder = open_copy_folder(place);
   if (folder < 0) {
@@ -138,20 +183,12 @@ bool CopyOut::create_in(const CopyPlace& place) noexcept {
     errno = ENOSPC;
     return false;
   }
-  for (int attempt = 0; attempt < kAttempts && file_ < 0; ++attempt) {
-    ShortText name;
-    name_trace(name, memory_->host, memory_->pid, memory_->start_time, attempt,
-               format::kTraceSuffix);
-    file_ = openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file_ < 0 && errno != EEXIST) {
-      break;
-    }
-    Text path(path_, sizeof path_);
-    path << place.folder.c_str() << "/" << name.c_str();
-  }
+  Text path(path_, sizeof path_);
+  path << place.folder.c_str() << "/";
+  const bool created = create_named(folder);
   close(folder);
   struct stat status = {};
-  if (file_ < 0 || fstat(file_, &status) != 0) {
+  if (!created || fstat(file_, &status) != 0) {
     path_[0] = '\0';
     return false;
   }
@@ -307,7 +344,8 @@ bool CopyOut::anything_new() noexcept {
     const format::Section& section = memory_->sections[i];
     const char* const from = begin_of(memory_, section);
     const uint64_t ready = load(memory_->ready_bytes[i]);
-    for (uint64_t k = 0; section.kind == format::kEvents && k < ready / section.element_bytes; ++k) {
+    for (uint64_t k = 0; section.kind == format::kEvents && k < ready / section.element_bytes;
+         ++k) {
       const auto* const chunk =
           reinterpret_cast<const format::EventChunk*>(from + k * section.element_bytes);
       const ChunkSeen now = {load(chunk->ordinal), load(chunk->committed)};
@@ -329,7 +367,8 @@ bool CopyOut::anything_new() noexcept {
 bool CopyOut::copy_changes() noexcept {
   if (load(memory_->exit_kind) != format::kNotExited && path_[0]) {
     const bool any = anything_new();
-    if ((!any && is_dense_) || make_final(format::kPartial)) {
+    const bool is_last = last_word_ == LastWord::kAtExit;
+    if ((!any && is_dense_) || make_final(is_last ? format::kFinal : format::kPartial)) {
       return true;
     }
   }

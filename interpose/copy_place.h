@@ -24,8 +24,8 @@ void create_folders(const char* path) noexcept;
 int open_copy_folder(const CopyPlace& place) noexcept;
 
 // How many bytes more the file system of this descriptor may take.  The job's checkpoints matter
-// more than its trace: the larger of 5 % and 4 GiB of a disk stay free, and three quarters of what is
-// left of a memory.
+// more than its trace: the larger of 5 % and 4 GiB of a disk stay free, and three quarters of what
+// is left of a memory.
 uint64_t room_left(int descriptor, Storage storage) noexcept;
 
 }  // namespace traintrace

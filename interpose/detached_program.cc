@@ -56,7 +56,7 @@ int become_program(void* argument) {
 
 int start_program(void* argument) {
   const int started = g_clone(become_program, g_program_stack + sizeof g_program_stack,
-                            CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
+                              CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
   syscall(SYS_exit_group, started > 0 ? 0 : 1);
   return 0;
 }
@@ -72,7 +72,7 @@ bool start_detached(const DetachedProgram& program) noexcept {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int starter = g_clone(start_program, g_starter_stack + sizeof g_starter_stack,
-                            CLONE_VM | CLONE_VFORK, const_cast<DetachedProgram*>(&program));
+                              CLONE_VM | CLONE_VFORK, const_cast<DetachedProgram*>(&program));
   int status = 1;
   while (starter > 0 && syscall(SYS_wait4, starter, &status, __WCLONE, nullptr) < 0 &&
          errno == EINTR) {

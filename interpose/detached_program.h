@@ -1,6 +1,6 @@
-// Starts a program beside the job, of which the job notices nothing: no SIGCHLD and no child that it
-// did not start (the program is a grandchild, whose parent has no exit signal and ends at once), no
-// copy of its page tables (both share its memory until exec), no handler of its own in the wrong
+// Starts a program beside the job, of which the job notices nothing: no SIGCHLD and no child that
+// it did not start (the program is a grandchild, whose parent has no exit signal and ends at once),
+// no copy of its page tables (both share its memory until exec), no handler of its own in the wrong
 // process (signals are blocked), no descriptor of its own kept open.
 #pragma once
 

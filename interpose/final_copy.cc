@@ -48,8 +48,8 @@ uint64_t used_bytes(const FileHeader& memory, const Section& section, uint64_t r
   }
   const char* const from = begin_of(memory, section);
   uint64_t pages = (ready + kPage - 1) / kPage;
-  while (pages > 0 && is_zero(from + (pages - 1) * kPage,
-                              std::min(kPage, ready - (pages - 1) * kPage))) {
+  while (pages > 0 &&
+         is_zero(from + (pages - 1) * kPage, std::min(kPage, ready - (pages - 1) * kPage))) {
     --pages;
   }
   const uint64_t bytes = std::min(pages * kPage, ready);
@@ -202,8 +202,7 @@ bool write_final_copy(FileHeader& memory, format::CopyState state, int file) noe
   }
   header.copy_state = state;
   header.copied_realtime_ns = nanoseconds(CLOCK_REALTIME);
-  return ftruncate(file, static_cast<off_t>(end)) == 0 &&
-         write_at(file, 0, &header, sizeof header);
+  return ftruncate(file, static_cast<off_t>(end)) == 0 && write_at(file, 0, &header, sizeof header);
 }
 
 bool complete_final_copy(const FileHeader& memory, int file) noexcept {

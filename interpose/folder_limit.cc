@@ -63,8 +63,7 @@ bool read_header(int folder, const char* name, FileHeader& header) {
   if (file >= 0) {
     close(file);
   }
-  return got == sizeof header &&
-         memcmp(header.magic, format::kMagic, sizeof header.magic) == 0;
+  return got == sizeof header && memcmp(header.magic, format::kMagic, sizeof header.magic) == 0;
 }
 
 // HOST.PID.STARTTIME.segments of HOST.PID.STARTTIME.trace.
@@ -94,8 +93,7 @@ void note(int folder, const char* name, Runs& runs) {
   // Of a container that was killed there is no final copy.
   const bool recent = nanoseconds(CLOCK_REALTIME) - header.copied_realtime_ns < kRecentNs;
   run->in_use = run->in_use || (header.copy_state != format::kFinal && recent);
-  run->failed =
-      run->failed || header.exit_kind == format::kNotExited || header.exit_status != 0;
+  run->failed = run->failed || header.exit_kind == format::kNotExited || header.exit_status != 0;
 }
 
 // Null: none may go.
@@ -126,8 +124,7 @@ void remove_run(int folder, uint64_t key) {
 }
 
 void count_removed(FileHeader& trace) {
-  auto* const counts =
-      reinterpret_cast<uint64_t*>(at(&trace, section_of(&trace, format::kStats)));
+  auto* const counts = reinterpret_cast<uint64_t*>(at(&trace, section_of(&trace, format::kStats)));
   __atomic_fetch_add(&counts[static_cast<int>(format::Stat::RunsRemoved)], 1, __ATOMIC_RELAXED);
 }
 
@@ -147,8 +144,7 @@ void keep_below_limit(int folder, FileHeader& trace) noexcept {
     return;
   }
   Runs runs = {static_cast<Run*>(memory), 0, 0};
-  for_each_entry(folder, format::kTraceSuffix,
-                 [&](const char* name) { note(folder, name, runs); });
+  for_each_entry(folder, format::kTraceSuffix, [&](const char* name) { note(folder, name, runs); });
   while (runs.bytes > limit) {
     Run* const run = next_to_go(runs, trace.run_key);
     if (run == nullptr) {

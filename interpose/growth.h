@@ -13,7 +13,7 @@ namespace traintrace {
 // What grows ahead of its use, by the tracer's own thread.
 enum Growing : uint32_t { kGrowRing = 1, kGrowAllocations = 2, kGrowTensorBlocks = 4 };
 
-extern uint32_t g_growth_asked;  // bits of Growing that the own thread has not answered yet
+extern uint32_t g_growth_asked;     // bits of Growing that the own thread has not answered yet
 extern uint32_t g_own_thread_wake;  // futex that the own thread sleeps on
 void wake_own_thread() noexcept;
 

@@ -68,8 +68,8 @@ void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, 
   into << ending;
 }
 
-// What launchers set alike for all ranks.  A name that is missing counts as empty: one launcher sets
-// some of them, none sets all.
+// What launchers set alike for all ranks.  A name that is missing counts as empty: one launcher
+// sets some of them, none sets all.
 uint64_t run_key_of(const Identity& identity) noexcept {
   constexpr const char* kNames[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
                                     "PMIX_NAMESPACE",      "MASTER_ADDR",  "MASTER_PORT"};

@@ -17,8 +17,8 @@ struct Identity {
 };
 Identity identify() noexcept;
 
-// Field 22 of /proc/PID/stat, which tells a process from a later one with its number; 0: there is no
-// such process, or it may not be read.
+// Field 22 of /proc/PID/stat, which tells a process from a later one with its number; 0: there is
+// no such process, or it may not be read.
 uint64_t start_time_of(int32_t pid) noexcept;
 
 // HOST.PID.STARTTIME, and a number from the second attempt on: after an exec the process has the
@@ -26,7 +26,8 @@ uint64_t start_time_of(int32_t pid) noexcept;
 void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, int attempt,
                 const char* ending) noexcept;
 
-// Equal for the processes of one job, as far as their environment tells; else of this process alone.
+// Equal for the processes of one job, as far as their environment tells; else of this process
+// alone.
 uint64_t run_key_of(const Identity& identity) noexcept;
 
 }  // namespace traintrace

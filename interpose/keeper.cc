@@ -95,10 +95,21 @@ void wait_for_work(format::FileHeader& memory, uint32_t seen, uint64_t for_ns) {
   futex_wait(&memory.keeper_wake, seen, for_ns);
 }
 
+// Both the file in memory and the descriptor go, so nothing is left of it.
+void remove_memory(const format::FileHeader& memory) {
+  if (memory.memory_path[0]) {
+    unlink(memory.memory_path);
+  }
+}
+
 // One round: what was recorded since is copied; whoever waits for that is woken.
 void copy_now(CopyOut& copy, format::FileHeader& memory) {
   memory.keeper_alive_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
   if (copy.copy_changes()) {
+    // Of a thread's last word nothing more is to be waited for.
+    if (copy.had_last_word()) {
+      remove_memory(memory);
+    }
     __atomic_fetch_add(&memory.copies_made, 1, __ATOMIC_RELEASE);
     futex_wake(&memory.copies_made);
   }
@@ -122,7 +133,8 @@ class Rounds {
         due_ns_ = nanoseconds(CLOCK_BOOTTIME) + kEveryNs;
         continue;
       }
-      wait_for_work(memory_, seen, std::min(due_ns_ - now_ns, segments_.is_started() ? kDrainEveryNs : kEveryNs));
+      wait_for_work(memory_, seen,
+                    std::min(due_ns_ - now_ns, segments_.is_started() ? kDrainEveryNs : kEveryNs));
     }
   }
 
@@ -149,13 +161,6 @@ class Rounds {
   uint64_t due_ns_ = 0;
 };
 
-// Both the file in memory and the descriptor go, so nothing is left of it.
-void remove_memory(const format::FileHeader& memory) {
-  if (memory.memory_path[0]) {
-    unlink(memory.memory_path);
-  }
-}
-
 void be_small_and_deaf() {
   prctl(PR_SET_NAME, "traintrace-keep");
   constexpr int kNotForUs[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ,
@@ -175,7 +180,7 @@ void be_small_and_deaf() {
 
 void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end) noexcept {
   CopyOut copy;
-  if (copy.start(memory)) {
+  if (copy.start(memory, CopyOut::LastWord::kAtExit)) {
     Rounds rounds(memory, copy);
     rounds.until([&] { return load(must_end) != 0; });
     rounds.pack();
@@ -185,7 +190,7 @@ void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end
 
 void keep_copying(format::FileHeader* memory) noexcept {
   CopyOut copy;
-  if (!copy.start(memory)) {
+  if (!copy.start(memory, CopyOut::LastWord::kWhenGone)) {
     return;
   }
   Rounds rounds(memory, copy);

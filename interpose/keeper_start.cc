@@ -130,8 +130,9 @@ Keeping start_keeper(format::FileHeader* memory, int descriptor) noexcept {
   return g_keeping = start_thread(memory);
 }
 
-// While the keeper gets on it is waited for: what is in the folder when the process has ended should
-// be all of it.  A disk that stands still, or a keeper that does, costs a quarter of a second.
+// While the keeper gets on it is waited for: what is in the folder when the process has ended
+// should be all of it.  A disk that stands still, or a keeper that does, costs a quarter of a
+// second.
 void wait_for_copy(format::FileHeader* memory) noexcept {
   Patience patience(*memory);
   // A round that is under way may have missed the newest: two are asked for.

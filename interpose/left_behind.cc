@@ -32,21 +32,19 @@ uint64_t age_seconds(int file) {
 }
 
 bool is_gone(const format::FileHeader& memory, const Identity& self) {
-  const bool same = memory.boot_id[0] == self.boot_id[0] && memory.boot_id[1] == self.boot_id[1] &&
-                    memory.pid_namespace == self.pid_namespace;
-  return same && start_time_of(memory.pid) != memory.start_time;
+  if (memory.boot_id[0] != self.boot_id[0] || memory.boot_id[1] != self.boot_id[1]) {
+    return true;
+  }
+  if (memory.pid_namespace == self.pid_namespace) {
+    return start_time_of(memory.pid) != memory.start_time;
+  }
+  const uint64_t heard_ns = memory.anchor_boottime_ns[1 + (memory.anchor_index & 1)];
+  return nanoseconds(CLOCK_BOOTTIME) - heard_ns > kOldSeconds * 1'000'000'000;
 }
 
 bool copied_out(format::FileHeader* memory) {
   CopyOut copy;
-  if (!copy.start(memory)) {
-    return false;
-  }
-  if (memory->copy_path[0]) {
-    // A copy that is not there any more is not wanted.
-    return !copy.resume() || copy.finish();
-  }
-  return copy.copy_changes() && copy.finish();
+  return copy.start(memory, CopyOut::LastWord::kWhenGone) && (copy.finish() || copy.was_removed());
 }
 
 void finish(int folder, const char* name, const Identity& self) {

@@ -1,8 +1,8 @@
 // Where in a table that is never evicted the element of a key lies, without a lock.
 //
 // Element i of the table belongs to the key in place i here.  Searches do not end at a free place
-// (handle_map.h says why) but at the longest way that was ever needed.  The table grows by steps, each
-// a hash table of its own (layout.h): what is in an older one stays there.
+// (handle_map.h says why) but at the longest way that was ever needed.  The table grows by steps,
+// each a hash table of its own (layout.h): what is in an older one stays there.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,7 @@ class LiveIndex {
 
   // One step more, whose elements are ready.  By one thread at a time.  False: no memory, or the
   // table has no more steps.
-  bool grow() noexcept {
-    return steps_ < kMostTableSteps && add_step(elements_of_step(steps_));
-  }
+  bool grow() noexcept { return steps_ < kMostTableSteps && add_step(elements_of_step(steps_)); }
   uint32_t steps() const noexcept { return load(steps_); }
 
   // `key` is not 0.  Young elements are asked for most, and lie in the last step.

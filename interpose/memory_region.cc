@@ -54,7 +54,8 @@ bool is_roomy(int folder, uint64_t bytes) {
   if (all_bytes == 0) {
     return true;  // tmpfs without limit
   }
-  return free_bytes / kMemoryFactor >= bytes && all_bytes - free_bytes + bytes <= all_bytes / kPartInUse;
+  return free_bytes / kMemoryFactor >= bytes &&
+         all_bytes - free_bytes + bytes <= all_bytes / kPartInUse;
 }
 
 // Somebody may be looking at it, for a moment (left_behind.cc).

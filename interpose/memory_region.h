@@ -1,8 +1,8 @@
 // The memory that everything is recorded into, and what it is called.
 //
-// It is a file of tmpfs with a name where /dev/shm is roomy, so that it outlives the process and its
-// keeper; else a memfd, which lives as long as one of them.  The /dev/shm of a container is often
-// 64 MiB, which NCCL and data loaders need themselves: it is left alone.
+// It is a file of tmpfs with a name where /dev/shm is roomy, so that it outlives the process and
+// its keeper; else a memfd, which lives as long as one of them.  The /dev/shm of a container is
+// often 64 MiB, which NCCL and data loaders need themselves: it is left alone.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,7 @@ struct Recorder {
   const uint64_t* ready_bytes;  // of the chunks
   format::ChunkState* chunk_states;
   uint32_t next_serial;
-  uint32_t next_look;  // of reap_some
+  uint32_t next_look;     // of reap_some
   uint64_t all_alive_ns;  // when that was seen last
 };
 Recorder g_recorder;
@@ -100,9 +100,8 @@ format::EventChunk* take_chunk(uint64_t& ordinal) {
     format::ChunkState& chunk = g_recorder.chunk_states[index];
     uint64_t state = __atomic_load_n(&chunk.state, __ATOMIC_RELAXED);
     const bool older_and_idle = state % 2 == 0 && state / 2 < ordinal;
-    if (older_and_idle &&
-        __atomic_compare_exchange_n(&chunk.state, &state, ordinal * 2 + 1, false, __ATOMIC_ACQUIRE,
-                                    __ATOMIC_RELAXED)) {
+    if (older_and_idle && __atomic_compare_exchange_n(&chunk.state, &state, ordinal * 2 + 1, false,
+                                                      __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
       const bool kept = __atomic_load_n(&chunk.kept, __ATOMIC_RELAXED) == state / 2;
       if (chunk.records && !kept) {
         count(format::Stat::RingOverwritten, chunk.records);
@@ -257,7 +256,8 @@ T* carve(char*& from, uint64_t elements) {
   return result;
 }
 
-// Address space only, until threads use it; where the system counts that as memory, for fewer threads.
+// Address space only, until threads use it; where the system counts that as memory, for fewer
+// threads.
 bool map_threads() {
   constexpr int kFewest = 64;
   for (; g_recorder.thread_count >= kFewest; g_recorder.thread_count /= 2) {
@@ -383,8 +383,8 @@ bool recorder_start(format::FileHeader* file, uint64_t generation) noexcept {
   g_recorder.chunk_bytes = events.element_bytes;
   g_recorder.chunk_count = events.bytes / events.element_bytes;
   g_recorder.ready_bytes = &file->ready_bytes[index_of(file, format::kEvents)];
-  g_recorder.chunk_states = reinterpret_cast<format::ChunkState*>(
-      at(file, section_of(file, format::kChunkStates)));
+  g_recorder.chunk_states =
+      reinterpret_cast<format::ChunkState*>(at(file, section_of(file, format::kChunkStates)));
   if (!map_threads()) {
     return false;
   }

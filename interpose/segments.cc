@@ -70,8 +70,8 @@ bool Segments::start(const char* trace_path, format::FileHeader* memory_of_trace
   memory_ = static_cast<char*>(memory);
   trace_ = memory_of_trace;
   events_ = &section_of(trace_, format::kEvents);
-  states_ = reinterpret_cast<format::ChunkState*>(
-      at(trace_, section_of(trace_, format::kChunkStates)));
+  states_ =
+      reinterpret_cast<format::ChunkState*>(at(trace_, section_of(trace_, format::kChunkStates)));
   not_before_ns_ = 0;
   end_ = 0;
   inode_ = OpenFile(path_, O_CREAT | O_EXCL).inode();

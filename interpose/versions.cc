@@ -10,8 +10,8 @@ namespace {
 
 using format::Library;
 
-// Both only store a number, before any initialisation too, whichever thread asks.  cudaRuntimeGetVersion is none of them:
-// it waits for the runtime's own start.
+// Both only store a number, before any initialisation too, whichever thread asks.
+// cudaRuntimeGetVersion is none of them: it waits for the runtime's own start.
 using GetVersion = int (*)(int*);
 struct Version {
   Library library;

@@ -78,7 +78,8 @@ int dump(const DumpArguments& arguments) {
     run_stage("dump of " + source, [&] {
       if (trace.events.empty()) {
         // Of a text the source is no file, and its events are here.
-        if (Result<ProcessTrace> whole = read_trace(source, {.events = true, .booted = trace.booted})) {
+        if (Result<ProcessTrace> whole =
+                read_trace(source, {.events = true, .booted = trace.booted})) {
           trace = std::move(*whole);
         }
       }

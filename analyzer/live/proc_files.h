@@ -45,7 +45,7 @@ struct ProcProcess {
   int inner_pid = 0;  // its own name for itself, in its pid namespace
   bool same_pid_namespace = true;
   bool same_mount_namespace = true;
-  std::string executable;    // path, empty: may not be read
+  std::string executable;  // path, empty: may not be read
   // As format/secrets.h has them: without secrets.
   std::string command_line;  // arguments separated by blanks
   std::map<std::string, std::string> environment;

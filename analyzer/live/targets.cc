@@ -82,11 +82,10 @@ std::optional<std::string> path_of_nameless(const ProcProcess& process, const Ma
     return std::nullopt;
   }
   // Its number is that of the process's own PID namespace.
-  const std::string root = process.same_pid_namespace
-                               ? std::string()
-                               : fmt::format("/proc/{}/root", process.pid);
-  std::string by_keeper = fmt::format("{}/proc/{}/fd/{}", root, header->keeper_pid,
-                                      header->keeper_descriptor);
+  const std::string root =
+      process.same_pid_namespace ? std::string() : fmt::format("/proc/{}/root", process.pid);
+  std::string by_keeper =
+      fmt::format("{}/proc/{}/fd/{}", root, header->keeper_pid, header->keeper_descriptor);
   if (header->keeper_descriptor >= 0 && is_readable(by_keeper)) {
     return by_keeper;
   }

@@ -17,7 +17,7 @@ struct ReadError {
   bool fatal = false;   // nothing could be used
   bool truncated = false;
   bool not_begun = false;  // nothing is wrong with it: nothing was recorded there yet
-  bool internal = false;  // a defect of ours: told as internal.error
+  bool internal = false;   // a defect of ours: told as internal.error
 };
 
 template <class T>

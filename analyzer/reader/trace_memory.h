@@ -10,8 +10,8 @@
 
 namespace traintrace {
 
-// The newest state of what the file at `path` is a copy of: the memory, if it is on this machine and
-// may be read; else the file itself.
+// The newest state of what the file at `path` is a copy of: the memory, if it is on this machine
+// and may be read; else the file itself.
 Result<TraceBytes> open_newest(const std::string& path);
 
 // Memories on this machine that would be copied to this folder and were not yet: paths to read.

@@ -111,7 +111,9 @@ ROLE(only_memory) {
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     if (entry.is_regular_file()) {
       ++traces;
-      bytes += entry.file_size();
+      struct stat status = {};
+      stat(entry.path().c_str(), &status);
+      bytes += static_cast<uintmax_t>(status.st_blocks) * 512;
     }
   }
   std::printf("%ju traces, %ju MiB\n", traces, bytes >> 20);
@@ -221,7 +223,7 @@ TEST(Places, AFolderThatCannotBe) {
   const auto fresh = new_since(before);
   ASSERT_EQ(fresh.size(), 1u);
   expect_whole(fresh[0]);
-  EXPECT_EQ(preload::read_raw(fresh[0]).facts["not-in-folder"], "the folder cannot be opened");
+  EXPECT_STREQ(preload::read_raw(fresh[0]).header.not_in_folder, "the folder cannot be opened");
   EXPECT_EQ(mode_of(fs::path(fresh[0]).parent_path()), 0700u);
   fs::remove(fresh[0]);
 }
@@ -313,11 +315,10 @@ TEST(Places, MemoryIsNotFilledByAndBy) {
   int mib = 0;
   ASSERT_EQ(std::sscanf(outcome.output.c_str(), "%d traces, %d MiB", &traces, &mib), 2)
       << outcome.output;
+  // An eighth of the 480 MiB; what has no place there goes without a name, and with its keeper.
   EXPECT_GE(traces, 1);
-  EXPECT_LT(traces, 6);
   EXPECT_LE(mib, 60);
-  EXPECT_NE(outcome.errors.find("traintrace: not recording: not enough space\n"), std::string::npos)
-      << outcome.errors;
+  EXPECT_EQ(outcome.errors, "");
 }
 
 TEST(Places, LimitedFilesAreSmaller) {

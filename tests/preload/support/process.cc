@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +89,8 @@ std::vector<std::string> role(int argc, char** argv) {
 void wait_for_keepers() {
   constexpr int kMostRounds = 2000;
   const fs::path folder = "/dev/shm/traintrace-" + std::to_string(geteuid());
+  struct stat own = {};
+  stat("/proc/self/ns/pid", &own);
   for (int round = 0; round < kMostRounds; ++round) {
     bool any = false;
     std::error_code none;
@@ -96,7 +99,9 @@ void wait_for_keepers() {
       std::ifstream file(entry.path(), std::ios::binary);
       file.read(reinterpret_cast<char*>(&header), sizeof header);
       any = any || (entry.path().extension() == ".trace" && file && header.ready != 0 &&
-                    !fs::exists("/proc/" + std::to_string(header.pid)));
+                    header.pid_namespace == own.st_ino &&
+                    !fs::exists("/proc/" + std::to_string(header.pid)) &&
+                    fs::exists("/proc/" + std::to_string(header.keeper_pid)));
     }
     if (!any) {
       return;

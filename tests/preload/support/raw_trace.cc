@@ -1,7 +1,7 @@
 #include "support/raw_trace.h"
 
-#include <algorithm>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cstring>
 #include <fstream>
@@ -88,8 +88,7 @@ class RawReader {
       }
       if (section.offset < format::kHeaderBytes ||
           section.offset + header.ready_bytes[i] > bytes_.size() ||
-          header.ready_bytes[i] > section.bytes ||
-          section.bytes % section.element_bytes != 0) {
+          header.ready_bytes[i] > section.bytes || section.bytes % section.element_bytes != 0) {
         problem("section ", section.kind, " lies wrong");
         return false;
       }
