@@ -1,0 +1,271 @@
+"""Folders of traces that are full, frozen, taken away or never there: the job does not notice.
+
+  disks.py LIBRARY JOB TRAINTRACE [TEST..]"""
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+import storage
+
+TOO_LONG = 10  # seconds that nothing may take; what hangs, hangs for ever
+FROZEN = 5
+
+
+def tool(name):
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+@contextlib.contextmanager
+def disk(kind, mebibytes):
+    """A file system of its own; the folder of its mount."""
+    with storage.empty_folder() as folder:
+        image, mount = folder / "image", folder / "mount"
+        with open(image, "wb") as file:
+            file.truncate(mebibytes << 20)
+        mount.mkdir()
+        make = tool(f"mkfs.{kind}")
+        if not make or not tool("losetup"):
+            raise unittest.SkipTest(f"no mkfs.{kind} or losetup")
+        subprocess.run([make, "-q", image], check=True, capture_output=True)
+        loop = subprocess.run([tool("losetup"), "--find", "--show", image], capture_output=True, text=True, check=False)
+        if loop.returncode != 0:
+            raise unittest.SkipTest("no loop device: " + loop.stderr)
+        device = loop.stdout.strip()
+        try:
+            if subprocess.run(["mount", device, mount], check=False, capture_output=True).returncode != 0:
+                raise unittest.SkipTest(f"{kind} cannot be mounted")
+            try:
+                yield mount
+            finally:
+                # Held by the keeper while it looks at the folder.
+                storage.until(lambda: subprocess.run(["umount", mount], check=False, capture_output=True).returncode == 0)
+        finally:
+            subprocess.run([tool("losetup"), "-d", device], check=False)
+
+
+@contextlib.contextmanager
+def frozen(mount):
+    if not tool("fsfreeze"):
+        raise unittest.SkipTest("no fsfreeze")
+    subprocess.run([tool("fsfreeze"), "-f", mount], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([tool("fsfreeze"), "-u", mount], check=True)
+
+
+def fill(path):
+    """To the last byte that this disk gives; synchronous, so that nothing becomes free behind it."""
+    written = 0
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 16, 4096, 512, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    written += file.write(b"\x5a" * size)
+        with contextlib.suppress(OSError):
+            os.fsync(file.fileno())
+    return written
+
+
+class Disks(unittest.TestCase):
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.outside = stack.enter_context(storage.empty_folder("/dev/shm"))
+
+    def work(self, folder, seconds=60, status=7, **settings):
+        """A job that records; it ends by itself with that status."""
+        counts = storage.Counts(self.outside)
+        job = storage.start(folder, "work", counts.path, seconds, 2, 500, status, **settings)
+        self.addCleanup(lambda: (job.kill(), job.communicate()))
+        self.assertTrue(storage.until(counts.returned))
+        return job, counts
+
+    def ends_well(self, job, counts, status=7, within=TOO_LONG):
+        begun = time.monotonic()
+        output, errors = job.communicate(timeout=within)
+        self.assertEqual((job.returncode, output, errors), (status, "done\n", ""))
+        # The calls are those of a simulated GPU and take no time; what blocks, blocks for the length of the freeze.
+        self.assertLess(counts.longest_ms(), 1000 * FROZEN / 2)
+        return time.monotonic() - begun
+
+    def all_is_there(self, folder, counts):
+        status, text = storage.dump(folder)
+        self.assertEqual(status, 0, text[:1000])
+        self.assertEqual(text.count("\nprocess "), 1, "seen more than once")
+        self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
+
+    def fills_up(self, kind, mebibytes):
+        with disk(kind, mebibytes) as mount:
+            job, counts = self.work(mount / "trace", 6)
+            self.assertTrue(storage.until(lambda: storage.memory_of(job.pid)))
+            time.sleep(1.5)
+            fill(mount / "checkpoint")
+            self.ends_well(job, counts, within=storage.LONG)
+            self.assertTrue(storage.until(lambda: not storage.alive(job.pid)))
+            time.sleep(1)
+            self.all_is_there(mount / "trace", counts)
+
+    def test_btrfs_fills_up(self):
+        self.fills_up("btrfs", 256)
+
+    def test_ext4_fills_up(self):
+        self.fills_up("ext4", 64)
+
+    def test_full_from_the_start(self):
+        with disk("btrfs", 256) as mount:
+            fill(mount / "checkpoint")
+            job, counts = self.work(mount / "trace", 3)
+            self.ends_well(job, counts, within=storage.LONG)
+            time.sleep(1)
+            found = [path for path in (mount, mount / "trace") if path.exists()]
+            print("full from the start, in the folder:", [list(map(str, path.iterdir())) for path in found], file=sys.stderr)
+
+    def test_roomy_disk_frozen(self):
+        """Large enough for traces to be put there: 4 GiB must stay free."""
+        with disk("ext4", 8192) as mount:
+            job, counts = self.work(mount / "trace", 9)
+            self.assertTrue(storage.until(lambda: storage.traces(mount / "trace")))
+            with frozen(mount):
+                time.sleep(FROZEN)
+                before = counts.returned()
+                self.assertTrue(storage.until(lambda: counts.returned() > before))
+            self.ends_well(job, counts, within=storage.LONG)
+            self.assertIsNotNone(storage.final(mount / "trace"))
+            self.all_is_there(mount / "trace", counts)
+
+    def test_frozen_at_the_end(self):
+        with disk("ext4", 8192) as mount:
+            job, counts = self.work(mount / "trace", 3)
+            self.assertTrue(storage.until(lambda: storage.traces(mount / "trace")))
+            with frozen(mount):
+                job.communicate(timeout=storage.LONG)
+                self.assertEqual(job.returncode, 7)
+                time.sleep(1)
+                self.all_is_there(mount / "trace", counts)
+            self.assertLess(counts.longest_ms(), 1000 * FROZEN / 2)
+            self.assertIsNotNone(storage.final(mount / "trace"), "not completed after the thaw")
+            self.all_is_there(mount / "trace", counts)
+
+    def test_frozen_from_the_start(self):
+        with disk("ext4", 8192) as mount:
+            with frozen(mount):
+                counts = storage.Counts(self.outside)
+                job = storage.start(mount / "trace", "work", counts.path, 2, 2, 500, 7)
+                begun = time.monotonic()
+                job.communicate(timeout=storage.LONG)
+                print(f"frozen from the start: {time.monotonic() - begun:.2f} s for 2 s of work", file=sys.stderr)
+                self.assertEqual(job.returncode, 7)
+            self.assertIsNotNone(storage.final(mount / "trace"), "not completed after the thaw")
+            self.all_is_there(mount / "trace", counts)
+
+    def tampered(self, how):
+        with storage.empty_folder() as folder:
+            job, counts = self.work(folder / "trace", 5)
+            path = storage.until(lambda: storage.traces(folder / "trace"))[0]
+            time.sleep(1)
+            how(path)
+            self.ends_well(job, counts, within=storage.LONG)
+            self.assertTrue(storage.until(lambda: storage.memory_of(job.pid) is None), "its memory stays")
+            return folder, counts, [(p.name, storage.Header(p)) for p in storage.traces(folder / "trace")], storage.dump(folder / "trace")
+
+    def test_truncated(self):
+        _, counts, _, (status, text) = self.tampered(lambda path: os.truncate(path, 0))
+        self.assertEqual(status, 0, text[:500])
+        self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
+
+    def test_truncated_in_the_middle(self):
+        _, counts, _, (status, text) = self.tampered(lambda path: os.truncate(path, 100_000))
+        self.assertEqual(status, 0, text[:500])
+        self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
+
+    def test_removed(self):
+        _, counts, _, (status, text) = self.tampered(lambda path: path.unlink())
+        self.assertEqual(status, 0, text[:500])
+        self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
+
+    def test_folder_removed(self):
+        _, counts, files, (status, text) = self.tampered(lambda path: shutil.rmtree(path.parent))
+        self.assertEqual(status, 0, text[:500])
+        self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
+
+    def test_replaced_by_a_text(self):
+        """It is somebody's now: what they wrote is not lost without need."""
+        def replace(path):
+            path.unlink()
+            path.write_text("a note\n")
+        _, counts, files, (status, text) = self.tampered(replace)
+        print("replaced:", [(name, bool(header.ready)) for name, header in files], status, text[:200], file=sys.stderr)
+        self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
+
+    def test_replaced_by_a_link(self):
+        with storage.empty_folder() as elsewhere:
+            victim = elsewhere / "victim"
+            victim.write_text("precious\n" * 1000)
+
+            def replace(path):
+                path.unlink()
+                path.symlink_to(victim)
+            _, counts, _, (status, text) = self.tampered(replace)
+            self.assertEqual(victim.read_text(), "precious\n" * 1000)
+            self.assertEqual(status, 0, text[:500])
+            self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
+
+    def unusable(self, make, **arguments):
+        """A folder that cannot be: the job runs as ever, its trace is found elsewhere or it has none."""
+        with storage.empty_folder() as folder:
+            path = make(folder)
+            counts = storage.Counts(self.outside)
+            job = storage.start(path, "work", counts.path, 1, 2, 500, 7, **arguments)
+            output, errors = job.communicate(timeout=storage.LONG)
+            self.assertEqual((job.returncode, output, errors), (7, "done\n", ""))
+            self.assertGreater(counts.returned(), 0)
+            storage.until(lambda: storage.memory_of(job.pid) is None, 3)
+            elsewhere = [p for p in storage.Path("/tmp").glob(f"traintrace-{os.geteuid()}/*.{job.pid}.*")]
+            print(path, "->", elsewhere, storage.memory_of(job.pid), file=sys.stderr)
+            for p in elsewhere:
+                p.unlink()
+            self.assertTrue(elsewhere)
+
+    def test_parent_is_a_file(self):
+        def make(folder):
+            (folder / "file").write_text("")
+            return folder / "file" / "trace"
+        self.unusable(make)
+
+    def test_is_a_file(self):
+        def make(folder):
+            (folder / "file").write_text("")
+            return folder / "file"
+        self.unusable(make)
+
+    def test_read_only(self):
+        def make(folder):
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", folder], check=True)
+            self.addCleanup(lambda: subprocess.run(["umount", folder], check=False))
+            return folder
+        self.unusable(make)
+
+    def test_size_limit(self):
+        """RLIMIT_FSIZE: no SIGXFSZ for the job, nor for its keeper."""
+        def limit(bytes_):
+            return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
+        for bytes_ in (0, 4096, 1 << 20):
+            with self.subTest(bytes_), storage.empty_folder() as folder:
+                counts = storage.Counts(self.outside)
+                job = storage.start(folder / "trace", "work", counts.path, 2, 2, 500, 7, preexec=limit(bytes_))
+                output, errors = job.communicate(timeout=storage.LONG)
+                print("RLIMIT_FSIZE", bytes_, job.returncode, errors, [(p.name, p.stat().st_size) for p in storage.traces(folder / "trace")]
+                      if (folder / "trace").exists() else None, storage.memory_of(job.pid), storage.calls_in(storage.dump(folder / "trace")[1]),
+                      counts.returned(), file=sys.stderr)
+                # Its own counts are a file that it may not make larger; it is as large already.
+                self.assertEqual((job.returncode, errors), (7, ""))
+
+
+storage.in_own_mounts()
+unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

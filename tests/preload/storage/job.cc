@@ -1,0 +1,146 @@
+// The job whose trace the tests of this folder look after.  What it does is its first argument.
+//
+//   work SHARED SECONDS THREADS PAUSE_US STATUS   calls; counts in the file SHARED what has
+//   returned once [SECONDS]                                one cudaMalloc reap waits for all its
+//   children, as shells do
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration;
+
+constexpr int kMaxThreads = 8;
+
+// Mapped by the test, too; storage.py knows its layout.
+struct Counts {
+  uint64_t entering[kMaxThreads];
+  uint64_t returned[kMaxThreads];
+  uint64_t longest_ns;  // of a call but the first of a thread
+  uint64_t first_ns;    // the longest first call
+};
+
+Counts* map_counts(const char* path) {
+  const int file = open(path, O_RDWR | O_CREAT, 0600);
+  if (file < 0 || ftruncate(file, sizeof(Counts)) != 0) {
+    return nullptr;
+  }
+  void* const memory = mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  return memory == MAP_FAILED ? nullptr : static_cast<Counts*>(memory);
+}
+
+void raise_to(uint64_t& value, uint64_t candidate) {
+  std::atomic_ref<uint64_t> shared(value);
+  for (uint64_t old = shared; old < candidate && !shared.compare_exchange_weak(old, candidate);) {
+  }
+}
+
+void call_until(Clock::time_point end, Counts& counts, int thread, int pause_us) {
+  for (bool first = true; Clock::now() < end; first = false) {
+    __atomic_add_fetch(&counts.entering[thread], 1, __ATOMIC_SEQ_CST);
+    const auto before = Clock::now();
+    cudaMemset(nullptr, thread, 0);
+    const uint64_t ns = std::chrono::nanoseconds(Clock::now() - before).count();
+    __atomic_add_fetch(&counts.returned[thread], 1, __ATOMIC_SEQ_CST);
+    raise_to(first ? counts.first_ns : counts.longest_ns, ns);
+    if (pause_us > 0) {
+      usleep(pause_us);
+    }
+  }
+}
+
+int work(char** arguments) {
+  Counts* const counts = map_counts(arguments[0]);
+  if (!counts) {
+    return 3;
+  }
+  const auto end =
+      Clock::now() + duration_cast<Clock::duration>(duration<double>(atof(arguments[1])));
+  const int pause_us = atoi(arguments[3]);
+  cudaFree(nullptr);
+  std::vector<std::thread> all;
+  for (int i = 0; i < atoi(arguments[2]) && i < kMaxThreads; ++i) {
+    all.emplace_back(call_until, end, std::ref(*counts), i, pause_us);
+  }
+  for (std::thread& thread : all) {
+    thread.join();
+  }
+  printf("done\n");
+  return atoi(arguments[4]);
+}
+
+int once(const char* seconds) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, 1 << 20) != cudaSuccess) {
+    return 1;
+  }
+  usleep(static_cast<useconds_t>(atof(seconds) * 1e6));
+  return 0;
+}
+
+std::atomic<int> g_signals = 0;
+
+// Says what it saw that was not its own.
+int reap() {
+  signal(SIGCHLD, [](int) { ++g_signals; });
+  cudaFree(nullptr);
+  usleep(300'000);
+  const int strange_signals = g_signals;
+  int foreign = 0;
+  if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) {
+    ++foreign;
+  }
+  std::vector<pid_t> own;
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      cudaFree(nullptr);  // a traced child, with a keeper of its own
+      exit(0);
+    }
+    own.push_back(child);
+  }
+  int reaped = 0;
+  for (;;) {
+    const pid_t gone = wait(nullptr);
+    if (gone < 0 && errno == EINTR) {
+      continue;
+    }
+    if (gone < 0) {
+      break;
+    }
+    ++reaped;
+    foreign += gone != own[0] && gone != own[1] && gone != own[2];
+  }
+  foreign += waitpid(-1, nullptr, WNOHANG | __WALL) > 0;
+  printf("reaped %d foreign %d strange-signals %d\n", reaped, foreign, strange_signals);
+  return errno == ECHILD ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const char* const what = count > 1 ? arguments[1] : "";
+  if (!strcmp(what, "work") && count == 7) {
+    return work(arguments + 2);
+  }
+  if (!strcmp(what, "once")) {
+    return once(count > 2 ? arguments[2] : "0");
+  }
+  return !strcmp(what, "reap") ? reap() : 2;
+}

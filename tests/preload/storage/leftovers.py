@@ -1,0 +1,157 @@
+"""What a recorded process leaves behind: its trace, and nothing else.
+
+  leftovers.py LIBRARY JOB TRAINTRACE"""
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import storage
+
+KEEPER_GONE = 20  # seconds; within five on an idle machine
+SMALL = 8 << 20  # what a trace of one call may take on disk
+
+
+def keepers():
+    """Those of these mounts, by process id: what each of them keeps."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if storage.comm(pid) == storage.KEEPER:
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+                    found[int(pid)] = " ".join(os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+    return found
+
+
+def keepers_of(pid):
+    return [keeper for keeper, target in keepers().items() if f".{pid}." in target]
+
+
+def on_disk(folder):
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
+
+
+class Leftovers(unittest.TestCase):
+    def nothing_left(self, pid):
+        self.assertTrue(storage.until(lambda: storage.memory_of(pid) is None), "named memory stays")
+        self.assertTrue(storage.until(lambda: not keepers_of(pid), KEEPER_GONE), "the keeper stays")
+
+    def test_a_normal_end(self):
+        with storage.empty_folder() as folder:
+            for status in (0, 5):
+                job = storage.start(folder / str(status), "work", storage.Counts(folder).path, 0.3, 2, 1000, status)
+                output, errors = job.communicate(timeout=storage.LONG)
+                self.assertEqual((job.returncode, output, errors), (status, "done\n", ""))
+                self.nothing_left(job.pid)
+                self.assertIsNotNone(storage.final(folder / str(status)))
+
+    def test_a_kill(self):
+        with storage.empty_folder() as folder:
+            counts = storage.Counts(folder)
+            job = storage.start(folder / "trace", "work", counts.path, 60, 2, 1000, 0)
+            self.assertTrue(storage.until(counts.returned))
+            self.assertTrue(storage.until(lambda: keepers_of(job.pid) or storage.memory_of(job.pid) is None))
+            job.kill()
+            job.communicate(timeout=storage.LONG)
+            self.assertIsNotNone(storage.final(folder / "trace"))
+            self.nothing_left(job.pid)
+
+    def test_signals_that_end_the_job_do_not_end_the_keeper(self):
+        """As timeout(1) and launchers send them: to the whole process group."""
+        for ends in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with storage.empty_folder() as folder:
+                counts = storage.Counts(folder)
+                job = storage.start(folder / "trace", "work", counts.path, 60, 2, 1000, 0, preexec=os.setpgrp)
+                self.assertTrue(storage.until(counts.returned))
+                os.killpg(job.pid, ends)
+                job.communicate(timeout=storage.LONG)
+                self.assertEqual(job.returncode, -ends)
+                self.assertIsNotNone(storage.final(folder / "trace"))
+                left = storage.calls_in(storage.dump(folder / "trace")[1])[1]
+                self.assertGreaterEqual(left, counts.returned())
+                self.nothing_left(job.pid)
+
+    def test_many_runs(self):
+        with storage.empty_folder() as folder:
+            before = set(storage.MEMORY.glob("*.trace"))
+            for _ in range(20):
+                job = storage.start(folder / "trace", "once")
+                job.communicate(timeout=storage.LONG)
+                self.assertEqual(job.returncode, 0)
+            self.assertIsNotNone(storage.final(folder / "trace", 20))
+            self.assertTrue(storage.until(lambda: set(storage.MEMORY.glob("*.trace")) <= before))
+            self.assertTrue(storage.until(lambda: not keepers(), KEEPER_GONE), keepers())
+
+    def test_waiting_for_all_children(self):
+        """No child, no signal of ours; as PID 1, to whom orphans go, too."""
+        said = "reaped 3 foreign 0 strange-signals 0\n"
+        with storage.empty_folder() as folder:
+            for name, before in (("usual", ()), ("init", ("unshare", "-p", "-f"))):
+                with self.subTest(name):
+                    job = storage.start(folder / name, "reap", before=before)
+                    output, errors = job.communicate(timeout=storage.LONG)
+                    self.assertEqual((job.returncode, output, errors), (0, said, ""))
+                    self.assertIsNotNone(storage.final(folder / name, 4))
+                    self.assertTrue(storage.until(lambda: not list(storage.MEMORY.glob("*.trace"))), "named memory stays")
+                    text = storage.dump(folder / name)[1]
+                    self.assertIn("fact keeper " + {"usual": "process", "init": "thread"}[name], text)
+
+    def test_a_thread_that_copies(self):
+        """Of PID 1: it leaves what a keeper would."""
+        with storage.empty_folder() as folder:
+            job = storage.start(folder / "trace", "once", before=("unshare", "-p", "-f", "--mount-proc"))
+            job.communicate(timeout=storage.LONG)
+            self.assertEqual(job.returncode, 0)
+            self.assertIsNotNone(storage.final(folder / "trace"), "the copy stays partial")
+            self.assertTrue(storage.until(lambda: not list(storage.MEMORY.glob("*.trace"))), "named memory stays")
+
+    def test_pipes_close_with_the_job(self):
+        with storage.empty_folder() as folder:
+            begun = time.monotonic()
+            job = storage.start(folder / "trace", "once", 0.5)
+            job.stdout.read()
+            job.stderr.read()
+            self.assertLess(time.monotonic() - begun, storage.LONG)
+            self.assertEqual(job.wait(storage.LONG), 0)
+            for keeper in keepers_of(job.pid):
+                self.assertEqual([fd for fd in range(3) if "pipe:" in os.readlink(f"/proc/{keeper}/fd/{fd}")], [])
+
+    def test_the_keeper_holds_nothing_of_the_job(self):
+        """Descriptors, working folder, process group, session."""
+        with storage.empty_folder() as folder:
+            with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as other:
+                job = storage.start(folder / "trace", "once", 30, cwd=folder)
+                try:
+                    found = storage.until(lambda: keepers_of(job.pid) and storage.traces(folder / "trace"))
+                    self.assertTrue(found)
+                    keeper = keepers_of(job.pid)[0]
+                    open_files = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
+                    self.assertEqual([name for name in open_files if "pipe:" in name or "socket:" in name], [])
+                    self.assertNotEqual(os.getsid(keeper), os.getsid(job.pid))
+                    self.assertNotEqual(os.readlink(f"/proc/{keeper}/cwd"), str(folder))
+                finally:
+                    other.kill()
+                    job.kill()
+                    job.communicate()
+
+    def test_disk_use(self):
+        with storage.empty_folder() as folder:
+            job = storage.start(folder / "trace", "once", 4)
+            try:
+                self.assertTrue(storage.until(lambda: storage.traces(folder / "trace")))
+                time.sleep(2.5)
+                running = on_disk(folder)
+            finally:
+                job.communicate(timeout=storage.LONG)
+            self.assertIsNotNone(storage.final(folder / "trace"))
+            ended = on_disk(folder)
+            print(f"one cudaMalloc: {running >> 10} KiB while it runs, {ended >> 10} KiB after its end", file=sys.stderr)
+            self.assertLess(running, SMALL)
+            self.assertLess(ended, SMALL)
+
+
+storage.in_own_mounts()
+unittest.main(argv=sys.argv[:1])
