@@ -65,6 +65,13 @@ uint64_t copy_page(char* to, const char* from, uint64_t bytes) {
   return hash == 0 ? 1 : hash;  // 0: never copied
 }
 
+// Or was cut to nothing.  A file that takes the place of another may get its number, too.
+bool is_trace(int file) {
+  char magic[sizeof format::kMagic] = {};
+  const ssize_t got = pread(file, magic, sizeof magic, 0);
+  return got == 0 || (got == sizeof magic && memcmp(magic, format::kMagic, sizeof magic) == 0);
+}
+
 bool is_copied_elsewhere(const format::Section& section) {
   return section.kind == format::kEvents || section.kind == format::kChunkStates;
 }
@@ -115,7 +122,7 @@ bool CopyOut::open_copy() noexcept {
   }
   file_ = open(path_, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   struct stat status = {};
-  if (file_ >= 0 && fstat(file_, &status) == 0 && status.st_ino == inode_) {
+  if (file_ >= 0 && fstat(file_, &status) == 0 && status.st_ino == inode_ && is_trace(file_)) {
     return true;
   }
   removed_ = removed_ || file_ >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
