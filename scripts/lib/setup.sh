@@ -17,6 +17,7 @@ need_to_test=(
   "header simdjson.h|libsimdjson-dev"
   "header zlib.h|zlib1g-dev"
   "header zstd.h|libzstd-dev"
+  "header xxhash.h|libxxhash-dev"
   "header elfutils/libdwfl.h|libdw-dev"
   "header libelf.h|libelf-dev"
   "test -e /usr/lib/$(uname -m)-linux-gnu/libunwind.so.8|libunwind8"  # its stacks are compared with ours

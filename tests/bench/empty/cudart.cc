@@ -15,5 +15,11 @@ cudaError_t cudaMalloc(void** address, size_t) {
   *address = reinterpret_cast<void*>(0x7f0000000000);
   return cudaSuccess;
 }
+cudaError_t cudaFree(void*) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void*, int, size_t) {
+  return cudaSuccess;
+}
 }
 // NOLINTEND(readability-inconsistent-declaration-parameter-name)
