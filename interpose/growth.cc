@@ -94,7 +94,7 @@ bool allocate(uint64_t offset, uint64_t bytes) {
 }
 
 bool there_is_memory(uint64_t bytes) {
-  constexpr uint64_t kNotWorthAsking = 256 * 1024;
+  constexpr uint64_t kNotWorthAsking = uint64_t{256} << 10;
   return bytes <= kNotWorthAsking || memory_headroom() / kMemoryFactor >= bytes;
 }
 

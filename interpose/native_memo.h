@@ -134,7 +134,7 @@ __attribute__((no_sanitize("address", "thread", "alignment"))) inline bool Nativ
   static_assert(kAtOnce == 4);
   uint64_t a = 0;
   uint64_t b = 0;
-  const auto read = [&](uint32_t i) {
+  const auto read = [&](uint32_t i) __attribute__((no_sanitize("address", "thread", "alignment"))) {
     return __atomic_load_n(words + word_[i], __ATOMIC_RELAXED) * kKeys.key[i];
   };
   for (uint32_t i = 0, end = reads_; i < end; i += kAtOnce) {

@@ -234,7 +234,7 @@ format::EventChunk* take_chunk_of_the_gone(uint64_t& ordinal) {
     return nullptr;
   }
   const Undisturbed undisturbed;  // of whom it takes apart nobody else may
-  const int looks = g_recorder.thread_count / kLookAt;
+  const int looks = g_recorder.thread_count / static_cast<int>(kLookAt);
   bool any = false;
   for (int i = 0; i < looks; ++i) {
     any = reap_some() || any;

@@ -152,7 +152,7 @@ int export_traces(const ExportArguments& arguments) {
   if (memory) {
     return export_memory(set.processes, arguments);
   }
-  Result<Run> run = build_run(std::move(set.processes), std::move(set.errors), {});
+  Result<Run> run = build_run(std::move(set.processes), set.errors, {});
   if (arguments.kind == "kineto") {
     return export_timelines(std::move(run), arguments);
   }

@@ -40,7 +40,8 @@ class Likeness {
     return traintrace::site_of(run.processes[call.process], call.item.operation.stack);
   }
   int distance(int from, int to) const {
-    return size_ <= 0 ? 0 : ((to - from) % size_ + size_) % size_;
+    const int64_t apart = int64_t{to} - from;
+    return size_ <= 0 ? 0 : static_cast<int>((apart % size_ + size_) % size_);
   }
 
   const Run& run_;

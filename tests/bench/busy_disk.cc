@@ -53,7 +53,9 @@ int measure(const char* title, double seconds) {
   }
   std::sort(ns.begin(), ns.end());
   const auto at = [&](double share) {
-    return ns[static_cast<size_t>(share * (ns.size() - 1))] / 1e3;
+    return static_cast<double>(
+               ns[static_cast<size_t>(share * static_cast<double>(ns.size() - 1))]) /
+           1e3;
   };
   printf("%-16s %9zu calls  p50 %7.3f  p99 %7.3f  p99.99 %8.3f  max %9.3f us\n", title, ns.size(),
          at(0.5), at(0.99), at(0.9999), at(1));
