@@ -35,7 +35,7 @@ bool growth_is_refused(Growing what) noexcept;
 // Makes the first `bytes` of the section ready, and somewhat more.  Off the hot path, from any
 // thread; it may take some hundred microseconds, and waits for another thread that grows as long as
 // `patience_ns`.  False: there is no memory for it, or the section is not that large.
-inline constexpr uint64_t kGrowthPatienceNs = 20'000'000;
+inline constexpr uint64_t kGrowthPatienceNs = 200'000'000;
 bool grow_to(format::SectionKind kind, uint64_t bytes,
              uint64_t patience_ns = kGrowthPatienceNs) noexcept;
 
