@@ -10,7 +10,8 @@ namespace traintrace {
 // which stage it was, and starts another that leaves this stage out.  All of `work` is the stage
 // `name`: where it fails as a whole, `otherwise` says so and returns the status.
 //
-// Nothing else in the process may be running: only this thread goes on in the child.
+// Only this thread would go on in the child: where there are others, `work` runs in this process,
+// and what kills it kills all.
 int supervise(const std::string& name, const std::function<int()>& work,
               const std::function<int()>& otherwise);
 
