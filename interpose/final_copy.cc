@@ -119,9 +119,22 @@ void get_on(FileHeader& memory) {
   __atomic_fetch_add(&memory.keeper_steps, 1U, __ATOMIC_RELEASE);
 }
 
-uint64_t records_of(FileHeader& memory, uint64_t index) {
+// A chunk that its thread still held at the end has no count of its own yet: the thread has it.
+uint64_t records_held(FileHeader& memory, const EventChunk& chunk) {
+  const Section& threads = section_of(&memory, format::kThreads);
+  const auto* const begin = reinterpret_cast<const format::Thread*>(at(&memory, threads));
+  const auto* const end =
+      begin + memory.ready_bytes[index_of(&memory, format::kThreads)] / sizeof(format::Thread);
+  const auto* const holder = std::find_if(
+      begin, end, [&](const format::Thread& thread) { return thread.serial == chunk.thread; });
+  return holder != end && holder->events > chunk.first_event ? holder->events - chunk.first_event
+                                                             : 0;
+}
+
+uint64_t records_of(FileHeader& memory, uint64_t index, const EventChunk& chunk) {
   const Section& states = section_of(&memory, format::kChunkStates);
-  return reinterpret_cast<const format::ChunkState*>(at(&memory, states))[index].records;
+  const auto& state = reinterpret_cast<const format::ChunkState*>(at(&memory, states))[index];
+  return state.state % 2 != 0 ? records_held(memory, chunk) : state.records;
 }
 
 // Returns the bytes of the section, which begins at `offset`; UINT64_MAX: a write failed.
@@ -140,7 +153,7 @@ uint64_t write_chunks(FileHeader& memory, const Section& section, uint64_t ready
       continue;
     }
     if (chunk->ordinal < oldest) {
-      left_out += records_of(memory, i);
+      left_out += records_of(memory, i, *chunk);
       continue;
     }
     const uint64_t bytes =

@@ -1,8 +1,11 @@
 // The job whose trace the tests of this folder look after.  What it does is its first argument.
 //
-//   work SHARED SECONDS THREADS PAUSE_US STATUS   calls; counts in the file SHARED what has
-//   returned once [SECONDS]                                one cudaMalloc reap waits for all its
-//   children, as shells do
+// clang-format off
+//   work SHARED SECONDS THREADS PAUSE_US STATUS   calls; counts in the file SHARED what has returned
+//   once [SECONDS]                                one cudaMalloc
+//   calls ALLOCATIONS CALLS HOW                   that many; ends with that status, HOW < 0: by that signal
+//   reap                                          waits for all its children, as shells do
+// clang-format on
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -94,6 +97,21 @@ int once(const char* seconds) {
   return 0;
 }
 
+int calls(char** arguments) {
+  for (int i = atoi(arguments[0]); i > 0; --i) {
+    void* memory = nullptr;
+    cudaMalloc(&memory, 256);
+  }
+  for (int i = atoi(arguments[1]); i > 0; --i) {
+    cudaMemset(nullptr, 0, 0);
+  }
+  const int how = atoi(arguments[2]);
+  if (how < 0) {
+    raise(-how);
+  }
+  return how;
+}
+
 std::atomic<int> g_signals = 0;
 
 // Says what it saw that was not its own.
@@ -141,6 +159,9 @@ int main(int count, char** arguments) {
   }
   if (!strcmp(what, "once")) {
     return once(count > 2 ? arguments[2] : "0");
+  }
+  if (!strcmp(what, "calls") && count == 5) {
+    return calls(arguments + 2);
   }
   return !strcmp(what, "reap") ? reap() : 2;
 }
