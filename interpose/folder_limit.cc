@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "format/schema.h"
 #include "format/segments.h"
 #include "interpose/clock.h"
 #include "interpose/folder_entries.h"
+#include "interpose/identity.h"
 #include "interpose/sections.h"
 
 namespace traintrace {
@@ -22,31 +24,54 @@ using format::FileHeader;
 constexpr uint32_t kMostRuns = 4096;
 constexpr uint64_t kRecentNs = 3'600'000'000'000;
 
+// Ranks of one run overlap, even if one of them ended before another began to record.
+constexpr uint64_t kSlackNs = 2'000'000'000;
+
+// The environment of two runs may be the same (MASTER_PORT=29500), so the key alone does not make
+// traces one run: they must have been there at the same time.
 struct Run {
   uint64_t key;
+  uint64_t begun_ns;
+  uint64_t ended_ns;  // of its last process
   uint64_t bytes;
-  uint64_t newest_ns;  // when its last process ended
   uint32_t traces;
   bool in_use;
   bool failed;
+
+  bool overlaps(const Run& other) const {
+    return key == other.key && begun_ns <= other.ended_ns + kSlackNs &&
+           other.begun_ns <= ended_ns + kSlackNs;
+  }
+
+  void take_in(const Run& other) {
+    begun_ns = std::min(begun_ns, other.begun_ns);
+    ended_ns = std::max(ended_ns, other.ended_ns);
+    bytes += other.bytes;
+    traces += other.traces;
+    in_use = in_use || other.in_use;
+    failed = failed || other.failed;
+  }
 };
 
 struct Runs {
   Run* run;
   uint32_t count;
-  uint64_t bytes;  // of all files
+  uint64_t bytes;  // of all traces
 
-  Run* of(uint64_t key) {
-    for (uint32_t i = 0; i < count; ++i) {
-      if (run[i].key == key) {
-        return &run[i];
+  // What overlaps becomes one run; it may join two that were apart until now.
+  void add(Run added) {
+    for (uint32_t i = 0; i < count;) {
+      if (run[i].overlaps(added)) {
+        added.take_in(run[i]);
+        run[i] = run[--count];
+        i = 0;
+      } else {
+        ++i;
       }
     }
-    if (count == kMostRuns) {
-      return nullptr;
+    if (count < kMostRuns) {
+      run[count++] = added;
     }
-    run[count] = {key, 0, 0, 0, false, false};
-    return &run[count++];
   }
 };
 
@@ -71,56 +96,72 @@ void name_segments(const char* trace, Text& into) {
   into.append(trace, strlen(trace) - strlen(format::kTraceSuffix)) << format::kSegmentsSuffix;
 }
 
+// Of its end as far as the file knows it.
+Run run_of(const FileHeader& trace) {
+  Run run = {};
+  run.key = trace.run_key;
+  run.begun_ns = trace.first_anchor.realtime_ns;
+  run.ended_ns = trace.gone_realtime_ns ? trace.gone_realtime_ns : trace.copied_realtime_ns;
+  run.traces = 1;
+  return run;
+}
+
+// A process that was stopped for hours, with its keeper, goes on one day.
+bool is_alive(const FileHeader& trace, const FileHeader& own) {
+  return trace.boot_id[0] == own.boot_id[0] && trace.boot_id[1] == own.boot_id[1] &&
+         trace.pid_namespace == own.pid_namespace && start_time_of(trace.pid) == trace.start_time;
+}
+
 // A trace of version 3 or before says nothing of how it came about: it stays.
-void note(int folder, const char* name, Runs& runs) {
+void note(int folder, const char* name, const FileHeader& own, Runs& runs) {
   FileHeader header;
+  if (!read_header(folder, name, header)) {
+    return;
+  }
   ShortText segments;
   name_segments(name, segments);
   const uint64_t bytes = used_bytes(folder, name) + used_bytes(folder, segments.c_str());
   runs.bytes += bytes;
-  if (!read_header(folder, name, header) || header.version < 4) {
+  if (header.version < 4) {
     return;
   }
-  Run* const run = runs.of(header.run_key);
-  if (run == nullptr) {
-    return;
-  }
-  const uint64_t ended_ns =
-      header.gone_realtime_ns ? header.gone_realtime_ns : header.copied_realtime_ns;
-  run->bytes += bytes;
-  run->newest_ns = ended_ns > run->newest_ns ? ended_ns : run->newest_ns;
-  ++run->traces;
+  Run run = run_of(header);
+  run.bytes = bytes;
   // Of a container that was killed there is no final copy.
   const bool recent = nanoseconds(CLOCK_REALTIME) - header.copied_realtime_ns < kRecentNs;
-  run->in_use = run->in_use || (header.copy_state != format::kFinal && recent);
-  run->failed = run->failed || header.exit_kind == format::kNotExited || header.exit_status != 0;
+  run.in_use = header.copy_state != format::kFinal && (recent || is_alive(header, own));
+  run.failed = header.exit_kind == format::kNotExited || header.exit_status != 0;
+  runs.add(run);
 }
 
 // Null: none may go.
-Run* next_to_go(Runs& runs, uint64_t own_key) {
+Run* next_to_go(Runs& runs, const Run& own) {
   Run* best = nullptr;
   for (uint32_t i = 0; i < runs.count; ++i) {
     Run& run = runs.run[i];
-    if (run.key == own_key || run.in_use || run.traces == 0) {
+    if (run.overlaps(own) || run.in_use || run.traces == 0) {
       continue;
     }
     const bool better = best == nullptr || (best->failed && !run.failed) ||
-                        (best->failed == run.failed && run.newest_ns < best->newest_ns);
+                        (best->failed == run.failed && run.ended_ns < best->ended_ns);
     best = better ? &run : best;
   }
   return best;
 }
 
-void remove_run(int folder, uint64_t key) {
+// False: nothing of it could be removed.
+bool remove_run(int folder, const Run& run) {
+  bool removed = false;
   for_each_entry(folder, format::kTraceSuffix, [&](const char* name) {
     FileHeader header;
-    if (read_header(folder, name, header) && header.version >= 4 && header.run_key == key) {
+    if (read_header(folder, name, header) && header.version >= 4 && run_of(header).overlaps(run)) {
       ShortText segments;
       name_segments(name, segments);
       unlinkat(folder, segments.c_str(), 0);
-      unlinkat(folder, name, 0);
+      removed = unlinkat(folder, name, 0) == 0 || removed;
     }
   });
+  return removed;
 }
 
 void count_removed(FileHeader& trace) {
@@ -144,15 +185,19 @@ void keep_below_limit(int folder, FileHeader& trace) noexcept {
     return;
   }
   Runs runs = {static_cast<Run*>(memory), 0, 0};
-  for_each_entry(folder, format::kTraceSuffix, [&](const char* name) { note(folder, name, runs); });
+  for_each_entry(folder, format::kTraceSuffix,
+                 [&](const char* name) { note(folder, name, trace, runs); });
+  Run own = run_of(trace);
+  own.ended_ns = nanoseconds(CLOCK_REALTIME);
   while (runs.bytes > limit) {
-    Run* const run = next_to_go(runs, trace.run_key);
+    Run* const run = next_to_go(runs, own);
     if (run == nullptr) {
       break;
     }
-    remove_run(folder, run->key);
-    count_removed(trace);
-    runs.bytes -= run->bytes < runs.bytes ? run->bytes : runs.bytes;
+    if (remove_run(folder, *run)) {
+      count_removed(trace);
+      runs.bytes -= run->bytes;
+    }
     run->traces = 0;
   }
   munmap(memory, kMostRuns * sizeof(Run));

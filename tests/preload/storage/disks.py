@@ -264,5 +264,6 @@ class Disks(unittest.TestCase):
                 self.assertEqual((job.returncode, errors), (7, "traintrace: not recording: files may not be that large\n"))
 
 
-storage.in_own_mounts()
-unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+if __name__ == "__main__":
+    storage.in_own_mounts()
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
