@@ -1,7 +1,6 @@
 """How much of its ring a process keeps that has ended, and that it says what it did not keep.
 
   finished.py LIBRARY JOB TRAINTRACE"""
-import re
 import signal
 import sys
 import unittest
@@ -14,35 +13,13 @@ SOME = 50_000
 MIB = 1 << 20
 
 
-def number(pattern, text):
-    found = re.search(pattern, text, re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-class Trace:
-    """Of one process, as `dump` shows it."""
-
-    def __init__(self, folder):
-        self.path = storage.final(folder)[0]
-        self.status, text = storage.dump(folder)
-        self.entered, self.left = storage.calls_in(text)
-        self.kept = len(re.findall(r"^\+\S+ \S+ [><] ", text, re.MULTILINE))
-        self.written = sum(map(int, re.findall(r"^thread .* events=(\d+)", text, re.MULTILINE)))
-        self.shortened = number(r"^loss ring-shortened (\d+)", text)
-        self.overwritten = number(r"^loss ring-overwritten (\d+)", text)
-        self.allocations = len(re.findall(r"^allocation ", text, re.MULTILINE))
-        self.last_call = max(re.findall(r"^thread .* last=cudaMemset last-at=(\S+)", text, re.MULTILINE))
-        self.last_kept = max(re.findall(r"^(\S+) \S+ > cudaMemset", text, re.MULTILINE), default="")
-        self.disk = self.path.stat().st_blocks * 512
-
-
 class Finished(unittest.TestCase):
     def trace(self, *arguments, ends=0, **settings):
         with storage.empty_folder() as folder:
             job = storage.start(folder / "trace", *arguments, **settings)
             _, errors = job.communicate(timeout=storage.LONG)
             self.assertEqual((job.returncode, errors), (ends, ""))
-            trace = Trace(folder / "trace")
+            trace = storage.Trace(folder / "trace")
             self.assertEqual(trace.status, 0)
             self.assertEqual(trace.kept + trace.overwritten, trace.written, "records that nobody speaks of")
             return trace

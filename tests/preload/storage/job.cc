@@ -4,6 +4,8 @@
 //   work SHARED SECONDS THREADS PAUSE_US STATUS   calls; counts in the file SHARED what has returned
 //   once [SECONDS]                                one cudaMalloc
 //   calls ALLOCATIONS CALLS HOW                   that many; ends with that status, HOW < 0: by that signal
+//   hog MEBIBYTES CALLS [FILE]                    a call, takes that much memory, those calls; with FILE
+//                                                 it takes a file of that name instead
 //   reap                                          waits for all its children, as shells do
 // clang-format on
 #include <cuda_runtime_api.h>
@@ -112,6 +114,35 @@ int calls(char** arguments) {
   return how;
 }
 
+void* g_taken = nullptr;
+
+// In memory of its own, or in a file as large as there is room for.
+bool take(size_t bytes, const char* path) {
+  if (!path) {
+    g_taken = malloc(bytes);
+    return g_taken && memset(g_taken, 1, bytes) != nullptr;
+  }
+  const int file = open(path, O_WRONLY | O_CREAT, 0600);
+  const std::vector<char> part(1 << 16, 'x');
+  for (size_t done = 0; file >= 0 && done < bytes; done += part.size()) {
+    if (write(file, part.data(), part.size()) < 0) {
+      return errno == ENOSPC;
+    }
+  }
+  return file >= 0;
+}
+
+int hog(int count, char** arguments) {
+  cudaFree(nullptr);
+  if (!take(strtoul(arguments[0], nullptr, 10) << 20, count > 2 ? arguments[2] : nullptr)) {
+    return 1;
+  }
+  for (int i = atoi(arguments[1]); i > 0; --i) {
+    cudaMemset(nullptr, 0, 0);
+  }
+  return 0;
+}
+
 std::atomic<int> g_signals = 0;
 
 // Says what it saw that was not its own.
@@ -162,6 +193,9 @@ int main(int count, char** arguments) {
   }
   if (!strcmp(what, "calls") && count == 5) {
     return calls(arguments + 2);
+  }
+  if (!strcmp(what, "hog") && count >= 4) {
+    return hog(count - 2, arguments + 2);
   }
   return !strcmp(what, "reap") ? reap() : 2;
 }

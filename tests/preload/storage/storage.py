@@ -144,6 +144,28 @@ def calls_in(text, name="cudaMemset"):
     return tuple(len(re.findall(f"^\\S+ \\S+ {sign} {name}\\b", text, re.MULTILINE)) for sign in "><")
 
 
+def number(pattern, text):
+    found = re.search(pattern, text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+class Trace:
+    """Of the only process of a folder, as `dump` shows it."""
+
+    def __init__(self, folder):
+        self.path = final(folder)[0]
+        self.status, text = dump(folder)
+        self.entered, self.left = calls_in(text)
+        self.kept = len(re.findall(r"^\+\S+ \S+ [><] ", text, re.MULTILINE))
+        self.written = sum(map(int, re.findall(r"^thread .* events=(\d+)", text, re.MULTILINE)))
+        self.shortened = number(r"^loss ring-shortened (\d+)", text)
+        self.overwritten = number(r"^loss ring-overwritten (\d+)", text)
+        self.allocations = len(re.findall(r"^allocation ", text, re.MULTILINE))
+        self.last_call = max(re.findall(r"^thread .* last=cudaMemset last-at=(\S+)", text, re.MULTILINE))
+        self.last_kept = max(re.findall(r"^(\S+) \S+ > cudaMemset", text, re.MULTILINE), default="")
+        self.disk = self.path.stat().st_blocks * 512
+
+
 def kill(pid):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
