@@ -72,6 +72,11 @@ bool is_trace(int file) {
   return got == 0 || (got == sizeof magic && memcmp(magic, format::kMagic, sizeof magic) == 0);
 }
 
+// Of a file; anything else that open says may pass: a disk that fails, or is not mounted again yet.
+bool means_removed(int problem) {
+  return problem == ENOENT || problem == ENOTDIR || problem == ELOOP;
+}
+
 bool is_copied_elsewhere(const format::Section& section) {
   return section.kind == format::kEvents || section.kind == format::kChunkStates;
 }
@@ -86,29 +91,29 @@ bool CopyOut::start(format::FileHeader* memory, LastWord last_word) noexcept {
   chunks_seen_ = static_cast<ChunkSeen*>(
       map_private((events.bytes / events.element_bytes + 1) * sizeof(ChunkSeen)));
   buffer_ = static_cast<char*>(map_private(kBufferBytes));
-  if (memory->copy_path[0]) {
-    resume();
-  }
-  return page_hashes_ && chunks_seen_ && buffer_;
+  return (!memory->copy_path[0] || resume()) && page_hashes_ && chunks_seen_ && buffer_;
 }
 
-// A copy that is not there any more is not wanted.
-void CopyOut::resume() noexcept {
+// A copy that is not there any more is not wanted.  False: whether it is there cannot be told.
+bool CopyOut::resume() noexcept {
   Text path(path_, sizeof path_);
   path << memory_->copy_path;
   format::FileHeader header = {};
   struct stat status = {};
   const int file = open(path_, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-  const bool ours = file >= 0 && fstat(file, &status) == 0 &&
-                    read(file, &header, sizeof header) == sizeof header &&
-                    header.pid == memory_->pid && header.start_time == memory_->start_time;
-  if (file >= 0) {
-    close(file);
+  if (file < 0) {
+    removed_ = means_removed(errno);
+    return removed_;
   }
+  const ssize_t got = fstat(file, &status) == 0 ? read(file, &header, sizeof header) : -1;
+  close(file);
+  const bool ours = got == sizeof header && header.pid == memory_->pid &&
+                    header.start_time == memory_->start_time;
   removed_ = !ours;
   inode_ = status.st_ino;
   // What has no holes lies elsewhere in it than in the memory.
   is_dense_ = ours && memcmp(header.sections, memory_->sections, sizeof header.sections) != 0;
+  return got >= 0;
 }
 
 // Opened for each round: where a thread of the job's process copies, a program that closes what it
@@ -125,7 +130,7 @@ bool CopyOut::open_copy() noexcept {
   if (file_ >= 0 && fstat(file_, &status) == 0 && status.st_ino == inode_ && is_trace(file_)) {
     return true;
   }
-  removed_ = removed_ || file_ >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+  removed_ = removed_ || file_ >= 0 || means_removed(errno);
   close_copy();
   return false;
 }

@@ -21,7 +21,7 @@ class CopyOut {
   enum class LastWord { kWhenGone, kAtExit };
   // `memory` is mapped as a whole and can be written to: the header tells readers of the memory
   // where the copy is.  A copy that another keeper made is gone on with.  False: no memory of our
-  // own.
+  // own, or that copy cannot be looked at.
   bool start(format::FileHeader* memory, LastWord last_word) noexcept;
 
   // Copies what changed; of a process at its exit, all of it anew.  The first call looks for a
@@ -45,7 +45,7 @@ class CopyOut {
     uint32_t committed;
   };
 
-  void resume() noexcept;
+  bool resume() noexcept;
   bool open_copy() noexcept;
   bool create_named(int folder) noexcept;
   bool find_place() noexcept;

@@ -1,7 +1,6 @@
 """What a recorded process leaves behind: its trace, and nothing else.
 
   leftovers.py LIBRARY JOB TRAINTRACE"""
-import contextlib
 import os
 import signal
 import subprocess
@@ -15,21 +14,6 @@ KEEPER_GONE = 20  # seconds; within five on an idle machine
 SMALL = 8 << 20  # what a trace of one call may take on disk
 
 
-def keepers():
-    """Those of these mounts, by process id: what each of them keeps."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        if storage.comm(pid) == storage.KEEPER:
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
-                    found[int(pid)] = " ".join(os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
-    return found
-
-
-def keepers_of(pid):
-    return [keeper for keeper, target in keepers().items() if f".{pid}." in target]
-
-
 def on_disk(folder):
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
 
@@ -37,7 +21,7 @@ def on_disk(folder):
 class Leftovers(unittest.TestCase):
     def nothing_left(self, pid):
         self.assertTrue(storage.until(lambda: storage.memory_of(pid) is None), "named memory stays")
-        self.assertTrue(storage.until(lambda: not keepers_of(pid), KEEPER_GONE), "the keeper stays")
+        self.assertTrue(storage.until(lambda: not storage.keepers_of(pid), KEEPER_GONE), "the keeper stays")
 
     def test_a_normal_end(self):
         with storage.empty_folder() as folder:
@@ -53,7 +37,7 @@ class Leftovers(unittest.TestCase):
             counts = storage.Counts(folder)
             job = storage.start(folder / "trace", "work", counts.path, 60, 2, 1000, 0)
             self.assertTrue(storage.until(counts.returned))
-            self.assertTrue(storage.until(lambda: keepers_of(job.pid) or storage.memory_of(job.pid) is None))
+            self.assertTrue(storage.until(lambda: storage.keepers_of(job.pid) or storage.memory_of(job.pid) is None))
             job.kill()
             job.communicate(timeout=storage.LONG)
             self.assertIsNotNone(storage.final(folder / "trace"))
@@ -83,7 +67,7 @@ class Leftovers(unittest.TestCase):
                 self.assertEqual(job.returncode, 0)
             self.assertIsNotNone(storage.final(folder / "trace", 20))
             self.assertTrue(storage.until(lambda: set(storage.MEMORY.glob("*.trace")) <= before))
-            self.assertTrue(storage.until(lambda: not keepers(), KEEPER_GONE), keepers())
+            self.assertTrue(storage.until(lambda: not storage.keepers(), KEEPER_GONE), storage.keepers())
 
     def test_waiting_for_all_children(self):
         """No child, no signal of ours.  As PID 1 it gets orphans, the keepers of its children among them, and no other sign of them."""
@@ -117,7 +101,7 @@ class Leftovers(unittest.TestCase):
             job.stderr.read()
             self.assertLess(time.monotonic() - begun, storage.LONG)
             self.assertEqual(job.wait(storage.LONG), 0)
-            for keeper in keepers_of(job.pid):
+            for keeper in storage.keepers_of(job.pid):
                 self.assertEqual([fd for fd in range(3) if "pipe:" in os.readlink(f"/proc/{keeper}/fd/{fd}")], [])
 
     def test_the_keeper_holds_nothing_of_the_job(self):
@@ -126,9 +110,9 @@ class Leftovers(unittest.TestCase):
             with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as other:
                 job = storage.start(folder / "trace", "once", 30, cwd=folder)
                 try:
-                    found = storage.until(lambda: keepers_of(job.pid) and storage.traces(folder / "trace"))
+                    found = storage.until(lambda: storage.keepers_of(job.pid) and storage.traces(folder / "trace"))
                     self.assertTrue(found)
-                    keeper = keepers_of(job.pid)[0]
+                    keeper = storage.keepers_of(job.pid)[0]
                     open_files = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
                     self.assertEqual([name for name in open_files if "pipe:" in name or "socket:" in name], [])
                     self.assertNotEqual(os.getsid(keeper), os.getsid(job.pid))

@@ -120,6 +120,21 @@ def memory_of(pid):
     return next(iter(MEMORY.glob(f"*.{pid}.*.trace")), None)
 
 
+def keepers():
+    """Those of these mounts, by process id: what each of them keeps."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if comm(pid) == KEEPER:
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+                    found[int(pid)] = " ".join(os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+    return found
+
+
+def keepers_of(pid):
+    return [keeper for keeper, target in keepers().items() if f".{pid}." in target]
+
+
 def traces(folder):
     return sorted(Path(folder).glob("*.trace"))
 

@@ -1,0 +1,165 @@
+"""A folder of traces on a file system that no longer answers: the job goes on, and ends when it would.
+
+  hangs.py LIBRARY JOB TRAINTRACE [TEST..]"""
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import storage
+
+SECONDS = 3
+PATIENCE = 5  # what the exit of a process waits for at most: docs/interposing.md
+SLACK = 5  # of a loaded machine
+UNINTERRUPTIBLE = 1  # seconds in that state that are too many; what hangs, hangs to the end
+LOCAL, NETWORK = "fuse", "fuse.sshfs"
+AFTER = (0, 1, 2, 4, 7, 11, 16, 25, 40, 70)  # requests
+SERVER = Path(__file__).with_name("hanging.py")
+
+
+class Hanging:
+    """Answers so many requests."""
+
+    def __init__(self, stack, kind, requests):
+        self.folder = stack.enter_context(storage.empty_folder())
+        self.server = subprocess.Popen([sys.executable, SERVER, self.folder, kind, str(requests)], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+        stack.callback(self.end)
+        if self.server.stdout.readline() != "mounted\n":
+            raise unittest.SkipTest("FUSE: " + self.server.stderr.read())
+
+    def die(self):
+        """Whoever waits gets an error, as others from now on."""
+        self.server.kill()
+        self.server.communicate()
+
+    def end(self):
+        self.die()
+        subprocess.run(["umount", "-l", self.folder], check=False)
+
+
+class Watch(threading.Thread):
+    """Of each thread of a process: how long it was in state D at a stretch."""
+
+    def __init__(self, pid):
+        super().__init__()
+        self.pid = pid
+        self.since = {}
+        self.longest = 0
+
+    def run(self):
+        while storage.alive(self.pid):
+            for task in Path(f"/proc/{self.pid}/task").glob("*"):
+                with contextlib.suppress(OSError):
+                    state = (task / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0]
+                    begun = self.since.setdefault(task.name, time.monotonic()) if state == "D" else self.since.pop(task.name, None)
+                    self.longest = max(self.longest, time.monotonic() - begun if begun else 0)
+            time.sleep(0.02)
+
+
+class Job:
+    def __init__(self, stack, kind, requests, **settings):
+        self.name = f"{kind}, {requests} requests answered"
+        counts = storage.Counts(stack.enter_context(storage.empty_folder("/dev/shm")))
+        folder = Hanging(stack, kind, requests).folder
+        self.counts = counts
+        self.begun = time.monotonic()
+        self.job = storage.start(folder / "trace", "work", counts.path, SECONDS, 2, 500, 7, **settings)
+        self.watch = Watch(self.job.pid)
+        self.watch.start()
+
+    def wait(self):
+        # Never more than this: a test that hangs says less.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.job.wait(storage.LONG)
+        self.took = time.monotonic() - self.begun
+        self.job.kill()
+        self.said = self.job.communicate()
+        self.watch.join()
+
+
+class Hangs(unittest.TestCase):
+    def run_all(self, kind, **settings):
+        with contextlib.ExitStack() as stack:
+            jobs = [Job(stack, kind, requests, **settings) for requests in AFTER]
+            waiting = [threading.Thread(target=job.wait) for job in jobs]
+            for thread in waiting:
+                thread.start()
+            for thread in waiting:
+                thread.join()
+            yield from jobs
+        for job in jobs:  # the file system is gone now
+            self.assertTrue(storage.until(lambda job=job: not storage.keepers_of(job.job.pid)), "its keeper stays: " + job.name)
+            self.forget(job.job.pid)
+
+    def forget(self, pid):
+        """What was put where nobody named a folder, or is left in memory because there is no place for it."""
+        for place in ("/tmp", "/var/tmp", storage.SHM):
+            for path in Path(place).glob(f"traintrace-{os.geteuid()}/*.{pid}.*"):
+                path.unlink()
+
+    def harmless(self, kind, **settings):
+        late = 0
+        for job in self.run_all(kind, **settings):
+            with self.subTest(job.name):
+                self.assertEqual((job.job.returncode, job.said), (7, ("done\n", "")))
+                self.assertLess(job.took, SECONDS + PATIENCE + SLACK)
+                self.assertLess(job.watch.longest, UNINTERRUPTIBLE)
+                self.assertLess(job.counts.longest_ms(), 1000)
+                self.assertGreater(job.counts.returned(), 0)
+                late = max(late, job.took - SECONDS)
+        print(f"{kind} {settings}: at most {late:.2f} s longer than {SECONDS} s", file=sys.stderr)
+
+    def test_a_local_one(self):
+        self.harmless(LOCAL)
+
+    def test_one_behind_a_network(self):
+        """Only a pointer to the trace lies there."""
+        self.harmless(NETWORK)
+
+    def test_with_all_records(self):
+        self.harmless(LOCAL, TRAINTRACE_MODE="full")
+
+    def test_it_answers(self):
+        """What this server does when it does not hang is enough for a trace."""
+        for kind in (LOCAL, NETWORK):
+            with self.subTest(kind), contextlib.ExitStack() as stack:
+                trace = Hanging(stack, kind, -1).folder / "trace"
+                job = storage.start(trace, "calls", 10, 100, 7)
+                self.assertEqual((*job.communicate(timeout=storage.LONG), job.returncode), ("", "", 7))
+                there = storage.until(lambda trace=trace: list(trace.glob("*.trace" if kind == LOCAL else "*.pointer")))
+                self.assertEqual(len(there), 1)
+                self.assertTrue(storage.until(lambda trace=trace: storage.calls_in(storage.dump(trace)[1]) == (100, 100)))
+                self.forget(job.pid)
+
+    def test_memory_waits_for_its_folder(self):
+        """The disk is gone for now: the trace stays in memory.  Who looks after what was left behind does not take it for removed."""
+        with contextlib.ExitStack() as stack:
+            outside = stack.enter_context(storage.empty_folder())
+            disk = Hanging(stack, LOCAL, -1)
+            counts = storage.Counts(outside)
+            job = storage.start(disk.folder / "trace", "work", counts.path, SECONDS, 2, 500, 7)
+            self.assertTrue(storage.until(lambda: storage.traces(disk.folder / "trace")))
+            disk.die()
+            self.assertEqual((*job.communicate(timeout=storage.LONG), job.returncode), ("done\n", "", 7))
+            self.assertTrue(storage.until(lambda: not storage.keepers_of(job.pid)))
+            memory = storage.memory_of(job.pid)
+            self.assertIsNotNone(memory)
+            os.utime(memory, (time.time() - 60,) * 2)  # younger ones are not looked after
+            other = storage.start(outside / "trace", "once")
+            self.assertEqual((*other.communicate(timeout=storage.LONG), other.returncode), ("", "", 0))
+            self.assertTrue(storage.until(lambda: not storage.keepers()))
+            self.assertTrue(memory.exists(), "the only trace is gone")
+            self.assertGreaterEqual(storage.calls_in(storage.dump(memory)[1])[1], counts.returned())
+            self.forget(job.pid)
+
+
+if __name__ == "__main__":
+    storage.in_own_mounts()
+    if not os.path.exists("/dev/fuse"):
+        storage.skip("no /dev/fuse")
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
