@@ -83,15 +83,20 @@ bool is_copied_elsewhere(const format::Section& section) {
 
 }  // namespace
 
+bool CopyOut::State::start(const format::FileHeader& memory) noexcept {
+  const format::Section& events = section_of(&memory, format::kEvents);
+  page_hashes = static_cast<uint64_t*>(map_private(memory_bytes(memory) / kPage * 8 + 8));
+  chunks = static_cast<ChunkSeen*>(
+      map_private((events.bytes / events.element_bytes + 1) * sizeof(ChunkSeen)));
+  return page_hashes && chunks;
+}
+
 bool CopyOut::start(format::FileHeader* memory, LastWord last_word) noexcept {
   memory_ = memory;
   last_word_ = last_word;
-  const format::Section& events = section_of(memory, format::kEvents);
-  page_hashes_ = static_cast<uint64_t*>(map_private(memory_bytes(*memory) / kPage * 8 + 8));
-  chunks_seen_ = static_cast<ChunkSeen*>(
-      map_private((events.bytes / events.element_bytes + 1) * sizeof(ChunkSeen)));
   buffer_ = static_cast<char*>(map_private(kBufferBytes));
-  return (!memory->copy_path[0] || resume()) && page_hashes_ && chunks_seen_ && buffer_;
+  return (!memory->copy_path[0] || resume()) && copied_.start(*memory) && seen_.start(*memory) &&
+         buffer_;
 }
 
 // A copy that is not there any more is not wanted.  False: whether it is there cannot be told.
@@ -252,12 +257,18 @@ bool CopyOut::copy_pages(const format::Section& section, uint64_t ready) noexcep
   uint64_t gathered = 0;  // bytes in the buffer, which lie one after the other
   uint64_t first = 0;     // where in the section they belong
   const auto flush = [&] {
-    whole = (gathered == 0 || write_at(file_, section.offset + first, buffer_, gathered)) && whole;
+    if (gathered != 0 && !write_at(file_, section.offset + first, buffer_, gathered)) {
+      whole = false;
+      for (uint64_t at = first; at < first + gathered; at += kPage) {  // to be written again
+        uint64_t& known = copied_.page_hashes[(section.offset + at) / kPage];
+        known = ~known;
+      }
+    }
     gathered = 0;
   };
   for (uint64_t at = 0; at < ready; at += kPage) {
     const uint64_t bytes = ready - at < kPage ? ready - at : kPage;
-    uint64_t& known = page_hashes_[(section.offset + at) / kPage];
+    uint64_t& known = copied_.page_hashes[(section.offset + at) / kPage];
     if (gathered + bytes > kBufferBytes || (gathered != 0 && at != first + gathered)) {
       flush();
     }
@@ -281,7 +292,7 @@ bool CopyOut::copy_pages(const format::Section& section, uint64_t ready) noexcep
 bool CopyOut::copy_chunk(const format::Section& section, uint64_t index) noexcept {
   const char* const from = begin_of(memory_, section) + index * section.element_bytes;
   const auto* const chunk = reinterpret_cast<const format::EventChunk*>(from);
-  ChunkSeen& seen = chunks_seen_[index];
+  ChunkSeen& seen = copied_.chunks[index];
   const uint64_t ordinal = load(chunk->ordinal);
   const uint32_t committed = load(chunk->committed);
   const uint64_t bytes = sizeof *chunk + committed;
@@ -361,13 +372,13 @@ bool CopyOut::anything_new() noexcept {
       const auto* const chunk =
           reinterpret_cast<const format::EventChunk*>(from + k * section.element_bytes);
       const ChunkSeen now = {load(chunk->ordinal), load(chunk->committed)};
-      any = any || now.ordinal != chunks_seen_[k].ordinal ||
-            now.committed != chunks_seen_[k].committed;
-      chunks_seen_[k] = now;
+      any = any || now.ordinal != seen_.chunks[k].ordinal ||
+            now.committed != seen_.chunks[k].committed;
+      seen_.chunks[k] = now;
     }
     for (uint64_t at = 0; !is_copied_elsewhere(section) && at < ready; at += kPage) {
       const uint64_t hash = copy_page(page, from + at, std::min(kPage, ready - at));
-      uint64_t& known = page_hashes_[(section.offset + at) / kPage];
+      uint64_t& known = seen_.page_hashes[(section.offset + at) / kPage];
       any = any || hash != known;
       known = hash;
     }

@@ -44,6 +44,13 @@ class CopyOut {
     uint64_t ordinal;
     uint32_t committed;
   };
+  struct State {
+    // Of each page of the memory but those of the ring, a hash; 0: never.
+    uint64_t* page_hashes = nullptr;
+    ChunkSeen* chunks = nullptr;
+
+    bool start(const format::FileHeader& memory) noexcept;
+  };
 
   bool resume() noexcept;
   bool open_copy() noexcept;
@@ -64,9 +71,8 @@ class CopyOut {
   bool may_grow(uint64_t bytes) noexcept;
 
   format::FileHeader* memory_ = nullptr;
-  // Of each page of the memory but those of the ring, a hash of what was copied; 0: never.
-  uint64_t* page_hashes_ = nullptr;
-  ChunkSeen* chunks_seen_ = nullptr;
+  State copied_;  // what a copy with holes has
+  State seen_;    // at the last look
   char* buffer_ = nullptr;
   int file_ = -1;
   uint64_t inode_ = 0;

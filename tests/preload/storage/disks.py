@@ -14,6 +14,7 @@ import storage
 
 TOO_LONG = 10  # seconds that nothing may take; what hangs, hangs for ever
 FROZEN = 5
+BLOCKED = 1  # seconds in a call, or in state D, that are too many: what blocks, does so for the length of the freeze
 
 
 def tool(name):
@@ -72,16 +73,33 @@ def fill(path):
     return written
 
 
+def reserve(path):
+    """All of it again, without as much to write; for images that are as large as real disks."""
+    with open(path, "wb") as file:
+        at, size = 0, 1 << 30
+        while size >= 4096:
+            try:
+                os.posix_fallocate(file.fileno(), at, size)
+                at += size
+            except OSError:
+                size //= 2
+    fill(path.with_suffix(".rest"))
+
+
 class Disks(unittest.TestCase):
     def setUp(self):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
-        self.outside = stack.enter_context(storage.empty_folder("/dev/shm"))
+        self.outside = stack.enter_context(storage.empty_folder())  # of no disk
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", self.outside], check=True)
+        stack.callback(subprocess.run, ["umount", "-l", self.outside], check=True)
 
-    def work(self, folder, seconds=60, status=7, **settings):
+    def work(self, folder, seconds=60, status=7, threads=2, pause_us=500, **settings):
         """A job that records; it ends by itself with that status."""
-        counts = storage.Counts(self.outside)
-        job = storage.start(folder, "work", counts.path, seconds, 2, 500, status, **settings)
+        outside = self.outside / folder.name
+        outside.mkdir()
+        counts = storage.Counts(outside)
+        job = storage.start(folder, "work", counts.path, seconds, threads, pause_us, status, **settings)
         self.addCleanup(lambda: (job.kill(), job.communicate()))
         self.assertTrue(storage.until(counts.returned))
         return job, counts
@@ -90,8 +108,8 @@ class Disks(unittest.TestCase):
         begun = time.monotonic()
         output, errors = job.communicate(timeout=within)
         self.assertEqual((job.returncode, output, errors), (status, "done\n", ""))
-        # The calls are those of a simulated GPU and take no time; what blocks, blocks for the length of the freeze.
-        self.assertLess(counts.longest_ms(), 1000 * FROZEN / 2)
+        # The calls are those of a simulated GPU and take no time.
+        self.assertLess(counts.longest_ms(), 1000 * BLOCKED)
         return time.monotonic() - begun
 
     def all_is_there(self, folder, counts):
@@ -117,6 +135,53 @@ class Disks(unittest.TestCase):
     def test_ext4_fills_up(self):
         self.fills_up("ext4", 64)
 
+    def reads_back(self, folder):
+        """What lies there, alone."""
+        status, text = storage.dump(folder)
+        self.assertEqual((status, text.count("\nprocess ")), (0, 1), text[:1000])
+        self.assertGreater(storage.calls_in(text)[1], 0)
+        analyzed = subprocess.run([storage.TRAINTRACE, "analyze", folder], capture_output=True, text=True, check=False)
+        self.assertIn(analyzed.returncode, (0, 1), analyzed.stderr)
+        self.assertIn("verdict: ", analyzed.stdout)
+
+    def taken_by_somebody(self, kind):
+        """Large enough for traces to be put there; then somebody takes all that is left, while two copies lie on it: of memory that has
+        a name, and of a process in a container, that has none."""
+        with disk(kind, 8192) as mount:
+            with storage.small_shm():
+                inside, inside_counts = self.work(mount / "container", 4)
+                self.assertTrue(storage.until(lambda: storage.traces(mount / "container")))
+            job, counts = self.work(mount / "trace", 4)
+            self.assertTrue(storage.until(lambda: storage.traces(mount / "trace")))
+            self.assertIsNotNone(storage.memory_of(job.pid))
+            time.sleep(1.2)
+            reserve(mount / "checkpoint")
+            self.assertLess(os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize, 64 << 20)
+            self.ends_well(job, counts, within=storage.LONG)
+            self.ends_well(inside, inside_counts, within=storage.LONG)
+            self.assertTrue(storage.until(lambda: not storage.keepers_of(job.pid) and not storage.keepers_of(inside.pid)))
+            self.all_is_there(mount / "trace", counts)
+            self.reads_back(mount / "container")
+            self.copied_once_there_is_room(mount, job, counts)
+
+    def copied_once_there_is_room(self, mount, job, counts):
+        """By the next keeper of this user."""
+        for name in ("checkpoint", "checkpoint.rest"):
+            (mount / name).unlink()
+        subprocess.run(["sync", "-f", mount], check=True)  # btrfs: not free before
+        os.utime(storage.memory_of(job.pid), (time.time() - 60,) * 2)  # younger ones are not looked after
+        other = storage.start(self.outside / "other", "once")
+        self.assertEqual((*other.communicate(timeout=storage.LONG), other.returncode), ("", "", 0))
+        self.assertTrue(storage.until(lambda: storage.memory_of(job.pid) is None))
+        self.assertIsNotNone(storage.final(mount / "trace"))
+        self.all_is_there(mount / "trace", counts)
+
+    def test_btrfs_taken_by_somebody(self):
+        self.taken_by_somebody("btrfs")
+
+    def test_ext4_taken_by_somebody(self):
+        self.taken_by_somebody("ext4")
+
     def test_full_from_the_start(self):
         with disk("btrfs", 256) as mount:
             fill(mount / "checkpoint")
@@ -139,6 +204,26 @@ class Disks(unittest.TestCase):
             self.assertIsNotNone(storage.final(mount / "trace"))
             self.all_is_there(mount / "trace", counts)
 
+    def test_frozen_while_memory_grows(self):
+        """8 MiB of records are there from the start, and these are more; or they are packed, and there is no room for that."""
+        with disk("ext4", 8192) as mount:
+            jobs = {mode: self.work(mount / mode, FROZEN + 3, threads=4, pause_us=50, TRAINTRACE_MODE=mode) for mode in ("ring", "full")}
+            self.assertTrue(storage.until(lambda: all(storage.traces(mount / mode) for mode in jobs)))
+            watches = [storage.Watch(job.pid) for job, _ in jobs.values()]
+            for watch in watches:
+                watch.start()
+            with frozen(mount):
+                time.sleep(FROZEN)
+            for mode, (job, counts) in jobs.items():
+                with self.subTest(mode):
+                    self.ends_well(job, counts, within=storage.LONG)
+                    trace = storage.Trace(mount / mode)
+                    self.assertGreaterEqual(trace.written, 2 * counts.returned())
+                    self.assertEqual(trace.kept + trace.overwritten, trace.written)
+            for watch in watches:
+                watch.join()
+                self.assertLess(watch.longest, BLOCKED)
+
     def test_frozen_at_the_end(self):
         with disk("ext4", 8192) as mount:
             job, counts = self.work(mount / "trace", 3)
@@ -148,7 +233,7 @@ class Disks(unittest.TestCase):
                 self.assertEqual(job.returncode, 7)
                 time.sleep(1)
                 self.all_is_there(mount / "trace", counts)
-            self.assertLess(counts.longest_ms(), 1000 * FROZEN / 2)
+            self.assertLess(counts.longest_ms(), 1000 * BLOCKED)
             self.assertIsNotNone(storage.final(mount / "trace"), "not completed after the thaw")
             self.all_is_there(mount / "trace", counts)
 

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -181,6 +182,25 @@ class Trace:
         self.disk = self.path.stat().st_blocks * 512
 
 
+class Watch(threading.Thread):
+    """For how many seconds a thread of a process was in state D at a stretch, at most."""
+
+    def __init__(self, pid):
+        super().__init__()
+        self.pid = pid
+        self.since = {}
+        self.longest = 0
+
+    def run(self):
+        while alive(self.pid):
+            for task in Path(f"/proc/{self.pid}/task").glob("*"):
+                with contextlib.suppress(OSError):
+                    state = (task / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0]
+                    begun = self.since.setdefault(task.name, time.monotonic()) if state == "D" else self.since.pop(task.name, None)
+                    self.longest = max(self.longest, time.monotonic() - begun if begun else 0)
+            time.sleep(0.02)
+
+
 def kill(pid):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -198,6 +218,16 @@ def empty_folder(inside=None):
 def skip(why):
     print("skipped:", why)
     sys.exit(SKIP)
+
+
+@contextlib.contextmanager
+def small_shm(size="64m"):
+    """As in a container: too small for memory of ours."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=1777,size={size}", "tmpfs", SHM], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", SHM], check=True)
 
 
 def in_own_mounts(shm="size=50%"):
