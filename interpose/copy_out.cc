@@ -344,38 +344,32 @@ bool CopyOut::cover_all() noexcept {
   return true;
 }
 
-bool CopyOut::anything_new() noexcept {
-  bool any = false;
-  char page[kPage];
+// What was recorded, in one number.  Of chunks, how far each has come tells.
+uint64_t CopyOut::digest() const noexcept {
+  uint64_t digest = 0;
   for (uint32_t i = 0; i < memory_->section_count; ++i) {
     const format::Section& section = memory_->sections[i];
     const char* const from = begin_of(memory_, section);
     const uint64_t ready = load(memory_->ready_bytes[i]);
-    for (uint64_t k = 0; section.kind == format::kEvents && k < ready / section.element_bytes;
-         ++k) {
-      const auto* const chunk =
-          reinterpret_cast<const format::EventChunk*>(from + k * section.element_bytes);
-      const ChunkSeen now = {load(chunk->ordinal), load(chunk->committed)};
-      any = any || now.ordinal != chunks_seen_[k].ordinal ||
-            now.committed != chunks_seen_[k].committed;
-      chunks_seen_[k] = now;
-    }
-    for (uint64_t at = 0; !is_copied_elsewhere(section) && at < ready; at += kPage) {
-      const uint64_t hash = copy_page(page, from + at, std::min(kPage, ready - at));
-      uint64_t& known = page_hashes_[(section.offset + at) / kPage];
-      any = any || hash != known;
-      known = hash;
+    if (section.kind == format::kEvents) {
+      for (uint64_t at = 0; at < ready; at += section.element_bytes) {
+        const auto* const chunk = reinterpret_cast<const format::EventChunk*>(from + at);
+        const uint64_t words[] = {load(chunk->ordinal), load(chunk->committed)};
+        digest = XXH3_64bits_withSeed(words, sizeof words, digest);
+      }
+    } else if (!is_copied_elsewhere(section)) {
+      digest = XXH3_64bits_withSeed(from, ready, digest);
     }
   }
-  return any;
+  return digest;
 }
 
 // The header last: with it a new copy becomes a trace.
 bool CopyOut::copy_changes() noexcept {
   if (load(memory_->exit_kind) != format::kNotExited && path_[0]) {
-    const bool any = anything_new();
     const bool is_last = last_word_ == LastWord::kAtExit;
-    if ((!any && is_dense_) || make_final(is_last ? format::kFinal : format::kPartial)) {
+    const bool is_known = is_dense_ && digest() == final_digest_;
+    if (is_known || make_final(is_last ? format::kFinal : format::kPartial)) {
       return true;
     }
   }
@@ -413,6 +407,7 @@ bool CopyOut::make_final(format::CopyState state) noexcept {
     return false;
   }
   struct stat status = {};
+  const uint64_t before = digest();
   const bool whole = path.whole() && final_copy_bytes(*memory_) <= room_left(file, storage_) &&
                      write_final_copy(*memory_, state, file) && fstat(file, &status) == 0;
   close(file);
@@ -422,6 +417,7 @@ bool CopyOut::make_final(format::CopyState state) noexcept {
   }
   inode_ = status.st_ino;
   is_dense_ = true;
+  final_digest_ = before;
   return true;
 }
 
@@ -436,7 +432,7 @@ bool CopyOut::complete_final() noexcept {
 
 // Where there is no room for two files, the one that is there is completed.
 bool CopyOut::finish() noexcept {
-  if (is_dense_ && !anything_new()) {
+  if (is_dense_ && digest() == final_digest_) {
     return complete_final();
   }
   if (!path_[0] && !copy_changes()) {

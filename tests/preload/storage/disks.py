@@ -184,6 +184,16 @@ class Disks(unittest.TestCase):
         self.assertEqual(status, 0, text[:500])
         self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
 
+    def test_no_second_file(self):
+        """The final copy needs a file of its own before it takes the place of the other: here it cannot have one."""
+        with storage.empty_folder() as folder:
+            job, counts = self.work(folder / "trace", 3)
+            path = storage.until(lambda: storage.traces(folder / "trace"))[0]
+            path.with_name(path.name + ".new").mkdir()
+            self.ends_well(job, counts, within=storage.LONG)
+            self.assertIsNotNone(storage.final(folder / "trace"))
+            self.all_is_there(folder / "trace", counts)
+
     # What somebody removes while the job runs is not made again, and nothing of it stays in memory.
     # (`tampered` checks that the job is unharmed.)
     def test_removed(self):
