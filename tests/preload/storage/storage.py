@@ -104,7 +104,7 @@ def until(condition, seconds=LONG, step=0.01):
 
 def comm(pid):
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     return ""
 
 
