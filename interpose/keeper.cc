@@ -19,6 +19,7 @@
 #include "interpose/copy_out.h"
 #include "interpose/futex.h"
 #include "interpose/identity.h"
+#include "interpose/keeper_claim.h"
 #include "interpose/left_behind.h"
 #include "interpose/segments.h"
 #include "interpose/tables.h"
@@ -48,7 +49,7 @@ struct Watched {
 
 bool is_over(const Watched& watched) {
   if (watched.process < 0) {
-    return start_time_of(watched.memory->pid) != watched.memory->start_time;
+    return !is_running(watched.memory->pid, watched.memory->start_time);
   }
   pollfd end = {watched.process, POLLIN, 0};
   return poll(&end, 1, 0) > 0;
@@ -176,6 +177,18 @@ void be_small_and_deaf() {
   }
 }
 
+// One that starts late, on a busy machine, finds that a thread of the process copies: it waits
+// until that has ended with its process.
+void become_keeper(format::FileHeader& memory) {
+  const int32_t self = getpid();
+  while (!claim_keeping(memory, self)) {
+    constexpr timespec kPause = {1, 0};
+    nanosleep(&kPause, nullptr);
+  }
+  publish(memory.keeper_start_time, start_time_of(self));
+  publish(memory.keeper_descriptor, kKeeperDescriptor);
+}
+
 }  // namespace
 
 void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end) noexcept {
@@ -226,8 +239,7 @@ extern "C" [[noreturn]] void tt_keeper_main(void*) {
   format::FileHeader* const memory = map_trace_memory(kKeeperDescriptor);
   if (memory) {
     choose_clock();
-    memory->keeper_pid = getpid();
-    __atomic_store_n(&memory->keeper_descriptor, kKeeperDescriptor, __ATOMIC_RELEASE);
+    become_keeper(*memory);
     keep_copying(memory);
     finish_left_behind();
   }

@@ -1,0 +1,126 @@
+"""Who copies: one at a time, and somebody always.
+
+  keepers.py LIBRARY JOB TRAINTRACE [TEST..]"""
+import contextlib
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+import storage
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def mappings(pid):
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
+            return {line.split(maxsplit=5)[5].strip() for line in file if len(line.split()) > 5}
+    return set()
+
+
+def loader_of(pid):
+    return next(path for path in mappings(pid) if os.path.basename(path).startswith("ld-"))
+
+
+class Keepers(unittest.TestCase):
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.folder = stack.enter_context(storage.empty_folder())
+        self.trace = self.folder / "trace"
+        self.runs = self.folder / "runs"  # as long as this file is there, from its first call on
+
+    def start(self, **settings):
+        job = storage.start(self.trace, "between", self.runs, **settings)
+        self.addCleanup(lambda: (job.kill(), job.communicate()))
+        return job
+
+    def header(self, job):
+        return storage.Header(storage.memory_of(job.pid) or os.devnull)
+
+    def keeper_of(self, job):
+        """Once it has made a copy."""
+        self.assertTrue(storage.until(lambda: storage.traces(self.trace)))
+        return self.header(job).keeper_pid
+
+    def begin(self, **settings):
+        self.runs.touch()
+        job = self.start(**settings)
+        return job, self.keeper_of(job)
+
+    def second_keeper(self, job):
+        command = 'exec "$0" "$1" 3<>"$2"'
+        keeper = subprocess.Popen(["sh", "-c", command, loader_of(job.pid), storage.LIBRARY, storage.memory_of(job.pid)])
+        self.addCleanup(lambda: (keeper.kill(), keeper.wait()))
+        self.assertTrue(storage.until(lambda: storage.comm(keeper.pid) == storage.KEEPER))
+        return keeper
+
+    def ends(self, job, errors=""):
+        self.runs.unlink()
+        self.assertEqual(job.communicate(timeout=storage.LONG), ("", errors))
+        self.assertEqual(job.returncode, 0)
+
+    def test_one_that_never_begins(self):
+        """The loader begins, and finds no library: it was replaced since the job loaded it."""
+        library = self.folder / "libtraintrace.so"
+        shutil.copy(storage.LIBRARY, library)
+        job = self.start(LD_PRELOAD=library)
+        self.assertTrue(storage.until(lambda: str(library) in mappings(job.pid)))
+        library.unlink()
+        library.write_text("none\n")
+        self.runs.touch()
+        self.assertEqual(self.keeper_of(job), job.pid)
+        self.ends(job)
+        self.assertIsNotNone(storage.final(self.trace))
+        self.assertIn(" < cudaMalloc", storage.dump(self.trace)[1])
+
+    def test_one_that_is_killed(self):
+        job, keeper = self.begin()
+        self.assertNotEqual(keeper, job.pid)
+        storage.kill(keeper)
+        self.assertTrue(storage.until(lambda: self.header(job).keeper_pid == job.pid))
+        self.ends(job)
+        self.assertIsNotNone(storage.final(self.trace))
+
+    def test_one_that_nobody_waits_for(self):
+        """In a container whose first process takes in orphans and forgets them, it stays as a zombie."""
+        self.assertEqual(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0)
+        self.addCleanup(lambda: ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
+        job, keeper = self.begin()
+        storage.kill(keeper)
+        self.assertTrue(storage.until(lambda: not storage.alive(keeper)))
+        self.assertTrue(os.path.exists(f"/proc/{keeper}"), "it is no zombie")
+        self.assertTrue(storage.until(lambda: self.header(job).keeper_pid == job.pid))
+        self.ends(job)
+        self.assertIsNotNone(storage.final(self.trace))
+        os.waitpid(keeper, 0)
+
+    def test_a_late_one_waits(self):
+        """First for the keeper that is there, then for the thread that took that one's place."""
+        job, keeper = self.begin()
+        late = self.second_keeper(job)
+        copies = self.header(job).copies_made
+        self.assertTrue(storage.until(lambda: self.header(job).copies_made >= copies + 3))
+        self.assertEqual(self.header(job).keeper_pid, keeper)
+        storage.kill(keeper)
+        self.assertTrue(storage.until(lambda: self.header(job).keeper_pid != keeper))
+        copies = self.header(job).copies_made
+        self.assertTrue(storage.until(lambda: self.header(job).copies_made >= copies + 3))
+        owner = self.header(job).keeper_pid
+        self.assertIn(owner, (job.pid, late.pid))
+        self.assertIsNone(late.poll())
+        job.kill()
+        job.communicate()
+        found = storage.final(self.trace)
+        self.assertIsNotNone(found)
+        self.assertEqual(late.wait(storage.LONG), 0)
+        self.assertEqual(storage.Header(found[0]).keeper_pid, late.pid)
+        self.assertNotEqual(storage.Header(found[0]).gone_how, 0)
+        self.assertIsNone(storage.memory_of(job.pid))
+
+
+storage.in_own_mounts()
+unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
