@@ -22,6 +22,7 @@
 #include "interpose/identity.h"
 #include "interpose/keeper.h"
 #include "interpose/keeper_claim.h"
+#include "interpose/stderr_line.h"
 #include "interpose/tables.h"
 
 namespace traintrace {
@@ -142,10 +143,22 @@ Keeping start_keeper(format::FileHeader* memory, int descriptor) noexcept {
   return g_keeping = start_thread(memory);
 }
 
+namespace {
+
+// A memory without a name ends with the process and its keeper.
+void complain_if_nothing_is_kept(const format::FileHeader& memory) {
+  if (load(memory.no_place) != 0 && !memory.memory_path[0]) {
+    ShortText line;
+    line << "no trace is kept: there is no place for it in " << memory.folder
+         << ", /tmp or /var/tmp";
+    complain(line.c_str());
+  }
+}
+
 // While the keeper gets on it is waited for: what is in the folder when the process has ended
 // should be all of it.  A disk that stands still, or a keeper that does, costs a quarter of a
 // second.
-void wait_for_copy(format::FileHeader* memory) noexcept {
+void wait_for_rounds(format::FileHeader* memory) {
   Patience patience(*memory);
   // A round that is under way may have missed the newest: two are asked for.
   for (int rounds = 0; rounds < 2; ++rounds) {
@@ -162,7 +175,15 @@ void wait_for_copy(format::FileHeader* memory) noexcept {
   }
 }
 
+}  // namespace
+
+void wait_for_copy(format::FileHeader* memory) noexcept {
+  wait_for_rounds(memory);
+  complain_if_nothing_is_kept(*memory);
+}
+
 void look_after_keeper(format::FileHeader* memory) noexcept {
+  complain_if_nothing_is_kept(*memory);
   const bool may_still_begin =
       load(memory->keeper_pid) == 0 && nanoseconds(CLOCK_MONOTONIC) - g_started_ns < kNeverNs;
   if (g_keeping != Keeping::kThread && !may_still_begin && !has_living_keeper(*memory)) {

@@ -12,6 +12,12 @@ import unittest
 import storage
 
 PR_SET_CHILD_SUBREAPER = 36
+NOWHERE = """mount -t tmpfs -o size={shm} tmpfs /dev/shm
+for folder in /tmp /var/tmp; do
+  mkdir -p -m 700 $folder/traintrace-0 && mount -t tmpfs -o ro,mode=700 tmpfs $folder/traintrace-0 || exit 77
+done
+exec "$@"
+"""
 
 
 def mappings(pid):
@@ -120,6 +126,24 @@ class Keepers(unittest.TestCase):
         self.assertEqual(storage.Header(found[0]).keeper_pid, late.pid)
         self.assertNotEqual(storage.Header(found[0]).gone_how, 0)
         self.assertIsNone(storage.memory_of(job.pid))
+
+    def nowhere(self, shm, errors):
+        """A folder below a file cannot be made; and the other two are read-only."""
+        (self.folder / "file").touch()
+        place = self.folder / "file" / "trace"
+        for what in (("once",), ("once", 4)):
+            job = storage.start(place, *what, before=("unshare", "-m", "sh", "-c", NOWHERE.format(shm=shm), "sh"))
+            output = job.communicate(timeout=storage.LONG)
+            if job.returncode == 77:
+                self.skipTest("these folders cannot be covered")
+            self.assertEqual((job.returncode, *output), (0, "", errors.format(place)))
+
+    def test_no_place_and_no_name(self):
+        """Of a memory that nobody can find nothing is left: that is said, once."""
+        self.nowhere("64m", "traintrace: no trace is kept: there is no place for it in {}, /tmp or /var/tmp\n")
+
+    def test_no_place_but_a_name(self):
+        self.nowhere("50%", "")
 
 
 storage.in_own_mounts()
