@@ -194,6 +194,36 @@ class Disks(unittest.TestCase):
             self.assertIsNotNone(storage.final(folder / "trace"))
             self.all_is_there(folder / "trace", counts)
 
+    def test_writes_are_refused_for_a_while(self):
+        """As by a quota, which the size of the disk does not show: what was refused is copied later."""
+        with storage.empty_folder() as folder:
+            runs = folder / "runs"
+            job = storage.start(folder / "trace", "later", runs)
+            self.addCleanup(lambda: (job.kill(), job.communicate()))
+            path = storage.until(lambda: storage.traces(folder / "trace"))[0]
+            memory = storage.memory_of(job.pid)
+
+            def rounds(count):
+                made = storage.Header(path).copied_realtime_ns
+                for _ in range(count):
+                    self.assertTrue(storage.until(lambda: storage.Header(path).copied_realtime_ns > made))
+                    made = storage.Header(path).copied_realtime_ns
+            rounds(1)
+            keeper = storage.Header(memory).keeper_pid
+            before = resource.prlimit(keeper, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+            runs.touch()
+            rounds(2)
+            resource.prlimit(keeper, resource.RLIMIT_FSIZE, before)
+            rounds(3)
+            for pid in (keeper, job.pid):
+                storage.kill(pid)
+            job.communicate(timeout=storage.LONG)
+            memory.unlink()
+            status, text = storage.dump(folder / "trace")
+            self.assertEqual(status, 0, text[:1000])
+            self.assertEqual(storage.calls_in(text, "cudaMalloc"), (1, 1))
+            self.assertRegex(text, r"(?m)^allocation \S+ bytes=1048576 ")
+
     # What somebody removes while the job runs is not made again, and nothing of it stays in memory.
     # (`tampered` checks that the job is unharmed.)
     def test_removed(self):

@@ -4,6 +4,8 @@
 //   once [SECONDS]                                one cudaMalloc
 //   between FILE                                  one cudaMalloc once FILE is there; ends when it
 //                                                 is gone
+//   later FILE                                    the same, and recorded before
+//   leave THREADS                                 exits while they call
 //   reap                                          waits for all its children, as shells do
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
@@ -102,6 +104,20 @@ void wait_until(const char* file, bool there) {
   }
 }
 
+// Threads that still call when the process exits.
+int leave(int threads) {
+  cudaFree(nullptr);
+  for (int i = 0; i < threads; ++i) {
+    std::thread([i] {
+      for (;;) {
+        cudaMemset(nullptr, i, 0);
+      }
+    }).detach();
+  }
+  usleep(300'000);
+  return 0;
+}
+
 int between(const char* file) {
   wait_until(file, true);
   void* memory = nullptr;
@@ -157,6 +173,13 @@ int main(int count, char** arguments) {
   }
   if (!strcmp(what, "once")) {
     return once(count > 2 ? arguments[2] : "0");
+  }
+  if (!strcmp(what, "leave") && count == 3) {
+    return leave(atoi(arguments[2]));
+  }
+  if (!strcmp(what, "later") && count == 3) {
+    cudaFree(nullptr);
+    return between(arguments[2]);
   }
   if (!strcmp(what, "between") && count == 3) {
     return between(arguments[2]);

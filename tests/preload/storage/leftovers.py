@@ -3,6 +3,7 @@
   leftovers.py LIBRARY JOB TRAINTRACE"""
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -138,6 +139,21 @@ class Leftovers(unittest.TestCase):
                     job.kill()
                     job.communicate()
 
+    def test_the_newest_of_a_long_ring(self):
+        """Of a process that ended well; what was left out is counted, in the file."""
+        with storage.empty_folder() as folder:
+            counts = storage.Counts(folder)
+            job = storage.start(folder / "trace", "work", counts.path, 2, 2, 0, 0, TRAINTRACE_FINISHED_RING_MB=1, TRAINTRACE_STACKS="off")
+            job.communicate(timeout=storage.LONG)
+            self.assertIsNotNone(storage.final(folder / "trace"))
+            status, text = storage.dump(folder / "trace")
+            self.assertEqual((status, re.findall("expected .*", text)), (0, []))
+            left_out = int(re.search(r"(?m)^loss ring-shortened (\d+)", text)[1])
+            overwritten = re.search(r"(?m)^loss ring-overwritten (\d+)", text)
+            kept = sum(storage.calls_in(text))
+            self.assertGreater(kept, 0)
+            self.assertGreaterEqual(kept + left_out + int(overwritten[1] if overwritten else 0), 2 * counts.returned())
+
     def test_disk_use(self):
         with storage.empty_folder() as folder:
             job = storage.start(folder / "trace", "once", 4)
@@ -155,4 +171,4 @@ class Leftovers(unittest.TestCase):
 
 
 storage.in_own_mounts()
-unittest.main(argv=sys.argv[:1])
+unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
