@@ -127,6 +127,25 @@ class Keepers(unittest.TestCase):
         self.assertNotEqual(storage.Header(found[0]).gone_how, 0)
         self.assertIsNone(storage.memory_of(job.pid))
 
+    def test_segments_are_gone_on_with(self):
+        """TRAINTRACE_MODE=full: after the keeper was killed, too, what the ring loses goes to its file."""
+        counts = storage.Counts(self.folder)
+        job = storage.start(self.trace, "work", counts.path, 60, 4, 100, 0, TRAINTRACE_MODE="full", TRAINTRACE_RING_MB=1)
+        self.addCleanup(lambda: (job.kill(), job.communicate()))
+        keeper = self.keeper_of(job)
+
+        def segments():
+            return sum(path.stat().st_size for path in self.trace.glob("*.segments"))
+        self.assertTrue(storage.until(segments))
+        storage.kill(keeper)
+        self.assertTrue(storage.until(lambda: self.header(job).keeper_pid == job.pid))
+        before = segments()
+        self.assertTrue(storage.until(lambda: segments() > before + 10_000))
+        job.kill()
+        job.communicate()
+        status, text = storage.dump(self.trace)
+        self.assertEqual((status, [line for line in text.splitlines() if "expected" in line]), (0, []))
+
     def test_threads_that_record_at_the_exit(self):
         """A thread of the process, PID 1, has the last word while others still write: all of it can be read."""
         for number in range(20):
