@@ -268,6 +268,7 @@ class Disks(unittest.TestCase):
             for p in elsewhere:
                 p.unlink()
             self.assertTrue(elsewhere)
+            self.assertEqual([p.name for p in path.iterdir() if p.suffix != ".pointer"] if path.is_dir() else [], [])
 
     def test_parent_is_a_file(self):
         def make(folder):
@@ -279,6 +280,14 @@ class Disks(unittest.TestCase):
         def make(folder):
             (folder / "file").write_text("")
             return folder / "file"
+        self.unusable(make)
+
+    def test_a_path_too_long_for_names_in_it(self):
+        def make(folder):
+            while len(str(folder)) < 1010:
+                folder = folder / ("x" * min(200, 1014 - len(str(folder))))
+            folder.mkdir(parents=True)
+            return folder
         self.unusable(make)
 
     def test_read_only(self):
