@@ -42,10 +42,13 @@ int open_process(const format::FileHeader& memory) {
   return process;
 }
 
+// For the thread that waits for the end: it may be late, and outlive whoever started it.
 struct Watched {
   format::FileHeader* memory;
   int process;  // a pidfd, -1: there is none
 };
+
+constinit Watched g_watched = {nullptr, -1};
 
 bool is_over(const Watched& watched) {
   if (watched.process < 0) {
@@ -56,25 +59,24 @@ bool is_over(const Watched& watched) {
 }
 
 // So that the end is seen at once, and not at the next round.
-void* wake_at_end(void* argument) {
-  const Watched& watched = *static_cast<const Watched*>(argument);
-  pollfd end = {watched.process, POLLIN, 0};
+void* wake_at_end(void*) {
+  pollfd end = {g_watched.process, POLLIN, 0};
   while (poll(&end, 1, -1) <= 0) {
   }
-  __atomic_fetch_add(&watched.memory->keeper_wake, 1, __ATOMIC_RELEASE);
-  futex_wake(&watched.memory->keeper_wake);
+  __atomic_fetch_add(&g_watched.memory->keeper_wake, 1, __ATOMIC_RELEASE);
+  futex_wake(&g_watched.memory->keeper_wake);
   return nullptr;
 }
 
-void watch_end(Watched& watched) {
+void watch_end() {
   pthread_attr_t attributes;
   pthread_t thread;
-  if (watched.process < 0 || pthread_attr_init(&attributes) != 0) {
+  if (g_watched.process < 0 || pthread_attr_init(&attributes) != 0) {
     return;
   }
   pthread_attr_setstacksize(&attributes, 64UL * 1024);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_create(&thread, &attributes, wake_at_end, &watched);
+  pthread_create(&thread, &attributes, wake_at_end, nullptr);
   pthread_attr_destroy(&attributes);
 }
 
@@ -207,10 +209,10 @@ void keep_copying(format::FileHeader* memory) noexcept {
     return;
   }
   Rounds rounds(memory, copy);
-  Watched watched = {memory, open_process(*memory)};
-  watch_end(watched);
-  rounds.until([&] { return is_over(watched); });
-  note_end(*memory, watched.process);
+  g_watched = {memory, open_process(*memory)};
+  watch_end();
+  rounds.until([] { return is_over(g_watched); });
+  note_end(*memory, g_watched.process);
   rounds.pack();
   if (copy.finish() || copy.was_removed()) {
     remove_memory(*memory);
