@@ -173,6 +173,14 @@ void not_recording(const char* why) {
   complain(line.c_str());
 }
 
+// Of a memory that nothing is recorded into no name stays.
+void forget_memory(const MemoryRegion& region) {
+  growth_keeps_no_descriptor();
+  if (region.header && region.header->memory_path[0]) {
+    unlink(region.header->memory_path);
+  }
+}
+
 bool start_recording(MemoryRegion& region) {
   const Settings& settings = g_settings;
   forget_parent();
@@ -183,11 +191,12 @@ bool start_recording(MemoryRegion& region) {
     g_file_bytes = region.bytes;
     region.why = "out of memory";
   }
-  if (!region.header || !fill(settings, region)) {
+  const bool filled = region.header && fill(settings, region);
+  if (!filled) {
     not_recording(region.why);
-    return false;
+    forget_memory(region);
   }
-  return true;
+  return filled;
 }
 
 // In the own thread, all of whose signals are blocked.

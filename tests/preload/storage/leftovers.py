@@ -4,6 +4,7 @@
 import contextlib
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -109,6 +110,18 @@ class Leftovers(unittest.TestCase):
             self.assertEqual(job.returncode, 0)
             self.assertIsNotNone(storage.final(folder / "trace"), "the copy stays partial")
             self.assertTrue(storage.until(lambda: not list(storage.MEMORY.glob("*.trace"))), "named memory stays")
+
+    def test_too_little_address_space(self):
+        """For part of what recording takes, or for all of it: the job ends as ever, and nothing stays."""
+        for mebibytes in range(40, 120, 4):
+            with storage.empty_folder() as folder, self.subTest(mebibytes):
+                def limit(mebibytes=mebibytes):
+                    resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+                plain = subprocess.run([storage.JOB, "once"], preexec_fn=limit, capture_output=True, check=False)
+                job = storage.start(folder / "trace", "once", preexec=limit)
+                _, errors = job.communicate(timeout=storage.LONG)
+                self.assertEqual(job.returncode, plain.returncode, errors)
+                self.nothing_left(job.pid)
 
     def test_pipes_close_with_the_job(self):
         with storage.empty_folder() as folder:
