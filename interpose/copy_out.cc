@@ -21,6 +21,7 @@
 #include "interpose/final_copy.h"
 #include "interpose/folder_limit.h"
 #include "interpose/identity.h"
+#include "interpose/pages.h"
 #include "interpose/pointer_file.h"
 #include "interpose/sections.h"
 #include "interpose/tables.h"
@@ -28,12 +29,7 @@
 namespace traintrace {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kBufferBytes = uint64_t{256} << 10;
-
-char* begin_of(const format::FileHeader* memory, const format::Section& section) {
-  return const_cast<char*>(reinterpret_cast<const char*>(memory)) + section.offset;
-}
 
 void* map_private(uint64_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -46,22 +42,8 @@ uint64_t memory_bytes(const format::FileHeader& memory) {
   return last.offset + last.bytes;
 }
 
-bool is_zero(const char* page, uint64_t bytes) {
-  return page[0] == 0 && memcmp(page, page + 1, bytes - 1) == 0;
-}
-
-// Elements change while they are copied: until two readings agree, as far as that can be waited
-// for.
-uint64_t copy_page(char* to, const char* from, uint64_t bytes) {
-  constexpr int kReadings = 4;
-  for (int reading = 0; reading < kReadings; ++reading) {
-    memcpy(to, from, bytes);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    if (memcmp(to, from, bytes) == 0) {
-      break;
-    }
-  }
-  const uint64_t hash = XXH3_64bits(to, bytes);
+uint64_t hash_of(const char* page, uint64_t bytes) {
+  const uint64_t hash = XXH3_64bits(page, bytes);
   return hash == 0 ? 1 : hash;  // 0: never copied
 }
 
@@ -216,8 +198,9 @@ bool CopyOut::find_place() noexcept {
         why << problem;
         write_pointer_file(memory_->folder, *memory_, path_);
       }
-      Text path(memory_->copy_path, sizeof memory_->copy_path);
-      path << path_;
+      // The first letter last: whoever takes our place finds all of it or nothing.
+      memcpy(memory_->copy_path + 1, path_ + 1, sizeof path_ - 1);
+      publish(memory_->copy_path[0], path_[0]);
       publish(memory_->no_place, 0U);
       return true;
     }
@@ -243,21 +226,28 @@ bool CopyOut::may_grow(uint64_t bytes) noexcept {
 
 bool CopyOut::copy_pages(const format::Section& section, uint64_t ready) noexcept {
   bool whole = true;
-  const char* const from = begin_of(memory_, section);
+  const char* const from = begin_of(*memory_, section);
   uint64_t gathered = 0;  // bytes in the buffer, which lie one after the other
   uint64_t first = 0;     // where in the section they belong
+  // Only what is in the file counts as copied: a disk may refuse where there seemed to be room.
   const auto flush = [&] {
-    whole = (gathered == 0 || write_at(file_, section.offset + first, buffer_, gathered)) && whole;
+    const bool written = write_at(file_, section.offset + first, buffer_, gathered);
+    for (uint64_t at = 0; written && at < gathered; at += kPage) {
+      page_hashes_[(section.offset + first + at) / kPage] =
+          hash_of(buffer_ + at, std::min(kPage, gathered - at));
+    }
+    whole = written && whole;
     gathered = 0;
   };
   for (uint64_t at = 0; at < ready; at += kPage) {
-    const uint64_t bytes = ready - at < kPage ? ready - at : kPage;
-    uint64_t& known = page_hashes_[(section.offset + at) / kPage];
+    const uint64_t bytes = std::min(kPage, ready - at);
+    const uint64_t known = page_hashes_[(section.offset + at) / kPage];
     if (gathered + bytes > kBufferBytes || (gathered != 0 && at != first + gathered)) {
       flush();
     }
-    const uint64_t hash = copy_page(buffer_ + gathered, from + at, bytes);
-    if (hash == known || (known == 0 && is_zero(buffer_ + gathered, bytes))) {
+    copy_still(buffer_ + gathered, from + at, bytes);
+    if (hash_of(buffer_ + gathered, bytes) == known ||
+        (known == 0 && is_zero(buffer_ + gathered, bytes))) {
       continue;
     }
     if (known == 0 && !may_grow(bytes)) {
@@ -266,7 +256,6 @@ bool CopyOut::copy_pages(const format::Section& section, uint64_t ready) noexcep
     }
     first = gathered == 0 ? at : first;
     gathered += bytes;
-    known = hash;
   }
   flush();
   return whole;
@@ -274,7 +263,7 @@ bool CopyOut::copy_pages(const format::Section& section, uint64_t ready) noexcep
 
 // First how much of it is whole, then the records: a copy never says more than it has.
 bool CopyOut::copy_chunk(const format::Section& section, uint64_t index) noexcept {
-  const char* const from = begin_of(memory_, section) + index * section.element_bytes;
+  const char* const from = begin_of(*memory_, section) + index * section.element_bytes;
   const auto* const chunk = reinterpret_cast<const format::EventChunk*>(from);
   ChunkSeen& seen = chunks_seen_[index];
   const uint64_t ordinal = load(chunk->ordinal);
@@ -306,7 +295,7 @@ bool CopyOut::copy_chunks(const format::Section& section, uint64_t ready) noexce
   bool whole = true;
   const bool keeps_all = (memory_->keep_flags & format::kKeepAll) != 0;
   const auto* const states = reinterpret_cast<const format::ChunkState*>(
-      begin_of(memory_, section_of(memory_, format::kChunkStates)));
+      begin_of(*memory_, section_of(memory_, format::kChunkStates)));
   constexpr uint64_t kStep = 64;
   for (uint64_t i = 0; i < ready / section.element_bytes; ++i) {
     if (i % kStep == 0) {
@@ -344,38 +333,32 @@ bool CopyOut::cover_all() noexcept {
   return true;
 }
 
-bool CopyOut::anything_new() noexcept {
-  bool any = false;
-  char page[kPage];
+// What was recorded, in one number.  Of chunks, how far each has come tells.
+uint64_t CopyOut::digest() const noexcept {
+  uint64_t digest = 0;
   for (uint32_t i = 0; i < memory_->section_count; ++i) {
     const format::Section& section = memory_->sections[i];
-    const char* const from = begin_of(memory_, section);
+    const char* const from = begin_of(*memory_, section);
     const uint64_t ready = load(memory_->ready_bytes[i]);
-    for (uint64_t k = 0; section.kind == format::kEvents && k < ready / section.element_bytes;
-         ++k) {
-      const auto* const chunk =
-          reinterpret_cast<const format::EventChunk*>(from + k * section.element_bytes);
-      const ChunkSeen now = {load(chunk->ordinal), load(chunk->committed)};
-      any = any || now.ordinal != chunks_seen_[k].ordinal ||
-            now.committed != chunks_seen_[k].committed;
-      chunks_seen_[k] = now;
-    }
-    for (uint64_t at = 0; !is_copied_elsewhere(section) && at < ready; at += kPage) {
-      const uint64_t hash = copy_page(page, from + at, std::min(kPage, ready - at));
-      uint64_t& known = page_hashes_[(section.offset + at) / kPage];
-      any = any || hash != known;
-      known = hash;
+    if (section.kind == format::kEvents) {
+      for (uint64_t at = 0; at < ready; at += section.element_bytes) {
+        const auto* const chunk = reinterpret_cast<const format::EventChunk*>(from + at);
+        const uint64_t words[] = {load(chunk->ordinal), load(chunk->committed)};
+        digest = XXH3_64bits_withSeed(words, sizeof words, digest);
+      }
+    } else if (!is_copied_elsewhere(section)) {
+      digest = XXH3_64bits_withSeed(from, ready, digest);
     }
   }
-  return any;
+  return digest;
 }
 
 // The header last: with it a new copy becomes a trace.
 bool CopyOut::copy_changes() noexcept {
   if (load(memory_->exit_kind) != format::kNotExited && path_[0]) {
-    const bool any = anything_new();
     const bool is_last = last_word_ == LastWord::kAtExit;
-    if ((!any && is_dense_) || make_final(is_last ? format::kFinal : format::kPartial)) {
+    const bool is_known = is_dense_ && digest() == final_digest_;
+    if (is_known || make_final(is_last ? format::kFinal : format::kPartial)) {
       return true;
     }
   }
@@ -413,6 +396,7 @@ bool CopyOut::make_final(format::CopyState state) noexcept {
     return false;
   }
   struct stat status = {};
+  const uint64_t before = digest();
   const bool whole = path.whole() && final_copy_bytes(*memory_) <= room_left(file, storage_) &&
                      write_final_copy(*memory_, state, file) && fstat(file, &status) == 0;
   close(file);
@@ -422,6 +406,7 @@ bool CopyOut::make_final(format::CopyState state) noexcept {
   }
   inode_ = status.st_ino;
   is_dense_ = true;
+  final_digest_ = before;
   return true;
 }
 
@@ -436,7 +421,7 @@ bool CopyOut::complete_final() noexcept {
 
 // Where there is no room for two files, the one that is there is completed.
 bool CopyOut::finish() noexcept {
-  if (is_dense_ && !anything_new()) {
+  if (is_dense_ && digest() == final_digest_) {
     return complete_final();
   }
   if (!path_[0] && !copy_changes()) {

@@ -52,8 +52,7 @@ class CopyOut {
   bool create_in(const CopyPlace& place) noexcept;
   bool make_final(format::CopyState state) noexcept;
   bool complete_final() noexcept;
-  // Looks for what changed since the last look, and copies nothing.
-  bool anything_new() noexcept;
+  uint64_t digest() const noexcept;
   bool cover_all() noexcept;
   void close_copy() noexcept;
   bool copy_pages(const format::Section& section, uint64_t ready) noexcept;
@@ -75,7 +74,8 @@ class CopyOut {
   Storage storage_ = Storage::kLocal;
   bool removed_ = false;
   LastWord last_word_ = LastWord::kWhenGone;
-  bool is_dense_ = false;  // the file is the final one
+  bool is_dense_ = false;      // the file is the final one
+  uint64_t final_digest_ = 0;  // of what is in it
   char path_[kMaxPath] = {};
 };
 

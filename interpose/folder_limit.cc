@@ -90,8 +90,9 @@ void note(int folder, const char* name, Runs& runs) {
   run->bytes += bytes;
   run->newest_ns = ended_ns > run->newest_ns ? ended_ns : run->newest_ns;
   ++run->traces;
-  // Of a container that was killed there is no final copy.
-  const bool recent = nanoseconds(CLOCK_REALTIME) - header.copied_realtime_ns < kRecentNs;
+  // Of a container that was killed there is no final copy.  Somebody may have set the clock back.
+  const uint64_t now_ns = nanoseconds(CLOCK_REALTIME);
+  const bool recent = now_ns < header.copied_realtime_ns + kRecentNs;
   run->in_use = run->in_use || (header.copy_state != format::kFinal && recent);
   run->failed = run->failed || header.exit_kind == format::kNotExited || header.exit_status != 0;
 }
@@ -130,17 +131,14 @@ void count_removed(FileHeader& trace) {
 
 }  // namespace
 
-bool ends_with(const char* name, const char* ending) noexcept {
-  const size_t length = strlen(name);
-  const size_t part = strlen(ending);
-  return length > part && equal(name + length - part, ending);
-}
-
 void keep_below_limit(int folder, FileHeader& trace) noexcept {
   const uint64_t limit = trace.folder_limit_bytes;
+  if (limit == 0) {
+    return;
+  }
   void* const memory = mmap(nullptr, kMostRuns * sizeof(Run), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (limit == 0 || memory == MAP_FAILED) {
+  if (memory == MAP_FAILED) {
     return;
   }
   Runs runs = {static_cast<Run*>(memory), 0, 0};

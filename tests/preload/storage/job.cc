@@ -1,8 +1,12 @@
 // The job whose trace the tests of this folder look after.  What it does is its first argument.
 //
-//   work SHARED SECONDS THREADS PAUSE_US STATUS   calls; counts in the file SHARED what has
-//   returned once [SECONDS]                                one cudaMalloc reap waits for all its
-//   children, as shells do
+//   work SHARED SECONDS THREADS PAUSE_US STATUS   calls; SHARED counts what has returned
+//   once [SECONDS]                                one cudaMalloc
+//   between FILE                                  one cudaMalloc once FILE is there; ends when it
+//                                                 is gone
+//   later FILE                                    the same, and recorded before
+//   leave THREADS                                 exits while they call
+//   reap                                          waits for all its children, as shells do
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -94,6 +98,34 @@ int once(const char* seconds) {
   return 0;
 }
 
+void wait_until(const char* file, bool there) {
+  while ((access(file, F_OK) == 0) != there) {
+    usleep(10'000);
+  }
+}
+
+// Threads that still call when the process exits.
+int leave(int threads) {
+  cudaFree(nullptr);
+  for (int i = 0; i < threads; ++i) {
+    std::thread([i] {
+      for (;;) {
+        cudaMemset(nullptr, i, 0);
+      }
+    }).detach();
+  }
+  usleep(300'000);
+  return 0;
+}
+
+int between(const char* file) {
+  wait_until(file, true);
+  void* memory = nullptr;
+  const bool good = cudaMalloc(&memory, 1 << 20) == cudaSuccess;
+  wait_until(file, false);
+  return good ? 0 : 1;
+}
+
 std::atomic<int> g_signals = 0;
 
 // Says what it saw that was not its own.
@@ -141,6 +173,16 @@ int main(int count, char** arguments) {
   }
   if (!strcmp(what, "once")) {
     return once(count > 2 ? arguments[2] : "0");
+  }
+  if (!strcmp(what, "leave") && count == 3) {
+    return leave(atoi(arguments[2]));
+  }
+  if (!strcmp(what, "later") && count == 3) {
+    cudaFree(nullptr);
+    return between(arguments[2]);
+  }
+  if (!strcmp(what, "between") && count == 3) {
+    return between(arguments[2]);
   }
   return !strcmp(what, "reap") ? reap() : 2;
 }
