@@ -170,7 +170,8 @@ struct FileHeader {
   uint64_t copied_realtime_ns;   // when this copy was made; 0: never
 
   // Who copies: the keeper, a process with the memory as descriptor `keeper_descriptor`; the
-  // process itself (a thread of it) where no keeper could be started; 0: nobody yet.
+  // process itself (a thread of it) where no keeper could be started; 0: nobody yet.  Whoever wants
+  // to copy first puts its own pid in the place of 0 or of a dead one, in one atomic step.
   int32_t keeper_pid;
   int32_t keeper_descriptor;  // -1: a thread copies
   uint64_t keeper_alive_boottime_ns;
@@ -183,6 +184,9 @@ struct FileHeader {
   char memory_path[256];   // of the memory; empty: it has no name
   char folder[1024];       // TRAINTRACE_DIR, absolute
   char copy_path[1024];    // of the copy; empty: there is none yet
+
+  // With keeper_pid, the identity of a keeper that is a process; 0: it has not stored it yet.
+  uint64_t keeper_start_time;
 };
 static_assert(sizeof(FileHeader) <= 4096);
 inline constexpr uint32_t kHeaderBytes = 4096;

@@ -29,6 +29,7 @@
 #include "interpose/stacks.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
+#include "interpose/stderr_line.h"
 #include "interpose/undisturbed.h"
 #include "interpose/versions.h"
 
@@ -48,7 +49,6 @@ constinit pid_t g_process = 0;  // that recorded last, or g_loaded_in
 constinit format::FileHeader* g_file = nullptr;
 constinit size_t g_file_bytes = 0;
 constinit bool g_hooks_in_place = false;
-constinit bool g_complained = false;
 constinit Settings g_settings = {};  // for the own thread to begin with
 constinit thread_local bool t_arming = false;
 constinit thread_local pid_t t_waited_in = 0;  // a forked child may wait once more
@@ -68,15 +68,6 @@ ArmState arm_state() {
 void set_arm_state(ArmState state) {
   __atomic_store_n(&g_guard.words.state, static_cast<uint32_t>(state), __ATOMIC_RELEASE);
   futex_wake(&g_guard.words.state);
-}
-
-// One line, once, in this process and those that it forks.
-void say(const char* what, const char* detail) {
-  ShortText line;
-  line << "traintrace: " << what << detail << "\n";
-  if (write(STDERR_FILENO, line.c_str(), line.length()) < 0) {
-    return;  // nobody listens
-  }
 }
 
 void disarm_child() {
@@ -177,10 +168,17 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
 }
 
 void not_recording(const char* why) {
-  if (!g_complained) {
-    say("not recording: ", why);
+  ShortText line;
+  line << "not recording: " << why;
+  complain(line.c_str());
+}
+
+// Of a memory that nothing is recorded into no name stays.
+void forget_memory(const MemoryRegion& region) {
+  growth_keeps_no_descriptor();
+  if (region.header && region.header->memory_path[0]) {
+    unlink(region.header->memory_path);
   }
-  g_complained = true;
 }
 
 bool start_recording(MemoryRegion& region) {
@@ -193,11 +191,12 @@ bool start_recording(MemoryRegion& region) {
     g_file_bytes = region.bytes;
     region.why = "out of memory";
   }
-  if (!region.header || !fill(settings, region)) {
+  const bool filled = region.header && fill(settings, region);
+  if (!filled) {
     not_recording(region.why);
-    return false;
+    forget_memory(region);
   }
-  return true;
+  return filled;
 }
 
 // In the own thread, all of whose signals are blocked.
@@ -208,7 +207,9 @@ format::FileHeader* arm_in_own_thread() noexcept {
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
   if (armed && g_settings.log) {
-    say("recording to ", region.header->folder);
+    ShortText line;
+    line << "recording to " << region.header->folder;
+    say(line.c_str());
   }
   return armed ? region.header : nullptr;
 }

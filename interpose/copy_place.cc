@@ -14,6 +14,7 @@ namespace {
 constexpr uint64_t kLeaveFreeBytes = uint64_t{4} << 30;
 constexpr uint64_t kLeaveFreePart = 20;  // 5 %
 constexpr uint64_t kMemoryFactor = 4;
+constexpr size_t kLongestName = 160;  // of the files there: host, two numbers, endings
 constexpr size_t kMountinfoBytes = 1 << 20;
 
 }  // namespace
@@ -37,7 +38,8 @@ void choose_copy_places(const char* dir, CopyPlace (&places)[kCopyPlaces]) noexc
     CopyPlace& place = places[i];
     place.ours = i > 0;
     place.usable = path.whole() && path.c_str()[0] == '/' &&
-                   resolve_locally(mountinfo, path.c_str(), place.folder);
+                   resolve_locally(mountinfo, path.c_str(), place.folder) &&
+                   place.folder.length() + kLongestName < kMaxPath;
     place.storage = storage_of(mountinfo, place.folder.c_str());
   }
   munmap(memory, kMountinfoBytes);

@@ -19,6 +19,7 @@ constexpr size_t kStackBytes = 16384;
 alignas(16) constinit char g_starter_stack[kStackBytes] = {};
 alignas(16) constinit char g_program_stack[kStackBytes] = {};
 constinit int g_busy = 0;
+constinit int g_exec_failed = 0;  // stored by the child, which shares this memory
 
 // The system's own: a sanitizer that stands before us takes its clone() for a fork of the job.
 using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
@@ -50,6 +51,7 @@ int become_program(void* argument) {
   }
   char* none[] = {nullptr};
   syscall(SYS_execve, program.path, program.arguments, none);
+  __atomic_store_n(&g_exec_failed, 1, __ATOMIC_RELEASE);
   syscall(SYS_exit_group, 127);
   return 0;
 }
@@ -71,6 +73,7 @@ bool start_detached(const DetachedProgram& program) noexcept {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  __atomic_store_n(&g_exec_failed, 0, __ATOMIC_RELEASE);
   const int starter = g_clone(start_program, g_starter_stack + sizeof g_starter_stack,
                               CLONE_VM | CLONE_VFORK, const_cast<DetachedProgram*>(&program));
   int status = 1;
@@ -78,8 +81,10 @@ bool start_detached(const DetachedProgram& program) noexcept {
          errno == EINTR) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const bool started =
+      starter > 0 && status == 0 && __atomic_load_n(&g_exec_failed, __ATOMIC_ACQUIRE) == 0;
   __atomic_store_n(&g_busy, 0, __ATOMIC_RELEASE);
-  return starter > 0 && status == 0;
+  return started;
 }
 
 }  // namespace traintrace

@@ -16,7 +16,7 @@ struct DetachedProgram {
 };
 
 // One at a time.  System calls only: functions of libc may take locks, or be cancelled.  False: no
-// process could be made; that the program cannot be executed is not told.
+// process could be made, or the program cannot be executed.
 bool start_detached(const DetachedProgram& program) noexcept;
 
 }  // namespace traintrace

@@ -39,6 +39,12 @@ int open_private_folder(const char* path) noexcept {
   return folder;
 }
 
+bool ends_with(const char* text, const char* ending) noexcept {
+  const size_t length = strlen(text);
+  const size_t part = strlen(ending);
+  return length > part && equal(text + length - part, ending);
+}
+
 bool starts_with(const char* text, const char* beginning) noexcept {
   return strncmp(text, beginning, strlen(beginning)) == 0;
 }

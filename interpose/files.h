@@ -13,6 +13,8 @@ size_t read_file(const char* path, char* into, size_t size) noexcept;
 int open_private_folder(const char* path) noexcept;
 
 bool starts_with(const char* text, const char* beginning) noexcept;
+// And is longer than that.
+bool ends_with(const char* text, const char* ending) noexcept;
 // Not strcmp: sanitizers replace it, and ask dlsym for the real one before theirs works.
 bool equal(const char* a, const char* b) noexcept;
 

@@ -9,7 +9,9 @@
 #include "format/schema.h"
 #include "interpose/clock.h"
 #include "interpose/file_writing.h"
+#include "interpose/pages.h"
 #include "interpose/sections.h"
+#include "interpose/tables.h"
 
 namespace traintrace {
 namespace {
@@ -17,20 +19,6 @@ namespace {
 using format::EventChunk;
 using format::FileHeader;
 using format::Section;
-
-constexpr uint64_t kPage = 4096;
-
-uint64_t whole_pages(uint64_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
-const char* begin_of(const FileHeader& memory, const Section& section) {
-  return reinterpret_cast<const char*>(&memory) + section.offset;
-}
-
-bool is_zero(const char* from, uint64_t bytes) {
-  return bytes == 0 || (from[0] == 0 && memcmp(from, from + 1, bytes - 1) == 0);
-}
 
 bool ended_well(const FileHeader& memory) {
   return memory.exit_kind != format::kNotExited && memory.exit_status == 0;
@@ -58,15 +46,21 @@ uint64_t used_bytes(const FileHeader& memory, const Section& section, uint64_t r
 
 // Interior pages without content stay holes.
 bool write_pages(int file, uint64_t offset, const char* from, uint64_t bytes) {
+  char buffer[16 * kPage];  // of the keeper's stack, or of the copying thread's
   for (uint64_t at = 0; at < bytes;) {
-    uint64_t end = at;
-    while (end < bytes && !is_zero(from + end, std::min(kPage, bytes - end))) {
-      end = std::min(end + kPage, bytes);
+    uint64_t gathered = 0;
+    while (at + gathered < bytes && gathered < sizeof buffer) {
+      const uint64_t page = std::min(kPage, bytes - at - gathered);
+      copy_still(buffer + gathered, from + at + gathered, page);
+      if (is_zero(buffer + gathered, page)) {
+        break;
+      }
+      gathered += page;
     }
-    if (end > at && !write_at(file, offset + at, from + at, end - at)) {
+    if (!write_at(file, offset + at, buffer, gathered)) {
       return false;
     }
-    at = end == bytes ? bytes : std::min(end + kPage, bytes);
+    at += gathered == sizeof buffer ? gathered : gathered + kPage;
   }
   return true;
 }
@@ -96,7 +90,7 @@ uint64_t oldest_kept(const FileHeader& memory, const Section& section, uint64_t 
   auto* const ordinals = static_cast<uint64_t*>(mapped);
   uint64_t used = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t ordinal = chunk_at(memory, section, i)->ordinal;
+    const uint64_t ordinal = load(chunk_at(memory, section, i)->ordinal);
     ordinals[used] = ordinal;
     used += ordinal != 0 ? 1 : 0;
   }
@@ -109,10 +103,11 @@ uint64_t oldest_kept(const FileHeader& memory, const Section& section, uint64_t 
   return oldest;
 }
 
-void count_left_out(FileHeader& memory, uint64_t records) {
-  const Section& stats = section_of(&memory, format::kStats);
-  auto* const counts = reinterpret_cast<uint64_t*>(at(&memory, stats));
-  counts[static_cast<int>(format::Stat::RingShortened)] = records;
+// In the file only: of the memory nothing is left out.
+bool count_left_out(int file, uint64_t stats, uint64_t records) {
+  const uint64_t place =
+      stats + static_cast<uint64_t>(format::Stat::RingShortened) * sizeof records;
+  return records == 0 || write_at(file, place, &records, sizeof records);
 }
 
 void get_on(FileHeader& memory) {
@@ -134,36 +129,51 @@ uint64_t records_held(FileHeader& memory, const EventChunk& chunk) {
 uint64_t records_of(FileHeader& memory, uint64_t index, const EventChunk& chunk) {
   const Section& states = section_of(&memory, format::kChunkStates);
   const auto& state = reinterpret_cast<const format::ChunkState*>(at(&memory, states))[index];
-  return state.state % 2 != 0 ? records_held(memory, chunk) : state.records;
+  return load(state.state) % 2 != 0 ? records_held(memory, chunk) : state.records;
+}
+
+// Other threads may record while one is at its exit: no more is said to be in the chunk than was
+// whole when its header was read, and one that is begun anew meanwhile is left as an unused one.
+bool write_chunk(const EventChunk* chunk, uint64_t most, int file, uint64_t offset) {
+  EventChunk head;
+  const uint64_t ordinal = load(chunk->ordinal);
+  memcpy(&head, chunk, sizeof head);
+  head.ordinal = ordinal;
+  if (sizeof head + head.committed > most) {
+    return true;
+  }
+  const bool written = write_at(file, offset, &head, sizeof head) &&
+                       write_at(file, offset + sizeof head, chunk + 1, head.committed);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  constexpr uint64_t kUnused = 0;
+  const bool is_whole = load(chunk->ordinal) == ordinal;
+  return written && (is_whole || write_at(file, offset, &kUnused, sizeof kUnused));
 }
 
 // Returns the bytes of the section, which begins at `offset`; UINT64_MAX: a write failed.
 uint64_t write_chunks(FileHeader& memory, const Section& section, uint64_t ready, int file,
-                      uint64_t offset) {
+                      uint64_t offset, uint64_t& left_out) {
   const uint64_t oldest = oldest_kept(memory, section, ready);
   uint64_t written = 0;
-  uint64_t left_out = 0;
   for (uint64_t i = 0; i < ready / section.element_bytes; ++i) {
     const EventChunk* const chunk = chunk_at(memory, section, i);
     constexpr uint64_t kStep = 64;
     if (i % kStep == 0) {
       get_on(memory);
     }
-    if (chunk->ordinal == 0) {
+    const uint64_t ordinal = load(chunk->ordinal);
+    if (ordinal == 0) {
       continue;
     }
-    if (chunk->ordinal < oldest) {
+    if (ordinal < oldest) {
       left_out += records_of(memory, i, *chunk);
       continue;
     }
-    const uint64_t bytes =
-        std::min<uint64_t>(section.element_bytes, sizeof *chunk + chunk->committed);
-    if (!write_at(file, offset + written, chunk, bytes)) {
+    if (!write_chunk(chunk, section.element_bytes, file, offset + written)) {
       return UINT64_MAX;
     }
     written += section.element_bytes;
   }
-  count_left_out(memory, left_out);
   return written;
 }
 
@@ -181,7 +191,7 @@ uint64_t final_copy_bytes(const FileHeader& memory) noexcept {
   return bytes;
 }
 
-// The ring first: what is left out of it is counted in a section that follows.
+// The ring first: only then it is known how much of it was left out.
 bool write_final_copy(FileHeader& memory, format::CopyState state, int file) noexcept {
   FileHeader header;
   memcpy(&header, &memory, sizeof header);
@@ -196,7 +206,8 @@ bool write_final_copy(FileHeader& memory, format::CopyState state, int file) noe
   };
   const Section& events = section_of(&memory, format::kEvents);
   const uint64_t ready = memory.ready_bytes[index_of(&memory, format::kEvents)];
-  const uint64_t ring = write_chunks(memory, events, ready, file, end);
+  uint64_t left_out = 0;
+  const uint64_t ring = write_chunks(memory, events, ready, file, end, left_out);
   if (ring == UINT64_MAX) {
     return false;
   }
@@ -208,7 +219,8 @@ bool write_final_copy(FileHeader& memory, format::CopyState state, int file) noe
     }
     get_on(memory);
     const uint64_t bytes = used_bytes(memory, section, memory.ready_bytes[i]);
-    if (!write_pages(file, end, begin_of(memory, section), bytes)) {
+    if (!write_pages(file, end, begin_of(memory, section), bytes) ||
+        (section.kind == format::kStats && !count_left_out(file, end, left_out))) {
       return false;
     }
     add(section, bytes);

@@ -10,8 +10,6 @@
 
 namespace traintrace {
 
-bool ends_with(const char* name, const char* ending) noexcept;
-
 // `body(name)` for each entry whose name has that ending.  The folder is read from its beginning.
 template <class Body>
 void for_each_entry(int folder, const char* ending, Body body) noexcept {

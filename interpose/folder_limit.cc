@@ -96,12 +96,13 @@ void name_segments(const char* trace, Text& into) {
   into.append(trace, strlen(trace) - strlen(format::kTraceSuffix)) << format::kSegmentsSuffix;
 }
 
-// Of its end as far as the file knows it.
+// Of its end as far as the file knows it.  No run ends before it begins, whoever sets the clock.
 Run run_of(const FileHeader& trace) {
   Run run = {};
   run.key = trace.run_key;
   run.begun_ns = trace.first_anchor.realtime_ns;
-  run.ended_ns = trace.gone_realtime_ns ? trace.gone_realtime_ns : trace.copied_realtime_ns;
+  run.ended_ns = std::max(
+      run.begun_ns, trace.gone_realtime_ns ? trace.gone_realtime_ns : trace.copied_realtime_ns);
   run.traces = 1;
   return run;
 }
@@ -109,7 +110,7 @@ Run run_of(const FileHeader& trace) {
 // A process that was stopped for hours, with its keeper, goes on one day.
 bool is_alive(const FileHeader& trace, const FileHeader& own) {
   return trace.boot_id[0] == own.boot_id[0] && trace.boot_id[1] == own.boot_id[1] &&
-         trace.pid_namespace == own.pid_namespace && start_time_of(trace.pid) == trace.start_time;
+         trace.pid_namespace == own.pid_namespace && is_running(trace.pid, trace.start_time);
 }
 
 // A trace of version 3 or before says nothing of how it came about: it stays.
@@ -127,8 +128,8 @@ void note(int folder, const char* name, const FileHeader& own, Runs& runs) {
   }
   Run run = run_of(header);
   run.bytes = bytes;
-  // Of a container that was killed there is no final copy.
-  const bool recent = nanoseconds(CLOCK_REALTIME) - header.copied_realtime_ns < kRecentNs;
+  // Of a container that was killed there is no final copy.  Somebody may have set the clock back.
+  const bool recent = nanoseconds(CLOCK_REALTIME) < header.copied_realtime_ns + kRecentNs;
   run.in_use = header.copy_state != format::kFinal && (recent || is_alive(header, own));
   run.failed = header.exit_kind == format::kNotExited || header.exit_status != 0;
   runs.add(run);
@@ -171,24 +172,21 @@ void count_removed(FileHeader& trace) {
 
 }  // namespace
 
-bool ends_with(const char* name, const char* ending) noexcept {
-  const size_t length = strlen(name);
-  const size_t part = strlen(ending);
-  return length > part && equal(name + length - part, ending);
-}
-
 void keep_below_limit(int folder, FileHeader& trace) noexcept {
   const uint64_t limit = trace.folder_limit_bytes;
+  if (limit == 0) {
+    return;
+  }
   void* const memory = mmap(nullptr, kMostRuns * sizeof(Run), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (limit == 0 || memory == MAP_FAILED) {
+  if (memory == MAP_FAILED) {
     return;
   }
   Runs runs = {static_cast<Run*>(memory), 0, 0};
   for_each_entry(folder, format::kTraceSuffix,
                  [&](const char* name) { note(folder, name, trace, runs); });
   Run own = run_of(trace);
-  own.ended_ns = nanoseconds(CLOCK_REALTIME);
+  own.ended_ns = std::max(own.ended_ns, nanoseconds(CLOCK_REALTIME));
   while (runs.bytes > limit) {
     Run* const run = next_to_go(runs, own);
     if (run == nullptr) {

@@ -46,6 +46,12 @@ struct Growth {
 };
 constinit Growth g_growth = {nullptr, -1, 0, 0, 0, 0};
 
+bool is_memory(int descriptor) {
+  struct stat status = {};
+  return fstat(descriptor, &status) == 0 && status.st_dev == g_growth.device &&
+         status.st_ino == g_growth.inode;
+}
+
 // The process keeps no descriptor: a program that closes what it does not know would leave us with
 // a number that soon means a file of its own.
 int open_memory() {
@@ -57,9 +63,7 @@ int open_memory() {
     path << "/proc/" << int64_t{file.keeper_pid} << "/fd/" << int64_t{file.keeper_descriptor};
   }
   const int opened = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  struct stat status = {};
-  if (opened >= 0 && (fstat(opened, &status) != 0 || status.st_dev != g_growth.device ||
-                      status.st_ino != g_growth.inode)) {
+  if (opened >= 0 && !is_memory(opened)) {
     close(opened);
     return -1;
   }
@@ -196,10 +200,12 @@ void growth_start(format::FileHeader* file, int descriptor) noexcept {
   __atomic_store_n(&g_growth_asked, 0U, __ATOMIC_RELAXED);
 }
 
+// A forked child may have closed what it inherited, and the number be that of a file of its own.
 void growth_keeps_no_descriptor() noexcept {
-  if (g_growth.descriptor >= 0) {
-    close(g_growth.descriptor);
-    g_growth.descriptor = -1;
+  const int descriptor = g_growth.descriptor;
+  g_growth.descriptor = -1;
+  if (descriptor >= 0 && is_memory(descriptor)) {
+    close(descriptor);
   }
 }
 

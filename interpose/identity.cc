@@ -1,7 +1,9 @@
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -25,6 +27,28 @@ void read_boot_id(uint64_t (&id)[2]) {
   }
 }
 
+constexpr size_t kStatBytes = 1024;
+
+void read_stat(int32_t pid, char (&stat)[kStatBytes]) {
+  ShortText path;
+  path << "/proc/" << int64_t{pid} << "/stat";
+  read_file(path.c_str(), stat, sizeof stat);
+}
+
+// By its number in proc(5), from 3 on: they follow a name in parentheses that may contain anything.
+// Empty: there is none.
+const char* field_of(const char* stat, int number) {
+  const char* at = strrchr(stat, ')');
+  for (int field = 2; at && field < number; ++field) {
+    at = strchr(at + 1, ' ');
+  }
+  return at ? at + 1 : "";
+}
+
+uint64_t number_in(const char* stat, int field) {
+  return parse_number(field_of(stat, field), nullptr);
+}
+
 }  // namespace
 
 Identity identify() noexcept {
@@ -46,17 +70,21 @@ Identity identify() noexcept {
   return identity;
 }
 
-// Behind a name in parentheses that may itself contain anything.
 uint64_t start_time_of(int32_t pid) noexcept {
-  ShortText path;
-  path << "/proc/" << int64_t{pid} << "/stat";
-  char stat[1024];
-  read_file(path.c_str(), stat, sizeof stat);
-  const char* at = strrchr(stat, ')');
-  for (int field = 2; at && field < 22; ++field) {
-    at = strchr(at + 1, ' ');
+  char stat[kStatBytes];
+  read_stat(pid, stat);
+  return number_in(stat, 22);
+}
+
+bool is_running(int32_t pid, uint64_t start_time) noexcept {
+  char stat[kStatBytes];
+  read_stat(pid, stat);
+  const char* const state = field_of(stat, 3);
+  if (!*state) {
+    return kill(pid, 0) == 0 || errno == EPERM;
   }
-  return at ? parse_number(at + 1, nullptr) : 0;
+  const bool first_thread_ended = *state == 'Z' || *state == 'X';
+  return number_in(stat, 22) == start_time && (!first_thread_ended || number_in(stat, 20) > 1);
 }
 
 void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, int attempt,

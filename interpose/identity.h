@@ -21,6 +21,10 @@ Identity identify() noexcept;
 // no such process, or it may not be read.
 uint64_t start_time_of(int32_t pid) noexcept;
 
+// Whether the process still runs.  One that nobody has waited for (a zombie) does not; one whose
+// first thread alone has ended does, and where /proc tells nothing, whatever has that number.
+bool is_running(int32_t pid, uint64_t start_time) noexcept;
+
 // HOST.PID.STARTTIME, and a number from the second attempt on: after an exec the process has the
 // same name again.
 void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, int attempt,

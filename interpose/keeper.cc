@@ -19,6 +19,7 @@
 #include "interpose/copy_out.h"
 #include "interpose/futex.h"
 #include "interpose/identity.h"
+#include "interpose/keeper_claim.h"
 #include "interpose/left_behind.h"
 #include "interpose/segments.h"
 #include "interpose/tables.h"
@@ -41,39 +42,41 @@ int open_process(const format::FileHeader& memory) {
   return process;
 }
 
+// For the thread that waits for the end: it may be late, and outlive whoever started it.
 struct Watched {
   format::FileHeader* memory;
   int process;  // a pidfd, -1: there is none
 };
 
+constinit Watched g_watched = {nullptr, -1};
+
 bool is_over(const Watched& watched) {
   if (watched.process < 0) {
-    return start_time_of(watched.memory->pid) != watched.memory->start_time;
+    return !is_running(watched.memory->pid, watched.memory->start_time);
   }
   pollfd end = {watched.process, POLLIN, 0};
   return poll(&end, 1, 0) > 0;
 }
 
 // So that the end is seen at once, and not at the next round.
-void* wake_at_end(void* argument) {
-  const Watched& watched = *static_cast<const Watched*>(argument);
-  pollfd end = {watched.process, POLLIN, 0};
+void* wake_at_end(void*) {
+  pollfd end = {g_watched.process, POLLIN, 0};
   while (poll(&end, 1, -1) <= 0) {
   }
-  __atomic_fetch_add(&watched.memory->keeper_wake, 1, __ATOMIC_RELEASE);
-  futex_wake(&watched.memory->keeper_wake);
+  __atomic_fetch_add(&g_watched.memory->keeper_wake, 1, __ATOMIC_RELEASE);
+  futex_wake(&g_watched.memory->keeper_wake);
   return nullptr;
 }
 
-void watch_end(Watched& watched) {
+void watch_end() {
   pthread_attr_t attributes;
   pthread_t thread;
-  if (watched.process < 0 || pthread_attr_init(&attributes) != 0) {
+  if (g_watched.process < 0 || pthread_attr_init(&attributes) != 0) {
     return;
   }
   pthread_attr_setstacksize(&attributes, 64UL * 1024);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_create(&thread, &attributes, wake_at_end, &watched);
+  pthread_create(&thread, &attributes, wake_at_end, nullptr);
   pthread_attr_destroy(&attributes);
 }
 
@@ -176,6 +179,18 @@ void be_small_and_deaf() {
   }
 }
 
+// One that starts late, on a busy machine, finds that a thread of the process copies: it waits
+// until that has ended with its process.
+void become_keeper(format::FileHeader& memory) {
+  const int32_t self = getpid();
+  while (!claim_keeping(memory, self)) {
+    constexpr timespec kPause = {1, 0};
+    nanosleep(&kPause, nullptr);
+  }
+  publish(memory.keeper_start_time, start_time_of(self));
+  publish(memory.keeper_descriptor, kKeeperDescriptor);
+}
+
 }  // namespace
 
 void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end) noexcept {
@@ -194,10 +209,10 @@ void keep_copying(format::FileHeader* memory) noexcept {
     return;
   }
   Rounds rounds(memory, copy);
-  Watched watched = {memory, open_process(*memory)};
-  watch_end(watched);
-  rounds.until([&] { return is_over(watched); });
-  note_end(*memory, watched.process);
+  g_watched = {memory, open_process(*memory)};
+  watch_end();
+  rounds.until([] { return is_over(g_watched); });
+  note_end(*memory, g_watched.process);
   rounds.pack();
   if (copy.finish() || copy.was_removed()) {
     remove_memory(*memory);
@@ -226,8 +241,7 @@ extern "C" [[noreturn]] void tt_keeper_main(void*) {
   format::FileHeader* const memory = map_trace_memory(kKeeperDescriptor);
   if (memory) {
     choose_clock();
-    memory->keeper_pid = getpid();
-    __atomic_store_n(&memory->keeper_descriptor, kKeeperDescriptor, __ATOMIC_RELEASE);
+    become_keeper(*memory);
     keep_copying(memory);
     finish_left_behind();
   }

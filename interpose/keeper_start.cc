@@ -21,6 +21,8 @@
 #include "interpose/futex.h"
 #include "interpose/identity.h"
 #include "interpose/keeper.h"
+#include "interpose/keeper_claim.h"
+#include "interpose/stderr_line.h"
 #include "interpose/tables.h"
 
 namespace traintrace {
@@ -28,6 +30,7 @@ namespace {
 
 constexpr uint64_t kPatienceNs = 250'000'000;  // without a sign that it gets on
 constexpr uint64_t kStartNs = 2'000'000'000;   // until it has started, on a busy machine
+constexpr uint64_t kNeverNs = 5'000'000'000;   // after that it is not waited for any more
 constexpr uint64_t kLongestNs = 5'000'000'000;
 constexpr uint64_t kSliceNs = 20'000'000;
 constexpr size_t kStackBytes = 256UL * 1024;
@@ -35,6 +38,7 @@ constexpr size_t kStackBytes = 256UL * 1024;
 constinit char g_loader[kMaxPath] = {};
 constinit char g_library[kMaxPath] = {};
 constinit Keeping g_keeping = Keeping::kNotYet;
+constinit uint64_t g_started_ns = 0;  // CLOCK_MONOTONIC
 constinit uint32_t g_thread_must_end = 0;
 
 bool takes_in_orphans() {
@@ -85,13 +89,21 @@ Keeping start_thread(format::FileHeader* memory) {
   }
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, kStackBytes);
-  memory->keeper_pid = getpid();
+  const int32_t self = getpid();
+  if (!claim_keeping(*memory, self)) {
+    pthread_attr_destroy(&attributes);
+    return Keeping::kProcess;  // it began meanwhile
+  }
   publish(memory->keeper_descriptor, -1);
   publish(g_thread_must_end, 0U);
   pthread_t thread;
   const int error = pthread_create(&thread, &attributes, copy_in_thread, memory);
   pthread_attr_destroy(&attributes);
-  return error == 0 ? Keeping::kThread : Keeping::kNobody;
+  if (error != 0) {
+    publish(memory->keeper_pid, 0);
+    return Keeping::kNobody;
+  }
+  return Keeping::kThread;
 }
 
 class Patience {
@@ -121,6 +133,7 @@ class Patience {
 }  // namespace
 
 Keeping start_keeper(format::FileHeader* memory, int descriptor) noexcept {
+  g_started_ns = nanoseconds(CLOCK_MONOTONIC);
   if (!takes_in_orphans() && find_programs()) {
     char* arguments[] = {g_loader, g_library, nullptr};
     if (start_detached({g_loader, arguments, descriptor})) {
@@ -130,10 +143,22 @@ Keeping start_keeper(format::FileHeader* memory, int descriptor) noexcept {
   return g_keeping = start_thread(memory);
 }
 
+namespace {
+
+// A memory without a name ends with the process and its keeper.
+void complain_if_nothing_is_kept(const format::FileHeader& memory) {
+  if (load(memory.no_place) != 0 && !memory.memory_path[0]) {
+    ShortText line;
+    line << "no trace is kept: there is no place for it in " << memory.folder
+         << ", /tmp or /var/tmp";
+    complain(line.c_str());
+  }
+}
+
 // While the keeper gets on it is waited for: what is in the folder when the process has ended
 // should be all of it.  A disk that stands still, or a keeper that does, costs a quarter of a
 // second.
-void wait_for_copy(format::FileHeader* memory) noexcept {
+void wait_for_rounds(format::FileHeader* memory) {
   Patience patience(*memory);
   // A round that is under way may have missed the newest: two are asked for.
   for (int rounds = 0; rounds < 2; ++rounds) {
@@ -141,7 +166,8 @@ void wait_for_copy(format::FileHeader* memory) noexcept {
     fetch_add(memory->keeper_wake, 1U);
     futex_wake(&memory->keeper_wake);
     while (load(memory->copies_made) == made) {
-      if (g_keeping == Keeping::kNobody || load(memory->no_place) != 0 || patience.is_over()) {
+      const bool nobody = g_keeping == Keeping::kNobody && load(memory->keeper_pid) == 0;
+      if (nobody || load(memory->no_place) != 0 || patience.is_over()) {
         return;
       }
       futex_wait(&memory->copies_made, made, kSliceNs);
@@ -149,9 +175,18 @@ void wait_for_copy(format::FileHeader* memory) noexcept {
   }
 }
 
+}  // namespace
+
+void wait_for_copy(format::FileHeader* memory) noexcept {
+  wait_for_rounds(memory);
+  complain_if_nothing_is_kept(*memory);
+}
+
 void look_after_keeper(format::FileHeader* memory) noexcept {
-  const int32_t keeper = load(memory->keeper_pid);
-  if (g_keeping == Keeping::kProcess && keeper != 0 && start_time_of(keeper) == 0) {
+  complain_if_nothing_is_kept(*memory);
+  const bool may_still_begin =
+      load(memory->keeper_pid) == 0 && nanoseconds(CLOCK_MONOTONIC) - g_started_ns < kNeverNs;
+  if (g_keeping != Keeping::kThread && !may_still_begin && !has_living_keeper(*memory)) {
     g_keeping = start_thread(memory);
   }
 }

@@ -15,7 +15,8 @@ Keeping start_keeper(format::FileHeader* memory, int descriptor) noexcept;
 // At an exit of the process: until what is there now is copied, a quarter of a second at most.
 void wait_for_copy(format::FileHeader* memory) noexcept;
 
-// By the own thread, each second.  A keeper that was killed is replaced by a thread.
+// By the own thread, each second.  A keeper that was killed, or does not begin, is replaced by a
+// thread.
 void look_after_keeper(format::FileHeader* memory) noexcept;
 
 bool keeper_is_thread() noexcept;

@@ -36,7 +36,7 @@ bool is_gone(const format::FileHeader& memory, const Identity& self) {
     return true;
   }
   if (memory.pid_namespace == self.pid_namespace) {
-    return start_time_of(memory.pid) != memory.start_time;
+    return !is_running(memory.pid, memory.start_time);
   }
   const uint64_t heard_ns = memory.anchor_boottime_ns[1 + (memory.anchor_index & 1)];
   return nanoseconds(CLOCK_BOOTTIME) - heard_ns > kOldSeconds * 1'000'000'000;

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include "interpose/clock.h"
 #include "interpose/definitions.h"
 #include "interpose/files.h"
+#include "interpose/folder_entries.h"
 #include "interpose/tables.h"
 #include "interpose/undisturbed.h"
 
@@ -30,11 +30,6 @@ size_t file_bytes() {
   return format::kMarksHeaderBytes + marks_words_bytes();
 }
 
-bool ends_so(const char* name) {
-  const size_t length = strlen(name);
-  return length > strlen(kEnding) && equal(name + length - strlen(kEnding), kEnding);
-}
-
 // A process that lives says so each second, whatever its threads do.
 bool is_old(int folder, const char* name) {
   MarksFileHeader header = {};
@@ -49,26 +44,12 @@ bool is_old(int folder, const char* name) {
          header.alive_ns < now_ns && now_ns - header.alive_ns > kOldNs;
 }
 
-// Without readdir, which allocates.
 void remove_old(int folder) {
-  struct Entry {
-    uint64_t inode;
-    int64_t offset;
-    uint16_t bytes;
-    uint8_t type;
-    char name[];
-  };
-  alignas(Entry) char block[4096];
-  long got = 0;
-  while ((got = syscall(SYS_getdents64, folder, block, sizeof block)) > 0) {
-    for (long at = 0; at < got;) {
-      const auto* const entry = reinterpret_cast<const Entry*>(block + at);
-      if (ends_so(entry->name) && is_old(folder, entry->name)) {
-        unlinkat(folder, entry->name, 0);
-      }
-      at += entry->bytes;
+  for_each_entry(folder, kEnding, [&](const char* name) {
+    if (is_old(folder, name)) {
+      unlinkat(folder, name, 0);
     }
-  }
+  });
 }
 
 // After an exec the process has the same name again.

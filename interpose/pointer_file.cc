@@ -22,6 +22,9 @@ void write_pointer_file(const char* dir, const format::FileHeader& trace,
     ShortText path;
     path << dir << "/";
     name_trace(path, trace.host, trace.pid, trace.start_time, attempt, ".pointer");
+    if (!path.whole() || !content.whole()) {
+      return;
+    }
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file >= 0) {
       if (write(file, content.c_str(), content.length()) < 0) {

@@ -47,16 +47,37 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
   int number() const { return number_; }
-  uint64_t inode() const {
-    struct stat status = {};
-    return number_ >= 0 && fstat(number_, &status) == 0 ? status.st_ino : 0;
-  }
+  uint64_t inode() const { return status().st_ino; }
+  uint64_t bytes() const { return static_cast<uint64_t>(status().st_size); }
 
  private:
+  struct stat status() const {
+    struct stat status = {};
+    return number_ >= 0 && fstat(number_, &status) == 0 ? status : (struct stat){};
+  }
+
   int number_;
 };
 
 }  // namespace
+
+// What an earlier keeper of this process wrote is gone on with, from the end of its last whole
+// segment; what it had packed is not packed again.
+void Segments::go_on() noexcept {
+  const OpenFile file(path_, 0);
+  format::SegmentHead head = {};
+  const auto read_head = [&] {
+    return pread(file.number(), &head, sizeof head, static_cast<off_t>(end_)) == sizeof head &&
+           __builtin_memcmp(head.magic, format::kSegmentMagic, sizeof head.magic) == 0 &&
+           head.pid == trace_->pid && head.start_time == trace_->start_time;
+  };
+  const uint64_t bytes = file.bytes();
+  const bool ours = bytes == 0 || read_head();
+  while (read_head() && head.packed_bytes <= bytes - end_ - sizeof head) {
+    end_ += sizeof head + head.packed_bytes;
+  }
+  inode_ = ours ? file.inode() : 0;
+}
 
 bool Segments::start(const char* trace_path, format::FileHeader* memory_of_trace) noexcept {
   void* const memory = mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
@@ -75,6 +96,9 @@ bool Segments::start(const char* trace_path, format::FileHeader* memory_of_trace
   not_before_ns_ = 0;
   end_ = 0;
   inode_ = OpenFile(path_, O_CREAT | O_EXCL).inode();
+  if (inode_ == 0) {
+    go_on();
+  }
   return true;
 }
 

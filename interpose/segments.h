@@ -18,6 +18,7 @@ class Segments {
   void drain() noexcept;
 
  private:
+  void go_on() noexcept;
   struct Walk {
     uint64_t seen = 0;    // chunks
     uint64_t first = 0;   // index of the oldest, once `seen`

@@ -132,9 +132,7 @@ void add_latency(const Run& run, std::vector<Finding>& findings) {
     finding.root = finding.root && !has_root;
     findings.push_back(std::move(finding));
   }
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    return std::tuple(!a.root, a.severity, a.code) < std::tuple(!b.root, b.severity, b.code);
-  });
+  std::stable_sort(findings.begin(), findings.end(), is_reported_before);
 }
 
 }  // namespace traintrace

@@ -1,7 +1,6 @@
 #include "analyzer/detectors/detectors.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/framework_hints.h"
@@ -42,13 +41,6 @@ constexpr NamedDetector<Detector> kDetectors[] = {
     TT_DETECTOR(find_missing_rendezvous), TT_DETECTOR(find_launch_races),
 };
 
-auto order(const Finding& finding) {
-  return std::tuple(!finding.root, finding.severity, finding.code, finding.sequence.value_or(0),
-                    finding.communicator ? finding.communicator->name : std::string(),
-                    finding.communicator ? finding.communicator->id : CommunicatorId(),
-                    finding.culprits, finding.title);
-}
-
 }  // namespace
 
 std::vector<Finding> find_all(const Run& run) {
@@ -59,8 +51,7 @@ std::vector<Finding> find_all(const Run& run) {
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
     run_stage("summary", [&] { findings.push_back(summarise(run)); });
   }
-  std::sort(findings.begin(), findings.end(),
-            [](const Finding& a, const Finding& b) { return order(a) < order(b); });
+  std::sort(findings.begin(), findings.end(), is_reported_before);
   return findings;
 }
 

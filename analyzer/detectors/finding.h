@@ -49,4 +49,8 @@ struct Finding {
   std::string advice;
 };
 
+// The order of a report (contract): roots first; among them those that name culprits, then the more
+// certain, those with more victims, the more severe.
+bool is_reported_before(const Finding& a, const Finding& b);
+
 }  // namespace traintrace

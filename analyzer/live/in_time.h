@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -16,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/live/served_time.h"
+
 namespace traintrace {
 
 // Whether threads are left behind: then this program ends without destroying what they may touch.
@@ -24,12 +25,12 @@ inline std::atomic<bool>& somebody_hangs() {
   return hangs;
 }
 
-// What each of `works` returns.  Nothing: it threw, or had not returned at `deadline`; then it goes
-// on for as long as this program runs, so it must own all that it touches.  Each has a thread of
-// its own, up to 512: whoever hangs holds up nobody.
+// What each of `works` returns.  Nothing: it threw, or had not returned at `limit` of `time`; then
+// it goes on for as long as this program runs, so it must own all that it touches.  Each has a
+// thread of its own, up to 512: whoever hangs holds up nobody.
 template <class Outcome>
 std::vector<std::optional<Outcome>> in_time(std::vector<std::function<Outcome()>> works,
-                                            std::chrono::steady_clock::time_point deadline) {
+                                            ServedTime& time, ServedTime::Clock::duration limit) {
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
@@ -69,8 +70,15 @@ std::vector<std::optional<Outcome>> in_time(std::vector<std::function<Outcome()>
     run();
   }
   std::unique_lock lock(shared->mutex);
-  if (!shared->changed.wait_until(lock, deadline, [&] { return shared->ended == count; })) {
-    somebody_hangs() = true;
+  constexpr auto kLookAtTime = std::chrono::milliseconds(100);
+  while (!shared->changed.wait_for(lock, kLookAtTime, [&] { return shared->ended == count; })) {
+    lock.unlock();
+    const bool is_late = time.elapsed() >= limit;
+    lock.lock();
+    if (is_late) {
+      somebody_hangs() = somebody_hangs() || shared->ended != count;
+      break;
+    }
   }
   shared->next = count;  // nothing new is begun
   return std::exchange(shared->outcomes, std::vector<std::optional<Outcome>>(count));

@@ -97,7 +97,7 @@ Result<Job> Job::find(const JobOptions& options) {
   job.inputs_ = options.traces;
   std::vector<pid_t> pids = options.pids;
   if (options.all) {
-    job.processes_ = gpu_processes(Clock::now() + kPatienceToFind);
+    job.processes_ = gpu_processes(job.time_, kPatienceToFind);
     if (job.processes_.empty()) {
       return problem("no process that we may look at has loaded libcuda.so.1 or is recorded");
     }
@@ -168,13 +168,14 @@ TraceSet Job::read() const {
 }
 
 // Folders that nobody named but the processes: none of them decides how long an answer takes.
-TraceSet Job::read_in_time(std::vector<std::string>& limits) const {
+TraceSet Job::read_in_time(std::vector<std::string>& limits) {
   std::vector<std::function<TraceSet()>> works;
   for (const std::string& input : inputs_) {
     works.emplace_back([input] { return read_inputs(std::vector<std::string>{input}); });
   }
-  const Clock::time_point deadline = std::max(begun_ + kPatienceInAll, Clock::now() + kLeastToRead);
-  std::vector<std::optional<TraceSet>> sets = in_time(std::move(works), deadline);
+  const Clock::duration limit =
+      std::max<Clock::duration>(kPatienceInAll, time_.elapsed() + kLeastToRead);
+  std::vector<std::optional<TraceSet>> sets = in_time(std::move(works), time_, limit);
   TraceSet all;
   for (size_t i = 0; i < sets.size(); ++i) {
     if (sets[i]) {
@@ -264,7 +265,7 @@ struct Job::TwoLooks {
 };
 
 // Two looks at each process, as far apart as asked.
-std::vector<Job::Seen> Job::look_twice() const {
+std::vector<Job::Seen> Job::look_twice() {
   const std::map<pid_t, std::vector<pid_t>> children = children_of(pids_);
   std::vector<std::function<Seen()>> works;
   for (const ProcProcess& process : processes_) {
@@ -277,7 +278,7 @@ std::vector<Job::Seen> Job::look_twice() const {
   }
   const auto interval = std::chrono::nanoseconds(options_.interval);
   std::vector<std::optional<Seen>> seen =
-      in_time(std::move(works), Clock::now() + interval + kPatience);
+      in_time(std::move(works), time_, time_.elapsed() + interval + kPatience);
   std::vector<Seen> all;
   for (size_t i = 0; i < seen.size(); ++i) {
     if (!seen[i]) {

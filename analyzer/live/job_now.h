@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/live/look.h"
+#include "analyzer/live/served_time.h"
 #include "analyzer/model/run.h"
 #include "analyzer/reader/read_trace.h"
 
@@ -48,12 +49,12 @@ class Job {
     TimeNs time = 0;
   };
   struct TwoLooks;  // at one process
-  std::vector<Seen> look_twice() const;
-  TraceSet read_in_time(std::vector<std::string>& limits) const;
+  std::vector<Seen> look_twice();
+  TraceSet read_in_time(std::vector<std::string>& limits);
   static void take(Seen& seen, ProcessTrace& into);
 
   JobOptions options_;
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  ServedTime time_;
   std::vector<pid_t> pids_;
   std::vector<ProcProcess> processes_;
   std::vector<std::string> inputs_;  // files and folders of traces

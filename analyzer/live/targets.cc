@@ -153,7 +153,7 @@ void keep_little(ProcProcess& process) {
   process.threads = {};
 }
 
-std::vector<ProcProcess> gpu_processes(std::chrono::steady_clock::time_point deadline) {
+std::vector<ProcProcess> gpu_processes(ServedTime& time, ServedTime::Clock::duration limit) {
   std::vector<std::function<std::optional<ProcProcess>()>> works;
   for (const pid_t pid : all_processes()) {
     if (pid != getpid()) {
@@ -161,7 +161,7 @@ std::vector<ProcProcess> gpu_processes(std::chrono::steady_clock::time_point dea
     }
   }
   std::vector<ProcProcess> found;
-  for (auto& process : in_time(std::move(works), deadline)) {
+  for (auto& process : in_time(std::move(works), time, limit)) {
     if (process && *process) {
       found.push_back(std::move(**process));
     }

@@ -1,13 +1,13 @@
 // Which processes belong to a job.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/live/proc_files.h"
+#include "analyzer/live/served_time.h"
 #include "analyzer/reader/process_trace.h"
 
 namespace traintrace {
@@ -21,8 +21,9 @@ bool uses_gpu(const ProcProcess& process);
 // Forgets all but what tells that, and where its trace is: it is read anew when it is looked at.
 void keep_little(ProcProcess& process);
 
-// All such processes, but for this one and those that cannot be read until then.
-std::vector<ProcProcess> gpu_processes(std::chrono::steady_clock::time_point deadline);
+// All such processes, but for this one and those that cannot be read within
+// `limit` of `time`.
+std::vector<ProcProcess> gpu_processes(ServedTime& time, ServedTime::Clock::duration limit);
 
 // The children of those processes that are none of them.
 std::map<pid_t, std::vector<pid_t>> children_of(const std::vector<pid_t>& pids);

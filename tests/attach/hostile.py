@@ -123,7 +123,9 @@ def looked_at_beside(*targets):
     answer = json.loads(done.stdout.decode("utf-8"))
     check("\x9b" not in done.stdout.decode("utf-8"), "JSON: C1")
     functions = {frame["function"] for thread in answer["threads"] for frame in thread["python"]}
-    check("the_healthy_one" in functions, "the healthy one is seen", answer["limits"], sorted(functions)[:20])
+    # With --all, a recorded job that another test runs meanwhile comes first, and nobody of ours is told of.
+    if targets != ("--all",) or not any("not part of the verdict" in limit for limit in answer["limits"]):
+        check("the_healthy_one" in functions, "the healthy one is seen", answer["limits"], sorted(functions)[:20])
     return answer
 
 

@@ -53,7 +53,7 @@ def analyze(folder):
 def nothing_runs_on(folder):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/cmdline") as text:
+            with open(f"/proc/{pid}/cmdline", errors="replace") as text:
                 if "--snapshot" in (line := text.read()) and folder in line:
                     return False
         except OSError:

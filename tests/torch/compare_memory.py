@@ -1,5 +1,4 @@
 """What PyTorch's allocator says of itself against the reports in a trace, at the same moment: when as many blocks were taken and freed."""
-import glob
 import json
 import os
 import re
@@ -70,8 +69,17 @@ def keep_moment(name):
     with open(os.path.join(folder, "peaks"), "w", encoding="utf-8") as file:
         json.dump([torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()], file)
     quietly = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    for trace in glob.glob(os.path.join(os.environ.get("TRAINTRACE_DIR", folder), f"*.{os.getpid()}.*")):
-        subprocess.run(["cp", "--sparse=always", trace, os.path.join(folder, "traces")], env=quietly, check=True)
+    for trace in memories_of_trace():
+        subprocess.run(["cp", "--sparse=always", trace, os.path.join(folder, "traces", "now.trace")], env=quietly, check=True)
+
+
+def memories_of_trace():
+    """The memory that this process records into, as paths: the copy in its folder may be a second old."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        lines = [line.split(None, 5) for line in file]
+    found = {fields[5].strip(): fields[0] for fields in lines if len(fields) == 6 and ".trace" in fields[5]}
+    # A memory without name has a link for each mapping.
+    return [f"/proc/{os.getpid()}/map_files/{place}" if path.startswith("/memfd:") else path for path, place in found.items()]
 
 
 def tiling(segment):

@@ -1,15 +1,18 @@
 // What many processes are looked at with: all of them, whatever becomes of one.
+// uses: analyzer/live/served_time.cc
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <new>
+#include <thread>
 
 #include "analyzer/live/in_time.h"
 
 namespace traintrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Works = std::vector<std::function<int()>>;
 
 constexpr auto kLong = std::chrono::seconds(100);
@@ -20,20 +23,22 @@ TEST(InTime, DoesEachOnce) {
   for (int i = 0; i < 1000; ++i) {
     works.emplace_back([&calls, i] { return ++calls, i; });
   }
-  const auto done = in_time(std::move(works), Clock::now() + kLong);
+  ServedTime time;
+  const auto done = in_time(std::move(works), time, kLong);
   ASSERT_EQ(done.size(), 1000U);
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(done[static_cast<size_t>(i)], i);
   }
   EXPECT_EQ(calls, 1000);
-  EXPECT_TRUE(in_time(Works(), Clock::now() + kLong).empty());
+  EXPECT_TRUE(in_time(Works(), time, kLong).empty());
   EXPECT_FALSE(somebody_hangs());
 }
 
 TEST(InTime, WhoThrowsHasNothing) {
   Works works(100, []() -> int { throw std::bad_alloc(); });
   works[7] = [] { return 7; };
-  const auto done = in_time(std::move(works), Clock::now() + kLong);
+  ServedTime time;
+  const auto done = in_time(std::move(works), time, kLong);
   for (size_t i = 0; i < done.size(); ++i) {
     EXPECT_EQ(done[i], i == 7 ? std::optional(7) : std::nullopt);
   }
@@ -45,12 +50,48 @@ TEST(InTime, WhoHangsIsLeftBehindAndHoldsUpNobody) {
   static const auto& never = *new std::shared_future<void>(forever.get_future());
   Works works(100, [] { return never.wait(), 1; });
   works.back() = [] { return 2; };
-  const auto done = in_time(std::move(works), Clock::now() + std::chrono::milliseconds(500));
+  ServedTime time;
+  const auto done = in_time(std::move(works), time, std::chrono::milliseconds(500));
   for (size_t i = 0; i < done.size(); ++i) {
     EXPECT_EQ(done[i], i == 99 ? std::optional(2) : std::nullopt);
   }
   EXPECT_TRUE(somebody_hangs());
   forever.set_value();
+}
+
+// Who sleeps is not ready to run: it waits for somebody else, and its time counts.
+TEST(ServedTime, CountsWaitingInFull) {
+  const auto before = ServedTime::Clock::now();
+  ServedTime time;
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto elapsed = time.elapsed();
+  EXPECT_GE(elapsed, std::chrono::milliseconds(50));
+  EXPECT_LE(elapsed, ServedTime::Clock::now() - before);
+}
+
+TEST(ServedTime, IsAtLeastAQuarterOfTheWallClock) {
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 8; ++i) {
+    busy.emplace_back([&] {
+      while (!stop) {
+      }
+    });
+  }
+  const auto before = ServedTime::Clock::now();
+  ServedTime time;
+  std::chrono::nanoseconds passed = {};
+  while (passed < std::chrono::milliseconds(300)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto elapsed = time.elapsed();
+    passed = ServedTime::Clock::now() - before;
+    EXPECT_GE(elapsed, passed / 5);
+    EXPECT_LE(elapsed, passed);
+  }
+  stop = true;
+  for (std::thread& thread : busy) {
+    thread.join();
+  }
 }
 
 }  // namespace

@@ -275,6 +275,46 @@ class Disks(unittest.TestCase):
         self.assertEqual(status, 0, text[:500])
         self.assertGreaterEqual(storage.calls_in(text)[1], counts.returned())
 
+    def test_no_second_file(self):
+        """The final copy needs a file of its own before it takes the place of the other: here it cannot have one."""
+        with storage.empty_folder() as folder:
+            job, counts = self.work(folder / "trace", 3)
+            path = storage.until(lambda: storage.traces(folder / "trace"))[0]
+            path.with_name(path.name + ".new").mkdir()
+            self.ends_well(job, counts, within=storage.LONG)
+            self.assertIsNotNone(storage.final(folder / "trace"))
+            self.all_is_there(folder / "trace", counts)
+
+    def test_writes_are_refused_for_a_while(self):
+        """As by a quota, which the size of the disk does not show: what was refused is copied later."""
+        with storage.empty_folder() as folder:
+            runs = folder / "runs"
+            job = storage.start(folder / "trace", "later", runs)
+            self.addCleanup(lambda: (job.kill(), job.communicate()))
+            path = storage.until(lambda: storage.traces(folder / "trace"))[0]
+            memory = storage.memory_of(job.pid)
+
+            def rounds(count):
+                made = storage.Header(path).copied_realtime_ns
+                for _ in range(count):
+                    self.assertTrue(storage.until(lambda: storage.Header(path).copied_realtime_ns > made))
+                    made = storage.Header(path).copied_realtime_ns
+            rounds(1)
+            keeper = storage.Header(memory).keeper_pid
+            before = resource.prlimit(keeper, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+            runs.touch()
+            rounds(2)
+            resource.prlimit(keeper, resource.RLIMIT_FSIZE, before)
+            rounds(3)
+            for pid in (keeper, job.pid):
+                storage.kill(pid)
+            job.communicate(timeout=storage.LONG)
+            memory.unlink()
+            status, text = storage.dump(folder / "trace")
+            self.assertEqual(status, 0, text[:1000])
+            self.assertEqual(storage.calls_in(text, "cudaMalloc"), (1, 1))
+            self.assertRegex(text, r"(?m)^allocation \S+ bytes=1048576 ")
+
     # What somebody removes while the job runs is not made again, and nothing of it stays in memory.
     # (`tampered` checks that the job is unharmed.)
     def test_removed(self):
@@ -319,6 +359,7 @@ class Disks(unittest.TestCase):
             for p in elsewhere:
                 p.unlink()
             self.assertTrue(elsewhere)
+            self.assertEqual([p.name for p in path.iterdir() if p.suffix != ".pointer"] if path.is_dir() else [], [])
 
     def test_parent_is_a_file(self):
         def make(folder):
@@ -330,6 +371,14 @@ class Disks(unittest.TestCase):
         def make(folder):
             (folder / "file").write_text("")
             return folder / "file"
+        self.unusable(make)
+
+    def test_a_path_too_long_for_names_in_it(self):
+        def make(folder):
+            while len(str(folder)) < 1010:
+                folder = folder / ("x" * min(200, 1014 - len(str(folder))))
+            folder.mkdir(parents=True)
+            return folder
         self.unusable(make)
 
     def test_read_only(self):

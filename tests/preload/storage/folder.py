@@ -14,7 +14,7 @@ import disks
 import storage
 
 MIB = 1 << 20
-COPIED = storage.FIELDS["keeper_pid"][0] - 8  # copied_realtime_ns of the header
+COPIED = storage.FIELDS["copied_realtime_ns"][0]
 HOUR_NS = 3600 * 10**9
 
 

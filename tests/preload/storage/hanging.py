@@ -2,7 +2,7 @@
 
   hanging.py MOUNT_POINT TYPE REQUESTS      mounts, says "mounted", serves until it is killed; -1: answers all
 
-A tree in memory, by the kernel's FUSE protocol (linux/fuse.h)."""
+While there is a file "fails" in it, no file can be read.  A tree in memory, by the kernel's FUSE protocol (linux/fuse.h)."""
 import ctypes
 import errno
 import os
@@ -18,6 +18,7 @@ HEADER = struct.Struct("<IIQQIIII")
      1, 2, 3, 4, 9, 10, 11, 12, 14, 15, 16, 17, 18, 20, 25, 26, 27, 28, 29, 30, 34, 35, 36, 42, 45)
 FATTR_MODE, FATTR_SIZE = 1, 8
 BIG_WRITES = 1 << 5
+FAILS = b"fails"
 
 
 class Node:
@@ -84,6 +85,8 @@ class Tree:
 
     def read(self, number, body):
         offset, size = struct.unpack_from("<QI", body, 8)
+        if FAILS in self.nodes[1].names:
+            raise OSError(errno.EIO, "")
         return bytes(self.nodes[number].data[offset:offset + size])
 
     def write(self, number, body):

@@ -138,6 +138,52 @@ class Hangs(unittest.TestCase):
             self.assertGreaterEqual(storage.calls_in(storage.dump(memory)[1])[1], counts.returned())
             self.forget(job.pid)
 
+    def at_work(self, stack, disk=None):
+        """A job that has been copied at least once, to that disk or to a place where one can be mounted; and that place."""
+        outside = stack.enter_context(storage.empty_folder())
+        place = disk or outside / "place"
+        counts = storage.Counts(outside)
+        job = storage.start(place / "trace", "work", counts.path, 60, 2, 500, 7)
+        stack.callback(lambda: self.end(job))
+        self.assertTrue(storage.until(lambda: storage.traces(place / "trace") and self.header(job).copies_made))
+        return job, place
+
+    def end(self, job):
+        job.kill()
+        job.communicate()
+        storage.until(lambda: not storage.keepers_of(job.pid))
+        self.forget(job.pid)
+
+    def header(self, job):
+        return storage.Header(storage.memory_of(job.pid))
+
+    def goes_on(self, job):
+        copies = self.header(job).copies_made
+        self.assertTrue(storage.until(lambda: self.header(job).copies_made >= copies + 2), "nobody copies any more")
+
+    def test_a_disk_that_fails_for_a_while(self):
+        """It opens what it cannot read: that is no other file."""
+        with contextlib.ExitStack() as stack:
+            disk = Hanging(stack, LOCAL, -1).folder
+            job, _ = self.at_work(stack, disk)
+            (disk / "fails").touch()
+            time.sleep(3)  # rounds, one each second
+            (disk / "fails").unlink()
+            self.goes_on(job)
+
+    def test_a_keeper_killed_meanwhile(self):
+        """Whoever takes its place cannot look at the copy now, and can later."""
+        with contextlib.ExitStack() as stack:
+            job, place = self.at_work(stack)
+            disk = Hanging(stack, LOCAL, -1)
+            subprocess.run(["mount", "--bind", disk.folder, place], check=True)
+            disk.die()
+            storage.kill(self.header(job).keeper_pid)
+            self.assertTrue(storage.until(lambda: self.header(job).keeper_pid == job.pid))
+            time.sleep(3)
+            subprocess.run(["umount", "-l", place], check=True)
+            self.goes_on(job)
+
 
 if __name__ == "__main__":
     storage.in_own_mounts()

@@ -6,6 +6,10 @@
 //   calls ALLOCATIONS CALLS HOW                   that many; ends with that status, HOW < 0: by that signal
 //   hog MEBIBYTES CALLS [FILE]                    a call, takes that much memory, those calls; with FILE
 //                                                 it takes a file of that name instead
+//   between FILE                                  one cudaMalloc once FILE is there; ends when it
+//                                                 is gone
+//   later FILE                                    the same, and recorded before
+//   leave THREADS                                 exits while they call
 //   reap                                          waits for all its children, as shells do
 // clang-format on
 #include <cuda_runtime_api.h>
@@ -143,6 +147,34 @@ int hog(int count, char** arguments) {
   return 0;
 }
 
+void wait_until(const char* file, bool there) {
+  while ((access(file, F_OK) == 0) != there) {
+    usleep(10'000);
+  }
+}
+
+// Threads that still call when the process exits.
+int leave(int threads) {
+  cudaFree(nullptr);
+  for (int i = 0; i < threads; ++i) {
+    std::thread([i] {
+      for (;;) {
+        cudaMemset(nullptr, i, 0);
+      }
+    }).detach();
+  }
+  usleep(300'000);
+  return 0;
+}
+
+int between(const char* file) {
+  wait_until(file, true);
+  void* memory = nullptr;
+  const bool good = cudaMalloc(&memory, 1 << 20) == cudaSuccess;
+  wait_until(file, false);
+  return good ? 0 : 1;
+}
+
 std::atomic<int> g_signals = 0;
 
 // Says what it saw that was not its own.
@@ -196,6 +228,16 @@ int main(int count, char** arguments) {
   }
   if (!strcmp(what, "hog") && count >= 4) {
     return hog(count - 2, arguments + 2);
+  }
+  if (!strcmp(what, "leave") && count == 3) {
+    return leave(atoi(arguments[2]));
+  }
+  if (!strcmp(what, "later") && count == 3) {
+    cudaFree(nullptr);
+    return between(arguments[2]);
+  }
+  if (!strcmp(what, "between") && count == 3) {
+    return between(arguments[2]);
   }
   return !strcmp(what, "reap") ? reap() : 2;
 }

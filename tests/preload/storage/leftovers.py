@@ -2,6 +2,8 @@
 
   leftovers.py LIBRARY JOB TRAINTRACE"""
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -93,6 +95,18 @@ class Leftovers(unittest.TestCase):
             self.assertIsNotNone(storage.final(folder / "trace"), "the copy stays partial")
             self.assertTrue(storage.until(lambda: not list(storage.MEMORY.glob("*.trace"))), "named memory stays")
 
+    def test_too_little_address_space(self):
+        """For part of what recording takes, or for all of it: the job ends as ever, and nothing stays."""
+        for mebibytes in range(40, 120, 4):
+            with storage.empty_folder() as folder, self.subTest(mebibytes):
+                def limit(mebibytes=mebibytes):
+                    resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+                plain = subprocess.run([storage.JOB, "once"], preexec_fn=limit, capture_output=True, check=False)
+                job = storage.start(folder / "trace", "once", preexec=limit)
+                _, errors = job.communicate(timeout=storage.LONG)
+                self.assertEqual(job.returncode, plain.returncode, errors)
+                self.nothing_left(job.pid)
+
     def test_pipes_close_with_the_job(self):
         with storage.empty_folder() as folder:
             begun = time.monotonic()
@@ -122,6 +136,21 @@ class Leftovers(unittest.TestCase):
                     job.kill()
                     job.communicate()
 
+    def test_the_newest_of_a_long_ring(self):
+        """Of a process that ended well; what was left out is counted, in the file."""
+        with storage.empty_folder() as folder:
+            counts = storage.Counts(folder)
+            job = storage.start(folder / "trace", "work", counts.path, 2, 2, 0, 0, TRAINTRACE_FINISHED_RING_MB=1, TRAINTRACE_STACKS="off")
+            job.communicate(timeout=storage.LONG)
+            self.assertIsNotNone(storage.final(folder / "trace"))
+            status, text = storage.dump(folder / "trace")
+            self.assertEqual((status, re.findall("expected .*", text)), (0, []))
+            left_out = int(re.search(r"(?m)^loss ring-shortened (\d+)", text)[1])
+            overwritten = re.search(r"(?m)^loss ring-overwritten (\d+)", text)
+            kept = sum(storage.calls_in(text))
+            self.assertGreater(kept, 0)
+            self.assertGreaterEqual(kept + left_out + int(overwritten[1] if overwritten else 0), 2 * counts.returned())
+
     def test_disk_use(self):
         with storage.empty_folder() as folder:
             job = storage.start(folder / "trace", "once", 4)
@@ -139,4 +168,4 @@ class Leftovers(unittest.TestCase):
 
 
 storage.in_own_mounts()
-unittest.main(argv=sys.argv[:1])
+unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

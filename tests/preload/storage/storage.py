@@ -1,6 +1,5 @@
 """What the tests of this folder share: a job under the preload, its keeper, its memory, its trace."""
 import contextlib
-import ctypes
 import mmap
 import os
 import re
@@ -29,7 +28,7 @@ FIELDS = {
     "version": (8, "I"), "ready": (20, "I"), "pid": (_SECTIONS, "i"), "start_time": (_SECTIONS + 8, "Q"),
     "exit_kind": (_SECTIONS + 208, "I"), "exit_status": (_SECTIONS + 212, "i"),
     "gone_how": (_AFTER + 44, "I"), "gone_status": (_AFTER + 40, "i"),
-    "copy_state": (_AFTER + 48 + 192 + 28, "I"), "keeper_pid": (_AFTER + 48 + 192 + 40, "i"),
+    "copy_state": (_AFTER + 48 + 192 + 28, "I"), "copied_realtime_ns": (_AFTER + 48 + 192 + 32, "Q"), "keeper_pid": (_AFTER + 48 + 192 + 40, "i"),
     "copies_made": (_AFTER + 48 + 192 + 60, "I"),
 }
 TEXTS = {"memory_path": (_AFTER + 48 + 192 + 136, 256), "folder": (_AFTER + 48 + 192 + 392, 1024),
