@@ -244,4 +244,4 @@ def optional_fields(dump, entry):
 def library_version(settings):
     if settings.minor >= 10:
         return {"comm_lib_version": "2.27.5"}
-    return {"nccl_version": "2.26.2"} if settings.minor >= 5 else {}
+    return {"nccl_version": "2.26.2"} if settings.minor >= 6 else {}

@@ -50,18 +50,35 @@ def visible(drawn, dumps):
     return fault.rank in held and 2 * len(held) > len(ranks)
 
 
+def time_evidence(drawn, dumps):
+    """What says when the dumps were made, which no field of them does: the files' own times unless they were copied, or an entry that only
+    the dump itself saw started or completed."""
+    if not dumps:
+        return "recorded"
+    if not drawn.copied:
+        return "files"
+    for dump in dumps.values():
+        for entry in dump.kept:
+            state, _, _, retired, _ = dump.state(entry)
+            if state == "started" or (state == "completed" and not retired):
+                return "entries"
+    return "none"
+
+
 def truth(drawn, dumps):
     fault, result = drawn.fault, {"seed": drawn.seed, "form": drawn.form, "fault": "none", "culprits": [], "cause": "nothing is wrong"}
     result["acceptable_codes"] = ["run.in-progress", "run.healthy"]
     if fault is not None:
-        result.update({"fault": fault.kind, "culprits": fault.culprits, "cause": fault.cause, "acceptable_codes": fault.codes, "tie": fault.tie,
-                       "evidence_in_ring": visible(drawn, dumps), "instruction": fault.instruction})
+        seen = visible(drawn, dumps)
+        result.update({"fault": fault.kind, "culprits": fault.culprits, "cause": fault.cause, "acceptable_codes": fault.codes, "tie": fault.tie or not seen,
+                       "evidence_in_ring": seen, "instruction": fault.instruction})
         if fault.comm is not None:
             result["communicator"] = {"uid": str(fault.comm.uid), "name": fault.comm.name, "ranks": fault.comm.ranks}
         if fault.site is not None:
             result["line"] = {"file": fault.site[0], "line": fault.site[1], "function": fault.site[2]}
     settings = drawn.settings
-    result.update({"victims": drawn.victims, "ranks": drawn.job.size, "stop": drawn.stop, "missing_dumps": sorted(set(range(drawn.job.size)) - set(drawn.dumps)),
+    result.update({"victims": drawn.victims, "ranks": drawn.job.size, "stop": drawn.stop, "time_evidence": time_evidence(drawn, dumps),
+                   "missing_dumps": sorted(set(range(drawn.job.size)) - set(drawn.dumps)),
                    "copied": drawn.copied, "version": settings.version, "timing": settings.timing, "stacks": settings.stacks, "ring": settings.ring,
                    "json": settings.json, "timeout_ms": settings.timeout_ms, "job": drawn.notes})
     return result

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How often is the judge right? Generates jobs, analyzes each, and compares the verdict with what is true.
 
-    python3 measure.py TRAINTRACE --seeds 0:100 [--faults any|healthy|KIND,..] [--form flight|text] [--jobs 2] [--strict]
+    python3 measure.py TRAINTRACE --seeds 0:100 [--faults any|healthy|KIND,..] [--form flight|text] [--by KEY] [--jobs 2] [--strict]
 """
 import argparse
 import collections
@@ -63,26 +63,26 @@ def judge(traintrace, folder):
 
 
 def one(task):
-    traintrace, seed, form, kind, ranks = task
+    traintrace, seed, form, kind, ranks, by = task
     with tempfile.TemporaryDirectory() as folder:
         try:
             told = generate.generate(seed, form, kind, ranks, folder)
         except SystemExit as error:
-            return seed, kind, None, str(error), 0
+            return seed, kind, None, str(error), 0, ""
         status, findings, seconds = judge(traintrace, folder)
     verdict = BROKEN if status not in (0, 1) else classify(told, findings)
     errors = [finding for finding in findings if finding["severity"] == "error"] or [finding for finding in findings if about_hangs(finding)]
     said = "; ".join("%s %s %s" % (finding["certainty"], finding["code"], finding.get("culprits", [])) for finding in errors[:3])
-    return seed, told["fault"], verdict, "truth %s%s: %s" % (told["culprits"], " (tie)" if told.get("tie") else "", said or "no error"), seconds
+    return seed, told["fault"], verdict, "truth %s%s: %s" % (told["culprits"], " (tie)" if told.get("tie") else "", said or "no error"), seconds, str(told.get(by))
 
 
-def table(results, kinds):
-    columns = FAULTY + ([CALM, ALARM] if "none" in kinds else [])
+def table(results, kinds, healthy):
+    columns = FAULTY + ([CALM, ALARM] if healthy else [])
     width = max(len(kind) for kind in kinds) + 1
     print(" " * width + "  ".join("%s" % column for column in columns) + "  jobs")
     total = collections.Counter()
     for kind in kinds + ["all"]:
-        counted = total if kind == "all" else collections.Counter(result[2] for result in results if result[1] == kind)
+        counted = total if kind == "all" else collections.Counter(result[2] for result in results if result[5] == kind)
         if kind != "all":
             total.update(counted)
         cells = ["%*s" % (len(column), counted[column] or ".") for column in columns]
@@ -97,6 +97,7 @@ def main():
     parser.add_argument("--form", choices=["flight", "text"], default="flight")
     parser.add_argument("--ranks", type=int)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--by", default="fault", help="a row for each value of this key of truth.json: fault, stop, time_evidence, version, timing, ranks, ..")
     parser.add_argument("--worst", type=int, default=15, help="so many seeds are listed")
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a wrong rank is named or a healthy job alarms")
     arguments = parser.parse_args()
@@ -106,17 +107,17 @@ def main():
     if unknown:
         sys.exit("not a fault of this form: %s; there are %s" % (", ".join(unknown), ", ".join(shown)))
     first, last = (int(number) for number in arguments.seeds.split(":"))
-    tasks = [(arguments.traintrace, seed, arguments.form, kinds[seed % len(kinds)], arguments.ranks) for seed in range(first, last)]
+    tasks = [(arguments.traintrace, seed, arguments.form, kinds[seed % len(kinds)], arguments.ranks, arguments.by) for seed in range(first, last)]
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(one, tasks))
     for result in results:
         if result[2] is None:
             print("seed %d: %s" % (result[0], result[3]), file=sys.stderr)
     results = [result for result in results if result[2] is not None]
-    table(results, kinds)
+    table(results, kinds if arguments.by == "fault" else sorted({result[5] for result in results}), "none" in kinds)
     order = [WRONG, ALARM, BROKEN, MISSED, OPEN, OTHER]
     worst = sorted((result for result in results if result[2] in order), key=lambda result: (order.index(result[2]), result[0]))
-    for seed, kind, verdict, said, seconds in worst[:arguments.worst]:
+    for seed, kind, verdict, said, _, _ in worst[:arguments.worst]:
         print("\n%s: %s\n  %s\n  python3 %s --seed %d --form %s --fault %s%s /tmp/job && %s analyze /tmp/job/traces" % (
             verdict, kind, said, os.path.join(HERE, "generate.py"), seed, arguments.form, kind,
             " --ranks %d" % arguments.ranks if arguments.ranks else "", arguments.traintrace))

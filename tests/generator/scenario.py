@@ -48,7 +48,7 @@ def attempt_once(random, form, kind, ranks):
             return None
         delays.pop(fault.rank, None)  # its program has other positions now
     scenario.fault = fault
-    simulation = scenario.simulation = simulate(job, speeds, delays, fault)
+    simulation = scenario.simulation = simulate(job, speeds, delays, fault, random.choice([16, 40, 40, 100, 400]))
     unfinished = {rank.number for rank in simulation.ranks if rank.state != "done" or any(o.end is None for o in rank.operations)}
     if fault is None:
         if unfinished:
@@ -57,12 +57,14 @@ def attempt_once(random, form, kind, ranks):
     return stop_hung(random, scenario, unfinished)
 
 
-def simulate(job, speeds, delays, fault):
+def simulate(job, speeds, delays, fault, depth):
     if fault is None:
-        return Simulation(job, speeds, delays).run()
-    result = Simulation(job, speeds, delays, None, fault.stalls, fault.broken).run()
+        return Simulation(job, speeds, delays, depth=depth).run()
+    result = Simulation(job, speeds, delays, None, fault.stalls, fault.broken, depth=depth).run()
     if fault.dies:
-        result = Simulation(job, speeds, delays, {fault.rank: result.ranks[fault.rank].time}).run()
+        if result.ranks[fault.rank].state != "dead":
+            return result
+        result = Simulation(job, speeds, delays, {fault.rank: result.ranks[fault.rank].time}, depth=depth).run()
     return result
 
 

@@ -1,6 +1,6 @@
 """Runs a job with the semantics of NCCL and ProcessGroupNCCL.
 
-- A host issues in program order and runs ahead; it stops only in SYNC, in a barrier, or in a fault.
+- A host issues in program order and runs ahead; it stops in SYNC, in a barrier, when the launch queue is full, or in a fault.
 - Each process group has one stream of its own; it first waits for what the compute stream holds at that moment (syncStream in
   ProcessGroupNCCL.cpp). `wait()` makes the compute stream wait for the operation, not the host. A single send or receive uses a
   communicator and a stream per pair (getKeySendRecv), a batched one those of the group (pointToPoint, batchP2P).
@@ -53,13 +53,15 @@ class Rank:
 
 class Simulation:
     """`death`: (rank, time) once it is known when a rank ends (the first pass finds out). `stalls`: {(rank, instruction)}: this
-    operation never ends on this rank only. `broken`: {(rank, instruction)}: never ends on any rank."""
+    operation never ends on this rank only. `broken`: {(rank, instruction)}: never ends on any rank. `depth`: so many operations of a
+    rank may be unfinished; then its next launch blocks, as with the GPU's launch queue."""
 
-    def __init__(self, job, speeds, delays, death=None, stalls=(), broken=(), launch=3e-5):
+    def __init__(self, job, speeds, delays, death=None, stalls=(), broken=(), launch=3e-5, depth=100):
         for group in job.groups:
             group.forget()
+        self.depth = depth
         self.launch, self.death, self.stalls, self.broken = launch, death or {}, set(stalls), set(broken)
-        self.ranks = [Rank(n, job.programs[n], job.comms[n], speeds[n], delays.get(n, {})) for n in range(job.size)]
+        self.ranks = [Rank(n, job.programs[n], job.comms[n], speeds[n], dict(delays.get(n, {}))) for n in range(job.size)]
         self.runnable = deque(self.ranks)
         self.work = []  # nodes that got a time, whose waiting ones have to hear of it
 
@@ -78,12 +80,15 @@ class Simulation:
             step = program[rank.at]
             code = step[0]
             if delays and rank.at in delays:
-                rank.marks.append(("delay", delays[rank.at], rank.time))
-                rank.time += delays[rank.at]
+                delay = delays.pop(rank.at)
+                rank.marks.append(("delay", delay, rank.time))
+                rank.time += delay
             if code == COMPUTE:
                 rank.time += self.launch
                 self.compute(rank, step[1] * rank.speed)
             elif code == COLLECTIVE or code == MESSAGES:
+                if not self.has_room(rank):
+                    return
                 operation = self.issue(rank, step, code)
                 wait = step[3] if code == COLLECTIVE else step[4]
                 if wait:
@@ -128,7 +133,25 @@ class Simulation:
         rank.state, rank.waits_for = "waits", node
         return False
 
+    def has_room(self, rank):
+        """False if the launch queue is full: the rank runs this instruction again once there is room."""
+        if len(rank.operations) < self.depth:
+            return True
+        oldest = rank.operations[-self.depth]
+        if oldest.end is not None:
+            rank.time = max(rank.time, oldest.end)
+            return True
+        if oldest.waiting is None:
+            oldest.waiting = []
+        oldest.waiting.append((rank, 0.0))
+        rank.state, rank.waits_for = "full", oldest
+        return False
+
     def wake(self, rank, time):
+        if rank.state == "full":
+            rank.time, rank.state, rank.waits_for = max(rank.time, time), "runs", None
+            self.runnable.append(rank)
+            return
         rank.time, rank.base, rank.point, rank.extra = max(rank.time, time), time, None, 0.0
         rank.state, rank.waits_for = "runs", None
         rank.at += 1
