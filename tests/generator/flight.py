@@ -30,6 +30,7 @@ class Settings:
         self.json, self.timeout_ms = as_json, timeout_ms
         self.minor = int(version.split(".")[1])
         self.epoch = 1758580000 + random.randrange(0, 20000000)
+        self.only_active = random.random() < 0.12  # completed entries are left out, as onlyActive of _dump_nccl_trace does
         self.long_running, self.seed = False, random.randrange(1 << 30)
         self.prefix = random.choice(["nccl_trace_rank_", "_dump_", "comm_lib_trace_rank_", "rank_"])
         self.mixed = (self.seed >> 3) % 2 == 0  # descriptions of Megatron, or none
@@ -86,11 +87,18 @@ def entries_of(rank, settings, until):
 
 
 class RankDump:
-    def __init__(self, rank, settings, bases, time, pg_ids):
-        self.rank, self.settings, self.bases, self.time, self.pg_ids = rank, settings, bases, time, pg_ids
+    def __init__(self, rank, settings, time, pg_ids):
+        self.rank, self.settings, self.bases, self.time, self.pg_ids = rank, settings, None, time, pg_ids
         self.entries, self.works = entries_of(rank, settings, time)
-        self.kept = self.entries[-settings.ring:]
+        self.kept = []
         self.phase = {comm: ((settings.seed ^ rank.number * 7919 ^ comm.uid * 31) % 1000) / 1e4 for comm in self.works}
+
+    def keep(self, bases):
+        """What is still in the ring, once its size and what came before are known."""
+        self.bases = bases
+        self.kept = self.entries[-self.settings.ring:]
+        if self.settings.only_active:
+            self.kept = [entry for entry in self.kept if self.state(entry)[0] != "completed"]
 
     def nanoseconds(self, seconds):
         return self.settings.epoch * 1000000000 + int(seconds * 1e9)

@@ -51,7 +51,9 @@ def judge(traintrace, folder):
     """(exit status, findings, seconds)"""
     begin = time.monotonic()
     try:
-        done = subprocess.run([traintrace, "analyze", os.path.join(folder, "traces"), "--format=json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text = os.path.join(folder, "traces", "job.txt")
+        input_path = text if os.path.exists(text) else os.path.dirname(text)
+        done = subprocess.run([traintrace, "analyze", input_path, "--format=json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=SLOW)
     except subprocess.TimeoutExpired:
         return None, [], SLOW
@@ -118,9 +120,9 @@ def main():
     order = [WRONG, ALARM, BROKEN, MISSED, OPEN, OTHER]
     worst = sorted((result for result in results if result[2] in order), key=lambda result: (order.index(result[2]), result[0]))
     for seed, kind, verdict, said, _, _ in worst[:arguments.worst]:
-        print("\n%s: %s\n  %s\n  python3 %s --seed %d --form %s --fault %s%s /tmp/job && %s analyze /tmp/job/traces" % (
+        print("\n%s: %s\n  %s\n  python3 %s --seed %d --form %s --fault %s%s /tmp/job && %s analyze /tmp/job/traces%s" % (
             verdict, kind, said, os.path.join(HERE, "generate.py"), seed, arguments.form, kind,
-            " --ranks %d" % arguments.ranks if arguments.ranks else "", arguments.traintrace))
+            " --ranks %d" % arguments.ranks if arguments.ranks else "", arguments.traintrace, "/job.txt" if arguments.form == "text" else ""))
     return 1 if arguments.strict and any(result[2] in (WRONG, ALARM) for result in results) else 0
 
 

@@ -8,6 +8,8 @@ from extras import Extras
 from flight import Settings
 from simulate import Simulation
 
+# Native traces tell how long a rank has been silent, and from 5 s on (--hang-after) that is a hang by definition.
+SILENCE = 4.0
 STOPS = ["middle", "middle", "checkpoint", "evaluation", "slow", "end"]
 
 
@@ -33,6 +35,8 @@ def draw(seed, form="flight", kind="any", ranks=None):
 def attempt_once(random, form, kind, ranks):
     size = ranks or random.choice([8, 8, 16, 16, 32, 32, 64])
     budget = random.choice([300, 800, 1500, 2500]) if size <= 128 else 2200
+    if form == "text":
+        budget = random.choice([150, 300, 600])
     extras = Extras(random, size)
     job = (parallel3d if random.random() < 0.65 else sharded).build(random, size, budget, extras)
     scenario = Scenario()
@@ -53,8 +57,19 @@ def attempt_once(random, form, kind, ranks):
     if fault is None:
         if unfinished:
             raise AssertionError("a healthy job hangs: %s" % job.notes)
-        return stop_healthy(random, scenario, extras)
-    return stop_hung(random, scenario, unfinished)
+        stop_healthy(random, scenario, extras)
+    else:
+        stop_hung(random, scenario, unfinished)
+    if not scenario.dumps:
+        return None
+    scenario.copied = random.random() < 0.3
+    scenario.settings.long_running = random.random() < 0.7  # needs a ring that has wrapped on all ranks
+    scenario.notes = dict(job.notes)
+    if form == "text":
+        one_look(random, scenario)
+        if scenario.fault is None and longest_silence(scenario) > SILENCE:
+            return None
+    return scenario
 
 
 def simulate(job, speeds, delays, fault, depth):
@@ -102,15 +117,13 @@ def stop_healthy(random, scenario, extras):
     elif scenario.stop in ("checkpoint", "evaluation"):
         begins = [mark for mark in marks if mark[0] == scenario.stop]
         if not begins:
-            return None
+            return
         mark = random.choice(begins)
         ended = next(other[2] for other in marks if other[2] >= mark[2] and other[0] in ("checkpointed", "evaluated"))
         time = mark[2] + (ended - mark[2]) * random.uniform(0.1, 0.9)
     elif scenario.stop == "end":
         time = end + random.uniform(0.0, 60.0)
     scenario.dumps = {rank: time + random.random() * spread for rank in range(job.size)}
-    settle_history(random, scenario)
-    return scenario
 
 
 def stop_hung(random, scenario, unfinished):
@@ -123,7 +136,7 @@ def stop_hung(random, scenario, unfinished):
             if first is not None:
                 waiting[rank.number] = first
     if not set(waiting) - set(fault.culprits):
-        return None  # nobody noticed
+        return  # nobody noticed
     scenario.victims = sorted(unfinished - set(fault.culprits) - gone)
     fired = min(waiting.values()) + scenario.settings.timeout_ms / 1000 + random.random() * 0.1
     spread = random.choice([1.0, 1.0, 4.0])  # the others poll the store once a second
@@ -136,13 +149,32 @@ def stop_hung(random, scenario, unfinished):
         del scenario.dumps[innocent]
         job.notes["lost_dump"] = innocent
     scenario.stop = "hung"
-    settle_history(random, scenario)
-    return scenario
 
 
-def settle_history(random, scenario):
-    """Sequences that do not start at 1 need a ring that has wrapped on all ranks."""
-    scenario.copied = random.random() < 0.3
-    if random.random() < 0.7:
-        scenario.settings.long_running = True
-    scenario.notes = dict(scenario.job.notes)
+
+def one_look(random, scenario):
+    """Native traces are read all at once, while the job still stands there."""
+    if scenario.fault is None:
+        time = max(scenario.dumps.values())
+    else:
+        time = max(rank.time for rank in scenario.simulation.ranks) + random.choice([20.0, 90.0, 900.0])
+    scenario.copied = False
+    scenario.dumps = {rank: time for rank in range(scenario.job.size)}
+
+
+def longest_silence(scenario):
+    """How long a host has been at something that no call shows: not blocked in a call, and not in an evaluation, which launches kernels."""
+    longest = 0.0
+    for rank in scenario.simulation.ranks:
+        now = scenario.dumps[rank.number]
+        if rank.ended is not None and rank.ended <= now:
+            continue
+        if any(begin <= now < end for begin, end, _ in rank.blocks):
+            continue
+        alone = [mark for mark in rank.marks if mark[0] in ("alone", "evaluation", "checkpoint")]
+        if any(kind == "alone" and before[0] == "evaluation" and time <= now < time + seconds
+               for before, (kind, seconds, time) in zip(alone, alone[1:])):
+            continue
+        seen = [operation.created for operation in rank.operations if operation.created <= now] + [end for _, end, _ in rank.blocks if end <= now]
+        longest = max(longest, now - max(seen, default=0.0))
+    return longest

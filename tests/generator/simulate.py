@@ -41,7 +41,7 @@ class Match:
 
 class Rank:
     __slots__ = ("number", "program", "at", "time", "base", "point", "extra", "streams", "tags", "operations", "counts", "comms", "marks",
-                 "state", "waits_for", "speed", "delays", "ended")
+                 "state", "waits_for", "speed", "delays", "ended", "blocks", "waited")
 
     def __init__(self, number, program, comms, speed, delays):
         self.number, self.program, self.comms, self.speed, self.delays = number, program, comms, speed, delays
@@ -49,6 +49,7 @@ class Rank:
         self.base, self.point, self.extra = 0.0, None, 0.0  # the compute stream: at `base`, or `extra` after Node `point`
         self.streams, self.tags, self.operations, self.counts, self.marks = {}, {}, [], {}, []
         self.state, self.waits_for, self.ended = "runs", None, None
+        self.blocks, self.waited = [], []  # [from, to, "sync"|"full"] of the host; (time, operation) that the compute stream waits for
 
 
 class Simulation:
@@ -105,6 +106,7 @@ class Simulation:
                     return
             elif code == ONLY:
                 if step[1] == rank.number:
+                    rank.marks.append(("alone", step[2], rank.time))
                     rank.time += step[2]
             elif code == MARK:
                 rank.marks.append((step[1], step[2], rank.time))
@@ -112,6 +114,7 @@ class Simulation:
                 if not self.create(rank, step[1]):
                     return
             elif code == BLOCK:
+                rank.marks.append(("block", 0, rank.time))
                 rank.point, rank.extra = Node(rank.time), 0.0
                 rank.point.pending = 1
             elif code in (HANG, DIE, LEAVE):
@@ -125,12 +128,14 @@ class Simulation:
         """True if what is on the compute stream has a time already. Else the rank runs again, after this instruction, once it has."""
         self.settle(rank)
         if rank.point is None:
+            rank.blocks.append([rank.time, max(rank.time, rank.base), "sync"])
             rank.time = max(rank.time, rank.base)
             return True
         node = Node(rank.time)
         self.depend(node, rank.point, rank.extra)
         node.waiting = [(rank, 0.0)]
         rank.state, rank.waits_for = "waits", node
+        rank.blocks.append([rank.time, None, "sync"])
         return False
 
     def has_room(self, rank):
@@ -145,9 +150,11 @@ class Simulation:
             oldest.waiting = []
         oldest.waiting.append((rank, 0.0))
         rank.state, rank.waits_for = "full", oldest
+        rank.blocks.append([rank.time, None, "full"])
         return False
 
     def wake(self, rank, time):
+        rank.blocks[-1][1] = max(rank.time, time)
         if rank.state == "full":
             rank.time, rank.state, rank.waits_for = max(rank.time, time), "runs", None
             self.runnable.append(rank)
@@ -187,6 +194,7 @@ class Simulation:
             rank.extra += seconds
 
     def stream_waits(self, rank, operation):
+        rank.waited.append((rank.time, operation))
         self.settle(rank)
         if operation.end is not None and rank.point is None:
             rank.base = max(rank.base, operation.end)
