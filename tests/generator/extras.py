@@ -15,6 +15,7 @@ class Extras:
         self.evaluate_every = random.choice([0, 0, 2, 3])
         self.evaluate_seconds = random.uniform(5, 240)
         self.barrier = random.random() < 0.3
+        self.metrics = ranks <= 16 and random.random() < 0.3  # gathered as a list, of another length from each rank
 
     def before(self, program, step):
         program.append((HOST, self.loader))
@@ -23,6 +24,9 @@ class Extras:
         program = writer.program
         if (step + 1) % self.loss_every == 0:
             writer.collective("default_pg", "all_reduce", [[1]], [[1]], "Float", 171, "average_loss", STREAM, 1e-4, TRAIN)
+            if self.metrics:
+                outputs = [[3 + rank % 3] for rank in range(self.ranks)]
+                writer.collective("default_pg", "all_gather_list", [[3]], outputs, "Float", 177, "gather_metrics", STREAM, 3e-4, TRAIN)
             program.append((SYNC,))
         elif self.barrier:
             self.meet(writer, 174)

@@ -4,7 +4,7 @@ what follows from it is up to the simulation.
 Codes are those of the catalogue, the best first. `tie`: two ranks disagree and no third one can say who is right, or the form does not show
 what would decide: then naming nobody is right as well, and naming another rank is as wrong as ever.
 """
-from model import (BLOCK, COLLECTIVE, CREATE, DIE, HANG, HOST_TOO, LEAVE, MARK, MESSAGES, NOTHING, STREAM, Spec)
+from model import BLOCK, COLLECTIVE, CREATE, DIE, HANG, HOST_TOO, LEAVE, MARK, MESSAGES, STREAM, UNEVEN, Spec
 
 ABSENT = ["collective.missing-rank", "p2p.missing-send", "p2p.missing-recv"]
 DIFFERENT = ["collective.operation-mismatch", "collective.count-mismatch", "collective.dtype-mismatch"]
@@ -201,7 +201,7 @@ class Planner:
         factor = self.random.choice([2, 3])
 
         def change(spec):
-            if spec.kind in ("all_to_all", "barrier"):
+            if spec.kind in UNEVEN + ("barrier",):
                 return None
             return spec.changed(inputs=[[shape[0] * factor] + shape[1:] for shape in spec.inputs],
                                 outputs=[[shape[0] * factor] + shape[1:] for shape in spec.outputs])
@@ -209,16 +209,18 @@ class Planner:
 
     def wrong_dtype(self):
         def change(spec):
-            if spec.kind in ("all_to_all", "barrier"):
+            if spec.kind in UNEVEN + ("barrier",):
                 return None
             return spec.changed(dtype={"BFloat16": "Float", "Half": "Float", "Float": "BFloat16", "Long": "Int"}[spec.dtype])
         return self.changed("wrong-dtype", "collective.dtype-mismatch", change)
 
     def wrong_kind(self):
         other = {"all_reduce": "broadcast", "barrier": "broadcast", "broadcast": "all_reduce", "all_gather": "all_to_all", "reduce_scatter": "all_to_all",
-                 "all_to_all": "all_reduce"}
+                 "all_to_all": "all_reduce", "all_gather_list": "all_reduce"}
 
         def change(spec):
+            if len(spec.inputs) > 1:
+                return None
             kind = other[spec.kind]
             outputs = spec.inputs if kind in ("all_reduce", "broadcast", "all_to_all") else spec.outputs
             return spec.changed(kind=kind, outputs=outputs, root=0 if kind == "broadcast" else -1)

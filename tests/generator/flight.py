@@ -14,8 +14,10 @@ import os
 LOOK = 0.1
 NAMES = {"all_reduce": "all_reduce", "all_gather": "_all_gather_base", "reduce_scatter": "_reduce_scatter_base", "broadcast": "broadcast",
          "all_to_all": "all_to_all", "barrier": "all_reduce_barrier"}
+COALESCED = {"all_gather": "all_gather_into_tensor_coalesced", "reduce_scatter": "reduce_scatter_tensor_coalesced"}  # several tensors in one call
 CALLS = {"all_reduce": ("all_reduce", 2955), "all_gather": ("all_gather_into_tensor", 3925), "reduce_scatter": ("reduce_scatter_tensor", 4218),
-         "broadcast": ("broadcast", 2824), "all_to_all": ("all_to_all_single", 4429), "barrier": ("barrier", 4818)}
+         "broadcast": ("broadcast", 2824), "all_to_all": ("all_to_all_single", 4429), "barrier": ("barrier", 4818),
+         "all_gather_list": ("all_gather", 3805)}
 PYTHON = "/usr/local/lib/python3.12/dist-packages/torch/distributed/"
 DESCRIPTIONS = {"default_pg": "default_pg", "dp": "DATA_PARALLEL_GROUP_WITH_CP", "tp": "TENSOR_MODEL_PARALLEL_GROUP", "model": "MODEL_PARALLEL_GROUP",
                 "pp": "PIPELINE_MODEL_PARALLEL_GROUP", "cp": "CONTEXT_PARALLEL_GROUP", "ep": "EXPERT_MODEL_PARALLEL_GROUP", "embedding": "EMBEDDING_GROUP",
@@ -63,10 +65,27 @@ def entries_of(rank, settings, until):
         if counter is None:
             counter = counters[comm] = [0, 0, 0]
             works[comm] = []
+        if operation.spec is not None and operation.spec.kind == "all_gather_list":
+            # startCoalescing, a broadcast per member, endCoalescing. Up to 2.4 each of them bumped the sequence; their own entries
+            # came with 2.7. They have no events, as messages in a batch.
+            size = len(comm.ranks)
+            counter[0] += 1 + size if old else 1
+            for root in range(size):
+                counter[2] += 1
+                if settings.minor >= 7:
+                    add(operation, ("root", root, operation.spec.outputs[root], operation.spec.dtype), "nccl:_broadcast_oop", counter, False, False,
+                        operation.created - 4e-6 * (size - root))
+            add(operation, None, "nccl:coalesced" if old else "nccl:ALLGATHER_coalesced", counter, False, True, operation.created)
+            works[comm].append((operation, counter[0]))
+            continue
         if operation.spec is not None:
             counter[0] += 1
             counter[2] += 1
             kind = operation.spec.kind
+            if len(operation.spec.inputs) > 1:
+                add(operation, None, "nccl:" + COALESCED[kind], counter, False, True, operation.created)
+                works[comm].append((operation, counter[0]))
+                continue
             name = "nccl:all_reduce" if kind == "barrier" and settings.minor < 5 else "nccl:" + NAMES[kind]
             add(operation, None, name, counter, False, True, operation.created)
             works[comm].append((operation, counter[0]))
@@ -154,7 +173,7 @@ class RankDump:
 
     def frames(self, entry):
         operation = entry.operation
-        if entry.part is not None or operation.spec is None:
+        if operation.spec is None:
             call = ("batch_isend_irecv", 2700) if operation.batched else ("isend" if entry.part[0] == "send" else "irecv", 2470)
         else:
             call = CALLS[operation.spec.kind]
@@ -172,9 +191,9 @@ class RankDump:
         if entry.part is not None:
             shape, dtype = [list(entry.part[2])], [entry.part[3]]
             return shape, dtype, shape, dtype
-        if operation.spec is None:
-            return [], [], [], []
         spec = operation.spec
+        if spec is None or spec.kind == "all_gather_list":
+            return [], [], [], []
         inputs, outputs = spec.inputs, spec.outputs
         if spec.kind == "all_to_all":  # tokens per expert differ from rank to rank
             drift = (self.rank.number * 7919 + entry.op * 104729) % 64

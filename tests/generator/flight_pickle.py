@@ -44,7 +44,7 @@ def encode(pickler, dump, entry):
         values = dump.sizes(entry)
         return zip(("input_sizes", "input_dtypes", "output_sizes", "output_dtypes"), values)
 
-    parts.append(pickler.block(("sizes", shape, entry.name) + kind, sizes))
+    parts.append(pickler.block(("sizes", shape, entry.name, entry.part and tuple(entry.part[2])) + kind, sizes))
     parts += [text("state"), text(state), text("time_discovered_started_ns"), NONE if started is None else long(started),
               text("time_discovered_completed_ns"), NONE if completed is None else long(completed), text("retired"), TRUE if retired else FALSE]
     parts.append(pickler.block(("end", entry.is_p2p), lambda: [(name, optional[name]) for name in ("timeout_ms", "is_p2p") if name in optional]))

@@ -11,6 +11,8 @@ for ("tp", "dp"), and each rank has its own communicator of that name. Only the 
 # (BLOCK,): a kernel on the compute stream that never ends. (CREATE, comm): joins the communicator.
 HOST, COMPUTE, COLLECTIVE, MESSAGES, WAIT, SYNC, ONLY, MARK, HANG, DIE, LEAVE, BLOCK, CREATE = range(13)
 
+UNEVEN = ("all_to_all", "all_gather_list")
+
 NOTHING, STREAM, HOST_TOO = 0, 1, 2  # who waits for an operation: nobody yet, the compute stream, the host as well
 
 ITEM_BYTES = {"BFloat16": 2, "Half": 2, "Float": 4, "Double": 8, "Int": 4, "Long": 8, "Byte": 1}
@@ -38,9 +40,9 @@ class Spec:
 
     def describe(self):
         """What NCCL needs to be the same on all ranks. An all-to-all is messages in a group: its sizes may differ between ranks
-        (tokens of experts do). A barrier is an all-reduce of one float (ProcessGroupNCCL::barrier)."""
+        (tokens of experts do). So may those of an all-gather of tensors of several sizes, which is a group of broadcasts. A barrier is an all-reduce of one float (ProcessGroupNCCL::barrier)."""
         kind = "all_reduce" if self.kind == "barrier" else self.kind
-        count = 0 if kind == "all_to_all" else elements(self.inputs)
+        count = 0 if kind in UNEVEN else elements(self.inputs)
         return (kind, count, ITEM_BYTES[self.dtype] if count else 0, self.root)
 
     def changed(self, **fields):

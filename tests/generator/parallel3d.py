@@ -211,9 +211,13 @@ class Stage:
         layout, shape = self.layout, self.shape
         buckets = shape["buckets"]
         members = layout["dp"] * layout["cp"]
-        if members > 1:
-            for bucket in range(buckets):
-                size = shape["bucket"] * (1 + bucket % 2)
+        coalesced = members > 1 and shape["distributed_optimizer"] and shape["coalesced"] and buckets > 1
+        sizes = [shape["bucket"] * (1 + bucket % 2) for bucket in range(buckets)]
+        if coalesced:  # torch.distributed._coalescing_manager: one call for all buckets
+            self.collective("dp", "reduce_scatter", [[size * members] for size in sizes], [[size] for size in sizes], "Float", 264, "finish_grad_sync",
+                            STREAM, 8e-3, TRAIN)
+        elif members > 1:
+            for size in sizes:
                 if shape["distributed_optimizer"]:
                     tag = self.collective("dp", "reduce_scatter", [[size * members]], [[size]], "Float", 260, "finish_grad_sync", NOTHING, 3e-3, TRAIN)
                 else:
@@ -227,9 +231,11 @@ class Stage:
         if layout["tp"] * layout["pp"] > 1:
             self.collective("model", "all_reduce", [[1]], [[1]], "Float", 281, "clip_grad_norm", seconds=1e-4, file=TRAIN)
         self.compute(shape["kernel"] * 3)
-        if members > 1 and shape["distributed_optimizer"]:
-            for bucket in range(buckets):
-                size = shape["bucket"] * (1 + bucket % 2)
+        if coalesced:
+            self.collective("dp", "all_gather", [[size // 2] for size in sizes], [[size // 2 * members] for size in sizes], "BFloat16", 292, "gather_params",
+                            STREAM, 6e-3, TRAIN)
+        elif members > 1 and shape["distributed_optimizer"]:
+            for size in sizes:
                 self.collective("dp", "all_gather", [[size // 2]], [[size // 2 * members]], "BFloat16", 290, "gather_params", STREAM, 2e-3, TRAIN)
 
 
@@ -298,7 +304,7 @@ def draw_shape(random, layout, budget):
     """Sizes, and how many steps and layers give about `budget` operations per rank."""
     shape = {"hidden": random.choice([2048, 4096, 5120]), "tokens": random.choice([2048, 4096, 8192]),
              "sequence_parallel": random.random() < 0.6, "recompute": random.random() < 0.3, "kernel": random.uniform(0.5e-3, 4e-3),
-             "host": random.uniform(2e-4, 3e-3), "batched": random.random() < 0.7, "distributed_optimizer": random.random() < 0.5,
+             "host": random.uniform(2e-4, 3e-3), "batched": random.random() < 0.7, "distributed_optimizer": random.random() < 0.5, "coalesced": random.random() < 0.4,
              "buckets": random.randint(1, 5), "bucket": random.choice([1 << 20, 5 << 20, 12582912]), "layers": random.randint(1, 3),
              "chunks": 2, "schedule": random.choice(["1f1b", "1f1b", "gpipe", "interleaved"])}
     if layout["pp"] % 2 and layout["pp"] > 1:

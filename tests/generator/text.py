@@ -66,7 +66,16 @@ class Writer:
             self.number += 1
             count = elements(spec.inputs) // len(comm.ranks)
             return stream, [self.message(d, self.name(comm), peer, count, spec.dtype, self.number) for peer in range(len(comm.ranks)) for d in ("send", "recv")]
-        count = elements(spec.outputs if spec.kind == "reduce_scatter" else spec.inputs)
+        if spec.kind == "all_gather_list":
+            self.number += 1
+            return stream, ["ncclBroadcast on %s count=%d type=%s root=%d group=%d" % (self.name(comm), elements([shape]), TYPES[spec.dtype], root, self.number)
+                            for root, shape in enumerate(spec.outputs)]
+        shapes = spec.outputs if spec.kind == "reduce_scatter" else spec.inputs
+        if len(shapes) > 1:
+            self.number += 1
+            return stream, ["%s on %s count=%d type=%s group=%d" % (CALLS[spec.kind], self.name(comm), elements([shape]), TYPES[spec.dtype], self.number)
+                            for shape in shapes]
+        count = elements(shapes)
         call = "%s on %s count=%d type=%s" % (CALLS[spec.kind], self.name(comm), count, TYPES[spec.dtype])
         if spec.kind == "broadcast":
             call += " root=%d" % max(spec.root, 0)
