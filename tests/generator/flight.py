@@ -35,6 +35,9 @@ class Settings:
         self.only_active = random.random() < 0.12  # completed entries are left out, as onlyActive of _dump_nccl_trace does
         self.long_running, self.seed = False, random.randrange(1 << 30)
         self.prefix = random.choice(["nccl_trace_rank_", "_dump_", "comm_lib_trace_rank_", "rank_"])
+        # Torch before 2.6: a batch of messages bumps the collective sequence (issue 134833, mended by PR 135132), and a barrier is just an
+        # all-reduce (PR 140785). Its dumps are 2.4 at most; 2.4 was written by newer ones too.
+        self.before_26 = self.minor < 4 or (self.minor == 4 and self.seed % 2 == 0)
         self.mixed = (self.seed >> 3) % 2 == 0  # descriptions of Megatron, or none
 
 
@@ -44,7 +47,7 @@ class Entry:
 
 def entries_of(rank, settings, until):
     """All entries that the rank recorded by then, and per group the (operation, sequence) pairs of its works."""
-    old = settings.minor <= 4  # startCoalescing bumped the collective sequence for batched messages too, before torch 2.6 (PR 135132)
+    old = settings.before_26
     counters, works, entries = {}, {}, []
     record = 0
 
@@ -66,8 +69,8 @@ def entries_of(rank, settings, until):
             counter = counters[comm] = [0, 0, 0]
             works[comm] = []
         if operation.spec is not None and operation.spec.kind == "all_gather_list":
-            # startCoalescing, a broadcast per member, endCoalescing. Up to 2.4 each of them bumped the sequence; their own entries
-            # came with 2.7. They have no events, as messages in a batch.
+            # startCoalescing, a broadcast per member, endCoalescing. Each of them bumped the sequence once; their own entries
+            # came with 2.7 (PR 151238). They have no events, as messages in a batch.
             size = len(comm.ranks)
             counter[0] += 1 + size if old else 1
             for root in range(size):
@@ -86,7 +89,7 @@ def entries_of(rank, settings, until):
                 add(operation, None, "nccl:" + COALESCED[kind], counter, False, True, operation.created)
                 works[comm].append((operation, counter[0]))
                 continue
-            name = "nccl:all_reduce" if kind == "barrier" and settings.minor < 5 else "nccl:" + NAMES[kind]
+            name = "nccl:all_reduce" if kind == "barrier" and old else "nccl:" + NAMES[kind]
             add(operation, None, name, counter, False, True, operation.created)
             works[comm].append((operation, counter[0]))
             continue

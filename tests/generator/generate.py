@@ -87,8 +87,9 @@ def truth(drawn, dumps):
     settings = drawn.settings
     result.update({"victims": drawn.victims, "ranks": drawn.job.size, "stop": drawn.stop, "time_evidence": time_evidence(drawn, dumps),
                    "missing_dumps": sorted(set(range(drawn.job.size)) - set(drawn.dumps)),
-                   "copied": drawn.copied, "version": settings.version, "timing": settings.timing, "stacks": settings.stacks, "ring": settings.ring,
-                   "json": settings.json, "only_active": settings.only_active, "timeout_ms": settings.timeout_ms, "job": drawn.notes})
+                   "copied": drawn.copied, "version": settings.version, "torch_before_26": settings.before_26, "timing": settings.timing, "stacks": settings.stacks, "ring": settings.ring,
+                   "json": settings.json, "only_active": settings.only_active, "timeout_ms": settings.timeout_ms,
+                   "launch_queue": drawn.depth, "job": drawn.notes})
     return result
 
 

@@ -52,7 +52,8 @@ def attempt_once(random, form, kind, ranks):
             return None
         delays.pop(fault.rank, None)  # its program has other positions now
     scenario.fault = fault
-    simulation = scenario.simulation = simulate(job, speeds, delays, fault, random.choice([16, 40, 40, 100, 400]))
+    scenario.depth = random.choice([16, 40, 40, 100, 400])
+    simulation = scenario.simulation = simulate(job, speeds, delays, fault, scenario.depth)
     unfinished = {rank.number for rank in simulation.ranks if rank.state != "done" or any(o.end is None for o in rank.operations)}
     if fault is None:
         if unfinished:
