@@ -264,7 +264,8 @@ class Planner:
         step = self.job.programs[rank][index]
         gone = next(part for part in step[2] if part[0] == direction)
         fault = self.about(kind, rank, index, ["p2p." + kind, "collective.missing-rank"], "rank %d leaves out a %s" % (rank, direction))
-        fault.tie = False
+        # One message too few here or one too many there: only a group that does the same tells which.
+        fault.tie = sum(group.name == fault.comm.name for group in self.job.groups) == 1
         parts = [part for part in step[2] if part is not gone]
         self.edit(rank, index, index + 1, [step[:2] + (parts,) + step[3:]] if parts else [])
         return fault
