@@ -191,8 +191,20 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
   finding.sides.clear();
   finding.evidence.clear();
   add_parts(run, circle, finding);
-  blame_minority(run, circle, finding);
-  blame_change(run, circle, finding);
+  if (!circle.culprits.empty()) {
+    blame(circle.culprits, finding);
+    std::stable_partition(finding.sides.begin(), finding.sides.end(), [&](const Ranks& side) {
+      return contains(side, circle.culprits.front());
+    });
+    finding.certainty = Certainty::kLikely;
+    finding.evidence.push_back(
+        fmt::format("if {} went on, nobody would wait any more: no other "
+                    "rank alone would free all of them",
+                    ranks_text(circle.culprits)));
+  } else if (!run.waits.by_frontier) {
+    blame_minority(run, circle, finding);
+    blame_change(run, circle, finding);
+  }
   add_calls(run, circle, finding);
   for (size_t i = 0; i < std::min(circle.roots.size(), kMostLines); ++i) {
     finding.evidence.push_back(last_call_text(run, circle.roots[i]));
@@ -214,8 +226,9 @@ Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_v
         "not proof: what lies on which stream is not recorded; what was called first is taken to "
         "come first");
   }
-  const bool may_overtake = order == Order::kCalled && is_all_called(run, circle);
-  if (order == Order::kNone || may_overtake) {
+  const bool may_overtake =
+      circle.culprits.empty() && order == Order::kCalled && is_all_called(run, circle);
+  if ((order == Order::kNone && circle.culprits.empty()) || may_overtake) {
     finding.certainty = Certainty::kPossible;
     finding.culprits.clear();
     finding.victims = circle.victims;

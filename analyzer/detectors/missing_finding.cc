@@ -15,7 +15,7 @@ namespace traintrace {
 namespace {
 
 Certainty certainty_of(const Run& run, const Hang& hang) {
-  if (hang.fate == Fate::kUntraced || hang.blocked) {
+  if ((hang.fate == Fate::kUntraced && !hang.alone) || hang.blocked) {
     return Certainty::kPossible;
   }
   const Wait& wait = run.waits.waits[hang.wait];

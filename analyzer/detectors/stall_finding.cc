@@ -110,7 +110,9 @@ Finding finding_about(const Run& run, const RootStall& root, std::string_view co
   finding.certainty = certainty_of(run, stall);
   finding.root = true;
   finding.communicator = {communicator.id, communicator.name, communicator.size};
-  finding.sequence = stall.sequence;
+  if (stall.sequence != 0) {
+    finding.sequence = stall.sequence;
+  }
   finding.operation = stall.function;
   finding.values = {{"waited_ns", stall.waited}};
   if (const auto bytes = bytes_of(stall.ranks.front().operation)) {

@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kMostLines = 8;
 
 std::string operation_text(const Run& run, const Stall& stall) {
-  return fmt::format("{} #{} on communicator {}", stall.function, stall.sequence,
+  return fmt::format("{}{} on communicator {}", stall.function,
+                     stall.sequence == 0 ? "" : fmt::format(" #{}", stall.sequence),
                      label_of(run, run.communicators[stall.communicator]));
 }
 

@@ -123,7 +123,11 @@ class DumpBuilder {
   }
 
   void add_entry(const FlightEntry& entry) {
-    dump_.whole = dump_.whole && entry.record_id == static_cast<int64_t>(dump_.trace.records++);
+    dump_.whole = dump_.whole && entry.record_id == static_cast<int64_t>(dump_.trace.records);
+    dump_.active_only =
+        dump_.active_only || (dump_.trace.records != 0 && entry.record_id != last_entry_id_ + 1);
+    last_entry_id_ = entry.record_id;
+    ++dump_.trace.records;
     // Before 1.2 only the number within the process is there.
     const size_t index =
         entry.group.data() == last_group_.data() && !entry.group.empty() ? last_index_
@@ -144,7 +148,7 @@ class DumpBuilder {
     if (parts_.add(index, entry, text.recent.size())) {
       close_parts(entry, text);
     } else if (is_closing_alone(entry, text)) {
-      text.collectives = std::max(text.collectives, sequence_of(entry));
+      add_closing_alone(entry, index);
     } else if (entry.between_peers) {
       add_between_peers(entry, index);
     } else {
@@ -153,27 +157,68 @@ class DumpBuilder {
   }
 
   void close_parts(const FlightEntry& entry, CommunicatorText& text) {
+    ++groups_closed_;
     for (size_t i = parts_.first_part(); i < text.recent.size(); ++i) {
-      FlightParts::close(entry, text.recent[i]);
+      FlightParts::close(entry, groups_closed_, text.recent[i]);
     }
     // How much all parts are is not known where the first of them may be lost.
     if (!dump_.whole && text.recent.size() == 1 && text.recent.front().collective) {
-      text.recent.clear();
+      if ((text.recent.front().flags & format::kFinished) != 0) {
+        text.recent.clear();
+        return;
+      }
+      text.recent.front().count = 0;
+      text.recent.front().data_type = -1;
+      text.recent.front().flags |= format::kUntracked;
     }
+    dump_.groups[last_index_].closes_messages =
+        dump_.groups[last_index_].closes_messages || !text.recent.back().collective;
   }
 
-  // What it closes is lost, or nothing that counts.
+  // What it closes is lost: the messages, or how much the collectives are.
   bool is_closing_alone(const FlightEntry& entry, const CommunicatorText& text) const {
     return FlightParts::is_closing(entry) &&
            (entry.between_peers || (!dump_.whole && text.recent.empty()));
   }
 
+  // It may have been fused, too: one entry that has no parts.
+  void add_closing_alone(const FlightEntry& entry, size_t index) {
+    CommunicatorText& text = dump_.trace.communicators[index];
+    if (entry.between_peers || entry.name == "coalesced") {
+      text.collectives = std::max(text.collectives, sequence_of(entry));
+      if (dump_.whole || entry.finished() || entry.retired) {
+        return;
+      }
+      OperationText operation = operation_of(entry, text);
+      operation.call = call_of("ncclGroupEnd", "send-recv");
+      operation.collective = false;
+      text.recent.push_back(operation);
+      return;
+    }
+    if (entry.finished() || entry.retired) {
+      text.collectives = std::max(text.collectives, sequence_of(entry));
+      return;
+    }
+    add_collective(entry, index);
+    if (!text.recent.empty() && text.recent.back().sequence == sequence_of(entry)) {
+      text.recent.back().count = 0;
+      text.recent.back().data_type = -1;
+      text.recent.back().flags |= format::kUntracked;
+    }
+  }
+
+  // What is not retired was looked at by nobody before the dump was made: that it has started, or
+  // is complete, was seen then.
   void note_times(const FlightEntry& entry) {
-    for (const int64_t time : {entry.created, entry.completed}) {
+    for (const int64_t time : {entry.created, entry.started, entry.completed}) {
       if (time > 0) {
         dump_.first = dump_.first == 0 ? time : std::min(dump_.first, time);
         dump_.last = std::max(dump_.last, time);
       }
+    }
+    times_starts_ = times_starts_ || entry.started > 0;
+    if (!entry.retired) {
+      dump_.made = std::max({dump_.made, entry.started, entry.completed});
     }
   }
 
@@ -192,6 +237,7 @@ class DumpBuilder {
     operation.index = text.operations++;
     operation.stack = stacks_.add(entry.frames, dump_.trace);
     operation.enter = operation.leave = entry.created;
+    operation.completed = entry.completed;
     operation.flags = format::kLaunched | (entry.finished() ? format::kFinished : 0);
     if (!entry.finished() && !entry.retired) {
       operation.gpu = entry.state == "started" ? GpuState::kReached : GpuState::kPending;
@@ -253,6 +299,9 @@ class DumpBuilder {
       return;
     }
     OperationText operation = operation_of(entry, text);
+    if (entry.name.ends_with("_oop")) {  // always one of several
+      operation.flags |= format::kGrouped;
+    }
     operation.call = last_call_ = call_of(function.function, "collective");
     operation.sequence = sequence;
     operation.count = count;
@@ -319,12 +368,25 @@ class DumpBuilder {
     }
   }
 
+  // Where starts are noted, what has none has not begun: its stream has not come to it.
+  void tell_starts(ProcessTrace& trace) const {
+    for (CommunicatorText& text : trace.communicators) {
+      for (OperationText& operation : text.recent) {
+        if (times_starts_ && operation.gpu == GpuState::kPending) {
+          operation.gpu = GpuState::kEnqueued;
+        }
+      }
+    }
+  }
+
   void finish() {
     ProcessTrace& trace = dump_.trace;
     const bool said = has_status_ || trace.records > 0;
     parts_.finish();
     dump_.deadline = parts_.deadline();
     dump_.limit = parts_.limit();
+    trace.first_limit = dump_.deadline;
+    tell_starts(trace);
     if (said && (parts_.pending() != 0 || !busy_)) {
       trace.facts["operations-in-flight"] = std::to_string(parts_.pending());
     }
@@ -354,8 +416,11 @@ class DumpBuilder {
   std::string_view last_group_;
   size_t last_index_ = 0;
   FlightEntry last_entry_;
+  int64_t last_entry_id_ = -1;
+  uint32_t groups_closed_ = 0;
   uint32_t last_call_ = 0;
   uint32_t last_stack_ = 0;
+  bool times_starts_ = false;
   bool busy_ = false;
   bool has_status_ = false;
 };

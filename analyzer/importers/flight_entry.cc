@@ -25,6 +25,7 @@ enum Field : int {
   kInputTypes,
   kOutputTypes,
   kState,
+  kStarted,
   kCompleted,
   kRetired,
   kTimeout,
@@ -46,6 +47,7 @@ constexpr std::string_view kFieldNames[] = {"record_id",
                                             "input_dtypes",
                                             "output_dtypes",
                                             "state",
+                                            "time_discovered_started_ns",
                                             "time_discovered_completed_ns",
                                             "retired",
                                             "timeout_ms",
@@ -148,6 +150,9 @@ void set_number(int field, const Value& value, FlightEntry& entry) {
       break;
     case kCreated:
       entry.created = time_of(value);
+      break;
+    case kStarted:
+      entry.started = time_of(value);
       break;
     case kCompleted:
       entry.completed = time_of(value);

@@ -16,6 +16,7 @@ struct FlightEntry {
   int64_t collective = 0;     // collective_seq_id; of a send: that of the collective before it
   int64_t peer_sequence = 0;  // p2p_seq_id, of all pairs of the group
   int64_t created = 0;        // ns since the epoch
+  int64_t started = 0;        // when it was seen to be on the GPU; 0: it was not
   int64_t completed = 0;      // when it was seen to be; 0: it was not
   int64_t timeout_ms = 0;
   std::string_view name;  // without "nccl:"

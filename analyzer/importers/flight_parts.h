@@ -61,10 +61,13 @@ class FlightParts {
     return entry.name == "coalesced" || entry.name.ends_with("_coalesced");
   }
 
-  static void close(const FlightEntry& closing, OperationText& part) {
+  // `group`: of all parts that it closes, from 1.
+  static void close(const FlightEntry& closing, uint32_t group, OperationText& part) {
     const bool finished = closing.finished() || (part.flags & format::kFinished) != 0;
     part.flags =
         static_cast<uint8_t>(part.flags | format::kGrouped | (finished ? format::kFinished : 0));
+    part.completed = std::max(part.completed, closing.completed);
+    part.group = group;
     part.gpu = finished || closing.retired  ? GpuState::kUnknown
                : closing.state == "started" ? GpuState::kReached
                                             : GpuState::kPending;

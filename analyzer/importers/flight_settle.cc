@@ -1,8 +1,11 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
 #include "analyzer/importers/flight_messages.h"
 #include "analyzer/importers/flight_recorder.h"
+#include "analyzer/model/elapsed.h"
 #include "format/hashes.h"
 
 namespace traintrace {
@@ -23,6 +26,7 @@ class Settler {
         GroupFacts& facts = groups_[group_id(group)];
         facts.recorded = facts.recorded || group.recorded;
         facts.with_peers = facts.with_peers || group.with_peers;
+        closes_messages_ = closes_messages_ || group.closes_messages;
         for (const int rank : group.ranks) {
           world_ = std::max(world_, rank + 1);
         }
@@ -40,7 +44,7 @@ class Settler {
     trace.parent_pid = -1;
     trace.start_time = static_cast<uint64_t>(rank) + 2;
     trace.armed = first_;
-    trace.last_alive = made();
+    trace.last_alive = made(file);
     settle_groups(dump, rank);
     return std::move(trace);
   }
@@ -51,18 +55,27 @@ class Settler {
     if (dump.first != 0) {
       first_ = first_ == 0 ? dump.first : std::min(first_, dump.first);
     }
-    last_ = std::max(last_, dump.last);
-    written_ = std::max(written_, file.written);
+    made_ = std::max(made_, dump.made);
     if (dump.deadline != 0) {
       deadline_ = deadline_ == 0 ? dump.deadline : std::min(deadline_, dump.deadline);
     }
   }
 
   // A dump does not say when it was made: usually when the watchdog found that the first operation
-  // had exceeded its time limit, and never after its file was written.
-  TimeNs made() const {
-    const TimeNs usual = std::max(last_, deadline_);
-    return std::max(last_, written_ == 0 ? usual : std::min(usual, written_));
+  // had exceeded its time limit.  Entries that only the dump itself saw complete tell it, and the
+  // file's time, unless it was copied; what one dump tells is then taken for the others too, which
+  // were made within seconds.
+  TimeNs made(FlightFile& file) const {
+    constexpr TimeNs kAtOnce = 60'000'000'000;  // after the first limit all write theirs
+    const FlightDump& dump = file.dump;
+    std::string& evidence = file.dump.trace.facts["dump-time"];
+    evidence = "entries";
+    if (dump.made != 0) {
+      return std::max(dump.last, dump.made);
+    }
+    const bool copied = file.written == 0 || elapsed(deadline_, file.written) > kAtOnce;
+    evidence = !copied ? "file" : made_ != 0 ? "entries" : "assumed";
+    return std::max(dump.last, !copied ? file.written : made_ != 0 ? made_ : deadline_);
   }
 
   // Groups are numbered alike in every job.
@@ -77,14 +90,34 @@ class Settler {
       CommunicatorText& text = dump.trace.communicators[i];
       const GroupFacts& facts = groups_.at(group_id(group));
       text.id = communicator_id(group_id(group));
+      text.members = fmt::format("{}", fmt::join(group.ranks, ","));
       text.size = group.ranks.empty() ? -1 : static_cast<int>(group.ranks.size());
       const auto place = std::find(group.ranks.begin(), group.ranks.end(), rank);
       text.rank =
           place == group.ranks.end() ? text.rank : static_cast<int>(place - group.ranks.begin());
       text.created = text.ready = first_;
       keep[i] = settle_counts(group, facts, text);
+      if (dump.active_only) {
+        forget_parts(text);
+      }
     }
     drop(dump, keep);
+  }
+
+  // What was issued together gets done with the entry that closes it; its parts stay as they were.
+  // Where that entry is complete and left out, they say nothing.
+  void forget_parts(CommunicatorText& text) const {
+    std::erase_if(text.recent, [](const OperationText& operation) {
+      return operation.collective && (operation.flags & format::kGrouped) != 0 &&
+             operation.group == 0;
+    });
+    for (OperationText& operation : text.recent) {
+      if (closes_messages_ && !operation.collective && operation.group == 0 &&
+          operation.peer >= 0) {
+        operation.gpu = GpuState::kUnknown;
+        operation.flags |= format::kUntracked;
+      }
+    }
   }
 
   // False: how many collectives there were cannot be told.
@@ -116,9 +149,9 @@ class Settler {
   uint64_t job_ = 0;
   std::map<uint64_t, GroupFacts> groups_;
   TimeNs first_ = 0;
-  TimeNs last_ = 0;
+  TimeNs made_ = 0;
+  bool closes_messages_ = false;  // the job issues messages together, as far as any dump shows
   TimeNs deadline_ = 0;
-  TimeNs written_ = 0;
   int world_ = 0;
 };
 

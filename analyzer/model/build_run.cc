@@ -86,7 +86,11 @@ void compare(Run& run, const ReadEvents& read_events) {
   if (read_events) {
     run_stage("model range of divergences", [&] { narrow_divergences(run, read_events); });
   }
-  run_stage("model waits", [&] { run.waits = wait_graph(run); });
+  run_stage("model waits", [&] {
+    run.waits = wait_graph(run);
+    std::move(run.waits.divergences.begin(), run.waits.divergences.end(),
+              std::back_inserter(run.divergences));
+  });
   run_stage("model waits for events", [&] {
     if (may_be_held_by_events(run) && find_stream_orders(run, read_events)) {
       run.waits = wait_graph(run);

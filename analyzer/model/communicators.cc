@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <tuple>
@@ -107,7 +108,20 @@ void number_split(Run& run, Communicator& child, const Communicator& parent,
   }
 }
 
+// What the source says of its members, of whom some recorded nothing about it.
+bool find_declared(const Run& run, Communicator& communicator) {
+  for (const int rank : declared_members(text_of(run, communicator.members.front()))) {
+    if (member_of(communicator, {rank}) == nullptr) {
+      insert(communicator.absent, {rank});
+    }
+  }
+  return !text_of(run, communicator.members.front()).members.empty();
+}
+
 void find_absent(Run& run, Communicator& communicator) {
+  if (find_declared(run, communicator)) {
+    return;
+  }
   if (communicator.size != run.world_size ||
       static_cast<int>(communicator.members.size()) >= run.world_size) {
     return;
@@ -191,6 +205,21 @@ void merge_communicators(Run& run, const std::vector<RankSeat>& seats) {
     }
   }
   name_unnamed(run, by_id, order);
+}
+
+std::vector<int> declared_members(const CommunicatorText& text) {
+  std::vector<int> ranks;
+  const char* at = text.members.data();
+  const char* const end = at + text.members.size();
+  for (int rank = 0; at < end;) {
+    const auto [behind, problem] = std::from_chars(at, end, rank);
+    if (problem != std::errc() || rank < 0) {
+      return {};
+    }
+    ranks.push_back(rank);
+    at = behind + 1;
+  }
+  return ranks;
 }
 
 std::string label_of(const Run& run, const Communicator& communicator) {

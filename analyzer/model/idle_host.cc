@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace traintrace {
-namespace {
 
 bool has_nothing_in_flight(const Run& run, Rank rank) {
   const RankState* const state = state_of(run, rank);
@@ -14,8 +13,6 @@ bool has_nothing_in_flight(const Run& run, Rank rank) {
   const auto in_flight = facts.find("operations-in-flight");
   return in_flight != facts.end() && in_flight->second == "0";
 }
-
-}  // namespace
 
 bool is_flight_dump(const ProcessTrace& trace) {
   const auto source = trace.facts.find("source");

@@ -110,7 +110,8 @@ std::vector<SequenceItem> newest_items(const ProcessTrace& trace, const Communic
     if (!at->collective || (at->flags & kNot) != 0) {
       continue;
     }
-    if (at->sequence != expected) {
+    // How much it was is not known where the ring begins within it.
+    if (at->sequence != expected || (at->flags & format::kUntracked) != 0) {
       break;
     }
     items.push_back(maker.make(*at));

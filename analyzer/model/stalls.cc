@@ -372,6 +372,12 @@ TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
 
 std::vector<Stall> find_stalls(const Run& run) {
   std::vector<Stall> stalls;
+  if (run.waits.by_frontier) {
+    for (const FrontierStall& found : run.waits.stalls) {
+      stalls.push_back(found.stall);
+    }
+    return stalls;
+  }
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     if (auto stall = stall_of(run, i)) {
       stalls.push_back(std::move(*stall));
@@ -404,6 +410,12 @@ std::optional<Holder> holder_of(const Run& run, const Stall& stall, const Stalle
 
 std::vector<RootStall> root_stalls(const Run& run) {
   std::vector<RootStall> roots;
+  if (run.waits.by_frontier) {
+    for (const FrontierStall& found : run.waits.stalls) {
+      roots.push_back({found.stall, nullptr, found.victims});
+    }
+    return roots;
+  }
   std::vector<Stall> stalls = find_stalls(run);
   for (const Hang& hang : run.waits.hangs) {
     const auto found = std::find_if(stalls.begin(), stalls.end(),

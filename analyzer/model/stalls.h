@@ -9,36 +9,6 @@
 
 namespace traintrace {
 
-struct StalledRank {
-  Rank rank;
-  size_t process = 0;
-  OperationText operation;
-  GpuState gpu = GpuState::kUnknown;
-  TimeNs stuck =
-      0;  // how long its host, or what its GPU said, shows that it waits; 0: nothing does
-  bool aborted = false;  // it gave the communicator up
-};
-
-enum class StallKind : uint8_t {
-  kBehind,     // others have finished it
-  kBlocked,    // it has not begun on some ranks: their streams are held up before it
-  kNoRoom,     // its kernel does not run on some ranks, where that of another communicator does
-  kTransport,  // all have begun it, or nothing says otherwise
-};
-
-struct Stall {
-  StallKind kind = StallKind::kTransport;
-  size_t communicator = 0;
-  uint64_t sequence = 0;
-  std::string function;
-  std::vector<StalledRank> ranks;  // that have not finished it, by rank
-  Ranks finished;
-  Ranks suspects;      // kBehind, kBlocked: whose GPU or stream does not move
-  bool known = false;  // what the GPUs or the streams said supports it
-  TimeNs since = 0;    // all had entered it
-  TimeNs waited = 0;
-};
-
 // By communicator.
 std::vector<Stall> find_stalls(const Run& run);
 // Those that nothing else explains, with the hangs that follow from each.

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "analyzer/judge/frontier.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
 #include "analyzer/model/crossed_streams.h"
@@ -355,6 +356,9 @@ Waiter waiter_in(const Run& run, const Member& member, uint64_t sequence) {
 }
 
 WaitGraph wait_graph(const Run& run) {
+  if (knows_order_only(run)) {
+    return frontier_graph(run);
+  }
   WaitGraph graph;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     add_init_wait(run, i, graph.waits);

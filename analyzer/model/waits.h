@@ -9,8 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "analyzer/model/divergences.h"
 #include "analyzer/model/ids.h"
 #include "analyzer/reader/process_trace.h"
 
@@ -70,18 +72,63 @@ struct Hang {
   size_t wait = 0;  // in WaitGraph::waits, where the waiting began
   Fate fate = Fate::kAlive;
   Ranks roots;
+  Ranks culprits;        // of a circle: whose going on would free all of it; empty: nobody alone
   Ranks victims;         // all that wait for them, directly or not
   TimeNs waited = 0;     // the longest that one of the direct waiters has been in it
   TimeNs witnessed = 0;  // how much of that the roots were seen alive and not coming
   bool entered = false;  // the roots have entered all operations that they are waited for in
+  bool alone = false;    // nothing else is known that keeps anybody waiting
+  // The roots have not issued a message, or those that wait for it did so by mistake.
+  bool by_one_of_two = false;
   bool blocked = false;  // a root is itself held up, in a way that nothing here explains
   // In Run::divergences: what the roots did otherwise than the others, and so why they hang.
   std::vector<size_t> divergences;
 };
 
+struct StalledRank {
+  Rank rank;
+  size_t process = 0;
+  OperationText operation;
+  GpuState gpu = GpuState::kUnknown;
+  TimeNs stuck =
+      0;  // how long its host, or what its GPU said, shows that it waits; 0: nothing does
+  bool aborted = false;  // it gave the communicator up
+};
+
+enum class StallKind : uint8_t {
+  kBehind,     // others have finished it
+  kBlocked,    // it has not begun on some ranks: their streams are held up before it
+  kNoRoom,     // its kernel does not run on some ranks, where that of another communicator does
+  kTransport,  // all have begun it, or nothing says otherwise
+};
+
+struct Stall {
+  StallKind kind = StallKind::kTransport;
+  size_t communicator = 0;
+  uint64_t sequence = 0;
+  std::string function;
+  std::vector<StalledRank> ranks;  // that have not finished it, by rank
+  Ranks finished;
+  Ranks suspects;      // kBehind, kBlocked: whose GPU or stream does not move
+  bool known = false;  // what the GPUs or the streams said supports it
+  TimeNs since = 0;    // all had entered it
+  TimeNs waited = 0;
+};
+
+// With those that wait for its ranks.
+struct FrontierStall {
+  Stall stall;
+  Ranks victims;
+};
+
 struct WaitGraph {
   std::vector<Wait> waits;  // by communicator, kind, sequence
   std::vector<Hang> hangs;  // by wait, fate
+  // From frontiers alone (judge/frontier.h): then `stalls` are all that there are.
+  bool by_frontier = false;
+  // Calls at frontiers that differ and of which Run::divergences has nothing: they follow there.
+  std::vector<Divergence> divergences = {};
+  std::vector<FrontierStall> stalls = {};
 };
 
 // Of ranks that all ended, one was first if it ended that much before the last sign of life of

@@ -104,6 +104,7 @@ struct OperationText {
   uint32_t call = 0;
   uint32_t stack = 0;
   TimeNs enter = 0, leave = 0;
+  TimeNs completed = 0;  // when it was seen to be complete, on the GPU; 0: not said
   uint64_t count = 0;
   int data_type = -1, reduction = -1, peer = -1;  // vendors' numbers
   uint8_t flags = 0;                              // format::OperationFlag
@@ -124,6 +125,7 @@ struct CommunicatorText {
   TimeNs errored = 0;  // when `async_error` was first known
   uint32_t created_stack = 0, ended_stack = 0;
   std::string name;
+  std::string members;  // global ranks by rank in it, "0,1,2"; empty: the source does not say them
   uint64_t collectives = 0, hash = 0, operations = 0, members_hash = 0;
   uint64_t finished = 0;      // collectives up to that number are; 0: not counted
   uint32_t parent_index = 0;  // split, shrink: index in communicators + 1, 0: not known
@@ -233,6 +235,8 @@ struct ProcessTrace {
   int exit_status = 0;
   // When the kernel's word that the process had ended was noted beside its trace; 0: it was not.
   TimeNs gone = 0;
+  // When the first time limit of its operations in flight is exceeded; 0: the source knows of none.
+  TimeNs first_limit = 0;
   int wait_status = -1;  // as wait(2) has it; -1: not known
   std::string boot;      // of which start of which machine this is; empty: not known
   // When that was, by the system's clock as it stood at the first and at the newest heartbeat: they

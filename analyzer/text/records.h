@@ -39,6 +39,7 @@ void process_keys(Keys& keys, Record& r) {
   keys.time("exited", r.exited);
   keys.time("gone", r.gone);
   keys.number("wait-status", r.wait_status, -1);
+  keys.time("first-limit", r.first_limit);
   keys.text("boot", r.boot);
   keys.time("booted-at-first", r.booted_at_first);
   keys.time("booted", r.booted);
@@ -110,6 +111,7 @@ template <class Keys, class Record>
 void communicator_keys(Keys& keys, Record& r) {
   keys.hex("id", r.id);
   keys.text("name", r.name);
+  keys.text("ranks", r.members);
   keys.number("size", r.size, -1);
   keys.number("rank", r.rank, -1);
   keys.number("device", r.device, -1);
@@ -146,6 +148,7 @@ void operation_keys(Keys& keys, Record& r) {
   keys.number("peer", r.peer, -1);
   keys.time("enter", r.enter);
   keys.time("leave", r.leave);
+  keys.time("completed", r.completed);
   keys.number("stream", r.stream, 0);
   keys.number("position", r.position, 0);
   keys.flags("flags", r.flags, kOperationFlags);

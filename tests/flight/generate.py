@@ -77,7 +77,9 @@ def message_dump(rank, options, fault="none", first=0):
         grouped = fault.startswith("grouped")
         for name, size in calls:
             number = len(entries)
-            one = entry(rank, number, step + 1, size, "scheduled" if grouped else state, (2, 9))
+            # What the culprit does not send holds up nothing before it.
+            arrives = fault == "unsent" and name in (f"nccl:recv {options.culprit}<-{options.culprit - 1}", f"nccl:send {options.culprit - 1}->{options.culprit}")
+            one = entry(rank, number, step + 1, size, "scheduled" if grouped else "completed" if arrives else state, (2, 9))
             entries.append(one | {"record_id": first + number, "profiling_name": name, "p2p_seq_id": step + 1, "collective_seq_id": 0,
                                   "is_p2p": True})
         if grouped and calls:

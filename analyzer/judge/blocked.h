@@ -1,0 +1,44 @@
+// Block: where each rank stands, and for whom it waits there.  Comes in: a run.  Goes out: plain
+// data, of which judge/root.h makes hangs.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "analyzer/judge/standing.h"
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// Of one rank.
+struct Node {
+  Rank rank;
+  const RankState* state = nullptr;  // null: no trace
+  const Unit* unit = nullptr;        // its frontier; null: nothing that holds it up is known
+  bool open = false;      // its dump is older than what others say of it: where it is is not known
+  bool stalled = false;   // its peers are through with its frontier
+  bool deviant = false;   // what it called at its frontier is not what the others did
+  bool vague = false;     // whom it waits for is not kept, or has gone on since
+  bool answered = false;  // a peer is through with its frontier, which proves nothing
+  Ranks through = {};     // stalled: those peers
+};
+
+// Calls that met and differ.
+struct Disagreement {
+  Ranks deviants;    // of a tie: all
+  size_t index = 0;  // in Run::divergences, as it will be with Blocked::divergences after them
+};
+
+struct Blocked {
+  explicit Blocked(const Run& run) : standings(run) {}
+
+  Standings standings;  // nodes point into it
+  std::map<Rank, Node> nodes;
+  std::vector<Wait> waits;
+  std::vector<Disagreement> disagreements;
+  std::vector<Divergence> divergences;  // that Run::divergences lacks
+};
+
+Blocked blocked(const Run& run);
+
+}  // namespace traintrace

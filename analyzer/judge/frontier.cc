@@ -1,0 +1,39 @@
+#include "analyzer/judge/frontier.h"
+
+#include <algorithm>
+
+#include "analyzer/judge/root.h"
+#include "analyzer/model/build_run.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/idle_host.h"
+
+namespace traintrace {
+namespace {
+
+// A time limit of theirs has passed, or somebody asked about shorter waits.
+bool may_hang(const Run& run) {
+  const bool knows_limits =
+      std::any_of(run.processes.begin(), run.processes.end(),
+                  [](const ProcessTrace& trace) { return trace.first_limit != 0; });
+  return !knows_limits || run.hang_after != kHangAfter ||
+         std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
+           constexpr TimeNs kRounded = 1'000'000'000;  // times of files
+           return trace.first_limit != 0 &&
+                  elapsed(trace.first_limit, trace.last_alive) >= -kRounded;
+         });
+}
+
+}  // namespace
+
+bool knows_order_only(const Run& run) {
+  return !run.processes.empty() &&
+         std::all_of(run.processes.begin(), run.processes.end(), is_flight_dump);
+}
+
+WaitGraph frontier_graph(const Run& run) {
+  WaitGraph graph = may_hang(run) ? roots_of(run, blocked(run)) : WaitGraph();
+  graph.by_frontier = true;
+  return graph;
+}
+
+}  // namespace traintrace

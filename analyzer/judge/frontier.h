@@ -1,0 +1,21 @@
+// Who waits for whom, of ranks of which nothing is known but what each issued, in which order, and
+// what of it is complete: dumps of PyTorch's Flight Recorder.
+//
+// A rank's frontier is the oldest of its work that is not complete; its edges start there, and what
+// it issued after that is a victim, never a cause.  Messages are matched by the oldest unfinished
+// counterpart, which needs no history, so that a ring may have wrapped.  Completion seen by one
+// member of a collective proves that all had entered it.  Ranks that are waited for and wait for
+// nobody are where the trouble starts; so are ranks that wait for each other.
+#pragma once
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// None of its processes recorded its streams and what its host did.
+bool knows_order_only(const Run& run);
+
+// Of such a run.  Nobody waits in one whose operations are within their time limits.
+WaitGraph frontier_graph(const Run& run);
+
+}  // namespace traintrace

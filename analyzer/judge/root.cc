@@ -1,0 +1,454 @@
+#include "analyzer/judge/root.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "analyzer/judge/wait_walk.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/idle_host.h"
+#include "analyzer/model/progress.h"
+
+namespace traintrace {
+namespace {
+
+class Roots {
+ public:
+  Roots(const Run& run, Blocked blocked) : run_(run), blocked_(std::move(blocked)) {
+    graph_.waits = std::move(blocked_.waits);
+    graph_.divergences = std::move(blocked_.divergences);
+  }
+
+  WaitGraph find() {
+    add_roots();
+    return std::move(graph_);
+  }
+
+ private:
+  // Of one match: all that are in it have it at their frontier.
+  using MatchKey = std::tuple<size_t, bool, uint64_t>;
+
+  // Messages of one communicator are taken together.
+  static MatchKey match_of(const Unit& unit) {
+    const bool collective = unit.first().collective;
+    return {unit.communicator, collective, collective ? unit.first().sequence : 0};
+  }
+
+  // Nothing says for how long anybody has waited.
+  bool is_time_assumed() const {
+    return std::all_of(run_.processes.begin(), run_.processes.end(), [](const ProcessTrace& trace) {
+      const auto fact = trace.facts.find("dump-time");
+      return fact != trace.facts.end() && fact->second == "assumed";
+    });
+  }
+
+  // All wait for the first rank, as they do while it writes a checkpoint or evaluates: whether that
+  // takes too long is not known.
+  bool may_be_at_work(const Ranks& roots, const Wait& wait) const {
+    return roots == Ranks{Rank{0}} && wait.kind == WaitKind::kCollective &&
+           run_.communicators[wait.communicator].size == run_.world_size && is_time_assumed();
+  }
+
+  void add_roots() {
+    const Ranks ranks = nodes_of_graph();
+    const WaitWalk walk(ranks, graph_.waits);
+    std::map<MatchKey, Ranks> together;
+    std::map<MatchKey, Ranks> behind;
+    for (const Ranks& root : walk.ends()) {
+      const Node& node = blocked_.nodes.at(root.front());
+      if (root.size() > 1) {
+        add_circle(walk, root);
+      } else if (node.vague) {
+        continue;
+      } else if (node.stalled) {
+        insert(behind[{node.unit->communicator, true, node.unit->first().sequence}], node.rank);
+      } else if (node.deviant) {
+        continue;
+      } else if (node.unit == nullptr || node.answered) {
+        add_host(walk, root, node.state == nullptr ? Fate::kUntraced : Fate::kAlive);
+      } else {
+        insert(together[match_of(*node.unit)], node.rank);
+      }
+    }
+    for (const auto& [key, stuck] : behind) {
+      add_stalled(walk, stuck);
+    }
+    for (const auto& [key, stuck] : together) {
+      if (!std::get<1>(key) && add_message_root(walk, std::get<0>(key))) {
+        continue;
+      }
+      add_stuck_together(walk, std::get<0>(key), std::get<2>(key), stuck);
+    }
+    join_hosts();
+    for (const Disagreement& disagreement : blocked_.disagreements) {
+      add_disagreement_root(walk, disagreement);
+    }
+    if (graph_.hangs.size() == 1 && graph_.stalls.empty() && blocked_.disagreements.empty()) {
+      graph_.hangs.front().alone = graph_.hangs.front().roots.size() == 1;
+    }
+  }
+
+  Ranks nodes_of_graph() const {
+    Ranks ranks;
+    for (const auto& [rank, node] : blocked_.nodes) {
+      if (!node.open) {
+        ranks.push_back(rank);
+      }
+    }
+    return ranks;
+  }
+
+  // Where that rank is awaited, by one of those where it is not empty: best where it is missing,
+  // then the earliest.
+  std::optional<size_t> wait_for(Rank rank, const Ranks& among) const {
+    std::optional<size_t> best;
+    std::tuple<bool, TimeNs> best_weight;
+    for (size_t i = 0; i < graph_.waits.size(); ++i) {
+      const Wait& wait = graph_.waits[i];
+      const auto awaited = std::find_if(wait.awaited.begin(), wait.awaited.end(),
+                                        [&](const Awaited& other) { return other.rank == rank; });
+      const bool counts = awaited != wait.awaited.end() &&
+                          (among.empty() || std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                                                        [&](const Waiter& waiter) {
+                                                          return contains(among, waiter.rank);
+                                                        }));
+      if (!counts) {
+        continue;
+      }
+      const std::tuple weight(awaited->entered, wait.details.enter);
+      if (!best || weight < best_weight) {
+        best = i;
+        best_weight = weight;
+      }
+    }
+    return best;
+  }
+
+  bool has_entered_all(const Ranks& roots) const {
+    return std::all_of(graph_.waits.begin(), graph_.waits.end(), [&](const Wait& wait) {
+      return std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+        return awaited.entered || !contains(roots, awaited.rank);
+      });
+    });
+  }
+
+  TimeNs waited_in(const Wait& wait) const {
+    TimeNs waited = 0;
+    for (const Waiter& waiter : wait.waiters) {
+      waited = std::max(waited, elapsed(waiter.since, waiter.until));
+    }
+    return waited;
+  }
+
+  void add_host(const WaitWalk& walk, const Ranks& roots, Fate fate) {
+    const auto wait = wait_for(roots.front(), {});
+    if (!wait || may_be_at_work(roots, graph_.waits[*wait])) {
+      return;
+    }
+    Hang hang;
+    hang.wait = *wait;
+    hang.fate = fate;
+    hang.roots = roots;
+    hang.victims = walk.all_before(roots);
+    hang.waited = waited_in(graph_.waits[*wait]);
+    hang.witnessed = hang.waited;
+    hang.entered = has_entered_all(roots);
+    if (hang.waited >= run_.hang_after) {
+      graph_.hangs.push_back(std::move(hang));
+    }
+  }
+
+  void add_disagreement_root(const WaitWalk& walk, const Disagreement& disagreement) {
+    for (const Rank rank : disagreement.deviants) {
+      if (const auto wait = wait_for(rank, {})) {
+        Hang hang;
+        hang.wait = *wait;
+        hang.roots = disagreement.deviants;
+        hang.victims = walk.all_before(hang.roots);
+        hang.waited = hang.witnessed = waited_in(graph_.waits[*wait]);
+        hang.entered = true;
+        hang.divergences = {disagreement.index};
+        graph_.hangs.push_back(std::move(hang));
+        return;
+      }
+    }
+  }
+
+  // All that they issued is complete.
+  bool is_idle_host(const Hang& hang) const {
+    return hang.fate == Fate::kAlive &&
+           std::all_of(hang.roots.begin(), hang.roots.end(),
+                       [&](Rank rank) { return has_nothing_in_flight(run_, rank); });
+  }
+
+  bool is_in_collective(const Hang& hang) const {
+    return graph_.waits[hang.wait].kind == WaitKind::kCollective;
+  }
+
+  // Those that are missing from one operation are one root; so are hosts that have nothing to do.
+  bool are_one_root(const Hang& a, const Hang& b) const {
+    const bool idle =
+        is_idle_host(a) && is_idle_host(b) && (is_in_collective(a) || is_in_collective(b));
+    return (a.wait == b.wait || idle) && a.fate == b.fate && a.fate != Fate::kCircle;
+  }
+
+  void join_hosts() {
+    std::vector<Hang> joined;
+    for (Hang& hang : graph_.hangs) {
+      const auto same = std::find_if(joined.begin(), joined.end(),
+                                     [&](const Hang& other) { return are_one_root(other, hang); });
+      if (same == joined.end()) {
+        joined.push_back(std::move(hang));
+        continue;
+      }
+      same->wait = is_in_collective(*same) ? same->wait : hang.wait;
+      for (const Rank rank : hang.roots) {
+        insert(same->roots, rank);
+      }
+      for (const Rank rank : hang.victims) {
+        insert(same->victims, rank);
+      }
+      same->waited = std::max(same->waited, hang.waited);
+      same->entered = same->entered && hang.entered;
+    }
+    graph_.hangs = std::move(joined);
+  }
+
+  // The one that is missing where most have come, if that is one alone.
+  std::optional<Rank> missing_in(const Ranks& circle) const {
+    Ranks missing;
+    for (const Wait& wait : graph_.waits) {
+      Ranks own;
+      for (const Awaited& awaited : wait.awaited) {
+        if (!awaited.entered && contains(circle, awaited.rank)) {
+          insert(own, awaited.rank);
+        }
+      }
+      const bool of_circle =
+          std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                      [&](const Waiter& waiter) { return contains(circle, waiter.rank); });
+      if (of_circle && wait.kind == WaitKind::kCollective && own.size() < wait.waiters.size()) {
+        std::for_each(own.begin(), own.end(), [&](Rank rank) { insert(missing, rank); });
+      }
+    }
+    return missing.size() == 1 ? std::optional(missing.front()) : std::nullopt;
+  }
+
+  // Nothing but the order of calls makes them wait for each other.
+  bool is_all_issued(const Ranks& circle) const {
+    return std::all_of(graph_.waits.begin(), graph_.waits.end(), [&](const Wait& wait) {
+      return std::none_of(wait.waiters.begin(), wait.waiters.end(),
+                          [&](const Waiter& waiter) { return contains(circle, waiter.rank); }) ||
+             std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+               return awaited.entered || !contains(circle, awaited.rank);
+             });
+    });
+  }
+
+  // The first message between them whose other side was not issued.
+  std::optional<size_t> unanswered_in(const Ranks& circle) const {
+    std::optional<size_t> first;
+    for (size_t i = 0; i < graph_.waits.size(); ++i) {
+      const Wait& wait = graph_.waits[i];
+      const bool is_one = wait.kind != WaitKind::kCollective && !wait.awaited.front().entered &&
+                          contains(circle, wait.awaited.front().rank) &&
+                          contains(circle, wait.waiters.front().rank);
+      if (is_one && (!first || wait.details.enter < graph_.waits[*first].details.enter)) {
+        first = i;
+      }
+    }
+    return first;
+  }
+
+  // It may have been left out, or the other side issued it once too often, or one of them named
+  // another peer than it should.
+  void add_unanswered(const WaitWalk& walk, const Ranks& circle, size_t index) {
+    const Wait& wait = graph_.waits[index];
+    const Node& node = blocked_.nodes.at(wait.awaited.front().rank);
+    Hang hang;
+    hang.wait = index;
+    hang.roots = {node.rank};
+    hang.victims = walk.all_before(circle);
+    for (const Rank rank : circle) {
+      if (rank != node.rank) {
+        insert(hang.victims, rank);
+      }
+    }
+    hang.waited = hang.witnessed = waited_in(wait);
+    hang.by_one_of_two = true;
+    if (hang.waited >= run_.hang_after) {
+      graph_.hangs.push_back(std::move(hang));
+    }
+  }
+
+  std::optional<size_t> wait_of(Rank rank) const {
+    for (size_t i = 0; i < graph_.waits.size(); ++i) {
+      const auto& waiters = graph_.waits[i].waiters;
+      if (std::any_of(waiters.begin(), waiters.end(),
+                      [&](const Waiter& waiter) { return waiter.rank == rank; })) {
+        return i;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void add_circle(const WaitWalk& walk, const Ranks& circle) {
+    const Rank culprit = is_all_issued(circle) ? Rank() : walk.repair_of(circle);
+    const bool is_one = culprit.value >= 0;
+    if (const auto missing = is_one ? std::nullopt : missing_in(circle)) {
+      add_host(walk, {*missing}, Fate::kAlive);
+      return;
+    }
+    if (const auto wait = is_one ? std::nullopt : unanswered_in(circle)) {
+      add_unanswered(walk, circle, *wait);
+      return;
+    }
+    Hang hang;
+    hang.fate = Fate::kCircle;
+    hang.roots = circle;
+    hang.culprits = is_one ? Ranks{culprit} : Ranks{};
+    hang.victims = circle;
+    for (const Rank rank : walk.all_before(circle)) {
+      insert(hang.victims, rank);
+    }
+    hang.wait = is_one ? *wait_of(culprit) : *wait_for(circle.front(), circle);
+    hang.waited = waited_in(graph_.waits[hang.wait]);
+    if (hang.waited >= run_.hang_after) {
+      graph_.hangs.push_back(std::move(hang));
+    }
+  }
+
+  // As many members or more are through with what these are in.
+  void add_stalled(const WaitWalk& walk, const Ranks& ranks) {
+    const Node& node = blocked_.nodes.at(ranks.front());
+    if (node.through.size() < ranks.size()) {
+      return;
+    }
+    for (const Rank rank : ranks) {
+      if (wait_for(rank, {})) {
+        add_host(walk, {rank}, Fate::kStalled);
+        return add_others(walk, ranks, rank);
+      }
+    }
+    Stall stall = stall_at(node.unit->communicator, node.unit->first().sequence, ranks);
+    stall.kind = StallKind::kBehind;
+    stall.finished = node.through;
+    stall.suspects = ranks;
+    stall.known = true;
+    add_stall(walk, std::move(stall));
+  }
+
+  void add_others(const WaitWalk& walk, const Ranks& ranks, Rank first) {
+    for (const Rank rank : ranks) {
+      if (rank != first && wait_for(rank, {})) {
+        add_host(walk, {rank}, Fate::kStalled);
+      }
+    }
+  }
+
+  Stall stall_at(size_t communicator, uint64_t sequence, const Ranks& ranks) const {
+    Stall stall;
+    stall.communicator = communicator;
+    stall.sequence = sequence;
+    for (const Rank rank : ranks) {
+      const Member& member = *member_of(run_.communicators[communicator], rank);
+      const ProcessTrace& trace = run_.processes[member.process];
+      const OperationText& operation = sequence == 0
+                                           ? blocked_.nodes.at(rank).unit->first()
+                                           : *blocked_.standings.collective(member, sequence);
+      stall.since = std::max(stall.since, operation.enter);
+      stall.function = call_name(trace, operation.call);
+      StalledRank& stalled = stall.ranks.emplace_back();
+      stalled.rank = rank;
+      stalled.process = member.process;
+      stalled.operation = operation;
+      stalled.gpu = gpu_state(trace, operation);
+    }
+    for (StalledRank& stalled : stall.ranks) {
+      stalled.stuck = elapsed(stall.since, blocked_.nodes.at(stalled.rank).state->last_seen);
+      stall.waited = std::max(stall.waited, stalled.stuck);
+    }
+    return stall;
+  }
+
+  // Messages of which both sides are issued, and do not agree.
+  bool add_message_root(const WaitWalk& walk, size_t communicator) {
+    for (size_t i = 0; i < run_.divergences.size(); ++i) {
+      const Divergence& divergence = run_.divergences[i];
+      if (divergence.communicator != communicator || !is_of_messages(divergence.kind) ||
+          divergence.kind == DivergenceKind::kHarmlessMessageType || divergence.messages.empty()) {
+        continue;
+      }
+      const SideCall& receive = divergence.messages.front().receive;
+      const Member* const member = member_of(run_.communicators[communicator], receive.rank);
+      if (member == nullptr || receive.item.operation.enter == 0) {
+        continue;
+      }
+      Wait& wait = graph_.waits.emplace_back();
+      wait.kind = WaitKind::kReceive;
+      wait.communicator = communicator;
+      wait.sequence = receive.item.operation.sequence;
+      wait.operation = receive.item.function;
+      wait.details = receive.item.operation;
+      wait.waiters = {
+          waiter_of(run_, *member, receive.item.operation.enter, receive.item.operation.stack)};
+      Awaited& awaited = wait.awaited.emplace_back();
+      awaited.rank = divergence.messages.front().send.rank;
+      awaited.entered = true;
+      Hang& hang = graph_.hangs.emplace_back();
+      hang.wait = graph_.waits.size() - 1;
+      hang.roots = {awaited.rank};
+      hang.victims = walk.all_before({receive.rank});
+      insert(hang.victims, receive.rank);
+      hang.waited = hang.witnessed = waited_in(wait);
+      hang.entered = true;
+      hang.divergences = {i};
+      return true;
+    }
+    return false;
+  }
+
+  // All of them are in it, and nothing else holds them up.
+  void add_stuck_together(const WaitWalk& walk, size_t communicator, uint64_t sequence,
+                          const Ranks& ranks) {
+    Stall stall = stall_at(communicator, sequence, ranks);
+    Ranks begun;
+    for (const StalledRank& stalled : stall.ranks) {
+      insert(stalled.gpu == GpuState::kEnqueued ? stall.suspects : begun, stalled.rank);
+    }
+    stall.known = !stall.suspects.empty() && stall.suspects.size() < begun.size() &&
+                  std::none_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+                    return blocked_.standings.may_stand_earlier(rank);
+                  });
+    stall.kind = stall.known ? StallKind::kBlocked : StallKind::kTransport;
+    if (!stall.known) {
+      stall.suspects.clear();
+    }
+    add_stall(walk, std::move(stall));
+  }
+
+  void add_stall(const WaitWalk& walk, Stall stall) {
+    if (stall.waited < run_.hang_after) {
+      return;
+    }
+    Ranks ranks;
+    for (const StalledRank& stalled : stall.ranks) {
+      insert(ranks, stalled.rank);
+    }
+    graph_.stalls.push_back({std::move(stall), walk.all_before(ranks)});
+  }
+
+  const Run& run_;
+  Blocked blocked_;
+  WaitGraph graph_;
+};
+
+}  // namespace
+
+WaitGraph roots_of(const Run& run, Blocked blocked) {
+  return Roots(run, std::move(blocked)).find();
+}
+
+}  // namespace traintrace
