@@ -40,7 +40,9 @@ alignas(4096) constinit GuardPage g_guard = {};
 namespace {
 
 // What a call of the job waits at most, once in the life of its thread, for recording to begin.
-constexpr uint64_t kPatienceNs = 100'000'000;
+// Arming takes milliseconds; on a machine without a free processor, more.  CUDA's own first call
+// takes as long.
+constexpr uint64_t kPatienceNs = 1'000'000'000;
 
 // Of this process, or of the parent that it was forked from.
 constinit uint64_t g_generation = 0;

@@ -60,11 +60,9 @@ class Roots {
       const Node& node = blocked_.nodes.at(root.front());
       if (root.size() > 1) {
         add_circle(walk, root);
-      } else if (node.vague) {
-        continue;
-      } else if (node.stalled) {
+      } else if (node.stalled && !node.vague) {
         insert(behind[{node.unit->communicator, true, node.unit->first().sequence}], node.rank);
-      } else if (node.deviant) {
+      } else if (node.vague || node.deviant) {
         continue;
       } else if (node.unit == nullptr || node.answered) {
         add_host(walk, root, node.state == nullptr ? Fate::kUntraced : Fate::kAlive);

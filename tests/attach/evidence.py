@@ -57,6 +57,16 @@ class Header:
         return self.get(self.newest() + MONOTONIC) + 1000 * SECOND
 
 
+def wait_for_copies(folder):
+    """After the end of a process its keeper makes the final copy: until nothing has changed for a second."""
+    def state():
+        return [(path, os.stat(path).st_ino, os.stat(path).st_mtime_ns) for path in sorted(glob.glob(folder + "/trace/*.trace"))]
+
+    before = None
+    while before != (before := state()):
+        time.sleep(1)
+
+
 def copy_of(folder, name, change):
     """`change(rank, header)` for each trace."""
     target = os.path.join(folder, name)
@@ -131,6 +141,7 @@ try:
     stop(processes)
     for process in processes:
         process.wait()
+    wait_for_copies(folder)
     max_silent = latest_heartbeat(folder) + SECOND // 10
     seen = analyze(copy_of(folder, "at_once", all_gone_at_once))
     check(seen[1] == 0, "all killed at once", seen)
@@ -149,6 +160,7 @@ try:
     stop(processes)
     for process in processes:
         process.wait()
+    wait_for_copies(folder)
     max_silent = latest_heartbeat(folder) + SECOND // 10
     seen = analyze(os.path.join(folder, "trace"))
     check(seen[0]["culprits"] == [SILENT] and (seen[0]["code"], seen[0]["certainty"]) != ("collective.dead-rank", "proof"),

@@ -72,6 +72,7 @@ TEST(ServedTime, CountsWaitingInFull) {
 TEST(ServedTime, IsAtLeastAQuarterOfTheWallClock) {
   std::atomic<bool> stop = false;
   std::vector<std::thread> busy;
+  busy.reserve(8);
   for (int i = 0; i < 8; ++i) {
     busy.emplace_back([&] {
       while (!stop) {
