@@ -1,5 +1,6 @@
 #include "analyzer/text/words.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -218,8 +219,13 @@ void append_seconds(std::string& out, int64_t ns) {
 }
 
 void append_time(std::string& out, TimeNs time, TimeNs start) {
-  const int64_t since =
-      static_cast<int64_t>(static_cast<uint64_t>(time) - static_cast<uint64_t>(start));
+  // Of damaged traces, times may be further apart than fits: what is printed must read back.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  int64_t since = 0;
+  if (__builtin_sub_overflow(time, start, &since)) {
+    since = time < start ? -kMost : kMost;
+  }
+  since = std::max(since, -kMost);
   out += since < 0 ? '-' : '+';
   append_seconds(out, since);
 }

@@ -85,7 +85,7 @@ def check(kind, number, folder, counts, named):
     elif processes > 1:
         what = "SEEN TWICE"
     elif lost > 0 and "> cudaFree" not in text:
-        note(f"{kind}: recording began late")  # the first call waits for 100 ms at most
+        note(f"{kind}: recording began late")  # the first call waits for a second at most
         return True
     elif lost > 0:
         what = "LOST"

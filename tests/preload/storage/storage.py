@@ -182,7 +182,7 @@ class Trace:
 
 
 def skip_if_late(test, recorded, called):
-    """The first call waits for 100 ms at most: on a machine that is very busy, some pass before recording begins."""
+    """The first call waits for a second at most: on a machine that is very busy, some pass before recording begins."""
     if recorded < called:
         test.skipTest(f"recording began late: {recorded} of {called} records")
 
