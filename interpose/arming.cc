@@ -40,9 +40,10 @@ alignas(4096) constinit GuardPage g_guard = {};
 namespace {
 
 // What a call of the job waits at most, once in the life of its thread, for recording to begin.
-// Arming takes milliseconds; on a machine without a free processor, more.  CUDA's own first call
-// takes as long.
+// Beside others on a busy machine, arming takes longer than the milliseconds that it needs.
 constexpr uint64_t kPatienceNs = 1'000'000'000;
+// In a child that was forked while another thread held the loader's lock, it cannot end.
+constexpr uint64_t kPatienceOfChildNs = 100'000'000;
 
 // Of this process, or of the parent that it was forked from.
 constinit uint64_t g_generation = 0;
@@ -247,7 +248,8 @@ bool wait_for_arming() {
   const pid_t here = getpid();
   if (t_waited_in != here) {
     t_waited_in = here;
-    const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + kPatienceNs;
+    const uint64_t give_up_ns =
+        nanoseconds(CLOCK_MONOTONIC) + (here == g_loaded_in ? kPatienceNs : kPatienceOfChildNs);
     for (uint64_t now_ns = 0; arm_state() == ArmState::kArming && now_ns < give_up_ns;) {
       now_ns = nanoseconds(CLOCK_MONOTONIC);
       futex_wait(&g_guard.words.state, kArming, now_ns < give_up_ns ? give_up_ns - now_ns : 0);
