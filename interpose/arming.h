@@ -5,7 +5,8 @@ namespace traintrace {
 
 // Starts recording unless that was tried before.  The tracer's own thread does it, on a stack of
 // its own and out of reach of the job's signals and cancellations; the caller waits for at most a
-// second, once in the life of its thread, else its call goes unrecorded.  True: armed.  Keeps errno.
+// second, once in the life of its thread, else its call goes unrecorded.  True: armed.  Keeps
+// errno.
 bool arm() noexcept;
 
 // Not forked from the process that loaded this library.
