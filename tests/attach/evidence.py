@@ -8,6 +8,8 @@ copies of the traces.
 import glob
 import json
 import os
+import random
+import re
 import shutil
 import signal
 import struct
@@ -55,6 +57,32 @@ class Header:
 
     def silent_since(self):
         return self.get(self.newest() + MONOTONIC) + 1000 * SECOND
+
+
+def collectives_of_each(folder):
+    """How many each rank has entered, by rank."""
+    dump = subprocess.run([traintrace, "dump", os.path.join(folder, "trace")], capture_output=True, text=True).stdout
+    entered, rank = {}, None
+    for line in dump.splitlines():
+        if line.startswith("process "):
+            rank = int(line.split()[1])
+        elif line.startswith("communicator dp "):
+            entered[rank] = int(re.search(r" collectives=(\d+)", line).group(1))
+    return entered
+
+
+def stop_outside(folder, processes):
+    """Stops a rank that has lived for two heartbeats, and not inside what the others wait in: its GPU, which is simulated, stops with it."""
+    time.sleep(2.5)
+    for _ in range(20):
+        processes[SILENT].send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        entered = collectives_of_each(folder)
+        if entered[SILENT] < max(entered.values()):
+            return
+        processes[SILENT].send_signal(signal.SIGCONT)
+        time.sleep(random.uniform(0.1, 0.3))
+    sys.exit("FAILED: never outside")
 
 
 def wait_for_copies(folder):
@@ -127,7 +155,7 @@ folder = tempfile.mkdtemp(prefix="traintrace-evidence-")
 processes = jobs.start(build, folder, RANKS, "none", 0)
 pids = [process.pid for process in processes]
 try:
-    processes[SILENT].send_signal(signal.SIGSTOP)
+    stop_outside(folder, processes)
     time.sleep(9)
     seen = analyze(os.path.join(folder, "trace"))
     check(names_it(*seen, "collective.missing-rank"), "stopped, looked at here", seen)
@@ -155,7 +183,7 @@ folder = tempfile.mkdtemp(prefix="traintrace-evidence-")
 processes = jobs.start(build, folder, RANKS, "none", 0)
 pids = [process.pid for process in processes]
 try:
-    processes[SILENT].send_signal(signal.SIGSTOP)
+    stop_outside(folder, processes)
     time.sleep(8)
     stop(processes)
     for process in processes:
