@@ -124,9 +124,9 @@ class DumpBuilder {
 
   void add_entry(const FlightEntry& entry) {
     dump_.whole = dump_.whole && entry.record_id == static_cast<int64_t>(dump_.trace.records);
-    dump_.active_only =
-        dump_.active_only || (dump_.trace.records != 0 && entry.record_id != last_entry_id_ + 1);
-    last_entry_id_ = entry.record_id;
+    const bool follows = static_cast<uint64_t>(entry.record_id) == last_entry_id_ + 1;
+    dump_.active_only = dump_.active_only || (dump_.trace.records != 0 && !follows);
+    last_entry_id_ = static_cast<uint64_t>(entry.record_id);
     ++dump_.trace.records;
     // Before 1.2 only the number within the process is there.
     const size_t index =
@@ -416,7 +416,7 @@ class DumpBuilder {
   std::string_view last_group_;
   size_t last_index_ = 0;
   FlightEntry last_entry_;
-  int64_t last_entry_id_ = -1;
+  uint64_t last_entry_id_ = 0;
   uint32_t groups_closed_ = 0;
   uint32_t last_call_ = 0;
   uint32_t last_stack_ = 0;
