@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from made import Rank
 from perfetto_trace import Reader
@@ -167,6 +168,7 @@ def check_gpu(traintrace, folder, trace):
 
 def of_traces(traintrace, build, folder):
     record(build, folder, 2)
+    time.sleep(2)  # their keepers make the final copies
     os.mkdir(f"{folder}/kineto")
     done = subprocess.run([traintrace, "export", "kineto", f"{folder}/traces", f"--output={folder}/kineto/rank"], capture_output=True, text=True,
                           timeout=120, check=False)
