@@ -6,6 +6,7 @@
 
 #include "analyzer/exporters/perfetto.h"
 #include "analyzer/model/code_place.h"
+#include "analyzer/model/elapsed.h"
 
 namespace traintrace {
 namespace {
@@ -40,12 +41,8 @@ class Calls {
                         trace_.calls[event.call].name,
                         {}};
     const auto number = numbers_.find(std::to_string(event.thread));
-    if (number != numbers_.end() && !launched_.contains({number->second, event.enter})) {
-      if (const auto from = arrows_.from.find({number->second, event.enter});
-          from != arrows_.from.end()) {
-        slice.begins = from->second;
-        launched_.insert(from->first);
-      }
+    if (number != numbers_.end()) {
+      begin_arrows(number->second, event.enter, slice);
     }
     if (const std::string& place = place_of(event.stack); !place.empty()) {
       slice.notes.emplace_back("at", place);
@@ -54,6 +51,24 @@ class Calls {
       slice.notes.emplace_back("result", std::to_string(event.result));
     }
     return slice;
+  }
+
+  // The timeline may have read the clock of the machine once more: its times differ by some ns.
+  void begin_arrows(uint32_t thread, TimeNs enter, PerfettoSlice& slice) {
+    constexpr TimeNs kApart = 100;  // less than any call takes
+    TimeNs least = 0;
+    if (__builtin_sub_overflow(enter, kApart, &least)) {
+      return;
+    }
+    for (auto from = arrows_.from.lower_bound({thread, least});
+         from != arrows_.from.end() && from->first.first == thread &&
+         elapsed(enter, from->first.second) <= kApart;
+         ++from) {
+      if (launched_.insert(from->first).second) {
+        slice.begins = from->second;
+        return;
+      }
+    }
   }
 
   const std::string& place_of(uint32_t stack) {

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 from made import Rank
 from perfetto_trace import Reader
@@ -161,14 +160,14 @@ def check_gpu(traintrace, folder, trace):
                     if each["cat"].startswith("cuda_") and "correlation" in each.get("args", {})}
         for each in work:
             arrow = arrows[f"rank {rank}", base + each["ts"], each["name"]]
-            assert arrow.start == base + launches[each["args"]["correlation"]]["ts"]
+            # The clocks of all processes of the machine, or of this one alone: some ns apart.
+            assert abs(arrow.start - base - launches[each["args"]["correlation"]]["ts"]) <= 100
         collectives = sorted(f"{each['args']['Collective name']} #{each['args']['Seq']}" for each in work if "Collective name" in each["args"])
         assert sorted(each.name for each in trace.on(f"rank {rank}", "communicator")) == collectives != []
 
 
 def of_traces(traintrace, build, folder):
     record(build, folder, 2)
-    time.sleep(2)  # their keepers make the final copies
     os.mkdir(f"{folder}/kineto")
     done = subprocess.run([traintrace, "export", "kineto", f"{folder}/traces", f"--output={folder}/kineto/rank"], capture_output=True, text=True,
                           timeout=120, check=False)
