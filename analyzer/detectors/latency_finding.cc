@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -128,8 +129,8 @@ std::vector<LossOn> idle_losses_of(const Profile& profile, double share,
 }
 
 void add_profiling(const DeviceProfile& device, Finding& finding) {
-  constexpr double kWorthTelling = 0.01;
-  if (device.share(device.profiling_ns) >= kWorthTelling && finding.evidence.size() < kMostLines) {
+  if (device.share(device.profiling_ns) >= kProfilingShare &&
+      finding.evidence.size() < kMostLines) {
     finding.evidence.push_back(fmt::format(
         "rank {}: the profiler (CUPTI) worked for itself for {}, {} of it with the GPU idle",
         device.rank.value, ms_text(device.profiling_ns), ms_text(device.profiling_idle_ns)));

@@ -6,14 +6,10 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kAgain = 3;           // collectives that it made late
-constexpr size_t kMany = 20;           // recorded, to speak of a habit
-constexpr double kHabit = 0.6;         // of these
-constexpr int64_t kEntryNs = 500'000;  // a window that opens unevenly by less is as usual
 
 // From the end of the first collective to that of the last.
 int64_t span_of(const Arrivals& arrivals) {
@@ -25,8 +21,9 @@ Rank rank_of(const Profile& profile, const OwnLateness& lateness) {
 }
 
 bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
-  return lateness.times >= kAgain && static_cast<double>(lateness.charged_ns) >=
-                                         kWarnShare * static_cast<double>(span_of(arrivals));
+  return lateness.times >= kStragglerAgain &&
+         static_cast<double>(lateness.charged_ns) >=
+             kWarnShare * static_cast<double>(span_of(arrivals));
 }
 
 Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late) {
@@ -38,10 +35,11 @@ Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late)
   finding.code = "latency.straggler";
   finding.severity = catalogue_row(finding.code)->severity;
   const size_t collectives = arrivals.list.size() - arrivals.contradicted;
-  const bool habit =
-      collectives > kMany && std::all_of(late.begin(), late.end(), [&](const OwnLateness& each) {
-        return static_cast<double>(each.times) >= kHabit * static_cast<double>(collectives - 1);
-      });
+  const bool habit = collectives > kStragglerMany &&
+                     std::all_of(late.begin(), late.end(), [&](const OwnLateness& each) {
+                       return static_cast<double>(each.times) >=
+                              kStragglerHabit * static_cast<double>(collectives - 1);
+                     });
   finding.certainty = habit ? Certainty::kProof : Certainty::kLikely;
   for (const OwnLateness& each : late) {
     insert(finding.culprits, rank_of(profile, each));
@@ -59,7 +57,8 @@ Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late)
       "{} came late to collectives again and again, by {:.2f} of {:.2f} ms{}",
       ranks_text(finding.culprits), static_cast<double>(late.front().charged_ns) / 1e6,
       static_cast<double>(span_of(arrivals)) / 1e6,
-      collectives <= kMany ? fmt::format(", in the {} collectives recorded", collectives) : "");
+      collectives <= kStragglerMany ? fmt::format(", in the {} collectives recorded", collectives)
+                                    : "");
   finding.values = {{"late_ns", late.front().charged_ns},
                     {"late_count", static_cast<int64_t>(late.front().times)},
                     {"collective_count", static_cast<int64_t>(collectives)}};
