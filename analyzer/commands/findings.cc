@@ -77,7 +77,10 @@ int complain(const std::string& wanted) {
   for (const CatalogueRow& row : catalogue()) {
     known.push_back(row.code);
   }
-  return fail("no finding mentions '" + wanted + "'" + did_you_mean(wanted, known));
+  const bool is_code = wanted.find('.') != wanted.npos;
+  return fail(
+      (is_code ? "no finding has the code " + wanted : "no finding mentions '" + wanted + "'") +
+      did_you_mean(wanted, known));
 }
 
 int show(const Lines& words, bool json) {
