@@ -8,7 +8,6 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/communicators.h"
-#include "analyzer/model/exchanges.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/model/own_threads.h"
 #include "analyzer/model/progress.h"
