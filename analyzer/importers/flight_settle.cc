@@ -46,6 +46,9 @@ class Settler {
     trace.armed = first_;
     trace.last_alive = made(file);
     settle_groups(dump, rank);
+    if (dump.active_only) {
+      trace.facts["entries-left-out"] = "complete";
+    }
     return std::move(trace);
   }
 
@@ -96,6 +99,7 @@ class Settler {
       text.rank =
           place == group.ranks.end() ? text.rank : static_cast<int>(place - group.ranks.begin());
       text.created = text.ready = first_;
+      text.ordinal = static_cast<uint32_t>(std::clamp<int64_t>(group.number, -1, INT32_MAX) + 1);
       keep[i] = settle_counts(group, facts, text);
       if (dump.active_only) {
         forget_parts(text);
