@@ -45,10 +45,16 @@ class Settler {
     trace.start_time = static_cast<uint64_t>(rank) + 2;
     trace.armed = first_;
     trace.last_alive = made(file);
-    settle_groups(dump, rank);
     if (dump.active_only) {
       trace.facts["entries-left-out"] = "complete";
     }
+    std::vector<size_t> sizes;
+    for (const FlightGroup& group : dump.groups) {
+      sizes.push_back(group.ranks.size());
+    }
+    std::sort(sizes.begin(), sizes.end());
+    trace.facts["group-sizes"] = fmt::format("{}", fmt::join(sizes, ","));
+    settle_groups(dump, rank);
     return std::move(trace);
   }
 

@@ -57,6 +57,14 @@ bool has_messages(const CommunicatorText& text) {
                      [](const OperationText& operation) { return !operation.collective; });
 }
 
+// It is known in which order the process created its communicators.
+bool are_numbered(const ProcessTrace& trace) {
+  std::set<uint32_t> ordinals = {0};
+  return std::all_of(
+      trace.communicators.begin(), trace.communicators.end(),
+      [&](const CommunicatorText& text) { return ordinals.insert(text.ordinal).second; });
+}
+
 // The groups that carry messages anywhere, by how their processes count them.
 std::set<uint32_t> groups_with_messages(const Run& run) {
   std::set<uint32_t> ordinals;
@@ -89,7 +97,10 @@ std::vector<Program> programs_of(const Run& run) {
     program.rank = state.rank;
     program.state = &state;
     const auto& facts = trace_of(run, state).facts;
-    program.whole = !facts.contains("entries-left-out");
+    program.whole = !facts.contains("entries-left-out") && are_numbered(trace_of(run, state));
+    if (const auto sizes = facts.find("group-sizes"); sizes != facts.end()) {
+      program.role = format::call_name_hash(sizes->second.c_str());
+    }
     makers.emplace(state.rank, KeyMaker(trace_of(run, state)));
   }
   const std::set<uint32_t> with_messages = groups_with_messages(run);
@@ -97,7 +108,6 @@ std::vector<Program> programs_of(const Run& run) {
     for (const Member& member : run.communicators[i].members) {
       const CommunicatorText& text = text_of(run, member);
       Program& program = by_rank.at(member.rank);
-      program.whole = program.whole && text.ordinal != 0;
       if (with_messages.contains(text.ordinal)) {
         program.role += format::mixed(format::mixed(kSeed, text.ordinal),
                                       static_cast<uint64_t>(member.local_rank));

@@ -25,9 +25,11 @@ struct Program {
   std::vector<Call> calls;
   // Where its collectives are in `calls`, by communicator; by sequence.
   std::map<size_t, std::vector<uint32_t>> collectives;
-  // Its place in the groups that carry messages: ranks of other places call other things.
+  // Its groups' sizes, and its place in those that carry messages: ranks of other roles call other
+  // things.
   uint64_t role = 0;
-  bool whole = true;  // nothing is left out between its first record and its last
+  // Nothing is left out between its first record and its last, and the groups are numbered.
+  bool whole = true;
 };
 
 // Of all ranks that left a trace; by rank.
