@@ -59,6 +59,10 @@ std::vector<const OperationText*> group_of(const CommunicatorText& communicator,
   return group;
 }
 
+bool may_be_one_group(const OperationText& a, const OperationText& b) {
+  return a.group == b.group && (a.group != 0 || (a.flags & b.flags & format::kGrouped) != 0);
+}
+
 bool is_exchange(const Communicator& communicator, const CommunicatorText& text,
                  const OperationText& operation) {
   std::set<int> sent;
