@@ -4,16 +4,18 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/time_account.h"
 
 namespace traintrace {
 
 Result<Analysis> analyze_profiles(const std::vector<std::string>& files,
                                   const AnalyzeOptions& options) {
-  const Result<ProfiledRun> profiled = read_profiled_run(files, options.run.run);
+  Result<ProfiledRun> profiled = read_profiled_run(files, options.run.run);
   if (!profiled) {
     return profiled.error();
   }
   std::vector<Finding> findings = find_in_profile(profiled->profile);
+  profiled->run.lost_times = lost_times(profiled->profile, findings);
   constexpr NamedDetector<Detector> kDetectors[] = {
       TT_DETECTOR(find_missing_trace), TT_DETECTOR(find_truncated), TT_DETECTOR(find_corrupt)};
   find_with_each(kDetectors, findings, profiled->run);

@@ -8,6 +8,7 @@
 
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/time_account.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/recorded.h"
@@ -122,7 +123,7 @@ GpuTimelines gpu_timelines_of(const Run& run) {
   return result;
 }
 
-void add_latency(const Run& run, std::vector<Finding>& findings) {
+void add_latency(Run& run, std::vector<Finding>& findings) {
   if (went_wrong(findings)) {
     return;
   }
@@ -132,6 +133,7 @@ void add_latency(const Run& run, std::vector<Finding>& findings) {
     run_stage("profile of the GPUs", [&] {
       const Profile profile = build_profile(std::move(own.timelines));
       std::vector<Finding> in_profile = find_in_profile(profile);
+      run.lost_times = lost_times(profile, in_profile);
       const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
       if (summary != findings.end()) {
         add_profiling(profile, *summary);

@@ -9,7 +9,6 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/communicators.h"
-#include "analyzer/model/exchanges.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/model/own_threads.h"
 #include "analyzer/model/progress.h"
@@ -89,6 +88,9 @@ void compare(Run& run, const ReadEvents& read_events) {
   }
   run_stage("model waits", [&] {
     run.waits = wait_graph(run);
+    if (run.waits.departed) {
+      std::erase_if(run.divergences, [](const Divergence& one) { return !is_harmless(one.kind); });
+    }
     std::move(run.waits.divergences.begin(), run.waits.divergences.end(),
               std::back_inserter(run.divergences));
   });

@@ -10,6 +10,7 @@
 #include "analyzer/model/divergences.h"
 #include "analyzer/model/ids.h"
 #include "analyzer/model/life.h"
+#include "analyzer/model/lost_time.h"
 #include "analyzer/model/waits.h"
 #include "analyzer/reader/process_trace.h"
 
@@ -103,6 +104,7 @@ struct Run {
   std::vector<Divergence> divergences;
   WaitGraph waits;
   std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them
+  std::vector<LostTime> lost_times;             // of GPUs with a timeline; by rank and device
 };
 
 // Null if that rank left no trace.
