@@ -12,6 +12,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/recorded.h"
+#include "analyzer/timeline/recorded_host.h"
 
 namespace traintrace {
 namespace {
@@ -123,11 +124,60 @@ GpuTimelines gpu_timelines_of(const Run& run) {
   return result;
 }
 
+namespace {
+
+// Many more would take longer than all the rest of the analysis.
+constexpr uint64_t kMostRecordsByHost = 40'000'000;
+
+// By their calls alone, of ranks that have no GPU timeline; empty: there is too much of it.
+std::vector<Timeline> host_timelines_of(const Run& run) {
+  std::vector<Timeline> timelines;
+  std::set<size_t> read;
+  uint64_t records = 0;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& tables = trace_of(run, state);
+    records += tables.records;
+    const bool ours = tables.facts.contains("traintrace-version") && !has_gpu_timeline(tables);
+    if (!ours || records > kMostRecordsByHost || !host_times_refused(tables).empty()) {
+      return {};
+    }
+  }
+  EventReader events;
+  Symbolizer symbolizer;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& tables = trace_of(run, state);
+    if (!read.insert(state.process).second) {
+      continue;
+    }
+    ProcessTrace without_events = {};
+    without_events.source = tables.source;
+    if (const ProcessTrace* const trace = events.read(without_events)) {
+      timelines.push_back(recorded_timeline(*trace, state.rank, run.world_size, symbolizer, true));
+    }
+  }
+  return timelines;
+}
+
+// What is certain without a timeline of the GPU.
+void add_by_host(const Run& run, std::vector<Finding>& found) {
+  run_stage("times of the hosts", [&] {
+    std::vector<Timeline> timelines = host_timelines_of(run);
+    if (timelines.empty()) {
+      return;
+    }
+    std::vector<Finding> by_host = find_by_host(build_profile(std::move(timelines)));
+    std::move(by_host.begin(), by_host.end(), std::back_inserter(found));
+  });
+}
+
+}  // namespace
+
 void add_latency(Run& run, std::vector<Finding>& findings) {
   if (went_wrong(findings)) {
     return;
   }
   GpuTimelines own = gpu_timelines_of(run);
+  const bool without = own.timelines.empty() && own.refused.empty();
   std::vector<Finding> found = std::move(own.refused);
   if (!own.timelines.empty()) {
     run_stage("profile of the GPUs", [&] {
@@ -140,6 +190,9 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
       }
       std::move(in_profile.begin(), in_profile.end(), std::back_inserter(found));
     });
+  }
+  if (without) {
+    add_by_host(run, found);
   }
   std::erase_if(found, is_summary);
   if (std::any_of(found.begin(), found.end(),

@@ -34,10 +34,15 @@ std::vector<Finding> find_event_spin(const Profile& profile);
 std::vector<Finding> find_pauses(const Profile& profile);
 std::vector<Finding> find_lazy_loads(const Profile& profile);
 std::vector<Finding> find_incomplete_timeline(const Profile& profile);
+std::vector<Finding> find_missing_work(const Profile& profile);
 
 // Where the profiler itself took a share of a GPU's time that would be worth a warning, as
 // evidence.
 void add_profiling(const Profile& profile, Finding& summary);
+
+// The same for timelines by the host's calls alone, where there is no timeline of the GPU: only
+// what these prove, and no summary.
+std::vector<Finding> find_by_host(const Profile& profile);
 
 // What all of them find, in the order of the report; where that is nothing at warning or above, one
 // run.healthy.

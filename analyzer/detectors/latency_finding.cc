@@ -85,7 +85,10 @@ std::string idle_text(const std::vector<LossOn>& losses) {
   const LossOn& worst = losses.front();
   return fmt::format("the GPU{} of {} {} idle for {}{}", losses.size() == 1 ? "" : "s",
                      ranks_text(ranks), losses.size() == 1 ? "is" : "are",
-                     losses.size() == 1 ? "" : "up to ", share_text(*worst.device, worst.ns));
+                     worst.device->by_host ? "at least "
+                     : losses.size() == 1  ? ""
+                                           : "up to ",
+                     share_text(*worst.device, worst.ns));
 }
 
 bool is_repeated(const DeviceProfile& device, size_t gaps) {
@@ -181,7 +184,8 @@ std::vector<LossOn> losses_of(const Profile& profile, double share,
   std::vector<LossOn> losses;
   for (const DeviceProfile& device : profile.devices) {
     const int64_t ns = loss(device);
-    if (ns > 0 && device.share(ns) >= share) {
+    const double least = device.by_host ? std::max(share, kWarnShareByHost) : share;
+    if (ns > 0 && device.share(ns) >= least) {
       losses.push_back({&device, ns});
     }
   }

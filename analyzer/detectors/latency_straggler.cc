@@ -36,6 +36,15 @@ bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
              kWarnShare * static_cast<double>(span_of(arrivals));
 }
 
+// Without a timeline of the GPU only a habit that costs much counts.
+bool is_certain(const Arrivals& arrivals, const OwnLateness& lateness) {
+  const auto collectives = static_cast<double>(arrivals.list.size() - 1);
+  return arrivals.list.size() > kStragglerMany &&
+         static_cast<double>(lateness.times) >= kStragglerHabit * collectives &&
+         static_cast<double>(lateness.charged_ns) >=
+             kWarnShareByHost * static_cast<double>(span_of(arrivals));
+}
+
 // Empty where most are late: then that means nothing.
 std::vector<Straggler> stragglers_of(const Profile& profile, const Arrivals& arrivals) {
   std::vector<Straggler> late;
@@ -43,7 +52,7 @@ std::vector<Straggler> stragglers_of(const Profile& profile, const Arrivals& arr
     return late;
   }
   for (const OwnLateness& each : own_lateness(arrivals)) {
-    if (is_straggler(arrivals, each)) {
+    if (is_straggler(arrivals, each) && (!arrivals.by_host || is_certain(arrivals, each))) {
       late.push_back({&arrivals, each, rank_of(profile, arrivals, each)});
     }
   }

@@ -29,6 +29,12 @@ std::vector<Finding> find_blocking(const Profile& profile, bool copies) {
                                   : " after calls that wait for it: its queue runs dry each time");
   finding.values.emplace_back("blocked_ns", losses.front().device->blocked_ns);
   add_sites(losses, sites_of, finding);
+  if (losses.front().device->by_host) {
+    finding.advice =
+        "shorten what the host does from that line to its next launch (data loading, logging, "
+        "Python), or launch the next work before that call";
+    return {finding};
+  }
   finding.advice = copies ? "pin the host memory (pin_memory=True) and copy with non_blocking=True"
                           : "do not read values of the GPU in each step: log every n-th, or keep "
                             "them on the device";

@@ -23,7 +23,16 @@ constexpr NamedDetector<ProfileDetector> kDetectors[] = {
     TT_DETECTOR(find_event_spin),          TT_DETECTOR(find_full_queues),
     TT_DETECTOR(find_slow_kernel_path),    TT_DETECTOR(find_graph_gaps),
     TT_DETECTOR(find_lazy_loads),          TT_DETECTOR(find_pauses),
-    TT_DETECTOR(find_incomplete_timeline), TT_DETECTOR(find_step_regression),
+    TT_DETECTOR(find_incomplete_timeline), TT_DETECTOR(find_missing_work),
+    TT_DETECTOR(find_step_regression),
+};
+
+// What calls alone can prove.
+constexpr NamedDetector<ProfileDetector> kByHost[] = {
+    TT_DETECTOR(find_data_starvation),
+    TT_DETECTOR(find_sync_in_loop),
+    TT_DETECTOR(find_implicit_sync),
+    TT_DETECTOR(find_stragglers),
 };
 
 int64_t loss_of(const Finding& finding) {
@@ -71,6 +80,19 @@ void mark_root(std::vector<Finding>& findings) {
   }
 }
 
+// What is idle in the recording may have been work.
+void doubt_where_work_is_missing(std::vector<Finding>& findings) {
+  const bool missing = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.code == "trace.incomplete-timeline" && finding.severity != Severity::kInfo &&
+           !finding.values.empty() && finding.values.front().first == "missing_count";
+  });
+  for (Finding& finding : findings) {
+    if (missing && finding.code.starts_with("latency.")) {
+      finding.certainty = std::max(finding.certainty, Certainty::kLikely);
+    }
+  }
+}
+
 auto order(const Finding& finding) {
   return std::tuple(!finding.root, finding.severity, finding.code, finding.title);
 }
@@ -85,6 +107,18 @@ void add_profiling(const Profile& profile, Finding& summary) {
   }
 }
 
+std::vector<Finding> find_by_host(const Profile& profile) {
+  std::vector<Finding> findings;
+  find_with_each(kByHost, findings, profile);
+  for (Finding& finding : findings) {
+    finding.evidence.push_back(
+        "no GPU timeline was recorded: by the host's calls alone, a lower bound. After a "
+        "synchronization has returned the streams it waited for are empty, until the next launch");
+  }
+  mark_root(findings);
+  return findings;
+}
+
 std::vector<Finding> find_in_profile(const Profile& profile) {
   std::vector<Finding> findings;
   find_with_each(kDetectors, findings, profile);
@@ -92,6 +126,7 @@ std::vector<Finding> find_in_profile(const Profile& profile) {
   std::vector<Finding> rest;
   find_with_each(kLast, rest, profile, findings);
   std::move(rest.begin(), rest.end(), std::back_inserter(findings));
+  doubt_where_work_is_missing(findings);
   mark_root(findings);
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {

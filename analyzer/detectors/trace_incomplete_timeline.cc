@@ -7,6 +7,7 @@
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/timeline/messages.h"
+#include "analyzer/timeline/missing_work.h"
 
 namespace traintrace {
 namespace {
@@ -21,6 +22,47 @@ bool has_collectives(const Timeline& timeline) {
 }
 
 }  // namespace
+
+std::vector<Finding> find_missing_work(const Profile& profile) {
+  Finding finding;
+  finding.code = "trace.incomplete-timeline";
+  finding.severity = Severity::kInfo;
+  MissingWork all;
+  constexpr size_t kMostLines = 8;
+  for (const Timeline& timeline : profile.timelines) {
+    const MissingWork missing = missing_work(timeline);
+    if (missing.missing == 0) {
+      continue;
+    }
+    all.launches += missing.launches;
+    all.missing += missing.missing;
+    insert(finding.culprits, {timeline.rank.value_or(0)});
+    if (missing.matters()) {
+      finding.severity = Severity::kWarning;
+    }
+    if (finding.evidence.size() < kMostLines) {
+      finding.evidence.push_back(fmt::format(
+          "rank {}: {} of {} launches of kernels have no GPU row{}", timeline.rank.value_or(0),
+          missing.missing, missing.launches,
+          missing.at_end == 0 ? "" : fmt::format(", {} of them at the end", missing.at_end)));
+    }
+  }
+  if (all.missing == 0) {
+    return {};
+  }
+  finding.title = fmt::format(
+      "the profiler recorded no GPU work for {} of {} launches of kernels on {}: what ran then is "
+      "counted as idle",
+      all.missing, all.launches, ranks_text(finding.culprits));
+  finding.sides = {finding.culprits};
+  finding.culprits.clear();
+  finding.values = {{"missing_count", static_cast<int64_t>(all.missing)},
+                    {"launch_count", static_cast<int64_t>(all.launches)}};
+  finding.advice =
+      "record a shorter window, synchronize before the profiler stops, or give it "
+      "larger buffers";
+  return {finding};
+}
 
 std::vector<Finding> find_incomplete_timeline(const Profile& profile) {
   const auto unusable = std::find_if(profile.groups.begin(), profile.groups.end(),

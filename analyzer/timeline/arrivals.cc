@@ -29,6 +29,7 @@ int64_t added(int64_t a, int64_t b) {
 }
 
 struct Side {
+  Spans idle;  // of a timeline by the host's calls: for certain
   std::unordered_map<uint64_t, const HostCall*> launches;
   std::vector<Spans> blocked;  // by thread
 };
@@ -46,8 +47,25 @@ int64_t entry_of(const Timeline& timeline, const Side& side, const GpuWork& kern
   return timeline.base_ns + kernel.start_ns;
 }
 
+// Between what may be work.
+Spans idle_of(const Timeline& timeline) {
+  std::vector<Span> busy;
+  for (const GpuWork& work : timeline.work) {
+    busy.push_back({work.start_ns, work.end_ns});
+  }
+  Spans idle;
+  const Spans all = united(std::move(busy));
+  for (size_t i = 1; i < all.size(); ++i) {
+    idle.push_back({all[i - 1].end_ns, all[i].begin_ns});
+  }
+  return idle;
+}
+
 Side side_of(const Timeline& timeline) {
   Side side;
+  if (timeline.by_host) {
+    side.idle = idle_of(timeline);
+  }
   // Whichever thread the profiler held up, it is nothing that the job did.
   std::vector<std::vector<Span>> blocked(timeline.threads.size(), timeline.profiling);
   for (const HostCall& call : timeline.calls) {
@@ -85,6 +103,10 @@ void add_member(const Timeline& timeline, const Side& side, const GroupKernel& c
     blocked = common_ns(side.blocked[call->thread], {{previous->start_ns, call->start_ns}});
   }
   arrival.blocked_ns.push_back(blocked);
+  if (timeline.by_host) {
+    const int64_t since = previous == nullptr ? kernel.start_ns : previous->start_ns;
+    arrival.most_own_ns.push_back(common_ns(side.idle, {{since, kernel.start_ns}}));
+  }
 }
 
 void compare_ends(Arrivals& arrivals) {
@@ -112,12 +134,23 @@ bool knows_entry(std::span<const Timeline> timelines, const Arrivals& arrivals) 
          (arrivals.usable() && arrivals.list.front().is_known());
 }
 
+bool are_on_one_host(std::span<const Timeline> timelines, const CollectiveGroup& group) {
+  return std::all_of(group.sides.begin(), group.sides.end(), [&](const GroupSide& side) {
+    return timelines[side.timeline].host == timelines[group.sides.front().timeline].host;
+  });
+}
+
 Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side>& sides,
                      const CollectiveGroup& group) {
   Arrivals arrivals;
   arrivals.group = group.name;
   arrivals.why_not = group.why_not;
-  if (!group.why_not.empty()) {
+  const bool by_host = std::any_of(timelines.begin(), timelines.end(),
+                                   [](const Timeline& timeline) { return timeline.by_host; });
+  if (by_host && group.why_not.empty() && !are_on_one_host(timelines, group)) {
+    arrivals.why_not = "times of several hosts";  // ends of collectives would bring them together
+  }
+  if (!arrivals.why_not.empty()) {
     return arrivals;
   }
   for (const GroupSide& side : group.sides) {
@@ -128,6 +161,7 @@ Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side
     }
   }
   arrivals.numbered = group.numbered;
+  arrivals.by_host = by_host;
   std::vector<const HostCall*> previous(group.sides.size(), nullptr);
   const GroupSide& first = group.sides.front();
   for (size_t index = 0; index < first.kernels.size(); ++index) {
@@ -172,6 +206,9 @@ int64_t Arrival::end_skew_ns() const {
   return *last - *first;
 }
 bool Arrival::is_known() const {
+  if (!most_own_ns.empty()) {
+    return true;
+  }
   int64_t shortest = end_ns[0] - start_ns[0];
   for (size_t i = 1; i < start_ns.size(); ++i) {
     shortest = std::min(shortest, end_ns[i] - start_ns[i]);
@@ -259,6 +296,9 @@ std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
   const int64_t usual = median(intervals);
   for (size_t i = 0; i < intervals.size(); ++i) {
     intervals[i] = std::min(intervals[i] - usual, arrival.start_ns[i] - usual_start);
+    if (!arrival.most_own_ns.empty()) {
+      intervals[i] = std::min(intervals[i], arrival.most_own_ns[i]);
+    }
   }
   return intervals;
 }

@@ -22,6 +22,9 @@ struct Arrival {
   // Host time in calls that wait for the GPU, or in which the profiler worked for itself, between
   // the last collective's launch and this one's.
   std::vector<int64_t> blocked_ns;
+  // By the host's calls alone: times are those of entering, ends are no measure, and as its own
+  // doing counts at most while the member's GPU certainly had nothing to do.  Else empty.
+  std::vector<int64_t> most_own_ns;
 
   int64_t last_start() const;
   int64_t median_end() const;
@@ -48,6 +51,7 @@ struct Arrivals {
   int64_t greatest_end_skew_ns = 0;
   // By their numbers in the communicator all members ran the same ones.
   bool numbered = false;
+  bool by_host = false;  // Timeline::by_host
   AlignedClocks clocks;  // times are by the clock of the first member
 
   // Nobody is late by less.

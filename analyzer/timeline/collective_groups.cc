@@ -34,7 +34,7 @@ class Collectives {
 
   std::map<GroupKey, std::vector<GroupKernel>> by_group() const {
     std::map<GroupKey, std::vector<GroupKernel>> groups;
-    for (const GpuWork& work : timeline_.work) {
+    for (const GpuWork& work : collectives()) {
       const CollectiveNote* const note = note_of(work);
       if (note != nullptr && note->group != kNoName) {
         groups[key_of(*note)].push_back({&work, work.end_ns, note->sequence});
@@ -45,7 +45,7 @@ class Collectives {
 
   std::vector<GroupKernel> on_busiest_stream() const {
     std::map<std::pair<int32_t, int32_t>, std::vector<GroupKernel>> streams;
-    for (const GpuWork& work : timeline_.work) {
+    for (const GpuWork& work : collectives()) {
       if (is_collective(work)) {
         const CollectiveNote* const note = collective_note(timeline_, work.correlation);
         streams[{work.device, work.stream}].push_back(
@@ -62,6 +62,9 @@ class Collectives {
   }
 
  private:
+  const std::vector<GpuWork>& collectives() const {
+    return timeline_.by_host ? timeline_.entries : timeline_.work;
+  }
   bool is_collective(const GpuWork& work) const {
     return work.kind == WorkKind::kCommunication &&
            !is_within(messages_of(timeline_, work.correlation), one_to_one_);

@@ -71,7 +71,8 @@ class Attribution {
   void add_communication(const Span& part, const GpuWork& work);
   bool is_graph_launch(const HostCall& call) const {
     const std::string& name = timeline_.names[call.name];
-    return name.starts_with("cudaGraphLaunch") || name.starts_with("cuGraphLaunch");
+    return name.starts_with("cudaGraphLaunch") || name.starts_with("cuGraphLaunch") ||
+           name.starts_with("hipGraphLaunch");
   }
 
   const Timeline& timeline_;
@@ -130,7 +131,12 @@ void Attribution::add_late_host(const Span& late, const HostCall& launch) {
   const HostCall* returned = after == thread.blocking.begin() ? nullptr : *(after - 1);
   if (returned != nullptr && returned->end_ns >= late.begin_ns &&
       launch.kind != HostCallKind::kBlocking) {
-    return add(IdleCause::kSyncInduced, left, returned);
+    // Without a GPU timeline nothing else is known of the host: only while it was blocked could it
+    // have done what it did afterwards.  A call that returned at once found the queue empty.
+    const int64_t induced =
+        timeline_.by_host ? std::min(left, returned->end_ns - returned->start_ns) : left;
+    add(IdleCause::kSyncInduced, induced, returned);
+    return add(IdleCause::kHostBound, left - induced, &launch);
   }
   Spans explained = loading;
   for (size_t i = 1; i < kBusyKinds.size(); ++i) {

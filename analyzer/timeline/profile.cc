@@ -118,6 +118,7 @@ void add_devices(Profile& profile, size_t index) {
     device.profiling_idle_ns = idle_within(work, profiling);
     device.median_lead_ns = median_lead(timeline, work);
     device.steps = steps.size();
+    device.by_host = timeline.by_host;
     if (!steps.empty()) {
       device.loop_start_ns = steps.front();
     }

@@ -47,6 +47,7 @@ struct DeviceProfile {
   int64_t profiling_idle_ns = 0;              // and the GPU had nothing to do
   int64_t median_lead_ns = 0;  // from the end of a launch to the start of what it launched
   size_t steps = 0;            // 0: not known
+  bool by_host = false;        // Timeline::by_host: what it lost is a lower bound
   // When the first step began; what was before is start-up.  None: not known.
   std::optional<int64_t> loop_start_ns;
 

@@ -11,7 +11,9 @@
 #include "analyzer/model/progress.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/call_sites.h"
+#include "analyzer/timeline/communication_kernels.h"
 #include "analyzer/timeline/gpu_clock.h"
+#include "analyzer/timeline/recorded_host.h"
 #include "analyzer/timeline/recorded_messages.h"
 #include "analyzer/timeline/recorded_products.h"
 #include "analyzer/timeline/recorded_streams.h"
@@ -25,13 +27,16 @@ constexpr uint64_t kMostElements = uint64_t{1} << 48;
 
 class Recorded {
  public:
-  Recorded(const ProcessTrace& trace, Symbolizer& symbolizer, Timeline& timeline)
+  Recorded(const ProcessTrace& trace, Symbolizer& symbolizer, Timeline& timeline, bool by_host)
       : trace_(trace),
         timeline_(timeline),
         sites_(trace, symbolizer),
         streams_(trace, trace.armed),
         messages_(trace) {
     timeline_.base_ns = trace.armed;
+    if (by_host) {
+      host_.emplace(trace, trace.armed);
+    }
   }
 
   void read();
@@ -65,6 +70,7 @@ class Recorded {
   void find_work();
   void add_event(size_t index);
   void add_launch(size_t index);
+  void add_by_host(const Thread& thread);
   void add_call(size_t index, uint64_t correlation, uint32_t stack);
   void add_call(HostCall call, uint32_t stack);
   uint32_t stack_of(const Thread& thread) const;
@@ -87,6 +93,7 @@ class Recorded {
   RecordedProducts products_;
   RecordedStreams streams_;
   RecordedMessages messages_;
+  std::optional<RecordedHost> host_;
 };
 
 void Recorded::find_clock() {
@@ -235,8 +242,8 @@ void Recorded::add_work(const CallRecord& event) {
     }
     work.name = known->second;
     work.shape = shape_of(value(event, "grid"), value(event, "block"));
-    work.kind = timeline_.names[work.name].starts_with("nccl") ? WorkKind::kCommunication
-                                                               : WorkKind::kCompute;
+    work.kind = is_communication(timeline_.names[work.name]) ? WorkKind::kCommunication
+                                                             : WorkKind::kCompute;
   } else {
     const bool copies = kind == "gpuCopy";
     const uint64_t path = value(event, "path");
@@ -285,9 +292,27 @@ void Recorded::add_event(size_t index) {
   thread.open.push_back(index);
   streams_.called(event, in_nccl);
   messages_.called(event);
+  if (host_) {
+    add_by_host(thread);
+  }
   const HostCallKind kind = kind_of(schema);
   if (kind != HostCallKind::kOther && thread.open.size() == 1) {
     add_call(index, 0, stack_of(thread));
+  }
+}
+
+// The call itself counts as the launch of what it is the first to give to an idle GPU.
+void Recorded::add_by_host(const Thread& thread) {
+  const size_t outer = thread.open.front();
+  const uint64_t id = outer + 1;
+  const bool begins = host_->called(trace_.events[thread.open.back()], id);
+  const bool enters =
+      thread.open.size() == 1 && host_->entered_collective(trace_.events[outer], id);
+  if (begins || enters) {
+    add_call(outer, id, stack_of(thread));
+  }
+  if (enters) {
+    add_note(trace_.events[outer], id);
   }
 }
 
@@ -364,6 +389,9 @@ void Recorded::read() {
   products_.finish(timeline_);
   timeline_.models = recorded_models(trace_);
   streams_.finish(timeline_);
+  if (host_) {
+    host_->finish(timeline_);
+  }
   timeline_.messages = messages_.take(timeline_.work);
 }
 
@@ -385,13 +413,13 @@ std::string gpu_timeline_refused(const ProcessTrace& trace) {
 }
 
 Timeline recorded_timeline(const ProcessTrace& trace, Rank rank, int world_size,
-                           Symbolizer& symbolizer) {
+                           Symbolizer& symbolizer, bool by_host) {
   Timeline timeline;
   timeline.source = trace.source;
   timeline.rank = rank.value;
   timeline.world_size = world_size;
   timeline.host = trace.host;
-  Recorded(trace, symbolizer, timeline).read();
+  Recorded(trace, symbolizer, timeline, by_host).read();
   return timeline;
 }
 

@@ -21,7 +21,8 @@ std::string gpu_timeline_refused(const ProcessTrace& trace);
 
 // `trace` with its events.  Where the ring was overwritten, it begins with what is still there of
 // all threads.
+// `by_host`: by the calls alone, for a trace without a GPU timeline.
 Timeline recorded_timeline(const ProcessTrace& trace, Rank rank, int world_size,
-                           Symbolizer& symbolizer);
+                           Symbolizer& symbolizer, bool by_host = false);
 
 }  // namespace traintrace

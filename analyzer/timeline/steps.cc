@@ -23,6 +23,7 @@ struct Stream {
 };
 
 // Of the stream with the most work, copies and all; the newest, if there is very much.
+// Empty: nothing but the same over and over.
 std::vector<Piece> busiest_stream(const Timeline& timeline) {
   std::map<std::pair<int32_t, int32_t>, Stream> streams;
   for (const GpuWork& work : timeline.work) {
@@ -37,11 +38,15 @@ std::vector<Piece> busiest_stream(const Timeline& timeline) {
       std::max_element(streams.begin(), streams.end(), [](const auto& a, const auto& b) {
         return std::pair(a.second.repeats, a.second.pieces) <
                std::pair(b.second.repeats, b.second.pieces);
-      })->first;
+      });
+  if (!busiest->second.repeats) {
+    return {};
+  }
+  const auto [device, number] = busiest->first;
   std::vector<Piece> pieces;
   for (auto work = timeline.work.rbegin();
        work != timeline.work.rend() && pieces.size() < kMostWork; ++work) {
-    if (work->device == busiest.first && work->stream == busiest.second) {
+    if (work->device == device && work->stream == number) {
       pieces.push_back({work->start_ns, work->name, work->device});
     }
   }

@@ -113,9 +113,12 @@ struct Timeline {
   std::string source;       // file
   std::optional<int> rank;  // global
   std::optional<int> world_size;
-  std::string host;                         // whose clock it has; empty: not known
-  int64_t base_ns = 0;                      // time 0 of the trace in ns since the epoch
-  std::vector<GpuWork> work;                // in the order of their starts
+  std::string host;           // whose clock it has; empty: not known
+  int64_t base_ns = 0;        // time 0 of the trace in ns since the epoch
+  std::vector<GpuWork> work;  // in the order of their starts
+  // `work` is only what calls prove: while the GPU may have had some.  Gaps are lower bounds.
+  bool by_host = false;
+  std::vector<GpuWork> entries;             // then: of collectives, from when the host entered them
   std::vector<HostCall> calls;              // in the order of their starts
   std::vector<uint32_t> call_stacks;        // of recorded ones: in ProcessTrace::stacks; 0: none
   std::vector<CollectiveNote> collectives;  // by correlation

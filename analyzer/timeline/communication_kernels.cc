@@ -1,0 +1,68 @@
+#include "analyzer/timeline/communication_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <regex>
+
+namespace traintrace {
+namespace {
+
+// As demangled; "void " and namespaces may come before.
+constexpr std::array<std::string_view, 26> kParts = {
+    "mscclpp",                      // MSCCL++
+    "mscclKernel",                  //
+    "nvshmem",                      // NVSHMEM
+    "deep_ep::",                    // DeepEP: dispatch and combine
+    "internode::dispatch",          //
+    "internode::combine",           //
+    "intranode::dispatch",          //
+    "intranode::combine",           //
+    "internode_ll::dispatch",       //
+    "internode_ll::combine",        //
+    "symm_mem",                     // PyTorch's symmetric memory
+    "symmetric_memory",             //
+    "multimem_all_reduce",          //
+    "multimem_one_shot",            //
+    "multimem_all_gather",          //
+    "one_shot_all_reduce",          //
+    "two_shot_all_reduce",          //
+    "one_shot_reduce_scatter",      //
+    "cross_device_reduce",          // vLLM, SGLang
+    "quickreduce",                  //
+    "allreduce_prototype_twoshot",  //
+    "allreduce_fusion_kernel",      // TensorRT-LLM, FlashInfer
+    "oneShotAllReduceKernel",       //
+    "twoShotAllReduceKernel",       //
+    "moe_comm::",                   //
+    "MoeAlltoAll",                  //
+};
+
+std::optional<std::regex>& added() {
+  static auto& expression = *new std::optional<std::regex>;
+  return expression;
+}
+
+bool is_added(std::string_view kernel) {
+  return added() && std::regex_search(kernel.begin(), kernel.end(), *added());
+}
+
+}  // namespace
+
+bool is_communication(std::string_view kernel) {
+  return kernel.starts_with("nccl") || kernel.starts_with("rccl") ||
+         std::any_of(kParts.begin(), kParts.end(),
+                     [&](std::string_view part) { return kernel.find(part) != kernel.npos; }) ||
+         is_added(kernel);
+}
+
+bool set_communication_kernels(const std::string& expression) {
+  try {
+    added() = std::regex(expression, std::regex::ECMAScript | std::regex::optimize);
+    return true;
+  } catch (const std::regex_error&) {
+    return false;
+  }
+}
+
+}  // namespace traintrace

@@ -1,0 +1,73 @@
+// When a GPU certainly had nothing to do, from the calls of a process alone: once a synchronisation
+// has returned, what it waited for is done, and until the next launch nothing else is there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "analyzer/timeline/event_waits.h"
+
+namespace traintrace {
+
+// All calls of all threads in the order in which they were entered; times in ns.
+class HostProgress {
+ public:
+  using Stream = EventWaits::Stream;
+  // While something may have been running: from a launch until it is known that all is done.
+  struct Busy {
+    int device;
+    int64_t begin_ns, end_ns;
+    uint64_t launch;  // what began it; 0: before the records begin
+  };
+
+  // The stream may have work from before the records begin.
+  void is_unknown(const Stream& stream, int device);
+  // True: the device had nothing to do.
+  bool enqueued(const Stream& stream, int device, int64_t time_ns, uint64_t launch);
+  // What is enqueued now, to be asked for again by `done_ns`.
+  void mark(const Stream& stream, uint64_t mark);
+  void recorded(uint64_t event, const Stream& stream);
+  void forget(uint64_t event);
+  void waits_for(const Stream& stream, uint64_t event);
+  // It returned at `leave_ns`; what came to the stream after `enter_ns` it did not wait for.
+  void synchronised(const Stream& stream, int64_t enter_ns, int64_t leave_ns);
+  void synchronised_event(uint64_t event, int64_t enter_ns, int64_t leave_ns);
+  void synchronised_device(int device, int64_t enter_ns, int64_t leave_ns);
+
+  // In order of their ends.  What was never seen to be done is busy until its last launch.
+  std::vector<Busy> finish();
+  // When it was seen to be done; none: never.
+  std::optional<int64_t> done_ns(uint64_t mark) const;
+
+ private:
+  using Positions = std::map<Stream, uint64_t>;  // so many pieces of work of each are meant
+  struct State {
+    int device = -1;
+    uint64_t enqueued = 0, done = 0;
+    Positions waited;                                  // what its work has waited for
+    std::vector<std::pair<uint64_t, uint64_t>> marks;  // position, mark; those not done
+  };
+  struct Device {
+    size_t streams = 0;  // that are not known to be empty
+    int64_t begin_ns = 0, last_ns = 0;
+    uint64_t launch = 0;
+  };
+
+  void advance(int64_t now_ns);
+  void complete(const Positions& positions, int64_t time_ns);
+  Positions positions_of(const Stream& stream) const;
+  static void merge(const Positions& from, Positions& to);
+
+  std::map<Stream, State> streams_;
+  std::map<int, Device> devices_;
+  std::unordered_map<uint64_t, Positions> events_;
+  std::multimap<int64_t, Positions> returning_;  // by when the call returns
+  std::vector<Busy> busy_;
+  bool device_unknown_ = false;  // of some work
+  std::unordered_map<uint64_t, int64_t> done_;
+};
+
+}  // namespace traintrace

@@ -1,0 +1,85 @@
+"""by_host.py BUILD: what is proven about jobs on simgpu that were recorded without a timeline of the GPU, by the host's calls alone.
+
+What is said to be lost must not be more than what the job itself has measured on the GPU, and not much less.  A machine that others use
+wakes up late: a healthy job may then lose what it was not made to, and runs again; one that was never left alone is no failure (77)."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+build = sys.argv[1]
+STEPS, ATTEMPTS = 40, 6
+DELAYED_NS = 30_000_000  # for each rank
+# case, ranks, settings, {code: culprits}, the key of what it has lost
+CASES = [
+    ("sync", 1, {}, {"latency.sync-in-loop": [0]}, "idle_ns"),
+    ("loader", 1, {}, {"latency.sync-in-loop": [0]}, None),  # what it loses beyond the time blocked is not the call's
+    ("late", 3, {"SIMGPU_NCCL_US": "2000"}, {"latency.sync-in-loop": [1], "latency.straggler": [1]}, "late_ns"),
+    ("sync-alone", 1, {}, {}, None),
+    ("no-sync", 1, {}, {}, None),
+    ("in-time", 3, {"SIMGPU_NCCL_US": "2000"}, {}, None),
+    ("late-once", 3, {"SIMGPU_NCCL_US": "2000"}, {}, None),
+    ("communication", 2, {"SIMGPU_NCCL_US": "18000"}, {}, None),
+    ("small", 2, {"SIMGPU_NCCL_US": "200"}, {}, None),
+]
+
+
+def record(folder, case, ranks, settings):
+    os.mkdir(f"{folder}/shared")
+    environment = dict(os.environ, **{"SIMGPU_KERNEL_US": "forward_*=400,backward_*=1000,update_*=1000", "SIMGPU_DEVICES": str(ranks), **settings},
+                       TRAINTRACE_DIR=f"{folder}/traces", SIMGPU_NODE=folder, WORKLOAD_DIR=f"{folder}/shared",
+                       LD_PRELOAD=f"{build}/lib/libtraintrace.so", WORLD_SIZE=str(ranks))
+    environment.pop("TRAINTRACE_GPU_TIMELINE", None)
+    program = [f"{build}/tests/latency_cases"]
+    if case == "loader":
+        program = ["/usr/bin/python3", os.path.join(os.path.dirname(os.path.abspath(__file__)), "loader.py")]
+        environment["LD_LIBRARY_PATH"] = f"{build}/simgpu"
+    running = [subprocess.Popen([*program, case, str(STEPS)], stdout=subprocess.PIPE, text=True,
+                                env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank))) for rank in range(ranks)]
+    printed = {}
+    for process in running:
+        output = process.communicate(timeout=120)[0]
+        assert process.returncode == 0, process.returncode
+        for key, value in (line.split() for line in output.splitlines()):
+            printed[key] = max(printed.get(key, 0), int(value))
+    return printed
+
+
+def problem(findings, codes, key, printed):
+    found = {finding["code"]: finding for finding in findings if finding["severity"] != "info"}
+    if {code: finding["culprits"] for code, finding in found.items()} != codes:
+        return f"expected {codes}, found {[(code, finding['culprits']) for code, finding in found.items()]}"
+    if not codes:
+        return None if "run.healthy" in [finding["code"] for finding in findings] else "not healthy"
+    for finding in found.values():
+        if not any("lower bound" in line for line in finding["evidence"]):
+            return "not said to be a lower bound"
+    if "at least" not in found["latency.sync-in-loop"]["title"] or not found["latency.sync-in-loop"]["where"][0]["line"]:
+        return f"{found['latency.sync-in-loop']}"
+    values = [finding["values"][key] for finding in found.values() if key and key in finding["values"]]
+    if not all(0.8 * printed[key] <= value <= 1.02 * printed[key] for value in values):
+        return f"{key}: {printed[key]} were lost, found {values}"
+    return None
+
+
+def main():
+    failed = skipped = 0
+    for case, ranks, settings, codes, key in CASES:
+        spoilt = True
+        for _ in range(ATTEMPTS):
+            with tempfile.TemporaryDirectory(prefix="by_host.") as folder:
+                printed = record(folder, case, ranks, settings)
+                done = subprocess.run([f"{build}/bin/traintrace", "analyze", f"{folder}/traces", "--format=json"], stdout=subprocess.PIPE, check=True)
+            wrong = problem(json.loads(done.stdout)["findings"], codes, key, printed)
+            if not wrong:
+                break
+            spoilt = spoilt and printed.get("delayed_ns", 0) > DELAYED_NS * ranks
+            print(f"{case}: {wrong}; {printed}")
+        failed += bool(wrong) and not spoilt
+        skipped += bool(wrong) and spoilt
+    print("as expected" if not failed + skipped else f"{failed} failed, {skipped} never left alone")
+    return 1 if failed else 77 if skipped else 0
+
+
+sys.exit(main())
