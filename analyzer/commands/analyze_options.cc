@@ -50,6 +50,7 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
   auto options = std::make_shared<AnalyzeOptions>();
   auto hang_after = std::make_shared<std::string>("5s");
   add_debuginfod(command);
+  add_communication_kernels(command);
   add_traces(command, options->traces);
   command.add_option("--only", options->only, "report only findings with these codes")
       ->delimiter(',');

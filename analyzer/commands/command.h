@@ -48,6 +48,8 @@ int supervised(const std::function<int()>& work);
 void add_traces(CLI::App& command, std::vector<std::string>& traces);
 // --debuginfod: without it no server is asked for debug information.
 void add_debuginfod(CLI::App& command);
+// --communication-kernels
+void add_communication_kernels(CLI::App& command);
 // --format=.. with the first one as default.
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats);
 

@@ -7,6 +7,7 @@
 #include "analyzer/isolation/supervise.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/printable.h"
+#include "analyzer/timeline/communication_kernels.h"
 
 namespace traintrace {
 namespace {
@@ -75,6 +76,18 @@ int supervised(const std::function<int()>& work) {
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {
   command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)");
+}
+
+void add_communication_kernels(CLI::App& command) {
+  command.add_option_function<std::string>(
+      "--communication-kernels",
+      [](const std::string& expression) {
+        if (!set_communication_kernels(expression)) {
+          throw CLI::ValidationError("--communication-kernels=" + expression,
+                                     "write a regular expression");
+        }
+      },
+      "kernels whose names match this regular expression communicate, beside those known");
 }
 
 void add_debuginfod(CLI::App& command) {

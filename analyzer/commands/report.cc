@@ -196,6 +196,7 @@ int report(const ReportArguments& arguments) {
 void declare_report(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<ReportArguments>();
   add_debuginfod(command);
+  add_communication_kernels(command);
   add_traces(command, arguments->traces);
   command.add_option("--by", arguments->by, "what each row stands for")
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step"}))

@@ -17,6 +17,7 @@
 #include "analyzer/importers/kineto_rest.h"
 #include "analyzer/importers/kineto_waits.h"
 #include "analyzer/reader/input_file.h"
+#include "analyzer/timeline/communication_kernels.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -93,7 +94,15 @@ class Import {
 
   KinetoTrace& trace_;
   json::parser parser_;
+  // Of a kernel, by its name; asked once for each.
+  bool communicates(uint32_t name) {
+    for (; communicates_.size() <= name;) {
+      communicates_.push_back(is_communication(trace_.timeline.names[communicates_.size()]));
+    }
+    return communicates_[name];
+  }
   Ids names_, threads_;
+  std::vector<bool> communicates_;
   std::vector<Range> frames_;  // `what`: their names
   Products products_;
   StreamWaits waits_;
@@ -203,8 +212,11 @@ void Import::add_work(const Event& event, WorkKind kind) {
   }
   devices_.insert(device);
   const int64_t stream = event.stream.value_or(number_of<int64_t>(event.tid).value_or(-1));
-  trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0),
-                                  id_of(event.name, names_, trace_.timeline.names),
+  const uint32_t name = id_of(event.name, names_, trace_.timeline.names);
+  if (kind == WorkKind::kCompute && communicates(name)) {
+    kind = WorkKind::kCommunication;
+  }
+  trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0), name,
                                   static_cast<int32_t>(stream), static_cast<int32_t>(device), kind,
                                   shape_of(event)});
   if (event.correlation) {

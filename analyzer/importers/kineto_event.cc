@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
+#include <string>
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/timeline/samples.h"
@@ -33,6 +35,22 @@ constexpr std::string_view kBlocking[] = {"cudaDeviceSynchronize", "cudaStreamSy
 constexpr std::string_view kAllocators[] = {"cudaMalloc",   "cudaFree",         "cudaMallocHost",
                                             "cudaFreeHost", "cudaHostAlloc",    "cuMem",
                                             "cuModuleLoad", "cuLibraryLoadData"};
+// Of HIP, where these are not CUDA's with another prefix.
+constexpr std::string_view kHipBlocking[] = {"hipMemcpyWithStream", "hipMemcpyDtoH",
+                                             "hipMemcpyHtoD"};
+constexpr std::string_view kHipAllocators[] = {"hipHostMalloc", "hipHostFree",   "hipHostRegister",
+                                               "hipExtMalloc",  "hipModuleLoad", "hipMemCreate",
+                                               "hipMemMap"};
+
+// "hipMalloc" is "cudaMalloc" in all that matters here.
+std::string as_cuda(std::string_view name) {
+  return name.starts_with("hip") ? "cuda" + std::string(name.substr(3)) : std::string(name);
+}
+
+bool begins_with_any(std::string_view name, std::span<const std::string_view> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](std::string_view beginning) { return name.starts_with(beginning); });
+}
 
 }  // namespace
 
@@ -140,8 +158,7 @@ Event read_event(json::object object) {
 std::optional<WorkKind> kind_of(const Event& event) {
   const std::string_view category = event.category;
   if (category == "kernel" || category == "Kernel") {
-    // ncclKernel_.., ncclDevKernel_..
-    return event.name.starts_with("nccl") ? WorkKind::kCommunication : WorkKind::kCompute;
+    return WorkKind::kCompute;
   }
   if (category == "gpu_memcpy" || category == "Memcpy" || category == "gpu_memset" ||
       category == "Memset") {
@@ -180,14 +197,16 @@ HostCallKind kind_of_call(const Event& event) {
   if (const std::optional<HostCallKind> told = told_kind(event)) {
     return *told;
   }
-  const std::string_view name = event.name;
-  if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking)) {
+  const bool is_hip = event.name.starts_with("hip");
+  const std::string hip = is_hip ? as_cuda(event.name) : "";
+  const std::string_view name = is_hip ? std::string_view(hip) : event.name;
+  if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking) ||
+      (is_hip && begins_with_any(event.name, kHipBlocking))) {
     return HostCallKind::kBlocking;
   }
   // cuMemcpy and cuMemset are none.
   const bool allocates =
-      std::any_of(std::begin(kAllocators), std::end(kAllocators),
-                  [&](std::string_view allocator) { return name.starts_with(allocator); });
+      begins_with_any(name, kAllocators) || (is_hip && begins_with_any(event.name, kHipAllocators));
   return allocates && !name.starts_with("cuMemcpy") && !name.starts_with("cuMemset")
              ? HostCallKind::kAllocator
              : HostCallKind::kOther;

@@ -58,7 +58,7 @@ inline constexpr std::string_view kMessagesKey = "traintrace messages";
 // Throws simdjson_error where it is no JSON.
 Event read_event(simdjson::ondemand::object object);
 
-// None: it is no work of a GPU.
+// None: it is no work of a GPU.  Of kernels the name tells more (communication_kernels.h).
 std::optional<WorkKind> kind_of(const Event& event);
 
 bool is_call(std::string_view category);

@@ -221,6 +221,47 @@ def unknown(rank, _):
     layers(rank, 10)
 
 
+def drops_rows(jobs, share, at_end=False):
+    """A profiler that drops GPU rows of launches that it has."""
+    for rank in jobs:
+        rows = [event for event in rank.events if event["cat"] == "kernel"]
+        count = int(share * len(rows))
+        gone = {id(event) for event in (rows[len(rows) - count:] if at_end else rows[::max(1, round(1 / share))])}
+        rank.events = [event for event in rank.events if id(event) not in gone]
+    return jobs
+
+
+def captures(rank, _):
+    """Launches that are captured into a graph have no rows of their own."""
+    rank.add("cuda_runtime", "cudaStreamBeginCapture", rank.now, 5, "host", correlation=0)
+    rank.now += 10
+    for _ in range(30):
+        rank.correlation += 1
+        rank.add("cuda_runtime", "cudaLaunchKernel", rank.now, 3, "host", correlation=rank.correlation)
+        rank.now += 5
+    rank.add("cuda_runtime", "cudaStreamEndCapture", rank.now, 5, "host", correlation=0)
+    rank.now += 10
+    layers(rank)
+
+
+def other_kernel(name, us=3000.0):
+    """As `exposed`, by a kernel that NCCL does not have."""
+    def step(rank, _):
+        layers(rank, 20)
+        end = rank.launch(us, name, stream=20, after=(rank.free[7],))
+        rank.launch(4000, "gemm", after=(end,))
+    return step
+
+
+def on_amd(step):
+    """The same with HIP's names, as Kineto writes them on AMD."""
+    jobs = training(step)
+    for event in jobs[0].events:
+        if event["cat"] == "cuda_runtime":
+            event["name"] = event["name"].replace("cuda", "hip", 1)
+    return jobs
+
+
 def half_recorded(us):
     """Every second launch is missing from the trace."""
     def step(rank, step_number):
@@ -462,6 +503,16 @@ def cases():
     yield "exposed", training(exposed(3000, 0)), "latency.exposed-communication", [], ("exposed_ns", 3000 * STEPS)
     yield "exposed in part", training(exposed(3000, 1000)), "latency.exposed-communication", [], ("exposed_ns", 2000 * STEPS)
     yield "hidden", training(exposed(3000, 2990)), None, [], None
+    yield "rows dropped", drops_rows(training(healthy), 0.05), "trace.incomplete-timeline", [], ("missing_count", 24)
+    yield "tail lost", drops_rows(training(healthy), 0.1, at_end=True), "trace.incomplete-timeline", [], ("missing_count", 48)
+    yield "captured", training(captures), None, [], None
+    for kernel in ("void c10d::symmetric_memory::multimem_all_reduce_kernel<float>(..)", "void deep_ep::internode_ll::dispatch<true>(..)",
+                   "void vllm::cross_device_reduce_1stage<__half, 8>(..)", "nvshmemi_transfer_rma", "mscclpp_allreduce"):
+        yield kernel, training(other_kernel(kernel)), "latency.exposed-communication", [], ("exposed_ns", 3000 * STEPS)
+    yield "a kernel that only sounds so", training(other_kernel("void at::native::reduce_kernel<512>(..)")), None, [], None
+    yield "item on AMD", on_amd(item(1500)), "latency.sync-in-loop", [0], ("idle_ns", 1508 * STEPS)
+    yield "allocating on AMD", on_amd(allocating(1500)), "latency.implicit-sync", [0], ("idle_ns", 1500 * STEPS)
+    yield "graph on AMD", on_amd(graph(100)), "latency.graph-gap", [0], ("idle_ns", 1900 * STEPS)
     yield "unknown", training(unknown), "latency.unattributed", [], None
     yield "polling", training(polling(1000, 1)), "latency.event-spin", [], ("polled_ns", 2000 * STEPS)
     yield "polling and sleeping", training(polling(60, 50)), None, [], None
@@ -574,7 +625,7 @@ def check(name, document, code, culprits, value):
         wrong.append(f"the root is {root}")
     if value:
         key, us = value
-        measured = found[code]["values"][key] / 1000
+        measured = found[code]["values"][key] / (1 if key.endswith("_count") else 1000)
         if abs(measured - us) > 0.05 * us:
             wrong.append(f"{key} is {measured:.0f} us, not {us}")
     # Beside it, what follows from it: who waits for a straggler.
@@ -600,10 +651,23 @@ def beside_traces(traintrace):
     return [] if done.returncode == 2 and "of a profiler not looked at" in done.stderr else [f"{done.returncode}: {done.stderr}"]
 
 
+def with_own_kernels(traintrace):
+    """A kernel that only the job's authors know to communicate; and an expression that is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        training(other_kernel("acme_fused_exchange"))[0].write(folder)
+        codes = {}
+        for options in ([], ["--communication-kernels=acme.*exchange"]):
+            done = subprocess.run([traintrace, "analyze", folder, "--format=json", *options], stdout=subprocess.PIPE, check=True)
+            codes[len(options)] = [finding["code"] for finding in json.loads(done.stdout)["findings"]]
+        done = subprocess.run([traintrace, "analyze", folder, "--communication-kernels=a("], capture_output=True, text=True, check=False)
+    wrong = [] if codes == {0: ["run.healthy"], 1: ["latency.exposed-communication"]} else [f"own kernels: {codes}"]
+    return wrong + ([] if done.returncode == 2 and "regular expression" in done.stderr else [f"{done.returncode}: {done.stderr}"])
+
+
 def main(traintrace):
     failed = 0
-    for each in beside_traces(traintrace):
-        print(f"beside traces: {each}")
+    for each in beside_traces(traintrace) + with_own_kernels(traintrace):
+        print(f"beside the cases: {each}")
         failed += 1
     for name, jobs, code, culprits, value in cases():
         order = list(range(len(jobs)))
