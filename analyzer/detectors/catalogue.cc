@@ -312,6 +312,11 @@ constexpr Explanation kExplanations[] = {
      "The call that launches a kernel for the first time in the recording took 0.1 ms or more, and "
      "the GPU had nothing else to do: CUDA loads code at its first use. Information where it is "
      "before the first step, or no steps are known."},
+    {"run.unexplained",
+     "Dumps of PyTorch's Flight Recorder show ranks that wait. Either nothing says when the dumps "
+     "were written (the files were copied without their times, and no entry tells), so that a "
+     "slow step looks the same as a hang; or what the rings still hold does not show for which "
+     "rank they wait. It is no error, and nobody is blamed."},
     {"run.in-progress",
      "No rank has kept others waiting for --hang-after, and not every rank has ended normally: a "
      "snapshot of a job that moves. The evidence lists who was waiting for whom."},

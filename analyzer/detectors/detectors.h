@@ -59,6 +59,7 @@ std::vector<Finding> find_transport_stalls(const Run& run);
 std::vector<Finding> find_not_resident(const Run& run);
 std::vector<Finding> find_same_order_deadlock(const Run& run);
 std::vector<Finding> find_watchdog_aborts(const Run& run);
+std::vector<Finding> find_unexplained(const Run& run);
 std::vector<Finding> find_launch_order_races(const Run& run);
 std::vector<Finding> find_capture_divergence(const Run& run);
 std::vector<Finding> find_late_ranks(const Run& run);
