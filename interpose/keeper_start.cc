@@ -24,6 +24,7 @@
 #include "interpose/keeper_claim.h"
 #include "interpose/stderr_line.h"
 #include "interpose/tables.h"
+#include "interpose/told.h"
 
 namespace traintrace {
 namespace {
@@ -140,6 +141,10 @@ Keeping start_keeper(format::FileHeader* memory, int descriptor) noexcept {
       return g_keeping = Keeping::kProcess;
     }
   }
+  if (memory->collect[0]) {
+    tell_refused(format::Setting::Collect, "nothing is collected",
+                 "no process can be started for it here");
+  }
   return g_keeping = start_thread(memory);
 }
 
@@ -179,10 +184,13 @@ void wait_for_rounds(format::FileHeader* memory) {
 
 void wait_for_copy(format::FileHeader* memory) noexcept {
   wait_for_rounds(memory);
+  tell_other_place(*memory);
   complain_if_nothing_is_kept(*memory);
 }
 
 void look_after_keeper(format::FileHeader* memory) noexcept {
+  tell_other_place(*memory);
+  tell_not_collected(*memory);
   complain_if_nothing_is_kept(*memory);
   const bool may_still_begin =
       load(memory->keeper_pid) == 0 && nanoseconds(CLOCK_MONOTONIC) - g_started_ns < kNeverNs;

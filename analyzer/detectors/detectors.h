@@ -59,7 +59,6 @@ std::vector<Finding> find_transport_stalls(const Run& run);
 std::vector<Finding> find_not_resident(const Run& run);
 std::vector<Finding> find_same_order_deadlock(const Run& run);
 std::vector<Finding> find_watchdog_aborts(const Run& run);
-std::vector<Finding> find_unexplained(const Run& run);
 std::vector<Finding> find_launch_order_races(const Run& run);
 std::vector<Finding> find_capture_divergence(const Run& run);
 std::vector<Finding> find_late_ranks(const Run& run);
@@ -69,6 +68,13 @@ std::vector<Finding> find_truncated(const Run& run);
 std::vector<Finding> find_corrupt(const Run& run);
 std::vector<Finding> find_unaligned_clocks(const Run& run);
 std::vector<Finding> find_version_skew(const Run& run);
+std::vector<Finding> find_traces_elsewhere(const Run& run);
+std::vector<Finding> find_settings_not_in_force(const Run& run);
+
+// These look at what the others have found, too.
+std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding>& findings);
+// Each rank that waits is a victim of something that was found, or in run.unexplained.
+void account_for_waiting(const Run& run, std::vector<Finding>& findings);
 
 // run.healthy or run.in-progress: for a run in which nothing is found at warning or above.
 Finding summarise(const Run& run);

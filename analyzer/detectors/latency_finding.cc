@@ -10,6 +10,7 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/time_account.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -24,14 +25,9 @@ std::string per_step_text(const DeviceProfile& device, int64_t ns) {
                            ms_text(ns / static_cast<int64_t>(device.steps)), device.steps);
 }
 
-// Without steps five gaps may be anything that happens once at the start.
-constexpr size_t kFewestWithoutSteps = 5;
-constexpr int64_t kPause = 4;         // times as long as a gap that comes again
-constexpr double kPauseShare = 0.01;  // of the window
-
 // In half of the steps, at least twice.
 size_t fewest_gaps(const DeviceProfile& device) {
-  return device.steps < 2 ? kFewestWithoutSteps : std::max<size_t>(2, device.steps / 2);
+  return device.steps < 2 ? kFewestGaps : std::max<size_t>(2, device.steps / 2);
 }
 
 bool is_start_up(const DeviceProfile& device, const IdleGap& gap) {
@@ -103,7 +99,7 @@ int64_t longest_repeated(const DeviceProfile& device, std::vector<int64_t> gaps)
   }
   const auto usual = gaps.begin() + static_cast<ptrdiff_t>(fewest - 1);
   std::nth_element(gaps.begin(), usual, gaps.end(), std::greater<>());
-  return std::min(*usual, std::numeric_limits<int64_t>::max() / kPause) * kPause;
+  return std::min(*usual, std::numeric_limits<int64_t>::max() / kPauseTimes) * kPauseTimes;
 }
 
 int64_t repeated_ns(const DeviceProfile& device, const std::vector<int64_t>& gaps) {
@@ -205,8 +201,8 @@ std::vector<LossOn> idle_losses_of(const Profile& profile, double share,
 }
 
 void add_profiling(const DeviceProfile& device, Finding& finding) {
-  constexpr double kWorthTelling = 0.01;
-  if (device.share(device.profiling_ns) >= kWorthTelling && finding.evidence.size() < kMostLines) {
+  if (device.share(device.profiling_ns) >= kProfilingShare &&
+      finding.evidence.size() < kMostLines) {
     finding.evidence.push_back(fmt::format(
         "rank {}: the profiler (CUPTI) worked for itself for {}, {} of it with the GPU idle",
         device.rank.value, ms_text(device.profiling_ns), ms_text(device.profiling_idle_ns)));
@@ -281,23 +277,55 @@ void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& fi
   }
 }
 
+CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& device) {
+  CollectiveTimes times;
+  for (const Arrivals& arrivals : profile.groups) {
+    const std::optional<size_t> member = arrivals.member(device.timeline);
+    if (!member || !arrivals.usable()) {
+      continue;
+    }
+    times.known = true;
+    for (const Arrival& arrival : arrivals.list) {
+      const bool first = &arrival == arrivals.list.data();
+      int64_t& waited = first                ? times.first_wait_ns
+                        : arrival.is_known() ? times.waited_ns
+                                             : times.unknown_ns;
+      waited += arrival.wait_of(*member);
+      times.left_out_ns +=
+          first || !arrival.is_known() ? arrival.end_ns[*member] - arrival.start_ns[*member] : 0;
+    }
+  }
+  return times;
+}
+
 void name_waits(const Profile& profile, Finding& finding) {
-  const std::vector<OwnLateness> lateness = own_lateness(profile.arrivals);
   for (const DeviceProfile& device : profile.devices) {
-    name_loss(device, kExposedLoss, lateness[device.timeline].waited_ns, finding);
+    name_loss(device, kExposedLoss, collective_times(profile, device).waited_ns, finding);
     name_loss(device, static_cast<size_t>(IdleCause::kStragglerWait),
               device.idle_for(IdleCause::kStragglerWait), finding);
   }
 }
 
 void name_first_waits(const Profile& profile, Finding& finding) {
-  if (!profile.arrivals.usable()) {
-    return;
-  }
   for (const DeviceProfile& device : profile.devices) {
-    name_loss(device, kExposedLoss, profile.arrivals.list.front().wait_of(device.timeline),
-              finding);
+    name_loss(device, kExposedLoss, collective_times(profile, device).first_wait_ns, finding);
   }
+}
+
+std::string group_text(const Profile& profile, const Arrivals& arrivals) {
+  return arrivals.group.empty() || profile.groups.size() < 2 ? "" : " of group " + arrivals.group;
+}
+
+bool knows_arrivals(const Profile& profile) {
+  return std::any_of(profile.groups.begin(), profile.groups.end(),
+                     [](const Arrivals& arrivals) { return arrivals.usable(); });
+}
+
+std::string why_not_text(const Profile& profile) {
+  const auto reason = std::find_if(profile.groups.begin(), profile.groups.end(),
+                                   [](const Arrivals& each) { return !each.why_not.empty(); });
+  return reason == profile.groups.end() ? "ends of one collective contradict each other"
+                                        : reason->why_not;
 }
 
 void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding) {

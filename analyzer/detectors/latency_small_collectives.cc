@@ -7,15 +7,12 @@
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/small_collectives.h"
 #include "analyzer/detectors/time_account.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
-
-// At 20 GB/s it takes 3 us, and a collective takes 10 and more whatever it carries.
-constexpr int64_t kSmallBytes = 64 << 10;
-constexpr size_t kManyPerStep = 20;
 
 struct Collectives {
   std::vector<Span> spans;
@@ -42,7 +39,7 @@ ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& comp
                                            ? collective_note(timeline, work.correlation)
                                            : nullptr;
     if (note != nullptr && note->operation != kNoName && note->bytes >= 0 &&
-        note->bytes <= kSmallBytes) {
+        note->bytes <= kSmallCollectiveBytes) {
       Collectives& all = result[{note->operation, note->group}];
       all.spans.push_back({work.start_ns, work.end_ns});
       all.bytes.push_back(note->bytes);
@@ -64,8 +61,7 @@ void leave_out_waiting(Collectives& all) {
 
 // Where most of the time of collectives is waiting, fewer of them would wait as long.
 bool is_waiting(const Profile& profile, const DeviceProfile& device) {
-  return profile.arrivals.usable() && own_lateness(profile.arrivals)[device.timeline].waited_ns >
-                                          device.times.communication_ns / 2;
+  return collective_times(profile, device).waited_ns > device.times.communication_ns / 2;
 }
 
 }  // namespace
@@ -125,7 +121,7 @@ std::vector<Finding> find_small_collectives(const Profile& profile) {
       fmt::format("one takes {:.1f} us at the median{}; nothing is computed meanwhile",
                   static_cast<double>(small.median_ns) / 1e3,
                   small.group.empty() ? "" : ", all on communicator " + small.group));
-  if (!profile.arrivals.usable()) {
+  if (!knows_arrivals(profile)) {
     finding.certainty = Certainty::kPossible;
     finding.evidence.push_back("how much of it is waiting for other ranks is not known");
   }

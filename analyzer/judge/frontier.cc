@@ -8,11 +8,10 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr TimeNs kRounded = 1'000'000'000;  // times of files
 
 // Before version 2.2 dumps do not say the limits.  Shorter ones are rare, and a slow loader or file
 // system is through sooner.
@@ -49,7 +48,7 @@ bool may_hang(const Run& run) {
              ? std::any_of(run.processes.begin(), run.processes.end(),
                            [](const ProcessTrace& trace) {
                              return trace.first_limit != 0 &&
-                                    elapsed(trace.first_limit, trace.last_alive) >= -kRounded;
+                                    elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
                            })
              : !are_read_from_dumps(run) || !are_dumps_dated(run) ||
                    longest_open(run) >= kLeastLimit;

@@ -126,13 +126,15 @@ class Roots {
       const Node& node = blocked_.nodes.at(state.rank);
       return contains(still, state.rank) || (node.unit == nullptr && !node.open);
     });
-    const size_t found = graph_.hangs.size() + graph_.stalls.size();
-    if (timed_ || (all && few && found == 1)) {
+    const auto hosts = std::count_if(graph_.hangs.begin(), graph_.hangs.end(),
+                                     [](const Hang& hang) { return !is_lasting(hang); });
+    const size_t found = static_cast<size_t>(hosts) + graph_.stalls.size();
+    if (timed_ || found == 0 || (all && few && found == 1)) {
       return;
     }
     std::erase_if(graph_.hangs, [](const Hang& hang) { return !is_lasting(hang); });
     graph_.stalls.clear();
-    graph_.undated = graph_.hangs.size() < found;
+    graph_.undated = true;
   }
 
   Ranks nodes_of_graph() const {
