@@ -67,10 +67,11 @@ Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
   keep_only(options.only, findings);
   const auto write = [&] {
     const FindingsReport report = report_findings(run, findings);
+    const CardOptions card{options.traces};
     const std::string text = options.format == "json" ? findings_json(run, report)
                              : options.format == "html"
                                  ? findings_html(run, report)
-                                 : findings_text(run, report, options.colour);
+                                 : findings_text(run, report, card, options.screen);
     return Analysis{text, report.has_error()};
   };
   const size_t known = internal_errors().size();

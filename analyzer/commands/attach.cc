@@ -134,9 +134,7 @@ int64_t longest(const JobNow& now) {
 
 std::string text_of(const Run& run, const FindingsReport& report, const JobNow& now,
                     const AttachOptions& options) {
-  const char* no_color = std::getenv("NO_COLOR");
-  const bool colour = isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0');
-  std::string text = findings_text(run, report, colour);
+  std::string text = findings_text(run, report, {options.job.traces}, stdout_screen());
   text +=
       fmt::format("\nwhat {} process{} right now (two looks, {} apart{}):\n", now.looked_at,
                   now.looked_at == 1 ? " does" : "es do", seconds(options.job.interval),

@@ -103,7 +103,7 @@ GpuTimelines gpu_timelines_of(const Run& run) {
   return result;
 }
 
-void add_latency(const Run& run, std::vector<Finding>& findings) {
+void add_latency(Run& run, std::vector<Finding>& findings) {
   if (went_wrong(findings)) {
     return;
   }
@@ -111,7 +111,8 @@ void add_latency(const Run& run, std::vector<Finding>& findings) {
   std::vector<Finding> found = std::move(own.refused);
   if (!own.timelines.empty()) {
     run_stage("profile of the GPUs", [&] {
-      const Profile profile = build_profile(std::move(own.timelines));
+      run.profile = std::make_shared<const Profile>(build_profile(std::move(own.timelines)));
+      const Profile& profile = *run.profile;
       std::vector<Finding> in_profile = find_in_profile(profile);
       const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
       if (summary != findings.end()) {

@@ -19,6 +19,6 @@ GpuTimelines gpu_timelines_of(const Run& run);
 
 // Adds what is found in them to `findings`, unless these say that the run went wrong: what a hang
 // loses is no matter of latency.
-void add_latency(const Run& run, std::vector<Finding>& findings);
+void add_latency(Run& run, std::vector<Finding>& findings);
 
 }  // namespace traintrace

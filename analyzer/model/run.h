@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "analyzer/reader/process_trace.h"
 
 namespace traintrace {
+
+struct Profile;
 
 struct RankState {
   Rank rank;
@@ -102,6 +105,7 @@ struct Run {
   std::vector<Divergence> divergences;
   WaitGraph waits;
   std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them
+  std::shared_ptr<const Profile> profile;       // of its GPUs (timeline/); null: none was recorded
 };
 
 // Null if that rank left no trace.

@@ -56,7 +56,9 @@ void check_findings(const Run& run, const std::vector<Finding>& findings) {
   check(!findings.empty(), "no finding at all");
   const FindingsReport report = report_findings(run, findings);
   check(!report.verdict.empty(), "no verdict");
-  check(!findings_text(run, report, true).empty(), "no text");
+  constexpr Screen kTerminal{true, 80, true};
+  check(!findings_text(run, report, {}, {}).empty(), "no text");
+  check(!findings_text(run, report, {}, kTerminal).empty(), "no card");
   check(!findings_html(run, report).empty(), "no page");
   check_json(findings_json(run, report), "findings");
 }

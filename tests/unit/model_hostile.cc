@@ -120,6 +120,8 @@ class Vandal {
   std::mt19937 random_;
 };
 
+constexpr Screen kTerminal{true, 80, true};
+
 // In all formats, with a verdict.
 bool gives_reports(std::vector<ProcessTrace> traces) {
   const Result<Run> run = build_run(std::move(traces), {}, {});
@@ -128,7 +130,8 @@ bool gives_reports(std::vector<ProcessTrace> traces) {
   }
   const FindingsReport report = report_findings(*run, find_all(*run));
   return !report.findings.empty() && !report.verdict.empty() &&
-         !findings_json(*run, report).empty() && !findings_text(*run, report, true).empty() &&
+         !findings_json(*run, report).empty() && !findings_text(*run, report, {}, {}).empty() &&
+         !findings_text(*run, report, {}, kTerminal).empty() &&
          !findings_html(*run, report).empty();
 }
 
