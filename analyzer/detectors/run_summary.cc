@@ -99,6 +99,7 @@ TimeNs add_waits(const Run& run, Finding& finding) {
       finding.evidence.push_back(fmt::format(
           "{} wait{} in {} for {}, for {}", ranks_text(waiting), waiting.size() == 1 ? "s" : "",
           operation_text(run, wait), ranks_text(awaited), seconds(waited)));
+      finding.evidence.push_back(last_call_text(run, awaited.front()));
     }
   }
   return longest;
@@ -131,10 +132,20 @@ std::string state_text(const Run& run) {
   return text;
 }
 
-// Inside one call for as long as a hang takes.
+bool is_known_to_wait(const Run& run, Rank rank) {
+  return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+    return std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                       [&](const Waiter& waiter) { return waiter.rank == rank; });
+  });
+}
+
+// Inside one call for as long as a hang takes, and not for a rank that is known.
 Ranks stuck_in_a_call(const Run& run) {
   Ranks ranks;
   for (const RankState& state : run.ranks) {
+    if (is_known_to_wait(run, state.rank)) {
+      continue;
+    }
     for (const TimeNs since : {blocked_in_nccl(run, state), blocked_in_cuda(run, state)}) {
       if (since != 0 && elapsed(since, state.last_seen) >= run.hang_after) {
         insert(ranks, state.rank);
@@ -156,8 +167,12 @@ Finding in_progress(const Run& run) {
   finding.certainty = waiting && (!run.live || longest >= run.hang_after) ? Certainty::kPossible
                       : run.live && is_complete(run)                      ? Certainty::kProof
                                                                           : Certainty::kLikely;
-  finding.title = fmt::format("{}: no rank is known to have kept others waiting for {}",
-                              state_text(run), seconds(run.hang_after));
+  finding.title =
+      longest >= run.hang_after
+          ? fmt::format("{}: the longest wait has lasted {}, which is not known to be a hang",
+                        state_text(run), seconds(longest))
+          : fmt::format("{}: no rank is known to have kept others waiting for {}", state_text(run),
+                        seconds(run.hang_after));
   const Ranks stuck = stuck_in_a_call(run);
   for (const RankState& state : run.ranks) {
     if (finding.evidence.size() < 2 * kMostLines &&

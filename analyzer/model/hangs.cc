@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/judge/patience.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
 #include "analyzer/model/device_stall.h"
@@ -185,7 +186,8 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
       return fate;
     }
   }
-  if (!long_enough || is_moving(run, *state)) {
+  if (!long_enough || is_moving(run, *state) ||
+      testimony.waited < patience_with(run, *state, wait)) {
     return std::nullopt;
   }
   if (device_stall(run, root)) {

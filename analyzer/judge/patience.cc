@@ -1,0 +1,92 @@
+#include "analyzer/judge/patience.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string_view>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+
+namespace traintrace {
+namespace {
+
+// c10d's default time limit (kProcessGroupNCCLDefaultTimeout).
+constexpr TimeNs kWorkingPatience = 600'000'000'000;
+
+bool is_same_site(const OperationText& a, const OperationText& b) {
+  return a.stack == b.stack && (a.stack != 0 || (a.call == b.call && a.count == b.count));
+}
+
+// Times in a damaged trace may be anything.
+TimeNs twice(TimeNs time) {
+  TimeNs result = 0;
+  return __builtin_mul_overflow(time, 2, &result) ? time : result;
+}
+
+struct Arrival {
+  size_t members = 0;
+  TimeNs last = 0;
+};
+
+// By sequence.
+std::map<uint64_t, Arrival> arrivals_in(const Run& run, const Wait& wait) {
+  std::map<uint64_t, Arrival> arrivals;
+  for (const Member& member : run.communicators[wait.communicator].members) {
+    for (const OperationText& operation : text_of(run, member).recent) {
+      if (operation.collective && operation.sequence < wait.sequence) {
+        Arrival& arrival = arrivals[operation.sequence];
+        ++arrival.members;
+        arrival.last = std::max(arrival.last, operation.enter);
+      }
+    }
+  }
+  return arrivals;
+}
+
+// It issued work for its GPU a short while ago, and is in no call that does not return.
+bool is_working(const Run& run, const RankState& state) {
+  constexpr std::string_view kWork[] = {"launch", "graph-launch", "copy", "set"};
+  const ProcessTrace& trace = trace_of(run, state);
+  const TimeNs until = known_until(state.life, run.end);
+  return std::any_of(trace.threads.begin(), trace.threads.end(), [&](const ThreadText& thread) {
+    const CallSchema* const schema =
+        thread.last_call ? schema_of(trace, *thread.last_call) : nullptr;
+    return schema != nullptr && works_for(state, thread) && thread.open[0].enter == 0 &&
+           thread.open[1].enter == 0 &&
+           std::find(std::begin(kWork), std::end(kWork), schema->kind) != std::end(kWork) &&
+           elapsed(thread.last_call_time, until) < run.hang_after;
+  });
+}
+
+}  // namespace
+
+TimeNs longest_wait_before(const Run& run, const Wait& wait) {
+  if (wait.kind != WaitKind::kCollective) {
+    return 0;
+  }
+  const Communicator& communicator = run.communicators[wait.communicator];
+  const std::map<uint64_t, Arrival> arrivals = arrivals_in(run, wait);
+  TimeNs longest = 0;
+  for (const Waiter& waiter : wait.waiters) {
+    const Member* const member = member_of(communicator, waiter.rank);
+    OperationText own = wait.details;
+    own.stack = waiter.stack;
+    for (const OperationText& operation :
+         member == nullptr ? std::vector<OperationText>() : text_of(run, *member).recent) {
+      const auto arrival = arrivals.find(operation.sequence);
+      if (operation.collective && arrival != arrivals.end() &&
+          arrival->second.members == communicator.members.size() && is_same_site(operation, own)) {
+        longest = std::max(longest, elapsed(operation.enter, arrival->second.last));
+      }
+    }
+  }
+  return longest;
+}
+
+TimeNs patience_with(const Run& run, const RankState& awaited, const Wait& wait) {
+  const TimeNs least = is_working(run, awaited) ? kWorkingPatience : run.hang_after;
+  return std::max(least, twice(longest_wait_before(run, wait)));
+}
+
+}  // namespace traintrace
