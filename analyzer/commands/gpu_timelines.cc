@@ -103,16 +103,17 @@ GpuTimelines gpu_timelines_of(const Run& run) {
   return result;
 }
 
-void add_latency(Run& run, std::vector<Finding>& findings) {
+std::shared_ptr<const Profile> add_latency(const Run& run, std::vector<Finding>& findings) {
+  std::shared_ptr<const Profile> kept;
   if (went_wrong(findings)) {
-    return;
+    return kept;
   }
   GpuTimelines own = gpu_timelines_of(run);
   std::vector<Finding> found = std::move(own.refused);
   if (!own.timelines.empty()) {
     run_stage("profile of the GPUs", [&] {
-      run.profile = std::make_shared<const Profile>(build_profile(std::move(own.timelines)));
-      const Profile& profile = *run.profile;
+      kept = std::make_shared<const Profile>(build_profile(std::move(own.timelines)));
+      const Profile& profile = *kept;
       std::vector<Finding> in_profile = find_in_profile(profile);
       const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
       if (summary != findings.end()) {
@@ -134,6 +135,7 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
     findings.push_back(std::move(finding));
   }
   std::stable_sort(findings.begin(), findings.end(), is_reported_before);
+  return kept;
 }
 
 }  // namespace traintrace
