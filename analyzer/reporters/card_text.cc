@@ -179,14 +179,12 @@ std::string card_text(const Run& run, const FindingsReport& report, const CardOp
     }
     out += rank_bars(run, *finding, screen);
     out += card.actors.empty() ? "" : "\n";
-    if (screen.terminal) {  // else all of it stands below
+    // Else all of it stands below; and what is printed is the same wherever the traces lie.
+    if (screen.terminal) {
       constexpr size_t kMostLines = 9;
       out += section("Why", at_most(card.why, kMostLines), screen);
       out += card.advice.empty() ? "" : section("Do", {card.advice}, screen);
-    }
-    out += section("Next", next_lines(card, screen), screen);
-    out += '\n';
-    if (screen.terminal) {
+      out += section("Next", next_lines(card, screen), screen) + '\n';
       out += others_text(report, *finding, screen);
     }
   } else {
