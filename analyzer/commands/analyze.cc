@@ -17,6 +17,7 @@
 #include "analyzer/isolation/supervise.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reporters/findings_report.h"
 
 namespace traintrace {
@@ -70,7 +71,7 @@ Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
     const CardOptions card{options.traces};
     const std::string text = options.format == "json" ? findings_json(run, report)
                              : options.format == "html"
-                                 ? findings_html(run, report)
+                                 ? page_html(run, report, {card, options.run.read_events})
                                  : findings_text(run, report, card, options.screen);
     return Analysis{text, report.has_error()};
   };

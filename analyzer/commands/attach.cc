@@ -23,6 +23,7 @@
 #include "analyzer/live/threads_report.h"
 #include "analyzer/live/unrecorded.h"
 #include "analyzer/model/look_up_code.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/printable.h"
@@ -197,6 +198,7 @@ Result<Answer> judge(JobNow now, const std::vector<pid_t>& pids, const AttachOpt
   answer.status = report.has_error() ? 1 : 0;
   answer.text = options.format == "json"        ? json_of(run, report, now, options)
                 : options.format == "collapsed" ? threads_collapsed(run)
+                : options.format == "html"      ? page_html(run, report, {{options.job.traces}})
                                                 : text_of(run, report, now, options);
   return answer;
 }
@@ -338,7 +340,7 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
                      "FOLDER: write the threads of the processes whose traces are in it beside the "
                      "traces, and print "
                      "nothing (used by TRAINTRACE_ON_ABORT=snapshot)");
-  add_format(command, options->format, {"text", "json", "collapsed"});
+  add_format(command, options->format, {"text", "json", "html", "collapsed"});
   command.callback([options, &invocation] { invocation.status = attach(*options); });
 }
 

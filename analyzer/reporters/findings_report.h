@@ -49,8 +49,6 @@ std::string card_text(const Run& run, const FindingsReport& report, const CardOp
 // knowing.  Null: there are no findings.
 const Finding* leading(const std::vector<Finding>& findings);
 
-std::string findings_html(const Run& run, const FindingsReport& report);  // one file, no scripts
-
 // "error collective.missing-rank proof culprits=2 victims=0,1,3: title"
 std::string finding_line(const Finding& finding);
 // "another run: job7 with 4 ranks, 1 error: rank 2 never ..; --run=job7"

@@ -25,6 +25,7 @@
 #include "analyzer/importers/torch_snapshot.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/memory/device_peaks.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reporters/diff_report.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/report_table.h"
@@ -59,7 +60,7 @@ void check_findings(const Run& run, const std::vector<Finding>& findings) {
   constexpr Screen kTerminal{true, 80, true};
   check(!findings_text(run, report, {}, {}).empty(), "no text");
   check(!findings_text(run, report, {}, kTerminal).empty(), "no card");
-  check(!findings_html(run, report).empty(), "no page");
+  check(!page_html(run, report, {}).empty(), "no page");
   check_json(findings_json(run, report), "findings");
 }
 

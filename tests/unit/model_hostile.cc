@@ -7,6 +7,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reporters/findings_report.h"
 #include "tests/unit/model/random_job.h"
 
@@ -132,7 +133,7 @@ bool gives_reports(std::vector<ProcessTrace> traces) {
   return !report.findings.empty() && !report.verdict.empty() &&
          !findings_json(*run, report).empty() && !findings_text(*run, report, {}, {}).empty() &&
          !findings_text(*run, report, {}, kTerminal).empty() &&
-         !findings_html(*run, report).empty();
+         !page_html(*run, report, {}).empty();
 }
 
 TEST(HostileTraces, AlwaysGiveAReport) {
