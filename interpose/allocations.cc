@@ -81,10 +81,7 @@ void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t byte
     return;
   }
   // Handed out again although its free was not seen (a device reset, a pool's end).
-  const LiveIndex::Taken place = g_index.take(key);
-  if (place.is_full) {
-    ask_for_growth(kGrowAllocations);
-  }
+  const LiveIndex::Taken place = g_index.take_or_grow(key, kGrowAllocations);
   if (place.index == LiveIndex::kNone) {
     count(format::Stat::AllocationsFull);
     return;

@@ -8,7 +8,8 @@ namespace traintrace {
 
 void allocations_start() noexcept;
 void allocations_drop() noexcept;
-// One step more of the table; by the tracer's own thread.  False: there is none to be had.
+// One step more of the table; for growth.cc, by one thread at a time.  False: there is none to be
+// had.
 bool allocations_grow() noexcept;
 
 }  // namespace traintrace

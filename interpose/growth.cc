@@ -41,10 +41,11 @@ struct Growth {
   int descriptor;  // -1: the way to it is known
   dev_t device;    // of the memory, to know it again
   ino_t inode;
-  uint32_t busy;     // somebody grows
-  uint32_t refused;  // bits of Growing
+  uint32_t busy;      // somebody makes a section larger
+  uint32_t answered;  // somebody answers what was asked, which takes `busy` too
+  uint32_t refused;   // bits of Growing
 };
-constinit Growth g_growth = {nullptr, -1, 0, 0, 0, 0};
+constinit Growth g_growth = {nullptr, -1, 0, 0, 0, 0, 0};
 
 bool is_memory(int descriptor) {
   struct stat status = {};
@@ -126,6 +127,37 @@ bool grow_ring() noexcept {
                  kOwnPatienceNs);
 }
 
+uint32_t load_asked() {
+  return __atomic_load_n(&g_growth_asked, __ATOMIC_ACQUIRE) &
+         ~__atomic_load_n(&g_growth.refused, __ATOMIC_RELAXED);
+}
+
+bool answer_alone(uint64_t patience_ns) {
+  const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + patience_ns;
+  while (__atomic_exchange_n(&g_growth.answered, 1, __ATOMIC_ACQUIRE) != 0) {
+    if (nanoseconds(CLOCK_MONOTONIC) > give_up_ns) {
+      return false;
+    }
+    sched_yield();
+  }
+  return true;
+}
+
+void answer(uint32_t asked) {
+  struct {
+    Growing what;
+    bool (*grow)() noexcept;
+  } constexpr kAll[] = {{kGrowRing, grow_ring},
+                        {kGrowAllocations, allocations_grow},
+                        {kGrowTensorBlocks, tensors_grow}};
+  uint32_t done = 0;
+  for (const auto& each : kAll) {
+    done |= (asked & each.what) != 0 && each.grow() ? each.what : 0U;
+  }
+  __atomic_fetch_or(&g_growth.refused, asked & ~done, __ATOMIC_RELAXED);
+  __atomic_fetch_and(&g_growth_asked, ~done, __ATOMIC_RELEASE);
+}
+
 }  // namespace
 
 bool grow_to(format::SectionKind kind, uint64_t bytes, uint64_t patience_ns) noexcept {
@@ -171,22 +203,26 @@ bool growth_is_refused(Growing what) noexcept {
 }
 
 void grow_as_asked() noexcept {
-  if (!growth_is_pending()) {
+  if (!growth_is_pending() || !answer_alone(kOwnPatienceNs)) {
     return;
   }
-  const uint32_t asked = __atomic_load_n(&g_growth_asked, __ATOMIC_RELAXED) & ~g_growth.refused;
-  struct {
-    Growing what;
-    bool (*grow)() noexcept;
-  } constexpr kAll[] = {{kGrowRing, grow_ring},
-                        {kGrowAllocations, allocations_grow},
-                        {kGrowTensorBlocks, tensors_grow}};
-  uint32_t done = 0;
-  for (const auto& each : kAll) {
-    done |= (asked & each.what) != 0 && each.grow() ? each.what : 0U;
+  answer(load_asked());
+  __atomic_store_n(&g_growth.answered, 0, __ATOMIC_RELEASE);
+}
+
+bool help_to_grow(Growing what) noexcept {
+  if (growth_is_refused(what)) {
+    return false;
   }
-  __atomic_fetch_or(&g_growth.refused, asked & ~done, __ATOMIC_RELAXED);
-  __atomic_fetch_and(&g_growth_asked, ~done, __ATOMIC_RELAXED);
+  const int saved_errno = errno;
+  const Undisturbed undisturbed;  // or nobody could grow any more
+  const bool alone = answer_alone(kGrowthPatienceNs);
+  if (alone) {
+    answer(load_asked() & what);  // nothing, where it was answered meanwhile
+    __atomic_store_n(&g_growth.answered, 0, __ATOMIC_RELEASE);
+  }
+  errno = saved_errno;
+  return alone && !growth_is_refused(what);
 }
 
 void forget_refused_growth() noexcept {
@@ -196,7 +232,7 @@ void forget_refused_growth() noexcept {
 void growth_start(format::FileHeader* file, int descriptor) noexcept {
   struct stat status = {};
   fstat(descriptor, &status);
-  g_growth = {file, descriptor, status.st_dev, status.st_ino, 0, 0};
+  g_growth = {file, descriptor, status.st_dev, status.st_ino, 0, 0, 0};
   __atomic_store_n(&g_growth_asked, 0U, __ATOMIC_RELAXED);
 }
 
@@ -211,7 +247,7 @@ void growth_keeps_no_descriptor() noexcept {
 
 void growth_drop() noexcept {
   growth_keeps_no_descriptor();
-  g_growth = {nullptr, -1, 0, 0, 0, 0};
+  g_growth = {nullptr, -1, 0, 0, 0, 0, 0};
 }
 
 }  // namespace traintrace

@@ -31,6 +31,10 @@ void grow_as_asked() noexcept;
 void forget_refused_growth() noexcept;
 bool growth_is_pending() noexcept;
 bool growth_is_refused(Growing what) noexcept;
+// By a thread of the job that found no room, after ask_for_growth: it was faster than the own
+// thread, which may not have run yet on a machine with more threads than processors.  It grows
+// itself, or waits up to kGrowthPatienceNs for who does.  False: there is no more memory.
+bool help_to_grow(Growing what) noexcept;
 
 // Makes the first `bytes` of the section ready, and somewhat more.  Off the hot path, from any
 // thread; it may take some hundred microseconds, and waits for another thread that grows as long as

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "interpose/growth.h"
 #include "interpose/layout.h"
 #include "interpose/tables.h"
 
@@ -58,6 +59,18 @@ class LiveIndex {
       }
     }
     return {kNone, true};
+  }
+
+  // As `take`.  The own thread is asked for growth early; who still finds no room helps itself.
+  Taken take_or_grow(uint64_t key, Growing what) noexcept {
+    Taken taken = take(key);
+    if (taken.is_full) [[unlikely]] {
+      ask_for_growth(what);
+      if (taken.index == kNone && help_to_grow(what)) {
+        taken = take(key);
+      }
+    }
+    return taken;
   }
 
   // After the element says that it is free.

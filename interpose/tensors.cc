@@ -12,10 +12,7 @@ constexpr uint64_t kFreed = 1;  // TensorBlock::address
 LiveIndex g_index;
 
 void block_taken(const TensorReport& report) {
-  const LiveIndex::Taken place = g_index.take(report.address);
-  if (place.is_full) {
-    ask_for_growth(kGrowTensorBlocks);
-  }
+  const LiveIndex::Taken place = g_index.take_or_grow(report.address, kGrowTensorBlocks);
   if (place.index == LiveIndex::kNone) {
     count(format::Stat::TensorBlocksFull);
     return;

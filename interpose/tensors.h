@@ -1,6 +1,7 @@
 // What PyTorch's caching allocator says of itself: blocks in use and totals per device.
 //
-// It reports with its lock held: nothing here waits, allocates or calls anybody.
+// It reports with its lock held: nothing here waits, allocates or calls anybody, but where the
+// table is full before the own thread came to make it larger (growth.h, help_to_grow).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ void tensor_reported(const TensorReport& report) noexcept;
 
 void tensors_start() noexcept;
 void tensors_drop() noexcept;
-// One step more of the table; by the tracer's own thread.  False: there is none to be had.
+// One step more of the table; for growth.cc, by one thread at a time.  False: there is none to be
+// had.
 bool tensors_grow() noexcept;
 
 }  // namespace traintrace

@@ -114,7 +114,7 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
   std::vector<Finding> findings = find_all(run);
   run_stage("what other tools say", [&] { add_support(run, given.testimonies, findings); });
   if (!run.live) {
-    run.profile = add_latency(run, findings);
+    add_latency(run, findings);
   }
   return findings;
 }

@@ -4,6 +4,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/time_account.h"
 
 namespace traintrace {
 
@@ -14,6 +15,7 @@ Result<Analysis> analyze_profiles(const std::vector<std::string>& files,
     return profiled.error();
   }
   std::vector<Finding> findings = find_in_profile(profiled->profile);
+  profiled->run.lost_times = lost_times(profiled->profile, findings);
   constexpr NamedDetector<Detector> kDetectors[] = {
       TT_DETECTOR(find_missing_trace), TT_DETECTOR(find_truncated), TT_DETECTOR(find_corrupt)};
   find_with_each(kDetectors, findings, profiled->run);

@@ -7,6 +7,7 @@
 
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/time_account.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/recorded.h"
@@ -103,18 +104,18 @@ GpuTimelines gpu_timelines_of(const Run& run) {
   return result;
 }
 
-std::shared_ptr<const Profile> add_latency(const Run& run, std::vector<Finding>& findings) {
-  std::shared_ptr<const Profile> kept;
+void add_latency(Run& run, std::vector<Finding>& findings) {
   if (went_wrong(findings)) {
-    return kept;
+    return;
   }
   GpuTimelines own = gpu_timelines_of(run);
   std::vector<Finding> found = std::move(own.refused);
   if (!own.timelines.empty()) {
     run_stage("profile of the GPUs", [&] {
-      kept = std::make_shared<const Profile>(build_profile(std::move(own.timelines)));
-      const Profile& profile = *kept;
+      run.profile = std::make_shared<const Profile>(build_profile(std::move(own.timelines)));
+      const Profile& profile = *run.profile;
       std::vector<Finding> in_profile = find_in_profile(profile);
+      run.lost_times = lost_times(profile, in_profile);
       const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
       if (summary != findings.end()) {
         add_profiling(profile, *summary);
@@ -135,7 +136,6 @@ std::shared_ptr<const Profile> add_latency(const Run& run, std::vector<Finding>&
     findings.push_back(std::move(finding));
   }
   std::stable_sort(findings.begin(), findings.end(), is_reported_before);
-  return kept;
 }
 
 }  // namespace traintrace

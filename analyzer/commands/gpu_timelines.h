@@ -18,8 +18,7 @@ struct GpuTimelines {
 GpuTimelines gpu_timelines_of(const Run& run);
 
 // Adds what is found in them to `findings`, unless these say that the run went wrong: what a hang
-// loses is no matter of latency.  What was found in; null: there was nothing, or nothing to look
-// for.
-std::shared_ptr<const Profile> add_latency(const Run& run, std::vector<Finding>& findings);
+// loses is no matter of latency.  They stay as Run::profile.
+void add_latency(Run& run, std::vector<Finding>& findings);
 
 }  // namespace traintrace

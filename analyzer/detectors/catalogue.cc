@@ -300,8 +300,18 @@ constexpr Explanation kExplanations[] = {
      "Launches wait because a stream has as much work ahead as its queue holds. That is how a job "
      "should run, and why its launch calls look slow."},
     {"latency.unattributed",
-     "Less than 80 % of the idle time has a cause that was recorded: launches are missing, or work "
-     "that was launched long before waits for something unknown. No cause is named then."},
+     "Lost time is idle time plus communication that nothing is computed beside. Where 10 % of the "
+     "window are lost and no other finding names them, or 5 % are idle for a reason that was not "
+     "recorded, this finding says how much, in which causes, and which rule left them out."},
+    {"latency.pause",
+     "Gaps that are more than four times as long as those that come in half of the steps, or come "
+     "before the first step: a checkpoint, an evaluation, start-up. They are no habit, and are "
+     "left "
+     "out of the findings about habits."},
+    {"latency.lazy-load",
+     "The call that launches a kernel for the first time in the recording took 0.1 ms or more, and "
+     "the GPU had nothing else to do: CUDA loads code at its first use. Information where it is "
+     "before the first step, or no steps are known."},
     {"run.in-progress",
      "No rank has kept others waiting for --hang-after, and not every rank has ended normally: a "
      "snapshot of a job that moves. The evidence lists who was waiting for whom."},

@@ -79,8 +79,7 @@ bool is_absence(const Divergence& divergence) {
 }
 
 bool is_harmless(const Divergence& divergence) {
-  return divergence.kind == DivergenceKind::kHarmlessType ||
-         divergence.kind == DivergenceKind::kHarmlessMessageType;
+  return is_harmless(divergence.kind);
 }
 
 Certainty certainty_of(const Run& run, const Divergence& divergence) {
@@ -94,7 +93,9 @@ Certainty certainty_of(const Run& run, const Divergence& divergence) {
   const bool guessed = divergence.kind == DivergenceKind::kWrongPeer && divergence.tie;
   const bool whole =
       !is_absence(divergence) || (!guessed && run.missing.empty() && run.unreadable.empty());
-  return seen && sure && whole && !divergence.by_site ? Certainty::kProof : Certainty::kLikely;
+  return seen && sure && whole && !divergence.by_site && divergence.twins.empty()
+             ? Certainty::kProof
+             : Certainty::kLikely;
 }
 
 Severity severity_of(const Divergence& divergence, const Consequences& sum, Severity usual) {
@@ -129,6 +130,18 @@ std::string outcome_text(const Run& run, const Divergence& divergence, const Con
              : "what came of it is not known";
 }
 
+// Who is right, and why.
+std::string twins_text(const Divergence& divergence) {
+  const std::string who = ranks_text(divergence.twins);
+  const std::string deviant = ranks_text(divergence.deviants);
+  return divergence.by_habit
+             ? fmt::format(
+                   "{} called the same as {} until then; after the same calls {} did as {} "
+                   "in earlier steps too",
+                   who, deviant, deviant, who)
+             : fmt::format("{} called the same as {} until then, and go on alike", who, deviant);
+}
+
 void add_place(const Run& run, const SideCall& call, Finding& finding) {
   if (auto place = user_place(run.processes[call.process], call.rank, call.item.operation.stack)) {
     finding.where.push_back(*place);
@@ -147,6 +160,7 @@ void add_values(const Divergence& divergence, const Consequences& sum, Finding& 
   } else if (divergence.kind == DivergenceKind::kExtra) {
     add("extra_count", divergence.length);
   } else if (divergence.kind != DivergenceKind::kSwapped &&
+             divergence.kind != DivergenceKind::kSwappedCommunicators &&
              divergence.kind != DivergenceKind::kPeer &&
              divergence.kind != DivergenceKind::kOtherCommunicator &&
              divergence.kind != DivergenceKind::kMessageOrder &&
@@ -197,6 +211,9 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
   if (divergence.by_site) {
     add("their arguments are equal: the lines that called tell which is missing or in excess");
   }
+  if (!divergence.twins.empty()) {
+    add(twins_text(divergence));
+  }
   add(outcome_text(run, divergence, sum));
   if (is_doubtful(run, divergence)) {
     add("not sure: calls of these ranks were not recorded, so they may have been miscounted");
@@ -221,7 +238,8 @@ Finding finding_about(const Run& run, size_t index, const Consequences& sum,
   finding.sides.push_back(divergence.others);
   finding.communicator = {communicator.id, communicator.name, communicator.size};
   finding.sequence = divergence.sequence;
-  if (divergence.kind == DivergenceKind::kOtherCommunicator) {
+  if (divergence.kind == DivergenceKind::kOtherCommunicator ||
+      divergence.kind == DivergenceKind::kSwappedCommunicators) {
     const Communicator& used = run.communicators[divergence.used];
     finding.communicators = {*finding.communicator, {used.id, used.name, used.size}};
   }

@@ -70,7 +70,8 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
   const std::string who = ranks_text(divergence.deviants);
   const std::string number = number_text(run, divergence);
   if (is_of_messages(divergence.kind)) {
-    return message_text(run, divergence);
+    return divergence.twins.empty() ? message_text(run, divergence)
+                                    : departed_message_text(run, divergence);
   }
   switch (divergence.kind) {
     case DivergenceKind::kSkipped:
@@ -87,6 +88,11 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
                                      label_of(run, run.communicators[divergence.communicator])),
                          ranks_text(divergence.others),
                          divergence.grouped ? ", inside a group" : "");
+    case DivergenceKind::kSwappedCommunicators:
+      return fmt::format("{} called {} on communicator {}{}, before {}, {} in the other order", who,
+                         divergence.own.item.function,
+                         label_of(run, run.communicators[divergence.used]),
+                         place_of(run, divergence.own), number, ranks_text(divergence.twins));
     case DivergenceKind::kFunction:
       return fmt::format("{} called {}{}, where {} called {}{}", who, divergence.own.item.function,
                          place_of(run, divergence.own), ranks_text(divergence.others), number,
@@ -137,6 +143,8 @@ const char* divergence_advice(DivergenceKind kind) {
       return "look for a branch around the call that not all ranks take";
     case DivergenceKind::kSwapped:
       return "let all ranks issue the operations of a communicator in one order";
+    case DivergenceKind::kSwappedCommunicators:
+      return "let all ranks enter the operations of different communicators in one order";
     case DivergenceKind::kOtherCommunicator:
       return "look at which communicator, or process group, that call is given on each rank";
     case DivergenceKind::kPeer:

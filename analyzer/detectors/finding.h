@@ -29,6 +29,13 @@ struct FindingCommunicator {
   int size = -1;
 };
 
+// What of a GPU's lost time a finding is about (time_account.h); not reported as such.
+struct NamedLoss {
+  size_t device = 0;  // in Profile::devices
+  size_t kind = 0;    // an IdleCause, or kExposedLoss
+  int64_t ns = 0;
+};
+
 struct Finding {
   std::string_view code;  // of the catalogue
   Severity severity = Severity::kInfo;
@@ -47,6 +54,7 @@ struct Finding {
   std::vector<std::pair<std::string, int64_t>> values;  // keys as the catalogue lists them
   std::vector<std::string> evidence;
   std::string advice;
+  std::vector<NamedLoss> named;
 };
 
 // The order of a report (contract): roots first; among them those that name culprits, then the more

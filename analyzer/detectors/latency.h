@@ -31,7 +31,8 @@ std::vector<Finding> find_graph_gaps(const Profile& profile);
 std::vector<Finding> find_cpu_contention(const Profile& profile);
 std::vector<Finding> find_full_queues(const Profile& profile);
 std::vector<Finding> find_event_spin(const Profile& profile);
-std::vector<Finding> find_unattributed(const Profile& profile);
+std::vector<Finding> find_pauses(const Profile& profile);
+std::vector<Finding> find_lazy_loads(const Profile& profile);
 std::vector<Finding> find_incomplete_timeline(const Profile& profile);
 
 // Where the profiler itself took a share of a GPU's time that would be worth a warning, as

@@ -118,6 +118,9 @@ std::vector<Finding> find_cpu_contention(const Profile& profile) {
   Finding finding = loss_finding("latency.cpu-contention", losses);
   const DeviceProfile& worst = *losses.front().device;
   const int64_t median_ns = found->median_ns[worst.timeline];
+  for (const LossOn& loss : losses) {
+    name_loss(*loss.device, static_cast<size_t>(IdleCause::kLaunchCall), loss.ns, finding);
+  }
   finding.title =
       fmt::format("{}: {} takes {:.1f} us on rank {}, {:.1f} us on others", idle_text(losses),
                   found->function, static_cast<double>(median_ns) / 1e3, worst.rank.value,

@@ -15,7 +15,11 @@ std::vector<Finding> find_data_starvation(const Profile& profile) {
   finding.certainty = Certainty::kProof;  // the thread was in it
   finding.title = idle_text(losses) + " because it waits for the data loader";
   add_sites(
-      losses, [](IdleCause cause) { return cause == IdleCause::kDataStarvation; }, finding);
+      losses,
+      [](const DeviceProfile& device) {
+        return repeated_sites(device, of_cause(IdleCause::kDataStarvation));
+      },
+      finding);
   finding.advice =
       "more workers, cheaper transforms, or prefetching: the loader is slower than the step";
   return {finding};

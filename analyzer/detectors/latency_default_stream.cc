@@ -44,7 +44,7 @@ Waits waits_of(const Profile& profile, const DeviceProfile& device) {
     site.call = call;
     site.site = place;
     site.ns += wait.end_ns - wait.begin_ns;
-    site.gaps.push_back(wait.end_ns - wait.begin_ns);
+    site.gaps.push_back({wait.end_ns - wait.begin_ns, wait.end_ns});
   }
   waits.ns = length_ns(united(std::move(spans)));
   for (auto& [key, site] : sites) {
@@ -69,6 +69,9 @@ std::vector<Finding> find_default_stream(const Profile& profile) {
   const DeviceProfile& worst = *losses.front().device;
   const Waits waits = waits_of(profile, worst);
   Finding finding = loss_finding("latency.default-stream", losses);
+  for (const LossOn& loss : losses) {
+    name_loss(*loss.device, static_cast<size_t>(IdleCause::kDependency), loss.ns, finding);
+  }
   finding.title = fmt::format(
       "for {} work of {} waits for the legacy default stream, or that for other streams",
       share_text(worst, waits.ns), ranks_text(finding.culprits));

@@ -7,6 +7,7 @@
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/small_collectives.h"
+#include "analyzer/detectors/time_account.h"
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/messages.h"
 
@@ -176,6 +177,11 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
   }
   finding.advice =
       "start collectives earlier (gradient buckets, prefetching), or give them less to carry";
+  for (const LossOn& loss : losses) {
+    name_loss(*loss.device, kExposedLoss, loss.ns, finding);
+    name_loss(*loss.device, static_cast<size_t>(IdleCause::kCommunicationWait),
+              loss.device->idle_for(IdleCause::kCommunicationWait), finding);
+  }
   add_operations(profile, worst, finding);
   add_blocking(worst, finding);
   add_bubble(profile, losses.front(), finding);

@@ -6,8 +6,10 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/time_account.h"
 
 namespace traintrace {
 namespace {
@@ -22,19 +24,55 @@ std::string per_step_text(const DeviceProfile& device, int64_t ns) {
                            ms_text(ns / static_cast<int64_t>(device.steps)), device.steps);
 }
 
+// Without steps five gaps may be anything that happens once at the start.
+constexpr size_t kFewestWithoutSteps = 5;
+constexpr int64_t kPause = 4;         // times as long as a gap that comes again
+constexpr double kPauseShare = 0.01;  // of the window
+
 // In half of the steps, at least twice.
 size_t fewest_gaps(const DeviceProfile& device) {
-  return std::max<size_t>(2, device.steps / 2);
+  return device.steps < 2 ? kFewestWithoutSteps : std::max<size_t>(2, device.steps / 2);
 }
 
-std::vector<int64_t> gaps_of(const DeviceProfile& device, IdleCause cause) {
+bool is_start_up(const DeviceProfile& device, const IdleGap& gap) {
+  return device.loop_start_ns && gap.until_ns <= *device.loop_start_ns;
+}
+
+int64_t longest_repeated(const DeviceProfile& device, const std::vector<IdleSite>& sites,
+                         const SiteFilter& is_of) {
   std::vector<int64_t> gaps;
-  for (const IdleSite& site : device.sites) {
-    if (site.cause == cause) {
-      gaps.insert(gaps.end(), site.gaps.begin(), site.gaps.end());
+  for (const IdleSite& site : sites) {
+    for (const IdleGap& gap : site.gaps) {
+      if (is_of(site) && !is_start_up(device, gap)) {
+        gaps.push_back(gap.ns);
+      }
     }
   }
-  return gaps;
+  return traintrace::longest_repeated(device, std::move(gaps));
+}
+
+// The sites with those of their gaps that `keeps`, most idle time first.
+std::vector<IdleSite> parts_of(const DeviceProfile& device, const SiteFilter& is_of,
+                               const std::function<bool(const IdleGap&)>& keeps) {
+  std::vector<IdleSite> parts;
+  for (const IdleSite& site : device.sites) {
+    if (!is_of(site)) {
+      continue;
+    }
+    IdleSite part{site.cause, site.call, site.site};
+    for (const IdleGap& gap : site.gaps) {
+      if (keeps(gap)) {
+        part.gaps.push_back(gap);
+        part.ns += gap.ns;
+      }
+    }
+    if (!part.gaps.empty()) {
+      parts.push_back(std::move(part));
+    }
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const IdleSite& a, const IdleSite& b) { return a.ns > b.ns; });
+  return parts;
 }
 
 }  // namespace
@@ -58,34 +96,71 @@ bool is_repeated(const DeviceProfile& device, size_t gaps) {
   return gaps >= fewest_gaps(device);
 }
 
-int64_t repeated_ns(const DeviceProfile& device, std::vector<int64_t> gaps) {
+int64_t longest_repeated(const DeviceProfile& device, std::vector<int64_t> gaps) {
   const size_t fewest = fewest_gaps(device);
   if (gaps.size() < fewest) {
     return 0;
   }
-  const auto most = gaps.begin() + static_cast<ptrdiff_t>(fewest - 1);
-  std::nth_element(gaps.begin(), most, gaps.end(), std::greater<>());
+  const auto usual = gaps.begin() + static_cast<ptrdiff_t>(fewest - 1);
+  std::nth_element(gaps.begin(), usual, gaps.end(), std::greater<>());
+  return std::min(*usual, std::numeric_limits<int64_t>::max() / kPause) * kPause;
+}
+
+int64_t repeated_ns(const DeviceProfile& device, const std::vector<int64_t>& gaps) {
+  const int64_t longest = longest_repeated(device, gaps);
   int64_t sum = 0;
   for (const int64_t gap : gaps) {
-    sum += std::min(gap, *most);
+    sum += gap <= longest ? gap : 0;
   }
   return sum;
 }
 
+std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of) {
+  const int64_t longest = longest_repeated(device, device.sites, is_of);
+  return parts_of(device, is_of, [&](const IdleGap& gap) {
+    return gap.ns <= longest && !is_start_up(device, gap);
+  });
+}
+
+std::vector<IdleSite> single_pauses(const DeviceProfile& device, const SiteFilter& is_of) {
+  const int64_t longest = longest_repeated(device, device.sites, is_of);
+  return parts_of(device, is_of, [&](const IdleGap& gap) {
+    return device.share(gap.ns) >= kPauseShare && (gap.ns > longest || is_start_up(device, gap));
+  });
+}
+
+int64_t sum_ns(const std::vector<IdleSite>& sites) {
+  int64_t sum = 0;
+  for (const IdleSite& site : sites) {
+    sum += site.ns;
+  }
+  return sum;
+}
+
+SiteFilter of_cause(IdleCause cause) {
+  return [cause](const IdleSite& site) { return site.cause == cause; };
+}
+
 int64_t repeated_loss(const DeviceProfile& device, IdleCause cause) {
-  return device.share(repeated_ns(device, gaps_of(device, cause))) >= kWarnShare
-             ? device.idle_for(cause)
-             : 0;
+  const int64_t ns = sum_ns(repeated_sites(device, of_cause(cause)));
+  return device.share(ns) >= kWarnShare ? ns : 0;
+}
+
+std::vector<IdleSite> late_sites(const DeviceProfile& device) {
+  std::vector<IdleSite> sites;
+  for (const IdleCause cause :
+       {IdleCause::kHostBound, IdleCause::kLaunchCall, IdleCause::kLaunchLatency}) {
+    std::vector<IdleSite> some = repeated_sites(device, of_cause(cause));
+    std::move(some.begin(), some.end(), std::back_inserter(sites));
+  }
+  std::stable_sort(sites.begin(), sites.end(),
+                   [](const IdleSite& a, const IdleSite& b) { return a.ns > b.ns; });
+  return sites;
 }
 
 int64_t late_loss(const DeviceProfile& device, double share) {
-  int64_t ns = 0;
-  int64_t repeated = 0;
-  for (const IdleCause cause : {IdleCause::kHostBound, IdleCause::kLaunchLatency}) {
-    ns += device.idle_for(cause);
-    repeated += repeated_ns(device, gaps_of(device, cause));
-  }
-  return device.share(repeated) >= share ? ns : 0;
+  const int64_t ns = sum_ns(late_sites(device));
+  return device.share(ns) >= share ? ns : 0;
 }
 
 int64_t percent_of(const DeviceProfile& device, int64_t ns) {
@@ -96,11 +171,13 @@ std::string share_text(const DeviceProfile& device, int64_t ns) {
   return fmt::format("{:.1f} % of {}", 100 * device.share(ns), ms_text(device.times.window_ns));
 }
 
+// Where hardly anything is unknown it does not matter how much of the idle time that is.
 bool is_attributed(const DeviceProfile& device) {
   const int64_t unknown =
       device.idle_for(IdleCause::kUnattributed) + device.idle_for(IdleCause::kDependency);
-  return static_cast<double>(device.times.idle_ns - unknown) >=
-         kKnownShare * static_cast<double>(device.times.idle_ns);
+  return device.share(unknown) < kWarnShare ||
+         static_cast<double>(device.times.idle_ns - unknown) >=
+             kKnownShare * static_cast<double>(device.times.idle_ns);
 }
 
 std::vector<LossOn> losses_of(const Profile& profile, double share,
@@ -198,23 +275,58 @@ CodePlace place_of(Rank rank, const IdleSite& site) {
           file.ends_with(".py") ? "python" : "c++"};
 }
 
-void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleCause)>& cause,
+void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& finding) {
+  if (ns > 0) {
+    finding.named.push_back({device.index, kind, ns});
+  }
+}
+
+void name_waits(const Profile& profile, Finding& finding) {
+  const std::vector<OwnLateness> lateness = own_lateness(profile.arrivals);
+  for (const DeviceProfile& device : profile.devices) {
+    name_loss(device, kExposedLoss, lateness[device.timeline].waited_ns, finding);
+    name_loss(device, static_cast<size_t>(IdleCause::kStragglerWait),
+              device.idle_for(IdleCause::kStragglerWait), finding);
+  }
+}
+
+void name_first_waits(const Profile& profile, Finding& finding) {
+  if (!profile.arrivals.usable()) {
+    return;
+  }
+  for (const DeviceProfile& device : profile.devices) {
+    name_loss(device, kExposedLoss, profile.arrivals.list.front().wait_of(device.timeline),
+              finding);
+  }
+}
+
+void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding) {
+  for (const IdleSite& site : sites) {
+    name_loss(device, static_cast<size_t>(site.cause), site.ns, finding);
+  }
+}
+
+void add_sites(const std::vector<LossOn>& losses,
+               const std::function<std::vector<IdleSite>(const DeviceProfile&)>& sites_of,
                Finding& finding) {
   for (const LossOn& loss : losses) {
+    const std::vector<IdleSite> sites = sites_of(*loss.device);
+    name_sites(*loss.device, sites, finding);
     size_t shown = 0;
-    for (const IdleSite& site : loss.device->sites) {
-      if (!cause(site.cause) || site.call.empty() || shown == kMostSites) {
+    for (const IdleSite& site : sites) {
+      if (site.call.empty() || shown == kMostSites) {
         continue;
       }
       // A launch with no frame above it is no place in anybody's code.
-      const bool tells = !site.site.empty() || site.cause != IdleCause::kHostBound;
+      const bool tells = !site.site.empty() || !is_launch(site.cause);
       if (++shown == 1 && tells && finding.where.size() < kMostLines) {
         finding.where.push_back(place_of(loss.device->rank, site));
       }
       if (&loss == &losses.front()) {
-        finding.evidence.push_back(fmt::format(
-            "rank {}: {} in {} gaps at {}{}", loss.device->rank.value, ms_text(site.ns),
-            site.gaps.size(), site.call, site.site.empty() ? "" : ", called by " + site.site));
+        finding.evidence.push_back(
+            fmt::format("rank {}: {} in {} gap{} at {}{}", loss.device->rank.value,
+                        ms_text(site.ns), site.gaps.size(), site.gaps.size() == 1 ? "" : "s",
+                        site.call, site.site.empty() ? "" : ", called by " + site.site));
       }
     }
   }

@@ -43,15 +43,28 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses);
 std::string idle_text(const std::vector<LossOn>& losses);
 
 // Whether that many gaps are a habit and not something that happened once: in at least half of the
-// steps, and at least twice.
+// steps, and at least twice; more often where steps are not known.
 bool is_repeated(const DeviceProfile& device, size_t gaps);
-// What is lost again and again in such gaps: none counts more than half of the steps have one of.
-// One long gap is no habit, whatever is beside it.
-int64_t repeated_ns(const DeviceProfile& device, std::vector<int64_t> gaps);
-// The idle time of that cause, where enough of it to warn of is lost again and again; else 0.
+// The longest gap that is still one of a habit: gaps of at least a quarter of it come in half of
+// the steps.  0: nothing comes again.  A longer gap is a single pause, whatever is beside it.
+int64_t longest_repeated(const DeviceProfile& device, std::vector<int64_t> gaps);
+// Of such gaps together.
+int64_t repeated_ns(const DeviceProfile& device, const std::vector<int64_t>& gaps);
+
+using SiteFilter = std::function<bool(const IdleSite&)>;
+// The sites of a kind of loss with those of their gaps that come again and again, most idle time
+// first.  What was before the first step, or came once, is left out.
+std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of);
+// And the others: each of 1 % of the window at least, longest first.
+std::vector<IdleSite> single_pauses(const DeviceProfile& device, const SiteFilter& is_of);
+int64_t sum_ns(const std::vector<IdleSite>& sites);
+SiteFilter of_cause(IdleCause cause);
+
+// The idle time of that cause that comes again and again, where it is enough to warn of; else 0.
 int64_t repeated_loss(const DeviceProfile& device, IdleCause cause);
-// Of launches that came too late, where so much is.
+// Of launches that came too late, where so much is; and the sites.
 int64_t late_loss(const DeviceProfile& device, double share);
+std::vector<IdleSite> late_sites(const DeviceProfile& device);
 
 int64_t percent_of(const DeviceProfile& device, int64_t ns);  // of the window, rounded
 
@@ -59,9 +72,17 @@ int64_t percent_of(const DeviceProfile& device, int64_t ns);  // of the window, 
 std::string share_text(const DeviceProfile& device, int64_t ns);
 std::string ms_text(int64_t ns);
 
-// The places that lose most of that cause, the first of each device as `where`, others as evidence.
-void add_sites(const std::vector<LossOn>& losses, const std::function<bool(IdleCause)>& cause,
+// The places that lose most of it, the first of each device as `where`, others as evidence; and all
+// of them as what the finding names.
+void add_sites(const std::vector<LossOn>& losses,
+               const std::function<std::vector<IdleSite>(const DeviceProfile&)>& sites_of,
                Finding& finding);
+// What the finding names of a device.
+void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& finding);
+// Waiting for late ranks in collectives from the second on, as far as known; in the first.
+void name_waits(const Profile& profile, Finding& finding);
+void name_first_waits(const Profile& profile, Finding& finding);
+void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding);
 
 // How long the profiler worked for itself, as evidence, where that is 1 % of the window.
 void add_profiling(const DeviceProfile& device, Finding& finding);

@@ -12,6 +12,9 @@ std::vector<Finding> find_graph_gaps(const Profile& profile) {
   }
   Finding finding = loss_finding("latency.graph-gap", losses);
   finding.title = idle_text(losses) + " within replays of graphs, between their nodes";
+  for (const LossOn& loss : losses) {
+    name_loss(*loss.device, static_cast<size_t>(IdleCause::kGraphInternal), loss.ns, finding);
+  }
   finding.advice =
       "look at the graph's dependencies and host nodes: the host's launches are not the reason";
   return {finding};

@@ -28,14 +28,13 @@ std::vector<Finding> find_host_bound(const Profile& profile) {
   }
   Finding finding = loss_finding("latency.host-bound", losses);
   const DeviceProfile& worst = *losses.front().device;
-  finding.title = idle_text(losses) + " because work is launched too late";
+  finding.title = "host-bound: " + idle_text(losses) + " because kernels are launched too late";
   finding.values.emplace_back("busy_percent", percent_of(worst, worst.times.busy_ns));
   finding.values.emplace_back("median_lead_ns", worst.median_lead_ns);
   finding.evidence.push_back(fmt::format(
       "rank {}: half of the launches returned less than {:.1f} us before their work began",
       worst.rank.value, static_cast<double>(worst.median_lead_ns) / 1e3));
-  add_sites(
-      losses, [](IdleCause cause) { return cause == IdleCause::kHostBound; }, finding);
+  add_sites(losses, late_sites, finding);
   finding.advice =
       "fewer and larger kernels: CUDA graphs, torch.compile, fused optimizers, larger batches; or "
       "less Python between launches";

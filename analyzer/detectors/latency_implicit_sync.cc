@@ -19,7 +19,11 @@ std::vector<Finding> find_implicit_sync(const Profile& profile) {
   finding.certainty = Certainty::kProof;
   finding.title = idle_text(losses) + " while memory is taken and given back, or code loaded";
   add_sites(
-      losses, [](IdleCause cause) { return cause == IdleCause::kAllocator; }, finding);
+      losses,
+      [](const DeviceProfile& device) {
+        return repeated_sites(device, of_cause(IdleCause::kAllocator));
+      },
+      finding);
   finding.advice = "allocate before the loop, or through a caching allocator; load code ahead";
   return {finding};
 }

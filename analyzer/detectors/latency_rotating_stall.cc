@@ -121,6 +121,7 @@ Finding finding_of(const Profile& profile, const Stalls& stalls) {
   }
   finding.evidence = {who, fmt::format("one stall in {} at the median, each for {} on the host",
                                        ms_text(period), ms_text(length))};
+  name_waits(profile, finding);
   add_clocks(arrivals, finding);
   add_unknown(arrivals, finding);
   return finding;

@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/small_collectives.h"
+#include "analyzer/detectors/time_account.h"
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/spans.h"
 
@@ -112,6 +113,9 @@ std::vector<Finding> find_small_collectives(const Profile& profile) {
       fmt::format("{} calls of {}", small.count / steps, small.operation),
       ranks_text(finding.culprits), small.median_bytes, share_text(worst, small.exposed_ns));
   finding.culprits.clear();
+  for (const LossOn& loss : losses) {
+    name_loss(*loss.device, kExposedLoss, loss.ns, finding);
+  }
   finding.values = {{"exposed_ns", small.exposed_ns},
                     {"exposed_percent", percent_of(worst, small.exposed_ns)},
                     {"collective_count", static_cast<int64_t>(small.count)},

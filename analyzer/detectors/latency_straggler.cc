@@ -63,6 +63,7 @@ Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late)
   finding.values = {{"late_ns", late.front().charged_ns},
                     {"late_count", static_cast<int64_t>(late.front().times)},
                     {"collective_count", static_cast<int64_t>(collectives)}};
+  name_waits(profile, finding);
   finding.evidence.push_back(
       "counted from the second collective on, without the time they waited for the GPU: what they "
       "entered the window with is not theirs");
@@ -116,7 +117,8 @@ std::vector<Finding> find_entry_skew(const Profile& profile) {
                         : "whether it was late from there on cannot be said");
   finding.values = {{"entry_ns", last->entry_ns}};
   finding.sides = {{rank}};
-  finding.evidence = {"what happened before the window is not recorded: nobody is blamed"};
+  finding.evidence = {"what happened before the window is not recorded: no culprit"};
+  name_first_waits(profile, finding);
   return {finding};
 }
 

@@ -11,40 +11,23 @@ bool is_copy(const std::string& call) {
 }
 
 std::vector<Finding> find_blocking(const Profile& profile, bool copies) {
-  const auto loss_at = [&](const DeviceProfile& device) {
-    int64_t ns = 0;
-    std::vector<int64_t> gaps;
-    for (const IdleSite& site : device.sites) {
-      if (site.cause == IdleCause::kSyncInduced && is_copy(site.call) == copies) {
-        ns += site.ns;
-        gaps.insert(gaps.end(), site.gaps.begin(), site.gaps.end());
-      }
-    }
-    // Once in a profile, as its own last synchronisation, is no habit.
-    return device.share(repeated_ns(device, std::move(gaps))) >= kWarnShare ? ns : 0;
+  const auto sites_of = [copies](const DeviceProfile& device) {
+    return repeated_sites(device, [copies](const IdleSite& site) {
+      return site.cause == IdleCause::kSyncInduced && is_copy(site.call) == copies;
+    });
   };
-  const std::vector<LossOn> losses = idle_losses_of(profile, kWarnShare, loss_at);
+  const std::vector<LossOn> losses = idle_losses_of(
+      profile, kWarnShare, [&](const DeviceProfile& device) { return sum_ns(sites_of(device)); });
   if (losses.empty()) {
     return {};
   }
   Finding finding = loss_finding(copies ? "latency.pageable-copy" : "latency.sync-in-loop", losses);
-  const DeviceProfile& worst = *losses.front().device;
   finding.certainty = Certainty::kProof;
   finding.title =
       idle_text(losses) + (copies ? " after copies from pageable memory, which block the host"
                                   : " after calls that wait for it: its queue runs dry each time");
-  finding.values.emplace_back("blocked_ns", worst.blocked_ns);
-  for (const LossOn& loss : losses) {
-    for (const IdleSite& site : loss.device->sites) {
-      if (site.cause == IdleCause::kSyncInduced && is_copy(site.call) == copies) {
-        finding.where.push_back(place_of(loss.device->rank, site));
-        finding.evidence.push_back(fmt::format(
-            "rank {}: {} idle in {} gaps after {}{}", loss.device->rank.value, ms_text(site.ns),
-            site.gaps.size(), site.call, site.site.empty() ? "" : ", called by " + site.site));
-        break;
-      }
-    }
-  }
+  finding.values.emplace_back("blocked_ns", losses.front().device->blocked_ns);
+  add_sites(losses, sites_of, finding);
   finding.advice = copies ? "pin the host memory (pin_memory=True) and copy with non_blocking=True"
                           : "do not read values of the GPU in each step: log every n-th, or keep "
                             "them on the device";

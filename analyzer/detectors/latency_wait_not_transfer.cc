@@ -44,6 +44,7 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
       "while all transfers together take {}",
       ranks_text(finding.culprits), worst.rank.value, share_text(worst, losses.front().ns),
       ms_text(transfer));
+  name_waits(profile, finding);
   finding.victims = finding.culprits;  // who is late, latency.straggler and entry-skew say
   finding.culprits.clear();
   finding.values = {{"waited_ns", losses.front().ns},

@@ -61,6 +61,16 @@ std::string wrong_peer_text(const Run& run, const Divergence& one) {
                      sends ? "send" : "receive", place_of(run, one.expected));
 }
 
+// "send to rank 6"
+std::string message_to(const Run& run, const Divergence& one, const SideCall& call, bool own) {
+  const OperationText& operation = call.item.operation;
+  const Member* const peer = member_at(run.communicators[one.communicator], operation.peer);
+  const std::string whom = peer == nullptr ? fmt::format("peer {}", operation.peer)
+                                           : fmt::format("rank {}", peer->rank.value);
+  return fmt::format("{} {} {}{}", operation.receive ? "receive" : "send",
+                     operation.receive ? "from" : "to", whom, own ? place_of(run, call) : "");
+}
+
 std::string absence_text(const Run& run, const Divergence& one) {
   const bool no_receive = one.kind == DivergenceKind::kMissingReceive;
   const SideCall& there = no_receive ? sender_of(one) : receiver_of(one);
@@ -92,6 +102,27 @@ std::string message_text(const Run& run, const Divergence& one) {
       name_of(first, first.send.item.operation.sequence) + on, disagreement(first),
       more == 0 ? "" : fmt::format("; and {} more like it", more),
       one.tie ? "" : fmt::format("; {} differs from the others", ranks_text(one.deviants)));
+}
+
+std::string departed_message_text(const Run& run, const Divergence& one) {
+  const std::string who = ranks_text(one.deviants);
+  const std::string on = " on communicator " + label_of(run, run.communicators[one.communicator]);
+  const std::string expected = message_to(run, one, one.expected, false);
+  const std::string place = place_of(run, one.expected);
+  const std::string twins = ranks_text(one.twins);
+  switch (one.kind) {
+    case DivergenceKind::kWrongPeer:
+      return fmt::format(
+          "{} issued a {}{} instead of a {}: {}, which run the same calls, name that peer", who,
+          message_to(run, one, one.own, true), on, expected, twins);
+    case DivergenceKind::kMessageOrder:
+      return fmt::format("{} called {}{} before the {}{}{}, {} in the other order", who,
+                         one.own.item.function, place_of(run, one.own), expected, on, place, twins);
+    default:
+      break;
+  }
+  return fmt::format("{} left out a {}{}: {}, which run the same calls, issued it{}", who, expected,
+                     on, twins, place);
 }
 
 std::vector<std::string> message_lines(const Run& run, const Divergence& one) {

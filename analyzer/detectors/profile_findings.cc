@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/detectors/time_account.h"
 
 namespace traintrace {
 namespace {
@@ -20,8 +21,8 @@ constexpr NamedDetector<ProfileDetector> kDetectors[] = {
     TT_DETECTOR(find_small_collectives),   TT_DETECTOR(find_slow_device),
     TT_DETECTOR(find_event_spin),          TT_DETECTOR(find_full_queues),
     TT_DETECTOR(find_slow_kernel_path),    TT_DETECTOR(find_graph_gaps),
-    TT_DETECTOR(find_unattributed),        TT_DETECTOR(find_incomplete_timeline),
-    TT_DETECTOR(find_step_regression),
+    TT_DETECTOR(find_lazy_loads),          TT_DETECTOR(find_pauses),
+    TT_DETECTOR(find_incomplete_timeline), TT_DETECTOR(find_step_regression),
 };
 
 int64_t loss_of(const Finding& finding) {
@@ -86,6 +87,10 @@ void add_profiling(const Profile& profile, Finding& summary) {
 std::vector<Finding> find_in_profile(const Profile& profile) {
   std::vector<Finding> findings;
   find_with_each(kDetectors, findings, profile);
+  constexpr NamedDetector<decltype(&find_unattributed)> kLast[] = {TT_DETECTOR(find_unattributed)};
+  std::vector<Finding> rest;
+  find_with_each(kLast, rest, profile, findings);
+  std::move(rest.begin(), rest.end(), std::back_inserter(findings));
   mark_root(findings);
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {

@@ -45,6 +45,15 @@ class Settler {
     trace.start_time = static_cast<uint64_t>(rank) + 2;
     trace.armed = first_;
     trace.last_alive = made(file);
+    if (dump.active_only) {
+      trace.facts["entries-left-out"] = "complete";
+    }
+    std::vector<size_t> sizes;
+    for (const FlightGroup& group : dump.groups) {
+      sizes.push_back(group.ranks.size());
+    }
+    std::sort(sizes.begin(), sizes.end());
+    trace.facts["group-sizes"] = fmt::format("{}", fmt::join(sizes, ","));
     settle_groups(dump, rank);
     return std::move(trace);
   }
@@ -96,6 +105,7 @@ class Settler {
       text.rank =
           place == group.ranks.end() ? text.rank : static_cast<int>(place - group.ranks.begin());
       text.created = text.ready = first_;
+      text.ordinal = static_cast<uint32_t>(std::clamp<int64_t>(group.number, -1, INT32_MAX) + 1);
       keep[i] = settle_counts(group, facts, text);
       if (dump.active_only) {
         forget_parts(text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/judge/root.h"
+#include "analyzer/match/explain_departures.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
@@ -31,7 +32,11 @@ bool knows_order_only(const Run& run) {
 }
 
 WaitGraph frontier_graph(const Run& run) {
-  WaitGraph graph = may_hang(run) ? roots_of(run, blocked(run)) : WaitGraph();
+  WaitGraph graph;
+  if (may_hang(run)) {
+    graph = roots_of(run, blocked(run));
+    explain_by_departures(run, graph);
+  }
   graph.by_frontier = true;
   return graph;
 }

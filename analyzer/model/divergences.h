@@ -33,9 +33,10 @@ enum class DivergenceKind : uint8_t {
   kMissingReceive,  // left out: what follows agrees
   kMissingSend,
   kWrongPeer,
-  kExchange,  // an all-to-all of sends and receives
-  kGroups,    // the same collectives in other groups
-  kUnknown,   // by their hashes; the place is not kept
+  kExchange,              // an all-to-all of sends and receives
+  kGroups,                // the same collectives in other groups
+  kSwappedCommunicators,  // two calls in the other order, of two communicators
+  kUnknown,               // by their hashes; the place is not kept
 };
 
 // A call of one rank that stands for all of its side.
@@ -75,10 +76,18 @@ struct Divergence {
   SideCall own_second;         // of those swapped: the later one
   SideCall expected_second;
   std::vector<Message> messages;  // all that disagree, of sends and receives
+  // Ranks that run the same program as the deviant, and agree with each other: what `expected` is
+  // taken from (match/departures.h).  Empty: it was found in another way.
+  Ranks twins;
+  bool by_habit = false;  // the deviant's own calls before that tell, not that the twins are more
 };
 
 constexpr bool is_of_messages(DivergenceKind kind) {
   return kind >= DivergenceKind::kMessageCount && kind <= DivergenceKind::kExchange;
+}
+
+constexpr bool is_harmless(DivergenceKind kind) {
+  return kind == DivergenceKind::kHarmlessType || kind == DivergenceKind::kHarmlessMessageType;
 }
 
 // By communicator, then sequence; those that only lines tell are behind the others.

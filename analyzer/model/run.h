@@ -11,6 +11,7 @@
 #include "analyzer/model/divergences.h"
 #include "analyzer/model/ids.h"
 #include "analyzer/model/life.h"
+#include "analyzer/model/lost_time.h"
 #include "analyzer/model/waits.h"
 #include "analyzer/reader/process_trace.h"
 
@@ -106,6 +107,7 @@ struct Run {
   WaitGraph waits;
   std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them
   std::shared_ptr<const Profile> profile;       // of its GPUs (timeline/); null: none was recorded
+  std::vector<LostTime> lost_times;             // of GPUs with a timeline; by rank and device
 };
 
 // Null if that rank left no trace.

@@ -129,6 +129,7 @@ struct WaitGraph {
   // Calls at frontiers that differ and of which Run::divergences has nothing: they follow there.
   std::vector<Divergence> divergences = {};
   std::vector<FrontierStall> stalls = {};
+  bool departed = false;  // `divergences` are the reason for everything: no other ones count
 };
 
 // Of ranks that all ended, one was first if it ended that much before the last sign of life of

@@ -128,6 +128,14 @@ std::string findings_json(const Run& run, const FindingsReport& report) {
                               {"severity", loss.severity},
                               {"advice", loss.advice}});
   }
+  for (const LostTime& time : run.lost_times) {
+    json["lost_time"].push_back({{"rank", time.rank.value},
+                                 {"device", time.device},
+                                 {"window_ns", time.window_ns},
+                                 {"lost_ns", time.lost_ns},
+                                 {"named_ns", time.named_ns},
+                                 {"unattributed_ns", time.unattributed_ns}});
+  }
   write_each(report, [&](const Finding& finding) { json["findings"].push_back(json_of(finding)); });
   // File and function names come from the job: they need not be UTF-8.
   return printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";

@@ -10,14 +10,16 @@
 namespace traintrace {
 
 const std::array<const char*, kIdleCauses> kIdleCauseNames = {
-    "data-starvation", "sync-induced",       "allocator",      "host-peer-wait", "host-bound",
-    "launch-latency",  "communication-wait", "straggler-wait", "copy-wait",      "kernel-gap",
-    "dependency",      "graph-internal",     "unattributed"};
+    "data-starvation", "sync-induced", "allocator",      "host-peer-wait",     "host-bound",
+    "lazy-load",       "launch-call",  "launch-latency", "communication-wait", "straggler-wait",
+    "copy-wait",       "kernel-gap",   "dependency",     "graph-internal",     "unattributed"};
 
 namespace {
 
 // Below it, a GPU that has its work does not begin it sooner.
 constexpr int64_t kKernelGapNs = 10'000;
+// A launch takes 2 us to 10 us; the first one of a kernel takes longer where it loads its code.
+constexpr int64_t kLoadingNs = 100'000;
 // How far waiting is followed from work to work.
 constexpr int kMostHops = 64;
 
@@ -64,7 +66,10 @@ class Attribution {
     }
   }
   void add_late_host(const Span& late, const HostCall& launch);
+  void add_launched(const Span& gap, const GpuWork& next, const GpuWork& before,
+                    const HostCall& launch);
   void add_device_side(const Span& gap, const GpuWork& next, const GpuWork& before);
+  bool is_first_use(const GpuWork& work) const;
   void add_while_others_ran(Span part, const GpuWork& awaited, int hops);
   void add_communication(const Span& part, const GpuWork& work);
   bool is_graph_launch(const HostCall& call) const {
@@ -75,6 +80,7 @@ class Attribution {
   const Timeline& timeline_;
   const std::function<void(const IdleCharge&)>& visit_;
   std::unordered_map<uint64_t, const HostCall*> launches_;
+  std::unordered_map<uint32_t, int64_t> first_use_;  // by name: when work of it first began
   std::vector<Thread> threads_;
   Predecessors predecessors_;
   const GpuWork* next_ = nullptr;
@@ -100,6 +106,9 @@ Attribution::Attribution(const Timeline& timeline,
         threads_[call.thread].calls[i].push_back(&call);
       }
     }
+  }
+  for (const GpuWork& work : timeline.work) {
+    first_use_.try_emplace(work.name, work.start_ns);
   }
   for (size_t thread = 0; thread < threads_.size(); ++thread) {
     std::stable_sort(threads_[thread].blocking.begin(), threads_[thread].blocking.end(),
@@ -147,13 +156,35 @@ void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& befor
   if (launch.start_ns > gap.begin_ns) {
     // A launch cannot come after what it launched, but clocks of host and device may say so.
     const int64_t launched = std::min(launch.start_ns, gap.end_ns);
-    add(IdleCause::kLaunchLatency, gap.end_ns - launched, &launch);
-    return add_late_host({gap.begin_ns, launched}, launch);
+    add_late_host({gap.begin_ns, launched}, launch);
+    return add_launched({launched, gap.end_ns}, next, before, launch);
   }
   if (is_graph_launch(launch) && before.correlation == next.correlation) {
     return add(IdleCause::kGraphInternal, length);
   }
+  // Launched in time, by a call that did not let go of it.
+  if (launch.end_ns - gap.begin_ns >= kLoadingNs) {
+    return add_launched(gap, next, before, launch);
+  }
   add_device_side(gap, next, before);
+}
+
+bool Attribution::is_first_use(const GpuWork& work) const {
+  return work.kind != WorkKind::kMemory && first_use_.at(work.name) == work.start_ns;
+}
+
+// `gap` begins with the launch of what ends it.
+void Attribution::add_launched(const Span& gap, const GpuWork& next, const GpuWork& before,
+                               const HostCall& launch) {
+  const int64_t returned = std::clamp(launch.end_ns, gap.begin_ns, gap.end_ns);
+  const int64_t inside = returned - gap.begin_ns;
+  add(inside >= kLoadingNs && is_first_use(next) ? IdleCause::kLazyLoad : IdleCause::kLaunchCall,
+      inside, &launch);
+  const int64_t begun = std::min(gap.end_ns, returned + kMostLatencyNs);
+  add(IdleCause::kLaunchLatency, begun - returned, &launch);
+  if (begun < gap.end_ns) {
+    add_device_side({begun, gap.end_ns}, next, before);
+  }
 }
 
 bool is_same(const GpuWork& a, const GpuWork& b) {
@@ -230,6 +261,10 @@ void Attribution::add_communication(const Span& part, const GpuWork& work) {
 
 bool is_hosts(IdleCause cause) {
   return cause <= IdleCause::kLaunchLatency && cause != IdleCause::kHostPeerWait;
+}
+
+bool is_launch(IdleCause cause) {
+  return cause >= IdleCause::kHostBound && cause <= IdleCause::kLaunchLatency;
 }
 
 void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,

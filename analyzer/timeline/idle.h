@@ -10,16 +10,19 @@
 
 namespace traintrace {
 
-// A gap is cut in two where the next piece of work was launched.  From there on it is the launch's
-// latency; before, the host was late, for what the launching thread did meanwhile.  Where all was
-// launched before the gap began, something on the GPU's side made it wait.
+// A gap is cut where the call that launched the next piece of work began and where it returned.
+// Before, the host was late, for what the launching thread did meanwhile.  Inside, the call itself
+// took that long.  After it the GPU needs a moment to begin; what takes longer than that, or was
+// launched before the gap began, waits for something on the GPU's side.
 enum class IdleCause : uint8_t {
   kDataStarvation,  // the thread was in the loader
   kSyncInduced,     // a call that waits for the GPU returned in the gap: nothing was queued
   kAllocator,       // it took or gave back memory, or loaded code
   kHostPeerWait,    // it waited for other processes without the GPU
   kHostBound,       // none of these: the host is too slow
-  kLaunchLatency,   // launched, and not begun
+  kLazyLoad,        // inside the first launch of a kernel, which loads its code
+  kLaunchCall,      // inside any other call that launches
+  kLaunchLatency,   // that call has returned, and the GPU has not begun yet; kMostLatencyNs at most
   kCommunicationWait,
   kStragglerWait,
   kCopyWait,
@@ -28,9 +31,13 @@ enum class IdleCause : uint8_t {
   kGraphInternal,  // within one replay of a graph
   kUnattributed,   // what launched it was not recorded
 };
-inline constexpr size_t kIdleCauses = 13;
+inline constexpr size_t kIdleCauses = 15;
 // As in reports.
 extern const std::array<const char*, kIdleCauses> kIdleCauseNames;
+
+// From the return of a launch to the start of its work takes 2 us to 10 us, of a graph or on a GPU
+// that was asleep some tens.  What takes longer waits for something else.
+inline constexpr int64_t kMostLatencyNs = 100'000;
 
 using IdleTimes = std::array<int64_t, kIdleCauses>;  // ns, by cause
 
@@ -38,14 +45,16 @@ using IdleTimes = std::array<int64_t, kIdleCauses>;  // ns, by cause
 struct IdleCharge {
   IdleCause cause;
   int64_t ns;
-  // What the host did: the last call of that kind in the part, for kHostBound and kLaunchLatency
-  // the launch; null where the cause is on the GPU's side.
+  // What the host did: the last call of that kind in the part, for kHostBound, kLazyLoad,
+  // kLaunchCall and kLaunchLatency the launch; null where the cause is on the GPU's side.
   const HostCall* call;
   const GpuWork* next;  // what ends the gap
 };
 
 // Whether the host is the reason, as far as known.
 bool is_hosts(IdleCause cause);
+// Whether it is charged to the launch of what ends the gap.
+bool is_launch(IdleCause cause);
 
 // Parts of gaps in their order; `work` as below.
 void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,

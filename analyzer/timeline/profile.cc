@@ -42,7 +42,7 @@ std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork
     IdleSite& site = sites[{charge.cause, name, place}];
     site.cause = charge.cause;
     site.ns += charge.ns;
-    site.gaps.push_back(charge.ns);
+    site.gaps.push_back({charge.ns, charge.next->start_ns});
   });
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {
@@ -96,12 +96,13 @@ void add_devices(Profile& profile, size_t index) {
   for (const GpuWork& work : timeline.work) {
     by_device[work.device].push_back(work);
   }
-  const size_t steps = count_steps(timeline);
+  const std::vector<int64_t> steps = step_starts_of(timeline);
   const Spans profiling = united(timeline.profiling);
   for (const auto& [number, work] : by_device) {
     DeviceProfile device;
     device.rank = {*timeline.rank};
     device.device = number;
+    device.index = profile.devices.size();
     device.timeline = index;
     device.times = partition_of(work);
     device.idle = idle_by_cause(timeline, work);
@@ -116,7 +117,10 @@ void add_devices(Profile& profile, size_t index) {
     device.profiling_ns = window_within(work, profiling);
     device.profiling_idle_ns = idle_within(work, profiling);
     device.median_lead_ns = median_lead(timeline, work);
-    device.steps = steps;
+    device.steps = steps.size();
+    if (!steps.empty()) {
+      device.loop_start_ns = steps.front();
+    }
     profile.devices.push_back(std::move(device));
   }
 }

@@ -15,19 +15,26 @@
 
 namespace traintrace {
 
+// What one gap has of a cause.
+struct IdleGap {
+  int64_t ns;
+  int64_t until_ns;  // when work began again
+};
+
 // Idle time of one cause at one place.
 struct IdleSite {
   IdleCause cause;
   std::string call;  // the loader's, blocking, allocating or launching one
   std::string site;  // "train.py(118): train_step"; empty: not known
   int64_t ns = 0;
-  std::vector<int64_t> gaps = {};  // of each what is charged, in their order
+  std::vector<IdleGap> gaps = {};  // in their order
 };
 
 // One GPU of one process.
 struct DeviceProfile {
   Rank rank;
   int device = 0;
+  size_t index = 0;     // in Profile::devices
   size_t timeline = 0;  // in Profile::timelines
   TimePartition times;
   IdleTimes idle{};
@@ -40,6 +47,8 @@ struct DeviceProfile {
   int64_t profiling_idle_ns = 0;              // and the GPU had nothing to do
   int64_t median_lead_ns = 0;  // from the end of a launch to the start of what it launched
   size_t steps = 0;            // 0: not known
+  // When the first step began; what was before is start-up.  None: not known.
+  std::optional<int64_t> loop_start_ns;
 
   int64_t idle_for(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }
   // Of the window.

@@ -94,12 +94,16 @@ std::optional<StepPeriod> find_step_period(const Timeline& timeline) {
   return std::nullopt;
 }
 
-size_t count_steps(const Timeline& timeline) {
+std::vector<int64_t> step_starts_of(const Timeline& timeline) {
   if (!timeline.step_starts.empty()) {
-    return timeline.step_starts.size();
+    return timeline.step_starts;
   }
-  const std::optional<StepPeriod> period = find_step_period(timeline);
-  return period ? static_cast<size_t>(period->repeats) : 0;
+  std::optional<StepPeriod> period = find_step_period(timeline);
+  return period ? std::move(period->starts) : std::vector<int64_t>{};
+}
+
+size_t count_steps(const Timeline& timeline) {
+  return step_starts_of(timeline).size();
 }
 
 }  // namespace traintrace

@@ -23,7 +23,9 @@ struct StepPeriod {
 // with at least two whole repeats.  None: nothing repeats so, as in a trace with samples left out.
 std::optional<StepPeriod> find_step_period(const Timeline& timeline);
 
-// How many steps the timeline holds, by its annotations, else by the period; 0: not known.
+// Where each step of the timeline begins, by its annotations, else by the period; empty: not known.
+std::vector<int64_t> step_starts_of(const Timeline& timeline);
+// How many these are.
 size_t count_steps(const Timeline& timeline);
 
 }  // namespace traintrace

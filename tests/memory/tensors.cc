@@ -1,9 +1,14 @@
 // As memory.cc, with PyTorch's allocator (simgpu's libc10_cuda).
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -464,6 +469,38 @@ void two_million(size_t limit) {
   say("live", most);
 }
 
+// The tracer's own thread hardly runs: it has the lowest priority on the one processor that it
+// shares with this.
+void starve_own_thread() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "not put on one processor");
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    if (name == "traintrace") {
+      const pid_t tid = std::stoi(task.path().filename());
+      const sched_param lowest = {};
+      CHECK(sched_setaffinity(tid, sizeof one, &one) == 0 &&
+                sched_setscheduler(tid, SCHED_IDLE, &lowest) == 0,
+            "not starved");
+      return;
+    }
+  }
+  CHECK(false, "no thread of the tracer");
+}
+
+void faster_than_own_thread() {
+  tensor(1);
+  starve_own_thread();
+  constexpr size_t kBlocks = 400'000;
+  for (size_t i = 0; i < kBlocks; ++i) {
+    tensor(1);
+  }
+  say("live", kBlocks + 1);
+}
+
 // Memory is missed again and again while ever more is free, in pieces among that many blocks.
 void ever_more_pieces(size_t blocks) {
   constexpr size_t kSmall = 10240;
@@ -585,6 +622,7 @@ const Cases kCases = {
     {"tensors-bad-run-otherwise", [] { one_of_two_runs(80 * kMiB, true); }},
     {"tensors-two-million", [] { two_million(50'000); }},
     {"tensors-two-million-large", [] { two_million(250'000); }},
+    {"tensors-faster-than-own-thread", faster_than_own_thread},
     {"tensors-pieces-50k", [] { ever_more_pieces(50'000); }},
     {"tensors-pieces-100k", [] { ever_more_pieces(100'000); }},
     {"tensors-pieces-200k", [] { ever_more_pieces(200'000); }},

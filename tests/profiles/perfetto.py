@@ -10,7 +10,7 @@ import tempfile
 from made import Rank
 from perfetto_trace import Reader
 
-HOST_CAUSES = {"data-starvation", "sync-induced", "allocator", "host-peer-wait", "host-bound", "launch-latency"}
+HOST_CAUSES = {"data-starvation", "sync-induced", "allocator", "host-peer-wait", "host-bound", "lazy-load", "launch-call", "launch-latency"}
 BASE = 1_700_000_000_000_000_000
 
 

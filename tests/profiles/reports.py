@@ -10,7 +10,7 @@ import tempfile
 
 from made import Rank
 
-HOST_CAUSES = {"data-starvation", "sync-induced", "allocator", "host-peer-wait", "host-bound", "launch-latency"}
+HOST_CAUSES = {"data-starvation", "sync-induced", "allocator", "host-peer-wait", "host-bound", "lazy-load", "launch-call", "launch-latency"}
 
 
 def made(number):

@@ -32,6 +32,72 @@ def training(each_step, ranks=1, lead=2000.0, steps=STEPS):
 
 # One rank.  Each function does one step; what it loses per step in us is returned by `lost` below.
 
+def pausing(us, each=50):
+    """As `item`, and a checkpoint of `us` in one step, which is a line of its own."""
+    def step(rank, number):
+        layers(rank, 20)
+        began = rank.now
+        rank.block()
+        rank.frame("train.py(31): log_loss", began - 1)
+        rank.host(each)
+        layers(rank, 20)
+        if number == 6:
+            began = rank.now
+            rank.block("cudaDeviceSynchronize")
+            rank.frame("train.py(77): save_checkpoint", began - 1)
+            rank.host(us)
+    return step
+
+
+def start_up(us):
+    """Before the first step the GPU is used once, and then nothing happens for long."""
+    rank = Rank(0, 1)
+    for _ in range(10):
+        rank.launch(20.0)
+        rank.block()
+        rank.host(us / 10)
+    for step in range(STEPS):
+        began = rank.now
+        healthy(rank, step)
+        rank.step(step, began)
+    return [rank]
+
+
+def first_use(us, step=5):
+    """A kernel that is launched for the first time in one of the steps, when the queue is empty."""
+    def each(rank, number):
+        layers(rank)
+        if number == step:
+            rank.now = max(rank.now, rank.free[7] - 10)
+            rank.launch(200.0, "evaluate", cost=us, latency=us + 3)
+    return each
+
+
+def begins_late(us):
+    """The launch returns at once, nothing is queued, and the work begins long after."""
+    def step(rank, _):
+        layers(rank, 10)
+        rank.now = max(rank.now, rank.free[7] + 10)
+        rank.launch(200.0, latency=us)
+        layers(rank, 30)
+    return step
+
+
+def short_kernels(gap):
+    """All is launched in time; between two kernels is a gap."""
+    def step(rank, _):
+        for _ in range(100):
+            rank.launch(20.0, after=(rank.free[7] + gap,))
+    return step
+
+
+def exposed_little_unknown(rank, _):
+    """6 of 10 ms are a collective that nothing is computed beside, and 0.2 ms of 0.2 idle have no known reason."""
+    layers(rank, 20)
+    end = rank.launch(6000.0, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(rank.free[7],))
+    rank.launch(200.0, after=(end + 200,))
+
+
 def healthy(rank, _):
     layers(rank)
 
@@ -313,17 +379,28 @@ def cases():
     yield "healthy", training(healthy), None, [], None
     yield "loader", training(loader(2000)), "latency.data-starvation", [0], ("idle_ns", 2000 * STEPS)
     yield "loader short", training(loader(60)), None, [], None
-    yield "loader once", training(loader_once), None, [], None
+    yield "loader once", training(loader_once), "latency.pause", [], ("idle_ns", 8000)
     yield "item", training(item(1500)), "latency.sync-in-loop", [0], ("idle_ns", 1508 * STEPS)
     yield "item quick", training(item(50)), None, [], None
     yield "blocked while busy", training(blocked_while_busy), "latency.harmless-sync", [], None
     beyond = blocked_beyond()
     yield "blocked beyond the work", beyond, "latency.harmless-sync", [], ("blocked_ns", beyond[0].blocked_us)
-    yield "once", training(once), None, [], None
-    yield "held up once", training(held_up(lambda step: 150_000 if step == 6 else 0)), None, [], None
+    yield "once", training(once), "latency.pause", [], ("idle_ns", 8000)
+    yield "held up once", training(held_up(lambda step: 150_000 if step == 6 else 0)), "latency.pause", [], None
+    yield "checkpoint", training(pausing(2_000_000)), "latency.pause", [], ("idle_ns", 2_000_000)
+    yield "checkpoint, short", training(pausing(3000)), None, [], None
+    yield "checkpoint beside a habit", training(pausing(2_000_000, each=70_000)), "latency.sync-in-loop", [0], ("idle_ns", 70_000 * STEPS)
+    yield "start-up", start_up(300_000), "latency.pause", [], ("idle_ns", 300_000)
+    yield "first use", training(first_use(60_000)), "latency.lazy-load", [], ("idle_ns", 60_000)
+    yield "first use, quick", training(first_use(90)), None, [], None
+    yield "begins late", training(begins_late(5000)), "latency.unattributed", [], ("idle_ns", 4900 * STEPS)
+    yield "begins soon", training(begins_late(90)), None, [], None
+    yield "short kernels", training(short_kernels(6.0), lead=10_000), "latency.unattributed", [], ("idle_ns", 6 * 100 * STEPS)
+    yield "short kernels, close", training(short_kernels(1.5), lead=10_000), None, [], None
+    yield "exposed, little unknown", training(exposed_little_unknown), "latency.exposed-communication", [], ("exposed_ns", 6000 * STEPS)
     yield "held up each time", training(held_up(lambda _: 12_000)), "latency.host-bound", [0], None
-    yield "item, one takes long", training(lambda rank, step: item(60_000 if step == 6 else 50)(rank, step)), None, [], None
-    yield "loader, one takes long", training(lambda rank, step: loader(60_000 if step == 6 else 60)(rank, step)), None, [], None
+    yield "item, one takes long", training(lambda rank, step: item(60_000 if step == 6 else 50)(rank, step)), "latency.pause", [], ("idle_ns", 60_000)
+    yield "loader, one takes long", training(lambda rank, step: loader(60_000 if step == 6 else 60)(rank, step)), "latency.pause", [], ("idle_ns", 60_000)
     yield "pageable", training(pageable(1500)), "latency.pageable-copy", [0], ("idle_ns", 1503 * STEPS)
     yield "pageable quick", training(pageable(20)), None, [], None
     yield "slow host", training(slow_host(15), lead=10), "latency.host-bound", [0], None

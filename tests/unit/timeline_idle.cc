@@ -23,16 +23,20 @@ struct Gap {
   std::vector<HostCall> calls = {};
   const char* launch = "cudaLaunchKernel";
   uint64_t second = 2;
+  int64_t call_us = 5;      // what the launch takes
+  int64_t second_us = 200;  // when the second begins
+  bool first_of_its_name = false;
 
   std::map<std::string, int64_t> us() const {
     Timeline timeline;
-    timeline.names = {launch};
+    timeline.names = {launch, "kernel"};
     timeline.threads = {"1", "2"};
     timeline.calls = calls;
     timeline.calls.push_back(
-        {launch_us * kUs, (launch_us + 5) * kUs, 2, 0, 0, HostCallKind::kOther});
+        {launch_us * kUs, (launch_us + call_us) * kUs, 2, 0, 0, HostCallKind::kOther});
     timeline.work = {{0, 100 * kUs, second == 2 ? 2 : 1U, 0, 7, 0, WorkKind::kCompute},
-                     {200 * kUs, 300 * kUs, second, 0, 7, 0, WorkKind::kCompute}};
+                     {second_us * kUs, (second_us + 100) * kUs, second, first_of_its_name ? 1U : 0U,
+                      7, 0, WorkKind::kCompute}};
     const IdleTimes idle = idle_by_cause(timeline, timeline.work);
     std::map<std::string, int64_t> result;
     for (size_t i = 0; i < kIdleCauses; ++i) {
@@ -50,36 +54,68 @@ HostCall call(int64_t begin_us, int64_t end_us, HostCallKind kind, uint32_t thre
 }
 
 TEST(IdleByCause, HostIsLate) {
-  EXPECT_EQ(Gap{}.us(), (Us{{"host-bound", 50}, {"launch-latency", 50}}));
+  EXPECT_EQ(Gap{}.us(), (Us{{"host-bound", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
 }
 
 TEST(IdleByCause, SynchronisationLeftTheQueueEmpty) {
   const Gap gap{.calls = {call(20, 105, HostCallKind::kBlocking)}};
-  EXPECT_EQ(gap.us(), (Us{{"sync-induced", 50}, {"launch-latency", 50}}));
+  EXPECT_EQ(gap.us(), (Us{{"sync-induced", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
 }
 
 TEST(IdleByCause, SynchronisationOfAnotherThreadOrBeforeTheGapIsNoReason) {
   const Gap gap{
       .calls = {call(20, 99, HostCallKind::kBlocking), call(20, 120, HostCallKind::kBlocking, 1)}};
-  EXPECT_EQ(gap.us(), (Us{{"host-bound", 50}, {"launch-latency", 50}}));
+  EXPECT_EQ(gap.us(), (Us{{"host-bound", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
 }
 
 TEST(IdleByCause, LoaderComesBeforeSynchronisation) {
   const Gap gap{
       .calls = {call(20, 105, HostCallKind::kBlocking), call(110, 140, HostCallKind::kLoader)}};
-  EXPECT_EQ(gap.us(), (Us{{"data-starvation", 30}, {"sync-induced", 20}, {"launch-latency", 50}}));
+  EXPECT_EQ(gap.us(), (Us{{"data-starvation", 30},
+                          {"sync-induced", 20},
+                          {"launch-call", 5},
+                          {"launch-latency", 45}}));
 }
 
 TEST(IdleByCause, AllocatorAndPeersTakeWhatTheyTook) {
   const Gap gap{
       .calls = {call(90, 110, HostCallKind::kAllocator), call(105, 120, HostCallKind::kPeerWait)}};
-  EXPECT_EQ(
-      gap.us(),
-      (Us{{"allocator", 10}, {"host-peer-wait", 10}, {"host-bound", 30}, {"launch-latency", 50}}));
+  EXPECT_EQ(gap.us(), (Us{{"allocator", 10},
+                          {"host-peer-wait", 10},
+                          {"host-bound", 30},
+                          {"launch-call", 5},
+                          {"launch-latency", 45}}));
 }
 
 TEST(IdleByCause, WhatWasLaunchedBeforeWaitsForTheGpu) {
   EXPECT_EQ(Gap{.launch_us = 90}.us(), (Us{{"dependency", 100}}));
+}
+
+TEST(IdleByCause, InsideTheLaunch) {
+  const Gap gap{.launch_us = 150, .call_us = 800, .second_us = 955};
+  EXPECT_EQ(gap.us(), (Us{{"host-bound", 50}, {"launch-call", 800}, {"launch-latency", 5}}));
+  Gap first = gap;
+  first.first_of_its_name = true;
+  EXPECT_EQ(first.us(), (Us{{"host-bound", 50}, {"lazy-load", 800}, {"launch-latency", 5}}));
+  first.call_us = 90;
+  first.second_us = 245;
+  EXPECT_EQ(first.us(), (Us{{"host-bound", 50}, {"launch-call", 90}, {"launch-latency", 5}}));
+}
+
+TEST(IdleByCause, InsideALaunchThatBeganBeforeTheGap) {
+  const Gap gap{.launch_us = 90, .call_us = 800, .second_us = 895, .first_of_its_name = true};
+  EXPECT_EQ(gap.us(), (Us{{"lazy-load", 790}, {"launch-latency", 5}}));
+  const Gap brief{.launch_us = 90, .call_us = 50, .second_us = 895, .first_of_its_name = true};
+  EXPECT_EQ(brief.us(), (Us{{"dependency", 795}}));
+}
+
+// A decode of which each launch returned after 5 us, and the work began 463 ms later.
+TEST(IdleByCause, LongAfterTheLaunchSomethingElseIsWaitedFor) {
+  const Gap gap{.launch_us = 150, .second_us = 463'155};
+  EXPECT_EQ(gap.us(), (Us{{"host-bound", 50},
+                          {"launch-call", 5},
+                          {"launch-latency", 100},
+                          {"dependency", 462'900}}));
 }
 
 TEST(IdleByCause, WithinAReplay) {

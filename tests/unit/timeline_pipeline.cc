@@ -354,7 +354,8 @@ TEST(Pipeline, BubbleHasIdleTimeThatIsNotTheHosts) {
     const bool is_delayed = is_message ? ++messages >= 2 && messages <= 3 : &work == &last;
     if (is_delayed) {
       shift += kGapNs;
-      timeline.calls.push_back({messages == 2 || !is_message ? 0 : end + kGapNs - 10, end + kGapNs,
+      const bool in_time = messages == 2 || !is_message;
+      timeline.calls.push_back({in_time ? 0 : end + kGapNs - 10, in_time ? 10 : end + kGapNs,
                                 work.correlation, 1, 0, HostCallKind::kOther});
     }
     work.start_ns += shift;

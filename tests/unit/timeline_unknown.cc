@@ -28,7 +28,8 @@ Finding finding_of(std::string_view code, Severity severity) {
 
 TEST(WithoutTimeline, IsSaidBesideTheVerdictThatNothingIsWrong) {
   std::vector<Finding> findings = {finding_of("run.healthy", Severity::kInfo)};
-  add_latency(run_of(2, true), findings);
+  traintrace::Run run = run_of(2, true);
+  add_latency(run, findings);
   ASSERT_EQ(findings.size(), 1U);
   ASSERT_EQ(findings[0].evidence.size(), 1U);
   EXPECT_NE(findings[0].evidence[0].find("of ranks 0,1 cannot be said"), std::string::npos);
@@ -37,7 +38,8 @@ TEST(WithoutTimeline, IsSaidBesideTheVerdictThatNothingIsWrong) {
 
 TEST(WithoutTimeline, IsAnInfoBehindWarnings) {
   std::vector<Finding> findings = {finding_of("memory.unaccounted", Severity::kWarning)};
-  add_latency(run_of(1, true), findings);
+  traintrace::Run run = run_of(1, true);
+  add_latency(run, findings);
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_EQ(findings[0].code, "memory.unaccounted");
   EXPECT_EQ(findings[1].code, "trace.incomplete-timeline");
@@ -48,10 +50,12 @@ TEST(WithoutTimeline, IsAnInfoBehindWarnings) {
 
 TEST(WithoutTimeline, IsNoMatterWhereTheRunWentWrongOrOthersRecordedIt) {
   std::vector<Finding> findings = {finding_of("collective.missing-rank", Severity::kError)};
-  add_latency(run_of(2, true), findings);
+  traintrace::Run ours = run_of(2, true);
+  add_latency(ours, findings);
   EXPECT_EQ(findings.size(), 1U);
   findings = {finding_of("run.healthy", Severity::kInfo)};
-  add_latency(run_of(2, false), findings);
+  traintrace::Run theirs = run_of(2, false);
+  add_latency(theirs, findings);
   EXPECT_TRUE(findings.size() == 1 && findings[0].evidence.empty());
 }
 

@@ -1,0 +1,187 @@
+#include "analyzer/detectors/time_account.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "analyzer/detectors/latency_finding.h"
+
+namespace traintrace {
+namespace {
+
+// Of the window.  Less than that is left over by causes that are each too small to warn of.
+constexpr double kMostUnnamed = 0.10;
+constexpr double kWorthTelling = 0.01;
+constexpr size_t kMostParts = 3;
+
+int64_t sum_of(const LossTimes& times) {
+  return std::accumulate(times.begin(), times.end(), int64_t{0});
+}
+
+int64_t unknown_of(const LossTimes& times) {
+  return times[static_cast<size_t>(IdleCause::kUnattributed)] +
+         times[static_cast<size_t>(IdleCause::kDependency)];
+}
+
+// The profiler's own time is nothing that the job lost.
+int64_t rest_of(const DeviceProfile& device, const LossTimes& times) {
+  return std::max<int64_t>(0, sum_of(times) - device.profiling_idle_ns);
+}
+
+const char* name_of_kind(size_t kind) {
+  constexpr std::array<const char*, kLossKinds> kNames = {
+      "the data loader",
+      "calls that wait for the GPU",
+      "allocating memory or loading code",
+      "waiting on the host for other ranks",
+      "launches that came late",
+      "loading code at first use",
+      "time inside launch calls",
+      "launch latency",
+      "waiting for communication on another GPU",
+      "waiting for a late rank on another GPU",
+      "waiting for a copy on another GPU",
+      "gaps of less than 10 us between kernels",
+      "work that was launched in time and began late",
+      "gaps inside replays of graphs",
+      "launches that were not recorded",
+      "exposed communication"};
+  return kNames[kind];
+}
+
+// Which rule left it out.
+std::string rule_of(const DeviceProfile& device, size_t kind) {
+  const auto cause = static_cast<IdleCause>(kind);
+  if (cause == IdleCause::kUnattributed) {
+    return "the calls that launched this work are missing from the recording";
+  }
+  if (cause == IdleCause::kDependency) {
+    return "what this work waited for was not recorded";
+  }
+  if (cause == IdleCause::kKernelGap) {
+    return "the kernels are short: fusing them or CUDA graphs would close the gaps";
+  }
+  if (!is_attributed(device) && cause != IdleCause::kSyncInduced) {
+    return "not judged: for too much of the idle time no cause was recorded";
+  }
+  if (kind == kExposedLoss) {
+    return "below the threshold of each finding about communication, or waiting for ranks whose "
+           "arrival is not known";
+  }
+  if (cause == IdleCause::kHostPeerWait || cause > IdleCause::kLaunchLatency) {
+    return "the other side was not recorded";
+  }
+  return fmt::format("{} of it comes again and again, below the threshold of a finding",
+                     ms_text(sum_ns(repeated_sites(device, of_cause(cause)))));
+}
+
+std::vector<size_t> largest_first(const LossTimes& times) {
+  std::vector<size_t> kinds(kLossKinds);
+  std::iota(kinds.begin(), kinds.end(), size_t{0});
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [&](size_t a, size_t b) { return times[a] > times[b]; });
+  return kinds;
+}
+
+std::string parts_text(const LossTimes& times) {
+  std::string text;
+  size_t parts = 0;
+  for (const size_t kind : largest_first(times)) {
+    if (times[kind] > 0 && parts++ < kMostParts) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of_kind(kind),
+                          ms_text(times[kind]));
+    }
+  }
+  return text;
+}
+
+// Beside warnings that name more of what was lost there.
+bool is_detail(const DeviceProfile& device, int64_t rest, const std::vector<Finding>& findings) {
+  int64_t warned = 0;
+  for (const Finding& finding : findings) {
+    for (const NamedLoss& named : finding.named) {
+      const bool warns = finding.severity != Severity::kInfo && named.device == device.index;
+      warned += warns ? std::min(named.ns, device.times.window_ns) : 0;
+    }
+  }
+  return warned >= rest;
+}
+
+std::string title_of(const DeviceProfile& device, const LossTimes& rest) {
+  if (2 * unknown_of(rest) >= sum_of(rest)) {
+    return fmt::format("{}; the recording does not show why for {} of it",
+                       idle_text({{&device, device.times.idle_ns}}), ms_text(unknown_of(rest)));
+  }
+  return fmt::format("{} of the GPU of rank {} is lost without a finding of its own: {}",
+                     share_text(device, sum_of(rest)), device.rank.value, parts_text(rest));
+}
+
+}  // namespace
+
+LossTimes losses_of(const DeviceProfile& device) {
+  LossTimes times{};
+  std::copy(device.idle.begin(), device.idle.end(), times.begin());
+  times[kExposedLoss] = device.times.exposed_communication_ns;
+  return times;
+}
+
+LossTimes unnamed_losses(const DeviceProfile& device, const std::vector<Finding>& findings) {
+  LossTimes rest = losses_of(device);
+  for (const Finding& finding : findings) {
+    for (const NamedLoss& named : finding.named) {
+      if (named.device == device.index) {
+        rest[named.kind] -= std::min(rest[named.kind], named.ns);
+      }
+    }
+  }
+  return rest;
+}
+
+std::vector<LostTime> lost_times(const Profile& profile, const std::vector<Finding>& findings) {
+  std::vector<LostTime> result;
+  for (const DeviceProfile& device : profile.devices) {
+    const int64_t lost = sum_of(losses_of(device));
+    const int64_t rest = sum_of(unnamed_losses(device, findings));
+    result.push_back({device.rank, device.device, device.times.window_ns, lost, lost - rest, rest});
+  }
+  return result;
+}
+
+std::vector<Finding> find_unattributed(const Profile& profile,
+                                       const std::vector<Finding>& findings) {
+  const std::vector<LossOn> losses =
+      losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
+        const LossTimes rest = unnamed_losses(device, findings);
+        const int64_t left = rest_of(device, rest);
+        const bool unknown =
+            !is_attributed(device) && device.share(std::min(left, unknown_of(rest))) >= kWarnShare;
+        return unknown || device.share(left) >= kMostUnnamed ? left : int64_t{0};
+      });
+  if (losses.empty()) {
+    return {};
+  }
+  const DeviceProfile& worst = *losses.front().device;
+  const LossTimes rest = unnamed_losses(worst, findings);
+  Finding finding = loss_finding("latency.unattributed", losses);
+  finding.title = title_of(worst, rest);
+  finding.culprits.clear();
+  if (is_detail(worst, sum_of(rest), findings)) {
+    finding.severity = Severity::kInfo;
+  }
+  finding.values = {{"idle_ns", sum_of(rest) - rest[kExposedLoss]},
+                    {"exposed_ns", rest[kExposedLoss]},
+                    {"unattributed_percent", percent_of(worst, sum_of(rest))},
+                    {"total_idle_ns", worst.times.idle_ns}};
+  for (const size_t kind : largest_first(rest)) {
+    if (worst.share(rest[kind]) >= kWorthTelling) {
+      finding.evidence.push_back(fmt::format("rank {}: {} of {}: {}", worst.rank.value,
+                                             ms_text(rest[kind]), name_of_kind(kind),
+                                             rule_of(worst, kind)));
+    }
+  }
+  finding.advice = "record all events, from before the first launch, in a window of several steps";
+  return {finding};
+}
+
+}  // namespace traintrace

@@ -1,0 +1,152 @@
+#include "analyzer/match/departure_divergence.h"
+
+#include <algorithm>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/sequences.h"
+
+namespace traintrace {
+namespace {
+
+class Describer {
+ public:
+  Describer(const Run& run, const std::vector<Program>& programs, const Departure& departure)
+      : run_(run),
+        own_(*program_of(programs, departure.rank)),
+        twin_(*program_of(programs, departure.twin)),
+        departure_(departure) {}
+
+  std::optional<Divergence> describe() {
+    const auto communicator = own_communicator(twin_.calls[departure_.twin_at]);
+    if (!communicator) {
+      return std::nullopt;
+    }
+    found_.deviants = {departure_.rank};
+    found_.parts = {found_.deviants};
+    found_.twins = departure_.twins;
+    found_.by_habit = departure_.by_habit;
+    found_.length = departure_.edit.length;
+    found_.matches = departure_.edit.matches;
+    found_.exact = true;
+    found_.communicator = *communicator;
+    found_.own = side_call(own_, departure_.at, own_.calls[departure_.at].communicator);
+    found_.expected = side_call(twin_, departure_.twin_at, *communicator);
+    const auto kind = kind_of();
+    if (!kind) {
+      return std::nullopt;
+    }
+    found_.kind = *kind;
+    found_.sequence = found_.sequence_last = found_.met =
+        found_.kind == DivergenceKind::kExtra ? found_.own.item.operation.sequence
+                                              : found_.expected.item.operation.sequence;
+    for (const Member& member : run_.communicators[found_.communicator].members) {
+      if (member.rank != departure_.rank) {
+        insert(found_.others, member.rank);
+      }
+    }
+    return found_;
+  }
+
+ private:
+  std::optional<size_t> own_communicator(const Call& twins) const {
+    return counterpart_of(run_, twins.communicator, twin_.rank, own_.rank);
+  }
+
+  // The number that a collective issued there has on that communicator of the deviant.
+  uint64_t number_at(size_t communicator) const {
+    const auto known = own_.collectives.find(communicator);
+    if (known == own_.collectives.end()) {
+      return 0;
+    }
+    const auto next = std::lower_bound(known->second.begin(), known->second.end(), departure_.at);
+    return next == known->second.end() ? own_.calls[known->second.back()].operation->sequence + 1
+                                       : own_.calls[*next].operation->sequence;
+  }
+
+  SideCall side_call(const Program& program, size_t at, size_t communicator) const {
+    const Call& call = program.calls[at];
+    SideCall side{program.rank, program.state->process, {}};
+    side.item = sequence_item(run_.processes[side.process], *call.operation);
+    if (&program == &twin_ && call.operation->collective) {
+      side.item.operation.sequence = number_at(communicator);
+    }
+    return side;
+  }
+
+  std::optional<DivergenceKind> kind_of() {
+    const OperationText& own = found_.own.item.operation;
+    const OperationText& expected = found_.expected.item.operation;
+    switch (departure_.edit.kind) {
+      case CallEditKind::kSkipped:
+        return left_out(expected);
+      case CallEditKind::kExtra:
+        found_.communicator = own_.calls[departure_.at].communicator;
+        return own.collective ? DivergenceKind::kExtra
+               : own.receive  ? DivergenceKind::kMissingSend
+                              : DivergenceKind::kMissingReceive;
+      case CallEditKind::kSwapped:
+        return swapped();
+      case CallEditKind::kChanged:
+        return changed(own, expected);
+    }
+    return std::nullopt;
+  }
+
+  static DivergenceKind left_out(const OperationText& expected) {
+    return expected.collective ? DivergenceKind::kSkipped
+           : expected.receive  ? DivergenceKind::kMissingReceive
+                               : DivergenceKind::kMissingSend;
+  }
+
+  bool on_one_communicator() const {
+    return own_.calls[departure_.at].communicator == found_.communicator;
+  }
+
+  std::optional<DivergenceKind> swapped() {
+    const size_t later = departure_.at + departure_.edit.length;
+    if (later < own_.calls.size()) {
+      found_.own_second = side_call(own_, later, found_.communicator);
+    }
+    found_.used = own_.calls[departure_.at].communicator;
+    const bool collectives =
+        found_.own.item.operation.collective && found_.expected.item.operation.collective;
+    return !collectives            ? DivergenceKind::kMessageOrder
+           : on_one_communicator() ? DivergenceKind::kSwapped
+                                   : DivergenceKind::kSwappedCommunicators;
+  }
+
+  std::optional<DivergenceKind> changed(const OperationText& own, const OperationText& expected) {
+    const bool alike = found_.own.item.function == found_.expected.item.function &&
+                       own.count == expected.count && own.data_type == expected.data_type;
+    found_.used = own_.calls[departure_.at].communicator;
+    if (own.collective && expected.collective && !on_one_communicator()) {
+      return alike ? DivergenceKind::kOtherCommunicator : DivergenceKind::kSwappedCommunicators;
+    }
+    if (own.collective != expected.collective) {
+      return own.collective ? std::nullopt : std::optional(DivergenceKind::kPeer);
+    }
+    if (own.collective) {
+      return found_.own.item.function != found_.expected.item.function ? DivergenceKind::kFunction
+             : own.data_type != expected.data_type                     ? DivergenceKind::kType
+                                                                       : DivergenceKind::kCount;
+    }
+    return own.receive == expected.receive && own.peer != expected.peer
+               ? std::optional(DivergenceKind::kWrongPeer)
+               : std::nullopt;
+  }
+
+  const Run& run_;
+  const Program& own_;
+  const Program& twin_;
+  const Departure& departure_;
+  Divergence found_;
+};
+
+}  // namespace
+
+std::optional<Divergence> divergence_of(const Run& run, const std::vector<Program>& programs,
+                                        const Departure& departure) {
+  return Describer(run, programs, departure).describe();
+}
+
+}  // namespace traintrace

@@ -1,0 +1,29 @@
+// Ranks that called something else than the ranks that run the same program.
+//
+// In one stage of a pipeline all ranks issue the same calls, each on communicators of its own.  So
+// a rank that departs from that is found without asking what came of it, and across communicators:
+// the others are right if they are more, or if it is the rank itself that did otherwise than each
+// time before.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analyzer/match/edits.h"
+#include "analyzer/match/program.h"
+
+namespace traintrace {
+
+struct Departure {
+  Rank rank;
+  size_t at = 0;          // in its calls: where it parts from the others
+  Rank twin;              // one of those that agree with each other
+  size_t twin_at = 0;     // in the calls of that one
+  Ranks twins;            // all of those
+  bool by_habit = false;  // as many did the one as the other; its own calls before that tell
+  CallEdit edit;
+};
+
+std::vector<Departure> departures_of(const Run& run, const std::vector<Program>& programs);
+
+}  // namespace traintrace

@@ -1,0 +1,104 @@
+#include "analyzer/match/edits.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace traintrace {
+namespace {
+
+// A fault is one line that ran once too often, not at all, or in another place.
+constexpr size_t kMostSkipped = 8;
+constexpr size_t kWidestSwap = 80;
+
+class Comparer {
+ public:
+  Comparer(const Program& own, size_t own_at, const Program& normal, size_t normal_at)
+      : own_(own.calls), normal_(normal.calls), a_(own_at), b_(normal_at) {}
+
+  CallEdit cheapest() {
+    // In the order in which they are preferred: a call in the place of another is the smallest
+    // fault, then one that lacks; of two that change places both are there to be seen.
+    consider(CallEditKind::kChanged, 1, run_of(a_ + 1, b_ + 1));
+    for (size_t length = 1; length <= kMostSkipped; ++length) {
+      if (is_same(a_, b_ + length)) {
+        consider(CallEditKind::kSkipped, length, run_of(a_, b_ + length));
+      }
+      if (is_same(a_ + length, b_)) {
+        consider(CallEditKind::kExtra, length, run_of(a_ + length, b_));
+      }
+    }
+    for (size_t width = 1; width <= kWidestSwap; ++width) {
+      consider_swap(width);
+    }
+    best_.unique = !tied_;
+    return best_;
+  }
+
+ private:
+  struct Agreement {
+    size_t calls = 0;
+    bool to_the_end = false;  // of what is known of one of them
+  };
+
+  bool is_same(size_t a, size_t b) const {
+    return a < own_.size() && b < normal_.size() && own_[a].key == normal_[b].key;
+  }
+
+  Agreement run_of(size_t a, size_t b) const {
+    Agreement agreement;
+    while (is_same(a, b)) {
+      ++a;
+      ++b;
+      ++agreement.calls;
+    }
+    agreement.to_the_end = a >= own_.size() || b >= normal_.size();
+    return agreement;
+  }
+
+  // The first comes where the second belongs; the second must not be seen to be elsewhere.
+  void consider_swap(size_t width) {
+    if (!is_same(a_, b_ + width)) {
+      return;
+    }
+    size_t between = 1;
+    while (between < width && is_same(a_ + between, b_ + between)) {
+      ++between;
+    }
+    if (between < width && a_ + between < own_.size() && b_ + between < normal_.size()) {
+      return;
+    }
+    if (a_ + width < own_.size() && !is_same(a_ + width, b_)) {
+      return;
+    }
+    Agreement agreement = run_of(a_ + width + 1, b_ + width + 1);
+    agreement.calls += between + (a_ + width < own_.size() ? 1 : 0);
+    consider(CallEditKind::kSwapped, width, agreement);
+  }
+
+  void consider(CallEditKind kind, size_t length, const Agreement& agreement) {
+    const std::tuple weight(agreement.to_the_end, agreement.calls);
+    if (weight > best_weight_) {
+      best_weight_ = weight;
+      best_ = {kind, length, agreement.calls, false};
+      tied_ = false;
+    } else if (weight == best_weight_) {
+      tied_ = true;
+    }
+  }
+
+  const std::vector<Call>& own_;
+  const std::vector<Call>& normal_;
+  size_t a_;
+  size_t b_;
+  CallEdit best_;
+  std::tuple<bool, size_t> best_weight_ = {false, 0};
+  bool tied_ = true;
+};
+
+}  // namespace
+
+CallEdit cheapest_edit(const Program& own, size_t own_at, const Program& normal, size_t normal_at) {
+  return Comparer(own, own_at, normal, normal_at).cheapest();
+}
+
+}  // namespace traintrace

@@ -1,0 +1,29 @@
+// What a rank called otherwise than another that runs the same program: the cheapest edit of its
+// calls after which they agree as far as both are known.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "analyzer/match/program.h"
+
+namespace traintrace {
+
+enum class CallEditKind : uint8_t {
+  kChanged,  // another call in its place: other arguments, another peer or communicator
+  kSkipped,  // `length` calls left out
+  kExtra,    // `length` calls more
+  kSwapped,  // this one and the one `length` after it have changed places
+};
+
+struct CallEdit {
+  CallEditKind kind = CallEditKind::kChanged;
+  size_t length = 1;
+  size_t matches = 0;   // calls that agree after it
+  bool unique = false;  // no other edit explains what is known as well
+};
+
+// The programs agree before `own_at` and `normal_at`, and differ there.
+CallEdit cheapest_edit(const Program& own, size_t own_at, const Program& normal, size_t normal_at);
+
+}  // namespace traintrace

@@ -1,0 +1,456 @@
+#include "analyzer/match/repair.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/progress.h"
+
+namespace traintrace {
+namespace {
+
+// A call that is not complete, as it would stand after the repair.
+struct Issued {
+  const OperationText* operation = nullptr;
+  size_t communicator = 0;
+  uint64_t sequence = 0;
+  int peer = -1;
+  uint32_t group = 0;
+  size_t process = 0;  // of which it is a call
+  bool added = false;  // by the repair
+  bool met = false;    // a message: its other side is there
+};
+using Queue = std::deque<Issued>;
+
+bool is_complete(const Run& run, size_t process, const OperationText& operation) {
+  return !certainly_unfinished(gpu_state(run.processes[process], operation));
+}
+
+// The calls of a rank, put right.
+class Repair {
+ public:
+  Repair(const Run& run, const Program& own, const Program& twin, const Departure& departure)
+      : run_(run), own_(own), twin_(twin), departure_(departure) {}
+
+  // From where it parts from the others on; false: that cannot be told.
+  bool apply(Queue& queue) {
+    for (size_t i = departure_.at; i < own_.calls.size(); ++i) {
+      queue.push_back(issued(own_, i));
+    }
+    const bool done = edit(queue);
+    std::erase_if(queue, [&](const Issued& issued) {
+      return !issued.added && !issued.operation->collective &&
+             is_complete(run_, issued.process, *issued.operation);
+    });
+    return done;
+  }
+
+ private:
+  bool edit(Queue& queue) {
+    switch (departure_.edit.kind) {
+      case CallEditKind::kChanged:
+        return take_out(queue, 0, 1) && put_in(queue, 0, 1);
+      case CallEditKind::kSkipped:
+        return put_in(queue, 0, departure_.edit.length);
+      case CallEditKind::kExtra:
+        return take_out(queue, 0, departure_.edit.length);
+      case CallEditKind::kSwapped:
+        return swap(queue);
+    }
+    return false;
+  }
+
+  Issued issued(const Program& program, size_t at) const {
+    const Call& call = program.calls[at];
+    return {call.operation,       call.communicator,     call.operation->sequence,
+            call.operation->peer, call.operation->group, program.state->process};
+  }
+
+  static void renumber(Queue& queue, size_t from, size_t communicator, int64_t by) {
+    for (size_t i = from; i < queue.size(); ++i) {
+      if (queue[i].operation->collective && queue[i].communicator == communicator) {
+        queue[i].sequence += static_cast<uint64_t>(by);
+      }
+    }
+  }
+
+  // What a collective of that communicator is numbered that comes in there.
+  uint64_t next_number(const Queue& queue, size_t from, size_t communicator) const {
+    for (size_t i = from; i < queue.size(); ++i) {
+      if (queue[i].operation->collective && queue[i].communicator == communicator) {
+        return queue[i].sequence;
+      }
+    }
+    for (size_t i = std::min(from, queue.size()); i > 0; --i) {
+      if (queue[i - 1].operation->collective && queue[i - 1].communicator == communicator) {
+        return queue[i - 1].sequence + 1;
+      }
+    }
+    const auto known = own_.collectives.find(communicator);
+    return known == own_.collectives.end()
+               ? 0
+               : own_.calls[known->second.back()].operation->sequence + 1;
+  }
+
+  static bool take_out(Queue& queue, size_t at, size_t length) {
+    for (size_t i = 0; i < length && at < queue.size(); ++i) {
+      const Issued gone = queue[at];
+      queue.erase(queue.begin() + static_cast<ptrdiff_t>(at));
+      if (gone.operation->collective) {
+        renumber(queue, at, gone.communicator, -1);
+      }
+    }
+    return true;
+  }
+
+  // What its twin called there, on its own communicators.
+  bool put_in(Queue& queue, size_t at, size_t length) {
+    for (size_t i = 0; i < length; ++i) {
+      Issued missing = issued(twin_, departure_.twin_at + i);
+      const auto own = counterpart_of(run_, missing.communicator, twin_.rank, own_.rank);
+      if (!own) {
+        return false;
+      }
+      missing.communicator = *own;
+      missing.group = 0;
+      missing.added = true;
+      if (missing.operation->collective) {
+        missing.sequence = next_number(queue, at + i, *own);
+        renumber(queue, at + i, *own, 1);
+        if (missing.sequence == 0) {
+          return false;
+        }
+      } else if (at + i < queue.size() && !queue[at + i].operation->collective &&
+                 missing.operation->group != 0) {
+        missing.group = queue[at + i].group;
+      }
+      queue.insert(queue.begin() + static_cast<ptrdiff_t>(at + i), missing);
+    }
+    return true;
+  }
+
+  bool swap(Queue& queue) {
+    const size_t width = departure_.edit.length;
+    if (width >= queue.size()) {  // the other one is not issued yet
+      return put_in(queue, 0, 1);
+    }
+    const Issued later = queue[width];
+    const Issued sooner = queue[0];
+    take_out(queue, width, 1);
+    take_out(queue, 0, 1);
+    move_in(queue, 0, later);
+    move_in(queue, width, sooner);
+    return true;
+  }
+
+  void move_in(Queue& queue, size_t at, Issued issued) const {
+    if (issued.operation->collective) {
+      issued.sequence = next_number(queue, at, issued.communicator);
+      renumber(queue, at, issued.communicator, 1);
+    }
+    queue.insert(queue.begin() + static_cast<ptrdiff_t>(at), issued);
+  }
+
+  const Run& run_;
+  const Program& own_;
+  const Program& twin_;
+  const Departure& departure_;
+};
+
+// Completes what can be, in the order of each rank.
+class Drain {
+ public:
+  Drain(const Run& run, const Standings& standings, const std::vector<Program>& programs)
+      : run_(run), standings_(standings) {
+    for (const Program& program : programs) {
+      Queue& queue = queues_[program.rank];
+      for (const Call& call : program.calls) {
+        if (!is_complete(run, program.state->process, *call.operation)) {
+          queue.push_back({call.operation, call.communicator, call.operation->sequence,
+                           call.operation->peer, call.operation->group, program.state->process});
+        }
+      }
+    }
+  }
+
+  // `queue` takes the place of what the rank called since then.
+  void replace(Rank rank, TimeNs since, const Queue& queue) {
+    Queue& own = queues_.at(rank);
+    std::erase_if(own, [&](const Issued& issued) { return issued.operation->enter >= since; });
+    own.insert(own.end(), queue.begin(), queue.end());
+    edited_ = rank;
+    for (const Issued& issued : own) {
+      if (issued.operation->collective) {
+        edited_numbers_.insert({issued.communicator, issued.sequence});
+      }
+    }
+  }
+
+  // How many calls of ranks other than `rank` complete.
+  size_t run_out(Rank rank) {
+    std::vector<Rank> open;
+    for (const auto& [own, queue] : queues_) {
+      open.push_back(own);
+    }
+    do {
+      while (!open.empty()) {
+        const Rank next = open.back();
+        open.pop_back();
+        arrive(next, open);
+      }
+      complete_in_part(open);
+    } while (!open.empty());
+    size_t completed = 0;
+    for (const auto& [own, count] : completed_) {
+      completed += own == rank ? 0 : count;
+    }
+    return completed;
+  }
+
+  // It is in a collective for which others gave something else.
+  bool is_at_odds(Rank rank) {
+    const Queue& queue = queues_.at(rank);
+    return !queue.empty() && queue.front().operation->collective &&
+           match_of({queue.front().communicator, queue.front().sequence}).differs;
+  }
+
+  // Ranks that have neither run out of calls nor wait for such that have.
+  size_t stuck() {
+    std::set<Rank> free;
+    for (const auto& [rank, queue] : queues_) {
+      if (queue.empty()) {
+        free.insert(rank);
+      }
+    }
+    for (size_t before = 0; before != free.size() + 1;) {
+      before = free.size() + 1;
+      for (const auto& [rank, queue] : queues_) {
+        if (!free.contains(rank) && waits_only_for(rank, queue, free)) {
+          free.insert(rank);
+        }
+      }
+    }
+    return queues_.size() - free.size();
+  }
+
+ private:
+  using Number = std::pair<size_t, uint64_t>;  // communicator, sequence
+
+  struct Match {
+    size_t needed = 0;
+    std::set<Rank> here;
+    bool differs = false;
+    const Issued* first = nullptr;
+  };
+
+  // It has done its part of that collective, or will not be asked for it.
+  bool is_past(const Member& member, const Number& number) const {
+    if (member.rank == edited_ && edited_numbers_.contains(number)) {
+      return false;
+    }
+    const auto* const operation = standings_.collective(member, number.second);
+    return operation != nullptr
+               ? member.rank == edited_ || is_complete(run_, member.process, *operation)
+               : number.second <=
+                     sequence_reached(run_.processes[member.process], text_of(run_, member));
+  }
+
+  Match& match_of(const Number& number) {
+    const auto [at, is_new] = matches_.try_emplace(number);
+    if (is_new) {
+      for (const Member& member : run_.communicators[number.first].members) {
+        at->second.needed += is_past(member, number) ? 0 : 1;
+      }
+    }
+    return at->second;
+  }
+
+  bool agree(const Issued& a, const Issued& b) const {
+    const OperationText& x = *a.operation;
+    const OperationText& y = *b.operation;
+    return call_name(run_.processes[a.process], x.call) ==
+               call_name(run_.processes[b.process], y.call) &&
+           (x.data_type < 0 || y.data_type < 0 ||
+            (x.count == y.count && x.data_type == y.data_type));
+  }
+
+  void arrive(Rank rank, std::vector<Rank>& open) {
+    Queue& queue = queues_.at(rank);
+    if (queue.empty()) {
+      return;
+    }
+    if (queue.front().operation->collective) {
+      enter(rank, queue.front(), open);
+    } else {
+      exchange(rank, queue, open);
+    }
+  }
+
+  void enter(Rank rank, const Issued& issued, std::vector<Rank>& open) {
+    Match& match = match_of({issued.communicator, issued.sequence});
+    if (!match.here.insert(rank).second) {
+      return;
+    }
+    match.first = match.first == nullptr ? &issued : match.first;
+    match.differs = match.differs || !agree(*match.first, issued);
+    if (match.here.size() < match.needed || match.differs) {
+      return;
+    }
+    for (const Rank member : match.here) {
+      queues_.at(member).pop_front();
+      ++completed_[member];
+      open.push_back(member);
+    }
+  }
+
+  // The messages at the front that were issued as one.
+  static size_t batch_of(const Queue& queue) {
+    size_t length = 1;
+    while (queue.front().group != 0 && length < queue.size() &&
+           !queue[length].operation->collective && queue[length].group == queue.front().group) {
+      ++length;
+    }
+    return length;
+  }
+
+  Issued* counterpart(Rank rank, const Issued& issued) {
+    const Communicator& communicator = run_.communicators[issued.communicator];
+    const Member* const own = member_of(communicator, rank);
+    const Member* const peer = member_at(communicator, issued.peer);
+    if (own == nullptr || peer == nullptr || queues_.at(peer->rank).empty()) {
+      return nullptr;
+    }
+    Queue& theirs = queues_.at(peer->rank);
+    if (theirs.front().operation->collective) {
+      return nullptr;
+    }
+    const size_t length = batch_of(theirs);
+    for (size_t i = 0; i < length; ++i) {
+      Issued& other = theirs[i];
+      if (!other.met && other.communicator == issued.communicator &&
+          other.operation->receive != issued.operation->receive &&
+          (other.peer == own->local_rank || other.peer < 0)) {
+        return &other;
+      }
+    }
+    return nullptr;
+  }
+
+  // When the peer last completed its side of such a message; 0: never, as far as is kept.
+  TimeNs met_at(Rank rank, const Issued& issued) {
+    const Communicator& communicator = run_.communicators[issued.communicator];
+    const Member* const own = member_of(communicator, rank);
+    const Member* const peer = member_at(communicator, issued.peer);
+    if (own == nullptr || peer == nullptr) {
+      return 0;
+    }
+    const auto [at, is_new] =
+        met_.try_emplace({issued.communicator, rank, peer->rank, issued.operation->receive}, 0);
+    if (is_new) {
+      for (const OperationText& other : text_of(run_, *peer).recent) {
+        if (!other.collective && other.receive != issued.operation->receive &&
+            other.peer == own->local_rank && is_complete(run_, peer->process, other)) {
+          at->second = std::max(at->second, other.completed);
+        }
+      }
+    }
+    return at->second;
+  }
+
+  void exchange(Rank rank, Queue& queue, std::vector<Rank>& open) {
+    const size_t parts = batch_of(queue);
+    for (size_t i = 0; i < parts; ++i) {
+      Issued* const other = queue[i].met ? nullptr : counterpart(rank, queue[i]);
+      if (other != nullptr) {
+        queue[i].met = other->met = true;
+        open.push_back(member_at(run_.communicators[queue[i].communicator], queue[i].peer)->rank);
+      }
+    }
+    const bool all = std::all_of(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(parts),
+                                 [](const Issued& issued) { return issued.met; });
+    if (all) {
+      complete_batch(rank, queue, parts, open);
+    }
+  }
+
+  void complete_batch(Rank rank, Queue& queue, size_t parts, std::vector<Rank>& open) {
+    queue.erase(queue.begin(), queue.begin() + static_cast<ptrdiff_t>(parts));
+    ++completed_[rank];
+    open.push_back(rank);
+  }
+
+  // Messages issued as one are complete together: one of them may have met its other side before,
+  // which is complete there and so not in a queue any more.
+  void complete_in_part(std::vector<Rank>& open) {
+    for (auto& [rank, queue] : queues_) {
+      if (queue.empty() || queue.front().operation->collective || completed_.contains(rank)) {
+        continue;
+      }
+      const size_t parts = batch_of(queue);
+      size_t met = 0;
+      bool possible = true;
+      for (size_t i = 0; i < parts; ++i) {
+        met += queue[i].met ? 1 : 0;
+        possible = possible && (queue[i].met || (!queue[i].added && met_at(rank, queue[i]) >=
+                                                                        queue[i].operation->enter));
+      }
+      if (met > 0 && possible) {
+        complete_batch(rank, queue, parts, open);
+      }
+    }
+  }
+
+  bool waits_only_for(Rank rank, const Queue& queue, const std::set<Rank>& free) {
+    const Issued& front = queue.front();
+    if (front.operation->collective) {
+      const Match& match = match_of({front.communicator, front.sequence});
+      return !match.differs &&
+             std::all_of(run_.communicators[front.communicator].members.begin(),
+                         run_.communicators[front.communicator].members.end(),
+                         [&](const Member& member) {
+                           return match.here.contains(member.rank) || free.contains(member.rank) ||
+                                  is_past(member, {front.communicator, front.sequence});
+                         });
+    }
+    const Member* const own = member_of(run_.communicators[front.communicator], rank);
+    for (size_t i = 0; own != nullptr && i < batch_of(queue); ++i) {
+      const Member* const peer = member_at(run_.communicators[front.communicator], queue[i].peer);
+      if (!queue[i].met && peer != nullptr && !free.contains(peer->rank)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const Run& run_;
+  const Standings& standings_;
+  std::map<Rank, Queue> queues_;
+  std::map<Number, Match> matches_;
+  std::set<Number> edited_numbers_;
+  std::map<std::tuple<size_t, Rank, Rank, bool>, TimeNs> met_;
+  std::map<Rank, size_t> completed_;
+  Rank edited_;
+};
+
+}  // namespace
+
+bool would_free(const Run& run, const Standings& standings, const std::vector<Program>& programs,
+                const Departure& departure) {
+  const Program& own = *program_of(programs, departure.rank);
+  Queue queue;
+  if (!Repair(run, own, *program_of(programs, departure.twin), departure).apply(queue)) {
+    return false;
+  }
+  Drain before(run, standings, programs);
+  Drain after(run, standings, programs);
+  after.replace(departure.rank, own.calls[departure.at].operation->enter, queue);
+  const size_t completed = before.run_out(departure.rank);
+  return after.run_out(departure.rank) > completed && !after.is_at_odds(departure.rank) &&
+         after.stuck() <= before.stuck();
+}
+
+}  // namespace traintrace
