@@ -116,6 +116,7 @@ enum KeepFlag : uint32_t {
   kKeepAll = 1,           // TRAINTRACE_MODE=full
   kDefaultFolder = 2,     // nobody named the folder, so old runs may be removed from it
   kFolderLimitAsked = 4,  // somebody set TRAINTRACE_FOLDER_MB, so from a folder they named, too
+  kRunOfLauncher = 8,     // a launcher named the run: `run_key` is that of its other processes, too
 };
 
 // At offset 0, 4096 bytes.
@@ -187,6 +188,11 @@ struct FileHeader {
 
   // With keeper_pid, the identity of a keeper that is a process; 0: it has not stored it yet.
   uint64_t keeper_start_time;
+
+  // As the launcher numbered this process, + 1; 0: it did not.  For the keeper's pointer file.
+  uint32_t launch_rank;
+  uint32_t launch_world;
+  char collect[512];  // TRAINTRACE_COLLECT, absolute; empty: nothing is collected
 };
 static_assert(sizeof(FileHeader) <= 4096);
 inline constexpr uint32_t kHeaderBytes = 4096;

@@ -30,6 +30,7 @@
 #include "interpose/state.h"
 #include "interpose/stats.h"
 #include "interpose/stderr_line.h"
+#include "interpose/told.h"
 #include "interpose/undisturbed.h"
 #include "interpose/versions.h"
 
@@ -209,6 +210,9 @@ format::FileHeader* arm_in_own_thread() noexcept {
   const bool armed = start_recording(region);
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
+  if (armed) {
+    tell_about_settings(g_settings);
+  }
   if (armed && g_settings.log) {
     ShortText line;
     line << "recording to " << region.header->folder;

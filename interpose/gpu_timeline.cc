@@ -20,6 +20,7 @@
 #include "interpose/resolve.h"
 #include "interpose/stats.h"
 #include "interpose/tables.h"
+#include "interpose/told.h"
 #include "interpose/versions.h"
 
 namespace traintrace {
@@ -226,7 +227,9 @@ void gpu_timeline_begin_slow(ThreadState& thread) noexcept {
   ShortText fact;
   fact << (why == nullptr ? "cupti" : "none: ") << (why == nullptr ? "" : why);
   write_fact(thread, "gpu-timeline", fact.c_str());
-  if (why == nullptr) {
+  if (why != nullptr) {
+    tell_refused(format::Setting::GpuTimeline, "no GPU timeline is recorded", why);
+  } else {
     // The record of this call is yet to come, with an earlier time: none may stand before it.
     publish(g_timeline.last_clock_ns, uint64_t{0});
   }

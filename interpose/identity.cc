@@ -49,6 +49,33 @@ uint64_t number_in(const char* stat, int field) {
   return parse_number(field_of(stat, field), nullptr);
 }
 
+// By the first launcher whose variable is there; a number that is none counts as not there.
+void read_launch(Identity& identity) {
+  struct Names {
+    const char* rank;
+    const char* world;
+  };
+  constexpr Names kNames[] = {{"RANK", "WORLD_SIZE"},
+                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                              {"PMIX_RANK", "PMI_SIZE"},
+                              {"PMI_RANK", "PMI_SIZE"},
+                              {"SLURM_PROCID", "SLURM_NTASKS"}};
+  constexpr size_t kMostDigits = 7;
+  for (const Names& names : kNames) {
+    const char* const rank = getenv(names.rank);
+    const char* const world = getenv(names.world);
+    const char* end = "";
+    if (rank && *rank && strlen(rank) <= kMostDigits) {
+      const auto number = static_cast<uint32_t>(parse_number(rank, &end));
+      identity.launch_rank = *end ? 0 : number + 1;
+      identity.launch_world = world && strlen(world) <= kMostDigits
+                                  ? static_cast<uint32_t>(parse_number(world, nullptr))
+                                  : 0;
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 Identity identify() noexcept {
@@ -67,6 +94,7 @@ Identity identify() noexcept {
   if (stat("/proc/self/ns/pid", &status) == 0) {
     identity.pid_namespace = status.st_ino;
   }
+  read_launch(identity);
   return identity;
 }
 
@@ -98,11 +126,11 @@ void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, 
 
 // What launchers set alike for all ranks.  A name that is missing counts as empty: one launcher
 // sets some of them, none sets all.
-uint64_t run_key_of(const Identity& identity) noexcept {
+uint64_t run_key_of(const Identity& identity, bool& any) noexcept {
   constexpr const char* kNames[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
                                     "PMIX_NAMESPACE",      "MASTER_ADDR",  "MASTER_PORT"};
   uint64_t key = 0;
-  bool any = false;
+  any = false;
   for (const char* const name : kNames) {
     const char* const value = getenv(name);
     for (const char* at = value ? value : ""; *at; ++at) {

@@ -14,6 +14,8 @@ struct Identity {
   uint64_t start_time;  // field 22 of /proc/PID/stat
   uint64_t boot_id[2];
   uint64_t pid_namespace;
+  uint32_t launch_rank;  // + 1; 0: no launcher said it
+  uint32_t launch_world;
 };
 Identity identify() noexcept;
 
@@ -30,8 +32,8 @@ bool is_running(int32_t pid, uint64_t start_time) noexcept;
 void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, int attempt,
                 const char* ending) noexcept;
 
-// Equal for the processes of one job, as far as their environment tells; else of this process
-// alone.
-uint64_t run_key_of(const Identity& identity) noexcept;
+// Equal for the processes of one job, as far as their environment tells; else (`of_launcher` is
+// false) of this process alone.
+uint64_t run_key_of(const Identity& identity, bool& of_launcher) noexcept;
 
 }  // namespace traintrace

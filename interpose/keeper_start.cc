@@ -24,6 +24,7 @@
 #include "interpose/keeper_claim.h"
 #include "interpose/stderr_line.h"
 #include "interpose/tables.h"
+#include "interpose/told.h"
 
 namespace traintrace {
 namespace {
@@ -179,10 +180,12 @@ void wait_for_rounds(format::FileHeader* memory) {
 
 void wait_for_copy(format::FileHeader* memory) noexcept {
   wait_for_rounds(memory);
+  tell_other_place(*memory);
   complain_if_nothing_is_kept(*memory);
 }
 
 void look_after_keeper(format::FileHeader* memory) noexcept {
+  tell_other_place(*memory);
   complain_if_nothing_is_kept(*memory);
   const bool may_still_begin =
       load(memory->keeper_pid) == 0 && nanoseconds(CLOCK_MONOTONIC) - g_started_ns < kNeverNs;

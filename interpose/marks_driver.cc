@@ -13,6 +13,7 @@
 #include "interpose/objects.h"
 #include "interpose/open_call.h"
 #include "interpose/resolve.h"
+#include "interpose/told.h"
 
 namespace traintrace {
 namespace {
@@ -144,6 +145,9 @@ void decide(ThreadState& thread, const char* against) {
     value << "marks";
   }
   write_fact(thread, "gpu-progress", value.c_str());
+  if (against) {
+    tell_refused(format::Setting::GpuProgress, "progress is only observed", against);
+  }
 }
 
 enum Decision : uint8_t { kOpen, kUnderWay, kMade };

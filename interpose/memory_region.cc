@@ -151,7 +151,11 @@ void fill_header(format::FileHeader* file, const format::FileHeader& layout,
   memcpy(file->host, identity.host, sizeof file->host);
   file->gone_status = -1;
   file->keeper_descriptor = -1;
-  file->run_key = run_key_of(identity);
+  bool of_launcher = false;
+  file->run_key = run_key_of(identity, of_launcher);
+  file->keep_flags = of_launcher ? format::kRunOfLauncher : 0U;
+  file->launch_rank = identity.launch_rank;
+  file->launch_world = identity.launch_world;
   write_schema(file);
 }
 
@@ -172,9 +176,9 @@ void write_orders(format::FileHeader* file, const Settings& settings) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
   file->folder_limit_bytes = settings.folder_mb * kMiB;
   file->finished_ring_bytes = settings.finished_ring_mb * kMiB;
-  file->keep_flags = (settings.full ? format::kKeepAll : 0U) |
-                     (settings.default_dir ? format::kDefaultFolder : 0U) |
-                     (settings.folder_mb_asked ? format::kFolderLimitAsked : 0U);
+  file->keep_flags |= (settings.full ? format::kKeepAll : 0U) |
+                      (settings.default_dir ? format::kDefaultFolder : 0U) |
+                      (settings.folder_mb_asked ? format::kFolderLimitAsked : 0U);
 }
 
 bool create(const TraceSize& size, const Settings& settings, const Identity& identity,

@@ -5,6 +5,7 @@
 
 #include "interpose/definitions.h"
 #include "interpose/files.h"
+#include "interpose/told.h"
 
 namespace traintrace {
 namespace {
@@ -113,6 +114,10 @@ void add(uint64_t handle, uint64_t what) {
   }
 }
 
+constexpr const char* kPlugin = "plugin";
+constexpr const char* kObserve = "observe: ";
+
+// Begins with kObserve.
 const char* why_not() {
   const char* const name = getenv("NCCL_PROFILER_PLUGIN");
   if (!name || !*name) {
@@ -124,8 +129,12 @@ const char* why_not() {
 
 void settle(ThreadState& thread) {
   if (exchange_if(g_plugin.settled, false, true)) {
-    const char* const value = load(g_loaded) ? "plugin" : why_not();
+    const char* const value = load(g_loaded) ? kPlugin : why_not();
     define_fact(thread, "gpu-progress", value, strlen(value));
+    if (value != kPlugin) {
+      tell_refused(format::Setting::GpuProgress, "progress is only observed",
+                   value + strlen(kObserve));
+    }
   }
 }
 

@@ -9,6 +9,26 @@
 #include "interpose/identity.h"
 
 namespace traintrace {
+namespace {
+
+// What a reader on another host cannot see otherwise: whose trace it is.
+void add_launch(const format::FileHeader& trace, Text& content) {
+  if (trace.keep_flags & format::kRunOfLauncher) {
+    char digits[17] = {};
+    for (int i = 0; i < 16; ++i) {
+      digits[i] = "0123456789abcdef"[trace.run_key >> (60 - 4 * i) & 15];
+    }
+    content << "run 0x" << digits << "\n";
+  }
+  if (trace.launch_rank) {
+    content << "rank " << int64_t{trace.launch_rank} - 1 << "\n";
+  }
+  if (trace.launch_world) {
+    content << "world " << int64_t{trace.launch_world} << "\n";
+  }
+}
+
+}  // namespace
 
 void write_pointer_file(const char* dir, const format::FileHeader& trace,
                         const char* target) noexcept {
@@ -18,6 +38,7 @@ void write_pointer_file(const char* dir, const format::FileHeader& trace,
   create_folders(dir);
   ShortText content;
   content << "traintrace-pointer 1\n" << target << "\n" << trace.host << "\n";
+  add_launch(trace, content);
   for (int attempt = 0; attempt < 100; ++attempt) {
     ShortText path;
     path << dir << "/";

@@ -1,7 +1,10 @@
 #include "interpose/stderr_line.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "interpose/files.h"
 
@@ -10,15 +13,34 @@ namespace {
 
 constinit int g_complained = 0;
 
+// A pipe that nobody reads any more would end the job by SIGPIPE, which is sent to the thread that
+// writes: here it is blocked, and taken away again.
+void write_unharmed(const char* text, size_t bytes) {
+  sigset_t pipe;
+  sigset_t before;
+  sigset_t pending;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  sigpending(&pending);
+  if (pthread_sigmask(SIG_BLOCK, &pipe, &before) != 0) {
+    return;
+  }
+  if (write(STDERR_FILENO, text, bytes) < 0 && errno == EPIPE &&
+      sigismember(&pending, SIGPIPE) == 0) {
+    constexpr timespec kNow = {0, 0};
+    sigtimedwait(&pipe, nullptr, &kNow);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 }  // namespace
 
 void say(const char* what) noexcept {
   ShortText line;
   line << "traintrace: " << what << "\n";
   pollfd standard = {STDERR_FILENO, POLLOUT, 0};
-  if (poll(&standard, 1, 0) != 1 || (standard.revents & POLLOUT) == 0 ||
-      write(STDERR_FILENO, line.c_str(), line.length()) < 0) {
-    return;  // nobody listens
+  if (poll(&standard, 1, 0) == 1 && standard.revents == POLLOUT) {  // somebody listens
+    write_unharmed(line.c_str(), line.length());
   }
 }
 

@@ -18,6 +18,7 @@
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
 #include "analyzer/page/page.h"
+#include "analyzer/reader/pointer_file.h"
 #include "analyzer/reporters/findings_report.h"
 
 namespace traintrace {
@@ -41,19 +42,24 @@ TraceSet read_for_verdict(const std::vector<std::string>& arguments) {
              : std::move(traces);
 }
 
+bool is_trace_name(const std::filesystem::path& path) {
+  const std::filesystem::path extension = path.extension();
+  return extension == ".trace" || extension == ".pointer" || extension == ".ttz";
+}
+
 // Whether a folder among the arguments holds traces of ours.
 bool holds_traces(const std::vector<std::string>& arguments) {
   namespace fs = std::filesystem;
   for (const std::string& argument : arguments) {
     std::error_code none;
-    if (fs::path(argument).extension() == ".trace") {
+    if (is_trace_name(argument)) {
       return true;
     }
     if (!fs::is_directory(argument, none)) {
       continue;
     }
     for (const fs::directory_entry& entry : fs::directory_iterator(argument, none)) {
-      if (entry.path().extension() == ".trace" || entry.path().extension() == ".pointer") {
+      if (is_trace_name(entry.path())) {
         return true;
       }
     }
@@ -122,10 +128,11 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
 Result<Given> read_given(const std::vector<std::string>& arguments) {
   TraceSet traces = read_for_verdict(arguments);
   if (traces.processes.empty() && traces.supporting.empty() && !traces.errors.empty()) {
-    for (size_t i = 0; i + 1 < traces.errors.size(); ++i) {
-      say(traces.errors[i]);
+    const std::vector<ReadError> errors = with_elsewhere_in_one(std::move(traces.errors));
+    for (size_t i = 0; i + 1 < errors.size(); ++i) {
+      say(errors[i]);
     }
-    return traces.errors.back();
+    return errors.back();
   }
   return take_apart(std::move(traces));
 }

@@ -57,6 +57,7 @@ void declare_attach(CLI::App& command, Invocation& invocation);
 void declare_dump(CLI::App& command, Invocation& invocation);
 void declare_report(CLI::App& command, Invocation& invocation);
 void declare_diff(CLI::App& command, Invocation& invocation);
+void declare_collect(CLI::App& command, Invocation& invocation);
 void declare_import(CLI::App& command, Invocation& invocation);
 void declare_export(CLI::App& command, Invocation& invocation);
 void declare_calls(CLI::App& command, Invocation& invocation);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "analyzer/commands/event_reader.h"
@@ -35,24 +36,29 @@ bool is_summary(const Finding& finding) {
   return finding.code == "run.healthy" || finding.code == "run.in-progress";
 }
 
-// Said once, where it is in nobody's way: beside the sentence that nothing is wrong, else as a
-// finding of its own.
-void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
-  Ranks without;
-  for (const RankState& state : run.ranks) {
-    const ProcessTrace& trace = trace_of(run, state);
-    if (trace.facts.contains("traintrace-version") && !has_gpu_timeline(trace)) {
-      insert(without, state.rank);
-    }
-  }
-  if (without.empty()) {
-    return;
-  }
-  const std::string what = fmt::format(
-      "where time was lost on the GPU{} of {} cannot be said: what {} did and when was "
-      "not recorded",
-      without.size() == 1 ? "" : "s", ranks_text(without), without.size() == 1 ? "it" : "they");
-  const std::string advice = "record with TRAINTRACE_GPU_TIMELINE=cupti";
+// Why there is no timeline although one was asked for; empty: none was.
+std::string reason_of(const ProcessTrace& trace) {
+  constexpr std::string_view kNone = "none: ";
+  const auto fact = trace.facts.find("gpu-timeline");
+  return fact != trace.facts.end() && fact->second.starts_with(kNone)
+             ? fact->second.substr(kNone.size())
+             : "";
+}
+
+// Where it is in nobody's way: beside the sentence that nothing is wrong, else as a finding of its
+// own.
+void say_without_timeline(const std::string& reason, const Ranks& without,
+                          std::vector<Finding>& findings) {
+  const std::string what =
+      reason.empty() ? fmt::format(
+                           "where time was lost on the GPU{} of {} cannot be said: what {} did and "
+                           "when was not recorded",
+                           without.size() == 1 ? "" : "s", ranks_text(without),
+                           without.size() == 1 ? "it" : "they")
+                     : fmt::format("a GPU timeline of {} was asked for, but there is none: {}",
+                                   ranks_text(without), reason);
+  const std::string advice = reason.empty() ? "record with TRAINTRACE_GPU_TIMELINE=cupti"
+                                            : "see the settings under trace.settings";
   const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
   if (summary != findings.end()) {
     summary->evidence.push_back(what + "; " + advice);
@@ -63,6 +69,19 @@ void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
   finding.title = what;
   finding.sides = {without};
   finding.advice = advice;
+}
+
+void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
+  std::map<std::string, Ranks> by_reason;  // empty: it was not asked for
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    if (trace.facts.contains("traintrace-version") && !has_gpu_timeline(trace)) {
+      insert(by_reason[reason_of(trace)], state.rank);
+    }
+  }
+  for (const auto& [reason, ranks] : by_reason) {
+    say_without_timeline(reason, ranks, findings);
+  }
 }
 
 // `trace` null: its events cannot be had.

@@ -1,6 +1,7 @@
 // traintrace run: a program with the tracer in it.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "analyzer/commands/child.h"
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/recorded.h"
 #include "analyzer/commands/setting_values.h"
 #include "analyzer/text/nearest.h"
 #include "format/schema.h"
@@ -78,7 +80,15 @@ int run(const CLI::App& command, const Settings& settings, const Invocation& inv
     return fail("the tracer is not at " + library.string());
   }
   put_into_environment(settings, library);
-  return run_child(program);
+  const std::string folder = std::getenv("TRAINTRACE_DIR");
+  const auto began = std::chrono::system_clock::now().time_since_epoch();
+  const int status = run_child(program);
+  constexpr int kNotStarted = 126;  // and 127
+  if (status != kNotStarted && status != kNotStarted + 1) {
+    note(recorded_text(fs::absolute(folder).string(),
+                       std::chrono::duration_cast<std::chrono::nanoseconds>(began).count()));
+  }
+  return status;
 }
 
 }  // namespace

@@ -430,6 +430,14 @@ constexpr Explanation kExplanations[] = {
      "The creation of a communicator ended on one host before it began on another, so their clocks "
      "differ at least by that. Who died first cannot be told across hosts to better than it."},
     {"trace.version-skew", "Ranks of one run were recorded by different versions of the tracer."},
+    {"trace.elsewhere",
+     "The folder says that these traces were written on the disks of their hosts, since it lies on "
+     "a network file system or could not be written to. Nothing is wrong with them, and nothing is "
+     "known of those ranks until `traintrace collect` has run on their hosts."},
+    {"trace.settings",
+     "A variable TRAINTRACE_* that is no setting, a value that is none of those it can have, or a "
+     "setting whose means were refused: then the reason that the tracer was given. The default "
+     "was in force."},
     {"trace.incomplete-timeline",
      "Timelines of some ranks are missing, hold different numbers of collectives, or ends of one "
      "collective differ between ranks by more than clocks and transfer explain: who came late is "

@@ -39,6 +39,7 @@ constexpr NamedDetector<Detector> kDetectors[] = {
     TT_DETECTOR(find_message_cycle),      TT_DETECTOR(find_memory_faults),
     TT_DETECTOR(find_split_mismatch),     TT_DETECTOR(find_window_mismatch),
     TT_DETECTOR(find_missing_rendezvous), TT_DETECTOR(find_launch_races),
+    TT_DETECTOR(find_traces_elsewhere),   TT_DETECTOR(find_settings_not_in_force),
 };
 
 }  // namespace

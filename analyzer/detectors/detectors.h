@@ -68,6 +68,8 @@ std::vector<Finding> find_truncated(const Run& run);
 std::vector<Finding> find_corrupt(const Run& run);
 std::vector<Finding> find_unaligned_clocks(const Run& run);
 std::vector<Finding> find_version_skew(const Run& run);
+std::vector<Finding> find_traces_elsewhere(const Run& run);
+std::vector<Finding> find_settings_not_in_force(const Run& run);
 
 // run.healthy or run.in-progress: for a run in which nothing is found at warning or above.
 Finding summarise(const Run& run);

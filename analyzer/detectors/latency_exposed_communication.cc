@@ -129,7 +129,6 @@ void add_bubble(const Profile& profile, const LossOn& loss, Finding& finding) {
 }  // namespace
 
 std::vector<Finding> find_exposed_communication(const Profile& profile) {
-  const Arrivals& arrivals = profile.arrivals;
   const std::vector<LossOn> losses =
       losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
         if (!is_attributed(device)) {  // where work is missing, all communication looks exposed
@@ -138,13 +137,9 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
         // Those have a finding of their own.
         int64_t ns =
             device.times.exposed_communication_ns - small_collectives(profile, device).exposed_ns;
-        if (arrivals.usable()) {  // waiting is another matter
-          ns = std::max<int64_t>(0, ns - own_lateness(arrivals)[device.timeline].waited_ns);
-          ns -= arrivals.list.front().wait_of(device.timeline);
-          for (const Arrival& arrival : std::span(arrivals.list).subspan(1)) {
-            ns -= arrival.is_known() ? 0 : arrival.wait_of(device.timeline);
-          }
-        }
+        const CollectiveTimes times = collective_times(profile, device);
+        // Waiting is another matter.
+        ns = std::max<int64_t>(0, ns - times.waited_ns) - times.first_wait_ns - times.unknown_ns;
         // Communication of another GPU, for which this one had nothing else to do.
         return ns + device.idle_for(IdleCause::kCommunicationWait);
       });
@@ -153,8 +148,10 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
   }
   Finding finding = loss_finding("latency.exposed-communication", losses);
   const DeviceProfile& worst = *losses.front().device;
-  finding.certainty =
-      arrivals.usable() && arrivals.contradicted == 0 ? Certainty::kProof : Certainty::kLikely;
+  const bool sure = std::all_of(
+      profile.groups.begin(), profile.groups.end(),
+      [](const Arrivals& arrivals) { return arrivals.usable() && arrivals.contradicted == 0; });
+  finding.certainty = sure ? Certainty::kProof : Certainty::kLikely;
   finding.title = fmt::format("{} of {} is communication beside which nothing is computed",
                               share_text(worst, losses.front().ns), ranks_text(finding.culprits));
   finding.culprits.clear();
@@ -169,11 +166,9 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
     finding.values.emplace_back("exposed_ns_per_step",
                                 losses.front().ns / static_cast<int64_t>(worst.steps));
   }
-  if (!arrivals.usable()) {
-    finding.evidence.push_back("how much of it is waiting for other ranks cannot be told: " +
-                               (arrivals.why_not.empty()
-                                    ? std::string("ends of one collective contradict each other")
-                                    : arrivals.why_not));
+  if (!knows_arrivals(profile)) {
+    finding.evidence.push_back("how much of it is waiting for other ranks is unknown: " +
+                               why_not_text(profile));
   }
   finding.advice =
       "start collectives earlier (gradient buckets, prefetching), or give them less to carry";

@@ -281,23 +281,55 @@ void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& fi
   }
 }
 
+CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& device) {
+  CollectiveTimes times;
+  for (const Arrivals& arrivals : profile.groups) {
+    const std::optional<size_t> member = arrivals.member(device.timeline);
+    if (!member || !arrivals.usable()) {
+      continue;
+    }
+    times.known = true;
+    for (const Arrival& arrival : arrivals.list) {
+      const bool first = &arrival == arrivals.list.data();
+      int64_t& waited = first                ? times.first_wait_ns
+                        : arrival.is_known() ? times.waited_ns
+                                             : times.unknown_ns;
+      waited += arrival.wait_of(*member);
+      times.left_out_ns +=
+          first || !arrival.is_known() ? arrival.end_ns[*member] - arrival.start_ns[*member] : 0;
+    }
+  }
+  return times;
+}
+
 void name_waits(const Profile& profile, Finding& finding) {
-  const std::vector<OwnLateness> lateness = own_lateness(profile.arrivals);
   for (const DeviceProfile& device : profile.devices) {
-    name_loss(device, kExposedLoss, lateness[device.timeline].waited_ns, finding);
+    name_loss(device, kExposedLoss, collective_times(profile, device).waited_ns, finding);
     name_loss(device, static_cast<size_t>(IdleCause::kStragglerWait),
               device.idle_for(IdleCause::kStragglerWait), finding);
   }
 }
 
 void name_first_waits(const Profile& profile, Finding& finding) {
-  if (!profile.arrivals.usable()) {
-    return;
-  }
   for (const DeviceProfile& device : profile.devices) {
-    name_loss(device, kExposedLoss, profile.arrivals.list.front().wait_of(device.timeline),
-              finding);
+    name_loss(device, kExposedLoss, collective_times(profile, device).first_wait_ns, finding);
   }
+}
+
+std::string group_text(const Profile& profile, const Arrivals& arrivals) {
+  return arrivals.group.empty() || profile.groups.size() < 2 ? "" : " of group " + arrivals.group;
+}
+
+bool knows_arrivals(const Profile& profile) {
+  return std::any_of(profile.groups.begin(), profile.groups.end(),
+                     [](const Arrivals& arrivals) { return arrivals.usable(); });
+}
+
+std::string why_not_text(const Profile& profile) {
+  const auto reason = std::find_if(profile.groups.begin(), profile.groups.end(),
+                                   [](const Arrivals& each) { return !each.why_not.empty(); });
+  return reason == profile.groups.end() ? "ends of one collective contradict each other"
+                                        : reason->why_not;
 }
 
 void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding) {

@@ -79,9 +79,23 @@ void add_sites(const std::vector<LossOn>& losses,
                Finding& finding);
 // What the finding names of a device.
 void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& finding);
+// What a rank's time in collectives is, over all groups of which it is known who was late.
+struct CollectiveTimes {
+  bool known = false;         // of any group
+  int64_t waited_ns = 0;      // for others, from the second collective of a group on
+  int64_t first_wait_ns = 0;  // in the first, for what lies before the recording
+  int64_t unknown_ns = 0;     // in those of which it is not known who came late to them
+  int64_t left_out_ns = 0;    // all of the first ones and the unknown ones
+};
+CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& device);
 // Waiting for late ranks in collectives from the second on, as far as known; in the first.
 void name_waits(const Profile& profile, Finding& finding);
 void name_first_waits(const Profile& profile, Finding& finding);
+// " of group dp", where it has a name and there are others.
+std::string group_text(const Profile& profile, const Arrivals& arrivals);
+// Whether it is known of any group who came late to its collectives; else why it is not.
+bool knows_arrivals(const Profile& profile);
+std::string why_not_text(const Profile& profile);
 void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding);
 
 // How long the profiler worked for itself, as evidence, where that is 1 % of the window.

@@ -94,8 +94,7 @@ int64_t period_of(const Arrivals& arrivals, const Stalls& stalls) {
   return median(std::move(times));
 }
 
-Finding finding_of(const Profile& profile, const Stalls& stalls) {
-  const Arrivals& arrivals = profile.arrivals;
+Finding finding_of(const Profile& profile, const Arrivals& arrivals, const Stalls& stalls) {
   std::vector<int64_t> lengths;
   for (const Stall& stall : stalls.list) {
     lengths.push_back(stall.ns);
@@ -108,8 +107,9 @@ Finding finding_of(const Profile& profile, const Stalls& stalls) {
   finding.severity = catalogue_row(finding.code)->severity;
   finding.certainty = Certainty::kLikely;
   finding.title =
-      fmt::format("{} of {} collectives waited for one rank, each time another of {}: {} in all",
-                  stalls.list.size(), arrivals.list.size() - 1, counts.size(), ms_text(stalls.ns));
+      fmt::format("{} of {} collectives{} waited for one rank, each time another of {}: {} in all",
+                  stalls.list.size(), arrivals.list.size() - 1, group_text(profile, arrivals),
+                  counts.size(), ms_text(stalls.ns));
   finding.values = {{"late_ns", stalls.ns},
                     {"late_count", static_cast<int64_t>(stalls.list.size())},
                     {"median_ns", length},
@@ -130,15 +130,22 @@ Finding finding_of(const Profile& profile, const Stalls& stalls) {
 }  // namespace
 
 std::vector<Finding> find_rotating_stall(const Profile& profile) {
-  const Arrivals& arrivals = profile.arrivals;
-  if (!arrivals.usable() || arrivals.list.size() < 2 || arrivals.members.size() < kFewestRanks) {
+  const Arrivals* worst = nullptr;
+  Stalls most;
+  for (const Arrivals& arrivals : profile.groups) {
+    if (!arrivals.usable() || arrivals.list.size() < 2 || arrivals.members.size() < kFewestRanks) {
+      continue;
+    }
+    Stalls stalls = stalls_of(arrivals);
+    if (!stalls.list.empty() && is_rotating(arrivals, stalls) && stalls.ns > most.ns) {
+      worst = &arrivals;
+      most = std::move(stalls);
+    }
+  }
+  if (worst == nullptr) {
     return {};
   }
-  const Stalls stalls = stalls_of(arrivals);
-  if (stalls.list.empty() || !is_rotating(arrivals, stalls)) {
-    return {};
-  }
-  Finding finding = finding_of(profile, stalls);
+  Finding finding = finding_of(profile, *worst, most);
   finding.advice =
       "what all ranks do now and then at their own times: Python's garbage collector (collect on "
       "all ranks at the same step: gc.freeze, gc.disable), checkpoints, logs";

@@ -64,8 +64,7 @@ void leave_out_waiting(Collectives& all) {
 
 // Where most of the time of collectives is waiting, fewer of them would wait as long.
 bool is_waiting(const Profile& profile, const DeviceProfile& device) {
-  return profile.arrivals.usable() && own_lateness(profile.arrivals)[device.timeline].waited_ns >
-                                          device.times.communication_ns / 2;
+  return collective_times(profile, device).waited_ns > device.times.communication_ns / 2;
 }
 
 }  // namespace
@@ -125,7 +124,7 @@ std::vector<Finding> find_small_collectives(const Profile& profile) {
       fmt::format("one takes {:.1f} us at the median{}; nothing is computed meanwhile",
                   static_cast<double>(small.median_ns) / 1e3,
                   small.group.empty() ? "" : ", all on communicator " + small.group));
-  if (!profile.arrivals.usable()) {
+  if (!knows_arrivals(profile)) {
     finding.certainty = Certainty::kPossible;
     finding.evidence.push_back("how much of it is waiting for other ranks is not known");
   }

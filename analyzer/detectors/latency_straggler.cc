@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
@@ -20,8 +21,17 @@ int64_t span_of(const Arrivals& arrivals) {
   return arrivals.list.back().median_end() - arrivals.list.front().median_end();
 }
 
-Rank rank_of(const Profile& profile, const OwnLateness& lateness) {
-  return {*profile.timelines[profile.arrivals.members[lateness.member]].rank};
+// A member that was late, in the group in which it cost most.
+struct Straggler {
+  const Arrivals* arrivals;
+  OwnLateness lateness;
+  Rank rank;
+
+  size_t collectives() const { return arrivals->list.size() - arrivals->contradicted; }
+};
+
+Rank rank_of(const Profile& profile, const Arrivals& arrivals, const OwnLateness& lateness) {
+  return {*profile.timelines[arrivals.members[lateness.member]].rank};
 }
 
 bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
@@ -29,46 +39,95 @@ bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
                                          kWarnShare * static_cast<double>(span_of(arrivals));
 }
 
-Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late) {
-  const Arrivals& arrivals = profile.arrivals;
-  std::stable_sort(late.begin(), late.end(), [](const OwnLateness& a, const OwnLateness& b) {
-    return a.charged_ns > b.charged_ns;
+// Empty where most are late: then that means nothing.
+std::vector<Straggler> stragglers_of(const Profile& profile, const Arrivals& arrivals) {
+  std::vector<Straggler> late;
+  if (!arrivals.usable() || arrivals.list.size() < 2) {
+    return late;
+  }
+  for (const OwnLateness& each : own_lateness(arrivals)) {
+    if (is_straggler(arrivals, each)) {
+      late.push_back({&arrivals, each, rank_of(profile, arrivals, each)});
+    }
+  }
+  return 2 * late.size() < arrivals.members.size() ? late : std::vector<Straggler>{};
+}
+
+// Of all groups, each rank once; who cost most first.
+std::vector<Straggler> stragglers_of(const Profile& profile) {
+  std::map<Rank, Straggler> worst;
+  for (const Arrivals& arrivals : profile.groups) {
+    for (const Straggler& late : stragglers_of(profile, arrivals)) {
+      const auto [known, is_new] = worst.try_emplace(late.rank, late);
+      if (!is_new && known->second.lateness.charged_ns < late.lateness.charged_ns) {
+        known->second = late;
+      }
+    }
+  }
+  std::vector<Straggler> all;
+  for (const auto& [rank, late] : worst) {
+    all.push_back(late);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
+    return a.lateness.charged_ns > b.lateness.charged_ns;
   });
+  return all;
+}
+
+// Who meets a straggler, and is none.
+Ranks victims_of(const Profile& profile, const std::vector<Straggler>& late,
+                 const Ranks& culprits) {
+  Ranks victims;
+  for (const Straggler& each : late) {
+    for (const size_t member : each.arrivals->members) {
+      const Rank rank{*profile.timelines[member].rank};
+      if (!contains(culprits, rank)) {
+        insert(victims, rank);
+      }
+    }
+  }
+  return victims;
+}
+
+bool is_habit(const Straggler& late) {
+  return late.collectives() > kMany && static_cast<double>(late.lateness.times) >=
+                                           kHabit * static_cast<double>(late.collectives() - 1);
+}
+
+Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& late) {
+  const Straggler& worst = late.front();
   Finding finding;
   finding.code = "latency.straggler";
   finding.severity = catalogue_row(finding.code)->severity;
-  const size_t collectives = arrivals.list.size() - arrivals.contradicted;
-  const bool habit =
-      collectives > kMany && std::all_of(late.begin(), late.end(), [&](const OwnLateness& each) {
-        return static_cast<double>(each.times) >= kHabit * static_cast<double>(collectives - 1);
-      });
+  const bool habit = std::all_of(late.begin(), late.end(), is_habit);
   finding.certainty = habit ? Certainty::kProof : Certainty::kLikely;
-  for (const OwnLateness& each : late) {
-    insert(finding.culprits, rank_of(profile, each));
+  for (const Straggler& each : late) {
+    insert(finding.culprits, each.rank);
     finding.evidence.push_back(fmt::format(
-        "rank {} made {} of {} collectives late, by {:.3f} ms in all, on the host between them",
-        rank_of(profile, each).value, each.times, collectives - 1,
-        static_cast<double>(each.charged_ns) / 1e6));
+        "rank {} delayed {} of {} collectives{} ({:.3f} ms in all); the time went to host code "
+        "between them",
+        each.rank.value, each.lateness.times, each.collectives() - 1,
+        group_text(profile, *each.arrivals), static_cast<double>(each.lateness.charged_ns) / 1e6));
   }
-  for (const Timeline& timeline : profile.timelines) {
-    if (!contains(finding.culprits, {*timeline.rank})) {
-      finding.victims.push_back({*timeline.rank});
-    }
-  }
+  finding.victims = victims_of(profile, late, finding.culprits);
   finding.title = fmt::format(
-      "{} came late to collectives again and again, by {:.2f} of {:.2f} ms{}",
-      ranks_text(finding.culprits), static_cast<double>(late.front().charged_ns) / 1e6,
-      static_cast<double>(span_of(arrivals)) / 1e6,
-      collectives <= kMany ? fmt::format(", in the {} collectives recorded", collectives) : "");
-  finding.values = {{"late_ns", late.front().charged_ns},
-                    {"late_count", static_cast<int64_t>(late.front().times)},
-                    {"collective_count", static_cast<int64_t>(collectives)}};
+      "{} {}: {:.2f} of {:.2f} ms{}, by arriving late at collectives{}",
+      ranks_text(finding.culprits),
+      late.size() == 1 ? "is a straggler and delays the others"
+                       : "are stragglers and delay the others",
+      static_cast<double>(worst.lateness.charged_ns) / 1e6,
+      static_cast<double>(span_of(*worst.arrivals)) / 1e6,
+      late.size() == 1 ? "" : " for one of them",
+      worst.collectives() <= kMany ? fmt::format(" ({} recorded)", worst.collectives()) : "");
+  finding.values = {{"late_ns", worst.lateness.charged_ns},
+                    {"late_count", static_cast<int64_t>(worst.lateness.times)},
+                    {"collective_count", static_cast<int64_t>(worst.collectives())}};
   name_waits(profile, finding);
   finding.evidence.push_back(
-      "counted from the second collective on, without the time they waited for the GPU: what they "
-      "entered the window with is not theirs");
-  add_clocks(arrivals, finding);
-  add_unknown(arrivals, finding);
+      "counted from the second collective on, without the time they waited for the GPU; what they "
+      "entered the window with is not counted");
+  add_clocks(*worst.arrivals, finding);
+  add_unknown(*worst.arrivals, finding);
   finding.advice =
       "compare what these ranks do between collectives with what the others do: data, CPU, NUMA";
   return finding;
@@ -77,45 +136,38 @@ Finding straggler_finding(const Profile& profile, std::vector<OwnLateness> late)
 }  // namespace
 
 std::vector<Finding> find_stragglers(const Profile& profile) {
-  const Arrivals& arrivals = profile.arrivals;
-  if (!arrivals.usable() || arrivals.list.size() < 2) {
-    return {};
-  }
-  std::vector<OwnLateness> late;
-  for (const OwnLateness& each : own_lateness(arrivals)) {
-    if (is_straggler(arrivals, each)) {
-      late.push_back(each);
-    }
-  }
-  // Of most, "late" means nothing.
-  if (late.empty() || 2 * late.size() >= arrivals.members.size()) {
-    return {};
-  }
-  return {straggler_finding(profile, std::move(late))};
+  const std::vector<Straggler> late = stragglers_of(profile);
+  return late.empty() ? std::vector<Finding>{} : std::vector{straggler_finding(profile, late)};
 }
 
 std::vector<Finding> find_entry_skew(const Profile& profile) {
-  const Arrivals& arrivals = profile.arrivals;
-  if (!arrivals.knows_entry) {
+  const Arrivals* group = nullptr;
+  OwnLateness last;
+  for (const Arrivals& arrivals : profile.groups) {
+    if (!arrivals.knows_entry) {
+      continue;
+    }
+    for (const OwnLateness& each : own_lateness(arrivals)) {
+      if (group == nullptr || each.entry_ns > last.entry_ns) {
+        group = &arrivals;
+        last = each;
+      }
+    }
+  }
+  if (group == nullptr || last.entry_ns < kEntryNs ||
+      (group->usable() && is_straggler(*group, last))) {
     return {};
   }
-  const std::vector<OwnLateness> all = own_lateness(arrivals);
-  const auto last = std::max_element(
-      all.begin(), all.end(),
-      [](const OwnLateness& a, const OwnLateness& b) { return a.entry_ns < b.entry_ns; });
-  if (last->entry_ns < kEntryNs || (arrivals.usable() && is_straggler(arrivals, *last))) {
-    return {};
-  }
-  const Rank rank = rank_of(profile, *last);
+  const Rank rank = rank_of(profile, *group, last);
   Finding finding;
   finding.code = "latency.entry-skew";
   finding.severity = catalogue_row(finding.code)->severity;
   finding.title = fmt::format(
-      "rank {} came to the first recorded collective {:.2f} ms after the median, and {}",
-      rank.value, static_cast<double>(last->entry_ns) / 1e6,
-      arrivals.usable() ? "was no straggler from there on"
-                        : "whether it was late from there on cannot be said");
-  finding.values = {{"entry_ns", last->entry_ns}};
+      "rank {} entered the first recorded collective{} {:.2f} ms after the median, and {}",
+      rank.value, group_text(profile, *group), static_cast<double>(last.entry_ns) / 1e6,
+      group->usable() ? "was no straggler from there on"
+                      : "whether it was late from there on is unknown");
+  finding.values = {{"entry_ns", last.entry_ns}};
   finding.sides = {{rank}};
   finding.evidence = {"what happened before the window is not recorded: no culprit"};
   name_first_waits(profile, finding);

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "analyzer/detectors/catalogue.h"
-#include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/latency_finding.h"
 #include "analyzer/timeline/messages.h"
 
 namespace traintrace {
@@ -23,18 +23,20 @@ bool has_collectives(const Timeline& timeline) {
 }  // namespace
 
 std::vector<Finding> find_incomplete_timeline(const Profile& profile) {
-  const Arrivals& arrivals = profile.arrivals;
-  if (profile.timelines.size() < 2 || arrivals.usable()) {
+  const auto unusable = std::find_if(profile.groups.begin(), profile.groups.end(),
+                                     [](const Arrivals& each) { return !each.usable(); });
+  if (profile.timelines.size() < 2 || unusable == profile.groups.end()) {
     return {};
   }
+  const Arrivals& arrivals = *unusable;
   if (!std::any_of(profile.timelines.begin(), profile.timelines.end(), has_collectives)) {
     return {};
   }
   Finding finding;
   finding.code = "trace.incomplete-timeline";
-  finding.severity = Severity::kWarning;
+  finding.severity = knows_arrivals(profile) ? Severity::kInfo : Severity::kWarning;
   finding.title =
-      "who comes late to collectives cannot be said: " +
+      "which ranks come late to collectives" + group_text(profile, arrivals) + " is unknown: " +
       (arrivals.why_not.empty()
            ? fmt::format("ends of one collective differ by up to {:.1f} ms between ranks",
                          static_cast<double>(arrivals.greatest_end_skew_ns) / 1e6)

@@ -8,13 +8,31 @@
 
 namespace traintrace {
 
+namespace {
+
+// Of those that are on another host it is known where they are (trace.elsewhere).
+Ranks without_trace(const Run& run) {
+  Ranks missing = run.missing;
+  std::erase_if(missing, [&](Rank rank) {
+    return std::any_of(run.elsewhere.begin(), run.elsewhere.end(),
+                       [&](const ElsewhereTrace& trace) { return trace.rank == rank.value; });
+  });
+  const bool all_are_elsewhere =
+      std::any_of(run.elsewhere.begin(), run.elsewhere.end(),
+                  [](const ElsewhereTrace& trace) { return trace.rank < 0; });
+  return all_are_elsewhere && missing.size() <= run.elsewhere.size() ? Ranks() : missing;
+}
+
+}  // namespace
+
 std::vector<Finding> find_missing_trace(const Run& run) {
-  if (run.missing.empty()) {
+  const Ranks missing = without_trace(run);
+  if (missing.empty()) {
     return {};
   }
   Finding finding = trace_finding(run, "trace.missing-rank", &Doubts::missing_traces);
-  finding.title = fmt::format("{} of {} left no trace", ranks_text(run.missing), run.world_size);
-  finding.values = {{"missing_count", static_cast<int64_t>(run.missing.size())}};
+  finding.title = fmt::format("{} of {} left no trace", ranks_text(missing), run.world_size);
+  finding.values = {{"missing_count", static_cast<int64_t>(missing.size())}};
   std::vector<std::string> lines;
   for (const ReadError& error : run.not_begun) {
     lines.push_back(

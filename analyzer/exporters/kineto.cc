@@ -60,6 +60,9 @@ std::string note_text(const Timeline& timeline, uint64_t correlation) {
   if (note->group != kNoName) {
     text += ",\"Process Group Name\":" + quoted(timeline.names[note->group]);
   }
+  if (note->members != kNoName) {
+    text += ",\"Process Group Ranks\":" + quoted(timeline.names[note->members]);
+  }
   if (note->bytes >= 0) {
     text += fmt::format(",\"In msg nelems\":{},\"dtype\":\"Byte\"", note->bytes);
   }

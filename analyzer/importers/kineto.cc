@@ -168,6 +168,9 @@ void Import::add_note(const Event& event) {
   if (!event.group.empty()) {
     note.group = id_of(event.group, names_, trace_.timeline.names);
   }
+  if (!event.members.empty()) {
+    note.members = id_of(event.members, names_, trace_.timeline.names);
+  }
   constexpr int64_t kMostRanks = 1 << 24;
   note.group_size =
       static_cast<int32_t>(std::clamp<int64_t>(event.group_size.value_or(-1), -1, kMostRanks));

@@ -49,6 +49,13 @@ std::string_view array_of(json::value value) {
   return is_array && array.raw_json().get(text) == simdjson::SUCCESS ? text : std::string_view();
 }
 
+std::string_view text_or_array_of(json::value value) {
+  json::json_type type{};
+  const bool is_array =
+      value.type().get(type) == simdjson::SUCCESS && type == json::json_type::array;
+  return is_array ? array_of(value) : text_of(value);
+}
+
 void read_arguments(json::value value, Event& event) {
   json::object arguments;
   if (value.get_object().get(arguments) != simdjson::SUCCESS) {
@@ -70,6 +77,8 @@ void read_arguments(json::value value, Event& event) {
       event.operation = text_of(field.value());
     } else if (key == "Process Group Name") {
       event.group = text_of(field.value());
+    } else if (key == "Process Group Ranks") {
+      event.members = text_or_array_of(field.value());
     } else if (key == "dtype") {
       event.data_type = text_of(field.value());
     } else if (key == "In msg nelems") {

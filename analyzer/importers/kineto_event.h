@@ -26,7 +26,7 @@ struct Event {
   std::string_view sync;
   std::optional<int64_t> awaited_stream, awaited_record;
   // Of a kernel of NCCL.
-  std::string_view operation, group, data_type;
+  std::string_view operation, group, members, data_type;
   std::optional<int64_t> elements, group_size, sequence;
 };
 

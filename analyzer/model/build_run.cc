@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <tuple>
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/communicators.h"
-#include "analyzer/model/exchanges.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/model/own_threads.h"
 #include "analyzer/model/progress.h"
@@ -103,14 +103,38 @@ void compare(Run& run, const ReadEvents& read_events) {
 
 }  // namespace
 
+namespace {
+
+// A folder may hold pointers of several jobs.
+bool is_of_run(const Run& run, const ElsewhereTrace& trace) {
+  return trace.run_key == 0 ||
+         std::any_of(run.processes.begin(), run.processes.end(), [&](const ProcessTrace& process) {
+           return process.run_key == 0 || process.run_key == trace.run_key;
+         });
+}
+
+void take_unreadable(const std::vector<ReadError>& unreadable, Run& run) {
+  for (const ReadError& error : unreadable) {
+    if (!error.elsewhere) {
+      (error.not_begun ? run.not_begun : run.unreadable).push_back(error);
+    } else if (is_of_run(run, *error.elsewhere)) {
+      run.elsewhere.push_back(*error.elsewhere);
+    }
+  }
+  std::sort(run.elsewhere.begin(), run.elsewhere.end(),
+            [](const ElsewhereTrace& a, const ElsewhereTrace& b) {
+              return std::tie(a.rank, a.host, a.path) < std::tie(b.rank, b.host, b.path);
+            });
+}
+
+}  // namespace
+
 Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options) {
   Run run;
   run.id = std::move(input.about.id);
   run.hang_after = options.hang_after;
-  std::partition_copy(unreadable.begin(), unreadable.end(), std::back_inserter(run.not_begun),
-                      std::back_inserter(run.unreadable),
-                      [](const ReadError& error) { return error.not_begun; });
   run.processes = std::move(input.processes);
+  take_unreadable(unreadable, run);
   const RankAssignment assignment = assign_ranks(run.processes);
   describe(run, assignment);
   merge_communicators(run, assignment.seats);

@@ -245,13 +245,6 @@ void add_conflict_waits(const Run& run, std::vector<Wait>& waits) {
   }
 }
 
-bool is_held_by_divergence(const Run& run, size_t communicator, Rank rank) {
-  return std::any_of(run.divergences.begin(), run.divergences.end(), [&](const Divergence& one) {
-    return meets(one, communicator) &&
-           (contains(one.deviants, rank) || (one.tie && contains(one.others, rank)));
-  });
-}
-
 std::vector<size_t> reasons_for(const Run& run, const std::vector<Wait>& waits, const Hang& hang) {
   std::vector<size_t> reasons;
   for (size_t i = 0; i < run.divergences.size(); ++i) {

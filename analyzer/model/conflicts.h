@@ -16,9 +16,6 @@ void add_conflict_waits(const Run& run, std::vector<Wait>& waits);
 // Collectives met that do not belong together, and which they were is known.
 bool is_conflict(const Divergence& divergence);
 
-// What such a rank has put on the communicator may never end.
-bool is_held_by_divergence(const Run& run, size_t communicator, Rank rank);
-
 // In Run::divergences: those that are the reason for that hang, which is among `waits`.
 std::vector<size_t> reasons_for(const Run& run, const std::vector<Wait>& waits, const Hang& hang);
 

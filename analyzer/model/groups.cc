@@ -58,6 +58,10 @@ std::vector<const OperationText*> group_of(const CommunicatorText& communicator,
   return group;
 }
 
+bool may_be_one_group(const OperationText& a, const OperationText& b) {
+  return a.group == b.group && (a.group != 0 || (a.flags & b.flags & format::kGrouped) != 0);
+}
+
 bool is_exchange(const Communicator& communicator, const CommunicatorText& text,
                  const OperationText& operation) {
   constexpr size_t kMany = 16;  // of more ranks than that not all that they did is kept

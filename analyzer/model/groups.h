@@ -13,6 +13,9 @@ namespace traintrace {
 std::vector<const OperationText*> group_of(const CommunicatorText& communicator,
                                            const OperationText& operation);
 
+// Both are parts of one group, which begins as one; where groups are not numbered: they may be.
+bool may_be_one_group(const OperationText& a, const OperationText& b);
+
 // Each rank sends to most of the others, and receives from them: an all-to-all made of sends and
 // receives.
 bool is_exchange(const Communicator& communicator, const CommunicatorText& text,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analyzer/judge/patience.h"
+#include "analyzer/judge/wait_walk.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
 #include "analyzer/model/device_stall.h"
@@ -193,7 +194,7 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
   if (device_stall(run, root)) {
     return Fate::kStalled;
   }
-  return testimony.all_entered ? std::nullopt : std::optional(Fate::kAlive);
+  return Fate::kAlive;
 }
 
 bool has_pending_operations(const Run& run, const RankState& state) {
@@ -270,8 +271,7 @@ std::vector<Hang> hangs_with_roots(const Graph& graph) {
 }
 
 // Since the last of them came to wait, the circle has been closed.
-std::optional<Hang> hang_in_circle(const Run& run, const WaitSearch& search) {
-  const Ranks circle = search.circle();
+std::optional<Hang> hang_in_circle(const Run& run, const WaitSearch& search, const Ranks& circle) {
   Hang hang;
   hang.fate = Fate::kCircle;
   hang.roots = circle;
@@ -297,19 +297,42 @@ std::optional<Hang> hang_in_circle(const Run& run, const WaitSearch& search) {
   return first || hang.waited < run.hang_after ? std::nullopt : std::optional(hang);
 }
 
+// Ranks that wait for each other, and for nobody else.
+std::vector<Ranks> circles_in(const WaitSearch& search) {
+  Ranks ranks;
+  for (const auto& places : {search.waits_of, search.waits_for}) {
+    for (const auto& [rank, indices] : places) {
+      insert(ranks, rank);
+    }
+  }
+  const Ranks roots = search.roots();
+  std::vector<Ranks> circles = WaitWalk(ranks, search.waits).ends();
+  std::erase_if(circles, [&](const Ranks& circle) {
+    return circle.size() == 1 || std::any_of(circle.begin(), circle.end(),
+                                             [&](Rank rank) { return contains(roots, rank); });
+  });
+  return circles;
+}
+
 }  // namespace
 
 std::vector<Hang> find_hangs(const Run& run, std::vector<Wait>& waits) {
   keep_what_counts(run, waits);
   const WaitSearch search(waits);
   std::vector<Hang> found = hangs_with_roots({run, search});
-  if (const auto circle = hang_in_circle(run, search)) {
-    found.push_back(*circle);
+  for (const Ranks& circle : circles_in(search)) {
+    if (const auto hang = hang_in_circle(run, search, circle)) {
+      found.push_back(*hang);
+    }
   }
   for (Hang& hang : found) {
     hang.divergences = reasons_for(run, waits, hang);
     hang.blocked = hang.blocked && hang.divergences.empty();
   }
+  // Who has issued all its parts, each as the others did, is nobody's reason.
+  std::erase_if(found, [](const Hang& hang) {
+    return hang.fate == Fate::kAlive && hang.entered && hang.divergences.empty();
+  });
   // What holds them up is most likely what is wrong elsewhere.
   if (std::any_of(found.begin(), found.end(), [](const Hang& hang) { return !hang.blocked; })) {
     std::erase_if(found, [](const Hang& hang) { return hang.blocked; });

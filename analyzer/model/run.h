@@ -99,9 +99,10 @@ struct Run {
   bool live = false;                        // a process of it is running right now
   std::vector<Communicator> communicators;  // by creation, then id
   std::vector<ClockSkew> skews;
-  std::vector<OtherRun> others;       // in the same input, by start
-  std::vector<ReadError> unreadable;  // inputs of which nothing could be used
-  std::vector<ReadError> not_begun;   // traces of processes that ended while these were set up
+  std::vector<OtherRun> others;           // in the same input, by start
+  std::vector<ReadError> unreadable;      // inputs of which nothing could be used
+  std::vector<ElsewhereTrace> elsewhere;  // of this run, by rank, host and path
+  std::vector<ReadError> not_begun;       // traces of processes that ended while these were set up
   TimeNs hang_after = 0;
   std::vector<Divergence> divergences;
   WaitGraph waits;

@@ -9,7 +9,7 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
-#include "analyzer/model/exchanges.h"
+#include "analyzer/model/progress.h"
 
 namespace traintrace {
 namespace {
@@ -226,15 +226,13 @@ bool find_stream_orders(Run& run, const ReadEvents& read_events) {
   return !run.stream_orders.empty();
 }
 
-bool precedes(const Run& run, size_t process, const OperationText& first,
-              const OperationText& then) {
-  if (first.stream == then.stream) {
-    // Where a stream is after an abort says nothing any more.
-    const bool known =
-        first.position != format::kNeverReached && then.position != format::kNeverReached;
-    return known ? first.position < then.position : first.enter < then.enter;
-  }
-  return is_told_behind(run, process, {first.stream, first.enter}, then);
+const OperationText* pending(const Run& run, const Member& member, const OperationText* operation) {
+  constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
+  return operation == nullptr || operation->stream == 0 || operation->position == 0 ||
+                 finished(run.processes[member.process], *operation) ||
+                 (operation->flags & kNot) != 0
+             ? nullptr
+             : operation;
 }
 
 bool is_told_behind(const Run& run, size_t process, const PutOn& first, const OperationText& then) {

@@ -21,6 +21,9 @@ StreamOrder stream_order_of(const ProcessTrace& trace, TimeNs since);
 // any.
 bool find_stream_orders(Run& run, const ReadEvents& read_events);
 
+// Null: it is over, will not run, or nobody knows where on its stream it lies.
+const OperationText* pending(const Run& run, const Member& member, const OperationText* operation);
+
 // What was put on a stream at a time.
 struct PutOn {
   uint32_t stream = 0;  // index in ProcessTrace::streams + 1; 0: not known
@@ -28,9 +31,5 @@ struct PutOn {
 };
 // By events, `then`, on another stream of the process, begins when that is over.
 bool is_told_behind(const Run& run, size_t process, const PutOn& first, const OperationText& then);
-
-// Both of one process: `then` begins when `first` is over, unless they are parts of one group.
-bool precedes(const Run& run, size_t process, const OperationText& first,
-              const OperationText& then);
 
 }  // namespace traintrace

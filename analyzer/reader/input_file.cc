@@ -1,11 +1,14 @@
 #include "analyzer/reader/input_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "analyzer/reader/within.h"
 
 namespace traintrace {
 namespace {
@@ -39,6 +42,28 @@ int open_to_read(const std::string& place) {
   return ::open(place.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
+// Of what lies within another file, for those who need a descriptor.
+int copy_in_memory(const ByteSource& source) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  constexpr size_t kPart = 1 << 20;
+  const int copy = memfd_create("traintrace-input", MFD_CLOEXEC);
+  std::vector<std::byte> part(kPart);
+  uint64_t at = 0;
+  for (size_t got = 1; copy >= 0 && got > 0 && at < kMostBytes; at += got) {
+    got = source.read(at, part);
+    if (pwrite(copy, part.data(), got, static_cast<off_t>(at)) != static_cast<ssize_t>(got)) {
+      close(copy);
+      return -1;
+    }
+  }
+  return copy;
+}
+
+// Whether a part of the path that should be a folder is a file: an archive, it may be.
+bool leads_through_a_file(int problem) {
+  return problem == ENOTDIR;
+}
+
 }  // namespace
 
 // First by its name alone (O_PATH), which does nothing to a device; then that same file, whatever
@@ -46,6 +71,9 @@ int open_to_read(const std::string& place) {
 Result<InputFile> InputFile::open(const std::string& path) {
   const InputFile named(path, ::open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat status = {};
+  if (named.descriptor_ < 0 && leads_through_a_file(errno)) {
+    return open_within(path);
+  }
   if (named.descriptor_ < 0 || fstat(named.descriptor_, &status) != 0) {
     return cannot_be_opened(path);
   }
@@ -71,7 +99,16 @@ InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(other.release()),
       bytes_(other.bytes_),
-      modified_ns_(other.modified_ns_) {}
+      modified_ns_(other.modified_ns_),
+      source_(std::move(other.source_)) {}
+
+InputFile::InputFile(std::string path, std::shared_ptr<const ByteSource> source,
+                     int64_t modified_ns)
+    : path_(std::move(path)),
+      descriptor_(-1),
+      bytes_(source->bytes()),
+      modified_ns_(modified_ns),
+      source_(std::move(source)) {}
 
 InputFile::~InputFile() {
   if (descriptor_ >= 0) {
@@ -80,12 +117,22 @@ InputFile::~InputFile() {
 }
 
 int InputFile::release() {
+  if (source_ != nullptr) {
+    return copy_in_memory(*source_);
+  }
   const int descriptor = descriptor_;
   descriptor_ = -1;
   return descriptor;
 }
 
+std::vector<ReadError> InputFile::problems() const {
+  return source_ == nullptr ? std::vector<ReadError>() : source_->problems();
+}
+
 size_t InputFile::read(uint64_t offset, std::span<std::byte> into) const {
+  if (source_ != nullptr) {
+    return source_->read(offset, into);
+  }
   size_t done = 0;
   while (done < into.size()) {
     const ssize_t count = pread(descriptor_, into.data() + done, into.size() - done,

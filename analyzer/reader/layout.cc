@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "analyzer/text/sizes.h"
+
 namespace traintrace {
 namespace {
 
@@ -97,12 +99,6 @@ void fit_into_file(const TraceBytes& file, uint64_t place, Section& section,
                    std::vector<ReadError>& problems) {
   const uint64_t there = section.offset < file.bytes() ? file.bytes() - section.offset : 0;
   if (section.bytes > there) {
-    ReadError error =
-        file.error(file.bytes(), "expected " + std::to_string(section.bytes - there) +
-                                     " more bytes of section " + std::to_string(section.kind) +
-                                     "; the file ends here");
-    error.truncated = true;
-    problems.push_back(error);
     section.bytes = there;
   } else if (section.bytes % section.element_bytes != 0) {
     problems.push_back(file.error(place, "expected a multiple of the element's size"));
@@ -110,6 +106,22 @@ void fit_into_file(const TraceBytes& file, uint64_t place, Section& section,
   const bool chunks = section.kind == format::kEvents || section.kind == format::kDefinitions;
   section.bytes += chunks ? section.element_bytes - 1 : 0;
   section.bytes -= section.bytes % section.element_bytes;
+}
+
+// One error for the file, however many sections it lacks.
+ReadError truncated(const TraceBytes& file, uint64_t whole_bytes, bool of_use) {
+  ReadError error =
+      file.error(file.bytes(), "the trace is truncated to " + file_size_text(file.bytes()) +
+                                   " of " + file_size_text(whole_bytes) +
+                                   (of_use ? "" : ": nothing can be said about its process"));
+  error.truncated = true;
+  error.fatal = !of_use;
+  return error;
+}
+
+bool has_bytes(const Layout& layout, format::SectionKind kind) {
+  const Section* const section = layout.section(kind);
+  return section != nullptr && section->bytes != 0;
 }
 
 }  // namespace
@@ -129,6 +141,7 @@ Result<Layout> read_layout(const TraceBytes& file, std::vector<ReadError>& probl
     return header.error();
   }
   Layout layout{*header, {}};
+  uint64_t whole_bytes = 0;
   const uint64_t header_bytes = std::max<uint64_t>(sizeof(FileHeader), header->header_bytes);
   for (uint32_t i = 0; i < header->section_count; ++i) {
     Section section = header->sections[i];
@@ -155,8 +168,18 @@ Result<Layout> read_layout(const TraceBytes& file, std::vector<ReadError>& probl
     if (section.kind == format::kChunkStates) {
       continue;
     }
+    whole_bytes = std::max(whole_bytes, section.offset + section.bytes);
     fit_into_file(file, place, section, problems);
     layout.sections.push_back(section);
+  }
+  if (whole_bytes > file.bytes()) {
+    const bool of_use =
+        has_bytes(layout, format::kThreads) || has_bytes(layout, format::kCommunicators);
+    const ReadError error = truncated(file, whole_bytes, of_use);
+    if (!of_use) {
+      return error;
+    }
+    problems.push_back(error);
   }
   return layout;
 }

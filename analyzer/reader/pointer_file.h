@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analyzer/reader/result.h"
 
@@ -11,5 +12,8 @@ namespace traintrace {
 // The path of the trace.  Nothing: `path` is no pointer file.  An error: it is one, and the trace
 // cannot be reached from here.
 std::optional<Result<std::string>> read_pointer_file(const std::string& path);
+
+// Those that are on other hosts as one error, the last: one line for 1,024 ranks.
+std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors);
 
 }  // namespace traintrace

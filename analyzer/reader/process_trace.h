@@ -246,6 +246,7 @@ struct ProcessTrace {
   // told from here.
   std::optional<bool> running_now;
   Halt halt = Halt::kNot;
+  uint64_t run_key = 0;                      // FileHeader
   std::map<std::string, std::string> facts;  // FactDefinition
   std::vector<CallSchema> calls;
   std::vector<ThreadText> threads;

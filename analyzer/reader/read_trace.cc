@@ -14,6 +14,7 @@
 #include "analyzer/reader/tables.h"
 #include "analyzer/reader/this_machine.h"
 #include "analyzer/reader/trace_memory.h"
+#include "analyzer/reader/within.h"
 
 namespace traintrace {
 namespace {
@@ -43,6 +44,7 @@ void read_identity(const Layout& layout, const TraceClock& clock, ProcessTrace& 
   trace.pid = header.pid;
   trace.parent_pid = header.parent_pid;
   trace.start_time = header.start_time;
+  trace.run_key = header.version < 4 ? 0 : header.run_key;
   trace.armed = clock.ns(header.armed_ticks);
   trace.last_alive = clock.ns(header.last_alive_ticks);
   if (header.exit_kind == format::kExit || header.exit_kind == format::kFastExit) {
@@ -64,6 +66,17 @@ void note_copy(const format::FileHeader& header, ProcessTrace& trace) {
   const auto end = std::find(header.not_in_folder, std::end(header.not_in_folder), '\0');
   if (end != header.not_in_folder) {
     trace.facts.emplace("not-in-folder", std::string(header.not_in_folder, end));
+  }
+}
+
+// Of a process that was there when its trace was collected nothing newer is known: it is silent
+// since, whether this machine still has it or not.
+void note_pack(const std::string& path, ProcessTrace& trace) {
+  const std::optional<format::PackHead> head = pack_around(path);
+  if (head) {
+    trace.running_now =
+        (head->flags & format::kPackGone) != 0 ? std::optional(false) : std::nullopt;
+    trace.halt = Halt::kNot;
   }
 }
 
@@ -120,16 +133,28 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
 }  // namespace
 
 Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& options) {
-  const Result<TraceBytes> file = open_trace(path);
+  const std::string trace_path = is_pack(path) ? trace_in_pack(path) : path;
+  const Result<TraceBytes> file = open_trace(trace_path);
   if (!file) {
     return file.error();
   }
-  return read_native(*file, options);
+  Result<ProcessTrace> trace = read_native(*file, options);
+  const std::vector<ReadError> damages = file->problems();
+  if (!trace && !damages.empty()) {  // which is why
+    ReadError error = damages.front();
+    error.fatal = true;
+    return error;
+  }
+  if (trace && file->is_within()) {
+    trace->errors.insert(trace->errors.end(), damages.begin(), damages.end());
+    note_pack(trace_path, *trace);
+  }
+  return trace;
 }
 
 Result<format::FileHeader> read_trace_header(const std::string& path) {
   std::vector<ReadError> ignored;
-  const Result<TraceBytes> file = open_trace(path);
+  const Result<TraceBytes> file = open_trace(is_pack(path) ? trace_in_pack(path) : path);
   const Result<Layout> layout = file ? read_layout(*file, ignored) : file.error();
   if (!layout) {
     return layout.error();

@@ -9,6 +9,15 @@
 
 namespace traintrace {
 
+// A trace that lies on the disk of another host, as its pointer says.
+struct ElsewhereTrace {
+  std::string host;
+  std::string path;
+  int rank = -1;         // as its launcher numbered it; -1: not said, also in older pointers
+  int world_size = -1;   // the same
+  uint64_t run_key = 0;  // equal for the processes of one job; 0: not said
+};
+
 // Something wrong with an input.  Where reading could go on, it is kept beside the value.
 struct ReadError {
   std::string file;
@@ -18,6 +27,7 @@ struct ReadError {
   bool truncated = false;
   bool not_begun = false;  // nothing is wrong with it: nothing was recorded there yet
   bool internal = false;   // a defect of ours: told as internal.error
+  std::optional<ElsewhereTrace> elsewhere = std::nullopt;  // nothing is wrong: it is not here
 };
 
 template <class T>

@@ -25,10 +25,14 @@ class TraceBytes {
   }
 
   const std::string& path() const { return name_; }
-  uint64_t bytes() const { return file_.bytes(); }  // when it was opened
+  bool is_within() const { return file_.is_within(); }  // a pack or an archive
+  uint64_t bytes() const { return file_.bytes(); }      // when it was opened
 
   // How many bytes could be read from `offset` on: less than asked for only at the end of the file.
   size_t read(uint64_t offset, std::span<std::byte> into) const { return file_.read(offset, into); }
+
+  // What was found damaged in the file that these lie in, while they were read.
+  std::vector<ReadError> problems() const { return file_.problems(); }
 
   ReadError error(uint64_t offset, std::string message) const {
     return {path(), offset, std::move(message)};

@@ -67,7 +67,8 @@ bool may_have_memory(const FileHeader& header) {
 Result<TraceBytes> open_newest(const std::string& path) {
   Result<TraceBytes> file = TraceBytes::open(path);
   const auto header = file ? header_of(*file) : std::nullopt;
-  if (!header || !may_have_memory(*header)) {
+  // What was collected is as it was then.
+  if (!header || file->is_within() || !may_have_memory(*header)) {
     return file;
   }
   if (auto memory = open_memory(memory_path(*header), *header)) {

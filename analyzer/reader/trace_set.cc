@@ -1,7 +1,12 @@
 // What the arguments of a command stand for.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <set>
 
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
@@ -10,9 +15,14 @@
 #include "analyzer/reader/input_file.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
+#include "analyzer/reader/tar_file.h"
+#include "analyzer/reader/text_bytes.h"
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/reader/trace_memory.h"
+#include "analyzer/reader/within.h"
 #include "analyzer/text/dump_parser.h"
+#include "format/pack.h"
+#include "format/segments.h"
 
 namespace traintrace {
 namespace {
@@ -27,31 +37,76 @@ struct Inputs {
   std::vector<std::string> supporting;
 };
 
-// Sorted, so that nothing depends on the order in which a folder lists its files.
-void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
-  std::error_code problem;
+// Where a folder could not be written to, traces go to one of these.
+std::string other_places_with_traces() {
+  std::string places;
+  for (const char* const base : {"/tmp", "/var/tmp"}) {
+    const std::string place = fmt::format("{}/traintrace-{}", base, geteuid());
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(place, ignored)) {
+      if (entry.path().extension() == ".trace") {
+        places += (places.empty() ? "" : " ") + place;
+        break;
+      }
+    }
+  }
+  return places;
+}
+
+ReadError no_default_folder() {
+  ReadError error;
+  error.message =
+      "no traces in ./traintrace, the default. Record some: traintrace run -- PROGRAM; or name "
+      "their folder: traintrace analyze DIR";
+  if (const std::string places = other_places_with_traces(); !places.empty()) {
+    error.message += " (there are traces in " + places + ")";
+  }
+  error.fatal = true;
+  return error;
+}
+
+// What a folder of traces, or an archive of them, has.
+struct Listing {
   std::vector<std::string> traces;
   std::vector<OtherFile> others;
-  bool any_of_others = false;
+};
+
+void add_listed(const std::string& path, Inputs& inputs, Listing& listing) {
+  const fs::path extension = fs::path(path).extension();
+  if (extension == format::kTraceSuffix || extension == ".pointer" ||
+      extension == format::kPackSuffix) {
+    listing.traces.push_back(path);
+  } else if (extension == ".txt" || extension == ".gz" || extension == ".zst") {
+    is_dump_text(path)  ? listing.traces.push_back(path)
+    : may_testify(path) ? inputs.supporting.push_back(path)
+                        : listing.others.push_back({path});
+  } else {
+    may_testify(path) ? inputs.supporting.push_back(path) : listing.others.push_back({path});
+  }
+}
+
+// Sorted, so that nothing depends on the order in which a folder lists its files.
+std::error_code list_folder(const fs::path& folder, Inputs& inputs, Listing& listing) {
+  std::error_code problem;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
        entry.increment(problem)) {
     const fs::path extension = entry->path().extension();
     std::error_code ignored;
-    if (extension == ".trace" || extension == ".pointer") {
-      traces.push_back(entry->path().string());
-    } else if (entry->is_regular_file(ignored)) {
-      const std::string path = entry->path().string();
-      may_testify(path) ? inputs.supporting.push_back(path) : others.push_back({path});
+    if (extension == format::kTraceSuffix || extension == ".pointer" ||
+        entry->is_regular_file(ignored)) {
+      add_listed(entry->path().string(), inputs, listing);
     }
   }
   for (std::string& memory : memories_not_copied(folder.string())) {
-    traces.push_back(std::move(memory));
+    listing.traces.push_back(std::move(memory));
   }
-  if (problem && traces.empty()) {
-    set.errors.push_back({folder.string(), 0, "cannot be listed: " + problem.message(), true});
-    return;
-  }
-  if (!traces.empty()) {
+  return problem;
+}
+
+void take_listing(const std::string& folder, Listing listing, Inputs& inputs, TraceSet& set) {
+  std::vector<OtherFile>& others = listing.others;
+  bool any_of_others = false;
+  if (!listing.traces.empty()) {
     std::erase_if(others, [](const OtherFile& file) { return !may_be_flight_dump(file.path); });
     any_of_others = true;
   } else {
@@ -59,15 +114,34 @@ void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
       return may_be_other_tools(file.path);
     });
     if (!any_of_others && inputs.supporting.empty()) {
-      set.errors.push_back({folder.string(), 0,
-                            "expected files *.trace in this folder, or dumps of another tool",
+      set.errors.push_back({folder, 0,
+                            "expected files *.trace or *.ttz in this folder, text of `traintrace "
+                            "dump`, or dumps of another tool",
                             true});
     }
   }
-  std::move(traces.begin(), traces.end(), std::back_inserter(inputs.traces));
+  std::move(listing.traces.begin(), listing.traces.end(), std::back_inserter(inputs.traces));
   if (any_of_others) {
     std::move(others.begin(), others.end(), std::back_inserter(inputs.others));
   }
+}
+
+void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
+  Listing listing;
+  const std::error_code problem = list_folder(folder, inputs, listing);
+  if (problem && listing.traces.empty()) {
+    set.errors.push_back({folder.string(), 0, "cannot be listed: " + problem.message(), true});
+    return;
+  }
+  take_listing(folder.string(), std::move(listing), inputs, set);
+}
+
+void add_tar(const std::string& tar, Inputs& inputs, TraceSet& set) {
+  Listing listing;
+  for (const std::string& path : paths_in_tar(tar, set.errors)) {
+    add_listed(path, inputs, listing);
+  }
+  take_listing(tar, std::move(listing), inputs, set);
 }
 
 bool is_native(const std::string& path) {
@@ -75,11 +149,11 @@ bool is_native(const std::string& path) {
   const std::string head = head_of(path, kLook);
   return head.size() < kLook ||
          head.starts_with(std::string_view(format::kMagic, sizeof format::kMagic)) ||
-         head == "traintrace-pointer 1\n" || head.find('\0') != head.npos;
+         head == "traintrace-pointer 1\n" || (head.find('\0') != head.npos && !is_dump_text(path));
 }
 
 void add_text(const std::string& path, TraceSet& set) {
-  const std::optional<std::string> text = bytes_of_file(path);
+  const std::optional<std::string> text = text_of_file(path, kMostSmallFileBytes);
   if (!text || text->size() == kMostSmallFileBytes) {
     set.errors.push_back({path, 0, "expected text of less than 256 MiB", true, false});
     return;
@@ -92,6 +166,17 @@ void add_text(const std::string& path, TraceSet& set) {
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
 
+// A trace may be there as itself and as what was collected of it.
+bool is_of_same_process(const ProcessTrace& a, const ProcessTrace& b) {
+  constexpr TimeNs kSameMoment = 1'000'000;  // after an exec it has the same start time
+  return !a.boot.empty() && a.boot == b.boot && a.pid == b.pid && a.start_time == b.start_time &&
+         a.host == b.host && std::abs(a.armed - b.armed) < kSameMoment;
+}
+
+bool is_collected(const ProcessTrace& trace) {
+  return trace.source.find(std::string(format::kPackSuffix) + "/") != trace.source.npos;
+}
+
 void add_native(const std::string& path, const ReadOptions& options, TraceSet& set) {
   Result<ProcessTrace> trace = read_trace(path, options);
   if (!trace) {
@@ -100,8 +185,10 @@ void add_native(const std::string& path, const ReadOptions& options, TraceSet& s
   }
   // A pointer may lead to a trace that was named as well.
   const bool known =
-      std::any_of(set.processes.begin(), set.processes.end(),
-                  [&](const ProcessTrace& other) { return other.source == trace->source; });
+      std::any_of(set.processes.begin(), set.processes.end(), [&](const ProcessTrace& other) {
+        return other.source == trace->source ||
+               ((is_collected(other) || is_collected(*trace)) && is_of_same_process(other, *trace));
+      });
   if (!known) {
     read_threads_file(*trace);
     set.processes.push_back(std::move(*trace));
@@ -125,6 +212,26 @@ void add_others(std::vector<OtherFile>& files, TraceSet& set) {
   std::move(others.errors.begin(), others.errors.end(), std::back_inserter(set.errors));
 }
 
+// HOST.PID.STARTTIME, as all files of a process begin.
+std::string name_of(const ProcessTrace& trace) {
+  return fmt::format("{}.{}.{}", trace.host, trace.pid, trace.start_time);
+}
+
+// Pointers to other hosts whose traces have been collected since.
+void forget_collected(TraceSet& set) {
+  std::set<std::string> names;
+  for (const ProcessTrace& trace : set.processes) {
+    names.insert(name_of(trace));
+  }
+  std::erase_if(set.errors, [&](const ReadError& error) {
+    if (!error.elsewhere) {
+      return false;
+    }
+    const fs::path stem = fs::path(error.elsewhere->path).stem();
+    return names.contains(stem.string()) || names.contains(stem.stem().string());
+  });
+}
+
 }  // namespace
 
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
@@ -134,8 +241,15 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
   for (const std::string& argument :
        arguments.empty() ? std::span<const std::string>(standard) : arguments) {
     std::error_code ignored;
+    if (arguments.empty() && !fs::exists(argument, ignored) &&
+        memories_not_copied(argument).empty()) {
+      set.errors.push_back(no_default_folder());
+      continue;
+    }
     if (fs::is_directory(argument, ignored) || !memories_not_copied(argument).empty()) {
       add_folder(argument, inputs, set);
+    } else if (is_tar(argument)) {
+      add_tar(argument, inputs, set);
     } else if (may_testify(argument)) {
       inputs.supporting.push_back(argument);
     } else if (may_be_other_tools(argument)) {
@@ -160,6 +274,7 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
       }
     });
   }
+  forget_collected(set);
   set.supporting = std::move(inputs.supporting);
   if (set.processes.empty()) {
     add_others(inputs.others, set);

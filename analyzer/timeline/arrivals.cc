@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <optional>
-#include <set>
 #include <unordered_map>
 
+#include "analyzer/timeline/collective_groups.h"
 #include "analyzer/timeline/collective_note.h"
-#include "analyzer/timeline/messages.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -33,18 +31,14 @@ int64_t added(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
-using Stream = std::pair<int32_t, int32_t>;  // device, stream
-
 struct Side {
-  std::vector<const GpuWork*> kernels;  // of the busiest stream of NCCL
   std::unordered_map<uint64_t, const HostCall*> launches;
   std::vector<Spans> blocked;  // by thread
 };
 
 // When the host began to wait for peers before it launched the kernel, else when that began: NCCL
 // connects ranks within their first call, and launches only when all have come.
-int64_t entry_of(const Timeline& timeline, const Side& side) {
-  const GpuWork& kernel = *side.kernels.front();
+int64_t entry_of(const Timeline& timeline, const Side& side, const GpuWork& kernel) {
   const auto launch = side.launches.find(kernel.correlation);
   for (const HostCall& call : timeline.calls) {
     if (launch != side.launches.end() && call.kind == HostCallKind::kPeerWait &&
@@ -55,22 +49,8 @@ int64_t entry_of(const Timeline& timeline, const Side& side) {
   return timeline.base_ns + kernel.start_ns;
 }
 
-// Messages from one rank to another do not begin and end together.
 Side side_of(const Timeline& timeline) {
   Side side;
-  const std::set<uint64_t> one_to_one = communicators_of_pairs(timeline);
-  std::map<Stream, std::vector<const GpuWork*>> streams;
-  for (const GpuWork& work : timeline.work) {
-    if (work.kind == WorkKind::kCommunication &&
-        !is_within(messages_of(timeline, work.correlation), one_to_one)) {
-      streams[{work.device, work.stream}].push_back(&work);
-    }
-  }
-  for (auto& [stream, kernels] : streams) {
-    if (kernels.size() > side.kernels.size()) {
-      side.kernels = std::move(kernels);
-    }
-  }
   // Whichever thread the profiler held up, it is nothing that the job did.
   std::vector<std::vector<Span>> blocked(timeline.threads.size(), timeline.profiling);
   for (const HostCall& call : timeline.calls) {
@@ -93,56 +73,14 @@ std::string operation_of(const Timeline& timeline, const GpuWork& work) {
       .names[note != nullptr && note->operation != kNoName ? note->operation : work.name];
 }
 
-bool are_numbered_alike(std::span<const Timeline> timelines, const std::vector<Side>& sides,
-                        size_t index) {
-  int64_t number = -1;
-  for (size_t member = 0; member < sides.size(); ++member) {
-    const CollectiveNote* const note =
-        collective_note(timelines[member], sides[member].kernels[index]->correlation);
-    if (note == nullptr || note->sequence < 0 || (member > 0 && note->sequence != number)) {
-      return false;
-    }
-    number = note->sequence;
-  }
-  return true;
-}
-
-// Empty: they can be joined.
-std::string reason_against(std::span<const Timeline> timelines, const std::vector<Side>& sides) {
-  size_t world = timelines.size();
-  std::set<int> ranks;
-  for (const Timeline& timeline : timelines) {
-    world = std::max(world, static_cast<size_t>(std::max(0, timeline.world_size.value_or(0))));
-    if (timeline.rank) {
-      ranks.insert(*timeline.rank);
-    }
-  }
-  if (timelines.size() < 2) {
-    return "the trace of one rank";
-  }
-  if (ranks.size() < world) {
-    return "traces of " + std::to_string(timelines.size()) + " of " + std::to_string(world) +
-           " ranks";
-  }
-  const bool equal = std::all_of(sides.begin(), sides.end(), [&](const Side& side) {
-    return side.kernels.size() == sides.front().kernels.size();
-  });
-  if (!equal) {
-    return "numbers of collectives that differ between the ranks";
-  }
-  const bool has_messages = std::any_of(timelines.begin(), timelines.end(),
-                                        [](const auto& each) { return !each.messages.empty(); });
-  return sides.front().kernels.empty() && has_messages ? "messages from rank to rank" : "";
-}
-
-void add_member(const Timeline& timeline, const Side& side, size_t index, const HostCall* previous,
-                Arrival& arrival) {
-  const GpuWork& kernel = *side.kernels[index];
+void add_member(const Timeline& timeline, const Side& side, const GroupKernel& collective,
+                const HostCall* previous, Arrival& arrival) {
+  const GpuWork& kernel = *collective.first;
   const auto launch = side.launches.find(kernel.correlation);
   const HostCall* call = launch == side.launches.end() ? nullptr : launch->second;
   arrival.correlation.push_back(kernel.correlation);
   arrival.start_ns.push_back(timeline.base_ns + kernel.start_ns);
-  arrival.end_ns.push_back(timeline.base_ns + kernel.end_ns);
+  arrival.end_ns.push_back(timeline.base_ns + collective.end_ns);
   arrival.launch_ns.push_back(timeline.base_ns +
                               (call == nullptr ? kernel.start_ns : call->start_ns));
   int64_t blocked = 0;
@@ -161,20 +99,61 @@ void compare_ends(Arrivals& arrivals) {
   }
 }
 
-bool are_on_several_hosts(std::span<const Timeline> timelines) {
-  return std::any_of(timelines.begin(), timelines.end(), [&](const Timeline& timeline) {
-    return timeline.host != timelines.front().host;
+bool are_on_several_hosts(std::span<const Timeline> timelines, const Arrivals& arrivals) {
+  return std::any_of(arrivals.members.begin(), arrivals.members.end(), [&](size_t member) {
+    return timelines[member].host != timelines[arrivals.members.front()].host;
   });
 }
 
-bool knows_entry(std::span<const Timeline> timelines, const std::vector<Side>& sides,
-                 const Arrivals& arrivals) {
+bool knows_entry(std::span<const Timeline> timelines, const Arrivals& arrivals) {
   if (arrivals.list.empty()) {
     return false;
   }
-  const bool one_clock = !timelines.front().host.empty() && !are_on_several_hosts(timelines);
-  return (one_clock && are_numbered_alike(timelines, sides, 0)) ||
+  const bool one_clock = !timelines[arrivals.members.front()].host.empty() &&
+                         !are_on_several_hosts(timelines, arrivals);
+  return (one_clock && arrivals.numbered) ||
          (arrivals.usable() && arrivals.list.front().is_known());
+}
+
+Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side>& sides,
+                     const CollectiveGroup& group) {
+  Arrivals arrivals;
+  arrivals.group = group.name;
+  arrivals.why_not = group.why_not;
+  if (!group.why_not.empty()) {
+    return arrivals;
+  }
+  for (const GroupSide& side : group.sides) {
+    arrivals.members.push_back(side.timeline);
+    if (!side.kernels.empty()) {
+      arrivals.entered_ns.push_back(
+          entry_of(timelines[side.timeline], sides[side.timeline], *side.kernels.front().first));
+    }
+  }
+  arrivals.numbered = group.numbered;
+  std::vector<const HostCall*> previous(group.sides.size(), nullptr);
+  const GroupSide& first = group.sides.front();
+  for (size_t index = 0; index < first.kernels.size(); ++index) {
+    Arrival arrival;
+    arrival.operation = operation_of(timelines[first.timeline], *first.kernels[index].first);
+    for (size_t i = 0; i < group.sides.size(); ++i) {
+      const size_t timeline = group.sides[i].timeline;
+      const GroupKernel& kernel = group.sides[i].kernels[index];
+      const Side& side = sides[timeline];
+      add_member(timelines[timeline], side, kernel, previous[i], arrival);
+      const auto launch = side.launches.find(kernel.first->correlation);
+      previous[i] = launch == side.launches.end() ? nullptr : launch->second;
+    }
+    arrivals.list.push_back(std::move(arrival));
+  }
+  compare_ends(arrivals);
+  // Where a profile does not name its host, only its ends can say that its clock is another one.
+  if (arrivals.contradicted != 0 || are_on_several_hosts(timelines, arrivals)) {
+    arrivals.clocks = align_clocks(timelines, arrivals);
+    compare_ends(arrivals);
+  }
+  arrivals.knows_entry = knows_entry(timelines, arrivals);
+  return arrivals;
 }
 
 }  // namespace
@@ -207,49 +186,27 @@ int64_t Arrivals::noise_ns() const {
   return std::max(kNoiseNs, 3 * clocks.residual_ns);
 }
 
-Arrivals find_arrivals(std::span<const Timeline> timelines) {
-  Arrivals arrivals;
+std::optional<size_t> Arrivals::member(size_t timeline) const {
+  const auto found = std::find(members.begin(), members.end(), timeline);
+  return found == members.end() ? std::nullopt
+                                : std::optional(static_cast<size_t>(found - members.begin()));
+}
+
+std::vector<Arrivals> find_arrivals(std::span<const Timeline> timelines) {
   std::vector<Side> sides;
   for (const Timeline& timeline : timelines) {
     sides.push_back(side_of(timeline));
   }
-  arrivals.why_not = reason_against(timelines, sides);
-  if (!arrivals.why_not.empty()) {
-    return arrivals;
+  std::vector<Arrivals> all;
+  for (const CollectiveGroup& group : collective_groups(timelines)) {
+    all.push_back(arrivals_of(timelines, sides, group));
   }
-  for (size_t member = 0; member < timelines.size(); ++member) {
-    arrivals.members.push_back(member);
-    if (!sides[member].kernels.empty()) {
-      arrivals.entered_ns.push_back(entry_of(timelines[member], sides[member]));
-    }
-  }
-  arrivals.numbered = true;
-  std::vector<const HostCall*> previous(sides.size(), nullptr);
-  for (size_t index = 0; index < sides.front().kernels.size(); ++index) {
-    Arrival arrival;
-    arrival.operation = operation_of(timelines[0], *sides[0].kernels[index]);
-    for (size_t member = 0; member < sides.size(); ++member) {
-      add_member(timelines[member], sides[member], index, previous[member], arrival);
-      const auto launch = sides[member].launches.find(sides[member].kernels[index]->correlation);
-      previous[member] = launch == sides[member].launches.end() ? nullptr : launch->second;
-    }
-    arrivals.numbered = arrivals.numbered && are_numbered_alike(timelines, sides, index);
-    arrivals.list.push_back(std::move(arrival));
-  }
-  compare_ends(arrivals);
-  // Where a profile does not name its host, only its ends can say that its clock is another one.
-  if (arrivals.contradicted != 0 || are_on_several_hosts(timelines)) {
-    arrivals.clocks = align_clocks(timelines, arrivals);
-    compare_ends(arrivals);
-  }
-  arrivals.knows_entry = knows_entry(timelines, sides, arrivals);
-  return arrivals;
+  return all;
 }
 
+namespace {
+
 void note_late_peers(const Arrivals& arrivals, std::span<Timeline> timelines) {
-  if (!arrivals.usable()) {
-    return;
-  }
   for (size_t i = 0; i < arrivals.members.size(); ++i) {
     Timeline& timeline = timelines[arrivals.members[i]];
     std::unordered_map<uint64_t, int64_t> waited;  // by kernel
@@ -263,6 +220,16 @@ void note_late_peers(const Arrivals& arrivals, std::span<Timeline> timelines) {
         const auto index = static_cast<size_t>(note - timeline.collectives.data());
         timeline.collectives[index].last_came_ns = work.start_ns + found->second;
       }
+    }
+  }
+}
+
+}  // namespace
+
+void note_late_peers(const std::vector<Arrivals>& groups, std::span<Timeline> timelines) {
+  for (const Arrivals& arrivals : groups) {
+    if (arrivals.usable()) {
+      note_late_peers(arrivals, timelines);
     }
   }
 }

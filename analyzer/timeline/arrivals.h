@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,7 +33,9 @@ struct Arrival {
   bool is_known() const;
 };
 
+// Of one group of ranks: others never meet them in a collective.
 struct Arrivals {
+  std::string group;  // its name; empty: it is not known which groups there are
   // Each process's place in the timelines; empty: nothing could be joined, and `why_not` says why.
   std::vector<size_t> members;
   std::vector<Arrival> list;  // in their order
@@ -50,6 +53,9 @@ struct Arrivals {
   // Nobody is late by less.
   int64_t noise_ns() const;
 
+  // Where a timeline is among the members; none: it is not.
+  std::optional<size_t> member(size_t timeline) const;
+
   // Where most contradict each other, or hosts' clocks could not be brought together, it is the
   // timelines that do, and nothing can be said about who was late.
   bool usable() const {
@@ -58,12 +64,12 @@ struct Arrivals {
   }
 };
 
-// Joins the NCCL kernels of the stream that has most of them, by their numbers where the framework
-// wrote them, else by their order; only if all ranks of the job are there.
-Arrivals find_arrivals(std::span<const Timeline> timelines);
+// Joins the NCCL kernels of each group by their numbers where the framework wrote them, else by
+// their order; only of groups whose ranks are all there.  Never empty, unless `timelines` is.
+std::vector<Arrivals> find_arrivals(std::span<const Timeline> timelines);
 
 // CollectiveNote::last_came_ns of the timelines that they were found in.
-void note_late_peers(const Arrivals& arrivals, std::span<Timeline> timelines);
+void note_late_peers(const std::vector<Arrivals>& groups, std::span<Timeline> timelines);
 
 // How late each member itself made the collectives, apart from what it entered the window with.
 struct OwnLateness {

@@ -131,8 +131,8 @@ Profile build_profile(std::vector<Timeline> timelines) {
   Profile profile;
   give_ranks(timelines);
   profile.timelines = std::move(timelines);
-  profile.arrivals = find_arrivals(profile.timelines);
-  note_late_peers(profile.arrivals, profile.timelines);
+  profile.groups = find_arrivals(profile.timelines);
+  note_late_peers(profile.groups, profile.timelines);
   profile.stages = find_stages(profile.timelines);
   for (size_t i = 0; i < profile.timelines.size(); ++i) {
     const Timeline& timeline = profile.timelines[i];

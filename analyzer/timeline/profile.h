@@ -63,7 +63,7 @@ struct Profile {
   std::vector<DeviceProfile> devices;                // by rank, device
   std::vector<std::optional<PipelineStage>> stages;  // in the order of the timelines
   int world_size = 0;
-  Arrivals arrivals;
+  std::vector<Arrivals> groups;  // of ranks that meet in collectives
 };
 
 // `timelines`: of one run, at most one of a rank.  Those without a rank get the lowest that is

@@ -197,6 +197,7 @@ void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
     const CommunicatorText& text = trace_.communicators[communicator - 1];
     note.group = name(text.name.empty() ? fmt::format("{:016x}", text.id) : text.name);
     note.group_size = text.size;
+    note.members = name(fmt::format("{:016x}", text.id));  // names need not be unique
   }
   timeline_.collectives.push_back(note);
 }

@@ -54,6 +54,7 @@ struct CollectiveNote {
   uint64_t correlation;
   uint32_t operation = kNoName;  // "allreduce", in Timeline::names
   uint32_t group = kNoName;      // the process group's name
+  uint32_t members = kNoName;    // of the group, as written: "[0, 1]"
   int32_t group_size = -1;
   int64_t sequence = -1;
   int64_t bytes = -1;  // that this rank puts in

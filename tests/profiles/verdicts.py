@@ -296,6 +296,55 @@ def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, tr
     return jobs
 
 
+def meet(jobs, members, name, k, ready, stream, transfer=30.0, numbered=True):
+    """The k-th collective of a group; `ready`: when each member's stream comes to it."""
+    starts = {number: max(ready[number], jobs[number].now + 3) for number in members}
+    last = max(starts.values())
+    for number in members:
+        jobs[number].launch(last + transfer - starts[number], "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=stream, after=(starts[number],), **{
+            "Collective name": "allreduce", "Process Group Name": name, "Process Group Ranks": str(members), "Group size": len(members),
+            **({"Seq": k} if numbered else {})})
+    return last + transfer
+
+
+def grid(tensor, data, late_us, steps=STEPS, per_step=4, same_names=False, with_data=True, slower=lambda rank: 0.0):
+    """tensor x data ranks: per_step collectives of each tensor-parallel group in a step, then one of each data-parallel group.
+    late_us(rank, k): what that host needs more before its k-th collective; slower(rank): before each, and nobody it meets is quicker."""
+    jobs = [Rank(number, tensor * data) for number in range(tensor * data)]
+    rows = [list(range(first * tensor, (first + 1) * tensor)) for first in range(data)]
+    columns = [list(range(first, tensor * data, tensor)) for first in range(tensor)]
+    for step in range(steps):
+        began = [rank.now for rank in jobs]
+        for k in range(step * per_step, (step + 1) * per_step):
+            ready = {}
+            for rank in jobs:
+                busy = 1000.0 + late_us(rank.rank, k) + slower(rank.rank)
+                ready[rank.rank] = rank.launch(busy - 20)
+                rank.host(busy - 5)
+            for number, row in enumerate(rows):
+                meet(jobs, row, "tp" if same_names else f"tp{number}", k, ready, 20)
+            for rank in jobs:
+                rank.block(stream=20)
+        for number, column in enumerate(columns if with_data else []):
+            meet(jobs, column, "dp" if same_names else f"dp{number}", step, {each: jobs[each].now for each in column}, 21)
+        for rank in jobs if with_data else []:
+            rank.block(stream=21)
+        for rank, start in zip(jobs, began):
+            rank.step(step, start)
+    return jobs
+
+
+def without(jobs, numbers, first=0.0, last=0.0):
+    """As a ring that was overwritten, or a profiler that lost the end: these shares of some ranks' records are gone."""
+    for number in numbers:
+        rank = jobs[number]
+        times = sorted(event["ts"] for event in rank.events)
+        begin, end = times[int(first * (len(times) - 1))], times[int((1 - last) * (len(times) - 1))]
+        gone = {event["args"].get("correlation") for event in rank.events if not begin <= event["ts"] <= end} - {None, 0}
+        rank.events = [event for event in rank.events if begin <= event["ts"] <= end and event["args"].get("correlation") not in gone]
+    return jobs
+
+
 def hidden_waits():
     """A collective that waits for a late rank, while all have enough to compute."""
     jobs = [Rank(number, 4) for number in range(4)]
@@ -463,6 +512,18 @@ def cases():
     yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
     yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), None, [], None
     yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
+    # Groups of ranks: those that never meet cannot be late for each other.
+    yield "grid, healthy", grid(4, 3, lambda rank, k: 0), None, [], None
+    yield "grid", grid(4, 3, one_late({6}, 400)), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "grid, names alike", grid(4, 3, one_late({6}, 400), same_names=True), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "grid, one in each group", grid(4, 3, one_late({1, 6, 8}, 400)), "latency.straggler", [1, 6, 8], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "grid, no data", grid(4, 3, one_late({6}, 400), with_data=False), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "never meet", grid(4, 3, lambda rank, k: 0, with_data=False, slower=lambda rank: 400.0 * (rank // 4)), None, [], None
+    yield "rings", without(grid(4, 3, one_late({6}, 400)), [4, 5, 9], first=0.2), "latency.straggler", [6], None
+    yield "rings, healthy", without(grid(4, 3, lambda rank, k: 0), [4, 5, 9], first=0.2), None, [], None
+    yield "tails", without(grid(4, 3, one_late({6}, 400)), [5, 6], last=0.3), "latency.straggler", [6], None
+    yield "tails, healthy", without(grid(4, 3, lambda rank, k: 0), [5, 6], last=0.3), None, [], None
+    yield "a group that is not whole", grid(4, 3, one_late({6}, 400), with_data=False)[:11], "latency.straggler", [6], None
     late = ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two hosts", on_hosts(together(4, one_late({2}, 400), numbered=True), 12345.0), "latency.straggler", [2], late
     yield "two hosts, healthy", on_hosts(together(4, lambda rank, k: 0, numbered=True), -70000.0), None, [], None

@@ -574,8 +574,10 @@ TEST(ReaderNative, PointerFilesLeadToTheTrace) {
   ASSERT_TRUE(read);
   EXPECT_EQ(read->source, trace.path());
   const TemporaryFile away(unique_path(".pointer"), "traintrace-pointer 1\n/far/x.trace\nnode-z\n");
-  EXPECT_EQ(read_trace(away.path(), {}).error().message,
-            "the trace lies on host node-z as /far/x.trace: copy it here, or analyse it there");
+  EXPECT_EQ(
+      read_trace(away.path(), {}).error().message,
+      "the trace is on host node-z as /far/x.trace: collect it there (traintrace collect), or "
+      "analyze it there");
   const TemporaryFile broken(unique_path(".pointer"), "traintrace-pointer 1\n/far/x.trace");
   EXPECT_EQ(read_trace(broken.path(), {}).error().offset, 21u);
 }

@@ -1,0 +1,179 @@
+// traintrace collect: this host's traces, packed into a shared folder.
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "analyzer/collect/pack_trace.h"
+#include "analyzer/commands/command.h"
+#include "analyzer/isolation/stage.h"
+#include "analyzer/reader/pointer_file.h"
+#include "analyzer/reader/trace_memory.h"
+#include "analyzer/text/sizes.h"
+#include "analyzer/text/words.h"
+#include "format/segments.h"
+
+namespace traintrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CollectArguments {
+  std::vector<std::string> traces;
+  std::string to;
+  std::string ring = "all";
+};
+
+std::string this_host() {
+  utsname names = {};
+  return uname(&names) == 0 ? names.nodename : "this host";
+}
+
+struct Found {
+  std::set<std::string> traces;  // on this host
+  size_t elsewhere = 0;          // pointers to other hosts
+  std::vector<ReadError> errors;
+};
+
+void add_trace(const std::string& path, Found& found) {
+  if (const auto pointer = read_pointer_file(path); !pointer) {
+    found.traces.insert(path);
+  } else if (*pointer) {
+    found.traces.insert(**pointer);
+  } else if (pointer->error().elsewhere) {
+    ++found.elsewhere;
+  } else {
+    found.errors.push_back(pointer->error());
+  }
+}
+
+void add_folder(const std::string& folder, Found& found) {
+  std::error_code problem;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    const fs::path extension = entry->path().extension();
+    if (extension == format::kTraceSuffix || extension == ".pointer") {
+      add_trace(entry->path().string(), found);
+    }
+  }
+  for (const std::string& memory : memories_not_copied(folder)) {
+    found.traces.insert(memory);
+  }
+  if (problem && found.traces.empty()) {
+    found.errors.push_back({folder, 0, "cannot be listed: " + problem.message(), true});
+  }
+}
+
+// The folder that was named first: where it holds pointers it is the shared one.
+std::string target_of(const CollectArguments& arguments) {
+  if (!arguments.to.empty()) {
+    return arguments.to;
+  }
+  std::error_code ignored;
+  const std::string& first = arguments.traces.front();
+  return fs::is_directory(first, ignored) ? first : fs::path(first).parent_path().string();
+}
+
+// "all", "none" or how long before the newest record.
+std::optional<RingPart> ring_part(const std::string& text) {
+  if (text == "all") {
+    return RingPart{};
+  }
+  if (text == "none") {
+    return RingPart{0};
+  }
+  const auto last = parse_duration(text);
+  return last && *last > 0 ? std::optional(RingPart{*last}) : std::nullopt;
+}
+
+struct Collected {
+  size_t processes = 0;
+  uint64_t bytes = 0;
+  bool failed = false;
+};
+
+Collected pack_all(const Found& found, const std::string& folder, const RingPart& ring) {
+  Collected collected;
+  for (const std::string& trace : found.traces) {
+    run_stage("pack " + trace, [&] {
+      const Result<Packed> packed = pack_trace(trace, folder, ring);
+      if (packed) {
+        ++collected.processes;
+        collected.bytes += packed->bytes;
+      } else if (!packed.error().not_begun) {
+        collected.failed = true;
+        say(packed.error());
+      }
+    });
+  }
+  return collected;
+}
+
+int tell(const Found& found, const Collected& collected, const std::string& folder) {
+  for (const ReadError& error : found.errors) {
+    say(error);
+  }
+  if (collected.processes != 0) {
+    print(fmt::format("{}: collected {} process{} into {} ({})\n", this_host(), collected.processes,
+                      collected.processes == 1 ? "" : "es", folder,
+                      file_size_text(collected.bytes)));
+  } else if (!collected.failed && found.elsewhere != 0) {
+    print(fmt::format("{}: nothing to collect: all {} traces are on other hosts\n", this_host(),
+                      found.elsewhere));
+  }
+  const bool nothing = collected.processes == 0 && found.elsewhere == 0;
+  if (nothing && !collected.failed && found.errors.empty()) {
+    return fail("no traces to collect: name the folder that TRAINTRACE_DIR named");
+  }
+  return collected.failed || nothing ? 2 : 0;
+}
+
+int collect(CollectArguments arguments) {
+  if (arguments.traces.empty()) {
+    arguments.traces.emplace_back("traintrace");
+  }
+  const auto ring = ring_part(arguments.ring);
+  if (!ring) {
+    return fail("--ring=" + arguments.ring + ": write all, none, or a time as 30s");
+  }
+  Found found;
+  for (const std::string& argument : arguments.traces) {
+    std::error_code ignored;
+    if (fs::is_directory(argument, ignored) || !memories_not_copied(argument).empty()) {
+      add_folder(argument, found);
+    } else {
+      add_trace(argument, found);
+    }
+  }
+  const std::string folder = target_of(arguments);
+  std::error_code problem;
+  if (!found.traces.empty() && fs::create_directories(folder, problem)) {
+    fs::permissions(folder, fs::perms::owner_all, problem);
+  }
+  return tell(found, pack_all(found, folder, *ring), folder);
+}
+
+}  // namespace
+
+void declare_collect(CLI::App& command, Invocation& invocation) {
+  auto arguments = std::make_shared<CollectArguments>();
+  add_traces(command, arguments->traces);
+  command.add_option("--to", arguments->to,
+                     "folder for the packed traces (default: that of the traces)");
+  command
+      .add_option("--ring", arguments->ring,
+                  "records to pack: all, none, or those of the last seconds, as 30s")
+      ->capture_default_str();
+  command.footer(
+      "Run it once on each host, with the folder that TRAINTRACE_DIR named:\n"
+      "  srun --ntasks-per-node=1 traintrace collect /shared/traces\n"
+      "Then analyze that folder.");
+  command.callback([arguments, &invocation] {
+    invocation.status = supervised([&] { return collect(*arguments); });
+  });
+}
+
+}  // namespace traintrace

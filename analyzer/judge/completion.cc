@@ -1,0 +1,388 @@
+#include "analyzer/judge/completion.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/conflicts.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/groups.h"
+#include "analyzer/model/messages.h"
+#include "analyzer/model/open_calls.h"
+#include "analyzer/model/peers.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/model/stream_order.h"
+
+namespace traintrace {
+namespace {
+
+// Nothing that it called runs any more, or none of it is waited for.
+bool is_over(const Run& run, const Member& member) {
+  return exited_normally(run, *state_of(run, member.rank)) || has_left(run, member);
+}
+
+bool died_waiting(const Run& run, const Member& member) {
+  return ended_early(run, *state_of(run, member.rank)) && gave_up(run, member) == 0;
+}
+
+bool is_pending(const ProcessTrace& trace, const OperationText& operation) {
+  constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
+  return (operation.flags & kNot) == 0 && operation.sequence != 0 && !finished(trace, operation);
+}
+
+// Some member is known to be through with it.
+bool is_through(const Run& run, size_t communicator, uint64_t sequence) {
+  const auto& members = run.communicators[communicator].members;
+  return std::any_of(members.begin(), members.end(), [&](const Member& member) {
+    const OperationText* const operation = collective_at(text_of(run, member), sequence);
+    return operation != nullptr && finished(run.processes[member.process], *operation);
+  });
+}
+
+bool is_certain(const ProcessTrace& trace, const OperationText& operation) {
+  return certainly_unfinished(gpu_state(trace, operation));
+}
+
+}  // namespace
+
+bool waits_for_certain(const Run& run, const Member& member, const OperationText& operation) {
+  return is_certain(run.processes[member.process], operation) ||
+         waiter_of(run, member, operation.enter, operation.stack).blocked;
+}
+
+Completion::Completion(const Run& run) : run_(run) {
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    if (run.communicators[i].size != 1 && !run.communicators[i].members.empty()) {
+      add_communicator(i);
+    }
+  }
+  find_differing();
+  make_units();
+  order_by_events();
+  solve();
+}
+
+// Until `time`; 0: until the end.
+Completion::Reached Completion::reached_until(const Member& member, TimeNs time) const {
+  const CommunicatorText& text = text_of(run_, member);
+  const ProcessTrace& trace = run_.processes[member.process];
+  Reached reached{sequence_reached(trace, text), last_move(trace, text)};
+  const OperationText* operation = collective_at(text, reached.sequence);
+  while (time != 0 && operation != nullptr && operation->enter > time) {
+    operation = collective_at(text, --reached.sequence);
+    reached.last = operation == nullptr ? 0 : operation->enter;
+  }
+  return reached;
+}
+
+void Completion::add_communicator(size_t index) {
+  const Communicator& communicator = run_.communicators[index];
+  const TimeNs end = first_abort(run_, communicator);
+  std::vector<Reached> reached;
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  for (const Member& member : communicator.members) {
+    reached.push_back(reached_until(member, end));
+    least = std::min(least, reached.back().sequence);
+  }
+  for (size_t i = 0; i < communicator.members.size(); ++i) {
+    if (!is_over(run_, communicator.members[i])) {
+      add_member(index, communicator.members[i], reached[i].sequence, least + 1);
+    }
+  }
+  find_missing(index, reached);
+  add_lost(index, reached);
+  add_untraced(index, reached);
+}
+
+// `first`: that not all members have come to.
+void Completion::add_member(size_t index, const Member& member, uint64_t reached, uint64_t first) {
+  const ProcessTrace& trace = run_.processes[member.process];
+  const CommunicatorText& text = text_of(run_, member);
+  const auto open = open_group(trace, text);
+  const auto kept =
+      std::find_if(text.recent.begin(), text.recent.end(), [](const OperationText& operation) {
+        return operation.collective && operation.sequence != 0;
+      });
+  if (kept != text.recent.end() && kept->sequence > first && reached >= first &&
+      text.finished < first) {
+    // So long ago that it is not kept: at least as long as the oldest that is.
+    OperationText& evicted = evicted_.emplace_back(*kept);
+    evicted.sequence = first;
+    evicted.stack = 0;
+    evicted.position -= evicted.position > 1 && evicted.position != format::kNeverReached ? 1 : 0;
+    if (is_pending(trace, evicted)) {
+      add_part(index, member, evicted);
+    }
+  }
+  for (const OperationText& operation : text.recent) {
+    const bool issued = operation.collective
+                            ? operation.sequence <= reached
+                            : (!open || operation.index < open->first->index) &&
+                                  operation.peer != member.local_rank && member.local_rank >= 0;
+    if (issued && is_pending(trace, operation)) {
+      add_part(index, member, operation);
+    }
+  }
+}
+
+// Who only sends may be done long ago.
+bool Completion::needs_peers(const Member& member, const OperationText& operation) const {
+  if (!operation.collective) {
+    return operation.receive || !is_eager(operation) || waits_for_certain(run_, member, operation);
+  }
+  const Direction direction =
+      direction_of(call_name(run_.processes[member.process], operation.call));
+  const bool is_root = member.local_rank == operation.peer && member.local_rank >= 0;
+  const ProcessTrace& trace = run_.processes[member.process];
+  const bool is_last = operation.sequence == text_of(run_, member).collectives;
+  return direction == Direction::kAllToAll ||
+         (direction == Direction::kFromRoot ? !is_root : is_root) ||
+         waits_for_certain(run_, member, operation) ||
+         (is_last && is_polling(trace, state_of(run_, member.rank)->last_seen));
+}
+
+void Completion::add_part(size_t index, const Member& member, const OperationText& operation) {
+  MatchPart& part = parts_.emplace_back();
+  part.member = &member;
+  part.operation = &operation;
+  part.match = match_of(index, member, operation);
+  part.needs = needs_peers(member, operation);
+  matches_[part.match].parts.push_back(parts_.size() - 1);
+  // Where the stream is not known, those of one communicator come one after the other.
+  constexpr uint64_t kNoStream = uint64_t{1} << 32;
+  const uint64_t stream = operation.stream != 0 ? operation.stream : kNoStream + member.element;
+  streams_[{member.rank, stream}].push_back(parts_.size() - 1);
+}
+
+size_t Completion::match_of(size_t index, const Member& member, const OperationText& operation) {
+  const int from = operation.receive ? operation.peer : member.local_rank;
+  const int to = operation.receive ? member.local_rank : operation.peer;
+  const Key key(index, operation.collective, operation.sequence, operation.collective ? -1 : from,
+                operation.collective ? -1 : to);
+  const auto [at, is_new] = by_key_.try_emplace(key, matches_.size());
+  if (is_new) {
+    Match& match = matches_.emplace_back();
+    match.communicator = index;
+    match.collective = operation.collective;
+    match.sequence = operation.sequence;
+  }
+  return at->second;
+}
+
+void Completion::find_missing(size_t index, const std::vector<Reached>& reached) {
+  const Communicator& communicator = run_.communicators[index];
+  for (Match& match : matches_) {
+    if (match.communicator != index) {
+      continue;
+    }
+    if (match.collective) {
+      for (size_t i = 0; i < reached.size(); ++i) {
+        if (reached[i].sequence < match.sequence) {
+          match.missing.push_back({communicator.members[i].rank, false, reached[i].last});
+        }
+      }
+      continue;
+    }
+    const MatchPart& own = parts_[match.parts.front()];
+    if (match.parts.size() == 1 && is_unanswered(run_, communicator, *own.member, *own.operation)) {
+      const Member& peer = *member_at(communicator, own.operation->peer);
+      match.missing.push_back(
+          {peer.rank, false, last_move(run_.processes[peer.process], text_of(run_, peer))});
+    }
+  }
+}
+
+// Members that died with their own part undone.  Which of those in flight that is, only their GPU
+// may have said; else it is the last that it called.
+void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
+  const Communicator& communicator = run_.communicators[index];
+  for (size_t i = 0; i < communicator.members.size(); ++i) {
+    const Member& member = communicator.members[i];
+    if (!died_waiting(run_, member)) {
+      continue;
+    }
+    size_t lost = matches_.size();
+    for (const auto& [key, at] : by_key_) {
+      const auto& parts = matches_[at].parts;
+      const auto own = std::find_if(parts.begin(), parts.end(),
+                                    [&](size_t part) { return parts_[part].member == &member; });
+      if (std::get<0>(key) != index || !matches_[at].collective || own == parts.end()) {
+        continue;
+      }
+      const bool certain = is_certain(run_.processes[member.process], *parts_[*own].operation);
+      if (certain || matches_[at].sequence == reached[i].sequence) {
+        lost = at;
+        break;
+      }
+    }
+    // A process takes all its ranks along when it ends.
+    const bool alone =
+        lost < matches_.size() &&
+        std::all_of(matches_[lost].missing.begin(), matches_[lost].missing.end(),
+                    [&](const Awaited& other) {
+                      return member_of(communicator, other.rank)->process == member.process;
+                    });
+    if (alone) {
+      matches_[lost].missing.push_back({member.rank, true, text_of(run_, member).last});
+    }
+  }
+}
+
+// Whoever left no trace may be in it as well: only who is certainly stuck waits for them.
+void Completion::add_untraced(size_t index, const std::vector<Reached>& reached) {
+  const Communicator& communicator = run_.communicators[index];
+  if (static_cast<int>(communicator.members.size()) >= communicator.size) {
+    return;
+  }
+  uint64_t most = 0;
+  for (const Reached& own : reached) {
+    most = std::max(most, own.sequence);
+  }
+  for (Match& match : matches_) {
+    const bool is_last = match.communicator == index && match.collective &&
+                         match.sequence == most && match.missing.empty();
+    const bool certain =
+        is_last && std::any_of(match.parts.begin(), match.parts.end(), [&](size_t part) {
+          const OperationText& own = *parts_[part].operation;
+          return waiter_of(run_, *parts_[part].member, own.enter, own.stack).blocked;
+        });
+    for (const Rank rank : certain ? communicator.absent : Ranks()) {
+      if (state_of(run_, rank) == nullptr) {
+        match.missing.push_back({rank, false, 0});
+      }
+    }
+  }
+}
+
+// What was called there does not belong together: as if it never ended.
+void Completion::find_differing() {
+  for (const Divergence& divergence : run_.divergences) {
+    const size_t index = divergence.communicator;
+    if (is_conflict(divergence) && !is_through(run_, index, divergence.met)) {
+      set_differing({index, true, divergence.met, -1, -1});
+    }
+    if (!is_of_messages(divergence.kind) ||
+        divergence.kind == DivergenceKind::kHarmlessMessageType) {
+      continue;
+    }
+    for (const Message& message : divergence.messages) {
+      const Member* const from = member_of(run_.communicators[index], message.send.rank);
+      const Member* const to = member_of(run_.communicators[index], message.receive.rank);
+      const uint64_t number = message.send.item.operation.sequence;
+      if (from != nullptr && to != nullptr && number == message.receive.item.operation.sequence) {
+        set_differing({index, false, number, from->local_rank, to->local_rank});
+      }
+    }
+  }
+}
+
+void Completion::set_differing(const Key& key) {
+  const auto found = by_key_.find(key);
+  if (found != by_key_.end()) {
+    matches_[found->second].differs = true;
+  }
+}
+
+void Completion::make_units() {
+  for (auto& [stream, parts] : streams_) {
+    const bool placed = std::all_of(parts.begin(), parts.end(), [&](size_t part) {
+      const uint64_t position = parts_[part].operation->position;
+      return position != 0 && position != format::kNeverReached;  // after an abort it says nothing
+    });
+    std::stable_sort(parts.begin(), parts.end(), [&](size_t a, size_t b) {
+      const OperationText& one = *parts_[a].operation;
+      const OperationText& other = *parts_[b].operation;
+      return placed ? one.position < other.position : one.enter < other.enter;
+    });
+    std::vector<size_t> units;
+    for (const size_t at : parts) {
+      MatchPart& part = parts_[at];
+      const bool joins =
+          !units.empty() &&
+          may_be_one_group(*parts_[units_[units.back()].parts.back()].operation, *part.operation);
+      if (!joins) {
+        if (!units.empty()) {
+          units_[units.back()].next.push_back(units_.size());
+        }
+        units.push_back(units_.size());
+        Unit& unit = units_.emplace_back();
+        unit.process = part.member->process;
+        unit.before = units.size() > 1 ? 1 : 0;
+      }
+      part.unit = units.back();
+      units_[part.unit].parts.push_back(at);
+      units_[part.unit].unmet += part.needs ? 1 : 0;
+      ++matches_[part.match].not_begun;
+    }
+    parts = std::move(units);
+  }
+}
+
+void Completion::order_by_events() {
+  for (auto& [stream, units] : streams_) {
+    const size_t process = units_[units.front()].process;
+    if (!run_.stream_orders.contains(process)) {
+      continue;
+    }
+    for (auto other = streams_.lower_bound({stream.first, 0});
+         other != streams_.end() && other->first.first == stream.first; ++other) {
+      if (other->first == stream) {
+        continue;
+      }
+      for (const size_t unit : units) {
+        const OperationText& then = *parts_[units_[unit].parts.front()].operation;
+        const auto last =
+            std::find_if(other->second.rbegin(), other->second.rend(), [&](size_t before) {
+              const OperationText& first = *parts_[units_[before].parts.front()].operation;
+              return is_told_behind(run_, process, {first.stream, first.enter}, then) &&
+                     !may_be_one_group(first, then);
+            });
+        if (last != other->second.rend()) {
+          units_[*last].next.push_back(unit);
+          ++units_[unit].before;
+        }
+      }
+    }
+  }
+}
+
+void Completion::begin(size_t at, std::vector<size_t>& complete) {
+  Unit& unit = units_[at];
+  for (const size_t part : unit.parts) {
+    Match& match = matches_[parts_[part].match];
+    if (--match.not_begun != 0 || !match.missing.empty() || match.differs) {
+      continue;
+    }
+    match.met = true;
+    for (const size_t other : match.parts) {
+      Unit& theirs = units_[parts_[other].unit];
+      if (parts_[other].needs && --theirs.unmet == 0 && parts_[other].unit != at) {
+        complete.push_back(parts_[other].unit);
+      }
+    }
+  }
+  if (unit.unmet == 0) {
+    complete.push_back(at);
+  }
+}
+
+void Completion::solve() {
+  std::vector<size_t> complete;
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    if (units_[unit].before == 0) {
+      begin(unit, complete);
+    }
+  }
+  while (!complete.empty()) {
+    const size_t unit = complete.back();
+    complete.pop_back();
+    for (const size_t next : units_[unit].next) {
+      if (--units_[next].before == 0) {
+        begin(next, complete);
+      }
+    }
+  }
+}
+
+}  // namespace traintrace

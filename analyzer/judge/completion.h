@@ -1,0 +1,90 @@
+// Which operations can complete, as far as their streams, their peers and their hosts tell: one
+// least fixpoint over all ranks.  A unit, what a rank issued as one, begins once all that lies
+// before it on its stream, or that an event orders before it, is complete.  A match, the parts of
+// one collective or message, is met once all of them have begun.  A unit is complete once all that
+// it needs is met.  What is left is blocked.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct MatchPart {
+  const Member* member = nullptr;
+  const OperationText* operation = nullptr;
+  size_t unit = 0;
+  size_t match = 0;
+  bool needs = true;  // it cannot complete without its peers; else it may have sent its data ahead
+};
+
+struct Match {
+  size_t communicator = 0;  // in Run::communicators
+  bool collective = true;
+  uint64_t sequence = 0;
+  std::vector<size_t> parts;     // of those not known to be complete, by rank
+  std::vector<Awaited> missing;  // that have not issued their part, or died in it
+  bool differs = false;          // its calls do not agree
+  bool met = false;
+  size_t not_begun = 0;
+};
+
+// Whether its host is inside a call for as long as a hang takes, or its GPU has said so.
+bool waits_for_certain(const Run& run, const Member& member, const OperationText& operation);
+
+class Completion {
+ public:
+  explicit Completion(const Run& run);
+
+  const std::vector<Match>& matches() const { return matches_; }
+  const MatchPart& part(size_t index) const { return parts_[index]; }
+  bool has_begun(const MatchPart& part) const { return units_[part.unit].before == 0; }
+
+ private:
+  struct Unit {
+    size_t process = 0;
+    std::vector<size_t> parts;
+    std::vector<size_t> next;  // that begin behind it
+    size_t before = 0;         // units that have to be complete first
+    size_t unmet = 0;          // matches that it needs
+  };
+  using Stream = std::pair<Rank, uint64_t>;  // of it; streams are devices', and so ranks'
+  // communicator, collective, sequence, of messages from, to
+  using Key = std::tuple<size_t, bool, uint64_t, int, int>;
+  struct Reached {
+    uint64_t sequence = 0;
+    TimeNs last = 0;  // when it entered that, or later
+  };
+
+  void add_communicator(size_t index);
+  void add_member(size_t index, const Member& member, uint64_t reached, uint64_t first);
+  void add_part(size_t index, const Member& member, const OperationText& operation);
+  size_t match_of(size_t index, const Member& member, const OperationText& operation);
+  void find_missing(size_t index, const std::vector<Reached>& reached);
+  void add_lost(size_t index, const std::vector<Reached>& reached);
+  void add_untraced(size_t index, const std::vector<Reached>& reached);
+  void find_differing();
+  void set_differing(const Key& key);
+  void make_units();
+  void order_by_events();
+  void solve();
+  void begin(size_t unit, std::vector<size_t>& complete);
+  Reached reached_until(const Member& member, TimeNs time) const;
+  bool needs_peers(const Member& member, const OperationText& operation) const;
+
+  const Run& run_;
+  std::vector<MatchPart> parts_;
+  std::vector<Match> matches_;
+  std::vector<Unit> units_;
+  std::map<Key, size_t> by_key_;
+  std::map<Stream, std::vector<size_t>> streams_;  // parts, later units
+  std::deque<OperationText> evicted_;
+};
+
+}  // namespace traintrace

@@ -1,0 +1,116 @@
+#include "interpose/told.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "interpose/files.h"
+#include "interpose/stderr_line.h"
+#include "interpose/tables.h"
+
+namespace traintrace {
+namespace {
+
+using format::kSettings;
+using format::Setting;
+
+constexpr const char* kPrefix = "TRAINTRACE_";
+constexpr int kSettingCount = static_cast<int>(Setting::kCount);
+
+// A forked child has inherited what was said before it.
+constinit uint32_t g_told_settings = 0;
+constinit uint32_t g_told_refused[kSettingCount] = {};
+constinit uint32_t g_told_place = 0;
+
+bool is_first_time(uint32_t& told) {
+  return __atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) == 0;
+}
+
+// As launchers number them; a process without a number speaks for itself.
+bool is_first_rank() {
+  constexpr const char* kRanks[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                    "SLURM_PROCID"};
+  for (const char* const name : kRanks) {
+    const char* const rank = getenv(name);
+    if (rank && *rank) {
+      return equal(rank, "0");
+    }
+  }
+  return true;
+}
+
+// `variable` is NAME=VALUE.
+bool is_setting(const char* variable, size_t name_bytes) {
+  for (const format::SettingSpec& setting : kSettings) {
+    if (strlen(setting.environment) == name_bytes &&
+        strncmp(setting.environment, variable, name_bytes) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const char* separator(const Text& line) {
+  return line.length() == 0 ? "" : "; ";
+}
+
+void add_bad_values(const Settings& settings, Text& line) {
+  for (int i = 0; i < kSettingCount; ++i) {
+    const format::SettingSpec& setting = kSettings[i];
+    const char* const value = getenv(setting.environment);
+    if (settings.errors[i] && value) {
+      line << separator(line) << setting.environment << "=" << value << " is " << settings.errors[i]
+           << " (" << setting.values << "): " << setting.fallback << " is used";
+    }
+  }
+}
+
+void add_unknown_names(Text& line) {
+  for (char** at = environ; at && *at; ++at) {
+    const char* const equals = strchr(*at, '=');
+    const size_t bytes = equals ? static_cast<size_t>(equals - *at) : 0;
+    if (starts_with(*at, kPrefix) && !is_setting(*at, bytes)) {
+      line << separator(line);
+      line.append(*at, bytes) << " is no setting and is ignored (traintrace settings lists them)";
+    }
+  }
+}
+
+}  // namespace
+
+void tell_about_settings(const Settings& settings) noexcept {
+  ShortText line;
+  add_bad_values(settings, line);
+  add_unknown_names(line);
+  if (line.length() && is_first_rank() && is_first_time(g_told_settings)) {
+    say(line.c_str());
+  }
+}
+
+void tell_refused(Setting setting, const char* what, const char* why) noexcept {
+  const int index = static_cast<int>(setting);
+  if (is_first_rank() && is_first_time(g_told_refused[index])) {
+    const char* const value = getenv(kSettings[index].environment);
+    ShortText line;
+    line << kSettings[index].environment << "=" << (value ? value : "") << ": " << what << ": "
+         << why;
+    say(line.c_str());
+  }
+}
+
+// The copy's path is stored first letter last.
+void tell_other_place(const format::FileHeader& memory) noexcept {
+  if (load(memory.copy_path[0]) && memory.not_in_folder[0] && is_first_rank() &&
+      is_first_time(g_told_place)) {
+    const char* const slash = strrchr(memory.copy_path, '/');
+    ShortText line;
+    line << "traces are kept in ";
+    line.append(memory.copy_path, static_cast<size_t>(slash - memory.copy_path))
+        << " of each host, not in " << memory.folder << ": " << memory.not_in_folder
+        << "; `traintrace collect` gathers them";
+    say(line.c_str());
+  }
+}
+
+}  // namespace traintrace

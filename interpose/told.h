@@ -1,0 +1,18 @@
+// What differs from what was asked for is said on stderr at the moment it matters: one line, by the
+// first rank of a job alone, since 512 ranks have the same environment.  All of them have it as a
+// fact in their traces.
+#pragma once
+
+#include "format/trace_format.h"
+#include "interpose/settings.h"
+
+namespace traintrace {
+
+// Values that were not understood, and names TRAINTRACE_* that are no setting.
+void tell_about_settings(const Settings& settings) noexcept;
+// "TRAINTRACE_GPU_TIMELINE=cupti: no GPU timeline: WHY".  Once per setting.
+void tell_refused(format::Setting setting, const char* what, const char* why) noexcept;
+// Where the trace is, if not in the folder that was asked for.  Once.
+void tell_other_place(const format::FileHeader& memory) noexcept;
+
+}  // namespace traintrace

@@ -1,0 +1,53 @@
+"""What these tests share: a folder, `traintrace`, and a small job that it records."""
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv[1])
+TRAINTRACE = f"{BUILD}/bin/traintrace"
+LIBRARY = f"{BUILD}/lib/libtraintrace.so"
+CALLS = 1000
+JOB = [f"{BUILD}/tests/storage_job", "calls", "50", str(CALLS), "0"]
+
+
+def environment(**settings):
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("TRAINTRACE_", "SLURM_", "OMPI_", "PMI", "RANK"))}
+    return {**kept, "LD_LIBRARY_PATH": f"{BUILD}/simgpu", **settings}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="collect.")
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+
+    def traintrace(self, *arguments, **settings):
+        """(exit status, stdout, stderr)"""
+        done = subprocess.run([TRAINTRACE, *arguments], cwd=self.folder, env=environment(**settings), capture_output=True,
+                              text=True, timeout=120, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def record(self, *options, program=None, **settings):
+        return self.traintrace("run", *options, "--", *(program or JOB), **settings)
+
+    def analyze(self, *traces):
+        status, out, errors = self.traintrace("analyze", "--format=json", *traces)
+        self.assertIn(status, (0, 1), errors)
+        return json.loads(out)
+
+    def finding(self, code, *traces):
+        return next((finding for finding in self.analyze(*traces)["findings"] if finding["code"] == code), None)
+
+    def files(self, pattern):
+        return sorted(glob.glob(os.path.join(self.folder, pattern)))
+
+
+def main():
+    unittest.main(argv=sys.argv[:1])

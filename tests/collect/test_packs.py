@@ -1,0 +1,158 @@
+"""Packs: what is read of them is what is read of the traces, and nothing that is in them is trusted."""
+import gzip
+import os
+import re
+import struct
+import subprocess
+import tarfile
+
+import job
+
+HEAD = 104
+BLOCK = 40
+
+
+def without_sources(text):
+    return re.sub(r" source=\S+", "", text)
+
+
+class Packs(job.Case):
+    def setUp(self):
+        super().setUp()
+        self.assertEqual(self.record()[0], 0)
+        self.collect("packs")
+        self.pack = self.files("packs/*.ttz")[0]
+
+    def collect(self, to, *options, status=0):
+        got, out, errors = self.traintrace("collect", "traintrace", f"--to={to}", *options)
+        self.assertEqual((got, errors), (status, ""))
+        self.assertRegex(out, r"^\S+: collected 1 process into " + to)
+
+    def dump(self, *traces):
+        status, out, errors = self.traintrace("dump", *traces)
+        self.assertEqual((status, errors), (0, ""))
+        return without_sources(out)
+
+    def test_every_record_is_there(self):
+        trace = self.dump("traintrace")
+        self.assertEqual(self.dump("packs"), trace)
+        self.assertEqual(self.dump(self.pack), trace)
+        self.assertEqual(trace.count("< cudaMemset"), job.CALLS)
+        self.assertLess(os.path.getsize(self.pack), os.path.getsize(self.files("traintrace/*.trace")[0]) / 4)
+        self.assertEqual(os.stat(self.pack).st_mode & 0o777, 0o600)
+        self.assertEqual(os.listdir(f"{self.folder}/packs"), [os.path.basename(self.pack)], "nothing else is left there")
+
+    def test_every_command_reads_them(self):
+        for command in (["analyze"], ["report", "--by=stack"], ["report"], ["export", "csv", "--output=-"]):
+            of_traces = self.traintrace(command[0], *command[1:2], "traintrace", *command[2:])
+            of_packs = self.traintrace(command[0], *command[1:2], "packs", *command[2:])
+            self.assertEqual(of_packs, of_traces)
+            self.assertEqual(of_packs[0], 0)
+        self.assertEqual(self.traintrace("diff", "traintrace", "packs")[0], 0)
+
+    def test_a_trace_and_its_pack_are_one_process(self):
+        self.collect("traintrace")
+        self.assertEqual(len(self.files("traintrace/*")), 2)
+        self.assertEqual(self.analyze("traintrace")["run"]["ranks"], [0])
+        self.assertEqual(len(self.dump("traintrace")), len(self.dump("packs")))
+
+    def test_the_ring_as_asked(self):
+        self.collect("none", "--ring=none")
+        self.assertEqual(self.dump("none").count("cudaMemset\n"), 0)
+        self.assertEqual(self.analyze("none")["findings"][-1]["code"], self.analyze("packs")["findings"][-1]["code"])
+        self.collect("last", "--ring=60s")
+        self.assertEqual(self.dump("last"), self.dump("packs"))
+        status, _, errors = self.traintrace("collect", "traintrace", "--to=x", "--ring=some")
+        self.assertEqual((status, errors), (2, "traintrace: --ring=some: write all, none, or a time as 30s\n"))
+
+    def test_the_newest_part_of_a_ring(self):
+        self.assertEqual(self.record("--out=long", program=[*job.JOB[:3], "100000", "0"])[0], 0)
+        got, _, errors = self.traintrace("collect", "long", "--to=short", "--ring=1ms")
+        self.assertEqual((got, errors), (0, ""))
+        all_calls, last_calls = (self.dump(folder).count("< cudaMemset") for folder in ("long", "short"))
+        self.assertGreater(last_calls, 0)
+        self.assertLess(last_calls, all_calls / 2)
+
+    def test_full_recording_goes_along(self):
+        self.record("--out=full", "--mode=full", "--ring-mb=1", program=[*job.JOB[:3], "200000", "0"])
+        self.assertTrue(self.files("full/*.segments"))
+        self.traintrace("collect", "full", "--to=packed")
+        self.assertEqual(self.dump("packed"), self.dump("full"))
+
+    def test_archives_of_both(self):
+        expected = self.dump("traintrace")
+        for name, mode in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT)):
+            for folder in ("traintrace", "packs"):
+                with tarfile.open(f"{self.folder}/{name}.tar", "w", format=mode) as tar:
+                    tar.add(f"{self.folder}/{folder}", arcname="a/" + "long" * 40 if name != "ustar" else "a")
+                self.assertEqual(self.dump(f"{name}.tar"), expected)
+
+    def test_folders_of_dumped_text(self):
+        text = self.traintrace("dump", "traintrace")[1].encode()
+        expected = self.dump("traintrace")
+        os.mkdir(f"{self.folder}/text")
+        path = f"{self.folder}/text/a.txt"
+        for pack, ending in ((lambda: text, ""), (lambda: gzip.compress(text), ".gz"),
+                             (lambda: subprocess.run(["zstd", "-q"], input=text, stdout=subprocess.PIPE, check=True).stdout, ".zst")):
+            try:
+                packed = pack()
+            except FileNotFoundError:  # no zstd here
+                continue
+            with open(path + ending, "wb") as file:
+                file.write(packed)
+            self.assertEqual(self.dump("text"), expected)
+            os.remove(path + ending)
+
+    def damaged(self, damage):
+        """What `analyze` says about a pack that `damage` has changed: (status, stdout + stderr)."""
+        with open(self.pack, "rb") as file:
+            data = bytearray(file.read())
+        path = f"{self.folder}/damaged.ttz"
+        with open(path, "wb") as file:
+            file.write(damage(data))
+        status, out, errors = self.traintrace("analyze", path)
+        return status, out + errors
+
+    def test_damage_is_told_with_file_and_offset(self):
+        def flip(place):
+            def damage(data):
+                data[place] ^= 0x40
+                return data
+            return damage
+        self.assertEqual(self.damaged(flip(20))[0], 2)
+        self.assertIn("damaged.ttz: at 96: expected the checksum of the pack's head", self.damaged(flip(20))[1])
+        self.assertIn(f"damaged.ttz: at {HEAD}: expected the head of a block", self.damaged(flip(HEAD + 8))[1])
+        # The trace's own header lies in the first block.
+        self.assertIn(f"damaged.ttz: at {HEAD + BLOCK}: expected a block with the checksum", self.damaged(flip(HEAD + BLOCK + 8))[1])
+        # The last block of data: tables, or events.  The rest is read all the same.
+        def last(data):
+            at = HEAD
+            places = []
+            while True:
+                member, _, _, packed = struct.unpack_from("<IQII", data, at + 4)
+                if member == 0:
+                    break
+                places.append(at + BLOCK)
+                at += BLOCK + packed
+            data[places[-1]] ^= 1
+            return data
+        status, text = self.damaged(last)
+        self.assertEqual(status, 0, text)
+        self.assertIn("trace.corrupt", text)
+        self.assertIn("expected a block with the checksum of its head", text)
+
+    def test_a_pack_that_was_cut(self):
+        status, text = self.damaged(lambda data: data[:-BLOCK])
+        self.assertEqual(status, 0)
+        self.assertIn("trace.truncated", text)
+        self.assertIn("the pack is truncated", text)
+        self.assertEqual(self.damaged(lambda data: data[:50])[0], 2)
+
+    def test_nothing_here_to_collect(self):
+        os.mkdir(f"{self.folder}/empty")
+        status, _, errors = self.traintrace("collect", "empty")
+        self.assertEqual((status, errors), (2, "traintrace: no traces to collect: name the folder that TRAINTRACE_DIR named\n"))
+
+
+if __name__ == "__main__":
+    job.main()
