@@ -9,9 +9,15 @@ import { at, bytes, percent } from "./units";
 const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d3b", "#7a6fd0", "#5f7d2a", "#b24a5a", "#8b9097"];
 
 function overTime(memory: Memory): HTMLElement {
-  const { t, bands, bytes: held } = memory.curve;
+  const { bands } = memory.curve;
+  let { t, bytes: held } = memory.curve;
   const wrap = h("div", { class: "picture" });
   if (t.length < 2) return wrap;
+  const until = memory.failed?.t ?? 0;
+  if (until > t.at(-1)!) {  // nothing changed until it failed
+    t = [...t, until];
+    held = held.map((band) => [...band, band.at(-1)!]);
+  }
   // Stacked: each line is the sum of those below it.
   const sums: number[][] = [];
   for (const band of held) sums.push(band.map((value, i) => value + (sums.at(-1)?.[i] ?? 0)));
@@ -22,7 +28,7 @@ function overTime(memory: Memory): HTMLElement {
   const lines: (number | null)[][] = [];
   for (let i = bands.length - 1; i >= 0; --i) {  // the tallest first, so that the others are drawn over it
     const own = held[i]!;
-    series.push({ label: bands[i]!, stroke: hues[i % hues.length]!, fill: hues[i % hues.length]! + "b0", width: 1, points: { show: false }, value: (_u, _v, _s, at) => at === null ? "" : bytes(own[at!] ?? 0) });
+    series.push({ label: bands[i]!, stroke: hues[i % hues.length]!, fill: hues[i % hues.length]!, width: 1, paths: uPlot.paths.stepped!({ align: 1 }), points: { show: false }, value: (_u, _v, _s, at) => at === null ? "" : bytes(own[at!] ?? 0) });
     lines.push(sums[i]!);
   }
   const top = Math.max(...(sums.at(-1) ?? [1]));
@@ -34,6 +40,7 @@ function overTime(memory: Memory): HTMLElement {
       const context = plot.ctx;
       context.save();
       context.font = `${12 * devicePixelRatio}px sans-serif`;
+      context.textAlign = "left";
       const y = (value: number): number => plot.valToPos(value, "y", true);
       if (limit) {
         context.strokeStyle = css("--culprit"); context.setLineDash([6, 4]); context.lineWidth = 2;
@@ -47,7 +54,7 @@ function overTime(memory: Memory): HTMLElement {
         context.fillStyle = css("--culprit");
         context.globalAlpha = 0.75; context.fillRect(x - 5, y(under + wanted), 10, y(under) - y(under + wanted)); context.globalAlpha = 1;
         const label = `failed: ${bytes(wanted)}`;
-        context.fillText(label, Math.min(x + 8, plot.bbox.left + plot.bbox.width - context.measureText(label).width), Math.max(y(under + wanted), plot.bbox.top) + 14 * devicePixelRatio);
+        context.fillText(label, Math.min(x + 8, plot.bbox.left + plot.bbox.width - context.measureText(label).width - 12), Math.max(y(under + wanted) - 4, plot.bbox.top + 10 * devicePixelRatio));
       }
       context.restore();
     }] },

@@ -15,11 +15,17 @@ function place(file: string, path: string, line: number): HTMLElement {
     ? h("a", { href: `vscode://file${encodeURI(path)}:${line}`, title: "open in the editor", class: "mono" }, name) : h("span", { class: "mono" }, name);
 }
 
+// Without the blanks that all lines begin with.
+function dedented(source: Actor["source"]): Actor["source"] {
+  const blanks = Math.min(...source.filter((line) => line.text.trim() !== "").map((line) => line.text.search(/\S/)));
+  return source.map((line) => ({ ...line, text: line.text.slice(blanks) }));
+}
+
 function actor(actor: Actor): HTMLElement {
   return h("article", { class: actor.culprit ? "actor culprit" : "actor" },
     h("h3", {}, actor.culprit ? "\u25cf " : "", actor.title), h("p", { class: "quiet" }, actor.who), h("p", {}, actor.doing),
     actor.source.length > 0 && h("pre", { class: "source", tabindex: 0, "aria-label": "source" },
-      ...actor.source.map((line) => h("span", line.marked ? { class: "marked" } : {}, `${String(line.n).padStart(5)}  ${line.text}`))),
+      ...dedented(actor.source).map((line) => h("span", line.marked ? { class: "marked" } : {}, `${String(line.n).padStart(5)}  ${line.text}`))),
     actor.frames.length > 0 && h("ol", { class: "frames" }, ...actor.frames.slice(0, 6).map((frame) =>
       h("li", {}, place(frame.file, frame.path, frame.line), frame.file !== "" ? " " : "", h("span", { class: "quiet" }, frame.function)))));
 }
