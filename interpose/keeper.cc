@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "interpose/clock.h"
+#include "interpose/collecting.h"
 #include "interpose/copy_out.h"
 #include "interpose/futex.h"
 #include "interpose/identity.h"
@@ -211,10 +212,16 @@ void keep_copying(format::FileHeader* memory) noexcept {
   Rounds rounds(memory, copy);
   g_watched = {memory, open_process(*memory)};
   watch_end();
-  rounds.until([] { return is_over(g_watched); });
+  Collecting collecting(memory);
+  rounds.until([&] {
+    collecting.look();
+    return is_over(g_watched);
+  });
   note_end(*memory, g_watched.process);
   rounds.pack();
-  if (copy.finish() || copy.was_removed()) {
+  const bool finished = copy.finish();
+  collecting.finish(finished ? copy.path() : "");
+  if (finished || copy.was_removed()) {
     remove_memory(*memory);
   }
 }

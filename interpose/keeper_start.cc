@@ -141,6 +141,10 @@ Keeping start_keeper(format::FileHeader* memory, int descriptor) noexcept {
       return g_keeping = Keeping::kProcess;
     }
   }
+  if (memory->collect[0]) {
+    tell_refused(format::Setting::Collect, "nothing is collected",
+                 "no process can be started for it here");
+  }
   return g_keeping = start_thread(memory);
 }
 
@@ -186,6 +190,7 @@ void wait_for_copy(format::FileHeader* memory) noexcept {
 
 void look_after_keeper(format::FileHeader* memory) noexcept {
   tell_other_place(*memory);
+  tell_not_collected(*memory);
   complain_if_nothing_is_kept(*memory);
   const bool may_still_begin =
       load(memory->keeper_pid) == 0 && nanoseconds(CLOCK_MONOTONIC) - g_started_ns < kNeverNs;

@@ -173,6 +173,14 @@ void write_orders(format::FileHeader* file, const Settings& settings) {
   if (!folder.whole()) {
     file->folder[0] = '\0';
   }
+  Text collect(file->collect, sizeof file->collect);
+  if (settings.collect) {
+    absolute(settings.collect, collect);
+  }
+  if (!collect.whole()) {
+    file->collect[0] = '\0';
+    file->collect_problem = ENAMETOOLONG;
+  }
   constexpr uint64_t kMiB = uint64_t{1} << 20;
   file->folder_limit_bytes = settings.folder_mb * kMiB;
   file->finished_ring_bytes = settings.finished_ring_mb * kMiB;

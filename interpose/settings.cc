@@ -112,6 +112,8 @@ Settings read_settings() noexcept {
   Settings settings = {};
   settings.dir = text_or_default(Setting::Dir);
   settings.calls = text_or_default(Setting::Calls);
+  const char* const collect = text_or_default(Setting::Collect);
+  settings.collect = equal(collect, "off") ? nullptr : collect;
   settings.default_dir = asked_for(Setting::Dir) == nullptr;
   read_sizes(settings);
   settings.stacks = static_cast<Stacks>(chosen(settings, Setting::Stacks));

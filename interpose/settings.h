@@ -21,6 +21,7 @@ struct Settings {
   Stacks stacks;
   GpuProgress gpu_progress;
   const char* calls;
+  const char* collect;  // null: off
   bool disabled;
   bool log;
   bool snapshot_on_abort;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -96,6 +97,14 @@ void tell_refused(Setting setting, const char* what, const char* why) noexcept {
     line << kSettings[index].environment << "=" << (value ? value : "") << ": " << what << ": "
          << why;
     say(line.c_str());
+  }
+}
+
+void tell_not_collected(const format::FileHeader& memory) noexcept {
+  const int problem = load(memory.collect_problem);
+  if (problem) {
+    tell_refused(Setting::Collect, "traces cannot be collected there",
+                 problem == ENAMETOOLONG ? "the path is longer than 511 bytes" : strerror(problem));
   }
 }
 

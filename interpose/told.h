@@ -12,6 +12,8 @@ namespace traintrace {
 void tell_about_settings(const Settings& settings) noexcept;
 // "TRAINTRACE_GPU_TIMELINE=cupti: no GPU timeline: WHY".  Once per setting.
 void tell_refused(format::Setting setting, const char* what, const char* why) noexcept;
+// That TRAINTRACE_COLLECT cannot be done, once the keeper knows.
+void tell_not_collected(const format::FileHeader& memory) noexcept;
 // Where the trace is, if not in the folder that was asked for.  Once.
 void tell_other_place(const format::FileHeader& memory) noexcept;
 

@@ -12,6 +12,7 @@
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
 
@@ -26,7 +27,7 @@ struct DiffArguments {
 Result<Run> run_of(const std::string& path) {
   const std::vector<std::string> paths = {path};
   TraceSet set = read_traces(paths, {.events = false});
-  for (const ReadError& error : set.errors) {
+  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
     say(error);
   }
   if (set.processes.empty() && !set.errors.empty()) {

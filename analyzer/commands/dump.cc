@@ -4,6 +4,7 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/isolation/stage.h"
+#include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/text/dump_printer.h"
 #include "analyzer/text/words.h"
@@ -52,7 +53,7 @@ bool is_among(const ProcessTrace& trace, const std::vector<int>& ranks) {
 int dump(const DumpArguments& arguments) {
   // First who there is, then one process after the other: all events at once may be gigabytes.
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : set.errors) {
+  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {

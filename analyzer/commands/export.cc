@@ -14,9 +14,11 @@
 #include "analyzer/exporters/heaptrack.h"
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/exporters/perfetto.h"
+#include "analyzer/exporters/sqlite.h"
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 
 namespace traintrace {
@@ -133,6 +135,26 @@ int export_csv(const ExportArguments& arguments) {
   return made ? file->close() : fail(made.error());
 }
 
+int export_sqlite(const ExportArguments& arguments) {
+  if (arguments.output == "-") {
+    return fail("a database goes to a file: --output=FILE instead of -");
+  }
+  std::optional<ReadError> problem;
+  const Result<std::string> made = export_processes(
+      arguments.traces, [&](std::span<const ExportedProcess> processes,
+                            std::span<const Finding> findings, const ReadEvents& read_events) {
+        Result<SqliteFile> file = SqliteFile::create(arguments.output);
+        if (file) {
+          write_sqlite(processes, findings, read_events, *file);
+          problem = file->close();
+        } else {
+          problem = file.error();
+        }
+        return std::string();
+      });
+  return !made ? fail(made.error()) : problem ? fail(*problem) : 0;
+}
+
 int export_traces(const ExportArguments& arguments) {
   if (arguments.kind == "perfetto") {
     return export_perfetto(arguments);
@@ -140,10 +162,13 @@ int export_traces(const ExportArguments& arguments) {
   if (arguments.kind == "csv") {
     return export_csv(arguments);
   }
+  if (arguments.kind == "sqlite") {
+    return export_sqlite(arguments);
+  }
   const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
                       arguments.kind == "collapsed";
   TraceSet set = read_traces(arguments.traces, {.events = memory});
-  for (const ReadError& error : set.errors) {
+  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
     say(error);
   }
   if (set.processes.empty() && (memory || !set.errors.empty())) {
@@ -166,7 +191,7 @@ void declare_export(CLI::App& command, Invocation& invocation) {
   command.add_option("KIND", arguments->kind, "format to write")
       ->required()
       ->check(CLI::IsMember({"perfetto", "kineto", "flight-recorder", "torch-snapshot", "heaptrack",
-                             "collapsed", "csv"}));
+                             "collapsed", "csv", "sqlite"}));
   add_debuginfod(command);
   add_traces(command, arguments->traces);
   command

@@ -12,6 +12,7 @@
 #include "analyzer/importers/kineto.h"
 #include "analyzer/memory/device_peaks.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
@@ -127,7 +128,7 @@ void complete_ranks(const Run& run, ReportTable& table) {
 
 int report_recorded(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : set.errors) {
+  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -176,7 +177,7 @@ int report(const ReportArguments& arguments) {
     return report_recorded(arguments);
   }
   const TraceSet set = read_traces(arguments.traces, {.events = true});
-  for (const ReadError& error : set.errors) {
+  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {

@@ -38,7 +38,8 @@ using Settings = std::map<std::string, std::string>;  // environment variable ->
 void put_into_environment(const Settings& settings, const fs::path& library) {
   setenv("LD_PRELOAD", with_tracer(library).c_str(), 1);
   for (const auto& [name, value] : settings) {
-    const bool folder = name == "TRAINTRACE_DIR";
+    const bool folder =
+        name == "TRAINTRACE_DIR" || (name == "TRAINTRACE_COLLECT" && value != "off");
     setenv(name.c_str(), (folder ? fs::absolute(value).string() : value).c_str(), 1);
   }
   setenv("TRAINTRACE_DIR", fs::absolute("traintrace").c_str(), 0);

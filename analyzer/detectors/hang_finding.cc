@@ -8,6 +8,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/elsewhere.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
@@ -301,7 +302,8 @@ std::string halt_text(const RankState& state) {
 std::string last_call_text(const Run& run, Rank rank) {
   const RankState* state = state_of(run, rank);
   if (state == nullptr) {
-    return fmt::format("rank {} left no trace", rank.value);
+    return fmt::format("rank {} left no trace{}", rank.value,
+                       is_elsewhere(run, rank) ? " here: it is on another host" : "");
   }
   const auto activity = activity_of(run, *state);
   if (!activity) {

@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/blame.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/elsewhere.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/host_stuck.h"
 #include "analyzer/model/idle_host.h"
@@ -67,7 +68,10 @@ std::string who_text(const Run& run, const Hang& hang) {
 std::string title_of(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   const std::string who = who_text(run, hang);
-  const std::string verb = hang.fate == Fate::kUntraced ? "left no trace, and may not have entered"
+  const std::string verb = hang.fate == Fate::kUntraced
+                               ? are_elsewhere(run, hang.roots)
+                                     ? "(traces on another host) may not have entered"
+                                     : "left no trace, and may not have entered"
                            : wait.kind == WaitKind::kReceive ? "never sent what is awaited by"
                            : wait.kind == WaitKind::kSend    ? "never received what is sent by"
                                                              : "never entered";

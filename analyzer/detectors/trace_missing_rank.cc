@@ -5,6 +5,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/trace_finding.h"
+#include "analyzer/model/elsewhere.h"
 
 namespace traintrace {
 
@@ -13,10 +14,7 @@ namespace {
 // Of those that are on another host it is known where they are (trace.elsewhere).
 Ranks without_trace(const Run& run) {
   Ranks missing = run.missing;
-  std::erase_if(missing, [&](Rank rank) {
-    return std::any_of(run.elsewhere.begin(), run.elsewhere.end(),
-                       [&](const ElsewhereTrace& trace) { return trace.rank == rank.value; });
-  });
+  std::erase_if(missing, [&](Rank rank) { return is_elsewhere(run, rank); });
   const bool all_are_elsewhere =
       std::any_of(run.elsewhere.begin(), run.elsewhere.end(),
                   [](const ElsewhereTrace& trace) { return trace.rank < 0; });

@@ -85,6 +85,7 @@ constexpr Refusal kRefusals[] = {
     {"gpu-progress-ended", "", "TRAINTRACE_GPU_PROGRESS",
      "from some time on, completion of NCCL operations was only observed"},
     {"on-abort", "nothing: ", "TRAINTRACE_ON_ABORT", "no stacks can be saved on an abort"},
+    {"not-collected", "", "TRAINTRACE_COLLECT", "the trace was not collected"},
     {"not-in-folder", "", "TRAINTRACE_DIR", "the trace was written to another folder"},
 };
 

@@ -71,13 +71,13 @@ PageJson peak_of(const ProcessTrace& trace) {
 // What each rank itself made collectives later than the median, in all; ns.
 std::map<int, int64_t> lateness(const Run& run) {
   std::map<int, int64_t> late;
-  if (run.profile == nullptr || !run.profile->arrivals.usable()) {
-    return late;
-  }
-  const Arrivals& arrivals = run.profile->arrivals;
-  for (const OwnLateness& own : own_lateness(arrivals)) {
-    if (const auto rank = run.profile->timelines[arrivals.members[own.member]].rank) {
-      late[*rank] = own.charged_ns;
+  for (const Arrivals& arrivals :
+       run.profile == nullptr ? std::vector<Arrivals>() : run.profile->groups) {
+    for (const OwnLateness& own :
+         arrivals.usable() ? own_lateness(arrivals) : std::vector<OwnLateness>()) {
+      if (const auto rank = run.profile->timelines[arrivals.members[own.member]].rank) {
+        late[*rank] += own.charged_ns;
+      }
     }
   }
   return late;

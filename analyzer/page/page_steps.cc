@@ -89,9 +89,17 @@ PageJson sites_json(const Profile& profile, TextTable& texts) {
   return list;
 }
 
-// How much later than the first each rank came to each collective.
+// How much later than the first each rank came to each collective, of the group of ranks of which
+// most is known.
 PageJson arrivals_json(const Profile& profile, TextTable& texts) {
-  const Arrivals& arrivals = profile.arrivals;
+  const auto cells = [](const Arrivals& arrivals) {
+    return arrivals.usable() ? arrivals.members.size() * arrivals.list.size() : 0;
+  };
+  const auto largest =
+      std::max_element(profile.groups.begin(), profile.groups.end(),
+                       [&](const Arrivals& a, const Arrivals& b) { return cells(a) < cells(b); });
+  const Arrivals none;
+  const Arrivals& arrivals = largest == profile.groups.end() ? none : *largest;
   PageJson json = {{"why_not", arrivals.usable() ? "" : arrivals.why_not},
                    {"ranks", PageJson::array()},
                    {"operations", PageJson::array()},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 
 #include "analyzer/reader/definitions.h"
@@ -66,6 +67,9 @@ void note_copy(const format::FileHeader& header, ProcessTrace& trace) {
   const auto end = std::find(header.not_in_folder, std::end(header.not_in_folder), '\0');
   if (end != header.not_in_folder) {
     trace.facts.emplace("not-in-folder", std::string(header.not_in_folder, end));
+  }
+  if (header.collect_problem != 0) {
+    trace.facts.emplace("not-collected", std::strerror(header.collect_problem));
   }
 }
 

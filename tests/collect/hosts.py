@@ -193,6 +193,7 @@ def inside(scratch, command):
                 shutil.copy(f"{scratch}/shared/traces/{name}", f"{scratch}/shared/other/{name}")
         without_culprit = analyze(f"{scratch}/shared/other")
         check_lost_innocents(without_culprit, 2)
+        check("ranks 8-11 (traces on another host) may not have entered" in without_culprit["verdict"], without_culprit["verdict"])
         print("all of it:      ", whole["verdict"])
         print("without node3:  ", without_innocents["verdict"])
         print("without node2:  ", without_culprit["verdict"])

@@ -1,0 +1,11 @@
+# Of `file`, by `objcopy` and `readelf`: see Packages.cmake.
+execute_process(COMMAND ${readelf} -n ${file} OUTPUT_VARIABLE notes ERROR_QUIET)
+if(notes MATCHES "Build ID: ([0-9a-f][0-9a-f])([0-9a-f]+)")
+  set(folder "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/lib/debug/.build-id/${CMAKE_MATCH_1}")
+  set(target "${folder}/${CMAKE_MATCH_2}.debug")
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${objcopy} --only-keep-debug --compress-debug-sections ${file} ${target} COMMAND_ERROR_IS_FATAL ANY)
+  message(STATUS "Installing: ${target}")
+else()
+  message(WARNING "${file} has no build-id: its debug information is not installed")
+endif()

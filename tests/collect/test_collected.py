@@ -1,0 +1,94 @@
+"""TRAINTRACE_COLLECT: packs come into the shared folder by themselves, and the job never waits for it."""
+import os
+import signal
+import subprocess
+import time
+
+import job
+
+QUIET = 30  # seconds without a record after which the keeper packs a process that still runs
+LONG = 60
+
+
+def until(condition, seconds=LONG):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.1)
+    return condition()
+
+
+class Collected(job.Case):
+    def start(self, *arguments, **settings):
+        settings = job.environment(LD_PRELOAD=job.LIBRARY, TRAINTRACE_DIR=f"{self.folder}/local",
+                                   TRAINTRACE_COLLECT=f"{self.folder}/shared", **settings)
+        return subprocess.Popen([f"{job.BUILD}/tests/storage_job", *arguments], env=settings, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True, cwd=self.folder)
+
+    def packs(self):
+        return self.files("shared/*.ttz")
+
+    def keepers(self):
+        """Of traces of this folder."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/comm", encoding="utf-8") as comm:
+                    is_keeper = comm.read().strip() == "traintrace-keep"
+                memory = os.readlink(f"/proc/{pid}/fd/3") if is_keeper else ""
+            except OSError:
+                continue
+            if any(f".{process}." in memory for process in self.running):
+                found.append(int(pid))
+        return found
+
+    def check_pack(self, calls=job.CALLS):
+        status, text, errors = self.traintrace("dump", "shared")
+        self.assertEqual((status, errors, text.count("< cudaMemset")), (0, "", calls))
+        self.assertEqual([name for name in os.listdir(f"{self.folder}/shared") if not name.endswith(".ttz")], [])
+
+    def test_at_the_end(self):
+        process = self.start(*job.JOB[1:])
+        self.assertEqual((process.communicate(timeout=LONG)[1], process.returncode), ("", 0))
+        self.assertTrue(until(self.packs))
+        self.check_pack()
+        self.assertEqual(self.analyze("shared")["findings"], self.analyze("local")["findings"])
+
+    def test_of_a_process_that_is_killed(self):
+        process = self.start("calls", "50", "1000", "-9")
+        process.communicate(timeout=LONG)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        self.assertTrue(until(self.packs))
+        self.check_pack()
+
+    def test_of_a_container_that_is_killed_while_its_job_hangs(self):
+        process = self.start("once", "1000")
+        self.assertTrue(until(lambda: self.files("local/*.trace")))
+        self.assertEqual(self.packs(), [])
+        self.assertTrue(until(self.packs, QUIET + LONG), "what has recorded nothing for 30 s is packed")
+        self.running = [process.pid]
+        keepers = self.keepers()
+        self.assertEqual(len(keepers), 1)
+        for pid in (process.pid, *keepers):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=LONG)
+        run = self.analyze("shared")["run"]
+        self.assertEqual((run["ranks"], run["live"]), ([0], False))
+
+    def test_a_folder_that_cannot_be_written_to(self):
+        settings = job.environment(LD_PRELOAD=job.LIBRARY, TRAINTRACE_DIR=f"{self.folder}/local", TRAINTRACE_COLLECT="/proc/x")
+        done = subprocess.run([f"{job.BUILD}/tests/storage_job", "once", "3"], env=settings, capture_output=True, text=True,
+                              timeout=LONG, check=False)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stderr, "traintrace: TRAINTRACE_COLLECT=/proc/x: traces cannot be collected there: No such file or directory\n")
+        self.assertIn("TRAINTRACE_COLLECT=/proc/x: the trace was not collected", self.finding("trace.settings", "local")["title"])
+
+    def test_through_run(self):
+        self.assertEqual(self.record("--collect=shared")[0], 0)
+        self.assertTrue(until(self.packs))
+
+
+if __name__ == "__main__":
+    job.main()

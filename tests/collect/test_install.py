@@ -1,0 +1,71 @@
+"""test_install.py BUILD: what `cmake --install` and cpack make can be moved, and works from where it is."""
+import os
+import shutil
+import subprocess
+
+import job
+
+
+def cmake(*arguments):
+    return subprocess.run(["cmake", *arguments], capture_output=True, text=True, timeout=300, check=True)
+
+
+class Install(job.Case):
+    def install(self, *components):
+        for component in components:
+            cmake("--install", job.BUILD, "--component", component, "--strip", "--prefix", f"{self.folder}/first")
+        os.rename(f"{self.folder}/first", f"{self.folder}/moved")
+        return f"{self.folder}/moved"
+
+    def record_with(self, program):
+        settings = {"LD_LIBRARY_PATH": f"{job.BUILD}/simgpu", "HOME": "/", "PATH": "/usr/bin:/bin"}
+        done = subprocess.run([program, "run", "--", *job.JOB], cwd=self.folder, env=settings, capture_output=True, text=True,
+                              timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("recorded 1 process in traintrace", done.stderr)
+        done = subprocess.run([program, "analyze"], cwd=self.folder, env={"PATH": "/usr/bin"}, capture_output=True, text=True,
+                              timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("nothing is wrong", done.stdout)
+
+    def test_a_folder_that_is_moved(self):
+        folder = self.install("runtime")
+        self.assertEqual(sorted(os.listdir(folder)), ["bin", "lib", "share"])
+        self.assertEqual(os.listdir(f"{folder}/lib"), ["libtraintrace.so"])
+        self.assertTrue(os.path.exists(f"{folder}/share/man/man1/traintrace.1"))
+        self.record_with(f"{folder}/bin/traintrace")
+        print(f"\nstripped: traintrace {os.path.getsize(f'{folder}/bin/traintrace'):,} bytes, "
+              f"libtraintrace.so {os.path.getsize(f'{folder}/lib/libtraintrace.so'):,}")
+        self.assertLess(os.path.getsize(f"{folder}/lib/libtraintrace.so"), 2_000_000)
+        self.assertLess(os.path.getsize(f"{folder}/bin/traintrace"), 8_000_000)
+
+    def test_with_the_libraries_that_it_was_linked_to(self):
+        folder = self.install("runtime", "libraries")
+        program = f"{folder}/bin/traintrace"
+        found = subprocess.run(["ldd", program], env={}, capture_output=True, text=True, check=True).stdout
+        outside = [line.split()[0] for line in found.splitlines() if "=>" in line and f"{folder}/" not in os.path.realpath(line.split()[2])]
+        self.assertLessEqual({name.split(".")[0] for name in outside}, {"libc", "libm", "libdl", "librt", "libpthread"}, found)
+        self.record_with(program)
+
+    def test_debug_files_by_build_id(self):
+        folder = self.install("debug")
+        found = self.files("moved/lib/debug/.build-id/*/*.debug")
+        self.assertEqual(len(found), 2, folder)
+
+    def test_the_package_of_debian(self):
+        if shutil.which("dpkg-deb") is None or shutil.which("dpkg-shlibdeps") is None:
+            self.skipTest("no dpkg-dev here")
+        subprocess.run(["cpack", "-G", "DEB", "--config", f"{job.BUILD}/CPackConfig.cmake", "-B", f"{self.folder}/deb"],
+                       capture_output=True, text=True, timeout=300, check=True)
+        package = self.files("deb/*.deb")[0]
+        listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
+        for name in ("./usr/bin/traintrace", "./usr/lib/libtraintrace.so", "./usr/share/man/man1/traintrace.1"):
+            self.assertIn(f" {name}\n", listed)
+        depends = subprocess.run(["dpkg-deb", "--field", package, "Depends"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("libc6", depends)
+        subprocess.run(["dpkg-deb", "--extract", package, f"{self.folder}/root"], check=True)
+        self.record_with(f"{self.folder}/root/usr/bin/traintrace")
+
+
+if __name__ == "__main__":
+    job.main()
