@@ -59,7 +59,7 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
                   "report a hang only if ranks have been blocked this long")
       ->capture_default_str();
   add_format(command, options->format, {"text", "json", "html"});
-  command.add_option("--output", options->output, "write the result to this file; - is stdout");
+  command.add_option("-o,--output", options->output, "write the result to this file; - is stdout");
   command.callback([options, hang_after, &invocation] {
     invocation.status = run_analysis(*options, *hang_after);
   });
