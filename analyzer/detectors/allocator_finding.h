@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "analyzer/detectors/memory_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 
-// Less is not worth anybody's day (docs/findings.md).
-inline constexpr uint64_t kWorthTelling = uint64_t{64} << 20;
 constexpr bool is_much(uint64_t bytes, uint64_t of) {
-  return bytes >= kWorthTelling && bytes >= of / 4;
+  return bytes >= kMuchMemory && bytes >= of / kMuchOfPeak;
 }
 
 struct AllocatorCase {

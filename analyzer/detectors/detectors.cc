@@ -1,6 +1,7 @@
 #include "analyzer/detectors/detectors.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/framework_hints.h"
@@ -47,6 +48,12 @@ constexpr NamedDetector<Detector> kDetectors[] = {
 std::vector<Finding> find_all(const Run& run) {
   std::vector<Finding> findings;
   find_with_each(kDetectors, findings, run);
+  run_stage("detector find_failed_ranks", [&] {
+    std::vector<Finding> failed = find_failed_ranks(run, findings);
+    std::move(failed.begin(), failed.end(), std::back_inserter(findings));
+  });
+  std::sort(findings.begin(), findings.end(), is_reported_before);
+  run_stage("detector account_for_waiting", [&] { account_for_waiting(run, findings); });
   run_stage("framework hints", [&] { add_framework_hints(run, findings); });
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {

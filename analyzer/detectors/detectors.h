@@ -71,6 +71,11 @@ std::vector<Finding> find_version_skew(const Run& run);
 std::vector<Finding> find_traces_elsewhere(const Run& run);
 std::vector<Finding> find_settings_not_in_force(const Run& run);
 
+// These look at what the others have found, too.
+std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding>& findings);
+// Each rank that waits is a victim of something that was found, or in run.unexplained.
+void account_for_waiting(const Run& run, std::vector<Finding>& findings);
+
 // run.healthy or run.in-progress: for a run in which nothing is found at warning or above.
 Finding summarise(const Run& run);
 

@@ -14,6 +14,7 @@
 #include "analyzer/model/progress.h"
 #include "analyzer/model/threads_now.h"
 #include "analyzer/text/values.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {

@@ -7,15 +7,11 @@
 #include <optional>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kFewestRanks = 3;  // of two nobody knows which one is usual
-constexpr size_t kFewestCalls = 100;
-constexpr int64_t kSlower = 2;
-constexpr int64_t kSlowerNs = 5'000;  // a launch takes 2 us to 10 us
 
 using Calls = std::vector<const HostCall*>;
 
@@ -53,7 +49,7 @@ std::vector<Calls> launches_of(const std::vector<Timeline>& timelines, std::stri
   };
   std::vector<Calls> best;
   for (auto& [name, calls] : functions) {
-    if (fewest(calls) >= std::max(kFewestCalls, best.empty() ? 0 : fewest(best) + 1)) {
+    if (fewest(calls) >= std::max(kContentionCalls, best.empty() ? 0 : fewest(best) + 1)) {
       best = std::move(calls);
       function = name;
     }
@@ -79,7 +75,7 @@ struct Contention {
 
 std::optional<Contention> find_slow_calls(const std::vector<Timeline>& timelines) {
   Contention found;
-  if (timelines.size() < kFewestRanks) {
+  if (timelines.size() < kContentionRanks) {
     return std::nullopt;
   }
   const std::vector<Calls> launches = launches_of(timelines, found.function);
@@ -91,8 +87,8 @@ std::optional<Contention> find_slow_calls(const std::vector<Timeline>& timelines
   found.usual_ns = median(found.median_ns);
   size_t slow = 0;
   for (size_t i = 0; i < launches.size(); ++i) {
-    const bool is_slow = found.median_ns[i] - found.usual_ns >= kSlowerNs &&
-                         found.median_ns[i] / kSlower >= found.usual_ns;
+    const bool is_slow = found.median_ns[i] - found.usual_ns >= kContentionSlowerNs &&
+                         found.median_ns[i] / kContentionSlower >= found.usual_ns;
     found.extra_ns.push_back(is_slow ? extra_ns(launches[i], found.usual_ns) : 0);
     slow += is_slow ? 1 : 0;
   }

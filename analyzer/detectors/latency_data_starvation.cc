@@ -1,5 +1,6 @@
 // The GPU has nothing to do while the thread that feeds it is in the data loader.
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 

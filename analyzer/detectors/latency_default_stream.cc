@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {

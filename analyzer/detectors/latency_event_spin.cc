@@ -4,13 +4,11 @@
 #include <algorithm>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
-
-constexpr int64_t kTightNs = 20'000;  // a thread that sleeps in between, sleeps longer
-constexpr size_t kLoop = 100;         // an allocator asks for each of its events, one after another
 
 struct Loop {
   size_t queries = 0;
@@ -31,7 +29,7 @@ bool is_query(const std::string& name) {
 }
 
 void close(const Loop& loop, const HostCall& last, Polling& polling) {
-  if (loop.queries < kLoop) {
+  if (loop.queries < kTightLoop) {
     return;
   }
   polling.loops.push_back({loop.begin_ns, loop.end_ns});

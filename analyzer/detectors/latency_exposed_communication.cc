@@ -8,15 +8,12 @@
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/small_collectives.h"
 #include "analyzer/detectors/time_account.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/messages.h"
 
 namespace traintrace {
 namespace {
-
-// What a schedule costs explains a bubble that is not much smaller, or another schedule is used;
-// and not one that is much larger.
-constexpr double kAlike = 0.8;
 
 void add_per_step(const DeviceProfile& device, const char* key, int64_t ns, Finding& finding) {
   finding.values.emplace_back(key, ns);
@@ -89,7 +86,7 @@ void add_schedule(const PipelineStage& stage, const DeviceProfile& device, Findi
   const double share = schedule_share(stage.stages, number);
   const auto bubble = static_cast<double>(*device.pipeline_bubble_ns);
   const double expected = static_cast<double>(device.times.compute_ns) * share / (1 - share);
-  if (bubble < kAlike * expected) {
+  if (bubble < kBubbleAlike * expected) {
     return;
   }
   finding.values.emplace_back("schedule_percent", std::llround(100 * share));
@@ -98,7 +95,7 @@ void add_schedule(const PipelineStage& stage, const DeviceProfile& device, Findi
                   "schedule alone (GPipe and 1F1B), with {} they would be for {:.1f} %",
                   stage.stages, number, 100 * share, 2 * number,
                   100 * schedule_share(stage.stages, 2 * number)));
-  if (expected < kAlike * bubble) {
+  if (expected < kBubbleAlike * bubble) {
     finding.evidence.push_back(
         fmt::format("rank {}: {} of the bubble are more than the schedule explains: stages that "
                     "take unequally long, or what is sent takes long",

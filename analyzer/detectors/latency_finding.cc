@@ -10,6 +10,7 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/time_account.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -24,14 +25,9 @@ std::string per_step_text(const DeviceProfile& device, int64_t ns) {
                            ms_text(ns / static_cast<int64_t>(device.steps)), device.steps);
 }
 
-// Without steps five gaps may be anything that happens once at the start.
-constexpr size_t kFewestWithoutSteps = 5;
-constexpr int64_t kPause = 4;         // times as long as a gap that comes again
-constexpr double kPauseShare = 0.01;  // of the window
-
 // In half of the steps, at least twice.
 size_t fewest_gaps(const DeviceProfile& device) {
-  return device.steps < 2 ? kFewestWithoutSteps : std::max<size_t>(2, device.steps / 2);
+  return device.steps < 2 ? kFewestGaps : std::max<size_t>(2, device.steps / 2);
 }
 
 bool is_start_up(const DeviceProfile& device, const IdleGap& gap) {
@@ -103,7 +99,7 @@ int64_t longest_repeated(const DeviceProfile& device, std::vector<int64_t> gaps)
   }
   const auto usual = gaps.begin() + static_cast<ptrdiff_t>(fewest - 1);
   std::nth_element(gaps.begin(), usual, gaps.end(), std::greater<>());
-  return std::min(*usual, std::numeric_limits<int64_t>::max() / kPause) * kPause;
+  return std::min(*usual, std::numeric_limits<int64_t>::max() / kPauseTimes) * kPauseTimes;
 }
 
 int64_t repeated_ns(const DeviceProfile& device, const std::vector<int64_t>& gaps) {
@@ -205,8 +201,8 @@ std::vector<LossOn> idle_losses_of(const Profile& profile, double share,
 }
 
 void add_profiling(const DeviceProfile& device, Finding& finding) {
-  constexpr double kWorthTelling = 0.01;
-  if (device.share(device.profiling_ns) >= kWorthTelling && finding.evidence.size() < kMostLines) {
+  if (device.share(device.profiling_ns) >= kProfilingShare &&
+      finding.evidence.size() < kMostLines) {
     finding.evidence.push_back(fmt::format(
         "rank {}: the profiler (CUPTI) worked for itself for {}, {} of it with the GPU idle",
         device.rank.value, ms_text(device.profiling_ns), ms_text(device.profiling_idle_ns)));

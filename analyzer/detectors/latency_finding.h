@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "analyzer/detectors/latency.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
-
-// Loss below it is not worth a warning; docs/findings.md says why.
-inline constexpr double kWarnShare = 0.05;
-// A cause is named only where at least so much of the idle time has one.
-inline constexpr double kKnownShare = 0.80;
 
 // Whether the idle time of that GPU may be explained at all.
 bool is_attributed(const DeviceProfile& device);

@@ -1,5 +1,6 @@
 // Holes inside the replay of a graph: the host has no part in them.
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 

@@ -2,15 +2,14 @@
 #include <fmt/format.h>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-constexpr int64_t kIdleOneIn = 10;  // of the time blocked
-
 int64_t harmless(const DeviceProfile& device) {
   const int64_t idle = device.idle_for(IdleCause::kSyncInduced);
-  return idle <= device.blocked_ns / kIdleOneIn ? device.blocked_ns : 0;
+  return idle <= device.blocked_ns / kHarmlessIdle ? device.blocked_ns : 0;
 }
 
 }  // namespace

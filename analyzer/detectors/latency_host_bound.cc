@@ -4,15 +4,10 @@
 #include <algorithm>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// So near to its launch, work was not queued behind other work: the usual latency of a launch is 2
-// us to 10 us.
-constexpr int64_t kNoLeadNs = 20'000;
-// Of a window, where most work was queued and only some of it came too late.
-constexpr double kQueuedShare = 0.10;
 
 int64_t late_launches(const DeviceProfile& device) {
   const bool queued = device.median_lead_ns >= kNoLeadNs;

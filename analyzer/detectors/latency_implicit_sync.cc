@@ -1,5 +1,6 @@
 // Memory is taken from the device or given back, or code loaded, while the GPU has nothing to do.
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {

@@ -6,13 +6,11 @@
 #include <unordered_map>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
-
-constexpr int64_t kLongNs = 100'000;  // a launch takes 2 us to 10 us
-constexpr int64_t kFull = 1000;       // a queue holds 1024
 
 struct Launch {
   const HostCall* call;
@@ -74,11 +72,11 @@ std::map<int32_t, Blocked> blocked_in(const Timeline& timeline) {
     std::vector<Span> spans;
     Blocked& blocked = devices[stream.first];
     for (const auto& [call, begun_ns] : launches) {
-      if (call->kind != HostCallKind::kOther || call->end_ns - call->start_ns <= kLongNs) {
+      if (call->kind != HostCallKind::kOther || call->end_ns - call->start_ns <= kQueueFullNs) {
         continue;
       }
       const int64_t depth = queue.depth(call->start_ns);
-      if (depth >= kFull) {
+      if (depth >= kQueueFull) {
         spans.push_back({call->start_ns, call->end_ns});
         ++blocked.calls;
         blocked.deepest = std::max(blocked.deepest, depth);

@@ -6,16 +6,10 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kFewestRanks = 3;   // that stall
-constexpr size_t kFewestStalls = 6;  // each such rank twice
-constexpr int64_t kStallNs = 200'000;
-constexpr int64_t kAlone = 4;  // times as late as the next one
-constexpr double kMostlyAlone = 0.8;
-constexpr double kMostOfOne = 0.5;  // of the stalls; else it is a straggler, or nobody knows
 
 struct Stall {
   size_t collective;
@@ -71,7 +65,7 @@ bool is_rotating(const Arrivals& arrivals, const Stalls& stalls) {
   }
   const auto all = static_cast<double>(stalls.list.size());
   const int64_t span = arrivals.list.back().median_end() - arrivals.list.front().median_end();
-  return stalls.list.size() >= kFewestStalls && again >= kFewestRanks &&
+  return stalls.list.size() >= kFewestStalls && again >= kStallRanks &&
          2 * again >= arrivals.members.size() &&
          all >= kMostlyAlone * static_cast<double>(stalls.late) &&
          static_cast<double>(most) <= kMostOfOne * all &&
@@ -133,7 +127,7 @@ std::vector<Finding> find_rotating_stall(const Profile& profile) {
   const Arrivals* worst = nullptr;
   Stalls most;
   for (const Arrivals& arrivals : profile.groups) {
-    if (!arrivals.usable() || arrivals.list.size() < 2 || arrivals.members.size() < kFewestRanks) {
+    if (!arrivals.usable() || arrivals.list.size() < 2 || arrivals.members.size() < kStallRanks) {
       continue;
     }
     Stalls stalls = stalls_of(arrivals);

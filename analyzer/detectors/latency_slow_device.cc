@@ -9,15 +9,10 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kFewestDevices = 3;  // of two nobody knows which is usual
-constexpr size_t kFewestKernels = 3;  // different ones
-constexpr size_t kSamples = 30;       // of each
-constexpr double kSlower = 1.05;
-constexpr double kSameWork = 0.9;  // of the time of computing is in kernels that all have
 
 struct Sample {
   int64_t ns;
@@ -90,7 +85,7 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
       sums[member].compared_ns += static_cast<double>(times[member]);
     }
   }
-  if (per_mille.front().size() < kSamples) {
+  if (per_mille.front().size() < kSlowDeviceSamples) {
     return;
   }
   for (size_t member = 0; member < all.size(); ++member) {
@@ -98,7 +93,7 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
     slow[member].compared_ns += sums[member].compared_ns;
     slow[member].all_slower =
         slow[member].all_slower &&
-        static_cast<double>(median(std::move(per_mille[member]))) >= 1000 * kSlower;
+        static_cast<double>(median(std::move(per_mille[member]))) >= 1000 * kSlowDeviceSlower;
     ++slow[member].kernels;
   }
 }
@@ -133,15 +128,15 @@ int64_t whole(double ns) {
 
 bool is_slow(const Slow& slow) {
   const TimePartition& times = slow.device->times;
-  return slow.kernels >= kFewestKernels && slow.all_slower &&
-         slow.known_ns >= kSameWork * static_cast<double>(times.compute_ns) &&
+  return slow.kernels >= kSlowDeviceKernels && slow.all_slower &&
+         slow.known_ns >= kSlowDeviceSameWork * static_cast<double>(times.compute_ns) &&
          slow.device->share(whole(slow.lost_ns)) >= kWarnShare;
 }
 
 }  // namespace
 
 std::vector<Finding> find_slow_device(const Profile& profile) {
-  if (profile.devices.size() < kFewestDevices) {
+  if (profile.devices.size() < kSlowDeviceRanks) {
     return {};
   }
   std::vector<Slow> slow = compared(profile);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/matrix_kernels.h"
 #include "analyzer/timeline/peak_rates.h"
 #include "analyzer/timeline/products.h"
@@ -14,13 +15,6 @@
 namespace traintrace {
 namespace {
 
-// Starting and ending take most of what is shorter.
-constexpr int64_t kShortestNs = 10'000;
-// Below twice what moving the operands takes, another kernel would hardly be faster.
-constexpr double kBeyondFloor = 2;
-// Float by tensor cores (TF32) is no faster on some GPUs.
-constexpr double kMuchFaster = 1.5;
-constexpr int64_t kUnalignedBytes = 4;
 constexpr size_t kShownKernels = 3;
 constexpr double kMostNs = 9e18;
 
@@ -73,7 +67,7 @@ class Judge {
   Path path_of(const GpuWork& work) const {
     const MatrixKernel& kernel = kernels_[work.name];
     if (kernel.cores == Cores::kUnknown || work.kind != WorkKind::kCompute ||
-        work.end_ns - work.start_ns < kShortestNs) {
+        work.end_ns - work.start_ns < kSlowKernelNs) {
       return Path::kNone;
     }
     const MatrixProduct* const product = product_of(timeline_, work.correlation);
@@ -95,7 +89,7 @@ class Judge {
   Path unused(ElementType type) const {
     switch (type) {
       case ElementType::kSingle:
-        return peaks_ != nullptr && peaks_->tf32 >= kMuchFaster * peaks_->fp32 ? Path::kSingle
+        return peaks_ != nullptr && peaks_->tf32 >= kTf32Faster * peaks_->fp32 ? Path::kSingle
                                                                                : Path::kNone;
       case ElementType::kHalf:
         return Path::kHalf;

@@ -7,15 +7,12 @@
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/small_collectives.h"
 #include "analyzer/detectors/time_account.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
-
-// At 20 GB/s it takes 3 us, and a collective takes 10 and more whatever it carries.
-constexpr int64_t kSmallBytes = 64 << 10;
-constexpr size_t kManyPerStep = 20;
 
 struct Collectives {
   std::vector<Span> spans;
@@ -42,7 +39,7 @@ ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& comp
                                            ? collective_note(timeline, work.correlation)
                                            : nullptr;
     if (note != nullptr && note->operation != kNoName && note->bytes >= 0 &&
-        note->bytes <= kSmallBytes) {
+        note->bytes <= kSmallCollectiveBytes) {
       Collectives& all = result[{note->operation, note->group}];
       all.spans.push_back({work.start_ns, work.end_ns});
       all.bytes.push_back(note->bytes);

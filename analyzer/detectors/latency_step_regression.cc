@@ -7,16 +7,11 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kSide = 5;         // steps on each side; the first of all, which warms up, is none
-constexpr double kSlower = 1.10;    // of the medians
-constexpr double kApart = 0.9;      // of the steps of a side are on it of the middle between both
-constexpr double kSameWork = 0.01;  // more or less of it is another kind of step
-constexpr double kMostOfIt = 0.5;   // of the growth, to be named
 
 // On the GPU's time.
 struct DeviceSteps {
@@ -38,7 +33,7 @@ struct Regression {
 
   bool explained() const {
     return static_cast<double>(parts.front().grew_ns) >=
-           kMostOfIt * static_cast<double>(after_ns - before_ns);
+           kRegressionMost * static_cast<double>(after_ns - before_ns);
   }
 };
 
@@ -78,7 +73,7 @@ DeviceSteps marked_steps(const Timeline& timeline, int device) {
 }
 
 DeviceSteps steps_of(const Timeline& timeline, int device) {
-  if (timeline.step_starts.size() > 2 * kSide + 1) {
+  if (timeline.step_starts.size() > 2 * kRegressionSide + 1) {
     return marked_steps(timeline, device);
   }
   const std::optional<StepPeriod> period =
@@ -99,13 +94,13 @@ size_t best_cut(std::span<const int64_t> lengths) {
   double before = 0;
   double best = -1;
   size_t cut = 0;
-  for (size_t i = 1; i + kSide <= lengths.size(); ++i) {
+  for (size_t i = 1; i + kRegressionSide <= lengths.size(); ++i) {
     before += static_cast<double>(lengths[i - 1]);
     const auto left = static_cast<double>(i);
     const auto right = static_cast<double>(lengths.size() - i);
     const double apart = (total - before) / right - before / left;
     const double score = apart * apart * left * right;
-    if (i >= kSide && score > best) {
+    if (i >= kRegressionSide && score > best) {
       best = score;
       cut = i;
     }
@@ -123,14 +118,14 @@ bool is_slower(std::span<const int64_t> before, std::span<const int64_t> after) 
   const auto above = std::count_if(after.begin(), after.end(), [&](int64_t length) {
     return static_cast<double>(length) > middle;
   });
-  return slow >= kSlower * usual &&
-         static_cast<double>(below) >= kApart * static_cast<double>(before.size()) &&
-         static_cast<double>(above) >= kApart * static_cast<double>(after.size());
+  return slow >= kRegressionSlower * usual &&
+         static_cast<double>(below) >= kRegressionApart * static_cast<double>(before.size()) &&
+         static_cast<double>(above) >= kRegressionApart * static_cast<double>(after.size());
 }
 
 bool is_same_work(std::span<const int64_t> before, std::span<const int64_t> after) {
   const auto usual = static_cast<double>(median(before));
-  return std::abs(static_cast<double>(median(after)) - usual) <= kSameWork * usual;
+  return std::abs(static_cast<double>(median(after)) - usual) <= kSameStepWork * usual;
 }
 
 // From the start of one step to that of another, with nothing done from there on.

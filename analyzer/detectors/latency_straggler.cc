@@ -7,14 +7,10 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kAgain = 3;           // collectives that it made late
-constexpr size_t kMany = 20;           // recorded, to speak of a habit
-constexpr double kHabit = 0.6;         // of these
-constexpr int64_t kEntryNs = 500'000;  // a window that opens unevenly by less is as usual
 
 // From the end of the first collective to that of the last.
 int64_t span_of(const Arrivals& arrivals) {
@@ -35,8 +31,9 @@ Rank rank_of(const Profile& profile, const Arrivals& arrivals, const OwnLateness
 }
 
 bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
-  return lateness.times >= kAgain && static_cast<double>(lateness.charged_ns) >=
-                                         kWarnShare * static_cast<double>(span_of(arrivals));
+  return lateness.times >= kStragglerAgain &&
+         static_cast<double>(lateness.charged_ns) >=
+             kWarnShare * static_cast<double>(span_of(arrivals));
 }
 
 // Empty where most are late: then that means nothing.
@@ -90,8 +87,9 @@ Ranks victims_of(const Profile& profile, const std::vector<Straggler>& late,
 }
 
 bool is_habit(const Straggler& late) {
-  return late.collectives() > kMany && static_cast<double>(late.lateness.times) >=
-                                           kHabit * static_cast<double>(late.collectives() - 1);
+  return late.collectives() > kStragglerMany &&
+         static_cast<double>(late.lateness.times) >=
+             kStragglerHabit * static_cast<double>(late.collectives() - 1);
 }
 
 Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& late) {
@@ -110,15 +108,16 @@ Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& 
         group_text(profile, *each.arrivals), static_cast<double>(each.lateness.charged_ns) / 1e6));
   }
   finding.victims = victims_of(profile, late, finding.culprits);
-  finding.title = fmt::format(
-      "{} {}: {:.2f} of {:.2f} ms{}, by arriving late at collectives{}",
-      ranks_text(finding.culprits),
-      late.size() == 1 ? "is a straggler and delays the others"
-                       : "are stragglers and delay the others",
-      static_cast<double>(worst.lateness.charged_ns) / 1e6,
-      static_cast<double>(span_of(*worst.arrivals)) / 1e6,
-      late.size() == 1 ? "" : " for one of them",
-      worst.collectives() <= kMany ? fmt::format(" ({} recorded)", worst.collectives()) : "");
+  finding.title = fmt::format("{} {}: {:.2f} of {:.2f} ms{}, by arriving late at collectives{}",
+                              ranks_text(finding.culprits),
+                              late.size() == 1 ? "is a straggler and delays the others"
+                                               : "are stragglers and delay the others",
+                              static_cast<double>(worst.lateness.charged_ns) / 1e6,
+                              static_cast<double>(span_of(*worst.arrivals)) / 1e6,
+                              late.size() == 1 ? "" : " for one of them",
+                              worst.collectives() <= kStragglerMany
+                                  ? fmt::format(" ({} recorded)", worst.collectives())
+                                  : "");
   finding.values = {{"late_ns", worst.lateness.charged_ns},
                     {"late_count", static_cast<int64_t>(worst.lateness.times)},
                     {"collective_count", static_cast<int64_t>(worst.collectives())}};

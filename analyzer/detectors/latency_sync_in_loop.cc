@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {

@@ -5,12 +5,10 @@
 
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// Once is how a job finds out how much there is.
-constexpr size_t kFewestRetries = 4;
 
 const AllocationRetry& longest(const AllocatorHistory& history) {
   return *std::max_element(

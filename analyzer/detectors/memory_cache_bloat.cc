@@ -6,11 +6,10 @@
 
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kFewestSizes = 8;
 
 // Sizes for which memory was taken although as much lay in segments with nothing in them.
 std::set<uint64_t> new_sizes(const AllocatorHistory& history) {

@@ -6,11 +6,10 @@
 
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kFewestFlushes = 8;
 
 struct Place {
   size_t count = 0;

@@ -8,13 +8,10 @@
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/memory/growth.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// A list of losses, without what they were computed from, takes PyTorch's smallest block per step.
-constexpr uint64_t kSmallestTensor = 512;
-constexpr uint64_t kMuch = uint64_t{64} << 20;
 
 struct GrowingSite {
   MemorySite site;
@@ -30,7 +27,7 @@ bool can_leak(const BlockGroup& group) {
 
 bool holds_scalars(const BlockGroup& group) {
   return group.kind == MemoryKind::kTensor &&
-         group.bytes == kSmallestTensor * group.blocks.size() && group.bytes < kMuch;
+         group.bytes == kSmallestTensor * group.blocks.size() && group.bytes < kMuchMemory;
 }
 
 std::string since_text(const Run& run, const Growth& growth) {

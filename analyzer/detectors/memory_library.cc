@@ -11,6 +11,7 @@
 #include "analyzer/memory/nccl_memory.h"
 #include "analyzer/memory/owner_text.h"
 #include "analyzer/model/activity.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -122,7 +123,7 @@ std::vector<Finding> find_library_memory(const Run& run, const RunMemory&) {
   for (size_t i = 0; i < run.processes.size(); ++i) {
     const Holders holders = holders_in(run, i);
     const uint64_t bytes = most_on_a_device(holders);
-    if (bytes < kWorthTelling) {
+    if (bytes < kMuchMemory) {
       continue;
     }
     const uint64_t total = device_bytes(run.processes[i]);

@@ -6,6 +6,7 @@
 #include "analyzer/detectors/allocator_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/memory/memory_use.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -40,7 +41,7 @@ std::vector<Finding> find_pinned_waste(const Run& run, const RunMemory& memory) 
       bytes = sum_of(bytes, site.bytes);
     }
     for (auto& [stack, site] : wasted) {
-      if (bytes >= kWorthTelling) {
+      if (bytes >= kMuchMemory) {
         site.rank = rank;
         site.process = i;
         site.text = fmt::format("{} bytes of {} pinned blocks that no copy came to", site.bytes,

@@ -10,11 +10,10 @@
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/memory/allocation_split.h"
 #include "analyzer/memory/peak_places.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kFewestRanks = 3;
 
 struct RankPeak {
   uint64_t bytes = 0;
@@ -122,7 +121,7 @@ void add_split(const Run& run, const RunMemory& memory, const RankPeak& high,
 
 std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory) {
   const std::vector<RankPeak> peaks = peaks_of(run);
-  if (peaks.size() < kFewestRanks) {
+  if (peaks.size() < kPeakRanks) {
     return {};
   }
   RankPeak high = peaks.back();

@@ -6,18 +6,18 @@
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/memory/growth.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-constexpr uint64_t kWorthTelling = uint64_t{64} << 20;
 
 // All of it was born in the first quarter of the steps, or before them.
 bool is_constant(const ProcessTrace& trace, const MemoryHistory& history, const BlockGroup& group) {
   const auto end = static_cast<int64_t>(history.steps.starts.size());
   const int64_t start = first_step(trace, history);
   return history.steps.count() >= uint64_t{kFewestGrowthSteps} &&
-         history.steps.number_at(group.blocks.back().first) <= start + elapsed(start, end) / 4;
+         history.steps.number_at(group.blocks.back().first) <=
+             start + elapsed(start, end) / kGrowthBegins;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ std::vector<Finding> find_retained_memory(const Run& run, const RunMemory& all) 
       for (const BlockGroup& group : *groups) {
         const bool of_job = group.owner == Owner::kJob &&
                             (on_device(group.kind) || group.kind == MemoryKind::kTensor);
-        if (of_job && group.bytes >= kWorthTelling && memory.history &&
+        if (of_job && group.bytes >= kMuchMemory && memory.history &&
             rank_on(run, i, group.device).value >= 0 &&
             is_constant(run.processes[i], *memory.history, group)) {
           sites.push_back(site_of(run, i, group));

@@ -5,6 +5,7 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/memory/peak.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 
@@ -13,7 +14,7 @@ std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memo
       run, memory,
       [&](const ProcessMemory& process, const AllocatorHistory& history, MemorySite& site) {
         const auto spike =
-            process.history && history.placed && history.peak_allocated >= kWorthTelling
+            process.history && history.placed && history.peak_allocated >= kMuchMemory
                 ? spike_of(run.processes[site.process], history, *process.history)
                 : std::nullopt;
         // Where there is hardly anything else it is the work itself.

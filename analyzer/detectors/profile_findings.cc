@@ -7,6 +7,7 @@
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/time_account.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {

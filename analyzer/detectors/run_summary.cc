@@ -9,6 +9,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/older_messages.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {

@@ -6,13 +6,11 @@
 #include <numeric>
 
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-// Of the window.  Less than that is left over by causes that are each too small to warn of.
-constexpr double kMostUnnamed = 0.10;
-constexpr double kWorthTelling = 0.01;
 constexpr size_t kMostParts = 3;
 
 int64_t sum_of(const LossTimes& times) {
@@ -174,7 +172,7 @@ std::vector<Finding> find_unattributed(const Profile& profile,
                     {"unattributed_percent", percent_of(worst, sum_of(rest))},
                     {"total_idle_ns", worst.times.idle_ns}};
   for (const size_t kind : largest_first(rest)) {
-    if (worst.share(rest[kind]) >= kWorthTelling) {
+    if (worst.share(rest[kind]) >= kUnnamedPart) {
       finding.evidence.push_back(fmt::format("rank {}: {} of {}: {}", worst.rank.value,
                                              ms_text(rest[kind]), name_of_kind(kind),
                                              rule_of(worst, kind)));

@@ -7,6 +7,7 @@
 #include "analyzer/model/build_run.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -18,9 +19,8 @@ bool may_hang(const Run& run) {
                   [](const ProcessTrace& trace) { return trace.first_limit != 0; });
   return !knows_limits || run.hang_after != kHangAfter ||
          std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
-           constexpr TimeNs kRounded = 1'000'000'000;  // times of files
            return trace.first_limit != 0 &&
-                  elapsed(trace.first_limit, trace.last_alive) >= -kRounded;
+                  elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
          });
 }
 

@@ -7,12 +7,10 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// c10d's default time limit (kProcessGroupNCCLDefaultTimeout).
-constexpr TimeNs kWorkingPatience = 600'000'000'000;
 
 bool is_same_site(const OperationText& a, const OperationText& b) {
   return a.stack == b.stack && (a.stack != 0 || (a.call == b.call && a.count == b.count));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -55,7 +56,7 @@ bool is_let_go(const MemoryHistory& history, uint32_t stack, int64_t start, int6
 bool grows_throughout(std::span<const int64_t> births, int64_t start, int64_t end) {
   const int64_t length = elapsed(start, end);
   if (births.size() < kFewestCopies || length < kFewestGrowthSteps ||
-      elapsed(start, births.front()) > length / 4) {
+      elapsed(start, births.front()) > length / kGrowthBegins) {
     return false;
   }
   const int64_t width = elapsed(births.front(), end) / kGrowthWindows + 1;
@@ -70,7 +71,7 @@ bool grows_throughout(std::span<const int64_t> births, int64_t start, int64_t en
     (i < kGrowthWindows / 2 ? early : late) += counts[i];
   }
   return std::all_of(counts, counts + kGrowthWindows, [](size_t count) { return count > 0; }) &&
-         10 * late >= 6 * early;
+         100 * late >= kGrowthGoesOn * early;
 }
 
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
@@ -105,7 +106,7 @@ std::optional<Growth> growth_of(const ProcessTrace& trace, const MemoryHistory& 
     }
   }
   if (nothing_freed(history, group.stack) && !births.empty() &&
-      elapsed(births.front(), end) >= elapsed(start, end) / 4) {
+      elapsed(births.front(), end) >= elapsed(start, end) / kGrowthBegins) {
     start = births.front();
   }
   if (!grows_throughout(births, start, end)) {

@@ -8,11 +8,6 @@
 
 namespace traintrace {
 
-// All numbers that decide (docs/findings.md says why).
-inline constexpr size_t kFewestCopies = 16;
-inline constexpr int64_t kFewestGrowthSteps = 16;
-inline constexpr int kGrowthWindows = 8;
-
 struct Growth {
   TimeNs since = 0;             // birth of the oldest copy that is left
   uint64_t bytes_per_step = 0;  // since then; 0: cannot be said

@@ -3,6 +3,7 @@
 
 #include "analyzer/memory/allocation_split.h"
 #include "analyzer/memory/peak_places.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 
@@ -25,7 +26,7 @@ struct MemoryDiff {
 
 // Less is what two runs of one job differ by.
 constexpr bool peaks_differ(uint64_t a, uint64_t b) {
-  return (a > b ? a - b : b - a) > (a < b ? a : b) / 20;
+  return (a > b ? a - b : b - a) > (a < b ? a : b) / kPeaksDiffer;
 }
 
 // `a` and `b` with their events; peaks are those of the tables.

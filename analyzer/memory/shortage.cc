@@ -5,14 +5,14 @@
 #include "analyzer/memory/free_space.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-// What a context takes of a device is nobody's neighbour: up to a GiB, or a sixteenth of a small
-// device.
+// What a context takes of a device is no neighbour's.
 uint64_t of_contexts(uint64_t total) {
-  return std::min<uint64_t>(uint64_t{1} << 30, total / 16);
+  return std::min(kContextBytes, total / kContextShare);
 }
 uint64_t without(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
@@ -99,9 +99,8 @@ std::optional<Answer> asked_behind(const ProcessTrace& trace, const OutOfMemoryT
 // It is of the moment when the job asked.
 bool is_of_failure(const ProcessTrace& trace, const OutOfMemoryText& failure,
                    const Answer& answer) {
-  constexpr TimeNs kNotLong = 10'000'000'000;  // what others did between the two is not seen
   const auto [first, last] = std::minmax(answer.asked, failure.time);
-  return elapsed(first, last) <= kNotLong && !has_changed(trace, first, last);
+  return elapsed(first, last) <= kAnswerFresh && !has_changed(trace, first, last);
 }
 
 std::optional<Answer> device_at(const ProcessTrace& trace, const OutOfMemoryText& failure) {

@@ -4,12 +4,10 @@
 #include "analyzer/memory/history.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// A step is what at least this many rounds have in common.
-constexpr size_t kFewestSteps = 8;
 
 using Sites = std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<TimeNs>>;
 

@@ -7,6 +7,7 @@
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -46,12 +47,11 @@ Activity activity_of_thread(const ProcessTrace& trace, const ThreadText& thread)
 
 // A watchdog: the first that it ever called was the end of a communicator.
 bool began_with_abort(const ProcessTrace& trace, const ThreadText& thread) {
-  constexpr TimeNs kFirstCall = 1'000'000;  // a thread is known from its first call on
   return std::any_of(trace.communicators.begin(), trace.communicators.end(),
                      [&](const CommunicatorText& communicator) {
                        return (communicator.flags & format::kAborted) != 0 &&
                               communicator.ended != 0 && thread.started != 0 &&
-                              elapsed(communicator.ended, thread.started) >= -kFirstCall;
+                              elapsed(communicator.ended, thread.started) >= -kFirstCallWithin;
                      });
 }
 

@@ -1,4 +1,5 @@
 #include "analyzer/model/alignment.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,23 +9,6 @@
 namespace traintrace {
 namespace {
 
-// What explains most with one fault is the cheapest.  A call left out or in excess costs less than
-// a changed one, but what follows it must agree, and each further one costs more than a rank that
-// is ahead by a step in a program that does the same in each.  Of two explanations the one that
-// fits the lines that called is taken.
-constexpr int kGap = 80;
-constexpr int kGapLonger = 90;
-constexpr int kSwap = 75;
-constexpr int kSwapWider = 2;
-constexpr int kOtherArguments = 100;
-constexpr int kOtherFunction = 120;
-constexpr int kSameSite = -40;  // the change is the only thing that is different
-constexpr int kOtherSite = 35;
-constexpr int kBefore = 10;  // a difference before all that is known
-// Members mostly stop at the same place: who then has issued more, or less, did so for a reason.
-constexpr int kEndsElsewhere = 45;
-constexpr int kEndsFurther = 1;
-constexpr int kEndsFar = 60;
 constexpr int kNever = std::numeric_limits<int>::max() / 2;
 constexpr size_t kMostItems = 128;
 constexpr size_t kWidestSwap = 8;
@@ -61,10 +45,10 @@ class Table {
   Table(Items a, Items b, bool open_start) : a_(a), b_(b), cells_(3 * (a.size() + 1) * width()) {
     at(State::kPaired, 0, 0).cost = 0;
     for (size_t i = 1; open_start && i <= a_.size(); ++i) {
-      at(State::kPaired, i, 0).cost = kBefore + static_cast<int>(i);
+      at(State::kPaired, i, 0).cost = kBeforeKnown + static_cast<int>(i);
     }
     for (size_t j = 1; open_start && j <= b_.size(); ++j) {
-      at(State::kPaired, 0, j).cost = kBefore + static_cast<int>(j);
+      at(State::kPaired, 0, j).cost = kBeforeKnown + static_cast<int>(j);
     }
     for (size_t i = 0; i <= a_.size(); ++i) {
       for (size_t j = 0; j <= b_.size(); ++j) {

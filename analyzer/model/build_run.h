@@ -9,10 +9,9 @@
 #include "analyzer/model/run.h"
 #include "analyzer/model/split_runs.h"
 #include "analyzer/reader/result.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
-
-inline constexpr TimeNs kHangAfter = 5'000'000'000;
 
 struct RunOptions {
   std::string run;  // its id; empty: the latest

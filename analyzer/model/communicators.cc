@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -238,8 +239,6 @@ std::string label_of(const Run& run, const Communicator& communicator) {
 }
 
 void find_clock_skew(Run& run) {
-  // Within that, clocks that are kept by NTP and times that are taken a little late agree.
-  constexpr TimeNs kTolerated = 100'000'000;
   std::map<std::pair<std::string, std::string>, TimeNs> worst;
   for (const Communicator& communicator : run.communicators) {
     const Member* last_in = nullptr;
@@ -261,7 +260,7 @@ void find_clock_skew(Run& run) {
     const std::string& behind = run.processes[first_out->process].host;
     const std::string& ahead = run.processes[last_in->process].host;
     const TimeNs skew = elapsed(text_of(run, *first_out).ready, text_of(run, *last_in).created);
-    if (behind != ahead && skew > kTolerated) {
+    if (behind != ahead && skew > kClockSkewTolerated) {
       TimeNs& entry = worst[{behind, ahead}];
       entry = std::max(entry, skew);
     }

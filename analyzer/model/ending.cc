@@ -5,6 +5,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 
@@ -62,8 +63,7 @@ TimeNs clock_step(const ProcessTrace& trace) {
   const bool known = trace.booted != 0 && trace.booted_at_first != 0;
   const TimeNs step = known ? elapsed(trace.booted_at_first, trace.booted) : 0;
   const TimeNs size = std::max(step, elapsed(step, 0));
-  constexpr TimeNs kSlewed = 100'000'000;  // NTP goes about it gently
-  return size > kSlewed ? size : 0;
+  return size > kClockSlewed ? size : 0;
 }
 
 }  // namespace

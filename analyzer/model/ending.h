@@ -5,10 +5,6 @@
 
 namespace traintrace {
 
-// The tracer's own thread writes a last-alive time each second: within that and as much again for
-// a busy machine, nothing is said about who was last.
-inline constexpr TimeNs kAliveUncertain = 2'000'000'000;
-
 // It is known to be there no more: what is said of it is said in the past tense.
 inline bool has_ended(const RankState& state) {
   return state.ending == Ending::kExited || state.ending == Ending::kGone;

@@ -11,12 +11,10 @@
 
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/launch_facts.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// Processes of one launch are armed before the last of the others has been gone for that long.
-constexpr TimeNs kOverlapSlack = 5'000'000'000;
 
 struct Cluster {
   std::vector<size_t> processes;

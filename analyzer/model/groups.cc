@@ -6,6 +6,7 @@
 
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -64,7 +65,6 @@ bool may_be_one_group(const OperationText& a, const OperationText& b) {
 
 bool is_exchange(const Communicator& communicator, const CommunicatorText& text,
                  const OperationText& operation) {
-  constexpr size_t kMany = 16;  // of more ranks than that not all that they did is kept
   std::set<int> sent;
   std::set<int> received;
   for (const OperationText* other : group_of(text, operation)) {
@@ -73,7 +73,7 @@ bool is_exchange(const Communicator& communicator, const CommunicatorText& text,
     }
   }
   const auto others = static_cast<size_t>(std::max(communicator.size - 1, 0));
-  const auto is_most = [&](size_t count) { return count >= kMany || 3 * count > 2 * others; };
+  const auto is_most = [&](size_t count) { return count >= kManyPeers || 3 * count > 2 * others; };
   return others > 1 && is_most(sent.size()) && is_most(received.size());
 }
 

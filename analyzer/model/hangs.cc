@@ -17,6 +17,7 @@
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/wait_search.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {

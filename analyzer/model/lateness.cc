@@ -10,12 +10,10 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// Machines that are busy are slow for seconds; that is no finding.
-constexpr TimeNs kLeast = 5'000'000'000;
 
 // The next collective or message after `time`, on whatever communicator; 0: none is kept.
 TimeNs next_operation(const Run& run, Rank rank, TimeNs time) {
@@ -207,7 +205,7 @@ std::optional<Lateness> lateness_at(const Run& run, size_t index, const Arrivals
                                     const std::vector<Arrivals>& kept) {
   const Communicator& communicator = run.communicators[index];
   std::optional<Lateness> found = behind_widest_gap(arrivals);
-  TimeNs least = std::max(run.hang_after, kLeast);
+  TimeNs least = std::max(run.hang_after, kLateAtLeast);
   if (!found || found->by() - skew_in(run, communicator) < least ||
       ran_ahead(run, arrivals, *found)) {
     return std::nullopt;

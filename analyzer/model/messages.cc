@@ -9,6 +9,7 @@
 #include "analyzer/model/message_blame.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/wrong_peers.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -71,8 +72,6 @@ uint64_t size_key(const OperationText& operation) {
 }
 
 bool is_eager(const OperationText& operation) {
-  // What a peer's buffers take without a receive being posted (NCCL_BUFFSIZE, 4 MiB).
-  constexpr uint64_t kEagerBytes = 4 << 20;
   uint64_t bytes = 0;
   return !__builtin_mul_overflow(operation.count, bytes_of_type(operation.data_type), &bytes) &&
          bytes <= kEagerBytes;

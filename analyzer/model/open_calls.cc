@@ -6,6 +6,7 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -44,10 +45,9 @@ bool is_implicit(const ProcessTrace& trace, const ThreadText& thread, const Call
 }
 
 bool polls(const ProcessTrace& trace, const ThreadText& thread, TimeNs until) {
-  constexpr TimeNs kLately = 3'000'000'000;
   const CallSchema* schema = thread.last_call ? schema_of(trace, *thread.last_call) : nullptr;
   return schema != nullptr && schema->kind == "query" && thread.queries != 0 &&
-         elapsed(thread.last_query_time, until) <= kLately;
+         elapsed(thread.last_query_time, until) <= kPollsLately;
 }
 
 }  // namespace

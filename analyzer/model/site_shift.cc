@@ -1,4 +1,5 @@
 #include "analyzer/model/site_shift.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <map>
@@ -6,8 +7,6 @@
 
 namespace traintrace {
 namespace {
-
-constexpr uint64_t kLongest = 8;
 
 bool same_call(const SequenceItem* a, const SequenceItem* b) {
   return a != nullptr && b != nullptr && a->key == b->key && a->site != 0 && a->site == b->site;
@@ -43,7 +42,7 @@ std::optional<SiteShift> shift_of(const Sequence& deviant, const Sequence& norma
   const bool extra = deviant.reached > normal.reached;
   const Sequence& behind = extra ? normal : deviant;
   const Sequence& ahead = extra ? deviant : normal;
-  for (uint64_t length = 1; length <= std::min(kLongest, ahead.reached - behind.reached);
+  for (uint64_t length = 1; length <= std::min(kLongestShift, ahead.reached - behind.reached);
        ++length) {
     if (auto found = shift_between(behind, ahead, length)) {
       found->deviant = &deviant;

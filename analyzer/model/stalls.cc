@@ -10,12 +10,10 @@
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/wait_search.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
-
-// That many times the pace of the job is no longer taken for a long step.
-constexpr TimeNs kPaces = 4;
 
 // The first collective that is not known to be finished; 0: all are.
 uint64_t first_unfinished(const Run& run, const Member& member) {

@@ -1,4 +1,5 @@
 #include "analyzer/model/usual_order.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <tuple>
@@ -101,7 +102,6 @@ bool is_alike(const Step& a, const Step& b) {
 bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vector<TimeNs>& usual) {
   const std::vector<Step> steps = steps_of(run, rank);
   const Step* const before = step_before(steps, enter);
-  constexpr size_t kOften = 2;
   size_t known = 0;
   for (const TimeNs time : usual) {
     const Step* const its = step_before(steps, time);
@@ -110,7 +110,7 @@ bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vecto
       return false;
     }
   }
-  return known >= kOften;
+  return known >= kHabitTimes;
 }
 
 std::optional<bool> departs_from_habit(const Run& run, Rank rank, size_t communicator,

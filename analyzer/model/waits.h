@@ -132,12 +132,6 @@ struct WaitGraph {
   bool departed = false;  // `divergences` are the reason for everything: no other ones count
 };
 
-// Of ranks that all ended, one was first if it ended that much before the last sign of life of
-// those that wait for it: two periods of the tracer's own thread and a second for a machine that is
-// busy. Where only its own last sign tells when it ended, one period more.
-inline constexpr TimeNs kDeadAfter = 3'000'000'000;
-inline constexpr TimeNs kAlivePeriod = 1'000'000'000;
-
 WaitGraph wait_graph(const Run& run);
 
 // A rank that entered an operation of that communicator at `since`, from that call site.

@@ -1,4 +1,5 @@
 #include "analyzer/reporters/diff_time.h"
+#include "analyzer/thresholds.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +31,7 @@ std::string label(size_t bucket) {
 std::vector<size_t> grown(const ProfileDiff& diff, double sign) {
   std::vector<size_t> found;
   for (size_t i = 0; i < kTimeBuckets; ++i) {
-    if (sign * diff.growth(diff.buckets[i]) >= ProfileDiff::kGrown) {
+    if (sign * diff.growth(diff.buckets[i]) >= kGrown) {
       found.push_back(i);
     }
   }
@@ -120,7 +121,7 @@ std::string time_verdict(const ProfileDiff& diff) {
   const double growth = diff.growth(diff.window_ns);
   const std::string steps = fmt::format("{} instead of {} ({:+.1f} %)", ms(diff.window_ns.b),
                                         ms(diff.window_ns.a), 100 * growth);
-  if (std::abs(growth) < ProfileDiff::kGrown) {
+  if (std::abs(growth) < kGrown) {
     return more.empty() ? "no part of a step grew by 5 % of it: a step takes " + steps
                         : "a step takes " + steps + ", but " + what;
   }

@@ -1,4 +1,5 @@
 #include "analyzer/timeline/arrivals.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,10 +13,6 @@
 namespace traintrace {
 namespace {
 
-// Ends of a collective on different ranks differ by no more, where nothing is missing.
-constexpr int64_t kEndSkewNs = 50'000;
-constexpr int64_t kEndSkewPercent = 5;  // of its shortest duration
-constexpr int64_t kNoiseNs = 20'000;    // less is nobody's doing
 constexpr int64_t kLongest = int64_t{1} << 61;
 
 int64_t median(std::vector<int64_t> values) {

@@ -1,4 +1,5 @@
 #include "analyzer/timeline/clocks.h"
+#include "analyzer/thresholds.h"
 
 #include <fmt/format.h>
 
@@ -11,11 +12,6 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kFewestCollectives = 20;
-// Above it, "together" would mean nothing: docs/findings.md.
-constexpr int64_t kMostResidualNs = 50'000;
-// Quartz is wrong by less than 100 ppm.
-constexpr int64_t kMostDriftPpb = 200'000;
 constexpr int64_t kLongest = int64_t{1} << 61;
 
 int64_t median(std::vector<int64_t> values) {
@@ -130,7 +126,7 @@ AlignedClocks align_clocks(std::span<const Timeline> timelines, Arrivals& arriva
   if (clocks.size() < 2) {
     return result;
   }
-  if (arrivals.list.size() < kFewestCollectives || !arrivals.numbered) {
+  if (arrivals.list.size() < kClockCollectives || !arrivals.numbered) {
     result.why_not = arrivals.numbered ? "too few collectives to align them"
                                        : "the collectives have no numbers to join them by";
     return result;

@@ -1,4 +1,5 @@
 #include "analyzer/timeline/idle.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -16,10 +17,6 @@ const std::array<const char*, kIdleCauses> kIdleCauseNames = {
 
 namespace {
 
-// Below it, a GPU that has its work does not begin it sooner.
-constexpr int64_t kKernelGapNs = 10'000;
-// A launch takes 2 us to 10 us; the first one of a kernel takes longer where it loads its code.
-constexpr int64_t kLoadingNs = 100'000;
 // How far waiting is followed from work to work.
 constexpr int kMostHops = 64;
 

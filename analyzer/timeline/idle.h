@@ -35,10 +35,6 @@ inline constexpr size_t kIdleCauses = 15;
 // As in reports.
 extern const std::array<const char*, kIdleCauses> kIdleCauseNames;
 
-// From the return of a launch to the start of its work takes 2 us to 10 us, of a graph or on a GPU
-// that was asleep some tens.  What takes longer waits for something else.
-inline constexpr int64_t kMostLatencyNs = 100'000;
-
 using IdleTimes = std::array<int64_t, kIdleCauses>;  // ns, by cause
 
 // A part of a gap.

@@ -1,16 +1,12 @@
 #include "analyzer/timeline/legacy_stream.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 namespace traintrace {
-namespace {
-
-// Below it, work that may begin does not begin sooner.
-constexpr int64_t kSoonNs = 10'000;
-
-}  // namespace
+namespace {}  // namespace
 
 void LegacyStream::created(uint64_t stream, int64_t time_ns, bool ignores_legacy) {
   creations_[stream].push_back({time_ns, ignores_legacy ? Sort::kOther : Sort::kBlocking});

@@ -1,4 +1,5 @@
 #include "analyzer/timeline/pipeline.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <array>
@@ -13,9 +14,6 @@
 
 namespace traintrace {
 namespace {
-
-// With two, the turns of a schedule in which each rank has several parts look the same.
-constexpr size_t kFewestToCount = 3;
 
 enum Way : size_t { kSend, kReceive };
 

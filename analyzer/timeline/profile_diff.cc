@@ -1,4 +1,5 @@
 #include "analyzer/timeline/profile_diff.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <cctype>
@@ -18,9 +19,6 @@ namespace {
 constexpr std::string_view kAttentionWords[] = {"flash", "fmha", "attention", "attn"};
 constexpr std::string_view kGemmWords[] = {"gemm",  "gemv",   "matmul", "xmma", "cutlass",
                                            "nvjet", "s16816", "wgmma",  "cijk"};
-// A call that is made so much more often in a step is no accident.
-constexpr double kMoreOften = 0.5;
-constexpr double kKernelShare = 0.01;  // of the time in kernels: less is not worth a line
 
 struct SyncSums {
   double count = 0;

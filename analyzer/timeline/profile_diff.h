@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/model/ids.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/profile.h"
 
 namespace traintrace {
@@ -64,7 +65,6 @@ struct ProfileDiff {
   double growth(const Pair& pair) const;
   // By 5 % of a step, or 5 points of a recording: more than two runs of one job differ.
   bool has_grown(const Pair& pair) const { return growth(pair) >= kGrown; }
-  static constexpr double kGrown = 0.05;
 };
 
 ProfileDiff diff_profiles(const Profile& a, const Profile& b);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "analyzer/reader/process_trace.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/timeline.h"
 #include "format/hashes.h"
 
@@ -52,8 +53,8 @@ inline uint16_t shape_of(uint64_t grid, uint64_t block) {
 // peers, to connect with them.
 inline bool waits_for_peers(const ProcessTrace& trace, const CallRecord& outer,
                             const CallRecord& launching) {
-  constexpr TimeNs kWaitNs = 100'000;
-  return trace.calls[outer.call].library == "nccl" && launching.enter - outer.enter >= kWaitNs;
+  return trace.calls[outer.call].library == "nccl" &&
+         launching.enter - outer.enter >= kWaitsForPeersNs;
 }
 
 inline HostCallKind kind_of(const CallSchema& call) {

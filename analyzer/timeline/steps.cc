@@ -1,4 +1,5 @@
 #include "analyzer/timeline/steps.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <map>
@@ -7,10 +8,7 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kShortestPeriod = 20;  // repeated layers have shorter ones
 constexpr size_t kMostWork = 1 << 16;
-// Real steps repeat in 99.87 % and more, layers within a step in at most 97 %.
-constexpr size_t kDifferOneIn = 100;
 
 struct Piece {
   int64_t start_ns;
@@ -56,7 +54,7 @@ bool repeats_after(const std::vector<Piece>& pieces, size_t period) {
   size_t differ = 0;
   for (size_t i = 0; i < compared; ++i) {
     differ += pieces[i].name != pieces[i + period].name ? 1 : 0;
-    if (differ * kDifferOneIn > compared) {
+    if (differ * kStepsDiffer > compared) {
       return false;
     }
   }

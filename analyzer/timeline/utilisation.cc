@@ -1,4 +1,5 @@
 #include "analyzer/timeline/utilisation.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,12 +12,6 @@
 
 namespace traintrace {
 namespace {
-
-// As much of the time in kernels that multiply must be counted.
-constexpr double kCounted = 0.8;
-
-// GPUs may run somewhat faster than their data sheets say.
-constexpr double kMostShare = 1.1;
 
 struct Kernel {
   bool multiplies = false;
@@ -102,8 +97,8 @@ Utilisation Sums::result(int64_t window_ns) const {
   result.gemm_flops = flops_;
   const double share = kWhole * at_peak_ns_ / static_cast<double>(std::max<int64_t>(window_ns, 1));
   // More than it can do: then times or shapes are not what they seem.
-  if (peaks_ != nullptr && window_ns > 0 && counted_ns_ >= kCounted * multiplying_ns_ &&
-      share <= kMostShare * kWhole) {
+  if (peaks_ != nullptr && window_ns > 0 && counted_ns_ >= kUtilisationCounted * multiplying_ns_ &&
+      share <= kUtilisationMost * kWhole) {
     result.mfu_percent_e4 = std::llround(share);
   }
   return result;

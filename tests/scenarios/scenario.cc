@@ -8,8 +8,9 @@
 // events` (events: those of the text are looked at where the tables do not tell), and `run: id=..
 // ranks=.. missing=.. world=.. others=ID,ID/1,ID/1/restarted` (with the errors in each), compared
 // where it is there; `evidence: TEXT`, which must
-// begin a line of evidence. The findings are compared whole, for several orders of the processes,
-// and the JSON report must not differ by a byte between them.
+// begin a line of evidence; `title: TEXT` and `advice: TEXT`, one for each finding in their order,
+// compared where there are any. The findings are compared whole, for several orders of the
+// processes, and the JSON report must not differ by a byte between them.
 //
 //   scenario [--update] FILE        --update writes what is found behind the `---`
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include <random>
 #include <sstream>
 
+#include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/model/build_run.h"
 #include "analyzer/reporters/findings_report.h"
@@ -31,6 +33,8 @@ namespace traintrace {
 namespace {
 
 constexpr std::string_view kEvidence = "evidence: ";
+constexpr std::string_view kTitle = "title: ";
+constexpr std::string_view kAdvice = "advice: ";
 
 std::string compact(const Finding& finding) {
   std::string line =
@@ -84,6 +88,8 @@ struct Expectation {
   std::vector<std::string> findings;
   std::string run;  // empty: not compared
   std::vector<std::string> evidence;
+  std::vector<std::string> titles;  // empty: not compared
+  std::vector<std::string> advice;  // so too
   std::string problem;
 };
 
@@ -118,6 +124,10 @@ Expectation read_expectation(const std::string& rest) {
       expectation.run = line;
     } else if (line.starts_with(kEvidence)) {
       expectation.evidence.push_back(line.substr(kEvidence.size()));
+    } else if (line.starts_with(kTitle)) {
+      expectation.titles.push_back(line.substr(kTitle.size()));
+    } else if (line.starts_with(kAdvice)) {
+      expectation.advice.push_back(line.substr(kAdvice.size()));
     } else if (!line.empty() && !line.starts_with('#')) {
       expectation.findings.push_back(line);
     }
@@ -128,19 +138,39 @@ Expectation read_expectation(const std::string& rest) {
 struct Outcome {
   std::vector<std::string> findings;
   std::vector<std::string> evidence;
+  std::vector<std::string> titles;
+  std::vector<std::string> advice;    // of those that have one
+  std::vector<std::string> unlisted;  // CODE: keys of values that its row in docs/findings/ lacks
   std::string run;
   std::string json;
 };
+
+void add_unlisted(const Finding& finding, std::vector<std::string>& unlisted) {
+  const CatalogueRow* const row = catalogue_row(finding.code);
+  for (const auto& [key, value] : finding.values) {
+    const auto is_key = [&key = key](const ValueRow& listed) { return listed.key == key; };
+    if (row == nullptr || std::none_of(row->values.begin(), row->values.end(), is_key)) {
+      unlisted.push_back(fmt::format("{}: {}", finding.code, key));
+    }
+  }
+}
 
 Outcome judge(std::vector<ProcessTrace> processes, const RunOptions& options) {
   const Result<JudgedRun> judged = judge_runs(split_runs(std::move(processes)), {}, options,
                                               [](const Run& run) { return find_all(run); });
   if (!judged) {
-    return {{judged.error().message}, {}, "", ""};
+    Outcome failed;
+    failed.findings = {judged.error().message};
+    return failed;
   }
   Outcome outcome;
   for (const Finding& finding : judged->findings) {
     outcome.findings.push_back(compact(finding));
+    outcome.titles.push_back(finding.title);
+    if (!finding.advice.empty()) {
+      outcome.advice.push_back(finding.advice);
+    }
+    add_unlisted(finding, outcome.unlisted);
     outcome.evidence.insert(outcome.evidence.end(), finding.evidence.begin(),
                             finding.evidence.end());
   }
@@ -188,6 +218,24 @@ void update(const std::string& file, const std::string& text, const Expectation&
   for (const std::string& line : expectation.evidence) {
     out << kEvidence << line << "\n";
   }
+  for (const std::string& title : expectation.titles.empty() ? Lines() : outcome.titles) {
+    out << kTitle << title << "\n";
+  }
+  for (const std::string& advice : expectation.advice.empty() ? Lines() : outcome.advice) {
+    out << kAdvice << advice << "\n";
+  }
+}
+
+// What users read is compared only where the scenario says it.
+bool check_texts(const char* what, const std::vector<std::string>& expected,
+                 const std::vector<std::string>& found) {
+  if (expected.empty() || expected == found) {
+    return true;
+  }
+  std::cout << what << ", ";
+  print("expected:", expected);
+  print("found:", found);
+  return false;
 }
 
 bool check_evidence(const Expectation& expectation, const Outcome& outcome) {
@@ -222,6 +270,12 @@ int check(const std::string& file, bool updating) {
   }
   bool right = check_orders(*dump, expectation.options, outcome);
   right = check_evidence(expectation, outcome) && right;
+  right = check_texts("titles", expectation.titles, outcome.titles) && right;
+  right = check_texts("advice", expectation.advice, outcome.advice) && right;
+  if (!outcome.unlisted.empty()) {
+    print("values that docs/findings/ does not list:", outcome.unlisted);
+    right = false;
+  }
   if (outcome.findings != expectation.findings) {
     print("expected:", expectation.findings);
     print("found:", outcome.findings);

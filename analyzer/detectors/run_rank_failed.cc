@@ -1,0 +1,171 @@
+// A rank ended by an exception, a signal or a failing status, and nobody is blocked by it.
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <iterator>
+#include <optional>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 8;
+
+struct Failure {
+  const RankState* state = nullptr;
+  TimeNs time = 0;
+  int status = -1;  // -1: a signal ended it
+  int signal = 0;
+};
+
+std::optional<Failure> failure_of(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  if (exited_abnormally(run, state)) {
+    return Failure{&state, trace.exited, trace.exit_status, 0};
+  }
+  const int ended = trace.wait_status;
+  if (state.ending != Ending::kGone || ended < 0) {
+    return std::nullopt;
+  }
+  if (WIFSIGNALED(ended)) {
+    return Failure{&state, state.life.ended, -1, WTERMSIG(ended)};
+  }
+  return WIFEXITED(ended) && WEXITSTATUS(ended) != 0
+             ? std::optional(Failure{&state, state.life.ended, WEXITSTATUS(ended), 0})
+             : std::nullopt;
+}
+
+// By a launcher, a scheduler or a person; shells give a signal's number as 128 more.
+bool was_stopped(const Failure& failure) {
+  constexpr int kStopping[] = {SIGTERM, SIGINT, SIGHUP};
+  const int signal = failure.signal != 0 ? failure.signal : failure.status - 128;
+  return std::find(std::begin(kStopping), std::end(kStopping), signal) != std::end(kStopping);
+}
+
+// A job that is killed as a whole has not failed.
+bool are_all_killed(const Run& run, const std::vector<Failure>& failures) {
+  const bool killed = std::all_of(failures.begin(), failures.end(),
+                                  [](const Failure& failure) { return failure.signal == SIGKILL; });
+  return killed && failures.size() > 1 && failures.size() == run.ranks.size() &&
+         elapsed(failures.front().time, failures.back().time) <= kAliveUncertain;
+}
+
+// What keeps others waiting comes first, and the end of the job is often its consequence.
+bool is_explained(const Failure& failure, const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+    const auto has = [&](const Ranks& ranks) { return contains(ranks, failure.state->rank); };
+    return finding.severity == Severity::kError &&
+           (!finding.victims.empty() || has(finding.culprits) ||
+            std::any_of(finding.sides.begin(), finding.sides.end(), has));
+  });
+}
+
+// "exited with status 1"
+std::string how_text(const Failure& failure) {
+  if (failure.signal == 0) {
+    return fmt::format("exited with status {}", failure.status);
+  }
+  const char* const name = strsignal(failure.signal);
+  return fmt::format("died of signal {} ({})", failure.signal, name == nullptr ? "unknown" : name);
+}
+
+std::optional<CodePlace> last_place(const Run& run, const RankState& state) {
+  const auto activity = activity_of(run, state);
+  return activity ? user_place(trace_of(run, state), state.rank, activity->stack) : std::nullopt;
+}
+
+// How the first is apart from the others in time; within what the last sign of life is known to,
+// or the clocks of two hosts, none is first.
+bool is_first(const Run& run, const std::vector<Failure>& own) {
+  return std::all_of(own.begin() + 1, own.end(), [&](const Failure& other) {
+    return elapsed(own.front().time, other.time) >
+           kAliveUncertain + uncertainty_between(run, trace_of(run, *own.front().state),
+                                                 trace_of(run, *other.state));
+  });
+}
+
+void add_evidence(const Run& run, const std::vector<Failure>& failures, Finding& finding) {
+  for (size_t i = 0; i < std::min(failures.size(), kMostLines); ++i) {
+    const Failure& failure = failures[i];
+    const ProcessTrace& trace = trace_of(run, *failure.state);
+    finding.evidence.push_back(fmt::format("rank {}, process {} on {}, {} at {}{}",
+                                           failure.state->rank.value, trace.pid, trace.host,
+                                           how_text(failure), run_time(run, failure.time),
+                                           was_stopped(failure) ? ": stopped from outside" : ""));
+  }
+  if (failures.size() > kMostLines) {
+    finding.evidence.push_back(fmt::format("and {} ranks more", failures.size() - kMostLines));
+  }
+  finding.evidence.push_back(last_call_text(run, failures.front().state->rank));
+}
+
+Finding finding_about(const Run& run, const std::vector<Failure>& own,
+                      const std::vector<Failure>& all) {
+  const Failure& first = own.front();
+  Finding finding;
+  finding.code = "run.rank-failed";
+  finding.severity = Severity::kError;
+  finding.root = true;
+  finding.sides.emplace_back();
+  for (const Failure& failure : own) {
+    insert(finding.sides.front(), failure.state->rank);
+  }
+  const bool sure = is_first(run, own);
+  finding.certainty = !sure                                    ? Certainty::kPossible
+                      : own.size() > 1 || !run.missing.empty() ? Certainty::kLikely
+                                                               : Certainty::kProof;
+  if (sure) {
+    finding.culprits = {first.state->rank};
+  }
+  const auto place = last_place(run, *first.state);
+  if (place) {
+    finding.where = {*place};
+  }
+  finding.title = fmt::format(
+      "rank {} {} at {}{}{}", first.state->rank.value, how_text(first), run_time(run, first.time),
+      all.size() > 1 && sure ? fmt::format(", first of {} ranks that ended", all.size()) : "",
+      place ? "; last recorded call at " + place_text(*place) : "");
+  if (!sure) {
+    finding.title += fmt::format("; {} ranks failed within {}: culprit undetermined", own.size(),
+                                 seconds(elapsed(first.time, own.back().time)));
+  }
+  finding.values = {first.signal == 0 ? std::pair<std::string, int64_t>("status", first.status)
+                                      : std::pair<std::string, int64_t>("signal", first.signal),
+                    {"rank_count", static_cast<int64_t>(own.size())}};
+  add_evidence(run, all, finding);
+  finding.advice =
+      "read the error in that rank's own output, the launcher's log and, after a "
+      "signal, the kernel's log on its host";
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding>& findings) {
+  std::vector<Failure> all;
+  for (const RankState& state : run.ranks) {
+    if (const auto failure = failure_of(run, state)) {
+      all.push_back(*failure);
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Failure& a, const Failure& b) { return a.time < b.time; });
+  std::vector<Failure> own;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(own),
+               [](const Failure& failure) { return !was_stopped(failure); });
+  if (own.empty() || are_all_killed(run, own) || is_explained(own.front(), findings)) {
+    return {};
+  }
+  return {finding_about(run, own, all)};
+}
+
+}  // namespace traintrace

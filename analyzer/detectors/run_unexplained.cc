@@ -1,0 +1,214 @@
+// The check that no waiting rank is forgotten: each is a victim of something that was found, waits
+// for one that moves, or is counted here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/communicators.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/model/stalls.h"
+#include "analyzer/model/wait_search.h"
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLines = 8;
+
+// Those that something found says anything of, above severity info.
+Ranks explained_by(const std::vector<Finding>& findings) {
+  Ranks ranks;
+  const auto add = [&](const Ranks& more) {
+    for (const Rank rank : more) {
+      insert(ranks, rank);
+    }
+  };
+  for (const Finding& finding : findings) {
+    if (finding.severity != Severity::kInfo) {
+      add(finding.culprits);
+      add(finding.victims);
+      for (const Ranks& side : finding.sides) {
+        add(side);
+      }
+    }
+  }
+  return ranks;
+}
+
+// Four times as long as a hang takes, and as the job took for anything before: what is a moment
+// short of another finding is no riddle.  With nothing to compare, as long as PyTorch lets a
+// collective take.
+TimeNs patience_for(const Run& run, Rank rank, TimeNs since) {
+  TimeNs pace = 0;
+  for (const Communicator& communicator : run.communicators) {
+    if (communicator.size != 1 && member_of(communicator, rank) != nullptr) {
+      pace = std::max(pace, pace_of(run, communicator, since));
+    }
+  }
+  return pace == 0 ? kWorkingPatience
+                   : std::max(std::min(run.hang_after, kWorkingPatience),
+                              std::min(pace, kWorkingPatience)) *
+                         kPaces;
+}
+
+// Something of NCCL is left to do for its GPU.  Who only waits to leave, or for work of its own,
+// waits for no rank.
+bool has_part_in_something(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  for (const Communicator& communicator : run.communicators) {
+    const Member* const member = member_of(communicator, state.rank);
+    if (member == nullptr || communicator.size == 1) {
+      continue;
+    }
+    const std::vector<OperationText>& recent = text_of(run, *member).recent;
+    if (std::any_of(recent.begin(), recent.end(),
+                    [&](const auto& operation) { return !finished(trace, operation); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// How long it has been inside a call that waits, or its GPU said so, if that is longer than it may.
+TimeNs blocked_for(const Run& run, const RankState& state) {
+  TimeNs longest = 0;
+  const auto consider = [&](TimeNs since, TimeNs until) {
+    const TimeNs waited = since == 0 ? 0 : elapsed(since, until);
+    if (waited >= run.hang_after && waited >= patience_for(run, state.rank, since)) {
+      longest = std::max(longest, waited);
+    }
+  };
+  consider(blocked_in_nccl(run, state), known_until(state.life, run.end));
+  consider(blocked_in_cuda(run, state), known_until(state.life, run.end));
+  for (const Wait& wait : run.waits.waits) {
+    for (const Waiter& waiter : wait.waiters) {
+      if (waiter.rank == state.rank && (waiter.blocked || waiter.unfinished)) {
+        consider(waiter.since, waiter.until);
+      }
+    }
+  }
+  return longest;
+}
+
+// A function that the job put on a stream of its runs, or did a short while ago.
+bool is_at_work_itself(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const TimeNs until = known_until(state.life, run.end);
+  return std::any_of(
+      trace.host_functions.begin(), trace.host_functions.end(),
+      [&](const HostFunctionText& function) {
+        return function.entered != 0 &&
+               (function.left == 0 || elapsed(function.left, until) < run.hang_after);
+      });
+}
+
+// It has called something a short while ago.
+bool is_moving(const Run& run, const RankState& state) {
+  const auto activity = activity_of(run, state);
+  return activity && !activity->open &&
+         elapsed(activity->time, known_until(state.life, run.end)) < run.hang_after;
+}
+
+// All that wait for a rank that moves, directly or not: they will go on.
+Ranks waiting_for_movers(const Run& run) {
+  Ranks movers;
+  for (const RankState& state : run.ranks) {
+    if (is_moving(run, state)) {
+      movers.push_back(state.rank);
+    }
+  }
+  return WaitSearch(run.waits.waits).victims_of(movers);
+}
+
+std::map<Rank, TimeNs> unexplained_ranks(const Run& run, const std::vector<Finding>& findings) {
+  const Ranks explained = explained_by(findings);
+  const Ranks patient = waiting_for_movers(run);
+  std::map<Rank, TimeNs> found;
+  for (const RankState& state : run.ranks) {
+    if (contains(explained, state.rank) || contains(patient, state.rank) ||
+        exited_normally(run, state) || is_at_work_itself(run, state) ||
+        !has_part_in_something(run, state)) {
+      continue;
+    }
+    if (const TimeNs waited = blocked_for(run, state); waited > 0) {
+      found[state.rank] = waited;
+    }
+  }
+  return found;
+}
+
+// Blocked in a communicator of which a finding says that something is wrong there: one more that
+// waits for it, if that is not seen call by call.
+bool joins_victims(const Run& run, Rank rank, std::vector<Finding>& findings) {
+  for (Finding& finding : findings) {
+    if (finding.severity != Severity::kError || finding.victims.empty() || !finding.communicator) {
+      continue;
+    }
+    for (const Communicator& communicator : run.communicators) {
+      if (communicator.id == finding.communicator->id && member_of(communicator, rank) != nullptr) {
+        insert(finding.victims, rank);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void add_evidence(const Run& run, const std::map<Rank, TimeNs>& ranks, Finding& finding) {
+  for (const auto& [rank, waited] : ranks) {
+    if (finding.evidence.size() < kMostLines) {
+      finding.evidence.push_back(last_call_text(run, rank));
+    }
+  }
+  for (const Wait& wait : run.waits.waits) {
+    const bool theirs =
+        std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                    [&](const Waiter& waiter) { return ranks.contains(waiter.rank); });
+    if (theirs && finding.evidence.size() < 2 * kMostLines) {
+      finding.evidence.push_back(wait_text(run, wait));
+    }
+  }
+}
+
+Finding finding_about(const Run& run, const std::map<Rank, TimeNs>& ranks) {
+  Finding finding;
+  finding.code = "run.unexplained";
+  finding.severity = Severity::kWarning;
+  finding.certainty = Certainty::kPossible;
+  finding.root = true;
+  TimeNs longest = 0;
+  for (const auto& [rank, waited] : ranks) {
+    finding.victims.push_back(rank);
+    longest = std::max(longest, waited);
+  }
+  finding.sides = {finding.victims};
+  finding.title = fmt::format(
+      "{} {} been blocked for {}, and nothing that was recorded says why; culprit undetermined",
+      ranks_text(finding.victims), ranks.size() == 1 ? "has" : "have", seconds(longest));
+  add_evidence(run, ranks, finding);
+  finding.values = {{"waited_ns", longest}, {"rank_count", static_cast<int64_t>(ranks.size())}};
+  finding.advice =
+      run.live ? "see what the threads of these ranks do now: `traintrace attach`"
+               : "record what GPUs complete (TRAINTRACE_GPU_PROGRESS=marks), and use `traintrace "
+                 "attach` while it hangs";
+  return finding;
+}
+
+}  // namespace
+
+void account_for_waiting(const Run& run, std::vector<Finding>& findings) {
+  std::map<Rank, TimeNs> ranks = unexplained_ranks(run, findings);
+  std::erase_if(ranks,
+                [&](const auto& entry) { return joins_victims(run, entry.first, findings); });
+  if (!ranks.empty()) {
+    findings.push_back(finding_about(run, ranks));
+  }
+}
+
+}  // namespace traintrace
