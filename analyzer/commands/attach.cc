@@ -259,6 +259,16 @@ bool read_hooks(AttachOptions& options) {
   return true;
 }
 
+// 0, -5 and what no process ever has.
+bool is_no_process(const std::string& target) {
+  const size_t digits = target.find_first_not_of("-+");
+  int pid = 0;
+  const char* const end = target.data() + target.size();
+  return digits != target.npos && target.find_first_not_of("0123456789", digits) == target.npos &&
+         (std::from_chars(target.data(), end, pid).ptr != end || pid <= 0) &&
+         access(target.c_str(), F_OK) != 0;
+}
+
 // What is a number is a process, everything else a trace.
 void sort_targets(AttachOptions& options) {
   for (const std::string& target : options.targets) {
@@ -278,6 +288,11 @@ void sort_targets(AttachOptions& options) {
 int attach(AttachOptions options) {
   if (!options.snapshot.empty()) {
     return leave_snapshot(options.snapshot);
+  }
+  for (const std::string& target : options.targets) {
+    if (is_no_process(target)) {
+      return fail(target + ": there is no process with this number");
+    }
   }
   if (options.inject) {
     return fail(
@@ -337,7 +352,8 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
       "report a hang only if ranks have been blocked this long (5s; with --watch 60s)");
   command.add_flag("--stop", options->job.stop,
                    "stop each thread briefly: exact stacks, of running threads too");
-  command.add_flag("--inject", options->inject, "record a process that already runs (not built)");
+  command.add_flag("--inject", options->inject, "record a process that already runs (not built)")
+      ->group("");
   command.add_option("--on-hang", options->on_hang,
                      "run this shell command if there is an error (with --watch: once the job "
                      "hangs); it gets the findings as JSON on stdin");
