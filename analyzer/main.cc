@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/examples.h"
 #include "analyzer/live/in_time.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/nearest.h"
@@ -24,6 +25,7 @@ int complain(const CLI::App& app) {
     for (const Command& command : commands()) {
       known.emplace_back(command.name);
     }
+    known.insert(known.end(), {"record", "--version"});
     return fail("there is no command '" + word + "'" + did_you_mean(word, known));
   }
   const CLI::App& command = chosen.empty() ? app : *chosen[0];
@@ -49,16 +51,22 @@ void cut_at_dashes(std::vector<std::string>& words, Invocation& invocation) {
 
 int run_command(int argc, char** argv) {
   CLI::App app("why a training job hangs, runs out of memory or runs slow", "traintrace");
-  app.set_version_flag("--version", "traintrace " TT_VERSION);
+  app.set_version_flag("-V,--version", "traintrace " TT_VERSION);
   app.require_subcommand(0, 1);  // words after the first are arguments, whatever they are called
   Invocation invocation;
   for (const Command& command : commands()) {
-    command.declare(*app.add_subcommand(command.name, command.summary), invocation);
+    CLI::App& subcommand = *app.add_subcommand(command.name, command.summary);
+    command.declare(subcommand, invocation);
+    const std::string own = subcommand.get_footer();
+    subcommand.footer(own + (own.empty() ? "" : "\n\n") + usage_notes(command.name));
   }
   if (argc < 2) {
     return fail("no command given; see `traintrace help`");
   }
   std::vector<std::string> words(argv + 1, argv + argc);
+  if (words[0] == "record") {  // as other tools call it
+    words[0] = "run";
+  }
   if (words[0] == "run") {
     cut_at_dashes(words, invocation);  // and the program has the environment as it is
   } else {

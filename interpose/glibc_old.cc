@@ -25,7 +25,7 @@
 
 extern "C" {
 
-// NOLINTBEGIN(readability-identifier-naming)
+// NOLINTBEGIN(readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
 using Thread = unsigned long;
 TT_OLD(dlopen, TT_OLDEST);
 TT_OLD(dlclose, TT_OLDEST);
@@ -86,5 +86,5 @@ int gettid() {
 int tgkill(int process, int thread, int signal) {
   return static_cast<int>(syscall(SYS_tgkill, process, thread, signal));
 }
-// NOLINTEND(readability-identifier-naming)
+// NOLINTEND(readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
 }

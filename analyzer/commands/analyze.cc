@@ -17,6 +17,7 @@
 #include "analyzer/isolation/supervise.h"
 #include "analyzer/model/look_up_code.h"
 #include "analyzer/model/rank_assignment.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reporters/findings_report.h"
 
@@ -73,10 +74,11 @@ Analysis report_as_asked(const Run& run, std::vector<Finding> findings,
   keep_only(options.only, findings);
   const auto write = [&] {
     const FindingsReport report = report_findings(run, findings);
+    const CardOptions card{options.traces};
     const std::string text = options.format == "json" ? findings_json(run, report)
                              : options.format == "html"
-                                 ? findings_html(run, report)
-                                 : findings_text(run, report, options.colour);
+                                 ? page_html(run, report, {card, options.run.read_events})
+                                 : findings_text(run, report, card, options.screen);
     return Analysis{text, report.has_error()};
   };
   const size_t known = internal_errors().size();

@@ -8,6 +8,7 @@
 #include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/judged_runs.h"
+#include "analyzer/text/screen.h"
 
 namespace traintrace {
 
@@ -17,7 +18,7 @@ struct AnalyzeOptions {
   RunOptions run;
   std::string format = "text";  // text, json, html
   std::string output;           // file; empty or "-": stdout
-  bool colour = false;          // of text
+  Screen screen;                // of text
 };
 
 // Prints the report.  0: no finding of severity error; 1: at least one; 2: no input was usable, or

@@ -1,7 +1,4 @@
 // The options of traintrace analyze.
-#include <unistd.h>
-
-#include <cstdlib>
 #include <memory>
 
 #include "analyzer/commands/analyze.h"
@@ -12,11 +9,6 @@
 
 namespace traintrace {
 namespace {
-
-bool wants_colour() {
-  const char* no_color = std::getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0');
-}
 
 std::string complaint_about(const std::vector<std::string>& codes) {
   std::vector<std::string> known;
@@ -40,7 +32,8 @@ int run_analysis(AnalyzeOptions& options, const std::string& hang_after) {
   if (const std::string complaint = complaint_about(options.only); !complaint.empty()) {
     return fail(complaint);
   }
-  options.colour = wants_colour();
+  const bool to_file = !options.output.empty() && options.output != "-";
+  options.screen = to_file ? Screen() : stdout_screen();
   return analyze(options);
 }
 
@@ -60,7 +53,7 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
                   "report a hang only if ranks have been blocked this long")
       ->capture_default_str();
   add_format(command, options->format, {"text", "json", "html"});
-  command.add_option("--output", options->output, "write the result to this file; - is stdout");
+  command.add_option("-o,--output", options->output, "write the result to this file; - is stdout");
   command.callback([options, hang_after, &invocation] {
     invocation.status = run_analysis(*options, *hang_after);
   });

@@ -19,6 +19,7 @@ Result<Analysis> analyze_profiles(const std::vector<std::string>& files,
   constexpr NamedDetector<Detector> kDetectors[] = {
       TT_DETECTOR(find_missing_trace), TT_DETECTOR(find_truncated), TT_DETECTOR(find_corrupt)};
   find_with_each(kDetectors, findings, profiled->run);
+  profiled->run.profile = std::make_shared<const Profile>(std::move(profiled->profile));
   return report_as_asked(profiled->run, std::move(findings), options);
 }
 

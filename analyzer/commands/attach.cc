@@ -13,7 +13,8 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/details.h"
-#include "analyzer/commands/event_reader.h"
+#include "analyzer/commands/judge_job.h"
+#include "analyzer/commands/verdict_hooks.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/live/job_now.h"
@@ -23,6 +24,7 @@
 #include "analyzer/live/threads_report.h"
 #include "analyzer/live/unrecorded.h"
 #include "analyzer/model/look_up_code.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/printable.h"
@@ -39,70 +41,12 @@ struct AttachOptions {
   std::string interval = "2s";
   std::string hang_after;
   std::string on_hang;
+  std::vector<std::string> on;
+  std::vector<VerdictHook> hooks;  // what both say
   std::string snapshot;
   std::string format = "text";
   TimeNs hang_after_ns = 0;
 };
-
-bool is_recorded(const ProcessTrace& trace) {
-  const auto source = trace.facts.find("source");
-  return source == trace.facts.end() || source->second != "attach";
-}
-
-bool is_seen(const ProcessTrace& trace) {
-  return std::any_of(trace.now.begin(), trace.now.end(), [](const ThreadNow& thread) {
-    return !thread.python.empty() || !thread.native.empty();
-  });
-}
-
-bool is_recorded(const std::vector<ProcessTrace>& processes) {
-  return std::any_of(processes.begin(), processes.end(),
-                     [](const ProcessTrace& trace) { return is_recorded(trace); });
-}
-
-// It has one of those processes, or one of which something was seen.
-bool is_of_job(const RunInput& input, const std::vector<pid_t>& pids) {
-  return std::any_of(
-      input.processes.begin(), input.processes.end(), [&](const ProcessTrace& trace) {
-        return trace.running_now == true &&
-               (is_seen(trace) ||
-                (is_recorded(trace) && std::binary_search(pids.begin(), pids.end(), trace.pid)));
-      });
-}
-
-// Those to judge come first: the recorded ones of the job, else the rest of it, else the latest.  A
-// launcher, or any other process that is not recorded, must not stand for the ranks.
-size_t order_by_job(std::vector<RunInput>& inputs, const std::vector<pid_t>& pids) {
-  const auto rest = std::stable_partition(
-      inputs.begin(), inputs.end(), [&](const RunInput& input) { return is_of_job(input, pids); });
-  const auto unrecorded = std::stable_partition(
-      inputs.begin(), rest, [](const RunInput& input) { return is_recorded(input.processes); });
-  if (rest == inputs.begin() && !inputs.empty()) {
-    std::rotate(inputs.begin(), inputs.end() - 1, inputs.end());
-    return 1;
-  }
-  return static_cast<size_t>((unrecorded != inputs.begin() ? unrecorded : rest) - inputs.begin());
-}
-
-Result<JudgedRun> judge_job(const TraceSet& traces, const std::vector<pid_t>& pids,
-                            TimeNs hang_after, const JudgeRun& judge) {
-  EventReader events;
-  RunOptions options;
-  options.hang_after = hang_after;
-  options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
-  std::vector<RunInput> inputs = split_runs(traces.processes);
-  const size_t count = order_by_job(inputs, pids);
-  std::vector<OtherRun> rest;
-  for (size_t i = count; i < inputs.size(); ++i) {
-    rest.push_back(inputs[i].about);
-  }
-  inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(count), inputs.end());
-  Result<JudgedRun> judged = judge_runs(std::move(inputs), traces.errors, options, judge);
-  if (judged) {
-    std::move(rest.begin(), rest.end(), std::back_inserter(judged->run.others));
-  }
-  return judged;
-}
 
 // "not recorded, and not part of the verdict: 4711 (torchrun train.py)"
 std::string left_out_text(const TraceSet& traces, const Run& run) {
@@ -134,16 +78,18 @@ int64_t longest(const JobNow& now) {
 
 std::string text_of(const Run& run, const FindingsReport& report, const JobNow& now,
                     const AttachOptions& options) {
-  const char* no_color = std::getenv("NO_COLOR");
-  const bool colour = isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0');
-  std::string text = findings_text(run, report, colour);
-  text +=
-      fmt::format("\nwhat {} process{} right now (two looks, {} apart{}):\n", now.looked_at,
-                  now.looked_at == 1 ? " does" : "es do", seconds(options.job.interval),
-                  options.job.stop ? fmt::format("; no thread was stopped for more than {:.1f} ms",
-                                                 1e-6 * static_cast<double>(longest(now)))
-                                   : "");
-  text += threads_text(run);
+  std::string text = findings_text(run, report, {options.job.traces}, stdout_screen());
+  if (now.looked_at == 0) {
+    text += "\nnone of these processes runs any more\n";
+  } else {
+    text += fmt::format("\nwhat {} process{} right now (two looks, {} apart{}):\n", now.looked_at,
+                        now.looked_at == 1 ? " does" : "es do", seconds(options.job.interval),
+                        options.job.stop
+                            ? fmt::format("; no thread was stopped for more than {:.1f} ms",
+                                          1e-6 * static_cast<double>(longest(now)))
+                            : "");
+    text += threads_text(run);
+  }
   for (const std::string& limit : now.limits) {
     text += "note: " + printable(limit) + "\n";
   }
@@ -166,6 +112,8 @@ std::string json_of(const Run& run, const FindingsReport& report, const JobNow& 
 struct Answer {
   std::string text;
   int status = 0;
+  FindingsReport report;
+  std::string json;  // for commands of the user; empty: there are none
 };
 
 std::vector<Finding> findings_about(Run& run, const AttachOptions& options) {
@@ -199,21 +147,25 @@ Result<Answer> judge(JobNow now, const std::vector<pid_t>& pids, const AttachOpt
   answer.status = report.has_error() ? 1 : 0;
   answer.text = options.format == "json"        ? json_of(run, report, now, options)
                 : options.format == "collapsed" ? threads_collapsed(run)
+                : options.format == "html"      ? page_html(run, report, {{options.job.traces}})
                                                 : text_of(run, report, now, options);
+  answer.json = options.hooks.empty() ? "" : json_of(run, report, now, options);
+  answer.report = report;
   return answer;
 }
 
-int say(const Result<Answer>& answer) {
+int say(const Result<Answer>& answer, const AttachOptions& options) {
   if (!answer) {
     return fail(answer.error());
   }
   const int written = print(answer->text);
+  run_hooks(options.hooks, answer->report, answer->json);
   return written != 0 ? written : answer->status;
 }
 
 int attach_once(Job& job, const AttachOptions& options) {
   const JobNow now = job.look();
-  return supervised([&] { return say(judge(now, job.pids(), options)); });
+  return supervised([&] { return say(judge(now, job.pids(), options), options); });
 }
 
 // One process per host looks, and the first of them judges.
@@ -233,7 +185,7 @@ int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& optio
   if (all.traces.processes.empty()) {
     return fail(all.limits.empty() ? "no process found on any host" : all.limits.front());
   }
-  return supervised([&] { return say(judge(all, {}, options)); });
+  return supervised([&] { return say(judge(all, {}, options), options); });
 }
 
 // Whether what was recorded says that the job hangs.  Nobody is looked at for that.
@@ -247,19 +199,74 @@ bool seems_stuck(const Job& job, TimeNs hang_after) {
   return supervised(look) == kStuck;
 }
 
-int watch(Job& job, const AttachOptions& options) {
-  while (job.is_running()) {
-    if (seems_stuck(job, options.hang_after_ns)) {
-      const int status = attach_once(job, options);
-      if (!options.on_hang.empty() && std::system(options.on_hang.c_str()) != 0) {
-        fail("--on-hang: the command failed: " + options.on_hang);
-      }
-      return status;
+// A sidecar starts before its job: until something of it is there.  A PID does not come later.
+Result<Job> wait_for_job(const AttachOptions& options) {
+  Result<Job> job = Job::find(options.job);
+  for (bool told = false; !job && options.job.pids.empty(); job = Job::find(options.job)) {
+    if (!told) {
+      note("waiting for the job to begin");
+      told = true;
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(options.job.interval));
   }
+  return job;
+}
+
+// It is over: what is recorded says how that came.
+int judge_ended(const Job& job, const AttachOptions& options) {
   note("the job has ended");
-  return 0;
+  return supervised([&] {
+    JobNow now;
+    now.traces = job.read();
+    // Of processes that nobody recorded nothing is left.
+    return now.traces.processes.empty() ? 0 : say(judge(now, job.pids(), options), options);
+  });
+}
+
+int watch(const AttachOptions& options) {
+  Result<Job> job = wait_for_job(options);
+  if (!job) {
+    return fail(job.error());
+  }
+  while (job->is_running()) {
+    if (seems_stuck(*job, options.hang_after_ns)) {
+      return attach_once(*job, options);
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(options.job.interval));
+    // Ranks that began since are of the job too.
+    Result<Job> again = options.job.pids.empty() ? Job::find(options.job) : job;
+    if (again && again->is_running()) {
+      job = std::move(again);
+    }
+  }
+  return judge_ended(*job, options);
+}
+
+// What --on and --on-hang say; false: it was not understood, as is told.
+bool read_hooks(AttachOptions& options) {
+  if (!options.on_hang.empty()) {
+    options.hooks.push_back({{}, options.on_hang});
+  }
+  for (const std::string& text : options.on) {
+    std::string complaint;
+    const std::optional<VerdictHook> hook = parse_hook(text, complaint);
+    if (!hook) {
+      fail(complaint);
+      return false;
+    }
+    options.hooks.push_back(*hook);
+  }
+  return true;
+}
+
+// 0, -5 and what no process ever has.
+bool is_no_process(const std::string& target) {
+  const size_t digits = target.find_first_not_of("-+");
+  int pid = 0;
+  const char* const end = target.data() + target.size();
+  return digits != target.npos && target.find_first_not_of("0123456789", digits) == target.npos &&
+         (std::from_chars(target.data(), end, pid).ptr != end || pid <= 0) &&
+         access(target.c_str(), F_OK) != 0;
 }
 
 // What is a number is a process, everything else a trace.
@@ -282,6 +289,11 @@ int attach(AttachOptions options) {
   if (!options.snapshot.empty()) {
     return leave_snapshot(options.snapshot);
   }
+  for (const std::string& target : options.targets) {
+    if (is_no_process(target)) {
+      return fail(target + ": there is no process with this number");
+    }
+  }
   if (options.inject) {
     return fail(
         "--inject is not built (docs/attach.md says why): preload the library when the job starts");
@@ -300,8 +312,14 @@ int attach(AttachOptions options) {
   options.hang_after_ns = *hang_ns;
   options.job.interval = *interval_ns;
   sort_targets(options);
+  if (!read_hooks(options)) {
+    return 2;
+  }
   if (Mpi::is_started_by() && options.watch) {
     return fail("--watch watches one host: start it without mpirun or srun");
+  }
+  if (options.watch) {
+    return watch(options);
   }
   std::optional<Mpi> others = Mpi::join();
   if (!others && Mpi::is_started_by()) {
@@ -314,7 +332,7 @@ int attach(AttachOptions options) {
   if (!job) {
     return fail(job.error());
   }
-  return options.watch ? watch(*job, options) : attach_once(*job, options);
+  return attach_once(*job, options);
 }
 
 }  // namespace
@@ -324,7 +342,8 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
   command.add_option("TARGET", options->targets,
                      "PIDs, or traces of running processes (default: ./traintrace)");
   command.add_flag("--all", options->job.all, "every process of this machine that uses a GPU");
-  command.add_flag("--watch", options->watch, "wait until the job hangs, then report why");
+  command.add_flag("--watch", options->watch,
+                   "wait until the job begins and hangs, or has ended; then report why");
   command
       .add_option("--interval", options->interval, "time between the two samples of each process")
       ->capture_default_str();
@@ -333,14 +352,21 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
       "report a hang only if ranks have been blocked this long (5s; with --watch 60s)");
   command.add_flag("--stop", options->job.stop,
                    "stop each thread briefly: exact stacks, of running threads too");
-  command.add_flag("--inject", options->inject, "record a process that already runs (not built)");
+  command.add_flag("--inject", options->inject, "record a process that already runs (not built)")
+      ->group("");
   command.add_option("--on-hang", options->on_hang,
-                     "with --watch: run this shell command when the job hangs");
+                     "run this shell command if there is an error (with --watch: once the job "
+                     "hangs); it gets the findings as JSON on stdin");
+  command
+      .add_option("--on", options->on,
+                  "CODE,..:COMMAND: the same for findings with these codes (collective.*: all "
+                  "that begin so)")
+      ->type_name("CODE,..:COMMAND");
   command.add_option("--snapshot", options->snapshot,
                      "FOLDER: write the threads of the processes whose traces are in it beside the "
                      "traces, and print "
                      "nothing (used by TRAINTRACE_ON_ABORT=snapshot)");
-  add_format(command, options->format, {"text", "json", "collapsed"});
+  add_format(command, options->format, {"text", "json", "html", "collapsed"});
   command.callback([options, &invocation] { invocation.status = attach(*options); });
 }
 

@@ -167,10 +167,6 @@ void declare_collect(CLI::App& command, Invocation& invocation) {
       .add_option("--ring", arguments->ring,
                   "records to pack: all, none, or those of the last seconds, as 30s")
       ->capture_default_str();
-  command.footer(
-      "Run it once on each host, with the folder that TRAINTRACE_DIR named:\n"
-      "  srun --ntasks-per-node=1 traintrace collect /shared/traces\n"
-      "Then analyze that folder.");
   command.callback([arguments, &invocation] {
     invocation.status = supervised([&] { return collect(*arguments); });
   });

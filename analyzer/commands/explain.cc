@@ -92,10 +92,20 @@ std::string section(std::string_view title, const std::string& text) {
   return text.empty() ? "" : fmt::format("\n{}\n{}", title, text);
 }
 
+// At the beginning of a word: oom is in memory.capacity-oom, and not in room.
 bool holds(std::string_view text, std::string_view word) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::search(text.begin(), text.end(), word.begin(), word.end(),
-                     [&](char a, char b) { return lower(a) == lower(b); }) != text.end();
+  const auto same = [&](char a, char b) { return lower(a) == lower(b); };
+  for (auto at = text.begin();; ++at) {
+    at = std::search(at, text.end(), word.begin(), word.end(), same);
+    if (at == text.end()) {
+      return false;
+    }
+    const char before = at == text.begin() ? ' ' : lower(*(at - 1));
+    if (before < 'a' || before > 'z') {
+      return true;
+    }
+  }
 }
 
 template <class Texts>

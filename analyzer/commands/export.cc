@@ -196,7 +196,7 @@ void declare_export(CLI::App& command, Invocation& invocation) {
   add_traces(command, arguments->traces);
   command
       .add_option(
-          "--output", arguments->output,
+          "-o,--output", arguments->output,
           "file to write, - is stdout; for flight-recorder, and for torch-snapshot and heaptrack "
           "with several processes, the beginning of each file's name, followed by the rank")
       ->required();

@@ -181,7 +181,8 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
   std::vector<Finding> found = std::move(own.refused);
   if (!own.timelines.empty()) {
     run_stage("profile of the GPUs", [&] {
-      const Profile profile = build_profile(std::move(own.timelines));
+      run.profile = std::make_shared<const Profile>(build_profile(std::move(own.timelines)));
+      const Profile& profile = *run.profile;
       std::vector<Finding> in_profile = find_in_profile(profile);
       run.lost_times = lost_times(profile, in_profile);
       const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);

@@ -18,7 +18,7 @@ struct GpuTimelines {
 GpuTimelines gpu_timelines_of(const Run& run);
 
 // Adds what is found in them to `findings`, unless these say that the run went wrong: what a hang
-// loses is no matter of latency.
+// loses is no matter of latency.  They stay as Run::profile.
 void add_latency(Run& run, std::vector<Finding>& findings);
 
 }  // namespace traintrace

@@ -1,5 +1,9 @@
 #include "analyzer/commands/manual.h"
 
+#include <algorithm>
+
+#include "analyzer/commands/examples.h"
+#include "analyzer/detectors/catalogue.h"
 #include "format/schema.h"
 
 namespace traintrace {
@@ -18,7 +22,8 @@ std::string roff(const std::string& text) {
 }
 
 bool is_named(const CLI::Option& option) {
-  return !option.get_lnames().empty() && option.get_lnames()[0] != "help";
+  const bool hidden = option.get_group().empty();
+  return !hidden && !option.get_lnames().empty() && option.get_lnames()[0] != "help";
 }
 
 std::string usage_line(const CLI::App& command) {
@@ -29,6 +34,17 @@ std::string usage_line(const CLI::App& command) {
   return line + '\n' + roff(command.get_description()) + '\n';
 }
 
+// As its lines are.
+std::string literal(const std::string& text) {
+  std::string out = ".nf\n";
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += roff(text.substr(at, end - at)) + '\n';
+    at = end + 1;
+  }
+  return out + ".fi\n";
+}
+
 std::string option_lines(const CLI::App& command) {
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
@@ -37,7 +53,8 @@ std::string option_lines(const CLI::App& command) {
               roff(option->get_description()) + '\n';
     }
   }
-  return text.empty() ? "" : ".SS " + roff("traintrace " + command.get_name()) + '\n' + text;
+  text += ".PP\n" + literal(usage_notes(command.get_name()));
+  return ".SS " + roff("traintrace " + command.get_name()) + '\n' + text;
 }
 
 }  // namespace
@@ -58,6 +75,10 @@ std::string man_page(const CLI::App& root) {
     text += ".TP\n.B " + roff(setting.environment) + '=' + roff(setting.values) + '\n' +
             roff(setting.meaning) + " (default: " + roff(setting.fallback) + ")\n";
   }
+  text += ".SH FINDINGS\n.B traintrace findings\nCODE explains one.\n";
+  for (const CatalogueRow& row : catalogue()) {
+    text += row.built ? ".TP\n.B " + roff(row.code) + '\n' + roff(row.meaning) + '\n' : "";
+  }
   return text +
          ".SH EXIT STATUS\n0 on success, 2 for a usage error or if no input could be read.\n"
          ".B analyze\ngives 1 for a finding of severity error,\n"
@@ -71,7 +92,8 @@ std::string bash_completion(const CLI::App& root) {
     names += (names.empty() ? "" : " ") + command->get_name();
     std::string options;
     for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) {
+      for (const std::string& name :
+           option->get_group().empty() ? std::vector<std::string>() : option->get_lnames()) {
         options += (options.empty() ? "--" : " --") + name;
       }
     }

@@ -41,6 +41,9 @@ bool was_seen_to_end(const Run& run, const Hang& hang) {
 }
 
 Certainty certainty_of(const Run& run, const Hang& hang) {
+  if (hang.fate == Fate::kDumpedEarly) {
+    return Certainty::kLikely;
+  }
   if (hang.fate != Fate::kDied) {
     return Certainty::kPossible;
   }
@@ -56,6 +59,12 @@ Certainty certainty_of(const Run& run, const Hang& hang) {
 std::string what_text(const Run& run, const Hang& hang) {
   const Life& life = state_of(run, hang.roots.front())->life;
   const bool one = hang.roots.size() == 1;
+  if (hang.fate == Fate::kDumpedEarly) {
+    return fmt::format(
+        "wrote {} dump at {}, {} before the others and before any time limit: {} ended",
+        one ? "its" : "their", run_time(run, life.last_seen), seconds(silence(run, hang)),
+        one ? "it has" : "they have");
+  }
   if (hang.fate == Fate::kSilent) {
     return fmt::format("{} silent from {} on, and may have died or been stopped",
                        one ? "was" : "were", run_time(run, life.last_seen));
@@ -102,6 +111,11 @@ std::string how_text(const Run& run, const RankState& state) {
 }
 
 void say_how(const Run& run, const Hang& hang, Finding& finding) {
+  if (hang.fate == Fate::kDumpedEarly) {
+    finding.evidence.push_back(
+        "not a proof: a dump does not say why it was written; a process writes one when it ends");
+    return;
+  }
   for (const Rank rank : hang.roots) {
     const RankState& state = *state_of(run, rank);
     const ProcessTrace& trace = trace_of(run, state);
@@ -117,7 +131,7 @@ void say_how(const Run& run, const Hang& hang, Finding& finding) {
 }
 
 std::string advice_for(const Hang& hang) {
-  return hang.fate == Fate::kDied
+  return hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly
              ? "find out what ended it: the launcher's log, the kernel's log (out of memory), the "
                "machine"
          : hang.fate == Fate::kSilent
@@ -131,8 +145,8 @@ std::string advice_for(const Hang& hang) {
 std::vector<Finding> find_dead_rank(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (!may_have_died(hang.fate) || !hang.divergences.empty() ||
-        cause_of(run, hang) != Cause::kNotSeen) {
+    if ((!may_have_died(hang.fate) && hang.fate != Fate::kDumpedEarly) ||
+        !hang.divergences.empty() || cause_of(run, hang) != Cause::kNotSeen) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.dead-rank");
@@ -141,7 +155,7 @@ std::vector<Finding> find_dead_rank(const Run& run) {
     finding.values.emplace_back("silent_ns", silence(run, hang));
     say_how(run, hang, finding);
     finding.advice = advice_for(hang);
-    if (hang.fate == Fate::kDied) {
+    if (hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly) {
       finding.culprits = hang.roots;
     }
     findings.push_back(std::move(finding));

@@ -192,6 +192,11 @@ Finding finding_about(const Run& run, const std::map<Rank, TimeNs>& ranks) {
       "{} {} been blocked for {}, and nothing that was recorded says why; culprit undetermined",
       ranks_text(finding.victims), ranks.size() == 1 ? "has" : "have", seconds(longest));
   add_evidence(run, ranks, finding);
+  if (run.waits.undated) {
+    finding.evidence.emplace_back(
+        "nothing says when these dumps were written, so that a slow step looks the same as a hang: "
+        "copy dumps with their times (cp -p, rsync -t), or say that it hung (--hang-after=6s)");
+  }
   finding.values = {{"waited_ns", longest}, {"rank_count", static_cast<int64_t>(ranks.size())}};
   finding.advice =
       run.live ? "see what the threads of these ranks do now: `traintrace attach`"

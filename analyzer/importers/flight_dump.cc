@@ -127,6 +127,7 @@ class DumpBuilder {
     const bool follows = static_cast<uint64_t>(entry.record_id) == last_entry_id_ + 1;
     dump_.active_only = dump_.active_only || (dump_.trace.records != 0 && !follows);
     last_entry_id_ = static_cast<uint64_t>(entry.record_id);
+    dump_.begins = dump_.begins || (dump_.trace.records == 0 && entry.record_id <= 0);
     ++dump_.trace.records;
     // Before 1.2 only the number within the process is there.
     const size_t index =
@@ -145,7 +146,9 @@ class DumpBuilder {
     group.with_peers = group.with_peers || entry.between_peers || entry.peer_sequence > 0;
     note_times(entry);
     CommunicatorText& text = dump_.trace.communicators[index];
-    if (parts_.add(index, entry, text.recent.size())) {
+    const bool closes = parts_.add(index, entry, text.recent.size());
+    note_message(entry, index, follows, closes);
+    if (closes) {
       close_parts(entry, text);
     } else if (is_closing_alone(entry, text)) {
       add_closing_alone(entry, index);
@@ -153,6 +156,24 @@ class DumpBuilder {
       add_between_peers(entry, index);
     } else {
       add_collective(entry, index);
+    }
+  }
+
+  // Whether the messages before this entry were issued as one with others is known once it is seen
+  // what follows them without a gap.
+  void note_message(const FlightEntry& entry, size_t index, bool follows, bool closes) {
+    const bool goes_on = follows && entry.between_peers && !open_messages_.empty() &&
+                         open_group_ == index && open_number_ == entry.peer_sequence;
+    if (!goes_on) {
+      if (follows && !closes) {
+        dump_.single_messages[open_group_].insert(open_messages_.begin(), open_messages_.end());
+      }
+      open_messages_.clear();
+    }
+    if (entry.between_peers && !closes && !FlightParts::is_closing(entry)) {
+      open_group_ = index;
+      open_number_ = entry.peer_sequence;
+      open_messages_.push_back(dump_.trace.communicators[index].recent.size());
     }
   }
 
@@ -171,8 +192,6 @@ class DumpBuilder {
       text.recent.front().data_type = -1;
       text.recent.front().flags |= format::kUntracked;
     }
-    dump_.groups[last_index_].closes_messages =
-        dump_.groups[last_index_].closes_messages || !text.recent.back().collective;
   }
 
   // What it closes is lost: the messages, or how much the collectives are.
@@ -379,6 +398,25 @@ class DumpBuilder {
     }
   }
 
+  // Of entries that are in flight for certain, where the one that tells it of parts may be left
+  // out.
+  TimeNs first_limit_of_certain() const {
+    TimeNs first = 0;
+    for (size_t i = 0; i < dump_.groups.size(); ++i) {
+      const auto& recent = dump_.trace.communicators[i].recent;
+      const auto single = dump_.single_messages.find(i);
+      for (size_t j = 0; j < recent.size(); ++j) {
+        const bool is_part = (recent[j].flags & format::kGrouped) != 0 || !recent[j].collective;
+        const bool is_single = single != dump_.single_messages.end() && single->second.contains(j);
+        const bool certain = !is_part || recent[j].group != 0 || is_single;
+        if (certain && (recent[j].flags & format::kFinished) == 0) {
+          first = first == 0 ? recent[j].enter : std::min(first, recent[j].enter);
+        }
+      }
+    }
+    return parts_.deadline() == 0 || first == 0 ? 0 : first + parts_.limit();
+  }
+
   void finish() {
     ProcessTrace& trace = dump_.trace;
     const bool said = has_status_ || trace.records > 0;
@@ -387,6 +425,9 @@ class DumpBuilder {
     dump_.limit = parts_.limit();
     trace.first_limit = dump_.deadline;
     tell_starts(trace);
+    if (dump_.active_only) {
+      trace.first_limit = dump_.deadline = first_limit_of_certain();
+    }
     if (said && (parts_.pending() != 0 || !busy_)) {
       trace.facts["operations-in-flight"] = std::to_string(parts_.pending());
     }
@@ -411,6 +452,9 @@ class DumpBuilder {
   FlightStacks stacks_;
   FlightMessages messages_;
   FlightParts parts_;
+  std::vector<size_t> open_messages_;  // places of the last ones, which may be closed yet
+  size_t open_group_ = 0;
+  int64_t open_number_ = 0;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::map<std::string_view, uint32_t> calls_;
   std::string_view last_group_;

@@ -2,7 +2,9 @@
 // the dumps of the other ranks may tell (flight_recorder.h).
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,12 +16,11 @@ namespace traintrace {
 
 // A process group; the element of the same index in ProcessTrace::communicators stands for it.
 struct FlightGroup {
-  std::string name;              // pg_uid: the same on all ranks
-  std::vector<int> ranks;        // by rank in the group; empty: not said
-  int64_t number = -1;           // pg_id, of this process
-  bool recorded = false;         // an entry is about it
-  bool closes_messages = false;  // messages are issued together, and closed by an entry
-  bool with_peers = false;       // sends and receives were counted on it
+  std::string name;         // pg_uid: the same on all ranks
+  std::vector<int> ranks;   // by rank in the group; empty: not said
+  int64_t number = -1;      // pg_id, of this process
+  bool recorded = false;    // an entry is about it
+  bool with_peers = false;  // sends and receives were counted on it
   // By pg_status: the number of the last operation, which counts collectives in one way and sends
   // and receives in another.
   std::optional<uint64_t> enqueued, completed;
@@ -30,8 +31,12 @@ struct FlightDump {
   std::vector<FlightGroup> groups;
   std::optional<int> rank;   // where the dump itself says so; later of whom it is taken to be
   bool active_only = false;  // records between others are left out, since they are complete
-  bool whole = true;         // every send and receive of the process is in it
-  TimeNs first = 0;          // of all times in it
+  // Messages that were not issued together with others, though completed records are left out: the
+  // record after them is there and closes nothing.  By group, their places in `recent`.
+  std::map<size_t, std::set<size_t>> single_messages;
+  bool begins = false;  // its first record is the first of its process
+  bool whole = true;    // every send and receive of the process is in it
+  TimeNs first = 0;     // of all times in it
   TimeNs last = 0;
   TimeNs made = 0;      // when it was made, as entries show that only the dump itself saw; 0: none
   TimeNs deadline = 0;  // when the first operation that is not finished would exceed its time limit

@@ -94,8 +94,9 @@ constexpr TypeRow kTypes[] = {
     {"UInt64", 5},         {"Half", 6},         {"Float", 7}, {"Double", 8}, {"BFloat16", 9},
     {"Float8_e4m3fn", 10}, {"Float8_e5m2", 11}, {"Bool", 1}};
 
+// "nccl:all_reduce"; a backend's own name may have colons ("cuda:nccl").
 std::string_view without_backend(std::string_view name) {
-  const size_t colon = name.find(':');
+  const size_t colon = name.rfind(':');
   return colon == name.npos ? name : name.substr(colon + 1);
 }
 

@@ -57,8 +57,10 @@ class FlightParts {
     return limit_ == 0 ? kUsual : limit_;
   }
 
+  // An entry of that name with sizes is one call of several tensors, which has no parts.
   static bool is_closing(const FlightEntry& entry) {
-    return entry.name == "coalesced" || entry.name.ends_with("_coalesced");
+    return entry.name == "coalesced" ||
+           (entry.name.ends_with("_coalesced") && !has_sizes(entry.input_sizes));
   }
 
   // `group`: of all parts that it closes, from 1.
@@ -84,6 +86,8 @@ class FlightParts {
     uint64_t pending = 0;
     TimeNs deadline = 0;
   };
+
+  static bool has_sizes(const Value* sizes) { return sizes != nullptr && !sizes->list().empty(); }
 
   static bool continues(const Open& open, const FlightEntry& entry) {
     return open.any && open.between_peers == entry.between_peers &&

@@ -26,7 +26,6 @@ class Settler {
         GroupFacts& facts = groups_[group_id(group)];
         facts.recorded = facts.recorded || group.recorded;
         facts.with_peers = facts.with_peers || group.with_peers;
-        closes_messages_ = closes_messages_ || group.closes_messages;
         for (const int rank : group.ranks) {
           world_ = std::max(world_, rank + 1);
         }
@@ -47,6 +46,8 @@ class Settler {
     trace.last_alive = made(file);
     if (dump.active_only) {
       trace.facts["entries-left-out"] = "complete";
+    } else if (!dump.begins) {
+      trace.facts["entries-overwritten"] = "oldest";
     }
     std::vector<size_t> sizes;
     for (const FlightGroup& group : dump.groups) {
@@ -64,6 +65,7 @@ class Settler {
     if (dump.first != 0) {
       first_ = first_ == 0 ? dump.first : std::min(first_, dump.first);
     }
+    last_ = std::max(last_, dump.last);
     made_ = std::max(made_, dump.made);
     if (dump.deadline != 0) {
       deadline_ = deadline_ == 0 ? dump.deadline : std::min(deadline_, dump.deadline);
@@ -82,7 +84,11 @@ class Settler {
     if (dump.made != 0) {
       return std::max(dump.last, dump.made);
     }
-    const bool copied = file.written == 0 || elapsed(deadline_, file.written) > kAtOnce;
+    // Before 2.2 the limit is not in it; PyTorch's was half an hour, then ten minutes.
+    constexpr TimeNs kUnknownLimit = 1'800'000'000'000;
+    const bool copied = file.written == 0 ||
+                        (deadline_ != 0 ? elapsed(deadline_, file.written)
+                                        : elapsed(last_, file.written) - kUnknownLimit) > kAtOnce;
     evidence = !copied ? "file" : made_ != 0 ? "entries" : "assumed";
     return std::max(dump.last, !copied ? file.written : made_ != 0 ? made_ : deadline_);
   }
@@ -108,7 +114,7 @@ class Settler {
       text.ordinal = static_cast<uint32_t>(std::clamp<int64_t>(group.number, -1, INT32_MAX) + 1);
       keep[i] = settle_counts(group, facts, text);
       if (dump.active_only) {
-        forget_parts(text);
+        forget_parts(text, dump.single_messages[i]);
       }
     }
     drop(dump, keep);
@@ -116,18 +122,19 @@ class Settler {
 
   // What was issued together gets done with the entry that closes it; its parts stay as they were.
   // Where that entry is complete and left out, they say nothing.
-  void forget_parts(CommunicatorText& text) const {
-    std::erase_if(text.recent, [](const OperationText& operation) {
-      return operation.collective && (operation.flags & format::kGrouped) != 0 &&
-             operation.group == 0;
-    });
-    for (OperationText& operation : text.recent) {
-      if (closes_messages_ && !operation.collective && operation.group == 0 &&
-          operation.peer >= 0) {
+  static void forget_parts(CommunicatorText& text, const std::set<size_t>& single) {
+    for (size_t i = 0; i < text.recent.size(); ++i) {
+      OperationText& operation = text.recent[i];
+      if (!operation.collective && operation.group == 0 && operation.peer >= 0 &&
+          !single.contains(i)) {
         operation.gpu = GpuState::kUnknown;
         operation.flags |= format::kUntracked;
       }
     }
+    std::erase_if(text.recent, [](const OperationText& operation) {
+      return operation.collective && (operation.flags & format::kGrouped) != 0 &&
+             operation.group == 0;
+    });
   }
 
   // False: how many collectives there were cannot be told.
@@ -159,8 +166,8 @@ class Settler {
   uint64_t job_ = 0;
   std::map<uint64_t, GroupFacts> groups_;
   TimeNs first_ = 0;
+  TimeNs last_ = 0;
   TimeNs made_ = 0;
-  bool closes_messages_ = false;  // the job issues messages together, as far as any dump shows
   TimeNs deadline_ = 0;
   int world_ = 0;
 };

@@ -21,6 +21,7 @@ class Blocker {
     for (auto& [rank, node] : blocked_.nodes) {
       find_progress(node);
     }
+    find_gone();
     find_disagreements();
     for (auto& [rank, node] : blocked_.nodes) {
       add_edges(node);
@@ -66,7 +67,8 @@ class Blocker {
       return finished(trace, *operation) ? std::optional(operation->completed) : std::nullopt;
     }
     const bool in_past = sequence <= text.finished ||
-                         (!text.recent.empty() && sequence <= sequence_reached(trace, text));
+                         (!text.recent.empty() && sequence <= sequence_reached(trace, text) &&
+                          !blocked_.standings.may_stand_earlier_than_kept(member.rank));
     return in_past ? std::optional<TimeNs>(0) : std::nullopt;
   }
 
@@ -94,6 +96,30 @@ class Blocker {
     }
     node.stalled = !node.open && !node.through.empty();
     node.unit = node.open ? nullptr : node.unit;
+  }
+
+  // It wrote its dump long before all others theirs, and before any time limit of its own had
+  // passed: as a process does that ends.
+  bool wrote_early(const Node& node) const {
+    constexpr TimeNs kApart = 60'000'000'000;  // after the first limit all write theirs
+    const ProcessTrace& trace = trace_of(run_, *node.state);
+    const auto made = trace.facts.find("dump-time");
+    return made != trace.facts.end() && made->second != "assumed" &&
+           (trace.first_limit == 0 ||
+            elapsed(node.state->last_seen, trace.first_limit) > kApart / 2) &&
+           std::all_of(run_.ranks.begin(), run_.ranks.end(), [&](const RankState& other) {
+             return other.rank == node.rank ||
+                    elapsed(node.state->last_seen, other.last_seen) > kApart;
+           });
+  }
+
+  void find_gone() {
+    for (auto& [rank, node] : blocked_.nodes) {
+      if (run_.ranks.size() > 1 && node.state != nullptr && !node.open && wrote_early(node)) {
+        node.gone = true;
+        node.stalled = false;
+      }
+    }
   }
 
   struct Call {
@@ -215,9 +241,10 @@ class Blocker {
   }
 
   void add_edges(Node& node) {
-    if (node.unit == nullptr || node.stalled || node.deviant) {
+    if (node.unit == nullptr || node.stalled || node.deviant || node.gone) {
       return;
     }
+    node.vague = blocked_.standings.may_stand_earlier_than_kept(node.rank);
     if (node.unit->first().collective) {
       add_collective_edges(node);
       return;
@@ -226,6 +253,13 @@ class Blocker {
       node.vague = node.vague || part->peer < 0;
       add_message_edge(node, *part);
     }
+  }
+
+  // It has issued that, and whether it is complete is not kept.
+  bool has_overwritten(const Member& member, uint64_t sequence) const {
+    const CommunicatorText& text = text_of(run_, member);
+    return !text.recent.empty() &&
+           sequence <= sequence_reached(run_.processes[member.process], text);
   }
 
   void add_collective_edges(Node& node) {
@@ -241,9 +275,11 @@ class Blocker {
         continue;
       }
       const OperationText* const call = blocked_.standings.collective(other, sequence);
-      if (call == nullptr) {
+      if (call == nullptr && has_overwritten(other, sequence)) {
+        node.vague = true;
+      } else if (call == nullptr) {
         add_edge(node, node.unit->first(), peer, false);
-      } else if (peer.stalled || peer.deviant || is_held_up_before(peer, *call)) {
+      } else if (peer.stalled || peer.deviant || peer.gone || is_held_up_before(peer, *call)) {
         add_edge(node, node.unit->first(), peer, true);
       }
     }
@@ -269,16 +305,23 @@ class Blocker {
       node.answered = true;
       return;
     }
-    const OperationText* const counterpart = counterpart_of(node, part);
+    const OperationText* const counterpart = counterpart_of(node, part, true);
     if (counterpart == nullptr) {
-      add_edge(node, part, peer, false);
-    } else if (peer.stalled || is_held_up_before(peer, *counterpart)) {
+      add_edge(node, part, peer, counterpart_of(node, part, false) != nullptr);
+    } else if (peer.stalled || peer.gone || is_held_up_before(peer, *counterpart)) {
       add_edge(node, part, peer, true);
     }
   }
 
+  // Messages that are issued in a batch go over the communicator of the group, single ones over one
+  // of the pair: they never meet.  Whether it is in a batch is not known of all.
+  static bool may_meet(const OperationText& a, const OperationText& b) {
+    return (a.group != 0) == (b.group != 0) || ((a.flags | b.flags) & format::kUntracked) != 0;
+  }
+
   // The peer's unfinished side of a message; null: there is none.
-  const OperationText* counterpart_of(const Node& node, const OperationText& part) const {
+  const OperationText* counterpart_of(const Node& node, const OperationText& part,
+                                      bool that_meets) const {
     const Communicator& communicator = run_.communicators[node.unit->communicator];
     const Member* const other = member_at(communicator, part.peer);
     if (other == nullptr) {
@@ -288,7 +331,8 @@ class Blocker {
     const auto found =
         std::find_if(theirs.begin(), theirs.end(), [&](const OperationText* operation) {
           return !operation->collective && operation->receive != part.receive &&
-                 (operation->peer == node.unit->member->local_rank || operation->peer < 0);
+                 (operation->peer == node.unit->member->local_rank || operation->peer < 0) &&
+                 (!that_meets || may_meet(*operation, part));
         });
     return found == theirs.end() ? nullptr : *found;
   }
@@ -313,7 +357,7 @@ class Blocker {
               member_at(run_.communicators[node.unit->communicator], part->peer);
           const Node* const peer = other == nullptr ? nullptr : &blocked_.nodes.at(other->rank);
           if (peer != nullptr && peer->unit != nullptr && peer->unit->parts.size() > 1 &&
-              waiting.contains(peer->rank) && counterpart_of(node, *part) != nullptr) {
+              waiting.contains(peer->rank) && counterpart_of(node, *part, true) != nullptr) {
             add_edge(node, *part, *peer, true);
             waiting.insert(rank);
           }

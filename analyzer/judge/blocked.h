@@ -19,6 +19,7 @@ struct Node {
   bool stalled = false;   // its peers are through with its frontier
   bool deviant = false;   // what it called at its frontier is not what the others did
   bool vague = false;     // whom it waits for is not kept, or has gone on since
+  bool gone = false;      // it wrote its dump long before the others
   bool answered = false;  // a peer is through with its frontier, which proves nothing
   Ranks through = {};     // stalled: those peers
 };

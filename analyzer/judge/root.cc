@@ -5,8 +5,10 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/judge/frontier.h"
 #include "analyzer/judge/wait_walk.h"
 #include "analyzer/model/activity.h"
+#include "analyzer/model/build_run.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
@@ -16,7 +18,10 @@ namespace {
 
 class Roots {
  public:
-  Roots(const Run& run, Blocked blocked) : run_(run), blocked_(std::move(blocked)) {
+  Roots(const Run& run, Blocked blocked)
+      : run_(run),
+        blocked_(std::move(blocked)),
+        timed_(run.hang_after != kHangAfter || are_dumps_dated(run)) {
     graph_.waits = std::move(blocked_.waits);
     graph_.divergences = std::move(blocked_.divergences);
   }
@@ -36,19 +41,17 @@ class Roots {
     return {unit.communicator, collective, collective ? unit.first().sequence : 0};
   }
 
-  // Nothing says for how long anybody has waited.
-  bool is_time_assumed() const {
-    return std::all_of(run_.processes.begin(), run_.processes.end(), [](const ProcessTrace& trace) {
-      const auto fact = trace.facts.find("dump-time");
-      return fact != trace.facts.end() && fact->second == "assumed";
-    });
-  }
-
   // All wait for the first rank, as they do while it writes a checkpoint or evaluates: whether that
   // takes too long is not known.
   bool may_be_at_work(const Ranks& roots, const Wait& wait) const {
     return roots == Ranks{Rank{0}} && wait.kind == WaitKind::kCollective &&
-           run_.communicators[wait.communicator].size == run_.world_size && is_time_assumed();
+           run_.communicators[wait.communicator].size == run_.world_size &&
+           (!timed_ || !knows_limits());
+  }
+
+  bool knows_limits() const {
+    return std::any_of(run_.processes.begin(), run_.processes.end(),
+                       [](const ProcessTrace& trace) { return trace.first_limit != 0; });
   }
 
   void add_roots() {
@@ -56,14 +59,17 @@ class Roots {
     const WaitWalk walk(ranks, graph_.waits);
     std::map<MatchKey, Ranks> together;
     std::map<MatchKey, Ranks> behind;
+    bool unknown = false;  // what some wait for
     for (const Ranks& root : walk.ends()) {
       const Node& node = blocked_.nodes.at(root.front());
       if (root.size() > 1) {
         add_circle(walk, root);
+      } else if (node.gone) {
+        add_host(walk, root, Fate::kDumpedEarly);
       } else if (node.stalled && !node.vague) {
         insert(behind[{node.unit->communicator, true, node.unit->first().sequence}], node.rank);
       } else if (node.vague || node.deviant) {
-        continue;
+        unknown = unknown || node.vague;
       } else if (node.unit == nullptr || node.answered) {
         add_host(walk, root, node.state == nullptr ? Fate::kUntraced : Fate::kAlive);
       } else {
@@ -80,12 +86,55 @@ class Roots {
       add_stuck_together(walk, std::get<0>(key), std::get<2>(key), stuck);
     }
     join_hosts();
+    leave_out_undated();
     for (const Disagreement& disagreement : blocked_.disagreements) {
       add_disagreement_root(walk, disagreement);
     }
-    if (graph_.hangs.size() == 1 && graph_.stalls.empty() && blocked_.disagreements.empty()) {
+    if (graph_.hangs.size() == 1 && graph_.stalls.empty() && blocked_.disagreements.empty() &&
+        !graph_.undated && !unknown) {
       graph_.hangs.front().alone = graph_.hangs.front().roots.size() == 1;
     }
+  }
+
+  // No time mends it.
+  static bool is_lasting(const Hang& hang) {
+    return hang.fate == Fate::kCircle || hang.fate == Fate::kUntraced || !hang.divergences.empty();
+  }
+
+  // Where nothing says for how long anybody has waited, a host that does something else, or a GPU
+  // that works, is a hang only if the whole job stands still for the sake of a few, with one root:
+  // a dump is mostly written because of that.
+  void leave_out_undated() {
+    Ranks still;
+    bool few = true;
+    const auto add = [&](const Ranks& ranks) {
+      std::for_each(ranks.begin(), ranks.end(), [&](Rank rank) { insert(still, rank); });
+    };
+    for (const Hang& hang : graph_.hangs) {
+      add(hang.roots);
+      add(hang.victims);
+      few = few && (is_lasting(hang) || hang.roots.size() < hang.victims.size());
+    }
+    for (const FrontierStall& stall : graph_.stalls) {
+      for (const StalledRank& rank : stall.stall.ranks) {
+        insert(still, rank.rank);
+      }
+      add(stall.stall.finished);
+      add(stall.victims);
+    }
+    const bool all = std::all_of(run_.ranks.begin(), run_.ranks.end(), [&](const RankState& state) {
+      const Node& node = blocked_.nodes.at(state.rank);
+      return contains(still, state.rank) || (node.unit == nullptr && !node.open);
+    });
+    const auto hosts = std::count_if(graph_.hangs.begin(), graph_.hangs.end(),
+                                     [](const Hang& hang) { return !is_lasting(hang); });
+    const size_t found = static_cast<size_t>(hosts) + graph_.stalls.size();
+    if (timed_ || found == 0 || (all && few && found == 1)) {
+      return;
+    }
+    std::erase_if(graph_.hangs, [](const Hang& hang) { return !is_lasting(hang); });
+    graph_.stalls.clear();
+    graph_.undated = true;
   }
 
   Ranks nodes_of_graph() const {
@@ -416,7 +465,7 @@ class Roots {
     for (const StalledRank& stalled : stall.ranks) {
       insert(stalled.gpu == GpuState::kEnqueued ? stall.suspects : begun, stalled.rank);
     }
-    stall.known = !stall.suspects.empty() && stall.suspects.size() < begun.size() &&
+    stall.known = !stall.suspects.empty() && stall.suspects.size() <= begun.size() &&
                   std::none_of(ranks.begin(), ranks.end(), [&](Rank rank) {
                     return blocked_.standings.may_stand_earlier(rank);
                   });
@@ -441,6 +490,7 @@ class Roots {
   const Run& run_;
   Blocked blocked_;
   WaitGraph graph_;
+  bool timed_;  // it is known for how long they have waited
 };
 
 }  // namespace

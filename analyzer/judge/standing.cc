@@ -27,15 +27,23 @@ Unit unit_from(size_t communicator, const Member& member,
 }  // namespace
 
 Standings::Standings(const Run& run) {
+  std::map<Rank, TimeNs> oldest;  // of all that is kept
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     for (const Member& member : run.communicators[i].members) {
       const ProcessTrace& trace = run.processes[member.process];
       Side& side = sides_[{member.process, member.element}];
+      if (!text_of(run, member).recent.empty()) {
+        const TimeNs first = text_of(run, member).recent.front().enter;
+        const auto [at, is_new] = oldest.try_emplace(member.rank, first);
+        at->second = std::min(at->second, first);
+      }
       for (const OperationText& operation : text_of(run, member).recent) {
         if (operation.collective) {
           side.collectives.push_back(&operation);
         }
-        if ((operation.flags & format::kUntracked) != 0) {
+        // Where completed entries are left out, the one that closes a batch may be.
+        if ((operation.flags & format::kUntracked) != 0 ||
+            (!operation.collective && trace.facts.contains("entries-left-out"))) {
           untracked_.insert(member.rank);
         }
         if (is_unfinished(trace, operation)) {
@@ -49,6 +57,12 @@ Standings::Standings(const Run& run) {
       if (at == frontiers_.end() || side.unfinished.front()->enter < at->second.first().enter) {
         frontiers_[member.rank] = unit_from(i, member, side.unfinished);
       }
+    }
+  }
+  for (const auto& [rank, unit] : frontiers_) {
+    const ProcessTrace& trace = run.processes[unit.member->process];
+    if (trace.facts.contains("entries-overwritten") && unit.first().enter <= oldest.at(rank)) {
+      cut_.insert(rank);
     }
   }
 }

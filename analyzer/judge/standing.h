@@ -31,6 +31,8 @@ class Standings {
   const OperationText* collective(const Member& member, uint64_t sequence) const;
   // It has issued messages of which nobody knows whether they are complete.
   bool may_stand_earlier(Rank rank) const { return untracked_.contains(rank); }
+  // All that is kept of it is unfinished, so that what is not kept may be too.
+  bool may_stand_earlier_than_kept(Rank rank) const { return cut_.contains(rank); }
 
  private:
   struct Side {
@@ -43,7 +45,7 @@ class Standings {
 
   std::map<Place, Side> sides_;
   std::map<Rank, Unit> frontiers_;
-  std::set<Rank> untracked_;
+  std::set<Rank> untracked_, cut_;
 };
 
 }  // namespace traintrace

@@ -113,6 +113,11 @@ std::vector<Program> programs_of(const Run& run) {
                                       static_cast<uint64_t>(member.local_rank));
       }
       for (const OperationText& operation : text.recent) {
+        // Of these there are records only as long as they are not complete.
+        if ((operation.flags & format::kUntracked) != 0 ||
+            (!operation.collective && operation.peer < 0)) {
+          continue;
+        }
         const uint64_t key = makers.at(member.rank).key_of(operation, text);
         program.calls.push_back({key, &operation, static_cast<uint32_t>(i)});
       }

@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "analyzer/reader/process_trace.h"
 
 namespace traintrace {
+
+struct Profile;
 
 struct RankState {
   Rank rank;
@@ -104,6 +107,7 @@ struct Run {
   std::vector<Divergence> divergences;
   WaitGraph waits;
   std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them
+  std::shared_ptr<const Profile> profile;       // of its GPUs (timeline/); null: none was recorded
   std::vector<LostTime> lost_times;             // of GPUs with a timeline; by rank and device
 };
 

@@ -58,6 +58,7 @@ enum class Fate : uint8_t {
   kDied,           // ended without a word, before those that wait
   kPerhapsDied,    // so too, but they ended at about the same time
   kSilent,         // heard no more while they were, and nothing says that it ended
+  kDumpedEarly,    // wrote its dump long before the others, as a process does that ends
   kStalled,        // is there, but its GPU does not do what those of its peers did
   kUntraced,       // left no trace
   kCircle,         // they wait for each other
@@ -129,6 +130,7 @@ struct WaitGraph {
   // Calls at frontiers that differ and of which Run::divergences has nothing: they follow there.
   std::vector<Divergence> divergences = {};
   std::vector<FrontierStall> stalls = {};
+  bool undated = false;   // ranks wait, and nothing says for how long
   bool departed = false;  // `divergences` are the reason for everything: no other ones count
 };
 

@@ -24,21 +24,11 @@ std::string advice_about(const std::string& stat) {
   return "";
 }
 
-// Where nothing is wrong, that comes before what is merely worth knowing.
-const Finding& leading(const std::vector<Finding>& findings) {
-  const auto summary = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.code.starts_with("run.");
-  });
-  return findings.front().severity == Severity::kInfo && summary != findings.end()
-             ? *summary
-             : findings.front();
-}
-
 std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
   if (findings.empty()) {
     return "nothing of what was asked for was found";
   }
-  const Finding& first = leading(findings);
+  const Finding& first = *leading(findings);
   std::string verdict = first.certainty == Certainty::kProof    ? ""
                         : first.certainty == Certainty::kLikely ? "likely: "
                                                                 : "possibly: ";
@@ -65,6 +55,18 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
 }
 
 }  // namespace
+
+const Finding* leading(const std::vector<Finding>& findings) {
+  if (findings.empty()) {
+    return nullptr;
+  }
+  const auto summary = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.code.starts_with("run.");
+  });
+  return findings.front().severity == Severity::kInfo && summary != findings.end()
+             ? &*summary
+             : &findings.front();
+}
 
 bool FindingsReport::has_error() const {
   return std::any_of(findings.begin(), findings.end(),

@@ -10,6 +10,8 @@
 
 #include "analyzer/detectors/finding.h"
 #include "analyzer/model/run.h"
+#include "analyzer/reporters/card.h"
+#include "analyzer/text/screen.h"
 
 namespace traintrace {
 
@@ -35,9 +37,17 @@ FindingsReport report_findings(const Run& run, std::vector<Finding> findings);
 void write_each(const FindingsReport& report, const std::function<void(const Finding&)>& write);
 
 std::string findings_json(const Run& run, const FindingsReport& report);  // traintrace.findings/1
-// One finding a line, with indented evidence.  `colour`: for a terminal.
-std::string findings_text(const Run& run, const FindingsReport& report, bool colour);
-std::string findings_html(const Run& run, const FindingsReport& report);  // one file, no scripts
+// On a terminal the card; else the card and findings_lines().
+std::string findings_text(const Run& run, const FindingsReport& report, const CardOptions& options,
+                          const Screen& screen);
+// One finding a line, with indented evidence: stable, for grep.
+std::string findings_lines(const Run& run, const FindingsReport& report);
+// Of the finding that leads; the others are named.
+std::string card_text(const Run& run, const FindingsReport& report, const CardOptions& options,
+                      const Screen& screen);
+// What the verdict is about: where nothing is wrong, that comes before what is merely worth
+// knowing.  Null: there are no findings.
+const Finding* leading(const std::vector<Finding>& findings);
 
 // "error collective.missing-rank proof culprits=2 victims=0,1,3: title"
 std::string finding_line(const Finding& finding);

@@ -1,23 +1,17 @@
+// For a terminal the card alone, with all that a person asks first.  For a pipe the card, then what
+// programs look for: a line for each finding, with its evidence indented under it.
 #include <fmt/format.h>
 
+#include "analyzer/isolation/stage.h"
+#include "analyzer/reporters/card.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
 
-std::string painted(const std::string& text, const char* code, bool colour) {
-  return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
-}
-
-const char* colour_of(Severity severity) {
-  constexpr const char* kCodes[] = {"1;31", "33", "32"};
-  return kCodes[static_cast<size_t>(severity)];
-}
-
-std::string text_of(const Finding& finding, bool colour) {
-  std::string out = "\n";
-  out += painted(printable(finding_line(finding)), colour_of(finding.severity), colour) + "\n";
+std::string text_of(const Finding& finding) {
+  std::string out = "\n" + printable(finding_line(finding)) + "\n";
   for (const CodePlace& place : finding.where) {
     out += printable(fmt::format("    where: rank {}: {}{}{}{}", place.rank.value, place.file,
                                  place.line > 0 ? fmt::format(":{}", place.line) : "",
@@ -36,20 +30,30 @@ std::string text_of(const Finding& finding, bool colour) {
 
 }  // namespace
 
-std::string findings_text(const Run& run, const FindingsReport& report, bool colour) {
+std::string findings_lines(const Run& run, const FindingsReport& report) {
   std::string out;
   for (const ReportedLoss& loss : report.losses) {
     out += fmt::format("lost: rank {}: {} {} ({}){}\n", loss.rank.value, loss.count,
                        printable(loss.stat), printable(loss.severity),
                        loss.advice.empty() ? "" : ": " + printable(loss.advice));
   }
-  out += "verdict: " + painted(printable(report.verdict), "1", colour) + "\n";
+  out += "verdict: " + printable(report.verdict) + "\n";
   out += printable(run_line(run)) + "\n";
   for (const OtherRun& other : run.others) {
     out += printable(other_run_line(other)) + "\n";
   }
-  write_each(report, [&](const Finding& finding) { out += text_of(finding, colour); });
+  write_each(report, [&](const Finding& finding) { out += text_of(finding); });
   return out;
+}
+
+std::string findings_text(const Run& run, const FindingsReport& report, const CardOptions& options,
+                          const Screen& screen) {
+  std::string card;
+  run_stage("card of the verdict", [&] { card = card_text(run, report, options, screen); });
+  // Where a stage failed, the lines say so, and more.
+  return screen.terminal && !card.empty()
+             ? card
+             : card + (card.empty() ? "" : "\n") + findings_lines(run, report);
 }
 
 }  // namespace traintrace

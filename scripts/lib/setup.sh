@@ -30,6 +30,11 @@ need_to_compare=(  # what attach says beside what others see; tests without them
   "protoc --version|protobuf-compiler"   # decodes what is exported for Perfetto
 )
 need_to_train=("test -x /usr/bin/torchrun|python3-torch")  # the example in PyTorch; the CPU is enough
+need_to_show=(  # the page of --format=html in a browser; tests without them are skipped
+  "node --version|nodejs"
+  "npm --version|npm"
+  "chromium --version|chromium"
+)
 need_to_bench=(  # the peers beside which costs are measured
   "lttng --version|lttng-tools"
   "header lttng/tracepoint.h|liblttng-ust-dev"
@@ -63,6 +68,16 @@ missing() {
   for row in "$@"; do
     ${row%|*} >/dev/null 2>&1 </dev/null || echo "${row#*|}"
   done
+}
+
+# The packages that the page is built and tested with, as they are locked.  The page itself is committed: without a registry
+# its tests are skipped and nothing else is missing.
+set_up_page() {
+  local web=$root/analyzer/page/web
+  command -v npm >/dev/null || return 0
+  [[ $web/node_modules/.package-lock.json -nt $web/package-lock.json ]] ||
+    timeout 120 npm ci --prefix "$web" --no-fund --no-audit --loglevel=error >/dev/null 2>&1 ||
+    say "npm ci did not succeed in analyzer/page/web: the tests of the page are skipped"
 }
 
 # set_up ROW..: installs what is missing, or says that nothing is.

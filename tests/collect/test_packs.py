@@ -5,6 +5,7 @@ import re
 import struct
 import subprocess
 import tarfile
+import time
 
 import job
 
@@ -147,6 +148,27 @@ class Packs(job.Case):
         self.assertIn("trace.truncated", text)
         self.assertIn("the pack is truncated", text)
         self.assertEqual(self.damaged(lambda data: data[:50])[0], 2)
+
+    def test_of_a_process_that_runs(self):
+        """What was collected is a snapshot: the process is silent from then on, whatever became of it since."""
+        settings = job.environment(LD_PRELOAD=job.LIBRARY, TRAINTRACE_DIR=f"{self.folder}/live")
+        counts = f"{self.folder}/counts"
+        with open(counts, "wb") as file:
+            file.write(bytes(4096))
+        with subprocess.Popen([job.JOB[0], "work", counts, "1000", "4", "5000", "0"], env=settings, stdout=subprocess.DEVNULL) as process:
+            end = time.monotonic() + 60
+            while time.monotonic() < end and not self.files("live/*.trace"):
+                time.sleep(0.1)
+            for _ in range(3):
+                status, _, errors = self.traintrace("collect", "live", "--to=snapshot")
+                self.assertEqual((status, errors), (0, ""))
+                status, text, errors = self.traintrace("dump", "snapshot")
+                self.assertEqual((status, errors), (0, ""))
+                self.assertEqual([line for line in text.splitlines() if line.startswith("error ")], [])
+                self.assertFalse(" running=" in text, "of what it did since nothing is known")
+            process.kill()
+        report = self.analyze("snapshot")
+        self.assertEqual((report["run"]["live"], report["findings"][0]["code"]), (False, "run.in-progress"))
 
     def test_nothing_here_to_collect(self):
         os.mkdir(f"{self.folder}/empty")

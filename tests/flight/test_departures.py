@@ -54,6 +54,39 @@ class Departures(unittest.TestCase):
                 truth = generate.generate(seed, "flight", kind, None, folder)
                 self.assertEqual(found(os.path.join(folder, "traces")), [(code, "likely", truth["culprits"])])
 
+    def of(self, seed, kind):
+        folder = os.path.join(self.folder, f"{kind}-{seed}")
+        truth = generate.generate(seed, "flight", kind, None, folder)
+        return os.path.join(folder, "traces"), truth
+
+    def test_a_dump_long_before_the_others_is_that_of_a_rank_that_died(self):
+        for seed in (1, 55, 217):
+            with self.subTest(seed=seed):
+                folder, truth = self.of(seed, "died")
+                self.assertEqual(found(folder), [("collective.dead-rank", "likely", truth["culprits"])])
+
+    def test_messages_in_a_batch_and_single_ones_do_not_meet(self):
+        for seed in (17, 287):
+            with self.subTest(seed=seed):
+                codes = [(code, culprits) for code, _, culprits in found(self.of(seed, "cycle")[0]) if code != "run.unexplained"]
+                self.assertEqual(codes, [("p2p.cycle", [])])
+
+    def test_what_a_ring_has_overwritten_is_not_known(self):
+        """Nothing is kept but unfinished entries: what these ranks wait for may be gone. Nor is a rank without a dump to blame then."""
+        for seed, kind in ((84, "wrong-kind"), (293, "transport"), (1131, "missing-recv")):
+            with self.subTest(seed=seed):
+                self.assertEqual([one[2] for one in found(self.of(seed, kind)[0]) if one[2]], [])
+
+    def test_no_time_limit_has_passed(self):
+        """A slow loader, an evaluation; of dumps before 2.2, which do not say the limit; of dumps without completed entries, in which messages that
+        are complete look as if they were in flight."""
+        for seed in (50, 67, 102, 160, 172, 1116):
+            with self.subTest(seed=seed):
+                self.assertEqual(found(self.of(seed, "none")[0]), [])
+
+    def test_part_of_a_job_waits_and_nothing_says_for_how_long(self):
+        self.assertEqual([one["code"] for one in findings(self.of(1162, "none")[0]) if one["severity"] == "error"], [])
+
     def job(self, calls_of, ranks=4):
         """`calls_of(rank)`: (group, size, whether it is done, line). Group 1 is of the ranks 2 and 3 alone."""
         config = {"0": {"name": "0", "desc": "all", "ranks": str(list(range(ranks)))}, "1": {"name": "1", "desc": "pair", "ranks": "[2, 3]"}}

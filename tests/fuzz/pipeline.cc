@@ -25,6 +25,7 @@
 #include "analyzer/importers/torch_snapshot.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/memory/device_peaks.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reporters/diff_report.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/report_table.h"
@@ -56,8 +57,10 @@ void check_findings(const Run& run, const std::vector<Finding>& findings) {
   check(!findings.empty(), "no finding at all");
   const FindingsReport report = report_findings(run, findings);
   check(!report.verdict.empty(), "no verdict");
-  check(!findings_text(run, report, true).empty(), "no text");
-  check(!findings_html(run, report).empty(), "no page");
+  constexpr Screen kTerminal{true, 80, true};
+  check(!findings_text(run, report, {}, {}).empty(), "no text");
+  check(!findings_text(run, report, {}, kTerminal).empty(), "no card");
+  check(!page_html(run, report, {}).empty(), "no page");
   check_json(findings_json(run, report), "findings");
 }
 

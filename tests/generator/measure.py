@@ -38,7 +38,7 @@ def classify(told, findings):
     if any(set(finding.get("culprits", [])) - true for finding in grave):
         return WRONG
     if not errors:
-        return MISSED
+        return OPEN if any(finding["code"] == "run.unexplained" for finding in grave) else MISSED
     named = set(errors[0].get("culprits", []))
     if errors[0]["code"] in told["acceptable_codes"] and (named == true or (told.get("tie") and not named)):
         return EXACT

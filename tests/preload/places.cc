@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -211,7 +212,15 @@ TEST(Places, AProgramThatExecsHasTwo) {
   }
 }
 
-// What the job prints is the same; the trace is elsewhere, or there is none.
+// One line, of nothing else.
+bool says_where(const std::string& errors, const std::string& wanted, const std::string& why) {
+  return errors.starts_with("traintrace: traces are kept in /") &&
+         errors.ends_with(" of each host, not in " + wanted + ": " + why +
+                          "; `traintrace collect` gathers them\n") &&
+         std::count(errors.begin(), errors.end(), '\n') == 1;
+}
+
+// What the job prints is the same; the trace is elsewhere, as is said, or there is none.
 TEST(Places, AFolderThatCannotBe) {
   const Folder folder;
   std::ofstream(folder.path() + "/file") << "no folder";
@@ -220,7 +229,7 @@ TEST(Places, AFolderThatCannotBe) {
   const Outcome outcome = run(preload::self("use"), wanted);
   EXPECT_TRUE(outcome.exited_with(0));
   EXPECT_EQ(outcome.output, "done\n");
-  EXPECT_EQ(outcome.errors, "");
+  EXPECT_TRUE(says_where(outcome.errors, wanted, "the folder cannot be opened")) << outcome.errors;
   auto fresh = new_since(before);
   // Other tests of this user may put theirs there, too.
   std::erase_if(fresh, [&](const std::string& path) {
@@ -276,7 +285,7 @@ TEST(Places, AFullDiskGetsAPointer) {
   const Outcome outcome = run(preload::self("use_until_pointer", {disk.path()}), disk.path());
   EXPECT_TRUE(outcome.exited_with(0)) << outcome.errors;
   EXPECT_EQ(outcome.output, "done\n");
-  EXPECT_EQ(outcome.errors, "");
+  EXPECT_TRUE(says_where(outcome.errors, disk.path(), "not enough space")) << outcome.errors;
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(disk.path())) {
     files.push_back(entry.path());
@@ -346,13 +355,13 @@ TEST(Places, WithoutAnyItStepsAside) {
   EXPECT_EQ(folder.traces().size(), 0u);
 }
 
-RawTrace with_setting(const char* name, const char* value) {
+RawTrace with_setting(const char* name, const char* value, const std::string& told = "") {
   const Folder folder;
   preload::Program program = preload::self("use");
   program.environment = {{name, value}};
   const Outcome outcome = run(program, folder.path());
   EXPECT_EQ(outcome.output, "done\n");
-  EXPECT_EQ(outcome.errors, "");
+  EXPECT_EQ(outcome.errors, told);
   return folder.traces().empty() ? RawTrace() : preload::read_raw(folder.traces()[0]);
 }
 
@@ -360,7 +369,9 @@ TEST(Places, SettingsAreFacts) {
   RawTrace trace = with_setting("TRAINTRACE_GPU_TIMELINE", "cupti");
   EXPECT_EQ(trace.facts.count("setting-error.TRAINTRACE_GPU_TIMELINE"), 0u);
   EXPECT_EQ(trace.facts["setting.TRAINTRACE_GPU_TIMELINE"], "cupti");
-  trace = with_setting("TRAINTRACE_STACKS", "some");
+  trace = with_setting("TRAINTRACE_STACKS", "some",
+                       "traintrace: TRAINTRACE_STACKS=some is not a known value "
+                       "(off|native|python|all): all is used\n");
   EXPECT_EQ(trace.facts["setting-error.TRAINTRACE_STACKS"], "not a known value");
   EXPECT_EQ(trace.facts["setting.TRAINTRACE_STACKS"], "all");
   trace = with_setting("RANK", "3");

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/unit/trace_builder.h"
 
@@ -82,6 +83,8 @@ TEST_F(CommandLine, UnknownNamesAreRefusedWithTheNearestOne) {
   expect_refused("analyze --hang-after=soon x", "--hang-after=soon: write a time as 5s or 500ms");
   expect_refused("dump --rank=x docs", "docs: cannot be opened: No such file or directory");
   expect_refused("attach 4194305", "/proc/4194305/stat: there is no process with this number");
+  expect_refused("attach 99999999999", "99999999999: there is no process with this number");
+  expect_refused("attach 0", "0: there is no process with this number");
   expect_refused("run", "run needs a program: traintrace run [--out=DIR] -- PROGRAM ARG...");
   expect_refused("", "no command given; see `traintrace help`");
 }
@@ -95,6 +98,62 @@ TEST_F(CommandLine, HelpGoesToStdout) {
     EXPECT_NE(said.out, "") << arguments;
   }
   EXPECT_NE(traintrace("help dump").out.find("--since"), std::string::npos);
+}
+
+// Every command is shown in use, with what its status means.
+TEST_F(CommandLine, HelpHasExamplesAndExitStatus) {
+  std::istringstream lines(traintrace("help").out);
+  std::string manual = traintrace("help --man").out;
+  int commands = 0;
+  bool listed = false;
+  for (std::string line; std::getline(lines, line) && !(listed && line.empty());) {
+    if (listed) {
+      const std::string command = line.substr(2, line.find(' ', 2) - 2);
+      const std::string help = traintrace("help " + command).out;
+      EXPECT_NE(help.find("traintrace " + command + " ", help.find("Examples:\n")),
+                std::string::npos)
+          << help;
+      EXPECT_NE(help.find("Exit status: "), std::string::npos) << help;
+      ++commands;
+    }
+    listed = listed || line == "Commands";
+  }
+  EXPECT_GT(commands, 10);
+  EXPECT_NE(manual.find("traintrace findings \\-\\-thresholds"), std::string::npos);
+  EXPECT_NE(manual.find(".B collective.missing\\-rank"), std::string::npos);
+  EXPECT_EQ(manual.find("inject"), std::string::npos) << "not built";
+}
+
+TEST_F(CommandLine, WordsThatPeopleTryFirst) {
+  EXPECT_EQ(traintrace("-V").out, traintrace("--version").out);
+  expect_refused("version", "there is no command 'version'; did you mean --version?");
+  expect_refused("recrod", "there is no command 'recrod'; did you mean record?");
+  EXPECT_EQ(traintrace("record --out=t true").status, 0) << "as run";
+  const std::string one = traintrace("settings TRAINTRACE_MODE").out;
+  EXPECT_TRUE(one.starts_with("TRAINTRACE_MODE=")) << one;
+  EXPECT_EQ(one.find("TRAINTRACE_RING_MB"), std::string::npos);
+  expect_refused("settings TRAINTRACE_MOED",
+                 "there is no setting 'TRAINTRACE_MOED'; did you mean TRAINTRACE_MODE?");
+}
+
+TEST_F(CommandLine, FindingsAreExplainedAndSearched) {
+  const std::string one = traintrace("findings collective.missing-rank").out;
+  for (const char* section : {"When it is reported", "Usual causes", "How to confirm", "How to fix",
+                              "Example", "Values in --format=json", "Numbers that decide",
+                              "  hang-after           5 s", "Related"}) {
+    EXPECT_NE(one.find(section), std::string::npos) << section;
+  }
+  const std::string several = traintrace("findings OOM").out;
+  EXPECT_NE(several.find("run.oom-then-hang"), std::string::npos);
+  EXPECT_EQ(several.find("run.healthy"), std::string::npos);
+  EXPECT_EQ(several.find("device.not-resident"), std::string::npos) << "room";
+  expect_refused("findings blue-moon", "no finding mentions 'blue-moon'");
+  EXPECT_NE(traintrace("findings --thresholds").out.find("\n  dead-after "), std::string::npos);
+  const auto document =
+      nlohmann::json::parse(traintrace("findings --thresholds --format=json").out, nullptr, false);
+  ASSERT_FALSE(document.is_discarded());
+  EXPECT_EQ(document.at("thresholds").at(0).at("name"), "hang-after");
+  EXPECT_EQ(document.at("thresholds").at(0).at("value"), 5e9);
 }
 
 TEST_F(CommandLine, BashCompletesCommandsAndOptions) {

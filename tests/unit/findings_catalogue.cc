@@ -47,6 +47,10 @@ TEST(Catalogue, IsWellFormed) {
 TEST(Catalogue, ExplainsWhatIsBuilt) {
   for (const CatalogueRow& row : catalogue()) {
     EXPECT_EQ(row.built, !row.explanation.empty()) << row.code;
+    EXPECT_EQ(row.built, !row.causes.empty()) << row.code;
+    EXPECT_EQ(row.built, !row.confirm.empty()) << row.code;
+    EXPECT_EQ(row.built, !row.fix.empty()) << row.code;
+    EXPECT_EQ(row.built, !row.example.empty()) << row.code;
     std::set<std::string> keys;
     for (const ValueRow& value : row.values) {
       EXPECT_TRUE(keys.insert(value.key).second) << row.code << ": " << value.key;

@@ -7,6 +7,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/model/build_run.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reporters/findings_report.h"
 #include "tests/unit/model/random_job.h"
 
@@ -120,6 +121,8 @@ class Vandal {
   std::mt19937 random_;
 };
 
+constexpr Screen kTerminal{true, 80, true};
+
 // In all formats, with a verdict.
 bool gives_reports(std::vector<ProcessTrace> traces) {
   const Result<Run> run = build_run(std::move(traces), {}, {});
@@ -128,8 +131,9 @@ bool gives_reports(std::vector<ProcessTrace> traces) {
   }
   const FindingsReport report = report_findings(*run, find_all(*run));
   return !report.findings.empty() && !report.verdict.empty() &&
-         !findings_json(*run, report).empty() && !findings_text(*run, report, true).empty() &&
-         !findings_html(*run, report).empty();
+         !findings_json(*run, report).empty() && !findings_text(*run, report, {}, {}).empty() &&
+         !findings_text(*run, report, {}, kTerminal).empty() &&
+         !page_html(*run, report, {}).empty();
 }
 
 TEST(HostileTraces, AlwaysGiveAReport) {

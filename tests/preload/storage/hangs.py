@@ -43,13 +43,19 @@ class Hanging:
 
 
 class Job:
-    def __init__(self, stack, kind, requests, **settings):
+    """Its folder of traces hangs, or with `packs` the one that they are collected into."""
+
+    def __init__(self, stack, kind, requests, packs=False, **settings):
         self.name = f"{kind}, {requests} requests answered"
         counts = storage.Counts(stack.enter_context(storage.empty_folder("/dev/shm")))
         folder = Hanging(stack, kind, requests).folder
+        self.trace = folder / "trace"
+        if packs:
+            self.trace = stack.enter_context(storage.empty_folder()) / "trace"
+            settings["TRAINTRACE_COLLECT"] = folder / "packs"
         self.counts = counts
         self.begun = time.monotonic()
-        self.job = storage.start(folder / "trace", "work", counts.path, SECONDS, 2, 500, 7, **settings)
+        self.job = storage.start(self.trace, "work", counts.path, SECONDS, 2, 500, 7, **settings)
         self.watch = storage.Watch(self.job.pid)
         self.watch.start()
 
@@ -59,7 +65,8 @@ class Job:
             self.job.wait(storage.LONG)
         self.took = time.monotonic() - self.begun
         self.job.kill()
-        self.said = self.job.communicate()
+        output, errors = self.job.communicate()
+        self.said = (output, storage.without_places(errors))
         self.watch.join()
 
 
@@ -105,13 +112,25 @@ class Hangs(unittest.TestCase):
     def test_with_all_records(self):
         self.harmless(LOCAL, TRAINTRACE_MODE="full")
 
+    def test_a_folder_for_packs(self):
+        """A child of the keeper waits for it, and nobody else: the copy is whole when the job has ended."""
+        for job in self.run_all(NETWORK, packs=True):
+            with self.subTest(job.name):
+                self.assertEqual((job.job.returncode, job.said[0]), (7, "done\n"))
+                self.assertLess(job.took, SECONDS + PATIENCE + SLACK)
+                self.assertLess(job.watch.longest, BLOCKED)
+                self.assertLess(job.counts.longest_ms(), 1000 * BLOCKED)
+                self.assertIsNotNone(storage.final(job.trace), "the copy waits, too")
+
     def test_it_answers(self):
         """What this server does when it does not hang is enough for a trace."""
         for kind in (LOCAL, NETWORK):
             with self.subTest(kind), contextlib.ExitStack() as stack:
                 trace = Hanging(stack, kind, -1).folder / "trace"
                 job = storage.start(trace, "calls", 10, 100, 7)
-                self.assertEqual((*job.communicate(timeout=storage.LONG), job.returncode), ("", "", 7))
+                output, errors = job.communicate(timeout=storage.LONG)
+                self.assertEqual((output, storage.without_places(errors), job.returncode), ("", "", 7))
+                self.assertEqual("it lies on a network file system" in errors, kind == NETWORK)
                 there = storage.until(lambda trace=trace: list(trace.glob("*.trace" if kind == LOCAL else "*.pointer")))
                 self.assertEqual(len(there), 1)
                 self.assertTrue(storage.until(lambda trace=trace: storage.calls_in(storage.dump(trace)[1]) == (100, 100)))

@@ -181,6 +181,11 @@ class Trace:
         self.disk = self.path.stat().st_blocks * 512
 
 
+def without_places(errors):
+    """What a job said on stderr but for where its traces are, if they cannot be in its folder."""
+    return "".join(line for line in errors.splitlines(True) if not line.startswith("traintrace: traces are kept in "))
+
+
 def skip_if_late(test, recorded, called):
     """The first call waits for a second at most: on a machine that is very busy, some pass before recording begins."""
     if recorded < called:

@@ -1,0 +1,101 @@
+#include "analyzer/commands/examples.h"
+
+namespace traintrace {
+namespace {
+
+struct Notes {
+  std::string_view command;
+  std::string_view examples;
+  std::string_view status;
+};
+
+constexpr std::string_view kPlain =
+    "0 on success, 2 for a usage error or if no input could be read";
+
+constexpr Notes kNotes[] = {
+    {"run",
+     R"(  traintrace run -- torchrun --nproc-per-node=8 train.py
+  traintrace run --out=/shared/traces -- srun python train.py
+  traintrace run --gpu-timeline=cupti --mode=full -- python train.py
+)",
+     "that of PROGRAM; 128 + N if signal N ended it; 2 for a usage error"},
+    {"analyze",
+     R"(  traintrace analyze                       the newest run in ./traintrace
+  traintrace analyze host1/ host2/         traces that lie on several hosts
+  traintrace analyze fr_dumps/             dumps of PyTorch's Flight Recorder
+  traintrace analyze --format=html -o report.html
+)",
+     "0 without a finding of severity error, 1 with one, 2 if no input could be used"},
+    {"attach",
+     R"(  traintrace attach ./traintrace           sample the job whose traces these are
+  traintrace attach --all                  every process here that uses CUDA or is recorded
+  traintrace attach ./traintrace --watch --on-hang='mail -s hang me@example.org'
+)",
+     "0 without a finding of severity error, 1 with one, 2 if nothing could be sampled"},
+    {"diff",
+     R"(  traintrace diff fast/ slow/              what changed between two runs
+)",
+     kPlain},
+    {"report",
+     R"(  traintrace report                        one row per rank: busy, idle, communication
+  traintrace report --by=stack             where memory and time went, by call stack
+  traintrace report --by=step --format=csv > steps.csv
+)",
+     kPlain},
+    {"dump",
+     R"(  traintrace dump ./traintrace --rank=2 | tail -40
+  traintrace dump ./traintrace --call='nccl*'
+)",
+     kPlain},
+    {"import",
+     R"(  traintrace import flight-recorder dumps/* --out=traces/
+  traintrace import kineto trace.json.gz --out=traces/
+)",
+     kPlain},
+    {"export",
+     R"(  traintrace export perfetto ./traintrace -o run.pftrace     for ui.perfetto.dev
+  traintrace export torch-snapshot ./traintrace -o snap.pickle   for pytorch.org/memory_viz
+)",
+     kPlain},
+    {"collect",
+     R"(  srun --ntasks-per-node=1 traintrace collect /shared/traces    once on each host
+  traintrace collect ./traintrace --to=/shared/traces --ring=30s
+  traintrace analyze /shared/traces                             then
+)",
+     kPlain},
+    {"calls",
+     R"(  traintrace calls | grep -i malloc
+)",
+     kPlain},
+    {"findings",
+     R"(  traintrace findings                      all codes
+  traintrace findings collective.missing-rank    causes, how to confirm, how to fix
+  traintrace findings oom                  all that mention a word
+  traintrace findings --thresholds         every number that decides a verdict
+)",
+     kPlain},
+    {"settings",
+     R"(  traintrace settings                      all, with defaults and values
+  traintrace settings TRAINTRACE_MODE      one
+)",
+     kPlain},
+    {"help",
+     R"(  traintrace help analyze
+  traintrace help --man | man -l -
+)",
+     kPlain},
+};
+
+}  // namespace
+
+std::string usage_notes(std::string_view command) {
+  for (const Notes& notes : kNotes) {
+    if (notes.command == command) {
+      return "Examples:\n" + std::string(notes.examples) +
+             "\nExit status: " + std::string(notes.status);
+    }
+  }
+  return "";
+}
+
+}  // namespace traintrace

@@ -1,0 +1,26 @@
+// Commands of the user that are run once there is a verdict (attach --on, --on-hang).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/reporters/findings_report.h"
+
+namespace traintrace {
+
+struct VerdictHook {
+  std::vector<std::string> codes;  // "collective.*" is all that begin so; none: any error
+  std::string command;             // of the shell
+};
+
+// "CODE,..:COMMAND".  What is wrong with it goes to `complaint`.
+std::optional<VerdictHook> parse_hook(const std::string& text, std::string& complaint);
+
+// Runs those that are meant, one after the other, each with the findings as JSON on its stdin and
+// TRAINTRACE_VERDICT, TRAINTRACE_CODE and TRAINTRACE_CULPRITS ("2,5") in its environment.  What
+// fails is told on stderr.
+void run_hooks(const std::vector<VerdictHook>& hooks, const FindingsReport& report,
+               const std::string& json);
+
+}  // namespace traintrace

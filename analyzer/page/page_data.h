@@ -1,0 +1,53 @@
+// What the page (format html) shows beside the findings, as JSON: one part for each screen.  Ranks
+// that are equal are folded where that keeps a page of 1,024 ranks below a megabyte.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/run.h"
+#include "analyzer/reporters/card.h"
+
+namespace traintrace {
+
+using PageJson = nlohmann::ordered_json;
+
+// Texts that many ranks share, each once.
+class TextTable {
+ public:
+  size_t index(const std::string& text);
+  PageJson json() const;
+
+ private:
+  std::map<std::string, size_t> places_;
+  std::vector<const std::string*> texts_;
+};
+
+struct PageOptions {
+  CardOptions card;
+  ReadEvents read_events = {};
+};
+
+// Times are in us since the start of the run.  `leading`: may be null.
+PageJson page_ranks(const Run& run, const Finding* leading, TextTable& texts);
+PageJson page_communicators(const Run& run, const Finding* leading);
+PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts);
+PageJson page_waits(const Run& run, const Finding* leading);
+PageJson page_stacks(const Run& run, const Finding* leading, TextTable& texts);
+PageJson page_memory(const Run& run, const std::vector<Finding>& findings,
+                     const PageOptions& options, TextTable& texts);
+PageJson page_steps(const Run& run, TextTable& texts);
+PageJson page_environment(const Run& run);
+PageJson page_card(const Card& card);
+
+PageJson page_json(const Ranks& ranks);
+int64_t page_us(const Run& run, TimeNs time);
+// "train.py:12 in step"; "" if the stack has no frame of the job's.
+std::string page_place(const ProcessTrace& trace, Rank rank, uint32_t stack);
+
+}  // namespace traintrace

@@ -1,0 +1,174 @@
+// What some ranks did around the moment at which they parted.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/page/page_data.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLanes = 8;
+constexpr size_t kMostBars = 120;  // of a lane
+
+struct Bar {
+  TimeNs begin = 0, end = 0;
+  size_t communicator = 0;
+  uint64_t sequence = 0;
+  std::string text;
+  const char* kind = "done";  // done, waits, instead
+};
+
+// Culprits first, then victims: all of a small job, else two of each and one that is neither.
+Ranks chosen(const Run& run, const Finding* leading) {
+  Ranks ranks;
+  if (run.ranks.size() <= kMostLanes) {
+    for (const RankState& state : run.ranks) {
+      ranks.push_back(state.rank);
+    }
+    return ranks;
+  }
+  const auto add = [&](const Ranks& from, size_t most) {
+    for (size_t i = 0; i < std::min(from.size(), most); ++i) {
+      insert(ranks, from[i]);
+    }
+  };
+  if (leading != nullptr) {
+    add(leading->culprits, 3);
+    for (const Ranks& side : leading->sides) {
+      add(side, 1);
+    }
+    add(leading->victims, 2);
+  }
+  for (const RankState& state : run.ranks) {
+    const bool other = leading == nullptr || (!contains(leading->culprits, state.rank) &&
+                                              !contains(leading->victims, state.rank));
+    if (ranks.size() < 5 && other) {
+      insert(ranks, state.rank);
+    }
+  }
+  ranks.resize(std::min(ranks.size(), kMostLanes));
+  return ranks;
+}
+
+const Wait* wait_of(const Run& run, Rank rank, size_t communicator, uint64_t sequence) {
+  for (const Wait& wait : run.waits.waits) {
+    if (wait.communicator == communicator && wait.sequence == sequence &&
+        std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                    [&](const Waiter& waiter) { return waiter.rank == rank; })) {
+      return &wait;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Bar> bars_of(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  std::vector<Bar> bars;
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    const Member* const member = member_of(run.communicators[i], state.rank);
+    if (member == nullptr) {
+      continue;
+    }
+    for (const OperationText& operation : text_of(run, *member).recent) {
+      Bar bar{operation.enter, std::max(operation.leave, operation.completed), i,
+              operation.sequence, call_name(trace, operation.call)};
+      if (operation.collective && wait_of(run, state.rank, i, operation.sequence) != nullptr) {
+        bar.kind = "waits";
+        bar.end = std::max(state.last_seen, operation.enter);
+      }
+      if (bar.begin != 0) {
+        bar.end = std::max(bar.end, bar.begin);
+        bars.push_back(std::move(bar));
+      }
+    }
+  }
+  std::stable_sort(bars.begin(), bars.end(),
+                   [](const Bar& a, const Bar& b) { return a.begin < b.begin; });
+  if (bars.size() > kMostBars) {
+    bars.erase(bars.begin(), bars.end() - kMostBars);
+  }
+  return bars;
+}
+
+// What a culprit does while the others wait.
+void add_instead(const Run& run, const RankState& state, TimeNs parted, std::vector<Bar>& bars) {
+  const auto activity = activity_of(run, state);
+  TimeNs begin = parted;
+  for (const Bar& bar : bars) {
+    begin = std::max(begin, bar.end);
+  }
+  Bar bar{activity && activity->open ? std::max(activity->time, begin) : begin,
+          std::max(state.last_seen, activity ? activity->time : 0),
+          0,
+          0,
+          "",
+          "instead"};
+  if (activity) {
+    const std::string place = page_place(trace_of(run, state), state.rank, activity->stack);
+    bar.text = fmt::format("{}{}{}", activity->call,
+                           activity->queries > 0 ? fmt::format(" x {}", activity->queries) : "",
+                           place.empty() ? "" : " at " + place);
+  } else {
+    bar.text = "no call is recorded";
+  }
+  if (bar.end > bar.begin) {
+    bars.push_back(std::move(bar));
+  }
+}
+
+// When the first of those that wait entered what they wait in; 0: nobody waits.
+TimeNs parted_at(const Run& run, const Finding* leading) {
+  TimeNs first = 0;
+  if (leading == nullptr || leading->severity == Severity::kInfo) {
+    return first;
+  }
+  for (const Wait& wait : run.waits.waits) {
+    for (const Waiter& waiter : wait.waiters) {
+      if (contains(leading->victims, waiter.rank) && (first == 0 || waiter.since < first)) {
+        first = waiter.since;
+      }
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts) {
+  const TimeNs parted = parted_at(run, leading);
+  PageJson json = {{"parted", parted == 0 ? PageJson() : PageJson(page_us(run, parted))},
+                   {"end", page_us(run, run.end)},
+                   {"lanes", PageJson::array()}};
+  for (const Rank rank : chosen(run, leading)) {
+    const RankState* const state = state_of(run, rank);
+    if (state == nullptr) {
+      json["lanes"].push_back(
+          {{"rank", rank.value}, {"role", "no trace"}, {"bars", PageJson::array()}});
+      continue;
+    }
+    const bool culprit = leading != nullptr && contains(leading->culprits, rank) && parted != 0;
+    std::vector<Bar> bars = bars_of(run, *state);
+    if (culprit && (bars.empty() || std::string_view(bars.back().kind) != "waits")) {
+      add_instead(run, *state, parted, bars);
+    }
+    PageJson lane = {{"rank", rank.value},
+                     {"role", culprit                                                  ? "culprit"
+                              : leading != nullptr && contains(leading->victims, rank) ? "victim"
+                                                                                       : "other"},
+                     {"last", page_us(run, state->last_seen)},
+                     {"bars", PageJson::array()}};
+    for (const Bar& bar : bars) {
+      const std::string name =
+          std::string_view(bar.kind) == "instead" ? "" : run.communicators[bar.communicator].name;
+      lane["bars"].push_back({page_us(run, bar.begin), page_us(run, bar.end), texts.index(name),
+                              bar.sequence, texts.index(bar.text), bar.kind});
+    }
+    json["lanes"].push_back(std::move(lane));
+  }
+  return json;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,166 @@
+// How far every rank got.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/memory/device_peaks.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/page/page_data.h"
+#include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/profile.h"
+
+namespace traintrace {
+namespace {
+
+// Numbers in a table of the page: no communicator's members are cut in two.
+constexpr size_t kMostMembers = 20'000;
+
+const char* state_of_rank(const Run& run, const RankState& state, const Finding* leading,
+                          const Ranks& waiting) {
+  if (leading != nullptr && contains(leading->culprits, state.rank) &&
+      !leading->code.starts_with("latency.") && !leading->code.starts_with("run.h")) {
+    return "culprit";
+  }
+  if (contains(waiting, state.rank)) {
+    return "waiting";
+  }
+  if (exited_normally(run, state)) {
+    return "done";
+  }
+  return state.ending == Ending::kExited ? "failed"
+         : state.ending == Ending::kGone ? "dead"
+                                         : "moving";
+}
+
+Ranks waiting_ranks(const Run& run, const Finding* leading) {
+  Ranks ranks;
+  for (const Hang& hang : run.waits.hangs) {
+    for (const Rank rank : hang.victims) {
+      insert(ranks, rank);
+    }
+  }
+  for (const Rank rank :
+       leading == nullptr || leading->severity == Severity::kInfo ? Ranks() : leading->victims) {
+    insert(ranks, rank);
+  }
+  return ranks;
+}
+
+int device_of(const ProcessTrace& trace, const RankState& state) {
+  if (state.device >= 0) {
+    return state.device;
+  }
+  for (const CommunicatorText& communicator : trace.communicators) {
+    if (communicator.device >= 0) {
+      return communicator.device;
+    }
+  }
+  return -1;
+}
+
+PageJson peak_of(const ProcessTrace& trace) {
+  std::optional<uint64_t> most;
+  for (const DevicePeak& peak : device_peaks(trace).devices) {
+    const auto bytes = peak.reserved ? peak.reserved : peak.allocated;
+    most = bytes ? std::max(most.value_or(0), *bytes) : most;
+  }
+  return most ? PageJson(*most) : PageJson();
+}
+
+// What each rank itself made collectives later than the median, in all; ns.
+std::map<int, int64_t> lateness(const Run& run) {
+  std::map<int, int64_t> late;
+  for (const Arrivals& arrivals :
+       run.profile == nullptr ? std::vector<Arrivals>() : run.profile->groups) {
+    for (const OwnLateness& own :
+         arrivals.usable() ? own_lateness(arrivals) : std::vector<OwnLateness>()) {
+      if (const auto rank = run.profile->timelines[arrivals.members[own.member]].rank) {
+        late[*rank] += own.charged_ns;
+      }
+    }
+  }
+  return late;
+}
+
+std::map<int, int64_t> step_times(const Run& run) {
+  std::map<int, int64_t> times;
+  if (run.profile != nullptr) {
+    for (const DeviceProfile& device : run.profile->devices) {
+      const auto steps = static_cast<int64_t>(std::max<size_t>(device.steps, 1));
+      times[device.rank.value] = device.times.window_ns / steps;
+    }
+  }
+  return times;
+}
+
+PageJson figure(const std::map<int, int64_t>& figures, Rank rank) {
+  const auto found = figures.find(rank.value);
+  return found == figures.end() ? PageJson() : PageJson(found->second);
+}
+
+}  // namespace
+
+PageJson page_ranks(const Run& run, const Finding* leading, TextTable& texts) {
+  PageJson json = {
+      {"rank", PageJson::array()},  {"host", PageJson::array()},  {"pid", PageJson::array()},
+      {"gpu", PageJson::array()},   {"state", PageJson::array()}, {"last", PageJson::array()},
+      {"place", PageJson::array()}, {"at", PageJson::array()},    {"peak", PageJson::array()},
+      {"late", PageJson::array()},  {"step", PageJson::array()}};
+  const Ranks waiting = waiting_ranks(run, leading);
+  const std::map<int, int64_t> late = lateness(run);
+  const std::map<int, int64_t> steps = step_times(run);
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    const auto activity = activity_of(run, state);
+    json["rank"].push_back(state.rank.value);
+    json["host"].push_back(texts.index(trace.host));
+    json["pid"].push_back(trace.pid);
+    json["gpu"].push_back(device_of(trace, state));
+    json["state"].push_back(texts.index(state_of_rank(run, state, leading, waiting)));
+    json["last"].push_back(texts.index(activity ? activity->call : ""));
+    json["place"].push_back(
+        texts.index(activity ? page_place(trace, state.rank, activity->stack) : ""));
+    json["at"].push_back(activity ? page_us(run, activity->time) : 0);
+    json["peak"].push_back(peak_of(trace));
+    json["late"].push_back(figure(late, state.rank));
+    json["step"].push_back(figure(steps, state.rank));
+  }
+  json["missing"] = page_json(run.missing);
+  return json;
+}
+
+PageJson page_communicators(const Run& run, const Finding* leading) {
+  std::vector<const Communicator*> order;
+  for (const Communicator& communicator : run.communicators) {
+    order.push_back(&communicator);
+  }
+  const auto is_leading = [&](const Communicator* communicator) {
+    return leading != nullptr && leading->communicator &&
+           leading->communicator->id == communicator->id;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](const auto* a, const auto* b) {
+    return is_leading(a) != is_leading(b) ? is_leading(a) : a->members.size() > b->members.size();
+  });
+  PageJson list = PageJson::array();
+  size_t members = 0;
+  for (const Communicator* const communicator : order) {
+    members += communicator->members.size();
+    if (members > kMostMembers) {
+      break;
+    }
+    PageJson own = {{"name", communicator->name},
+                    {"size", communicator->size},
+                    {"leading", is_leading(communicator)},
+                    {"ranks", PageJson::array()},
+                    {"seq", PageJson::array()}};
+    for (const Member& member : communicator->members) {
+      own["ranks"].push_back(member.rank.value);
+      own["seq"].push_back(text_of(run, member).collectives);
+    }
+    list.push_back(std::move(own));
+  }
+  return list;
+}
+
+}  // namespace traintrace

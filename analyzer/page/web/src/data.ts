@@ -1,0 +1,54 @@
+// What traintrace embeds (analyzer/page/page_data.h).  Times are us since the start of the run, other durations ns.
+export interface Frame { file: string; path: string; line: number; function: string }
+export interface Actor {
+  ranks: number[]; title: string; culprit: boolean; who: string; doing: string; frames: Frame[];
+  source: { n: number; text: string; marked: boolean }[];
+}
+export interface Card {
+  kind: string; headline: string; certainty: string; why: string[]; advice: string; actors: Actor[];
+  next: { command: string; purpose: string }[];
+}
+export interface Owner { bytes: number; percent?: number; class?: string; where?: string; growth_bytes_per_step?: number }
+export interface Finding {
+  code: string; severity: "error" | "warning" | "info"; certainty: string; title: string; culprits: number[]; victims: number[];
+  where: { rank: number; file: string; line?: number; function: string }[]; values: Record<string, number>; evidence: string[];
+  advice?: string; owners?: Owner[];
+}
+export interface Ranks {
+  rank: number[]; host: number[]; pid: number[]; gpu: number[]; state: number[]; last: number[]; place: number[]; at: number[];
+  peak: (number | null)[]; late: (number | null)[]; step: (number | null)[]; missing: number[];
+}
+export interface Communicator { name: string; size: number; leading: boolean; ranks: number[]; seq: number[] }
+// begin, end, name of the communicator, sequence, text, kind
+export type Bar = [number, number, number, number, number, "done" | "waits" | "instead"];
+export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; bars: Bar[] }[] }
+export interface Waits {
+  nodes: { ranks: number[]; title: string; culprit: boolean; waits: boolean }[];
+  edges: { from: number; to: number; text: string; message: boolean; place: string }[];
+}
+export interface StackNode { f: number; p: number; l: number; u: number; n: number; r: number; x?: number; c?: StackNode[] }
+export interface Stacks { now: boolean; ranks: number; tree: StackNode[] }
+export interface Memory {
+  rank: number; device: number; peak: number; peak_at: number;
+  failed?: { t: number; bytes: number; place: string; free?: number; total?: number };
+  curve: { t: number[]; bands: string[]; bytes: number[][] };
+  flames: { b: number; n: number; f: number[] }[]; blocks: [number, number, number][];
+}
+export interface Steps {
+  causes: string[];
+  devices: { rank: number; device: number; steps: number; window: number; compute: number; communication: number; copies: number; idle: number[] }[];
+  steps: { rank: number; ns: number[] }[];
+  sites: { cause: string; call: number; place: number; ns: number; gaps: number; ranks: string }[];
+  arrivals: { why_not: string; ranks: number[]; operations: number[]; late: number[][] };
+}
+export interface Fact { name: string; count: number; values: { value: string; ranks: string }[] }
+export interface Data {
+  schema: string; version: string; verdict: string; run_line: string; leading: number; source_link: string;
+  card: Card | null; findings: Finding[];
+  losses: { stat: string; rank: number; count: number; severity: string; advice: string }[];
+  run: { id: string; ranks: number[]; missing_ranks: number[]; world_size: number; hosts: string[]; start_ns: number; end_ns: number; records: number; live: boolean };
+  texts: string[]; ranks: Ranks | null; communicators: Communicator[]; lanes: Lanes | null; waits: Waits | null; stacks: Stacks | null;
+  memory: Memory[]; steps: Steps | null; environment: Fact[];
+}
+export const data: Data = JSON.parse(document.getElementById("data")!.textContent!);
+export const text = (index: number): string => data.texts[index] ?? "";

@@ -1,0 +1,17 @@
+import { data } from "./data";
+import { h } from "./dom";
+import { table } from "./table";
+
+// What must be equal on all ranks and is not comes first.
+const perRank = /^(env\.(RANK|LOCAL_RANK|GROUP_RANK|ROLE_RANK|SLURM_PROCID|SLURM_LOCALID|OMPI_COMM_WORLD_RANK|PMI_RANK)|host|command-line|rank)$/;
+export function environment(): HTMLElement[] | null {
+  if (data.environment.length === 0) return null;
+  const differ = data.environment.filter((fact) => fact.count > 1 && !perRank.test(fact.name));
+  const wrong = data.environment.filter((fact) => fact.name.startsWith("setting-error."));
+  const rows = data.environment.map((fact) => [fact.name, fact.count === 1 ? fact.values[0]!.value : fact.values.map((one) => `${one.value} (${one.ranks})`).join("; ") + (fact.count > fact.values.length ? ` and ${fact.count - fact.values.length} more` : ""), fact.count]);
+  return [h("p", {}, differ.length === 0 ? "Versions and settings are the same on all ranks." : `${differ.length} facts differ between ranks:`),
+    ...(differ.length > 0 ? [h("ul", {}, ...differ.slice(0, 20).map((fact) => h("li", {}, h("code", {}, fact.name), ": ", fact.values.map((one) => `${one.value} on ${one.ranks}`).join("; "))))] : []),
+    ...wrong.map((fact) => h("p", {}, "Not understood: ", h("code", {}, fact.name.replace("setting-error.", "")), " ", fact.values[0]!.value)),
+    ...data.losses.slice(0, 30).map((loss) => h("p", { class: "quiet" }, `rank ${loss.rank} lost ${loss.count} ${loss.stat} (${loss.severity}) ${loss.advice}`)),
+    table("Facts", ["fact", "value (ranks)", "different values"], rows)];
+}

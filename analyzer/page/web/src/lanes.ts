@@ -1,0 +1,169 @@
+import { Bar, data, text } from "./data";
+import { css, h, hideTip, showTip } from "./dom";
+import { choose, option, pinned, whenChosen } from "./state";
+import { table } from "./table";
+import { at, duration } from "./units";
+
+const hues = ["#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#7a6fd0", "#5f7d2a", "#b0672d", "#4a6572"];
+
+// The time of the picture: from before the ranks parted, and what follows squeezed so that the wait does not hide how it began.
+interface View { from: number; to: number }
+
+export function lanes(): HTMLElement[] | null {
+  const all = data.lanes;
+  if (!all || all.lanes.every((lane) => lane.bars.length === 0)) return null;
+  const names = [...new Set(all.lanes.flatMap((lane) => lane.bars.map((bar) => text(bar[2]))))].filter((name) => name !== "");
+  const hue = (bar: Bar): string => hues[Math.max(0, names.indexOf(text(bar[2]))) % hues.length]!;
+  const first = Math.min(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0])));
+  const last = Math.max(all.end, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[1])));
+  const parted = all.parted;
+  // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
+  const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
+  const before = starts.length > 0 ? Math.min(...starts) : first;
+  const lively = parted === null ? last : Math.max(parted, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0]))) + Math.max(1, (parted - before) * 0.15);
+  const cut = parted !== null && last - lively > 2 * (lively - before) ? lively : null;
+  let view: View = { from: before, to: last };
+  const asked = option("time")?.split("-").map(Number);
+  if (asked && asked.length === 2 && asked.every((value) => Number.isFinite(value)) && asked[0]! < asked[1]!) view = { from: asked[0]!, to: asked[1]! };
+  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": "lanes of operations by rank; + and - zoom, arrows move, 0 shows all; the table below has the same" });
+  const wrap = h("div", { class: "picture" }, canvas);
+  const [left, row, top] = [76, 34, 22];
+  let width = 900;
+  const broken = (): boolean => cut !== null && view.to > cut && view.from < cut;
+  function x(time: number): number {
+    const room = width - left - 8;
+    if (!broken()) return left + room * (time - view.from) / (view.to - view.from);
+    return time <= cut! ? left + room * 0.66 * (time - view.from) / (cut! - view.from) : left + room * (0.68 + 0.32 * (time - cut!) / (view.to - cut!));
+  }
+  function timeAt(px: number): number {
+    const room = width - left - 8, part = (px - left) / room;
+    if (!broken()) return view.from + part * (view.to - view.from);
+    return part <= 0.67 ? view.from + part / 0.66 * (cut! - view.from) : cut! + (part - 0.68) / 0.32 * (view.to - cut!);
+  }
+  let pattern: CanvasPattern | null = null;
+  function hatch(context: CanvasRenderingContext2D): CanvasPattern {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const own = tile.getContext("2d")!;
+    own.fillStyle = css("--waiting"); own.globalAlpha = 0.35; own.fillRect(0, 0, 8, 8);
+    own.globalAlpha = 0.9; own.strokeStyle = css("--waiting"); own.lineWidth = 2;
+    own.beginPath(); own.moveTo(-2, 10); own.lineTo(10, -2); own.moveTo(-2, 2); own.lineTo(2, -2); own.moveTo(6, 10); own.lineTo(10, 6); own.stroke();
+    return context.createPattern(tile, "repeat")!;
+  }
+  let frames = 0, spent = 0;
+  function draw(): void {
+    const began = performance.now();
+    width = Math.max(420, (wrap.parentElement?.clientWidth ?? 900) - 4);
+    const tall = top + all!.lanes.length * row + 26, scale = devicePixelRatio || 1;
+    canvas.width = width * scale; canvas.height = tall * scale;
+    canvas.style.width = `${width}px`; canvas.style.height = `${tall}px`;
+    const context = canvas.getContext("2d")!;
+    context.scale(scale, scale);
+    context.font = "12px system-ui, 'DejaVu Sans', sans-serif"; context.textBaseline = "middle";
+    pattern = hatch(context);
+    all!.lanes.forEach((lane, i) => {
+      const y = top + i * row;
+      context.fillStyle = lane.role === "culprit" ? css("--culprit") : css("--fg");
+      context.font = `${lane.role === "culprit" || lane.rank === pinned() ? "bold " : ""}12px system-ui, 'DejaVu Sans', sans-serif`;
+      context.fillText(`rank ${lane.rank}${lane.role === "culprit" ? " !" : ""}`, 6, y + row / 2);
+      context.fillStyle = css("--line"); context.fillRect(left, y + row - 3, width - left - 8, 1);
+      context.save();
+      context.beginPath(); context.rect(left, 0, width - left, tall); context.clip();
+      context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+      let labelled = -Infinity;
+      for (const bar of lane.bars) {
+        if (bar[1] < view.from || bar[0] > view.to) continue;
+        const [begin, end] = [x(Math.max(bar[0], view.from)), x(Math.min(bar[1], view.to))];
+        const wide = Math.max(2, end - begin);
+        context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit") : hue(bar);
+        context.fillRect(begin, y + 7, wide, row - 14);
+        if (bar[5] !== "done") {
+          context.strokeStyle = bar[5] === "waits" ? css("--waiting") : css("--culprit"); context.lineWidth = 1;
+          context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
+        }
+        const label = bar[5] === "done" ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
+        const need = context.measureText(label).width;
+        if (need + 6 < wide) {
+          context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, begin + 4, y + row / 2);
+        } else if (bar[5] === "done" && begin > labelled) {
+          context.fillStyle = css("--quiet"); context.fillText(label, begin, y + 2); labelled = begin + need + 4;
+        }
+      }
+      context.restore();
+    });
+    const foot = top + all!.lanes.length * row + 12;
+    context.fillStyle = css("--quiet");
+    context.fillText(at(view.from), left, foot);
+    const end = at(view.to);
+    context.fillText(end, width - context.measureText(end).width - 8, foot);
+    if (broken()) { context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
+    if (parted !== null && parted >= view.from && parted <= view.to) {
+      context.strokeStyle = css("--culprit"); context.setLineDash([4, 3]);
+      context.beginPath(); context.moveTo(x(parted), 4); context.lineTo(x(parted), foot - 8); context.stroke(); context.setLineDash([]);
+      const mark = `ranks part here: ${at(parted)}`;
+      context.fillStyle = css("--culprit");
+      context.fillText(mark, Math.min(x(parted) + 4, width - context.measureText(mark).width - 8), 9);
+    }
+    ++frames; spent += performance.now() - began;
+    canvas.dataset.frame = (spent / frames).toFixed(2);  // ms, as the tests measure
+  }
+  function move(from: number, to: number): void {
+    const span = Math.max(to - from, 1);
+    view = { from, to: from + span };
+    draw();
+  }
+  let timer = 0;
+  const settle = (): void => { clearTimeout(timer); timer = setTimeout(() => choose("time", view.from === before && view.to === last ? null : `${Math.round(view.from)}-${Math.round(view.to)}`), 300); };
+  canvas.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    const middle = timeAt(event.offsetX), factor = event.deltaY > 0 ? 1.25 : 0.8;
+    move(middle - (middle - view.from) * factor, middle + (view.to - middle) * factor);
+    settle();
+  }, { passive: false });
+  let drag: { x: number; view: View } | null = null;
+  canvas.addEventListener("pointerdown", (event) => { drag = { x: event.offsetX, view: { ...view } }; canvas.setPointerCapture(event.pointerId); });
+  canvas.addEventListener("pointerup", () => { if (drag) settle(); drag = null; });
+  canvas.addEventListener("pointermove", (event) => {
+    if (drag) {
+      const by = (drag.x - event.offsetX) / (width - left) * (drag.view.to - drag.view.from);
+      move(drag.view.from + by, drag.view.to + by);
+      return;
+    }
+    const lane = all.lanes[Math.floor((event.offsetY - top) / row)];
+    const bar = lane?.bars.filter((b) => event.offsetX >= x(b[0]) - 2 && event.offsetX <= Math.max(x(b[1]), x(b[0]) + 2) + 2).at(-1);
+    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${at(bar[0])}, for ${duration((bar[1] - bar[0]) * 1e3)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
+    else hideTip();
+  });
+  canvas.addEventListener("pointerleave", hideTip);
+  canvas.addEventListener("keydown", (event) => {
+    const span = view.to - view.from, middle = (view.from + view.to) / 2;
+    if (event.key === "ArrowRight") move(view.from + span / 8, view.to + span / 8);
+    else if (event.key === "ArrowLeft") move(view.from - span / 8, view.to - span / 8);
+    else if (event.key === "+") move(middle - span / 4, middle + span / 4);
+    else if (event.key === "-") move(middle - span, middle + span);
+    else if (event.key === "0") move(before, last);
+    else return;
+    event.preventDefault();
+    settle();
+  });
+  // Only on a click does anything leave this page: the lanes, to Perfetto's viewer.
+  const perfetto = h("button", { click: () => {
+    const events = all.lanes.flatMap((lane) => lane.bars.map((bar) => ({ ph: "X", pid: lane.rank, tid: 1, ts: bar[0], dur: bar[1] - bar[0], name: text(bar[4]) + (bar[3] ? ` #${bar[3]}` : ""), cat: text(bar[2]) })));
+    const other = window.open("https://ui.perfetto.dev");
+    const bytes = new TextEncoder().encode(JSON.stringify({ traceEvents: events })).buffer;
+    const ping = setInterval(() => other?.postMessage("PING", "https://ui.perfetto.dev"), 300);
+    addEventListener("message", function answer(event) {
+      if (event.origin !== "https://ui.perfetto.dev" || event.data !== "PONG") return;
+      clearInterval(ping); removeEventListener("message", answer);
+      other?.postMessage({ perfetto: { buffer: bytes, title: data.run.id } }, "https://ui.perfetto.dev");
+    });
+  }, title: "sends these lanes to ui.perfetto.dev, in a new tab" }, "open in Perfetto");
+  requestAnimationFrame(draw);
+  addEventListener("resize", draw);
+  whenChosen(draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }));
+  return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
+    table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], all.lanes.flatMap((lane) => lane.bars.map((bar) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
+      { text: at(bar[0]), sort: bar[0] }, { text: duration((bar[1] - bar[0]) * 1e3), sort: bar[1] - bar[0] }, bar[5]])))];
+}

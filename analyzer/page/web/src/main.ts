@@ -1,0 +1,79 @@
+import { h, hideTip } from "./dom";
+import { environment } from "./environment";
+import { lanes } from "./lanes";
+import { memory } from "./memory";
+import { ranks } from "./ranks";
+import { stacks } from "./stacks";
+import { choose, link, pinned, screen, whenChosen } from "./state";
+import { steps } from "./steps";
+import { verdict } from "./verdict";
+import { waits } from "./waits";
+
+const screens: [string, string, string, () => HTMLElement[] | null][] = [
+  ["verdict", "Verdict", "", verdict],
+  ["ranks", "Ranks", "Which ranks: state of each GPU", ranks],
+  ["moment", "The moment", "The moment the ranks parted", lanes],
+  ["waits", "Who waits", "Who waits for whom", waits],
+  ["stacks", "Stacks", "Where the ranks are: merged stacks", stacks],
+  ["memory", "Memory", "Memory", memory],
+  ["steps", "Steps", "Where GPU time went", steps],
+  ["environment", "Environment", "Versions, settings, losses", environment],
+];
+
+const main = h("main");
+const nav = h("nav", { "aria-label": "screens" });
+const shown: string[] = [];
+for (const [id, name, title, make] of screens) {
+  let parts: HTMLElement[] | null;
+  try {
+    parts = make();
+  } catch (error) {  // one picture must not cost the others
+    console.error(error);
+    parts = [h("p", {}, `This could not be drawn: ${error}`)];
+  }
+  if (!parts) continue;
+  shown.push(id);
+  nav.append(h("a", { href: `#${id}`, "data-screen": id }, name));
+  main.append(h("section", { id, "aria-label": title || name }, title ? h("h2", {}, h("a", { href: `#${id}`, "data-screen": id }, title)) : null, ...parts));
+}
+const pin = h("button", { class: "pin", click: () => choose("rank", null), title: "unpin" });
+const theme = h("button", { title: "light or dark (t)", "aria-label": "light or dark", click: switchTheme }, "\u25d0");
+const help = h("dialog", { class: "help" }, h("h2", {}, "Keys"),
+  ...[["1 .. 8", "go to a screen"], ["j, k", "next, previous screen"], ["arrows, Enter", "in the pictures: move, pin or open"], ["+ - 0", "in the lanes: zoom, all"], ["t", "light or dark"], ["c", "copy the verdict as text"], ["Esc", "unpin"]]
+    .map(([keys, what]) => h("p", {}, h("kbd", {}, keys!), " ", what!)), h("form", { method: "dialog" }, h("button", {}, "close")));
+nav.append(pin, theme, h("button", { title: "keys (?)", click: () => help.showModal() }, "?"));
+document.body.append(h("header", {}, nav), main, help);
+document.getElementById("plain")!.remove();
+
+function switchTheme(): void {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  dispatchEvent(new Event("resize"));
+}
+function showPin(): void {
+  pin.hidden = pinned() === null;
+  pin.textContent = `rank ${pinned()} \u00d7`;
+  for (const one of document.querySelectorAll<HTMLAnchorElement>("a[data-screen]")) {
+    one.href = link(one.dataset.screen!);
+    one.setAttribute("aria-current", String(one.dataset.screen === (screen() || "verdict")));
+  }
+}
+const go = (id: string | undefined): void => { if (id) location.hash = link(id); };
+addEventListener("hashchange", () => document.getElementById(screen())?.scrollIntoView());
+addEventListener("keydown", (event) => {
+  const target = event.target as HTMLElement;
+  if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName)) return;
+  const current = Math.max(0, shown.indexOf(screen()));
+  if (/^[1-8]$/.test(event.key)) go(screens[Number(event.key) - 1]![0]);
+  else if (event.key === "j") go(shown[Math.min(current + 1, shown.length - 1)]);
+  else if (event.key === "k") go(shown[Math.max(current - 1, 0)]);
+  else if (event.key === "t") switchTheme();
+  else if (event.key === "?") help.showModal();
+  else if (event.key === "c") document.getElementById("copy-verdict")?.click();
+  else if (event.key === "Escape") { hideTip(); choose("rank", null); }
+});
+whenChosen(showPin);
+showPin();
+if (screen()) requestAnimationFrame(() => document.getElementById(screen())?.scrollIntoView());
+document.documentElement.dataset.ready = String(Math.round(performance.now()));  // ms, as the tests measure

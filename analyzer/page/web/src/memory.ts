@@ -1,0 +1,133 @@
+import uPlot from "uplot";
+import { Memory, data, text } from "./data";
+import { css, h, s, withTip } from "./dom";
+import { Slice, icicle } from "./icicle";
+import { choose, option, pinned } from "./state";
+import { table } from "./table";
+import { at, bytes, percent } from "./units";
+
+const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d3b", "#7a6fd0", "#5f7d2a", "#b24a5a", "#8b9097"];
+
+function overTime(memory: Memory): HTMLElement {
+  const { bands } = memory.curve;
+  let { t, bytes: held } = memory.curve;
+  const wrap = h("div", { class: "picture" });
+  if (t.length < 2) return wrap;
+  const until = memory.failed?.t ?? 0;
+  if (until > t.at(-1)!) {  // nothing changed until it failed
+    t = [...t, until];
+    held = held.map((band) => [...band, band.at(-1)!]);
+  }
+  // Stacked: each line is the sum of those below it.
+  const sums: number[][] = [];
+  for (const band of held) sums.push(band.map((value, i) => value + (sums.at(-1)?.[i] ?? 0)));
+  const seconds = t.map((us) => us / 1e6);
+  const limit = memory.failed?.total;
+  const wanted = memory.failed ? memory.failed.bytes : 0;
+  const series: uPlot.Series[] = [{ label: "time", value: (_, v) => v === null ? "" : `+${v.toFixed(3)} s` }];
+  const lines: (number | null)[][] = [];
+  for (let i = bands.length - 1; i >= 0; --i) {  // the tallest first, so that the others are drawn over it
+    const own = held[i]!;
+    series.push({ label: bands[i]!, stroke: hues[i % hues.length]!, fill: hues[i % hues.length]!, width: 1, paths: uPlot.paths.stepped!({ align: 1 }), points: { show: false }, value: (_u, _v, _s, at) => at === null ? "" : bytes(own[at!] ?? 0) });
+    lines.push(sums[i]!);
+  }
+  const top = Math.max(...(sums.at(-1) ?? [1]));
+  const options: uPlot.Options = {
+    width: 900, height: 260, series, scales: { x: { time: false }, y: { range: [0, Math.max(top * 1.05, limit ?? 0, limit ? 0 : top + wanted) * 1.04] } },
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, space: 110, values: (_, values) => { const digits = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.max(1e-6, values.at(-1)! - values[0]!))))); return values.map((v) => `+${v.toFixed(digits)} s`); } },
+      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 84, values: (_, values) => values.map((v) => bytes(v)) }],
+    hooks: { draw: [(plot) => {
+      const context = plot.ctx;
+      context.save();
+      context.font = `${12 * devicePixelRatio}px sans-serif`;
+      context.textAlign = "left";
+      const y = (value: number): number => plot.valToPos(value, "y", true);
+      if (limit) {
+        context.strokeStyle = css("--culprit"); context.setLineDash([6, 4]); context.lineWidth = 2;
+        context.beginPath(); context.moveTo(plot.bbox.left, y(limit)); context.lineTo(plot.bbox.left + plot.bbox.width, y(limit)); context.stroke(); context.setLineDash([]);
+        context.fillStyle = css("--culprit"); context.fillText(`all of the GPU: ${bytes(limit)}`, plot.bbox.left + 6, y(limit) + 14 * devicePixelRatio);
+      }
+      if (memory.failed) {
+        const x = plot.valToPos(memory.failed.t / 1e6, "x", true);
+        let under = 0;
+        for (let i = 0; i < t.length && t[i]! <= memory.failed.t; ++i) under = sums.at(-1)![i]!;
+        context.fillStyle = css("--culprit");
+        context.globalAlpha = 0.75; context.fillRect(x - 5, y(under + wanted), 10, y(under) - y(under + wanted)); context.globalAlpha = 1;
+        const label = `failed: ${bytes(wanted)}`;
+        context.fillText(label, Math.min(x + 8, plot.bbox.left + plot.bbox.width - context.measureText(label).width - 12), Math.max(y(under + wanted) - 4, plot.bbox.top + 10 * devicePixelRatio));
+      }
+      context.restore();
+    }] },
+  };
+  const plot = new uPlot(options, [seconds, ...lines] as uPlot.AlignedData, wrap);
+  plot.ctx.canvas.setAttribute("aria-label", "memory in use over time, by owner and place; the table below has what was in use");
+  const fit = (): void => plot.setSize({ width: Math.max(320, (wrap.parentElement?.clientWidth ?? 900) - 4), height: 260 });
+  requestAnimationFrame(fit);
+  addEventListener("resize", fit);
+  return wrap;
+}
+
+function flame(memory: Memory): HTMLElement {
+  const root: Slice = { name: `${bytes(memory.flames.reduce((sum, one) => sum + one.b, 0))} in use`, value: 0, lines: [], children: [] };
+  for (const one of memory.flames) {
+    let node = root;
+    node.value += one.b;
+    for (const index of one.f) {
+      let next = node.children.find((child) => child.name === text(index));
+      if (!next) node.children.push(next = { name: text(index), value: 0, lines: [], children: [] });
+      next.value += one.b;
+      node = next;
+    }
+  }
+  const finish = (slice: Slice): void => {
+    slice.lines = [`${bytes(slice.value)}, ${percent(slice.value, root.value)}`];
+    slice.children.sort((a, b) => b.value - a.value);
+    slice.children.forEach(finish);
+  };
+  finish(root);
+  return icicle(root, "memory by owner and stack");
+}
+
+// Addresses from left to right and top to bottom: gaps are what no request fitted into.
+function map(memory: Memory): HTMLElement {
+  const last = memory.blocks.at(-1);
+  const end = last ? last[0] + last[1] : 1;
+  const [width, row, rows] = [1000, 16, 12];
+  const svg = s("svg", { viewBox: `0 0 ${width} ${row * rows}`, width: "100%", role: "img", "aria-label": "blocks by address" });
+  const names = [...new Set(memory.blocks.map((block) => block[2]))];
+  const per = end / rows;
+  for (const [address, size, owner] of memory.blocks) {
+    for (let from = address; from < address + size;) {
+      const line = Math.min(rows - 1, Math.floor(from / per));
+      const to = Math.min(address + size, line === rows - 1 ? Infinity : (line + 1) * per);
+      const box = s("rect", { x: (from - line * per) / per * width, y: line * row + 1, width: Math.max(0.6, (to - from) / per * width), height: row - 2 });
+      box.style.fill = hues[names.indexOf(owner) % hues.length]!;
+      svg.append(withTip(box, () => [text(owner), bytes(size), `at ${bytes(address)} from the first`]));
+      if (to <= from) break;
+      from = to;
+    }
+  }
+  return h("div", { class: "picture" }, svg as unknown as HTMLElement);
+}
+
+export function memory(): HTMLElement[] | null {
+  if (data.memory.length === 0) return null;
+  const place = h("div");
+  const named = (): Memory => data.memory.find((one) => String(one.rank) === (option("memory") ?? "")) ?? data.memory.find((one) => one.rank === pinned()) ?? data.memory[0]!;
+  const draw = (): void => {
+    const one = named();
+    const failed = one.failed;
+    place.replaceChildren(
+      h("p", {}, failed ? `Rank ${one.rank}, GPU ${one.device}: wanted ${bytes(failed.bytes)} at ${at(failed.t)}${failed.place ? ` (${failed.place})` : ""}; ` +
+        (failed.total ? `${bytes(failed.free ?? 0)} of ${bytes(failed.total)} were free: ${bytes(Math.max(0, failed.bytes - (failed.free ?? 0)))} missing.` : "how much the GPU has was not recorded.")
+        : `Rank ${one.rank}, GPU ${one.device}: most in use ${bytes(one.peak)}, at ${at(one.peak_at)}.`),
+      one.curve.t.length > 1 ? overTime(one) : h("p", { class: "quiet" }, "No history: when these were allocated was not recorded."),
+      h("h3", {}, failed ? "What was in use when it failed" : "What was in use at the peak"), one.flames.length > 0 ? flame(one) : h("p", { class: "quiet" }, "Nothing is known to have been in use."),
+      one.blocks.length > 1 ? h("details", {}, h("summary", {}, "where it lay: blocks by address"), map(one)) : h("span"),
+      table(`Memory in use, rank ${one.rank}`, ["bytes", "part", "blocks", "owner and place"], one.flames.map((f) => [{ text: bytes(f.b), sort: f.b }, percent(f.b, one.flames.reduce((sum, x) => sum + x.b, 0)), f.n, f.f.map(text).join(" > ")])));
+  };
+  const select = h("select", { "aria-label": "rank", change: (event: Event) => { choose("memory", (event.target as HTMLSelectElement).value); draw(); } },
+    ...data.memory.map((one) => h("option", { value: one.rank, selected: one === named() }, `rank ${one.rank}, GPU ${one.device}${one.failed ? ": failed" : ""}`)));
+  draw();
+  return [h("div", { class: "tools" }, select), place];
+}

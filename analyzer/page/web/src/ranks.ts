@@ -1,0 +1,140 @@
+import { Communicator, data, text } from "./data";
+import { css, h, hideTip, showTip } from "./dom";
+import { choose, option, pinned, whenChosen } from "./state";
+import { table } from "./table";
+import { at, bytes, duration } from "./units";
+
+const states: Record<string, [string, string]> = {  // colour, sign: never colour alone
+  culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], done: ["--done", "\u2713"],
+  failed: ["--failed", "\u00d7"], dead: ["--dead", "\u2020"], "no trace": ["--none", "?"],
+};
+interface Cell { rank: number; host: string; gpu: number; pid: number; state: string; last: string; place: string; at: number; peak: number | null; late: number | null; step: number | null }
+
+export function cells(): Cell[] {
+  const r = data.ranks;
+  if (!r) return [];
+  const known = r.rank.map((rank, i) => ({ rank, host: text(r.host[i]!), gpu: r.gpu[i]!, pid: r.pid[i]!, state: text(r.state[i]!), last: text(r.last[i]!),
+    place: text(r.place[i]!), at: r.at[i]!, peak: r.peak[i]!, late: r.late[i]!, step: r.step[i]! }));
+  const missing = r.missing.map((rank) => ({ rank, host: "", gpu: -1, pid: 0, state: "no trace", last: "", place: "", at: 0, peak: null, late: null, step: null }));
+  return [...known, ...missing].sort((a, b) => a.rank - b.rank);
+}
+export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${cell.state}`,
+  cell.host ? `host ${cell.host}, pid ${cell.pid}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}` : "",
+  cell.last ? `${cell.last} at ${at(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
+  cell.late !== null ? `delayed collectives by ${duration(cell.late)}` : "", cell.step !== null ? `step ${duration(cell.step)}` : "", "Enter or click pins it for all screens"];
+
+const figures: Record<string, [string, (cell: Cell) => number | null]> = {
+  state: ["state", () => null], peak: ["peak memory", (cell) => cell.peak], late: ["arrival lateness", (cell) => cell.late], step: ["step time", (cell) => cell.step],
+};
+
+function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
+  const of = new Map(all.map((cell) => [cell.rank, cell]));
+  const shown = communicators.slice(0, 24);
+  return h("div", { class: "scroll" }, h("table", { class: "matrix" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "rank"), ...shown.map((c) => h("th", { scope: "col" }, c.name, c.leading ? " \u2190" : "")), h("th", { scope: "col" }, "state"))),
+    h("tbody", {}, ...all.map((cell) => h("tr", { class: cell.state },
+      h("th", { scope: "row" }, String(cell.rank)),
+      ...shown.map((c) => {
+        const member = c.ranks.indexOf(cell.rank);
+        if (member < 0) return h("td", { class: "quiet" }, "\u2013");
+        const [most, own] = [Math.max(...c.seq), c.seq[member]!];
+        const name = own < most ? (c.leading && cell.state === "culprit" ? "culprit" : "less") : c.leading && cell.state === "waiting" ? "waiting" : "same";
+        return h("td", { class: name }, `#${own}${own < most ? ` (others #${most})` : ""}`);
+      }), h("td", {}, `${(states[of.get(cell.rank)!.state] ?? ["", ""])[1]} ${cell.state}`))))));
+}
+
+// One cell for each GPU, a block for each host.
+function grid(all: Cell[]): HTMLElement {
+  const hosts = [...new Set(all.map((cell) => cell.host))];
+  const groups = hosts.length > 1 ? hosts.map((host) => all.filter((cell) => cell.host === host))
+    : Array.from({ length: Math.ceil(all.length / 8) }, (_, i) => all.slice(i * 8, i * 8 + 8));
+  const most = Math.max(1, ...groups.map((group) => group.length));
+  const across = most <= 4 ? most : most <= 16 ? 4 : 8;
+  const size = all.length > 512 ? 13 : all.length > 128 ? 18 : 26;
+  const [width, height] = [across * size + 8, Math.ceil(most / across) * size + 8];
+  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `${all.length} ranks by host; arrows move, Enter pins; the table below has the same` });
+  const wrap = h("div", { class: "picture" }, canvas);
+  let places: { cell: Cell; x: number; y: number }[] = [];
+  let current = -1;
+  function draw(): void {
+    const room = Math.max(300, (wrap.parentElement?.clientWidth ?? 900) - 4);
+    const columns = Math.max(1, Math.floor(room / width));
+    const scale = devicePixelRatio || 1;
+    const tall = Math.ceil(groups.length / columns) * height + 8;
+    canvas.width = room * scale; canvas.height = tall * scale;
+    canvas.style.width = `${room}px`; canvas.style.height = `${tall}px`;
+    const context = canvas.getContext("2d")!;
+    context.scale(scale, scale);
+    const [, figure] = figures[option("colour") ?? "state"] ?? figures.state!;
+    const values = all.map(figure).filter((value): value is number => value !== null);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    places = [];
+    groups.forEach((group, g) => group.forEach((cell, i) => {
+      const x = (g % columns) * width + (i % across) * size + 4, y = Math.floor(g / columns) * height + Math.floor(i / across) * size + 4;
+      const [colour, sign] = states[cell.state] ?? ["--none", "?"];
+      const value = figure(cell);
+      context.fillStyle = css(colour);
+      context.globalAlpha = value === null ? (values.length > 0 ? 0.12 : cell.state === "waiting" ? 0.55 : 1) : 1;
+      if (value !== null) context.fillStyle = `hsl(${210 - 180 * (high > low ? (value - low) / (high - low) : 0)} 75% ${72 - 26 * (high > low ? (value - low) / (high - low) : 0)}%)`;
+      context.fillRect(x, y, size - 2, size - 2);
+      context.globalAlpha = 1;
+      if (size > 11 && (cell.state !== "waiting" || size > 16)) {
+        context.fillStyle = cell.state === "waiting" ? css("--fg") : "#fff";
+        context.font = `bold ${Math.round(size * 0.62)}px sans-serif`;
+        context.textAlign = "center"; context.textBaseline = "middle";
+        if (value === null) context.fillText(sign, x + size / 2 - 1, y + size / 2);
+      }
+      if (cell.rank === pinned() || places.length === current) {
+        context.strokeStyle = css("--fg"); context.lineWidth = 2;
+        context.strokeRect(x - 1, y - 1, size, size);
+      }
+      places.push({ cell, x, y });
+    }));
+  }
+  const find = (event: MouseEvent): number => places.findIndex((p) => event.offsetX >= p.x && event.offsetX < p.x + size && event.offsetY >= p.y && event.offsetY < p.y + size);
+  canvas.addEventListener("mousemove", (event) => { const i = find(event); if (i >= 0) showTip(about(places[i]!.cell), event.clientX, event.clientY); else hideTip(); });
+  canvas.addEventListener("mouseleave", hideTip);
+  const pin = (rank: number): void => choose("rank", pinned() === rank ? null : String(rank));
+  canvas.addEventListener("click", (event) => { const i = find(event); if (i >= 0) pin(places[i]!.cell.rank); });
+  canvas.addEventListener("keydown", (event) => {
+    const move: Record<string, number> = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
+    if (event.key in move) {
+      current = Math.max(0, Math.min(places.length - 1, current < 0 ? 0 : current + move[event.key]!));
+      event.preventDefault();
+      draw();
+      const box = canvas.getBoundingClientRect(), p = places[current]!;
+      showTip(about(p.cell), box.left + p.x, box.top + p.y);
+    } else if (event.key === "Enter" && current >= 0) pin(places[current]!.cell.rank);
+  });
+  canvas.addEventListener("blur", () => { current = -1; hideTip(); draw(); });
+  requestAnimationFrame(draw);
+  addEventListener("resize", draw);
+  whenChosen(draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  return wrap;
+}
+
+export function ranks(): HTMLElement[] | null {
+  const all = cells();
+  if (all.length === 0) return null;
+  const counts = new Map<string, number>();
+  for (const cell of all) counts.set(cell.state, (counts.get(cell.state) ?? 0) + 1);
+  const has = Object.entries(figures).filter(([name, [, of]]) => name === "state" || all.some((cell) => of(cell) !== null));
+  const select = h("select", { "aria-label": "colour of the cells", change: (event: Event) => choose("colour", (event.target as HTMLSelectElement).value) },
+    ...has.map(([name, [label]]) => h("option", { value: name, selected: (option("colour") ?? "state") === name }, label)));
+  const legend = h("div", { class: "legend" }, ...[...counts].map(([state, count]) => {
+    const sign = h("i", {}, states[state]?.[1] ?? "?");
+    sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
+    return h("span", {}, sign, `${state}: ${count}`);
+  }));
+  const rows = all.map((cell) => [cell.rank, cell.host, cell.gpu, cell.pid, cell.state, cell.last, cell.place, { text: at(cell.at), sort: cell.at },
+    cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { text: duration(cell.late), sort: cell.late }]);
+  const small = all.length <= 32;
+  const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
+  return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), grid(all),
+    small && data.communicators.length > 0 ? h("h3", {}, "How far every rank got: number of the last collective, by communicator") : h("span"),
+    small && data.communicators.length > 0 ? matrix(all, data.communicators) : h("span"),
+    table("Ranks", ["rank", "host", "GPU", "pid", "state", "last call", "at", "time", "peak memory", "lateness"], rows),
+    ...(data.communicators.length === 0 ? [] : [table("Communicators", ["communicator", "size", "ranks with a trace", "least", "most", "behind"], data.communicators.map((c) => [c.name, c.size, c.ranks.length,
+      Math.min(...c.seq), Math.max(...c.seq), behind.includes(c) ? c.ranks.filter((_, i) => c.seq[i]! < Math.max(...c.seq)).slice(0, 20).join(", ") : ""]))])];
+}

@@ -1,0 +1,86 @@
+import uPlot from "uplot";
+import { data, text } from "./data";
+import { css, h, s, withTip } from "./dom";
+import { table } from "./table";
+import { duration, percent } from "./units";
+
+const idleHues = ["#cc79a7", "#7a6fd0", "#b24a5a", "#8a6d3b", "#9aa0a6", "#c3c7cd"];
+
+function bars(): HTMLElement {
+  const { devices, causes } = data.steps!;
+  const shown = devices.length <= 64 ? devices : [...devices].sort((a, b) => sum(b.idle) / b.window - sum(a.idle) / a.window).slice(0, 64);
+  const totals = causes.map((_, i) => devices.reduce((all, device) => all + (device.idle[i] ?? 0), 0));
+  const top = causes.map((_, i) => i).filter((i) => totals[i]! > 0).sort((a, b) => totals[b]! - totals[a]!).slice(0, idleHues.length);
+  const [row, left, width] = [22, 74, 900];
+  const svg = s("svg", { viewBox: `0 0 ${width} ${shown.length * row + 4}`, width: "100%", role: "img", "aria-label": "where each GPU's time went" });
+  shown.forEach((device, i) => {
+    const parts: [string, string, number][] = [["compute", "var(--compute)", device.compute], ["exposed communication", "var(--communication)", device.communication], ["exposed copies", "var(--copies)", device.copies],
+      ...top.map((cause, n): [string, string, number] => [`idle: ${causes[cause]}`, idleHues[n]!, device.idle[cause] ?? 0])];
+    const group = s("g", { tabindex: 0, role: "img", "aria-label": `rank ${device.rank}: ${parts.map((p) => `${p[0]} ${percent(p[2], device.window)}`).join(", ")}` }, s("text", { x: 2, y: i * row + 16 }, `rank ${device.rank}`));
+    let x = left;
+    for (const [name, colour, ns] of parts) {
+      const wide = (width - left - 4) * ns / Math.max(1, device.window);
+      if (wide <= 0) continue;
+      const box = s("rect", { x, y: i * row + 3, width: wide, height: row - 5 });
+      box.style.fill = colour;
+      group.append(withTip(box, () => [`rank ${device.rank}: ${name}`, `${duration(ns)}, ${percent(ns, device.window)} of ${duration(device.window)}`, device.steps > 1 ? `${duration(ns / device.steps)} a step, ${device.steps} steps` : ""]));
+      x += wide;
+    }
+    svg.append(withTip(group, () => [`rank ${device.rank}: window ${duration(device.window)}`]));
+  });
+  const legend = h("div", { class: "legend" }, ...([["compute", "var(--compute)"], ["exposed communication", "var(--communication)"], ["exposed copies", "var(--copies)"], ...top.map((cause, n) => [`idle: ${causes[cause]}`, idleHues[n]!])] as [string, string][])
+    .map(([name, colour]) => { const i = h("i"); i.style.background = colour; return h("span", {}, i, name); }));
+  return h("div", {}, legend, h("div", { class: "picture" }, svg as unknown as HTMLElement), shown.length < devices.length ? h("p", { class: "quiet" }, `the ${shown.length} idlest of ${devices.length}; the table has all`) : null);
+}
+const sum = (list: number[]): number => list.reduce((all, value) => all + value, 0);
+
+function stepTimes(): HTMLElement | null {
+  const all = data.steps!.steps.filter((one) => one.ns.length > 1);
+  if (all.length === 0) return null;
+  const most = Math.max(...all.map((one) => one.ns.length));
+  const wrap = h("div", { class: "picture" });
+  const plot = new uPlot({ width: 900, height: 200, scales: { x: { time: false }, y: { range: (_u, _low, high) => [0, high * 1.1] } },
+    series: [{ label: "step" }, ...all.slice(0, 16).map((one, i): uPlot.Series => ({ label: `rank ${one.rank}`, stroke: `hsl(${i * 137 % 360} 60% 48%)`, width: 1.5, value: (_, v) => v === null ? "" : duration(v) }))],
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") } }, { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 80, values: (_, values) => values.map((v) => duration(v)) }] },
+    [Array.from({ length: most }, (_, i) => i + 1), ...all.slice(0, 16).map((one) => Array.from({ length: most }, (_, i) => one.ns[i] ?? null))] as uPlot.AlignedData, wrap);
+  plot.ctx.canvas.setAttribute("aria-label", "step time by rank");
+  const fit = (): void => plot.setSize({ width: Math.max(320, (wrap.parentElement?.clientWidth ?? 900) - 4), height: 200 });
+  requestAnimationFrame(fit);
+  addEventListener("resize", fit);
+  return wrap;
+}
+
+// A column for each collective, a row for each rank: dark came late, framed came last.
+function arrivals(): HTMLElement | null {
+  const { ranks, late, operations } = data.steps!.arrivals;
+  if (late.length === 0) return null;
+  const most = Math.max(1, ...late.flat());
+  const [width, left, row] = [1000, 64, Math.max(6, Math.min(18, 600 / ranks.length))];
+  const cell = (width - left) / late.length;
+  const svg = s("svg", { viewBox: `0 0 ${width} ${ranks.length * row + 4}`, width: "100%", role: "img", "aria-label": "how late each rank came to each collective" });
+  ranks.forEach((rank, i) => {
+    if (row > 11) svg.append(s("text", { x: 2, y: i * row + row - 4 }, `rank ${rank}`));
+    late.forEach((column, k) => {
+      const ns = column[i]!, last = ns > 0 && ns === Math.max(...column);
+      const box = s("rect", { x: left + k * cell, y: i * row + 1, width: Math.max(0.5, cell - (cell > 4 ? 1 : 0)), height: row - 1 });
+      box.style.fill = "var(--communication)"; box.style.fillOpacity = String(0.08 + 0.92 * ns / most);
+      if (last && cell > 4) { box.style.stroke = "var(--culprit)"; box.style.strokeWidth = "1.5"; }
+      svg.append(withTip(box, () => [`rank ${rank}: ${duration(ns)} after the first`, `collective ${k + 1}: ${text(operations[k]!)}`, last ? "came last" : ""]));
+    });
+  });
+  return h("div", { class: "picture" }, svg as unknown as HTMLElement);
+}
+
+export function steps(): HTMLElement[] | null {
+  const all = data.steps;
+  if (!all || all.devices.length === 0) return null;
+  const times = stepTimes(), matrix = arrivals();
+  return [bars(), table("Time of each GPU", ["rank", "GPU", "steps", "window", "compute", "exposed communication", "exposed copies", "idle", "mostly"], all.devices.map((d) => [d.rank, d.device, d.steps,
+      ...[d.window, d.compute, d.communication, d.copies, sum(d.idle)].map((ns) => ({ text: `${duration(ns)}`, sort: ns })), sum(d.idle) > 0 ? all.causes[d.idle.indexOf(Math.max(...d.idle))]! : ""])),
+    ...(times ? [h("h3", {}, "Step time"), times] : []),
+    ...(matrix ? [h("h3", {}, "Who came late to which collective"), matrix, table("Lateness", ["collective", "operation", "rank that came last", "after the first"], all.arrivals.late.map((column, k) => {
+      const last = Math.max(...column);
+      return [k + 1, text(all.arrivals.operations[k]!), all.arrivals.ranks[column.indexOf(last)]!, { text: duration(last), sort: last }];
+    }))] : [all.arrivals.why_not ? h("p", { class: "quiet" }, `Who came late to collectives: ${all.arrivals.why_not}`) : h("span")]),
+    table("Idle time by cause and line", ["lost", "cause", "call", "at", "gaps", "ranks"], all.sites.map((site) => [{ text: duration(site.ns), sort: site.ns }, site.cause, text(site.call), text(site.place), site.gaps, site.ranks]), true)];
+}

@@ -1,0 +1,43 @@
+// The table behind a picture: sorted by a click on its head, filtered by a word, copied to a spreadsheet.
+import { copy, h } from "./dom";
+
+export type Cell = string | number | null | { text: string; sort: number };
+const shown = (cell: Cell): string => cell === null ? "" : typeof cell === "object" ? cell.text : String(cell);
+const weight = (cell: Cell): string | number => cell === null ? -Infinity : typeof cell === "object" ? cell.sort : cell;
+
+export function table(caption: string, columns: string[], rows: Cell[][], open = false): HTMLElement {
+  const most = 200;
+  let order = rows;
+  let sorted = -1, down = false, word = "", all = false;
+  const body = h("tbody");
+  const more = h("button", { click: () => { all = true; draw(); } });
+  const heads = columns.map((column, i) => h("th", { scope: "col", "aria-sort": "none" }, h("button", { click: () => sort(i) }, column)));
+  const numbers = columns.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] !== "string"));
+  function draw(): void {
+    const found = word === "" ? order : order.filter((row) => row.some((cell) => shown(cell).toLowerCase().includes(word)));
+    const cut = all ? found : found.slice(0, most);
+    body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : {}, shown(cell))))));
+    more.hidden = cut.length === found.length;
+    more.textContent = `show all ${found.length} rows`;
+  }
+  function sort(column: number): void {
+    down = sorted === column ? !down : numbers[column]!;
+    sorted = column;
+    order = [...rows].sort((a, b) => {
+      const [x, y] = [weight(a[column]!), weight(b[column]!)];
+      return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
+    });
+    heads.forEach((head, i) => head.setAttribute("aria-sort", i !== sorted ? "none" : down ? "descending" : "ascending"));
+    draw();
+  }
+  const filter = h("input", { type: "search", placeholder: "filter", "aria-label": `filter: ${caption}`,
+    input: (event: Event) => { word = (event.target as HTMLInputElement).value.toLowerCase(); draw(); } });
+  const button: HTMLButtonElement = h("button", { click: () => {
+    const lines = [columns, ...order.map((row) => row.map(shown))].map((row) => row.map((cell) => cell.replaceAll(/[\t\n]/g, " ")).join("\t"));
+    void copy(lines.join("\n"), button);
+  } }, "copy");
+  draw();
+  return h("details", open ? { open: true, class: "table" } : { class: "table" }, h("summary", {}, `${caption} (${rows.length} rows)`),
+    h("div", { class: "tools" }, filter, button),
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body)), more);
+}

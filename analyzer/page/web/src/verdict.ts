@@ -1,0 +1,90 @@
+import { Actor, Finding, data } from "./data";
+import { copy, h } from "./dom";
+import { bytes, percent } from "./units";
+
+const meanings: Record<string, string> = {
+  PROVEN: "proof: what was recorded allows no other explanation",
+  LIKELY: "likely: the evidence points here, and something that would settle it is missing",
+  POSSIBLE: "possible: something is wrong, but the evidence does not show where it began",
+};
+const docs = (code: string): HTMLElement => h("code", { title: `traintrace findings ${code} explains it` }, code);
+
+function place(file: string, path: string, line: number): HTMLElement {
+  const name = line > 0 ? `${file}:${line}` : file;
+  return path.startsWith("/") && !/\s/.test(path)
+    ? h("a", { href: `vscode://file${encodeURI(path)}:${line}`, title: "open in the editor", class: "mono" }, name) : h("span", { class: "mono" }, name);
+}
+
+// Without the blanks that all lines begin with.
+function dedented(source: Actor["source"]): Actor["source"] {
+  const blanks = Math.min(...source.filter((line) => line.text.trim() !== "").map((line) => line.text.search(/\S/)));
+  return source.map((line) => ({ ...line, text: line.text.slice(blanks) }));
+}
+
+function actor(actor: Actor): HTMLElement {
+  return h("article", { class: actor.culprit ? "actor culprit" : "actor" },
+    h("h3", {}, actor.culprit ? "\u25cf " : "", actor.title), h("p", { class: "quiet" }, actor.who), h("p", {}, actor.doing),
+    actor.source.length > 0 && h("pre", { class: "source", tabindex: 0, "aria-label": "source" },
+      ...dedented(actor.source).map((line) => h("span", line.marked ? { class: "marked" } : {}, `${String(line.n).padStart(5)}  ${line.text}`))),
+    actor.frames.length > 0 && h("ol", { class: "frames" }, ...actor.frames.slice(0, 6).map((frame) =>
+      h("li", {}, place(frame.file, frame.path, frame.line), frame.file !== "" ? " " : "", h("span", { class: "quiet" }, frame.function)))));
+}
+
+// For a chat or an issue: no markup, nothing that only this page knows.
+export function asText(): string {
+  const card = data.card;
+  if (!card) return data.verdict;
+  const lines = [`${card.kind}: ${card.headline} [${card.certainty.toLowerCase()}]`];
+  for (const one of card.actors) {
+    lines.push(`- ${one.title} (${one.who}): ${one.doing}`);
+    const top = one.frames[0];
+    if (top) lines.push(`    ${top.file}:${top.line} ${top.function}`);
+    for (const line of one.source) if (line.marked) lines.push(`    > ${line.text.trim()}`);
+  }
+  for (const line of card.why) lines.push(`  ${line}`);
+  if (card.advice) lines.push(`To do: ${card.advice}`);
+  return [...lines, data.run_line].join("\n");
+}
+
+// Who holds the memory, where the finding says so.
+function owners(finding: Finding): HTMLElement | null {
+  const list = finding.owners ?? [];
+  const all = list.reduce((sum, owner) => sum + owner.bytes, 0);
+  if (list.length === 0) return null;
+  return h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "quiet" }, "who held the memory"),
+    h("tbody", {}, ...list.map((owner) => h("tr", {}, h("td", { class: "number" }, bytes(owner.bytes)),
+      h("td", { class: "number" }, owner.percent !== undefined ? `${owner.percent} %` : percent(owner.bytes, all)),
+      h("td", {}, h("meter", { min: 0, max: all, value: owner.bytes })), h("td", {}, owner.class ?? ""), h("td", { class: "mono" }, owner.where ?? ""),
+      h("td", {}, owner.growth_bytes_per_step ? `grew ${bytes(owner.growth_bytes_per_step)}/step` : ""))))));
+}
+
+function finding(one: Finding): HTMLElement {
+  return h("details", { class: `finding ${one.severity}`, id: `finding-${one.code}` },
+    h("summary", {}, docs(one.code), ` ${one.certainty}: ${one.title}`), owners(one),
+    h("ul", {}, ...one.where.map((at) => h("li", { class: "mono" }, `rank ${at.rank}: ${at.file}${at.line ? ":" + at.line : ""} ${at.function}`)),
+      ...one.evidence.map((line) => h("li", {}, line))), one.advice ? h("p", {}, one.advice) : null);
+}
+
+export function verdict(): HTMLElement[] {
+  const card = data.card;
+  const leading = data.findings[data.leading];
+  if (!card || !leading) return [h("div", { class: "card" }, h("h1", {}, data.verdict), h("p", { class: "quiet" }, data.run_line))];
+  const slack: HTMLButtonElement = h("button", { id: "copy-verdict", click: () => void copy(asText(), slack) }, "copy as text");
+  const missing = data.findings.filter((one) => one.code.startsWith("trace.") && one !== leading).map((one) => one.title);
+  const others = data.findings.filter((one) => one !== leading);
+  return [
+    h("div", { class: `card ${leading.severity}` },
+      h("p", {}, h("span", { class: `chip ${leading.severity}` }, card.kind), " ",
+        h("span", { class: "chip", title: meanings[card.certainty] ?? "", tabindex: 0 }, card.certainty), " ", slack),
+      h("h1", { id: "headline" }, card.headline), owners(leading),
+      h("ul", {}, ...card.why.slice(0, 12).map((line) => h("li", {}, line)), card.why.length > 12 ? h("li", { class: "quiet" }, `and ${card.why.length - 12} lines more, below`) : null),
+      card.advice ? h("p", {}, h("b", {}, "What to do: "), card.advice) : null,
+      h("dl", { class: "next" }, ...card.next.filter((next) => !next.command.includes("--format=html")).flatMap((next) => [h("dt", {}, h("code", {}, next.command)), h("dd", { class: "quiet" }, next.purpose)])),
+      h("p", { class: "quiet" }, data.run_line, " \u00b7 ", docs(leading.code)),
+      ...[...data.losses.map((loss) => `rank ${loss.rank} lost ${loss.count} ${loss.stat} (${loss.severity}) ${loss.advice}`), ...missing]
+        .slice(0, 6).map((line) => h("p", { class: "quiet" }, "Missing from the evidence: ", line))),
+    h("div", { class: "actors" }, ...card.actors.map(actor)),
+    ...(others.length > 0 ? [h("h3", {}, "Other findings"), ...others.map(finding)] : []),
+    h("details", {}, h("summary", {}, "all evidence of this finding"), finding(leading)),
+  ];
+}

@@ -1,0 +1,314 @@
+#include "analyzer/reporters/card.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/ending.h"
+#include "analyzer/reporters/findings_report.h"
+#include "analyzer/text/units.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostActors = 6;
+
+// The GPU of that rank; -1: not known.
+int device_of(const Run& run, const RankState& state) {
+  if (state.device >= 0) {
+    return state.device;
+  }
+  for (const CommunicatorText& communicator : trace_of(run, state).communicators) {
+    if (communicator.device >= 0) {
+      return communicator.device;
+    }
+  }
+  return -1;
+}
+
+std::string who_is(const Run& run, const Ranks& ranks) {
+  std::set<std::string> hosts;
+  for (const Rank rank : ranks) {
+    if (const RankState* const state = state_of(run, rank)) {
+      hosts.insert(trace_of(run, *state).host);
+    }
+  }
+  hosts.erase("");
+  if (ranks.size() > 1) {
+    return hosts.size() == 1 ? "host " + *hosts.begin()
+           : hosts.empty()   ? ""
+                             : fmt::format("{} hosts", hosts.size());
+  }
+  const RankState* const state = ranks.empty() ? nullptr : state_of(run, ranks.front());
+  if (state == nullptr) {
+    return "left no trace";
+  }
+  const ProcessTrace& trace = trace_of(run, *state);
+  std::string who = trace.host.empty() ? "" : "host " + trace.host;
+  if (trace.pid > 0) {
+    who += fmt::format("{}pid {}", who.empty() ? "" : ", ", trace.pid);
+  }
+  if (const int device = device_of(run, *state); device >= 0) {
+    who += fmt::format("{}GPU {}", who.empty() ? "" : ", ", device);
+  }
+  return who;
+}
+
+// What it did last, without the place, which the frames below say.
+std::string doing_of(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+  if (state == nullptr || !activity || state->life.halt != Halt::kNot) {
+    std::string text = last_call_text(run, rank);
+    const std::string name = fmt::format("rank {}", rank.value);
+    const size_t skipped = text.starts_with(name) ? name.size() : 0;
+    return text.substr(std::min(text.find_first_not_of(" :,", skipped), text.size()));
+  }
+  const std::string when = run_time(run, activity->time);
+  const std::string ended =
+      state->ending == Ending::kExited
+          ? fmt::format("exited with status {}; ", trace_of(run, *state).exit_status)
+      : state->ending == Ending::kGone ? "is gone; "
+                                       : "";
+  const bool over = has_ended(*state);
+  return ended + (activity->open ? fmt::format("{} inside {} since {}", over ? "was" : "is",
+                                               activity->call, when)
+                  : activity->queries > 0
+                      ? fmt::format("{} {}: {} times, the last at {}", over ? "polled" : "polls",
+                                    activity->call, count_text(activity->queries), when)
+                      : fmt::format("last call {}, at {}", activity->call, when));
+}
+
+// Culprits at one place together: of many ranks all may be at the same.
+std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
+  using Key = std::tuple<std::string, int, std::string, std::string>;
+  std::map<Key, CardActor> by_place;
+  for (const Rank rank : finding.culprits) {
+    const auto place = std::find_if(finding.where.begin(), finding.where.end(),
+                                    [&](const CodePlace& other) { return other.rank == rank; });
+    const bool known = place != finding.where.end();
+    CardActor& actor = by_place[known ? Key{place->file, place->line, place->function, ""} : Key{}];
+    if (actor.ranks.empty() && known) {
+      actor.frames = job_frames(run, *place);
+    }
+    actor.ranks.push_back(rank);
+    actor.culprit = true;
+  }
+  std::vector<CardActor> actors;
+  for (auto& [key, actor] : by_place) {
+    actor.who = who_is(run, actor.ranks);
+    if (actor.ranks.size() == 1) {
+      actor.doing = doing_of(run, actor.ranks.front());
+    }
+    actors.push_back(std::move(actor));
+  }
+  std::sort(actors.begin(), actors.end(),
+            [](const CardActor& a, const CardActor& b) { return a.ranks < b.ranks; });
+  return actors;
+}
+
+std::string waits_in(const Run& run, const Wait& wait, const Finding& finding) {
+  TimeNs since = 0;
+  TimeNs longest = 0;
+  for (const Waiter& waiter : wait.waiters) {
+    if (contains(finding.victims, waiter.rank)) {
+      since = since == 0 ? waiter.since : std::min(since, waiter.since);
+      longest = std::max(longest, waiter.until - waiter.since);
+    }
+  }
+  const std::string what =
+      wait.details.enter == 0 ? "" : for_people(arguments_text("", wait.details)).substr(0, 80);
+  return fmt::format("blocked in {} since {}, for {}{}", operation_text(run, wait),
+                     run_time(run, since), duration_text(longest),
+                     what.size() > 4 ? "; " + what.substr(4) : "");  // behind " of "
+}
+
+// Victims by the operation that they wait in; those that wait in none together.
+std::vector<CardActor> victims_of(const Run& run, const Finding& finding) {
+  std::vector<CardActor> actors;
+  Ranks rest = finding.victims;
+  for (const Wait& wait : run.waits.waits) {
+    CardActor actor;
+    for (const Waiter& waiter : wait.waiters) {
+      if (contains(rest, waiter.rank) && !contains(finding.culprits, waiter.rank)) {
+        if (const auto place = actor.ranks.empty() ? user_place(run.processes[waiter.process],
+                                                                waiter.rank, waiter.stack)
+                                                   : std::nullopt) {
+          actor.frames = job_frames(run, *place);
+        }
+        actor.ranks.push_back(waiter.rank);
+      }
+    }
+    if (!actor.ranks.empty()) {
+      std::erase_if(rest, [&](Rank rank) { return contains(actor.ranks, rank); });
+      actor.doing = waits_in(run, wait, finding);
+      actors.push_back(std::move(actor));
+    }
+  }
+  std::erase_if(rest, [&](Rank rank) { return contains(finding.culprits, rank); });
+  if (!rest.empty()) {
+    CardActor& actor = actors.emplace_back();
+    actor.ranks = rest;
+    const auto place = std::find_if(finding.where.begin(), finding.where.end(),
+                                    [&](const CodePlace& p) { return contains(rest, p.rank); });
+    if (place != finding.where.end()) {
+      actor.frames = job_frames(run, *place);
+    }
+    actor.doing = actors.size() > 1 ? "blocked behind these" : "blocked";
+  }
+  for (CardActor& actor : actors) {
+    actor.who = who_is(run, actor.ranks);
+  }
+  return actors;
+}
+
+// Lines that the actors have said: who waits in what, what the culprits did last.
+std::set<std::string> told_already(const Run& run, const Finding& finding) {
+  std::set<std::string> told;
+  for (const Rank rank : finding.culprits) {
+    if (told.size() < kMostActors) {
+      told.insert(last_call_text(run, rank));
+    }
+  }
+  for (const Wait& wait : run.waits.waits) {
+    if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                    [&](const Waiter& waiter) { return contains(finding.victims, waiter.rank); })) {
+      told.insert(wait_text(run, wait));
+      told.insert(arguments_text(wait.operation, wait.details));
+    }
+  }
+  return told;
+}
+
+std::string traces_text(const CardOptions& options) {
+  constexpr size_t kMostNamed = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(options.traces.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : " ") + shell_word(options.traces[i]);
+  }
+  return options.traces.empty() ? "traintrace" : options.traces.size() > kMostNamed ? ".." : text;
+}
+
+std::vector<CardCommand> next_commands(const Run& run, const Finding& finding,
+                                       const CardOptions& options) {
+  const std::string traces = traces_text(options);
+  std::vector<CardCommand> next;
+  if (run.live && !finding.victims.empty()) {
+    next.push_back({"traintrace attach " + traces, "what every thread does right now"});
+  }
+  if (std::string_view(kind_of(finding)) == "OUT OF MEMORY") {
+    next.push_back({"traintrace export torch-snapshot " + traces + " --output=snap.pickle",
+                    "for pytorch.org/memory_viz"});
+  }
+  if (finding.code.starts_with("latency.")) {
+    next.push_back({"traintrace report --by=rank " + traces, "where each GPU's time went"});
+  }
+  if (finding.severity != Severity::kInfo) {
+    next.push_back({"traintrace analyze --format=html -o report.html " + traces,
+                    "the same as a page with pictures"});
+  }
+  if (!finding.code.empty()) {
+    next.push_back({"traintrace findings " + std::string(finding.code), "what this means"});
+  }
+  return next;
+}
+
+}  // namespace
+
+const char* kind_of(const Finding& finding) {
+  const std::string_view code = finding.code;
+  const bool waits = !finding.victims.empty();
+  if (code.ends_with("-oom") || code == "run.oom-then-hang") {
+    return "OUT OF MEMORY";
+  }
+  if (code == "memory.growth-leak" || code.starts_with("memory.leak")) {
+    return "MEMORY LEAK";
+  }
+  if (code.starts_with("memory.")) {
+    return "MEMORY";
+  }
+  if (code.starts_with("latency.") || code == "collective.late-rank") {
+    return "SLOW, not stuck";
+  }
+  if (code == "run.watchdog-abort") {
+    return "WATCHDOG ABORT";
+  }
+  if (code.starts_with("run.")) {
+    return code == "run.healthy"       ? "HEALTHY"
+           : code == "run.in-progress" ? "IN PROGRESS"
+                                       : "UNEXPLAINED";
+  }
+  if (code.starts_with("trace.")) {
+    return "TRACES";
+  }
+  if (code.starts_with("internal.")) {
+    return "INTERNAL ERROR";
+  }
+  return waits || finding.severity == Severity::kError ? "HANG" : "NOTE";
+}
+
+const char* certainty_word(Certainty certainty) {
+  constexpr const char* kWords[] = {"PROVEN", "LIKELY", "POSSIBLE"};
+  return kWords[static_cast<size_t>(certainty)];
+}
+
+std::string rank_title(const Ranks& ranks) {
+  std::string text = ranks_text(ranks);
+  for (size_t at = text.find(','); at != std::string::npos; at = text.find(',', at + 2)) {
+    text.insert(at + 1, " ");
+  }
+  text[0] = 'R';
+  return text;
+}
+
+std::string shell_word(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("/._-+:,=@").find(c) != std::string_view::npos;
+  });
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return plain ? word : quoted + "'";
+}
+
+Card card_of(const Run& run, const Finding& finding, const CardOptions& options) {
+  Card card;
+  card.kind = kind_of(finding);
+  card.headline = for_people(finding.title);
+  card.certainty = certainty_word(finding.certainty);
+  if (!finding.code.starts_with("latency.")) {
+    card.actors = culprits_of(run, finding);
+  }
+  std::set<std::string> told;
+  if (!card.actors.empty() || !finding.code.starts_with("latency.")) {
+    std::vector<CardActor> victims = victims_of(run, finding);
+    std::move(victims.begin(), victims.end(), std::back_inserter(card.actors));
+    told = told_already(run, finding);
+  }
+  card.actors.resize(std::min(card.actors.size(), kMostActors));
+  for (CardActor& actor : card.actors) {
+    if (!actor.frames.empty()) {
+      actor.source = source_lines(actor.frames.front(), run.start, options.source_lines);
+    }
+  }
+  // What the bars of the ranks show is not said again.
+  const bool bars = run.profile != nullptr && finding.code.starts_with("latency.");
+  for (const std::string& line : finding.evidence) {
+    const bool is_bar = bars && line.starts_with("rank ") && line.find(" % of ") < 32;
+    if (!told.contains(line) && !is_bar) {
+      card.why.push_back(for_people(line));
+    }
+  }
+  card.next = next_commands(run, finding, options);
+  card.advice = for_people(finding.advice);
+  return card;
+}
+
+}  // namespace traintrace

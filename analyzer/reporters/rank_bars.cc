@@ -1,0 +1,95 @@
+#include "analyzer/reporters/rank_bars.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/text/units.h"
+#include "analyzer/timeline/profile.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kBar = 30;
+constexpr size_t kMostRows = 8;
+
+size_t part_of(const DeviceProfile& device, int64_t ns) {
+  return static_cast<size_t>(device.share(ns) * static_cast<double>(kBar) + 0.5);
+}
+
+IdleCause main_cause(const DeviceProfile& device) {
+  return static_cast<IdleCause>(std::max_element(device.idle.begin(), device.idle.end()) -
+                                device.idle.begin());
+}
+
+std::string row_of(const DeviceProfile& device, const Screen& screen) {
+  const TimePartition& times = device.times;
+  const size_t compute = part_of(device, times.compute_ns);
+  const size_t waits =
+      std::min(part_of(device, times.exposed_communication_ns), kBar - std::min(compute, kBar));
+  const size_t copies =
+      std::min(part_of(device, times.exposed_memory_ns), kBar - std::min(compute + waits, kBar));
+  const size_t used = std::min(compute + waits + copies, kBar);
+  const std::string bar = painted(std::string(compute, '#'), Paint::kGreen, screen) +
+                          painted(std::string(waits, '='), Paint::kYellow, screen) +
+                          painted(std::string(copies, '+'), Paint::kCyan, screen) +
+                          painted(std::string(kBar - used, '.'), Paint::kQuiet, screen);
+  const int64_t cycle =
+      device.steps > 1 ? times.window_ns / static_cast<int64_t>(device.steps) : times.window_ns;
+  const auto percent = [&](int64_t ns) { return 100 * device.share(ns); };
+  const IdleCause cause = main_cause(device);
+  return fmt::format("  {:>5}  {:>9}  {}  {:>6.0f} %  {:>4.0f} %  {:>4.0f} %   {}\n",
+                     device.rank.value, duration_text(cycle), bar, percent(times.compute_ns),
+                     percent(times.exposed_communication_ns), percent(times.idle_ns),
+                     times.idle_ns == 0
+                         ? ""
+                         : fmt::format("{} {:.0f} %", kIdleCauseNames[static_cast<size_t>(cause)],
+                                       percent(device.idle_for(cause))));
+}
+
+// Culprits and the idlest first, then by rank again.
+std::vector<const DeviceProfile*> shown(const Profile& profile, const Finding& finding) {
+  std::vector<const DeviceProfile*> devices;
+  for (const DeviceProfile& device : profile.devices) {
+    devices.push_back(&device);
+  }
+  if (devices.size() > kMostRows) {
+    const bool some = finding.culprits.size() < profile.devices.size();
+    std::stable_sort(devices.begin(), devices.end(), [&](const auto* a, const auto* b) {
+      const bool first = some && contains(finding.culprits, a->rank);
+      const bool second = some && contains(finding.culprits, b->rank);
+      return first != second ? first : a->share(a->times.idle_ns) > b->share(b->times.idle_ns);
+    });
+    devices.resize(kMostRows);
+    std::stable_sort(devices.begin(), devices.end(),
+                     [](const auto* a, const auto* b) { return a->rank < b->rank; });
+  }
+  return devices;
+}
+
+}  // namespace
+
+std::string rank_bars(const Run& run, const Finding& finding, const Screen& screen) {
+  if (run.profile == nullptr || run.profile->devices.empty() ||
+      !finding.code.starts_with("latency.")) {
+    return "";
+  }
+  const Profile& profile = *run.profile;
+  const bool steps = std::any_of(profile.devices.begin(), profile.devices.end(),
+                                 [](const DeviceProfile& device) { return device.steps > 1; });
+  std::string out =
+      fmt::format("  {:>5}  {:>9}  {:<{}}  compute   comm   idle   of it most\n", "rank",
+                  steps ? "step" : "window", "# compute = comm + copy . idle", kBar);
+  const std::vector<const DeviceProfile*> devices = shown(profile, finding);
+  for (const DeviceProfile* device : devices) {
+    out += row_of(*device, screen);
+  }
+  if (devices.size() < profile.devices.size()) {
+    out += fmt::format("  .. and {} GPUs more: traintrace report --by=rank\n",
+                       profile.devices.size() - devices.size());
+  }
+  return out + '\n';
+}
+
+}  // namespace traintrace

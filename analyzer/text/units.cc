@@ -1,0 +1,102 @@
+#include "analyzer/text/units.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+namespace traintrace {
+namespace {
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// Three figures are enough to compare two sizes at a glance.
+std::string three_figures(double value) {
+  if (value == std::floor(value) && value < 1e6) {
+    return fmt::format("{:.0f}", value);
+  }
+  return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
+}
+
+}  // namespace
+
+std::string bytes_text(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) {
+    return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s");
+  }
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{} {}", three_figures(value), kUnits[unit]);
+}
+
+std::string duration_text(int64_t ns) {
+  if (ns < 0) {
+    return "-" + duration_text(ns == INT64_MIN ? INT64_MAX : -ns);
+  }
+  const auto value = static_cast<double>(ns);
+  if (ns < 1'000) {
+    return fmt::format("{} ns", ns);
+  }
+  if (ns < 1'000'000) {
+    return three_figures(std::round(value / 10) / 100) + " us";
+  }
+  if (ns < 1'000'000'000) {
+    return three_figures(std::round(value / 10'000) / 100) + " ms";
+  }
+  const int64_t seconds = ns / 1'000'000'000;
+  if (seconds < 120) {
+    return fmt::format("{:.{}f} s", value / 1e9, seconds < 10 ? 2 : 1);
+  }
+  if (seconds < 7200) {
+    return fmt::format("{} min {} s", seconds / 60, seconds % 60);
+  }
+  return fmt::format("{} h {} min", seconds / 3600, seconds / 60 % 60);
+}
+
+std::string count_text(uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (size_t at = digits.size(); at > 3; at -= 3) {
+    digits.insert(at - 3, ",");
+  }
+  return digits;
+}
+
+std::string percent_text(double percent) {
+  return fmt::format("{:.{}f} %", percent, percent != 0 && std::abs(percent) < 10 ? 1 : 0);
+}
+
+std::string for_people(std::string_view sentence) {
+  constexpr std::string_view kBytes = " bytes";
+  constexpr uint64_t kSmallest = 4096;  // below, all figures may matter
+  std::string out;
+  size_t at = 0;
+  while (at < sentence.size()) {
+    const bool begins =
+        is_digit(sentence[at]) && (at == 0 || sentence[at - 1] == ' ' || sentence[at - 1] == '(');
+    size_t end = at;
+    while (begins && end < sentence.size() && is_digit(sentence[end])) {
+      ++end;
+    }
+    uint64_t bytes = 0;
+    const bool is_size =
+        begins && sentence.substr(end).starts_with(kBytes) &&
+        std::from_chars(&sentence[at], sentence.data() + end, bytes).ec == std::errc() &&
+        bytes >= kSmallest;
+    if (is_size) {
+      out += bytes_text(bytes);
+      at = end + kBytes.size();
+    } else {
+      out += sentence[at++];
+    }
+  }
+  return out;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,64 @@
+"""trace.elsewhere: what a folder says whose traces are on hosts that cannot be reached from here."""
+import os
+
+import job
+
+HOSTS = 128
+PER_HOST = 8
+
+
+class Elsewhere(job.Case):
+    def pointer(self, name, rank, host, *more):
+        lines = ["traintrace-pointer 1", f"/nowhere/{name}.trace", host, *more] + ([] if rank is None else [f"rank {rank}"])
+        with open(f"{self.folder}/traintrace/{name}.pointer", "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+    def many(self, first_rank):
+        for rank in range(first_rank, HOSTS * PER_HOST):
+            self.pointer(f"node{rank // PER_HOST:03}.{rank}.7", rank, f"node{rank // PER_HOST:03}", "world 1024")
+
+    def test_1023_ranks_are_one_finding_of_a_few_lines(self):
+        self.record(RANK="0", WORLD_SIZE="1024")
+        self.many(1)
+        status, text, errors = self.traintrace("analyze")
+        self.assertEqual((status, errors), (0, ""))
+        finding = self.finding("trace.elsewhere")
+        self.assertEqual(finding["title"], "the traces of ranks 1-1023 are not here but on 128 hosts, node000 to node127")
+        self.assertEqual(finding["values"], {"trace_count": 1023, "host_count": 128})
+        self.assertIn("srun --nodes=128 --ntasks-per-node=1 traintrace collect", finding["advice"])
+        self.assertIn("ranks 1-7 are on node000 in /nowhere", finding["evidence"])
+        self.assertLess(len(text.splitlines()), 40)
+        codes = {found["code"] for found in self.analyze()["findings"]}
+        self.assertFalse(codes & {"trace.corrupt", "trace.missing-rank"}, codes)
+
+    def test_a_rank_that_is_nowhere_is_missing_all_the_same(self):
+        self.record(RANK="0", WORLD_SIZE="3")
+        self.pointer("node1.1.7", 1, "node1")
+        self.assertIn("rank 2 of 3 left no trace", self.finding("trace.missing-rank")["title"])
+
+    def test_pointers_of_another_job_are_not_of_this_run(self):
+        self.record(RANK="0", WORLD_SIZE="2", MASTER_ADDR="node0", MASTER_PORT="1234")
+        self.pointer("node1.1.7", 1, "node1", "run 0x1")
+        self.assertIsNone(self.finding("trace.elsewhere"))
+        self.pointer("node1.1.7", 1, "node1")
+        self.assertEqual(self.finding("trace.elsewhere")["title"], "the trace of rank 1 is not here but on node1")
+
+    def test_nothing_but_pointers(self):
+        os.mkdir(f"{self.folder}/traintrace")
+        self.many(0)
+        for command in (["analyze"], ["report"], ["dump"], ["export", "csv", "--output=-"]):
+            status, out, errors = self.traintrace(*command)
+            self.assertEqual((status, out), (2, ""))
+            self.assertEqual(len(errors.splitlines()), 1, errors)
+            self.assertIn("1024 traces are on the disks of 128 hosts (node000 to node127): collect them", errors)
+
+    def test_damaged_pointers(self):
+        self.record(RANK="0", WORLD_SIZE="2")
+        for number, more in enumerate((["rank x"], ["rank 99999999999999999999"], ["run"], [""], ["world -1"])):
+            self.pointer(f"node1.{number}.7", None, "node1", *more)
+        finding = self.finding("trace.elsewhere")
+        self.assertEqual(finding["values"]["trace_count"], 5)
+
+
+if __name__ == "__main__":
+    job.main()

@@ -1,0 +1,182 @@
+// Opens each page in Chromium, from disk: the verdict is there, pictures and keys work, nothing is asked of a network,
+// nothing is complained about.  Prints what was measured; asserts nothing on time.
+//   node page.mjs FOLDER NODE_MODULES
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [folder, modules] = process.argv.slice(2);
+const { chromium } = createRequire(join(modules, "x.js"))("playwright-core");
+const { browser: path, pages } = JSON.parse(readFileSync(join(folder, "pages.json"), "utf8"));
+const browser = await chromium.launch({ executablePath: path, args: ["--no-sandbox", "--disable-gpu"] });
+
+async function open(one, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1180, height: 900 }, ...options });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) wrong.push(message.text()); });
+  page.on("pageerror", (error) => wrong.push(String(error)));
+  page.on("dialog", (dialog) => { wrong.push(`dialog: ${dialog.message()}`); void dialog.dismiss(); });
+  page.on("request", (request) => { if (!request.url().startsWith("file:")) wrong.push(`asks for ${request.url()}`); });
+  const began = performance.now();
+  await page.goto(pathToFileURL(one.page).href + (options.at ?? ""));
+  if (options.javaScriptEnabled !== false) await page.waitForFunction(() => document.documentElement.dataset.ready);
+  return { page, context, wrong, took: performance.now() - began };
+}
+const done = async (one, { context, wrong }) => { assert.deepEqual(wrong, [], one.name); await context.close(); };
+
+async function verdict(one) {
+  const opened = await open(one);
+  const { page, took } = opened;
+  const data = JSON.parse(await page.textContent("#data"));
+  assert.equal(data.schema, "traintrace.page/1");
+  assert.equal(data.findings[data.leading].code, one.code);
+  const headline = await page.textContent("#headline");
+  assert.equal(headline, data.card.headline);
+  assert.equal(await page.title(), data.verdict, "the title is the verdict");
+  for (const rank of one.culprits.slice(0, 2)) assert.match(await page.textContent("#verdict"), new RegExp(`\\b${rank}\\b`), one.name);
+  assert.equal(await page.locator("#plain").count(), 0, "the plain text gave way");
+  const frame = await page.locator("#moment canvas").first().getAttribute("data-frame").catch(() => null);
+  console.log(`${one.name}: opened in ${took.toFixed(0)} ms${frame ? `, lanes drawn in ${frame} ms` : ""}`);
+  await page.screenshot({ path: join(folder, `${one.name}.png`), fullPage: true });
+  await done(one, opened);
+}
+
+async function keyboard(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  await page.keyboard.press("2");
+  await page.waitForFunction(() => location.hash === "#ranks");
+  await page.keyboard.press("j");
+  await page.waitForFunction(() => location.hash !== "#ranks");
+  const before = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.keyboard.press("t");
+  assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), before, "t switches light and dark");
+  await page.screenshot({ path: join(folder, `${one.name}-dark.png`), fullPage: true });
+  await page.locator("#ranks canvas").focus();
+  await page.keyboard.press("ArrowRight");
+  assert.match(await page.textContent("#tip"), /^rank 0/);
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("rank=1"));
+  assert.match(await page.textContent("nav .pin"), /rank 1/);
+  await page.locator("h1").click();
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !location.hash.includes("rank="));
+  await page.keyboard.press("?");
+  assert.ok(await page.locator("dialog").isVisible());
+  await done(one, opened);
+}
+
+async function tables(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  await page.locator("#ranks summary").first().click();
+  const rows = page.locator("#ranks details").first().locator("tbody tr");
+  const all = await rows.count();
+  await page.locator("#ranks input[type=search]").first().fill("culprit");
+  assert.ok(await rows.count() === one.culprits.length && all > one.culprits.length, "the filter keeps the culprits");
+  await page.locator("#ranks input[type=search]").first().fill("");
+  await page.locator("#ranks details th button").first().click();
+  const sorted = await page.locator("#ranks details th").first().getAttribute("aria-sort");
+  assert.ok(["ascending", "descending"].includes(sorted));
+  await done(one, opened);
+}
+
+async function lanes(one) {
+  const opened = await open(one, { at: "#moment" });
+  const { page } = opened;
+  const canvas = page.locator("#moment canvas");
+  await page.waitForFunction(() => document.querySelector("#moment canvas").dataset.frame);
+  await canvas.scrollIntoViewIfNeeded();
+  const box = await canvas.boundingBox();
+  // Some bar lies under the right part of a lane: a wait, or what the culprit does instead.
+  await page.mouse.move(box.x + box.width * 0.9, box.y + 22 + 17);
+  await page.waitForFunction(() => !document.getElementById("tip").hidden);
+  assert.match(await page.textContent("#tip"), /rank \d+: /);
+  await page.mouse.wheel(0, -400);
+  await page.waitForFunction(() => location.hash.includes("time="));
+  const permalink = await page.evaluate(() => location.hash);
+  const frames = await page.evaluate(async () => {
+    const canvas = document.querySelector("#moment canvas");
+    canvas.focus();
+    const began = performance.now();
+    let count = 0;
+    while (performance.now() - began < 500) {
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: count % 20 < 10 ? "ArrowRight" : "ArrowLeft" }));
+      await new Promise(requestAnimationFrame);
+      ++count;
+    }
+    return count * 2;
+  });
+  console.log(`${one.name}: pans at ${frames} frames a second`);
+  await done(one, opened);
+  const again = await open(one, { at: permalink });
+  assert.equal(await again.page.evaluate(() => location.hash), permalink, "the address brings back what was seen");
+  await done(one, again);
+}
+
+async function grid(one) {
+  const opened = await open(one, { at: "#ranks" });
+  const { page } = opened;
+  const canvas = page.locator("#ranks canvas");
+  const box = await canvas.boundingBox();
+  assert.ok(box.height > 40);
+  await page.mouse.move(box.x + 10, box.y + 10);
+  await page.waitForFunction(() => !document.getElementById("tip").hidden);
+  assert.match(await page.textContent("#tip"), /rank 0: waiting/);
+  await canvas.click({ position: { x: 10, y: 10 } });
+  await page.waitForFunction(() => location.hash.includes("rank=0"));
+  assert.match(await page.textContent("#waits"), /1023 ranks/, "equal ranks are one");
+  await done(one, opened);
+}
+
+async function bare(one) {
+  const opened = await open(one, { javaScriptEnabled: false });
+  assert.match(await opened.page.textContent("#plain h1"), /never entered/, "without programs the text is there");
+  await opened.context.close();
+  const print = await open(one);
+  await print.page.emulateMedia({ media: "print" });
+  assert.ok(!await print.page.locator("header").isVisible());
+  assert.ok((await print.page.pdf()).length > 10000);
+  await done(one, print);
+  const narrow = await open(one, { viewport: { width: 390, height: 800 } });
+  assert.ok(await narrow.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "fits a telephone");
+  await narrow.page.screenshot({ path: join(folder, `${one.name}-narrow.png`) });
+  await done(one, narrow);
+}
+
+async function labels(one) {
+  const opened = await open(one);
+  const unnamed = await opened.page.evaluate(() => [...document.querySelectorAll("canvas, svg[role], select, input, button, a")]
+    .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.closest("label") || e.title)).map((e) => e.outerHTML.slice(0, 90)));
+  assert.deepEqual(unnamed, [], `${one.name}: without a name for who cannot see`);
+  await done(one, opened);
+}
+
+async function hostile(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  assert.equal(await page.evaluate(() => document.querySelectorAll("img, script:not([type]) ~ script, b > b, svg[onload]").length), 0);
+  assert.match(await page.textContent("#verdict"), /<\/script><script>alert\(2\)/, "names are shown as they are");
+  await done(one, opened);
+}
+
+try {
+  for (const one of pages) {
+    await verdict(one);
+    await labels(one);
+    if (one.screen) assert.equal(await open(one).then(async (opened) => { const n = await opened.page.locator(`#${one.screen} .picture`).count(); await done(one, opened); return n > 0; }), true, `${one.name} has ${one.screen}`);
+  }
+  const named = (name) => pages.find((one) => one.name === name);
+  for (const name of ["hang", "many"]) { await tables(named(name)); await lanes(named(name)); }
+  await keyboard(named("hang"));
+  await bare(named("hang"));
+  await grid(named("many"));
+  await hostile(named("hostile"));
+  console.log(`${pages.length} pages are right`);
+} finally {
+  await browser.close();
+}

@@ -1,0 +1,146 @@
+"""Makes pages with `traintrace analyze --format=html` and looks at them in Chromium (page.mjs).
+
+    page.py TRAINTRACE NODE_MODULES [FOLDER]     FOLDER: pages and screenshots are kept there
+
+77: node, playwright-core or Chromium is not installed.
+"""
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "profiles"))
+import made  # noqa: E402
+
+TRAINTRACE = os.path.abspath(sys.argv[1])
+MODULES = os.path.abspath(sys.argv[2])
+BROWSER = next((found for found in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if found), None)
+RANKS = 1024
+
+STORIES = ("hang", "early-stop", "healthy", "skipped", "swapped", "cross-communicator", "dead-rank", "blocked-stream", "oom")
+
+
+def hang_of_many():
+    """1,024 ranks on 128 hosts, 5,000 operations each; rank 702 does not come to the last."""
+    lines = []
+    for host in range(RANKS // 8):
+        lines.append(f"ranks {host * 8}-{host * 8 + 7} host=node{host:03}")
+    lines.append(f"communicator dp members=0-{RANKS - 1}")
+    for column in range(4):
+        members = ",".join(str(rank) for rank in range(RANKS) if rank % 4 == column)
+        lines.append(f"communicator tp{column} members={members}")
+    others = f"0-701,703-{RANKS - 1}"
+    lines.append(f"+1 0-{RANKS - 1} calls ncclAllReduce on dp x64 every=20ms @train.py:118:train_step,train.py:200:main")
+    lines.append(f"+3 {others} enqueues ncclAllReduce on dp @train.py:118:train_step,train.py:200:main")
+    lines.append("+3 702 polls cudaStreamQuery @data.py:41:collate,train.py:110:train_step,train.py:200:main")
+    lines.append("end +60")
+    return "\n".join(lines) + "\n"
+
+
+HOSTILE = r"""ranks 0-3 host="<img src=x onerror=alert(1)>"
+communicator dp members=0-3 name="</script><script>alert(2)</script>"
++1 0-3 calls ncclAllReduce on dp x20 "@</script><svg onload=alert(3)>.py:7:f"
++2 0,1,3 enqueues ncclAllReduce on dp "@/job/</script><!--<script>.py:7:\u202e\x1b[2J"
++2 2 polls cudaStreamQuery "@/job/javascript:alert(4).py:8:<b>bold</b>"
+end +30
+"""
+
+WEIGHTS, OPTIMIZER, ACTIVATIONS = ("train.py:9:load_weights,train.py:20:main", "train.py:10:make_optimizer,train.py:20:main",
+                                   "train.py:8:alloc,train.py:11:activations,train.py:20:main")
+
+
+def out_of_memory():
+    """Rank 1 of 2 needs 16 MiB more with each step until 4 GiB are full."""
+    lines = ["ranks 0", "ranks 1", "communicator dp members=0-1"]
+    blocks = [(64, 0.5 + i / 100, 1, WEIGHTS) for i in range(8)] + [(128, 0.7 + i / 100, 2, OPTIMIZER) for i in range(8)]
+    blocks += [(16 + 16 * i, 2 + i / 10, 3, ACTIVATIONS) for i in range(17)]
+    address = 0x7f0000000000
+    held = []
+    for mebibytes, time, number, stack in blocks:
+        lines.append(f"allocation {address:#x} bytes={mebibytes << 20} at=+{time:.2f} device=1 call=cudaMalloc @{number}={stack.replace(' ', ',')}")
+        held.append(f"held 1 {address:#x} bytes={mebibytes << 20} call=cudaMalloc device=1 @{number}")
+        address += (mebibytes << 20) + (4 << 20)
+    free = (4096 - sum(block[0] for block in blocks)) << 20
+    lines.append(f"out-of-memory 1 at=+4.5 call=cudaMalloc bytes={320 << 20} result=2 device=1 free={free} total={4 << 30} asked=+4.4 @3")
+    lines += held
+    lines.append("+2 0-1 calls ncclAllReduce on dp x20 every=100ms @train.py:15:train,train.py:20:main")
+    lines.append(f"+4.5 1 calls cudaMalloc bytes={320 << 20} =cudaErrorMemoryAllocation @{ACTIVATIONS}")
+    lines += ["+4.6 0 enqueues ncclAllReduce on dp @train.py:15:train,train.py:20:main",
+              "+5 1 calls cudaStreamQuery @train.py:12:retry,train.py:20:main", "end +30"]
+    return "\n".join(lines) + "\n"
+
+
+def profiles(folder):
+    """Four ranks, of which the host of rank 2 is slow."""
+    os.makedirs(folder)
+    together = []
+    for number in range(4):
+        rank = made.Rank(number, 4)
+        for step in range(8):
+            began = rank.now
+            for _ in range(30):
+                rank.launch(25.0)
+                rank.host(40.0 + (60.0 if number == 2 else 0.0))
+            rank.launch(150.0, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=13)
+            rank.block(stream=13)
+            rank.step(step, began)
+        together.append(rank)
+    for rank in together:
+        rank.write(folder)
+    return folder
+
+
+def make(name, given, folder, **expected):
+    page = os.path.join(folder, name + ".html")
+    began = time.monotonic()
+    done = subprocess.run([TRAINTRACE, "analyze", given, "--format=html", "-o", page], cwd=folder, stderr=subprocess.PIPE, check=False)
+    assert done.returncode in (0, 1) and os.path.exists(page), (name, done)
+    found = json.loads(subprocess.run([TRAINTRACE, "analyze", given, "--format=json"], cwd=folder, stdout=subprocess.PIPE, check=False).stdout)
+    size = os.path.getsize(page)
+    print(f"{name}: {size / 1024:.0f} KiB, {time.monotonic() - began:.2f} s", flush=True)
+    assert size < 1_000_000, f"{name}: {size} bytes"
+    leading = next((f for f in found["findings"] if f["title"] in found["verdict"]), found["findings"][0])
+    return {"name": name, "page": page, "code": leading["code"], "culprits": leading["culprits"], "ranks": len(found["run"]["ranks"]), **expected}
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def main():
+    if not (BROWSER and shutil.which("node") and os.path.isdir(os.path.join(MODULES, "playwright-core"))):
+        print("not installed: node, Chromium, or playwright-core (npm ci in analyzer/page/web)")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else scratch
+        os.makedirs(folder, exist_ok=True)
+        pages = []
+        for story in STORIES:
+            with lzma.open(os.path.join(HERE, "stories", story + ".txt.xz"), "rt") as file:
+                pages.append(make(story, write(os.path.join(folder, story + ".txt"), file.read()), folder))
+        pages.append(make("many", write(os.path.join(folder, "many.txt"), hang_of_many()), folder, grid=RANKS))
+        pages.append(make("hostile", write(os.path.join(folder, "hostile.txt"), HOSTILE), folder))
+        pages.append(make("memory", write(os.path.join(folder, "memory.txt"), out_of_memory()), folder, screen="memory"))
+        shutil.rmtree(os.path.join(folder, "slow"), ignore_errors=True)
+        pages.append(make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps"))
+        leak = os.path.join(os.path.dirname(HERE), "scenarios", "memory_growth.txt")
+        fragmentation = os.path.join(os.path.dirname(HERE), "scenarios", "memory_oom_fragmentation.txt")
+        for name, path in (("leak", leak), ("fragmentation", fragmentation)):
+            with open(path, encoding="utf-8") as file:
+                text = re.split(r"^---$", file.read(), maxsplit=1, flags=re.M)[0]
+            pages.append(make(name, write(os.path.join(folder, name + ".txt"), text), folder, screen="memory"))
+        write(os.path.join(folder, "pages.json"), json.dumps({"browser": BROWSER, "pages": pages}))
+        # Below the modules, so that node finds them.
+        done = subprocess.run(["node", os.path.join(HERE, "page.mjs"), folder, MODULES], check=False)
+        sys.exit(done.returncode)
+
+
+main()

@@ -1,0 +1,177 @@
+"""Runs traintrace on a terminal of its own and compares what it prints with expected/*.txt.
+
+    terminal.py TRAINTRACE [--update]
+"""
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "profiles"))
+import made  # noqa: E402
+
+TRAINTRACE = os.path.abspath(sys.argv[1])
+UPDATE = "--update" in sys.argv
+
+PROGRAM = """import nccl
+
+def train_step(batch):
+    loss = forward(batch)
+    exchange_gradients()
+
+def hard_examples(stream):
+    while nccl.cudaStreamQuery(stream) == nccl.cudaErrorNotReady:
+        pass
+
+def train():
+    for batch in batches():
+        train_step(batch)
+"""
+HANG = """ranks 0-3
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x39 @train.py:5:train_step,train.py:13:train
++2 0,1,3 enqueues ncclAllReduce on dp @train.py:5:train_step,train.py:13:train
++2 2 polls cudaStreamQuery @/usr/lib/python3/dist-packages/torch/cuda/streams.py:9:query,train.py:8:hard_examples,train.py:13:train
+end +30
+"""
+OUT_OF_MEMORY = """ranks 0-3
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x100 every=50ms @train.py:5:train_step,train.py:13:train
++10 2 calls cudaMalloc bytes=335544320 =cudaErrorMemoryAllocation @train.py:4:train_step,train.py:13:train
++10.1 2 calls cudaFree address=0x7000 @train.py:5:train_step
++10 0,1,3 enqueues ncclAllReduce on dp @train.py:5:train_step
++10.1 0,1,3 enters cudaStreamSynchronize @train.py:5:train_step
+end +40
+"""
+HEALTHY = "ranks 0-1\ncommunicator dp members=0-1\n+1 0-1 calls ncclAllReduce on dp x20\n+2 0-1 exits\n"
+# Names that would move the cursor, or look like another line of ours.
+HOSTILE = """ranks 0-3
+communicator dp members=0-3 name="d\\x1b[2Jp"
++1 0-3 calls ncclAllReduce on dp x39 "@train.py:5:tr\\x1b[31main\\nHEALTHY"
++2 0,1,3 enqueues ncclAllReduce on dp "@train.py:5:tr\\x1b[31main\\nHEALTHY"
++2 2 polls cudaStreamQuery "@/job/<script>.py:8:hard\\x9b2J"
+end +30
+"""
+
+
+def on_terminal(arguments, columns, **environment):
+    """What it writes to a terminal that is as wide."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    with subprocess.Popen([TRAINTRACE, *arguments], stdin=subprocess.DEVNULL, stdout=its, env={**clean, "TERM": "xterm", **environment}):
+        os.close(its)
+        output = b""
+        while True:
+            try:
+                more = os.read(ours, 1 << 16)
+            except OSError:  # the other side is closed
+                more = b""
+            if not more:
+                break
+            output += more
+    os.close(ours)
+    return output.decode().replace("\r\n", "\n")
+
+
+def compare(name, text):
+    path = os.path.join(HERE, "expected", name + ".txt")
+    if UPDATE:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    with open(path, encoding="utf-8") as file:
+        expected = file.read()
+    assert text == expected, f"{name}: printed\n{text}\nand not\n{expected}\nIf that was meant: terminal.py TRAINTRACE --update"
+
+
+def write(name, text):
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.utime(name, (1.6e9, 1.6e9))  # before the runs, which are of 1.7e9
+
+
+def slow_profiles(folder):
+    """Two ranks whose host needs four times as long as the GPU for each kernel."""
+    os.makedirs(folder)
+    for number in range(2):
+        rank = made.Rank(number, 2)
+        for step in range(6):
+            began = rank.now
+            for _ in range(40):
+                rank.launch(20.0)
+                rank.host(80.0 + 40.0 * number)
+            rank.launch(100.0, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=13)
+            rank.block(stream=13)
+            rank.step(step, began)
+        rank.write(folder)
+
+
+def check_hang():
+    write("hang.txt", HANG)
+    for columns in (100, 60):
+        text = on_terminal(["analyze", "hang.txt"], columns, NO_COLOR="1")
+        assert all(len(line) <= columns or "traintrace analyze" in line for line in text.splitlines()), text
+        compare(f"hang_{columns}", text)
+    piped = subprocess.run([TRAINTRACE, "analyze", "hang.txt"], stdout=subprocess.PIPE, text=True, check=False).stdout
+    compare("hang_piped", piped)
+    found = json.loads(subprocess.run([TRAINTRACE, "analyze", "hang.txt", "--format=json"], stdout=subprocess.PIPE, check=False).stdout)
+    first = found["findings"][0]
+    assert f"verdict: {found['verdict']}\n" in piped
+    assert f"\nerror {first['code']} proof culprits=2 victims=0,1,3: {first['title']}\n" in piped
+    assert all(f"\n    {line}\n" in piped for line in first["evidence"]), piped
+
+
+def check_source():
+    """A line is shown only of the file that ran."""
+    shown = "> 8 |     while nccl.cudaStreamQuery"
+    assert shown in on_terminal(["analyze", "hang.txt"], 100)
+    os.utime("train.py", (1.8e9, 1.8e9))
+    assert shown not in on_terminal(["analyze", "hang.txt"], 100), "the file is younger than the run"
+    os.rename("train.py", "secret")
+    os.symlink("secret", "train.py")
+    assert shown not in on_terminal(["analyze", "hang.txt"], 100), "a link was followed"
+    os.remove("train.py")
+    write("other.txt", HANG.replace("train.py", "secret"))
+    assert "import nccl" not in on_terminal(["analyze", "other.txt"], 100), "no program's source"
+
+
+def check_colours():
+    plain = on_terminal(["analyze", "hang.txt"], 100, NO_COLOR="1")
+    coloured = on_terminal(["analyze", "hang.txt"], 100)
+    assert "\x1b[1;31mHANG\x1b[0m" in coloured and "\x1b" not in plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+def check_hostile():
+    write("hostile.txt", HOSTILE)
+    for text in (on_terminal(["analyze", "hostile.txt"], 80, NO_COLOR="1"),
+                 subprocess.run([TRAINTRACE, "analyze", "hostile.txt"], stdout=subprocess.PIPE, text=True, check=False).stdout):
+        assert "hard" in text, text
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), repr(text)
+        assert not any(line.startswith("HEALTHY") for line in text.splitlines()), text
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        write("train.py", PROGRAM)
+        check_hang()
+        for name, text in (("oom", OUT_OF_MEMORY), ("healthy", HEALTHY)):
+            write(name + ".txt", text)
+            compare(name, on_terminal(["analyze", name + ".txt"], 100, NO_COLOR="1"))
+        slow_profiles("profiles")
+        compare("slow", on_terminal(["analyze", "profiles"], 100, NO_COLOR="1"))
+        check_colours()
+        check_hostile()
+        check_source()
+
+
+main()
