@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/circles.h"
 #include "analyzer/model/communicators.h"
@@ -12,8 +13,6 @@
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 16;
 
 std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& circle) {
   Ranks waiting;
@@ -163,14 +162,14 @@ void add_calls(const Run& run, const Hang& circle, Finding& finding) {
     if (!is_part(wait, circle.roots)) {
       continue;
     }
-    if (++lines <= kMostLines) {
+    if (++lines <= kManyEvidenceLines) {
       finding.evidence.push_back(wait_text(run, wait));
     }
     for (const Waiter& waiter : wait.waiters) {
       const auto place = contains(finding.culprits, waiter.rank)
                              ? user_place(run.processes[waiter.process], waiter.rank, waiter.stack)
                              : std::nullopt;
-      if (place && calls.size() < kMostLines) {
+      if (place && calls.size() < kManyEvidenceLines) {
         calls.push_back(*place);
       }
     }
@@ -206,7 +205,7 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
     blame_change(run, circle, finding);
   }
   add_calls(run, circle, finding);
-  for (size_t i = 0; i < std::min(circle.roots.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(circle.roots.size(), kManyEvidenceLines); ++i) {
     finding.evidence.push_back(last_call_text(run, circle.roots[i]));
   }
   return finding;

@@ -29,7 +29,7 @@ std::string others_text(const Run& run, const Wait& wait) {
                      replayed ? "they launched with a graph" : "they called outside of any graph");
 }
 
-Finding finding_about(const Run& run, const Hang& hang) {
+Finding capture_finding(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   Finding finding = hang_finding(run, hang, "collective.capture-divergence");
   finding.where.clear();
@@ -64,7 +64,7 @@ std::vector<Finding> find_capture_divergence(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if (cause_of(run, hang) == Cause::kUnlaunched) {
-      findings.push_back(finding_about(run, hang));
+      findings.push_back(capture_finding(run, hang));
     }
   }
   return findings;

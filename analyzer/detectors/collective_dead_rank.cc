@@ -40,7 +40,7 @@ bool was_seen_to_end(const Run& run, const Hang& hang) {
   });
 }
 
-Certainty certainty_of(const Run& run, const Hang& hang) {
+Certainty dead_rank_certainty(const Run& run, const Hang& hang) {
   if (hang.fate == Fate::kDumpedEarly) {
     return Certainty::kLikely;
   }
@@ -77,7 +77,7 @@ std::string what_text(const Run& run, const Hang& hang) {
                      run_time(run, life.ended));
 }
 
-std::string title_of(const Run& run, const Hang& hang) {
+std::string dead_rank_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), what_text(run, hang),
                      waiting_text(run, hang), hang.roots.size() == 1 ? "it" : "them",
@@ -110,7 +110,7 @@ std::string how_text(const Run& run, const RankState& state) {
          "or a disk that hangs looks the same as its death or that of its machine";
 }
 
-void say_how(const Run& run, const Hang& hang, Finding& finding) {
+void say_how_it_died(const Run& run, const Hang& hang, Finding& finding) {
   if (hang.fate == Fate::kDumpedEarly) {
     finding.evidence.push_back(
         "not a proof: a dump does not say why it was written; a process writes one when it ends");
@@ -150,10 +150,10 @@ std::vector<Finding> find_dead_rank(const Run& run) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.dead-rank");
-    finding.title = title_of(run, hang);
-    finding.certainty = certainty_of(run, hang);
+    finding.title = dead_rank_title(run, hang);
+    finding.certainty = dead_rank_certainty(run, hang);
     finding.values.emplace_back("silent_ns", silence(run, hang));
-    say_how(run, hang, finding);
+    say_how_it_died(run, hang, finding);
     finding.advice = advice_for(hang);
     if (hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly) {
       finding.culprits = hang.roots;

@@ -21,7 +21,7 @@ bool failed(const Run& run, const Hang& hang) {
                      [&](Rank rank) { return status_of(run, rank) != 0; });
 }
 
-std::string title_of(const Run& run, const Hang& hang) {
+std::string early_exit_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   const Rank first = hang.roots.front();
   const Member* member = member_of(run.communicators[wait.communicator], first);
@@ -36,14 +36,14 @@ std::string title_of(const Run& run, const Hang& hang) {
                      behind_text(run, hang));
 }
 
-Certainty certainty_of(const Run& run, const Hang& hang) {
+Certainty early_exit_certainty(const Run& run, const Hang& hang) {
   if (hang.fate == Fate::kPerhapsExited) {
     return Certainty::kPossible;
   }
   return hang.entered || doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
 }
 
-void say_how(const Run& run, const Hang& hang, Finding& finding) {
+void say_how_it_exited(const Run& run, const Hang& hang, Finding& finding) {
   for (const Rank rank : hang.roots) {
     const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
     finding.evidence.push_back(
@@ -66,10 +66,10 @@ std::vector<Finding> find_early_exit(const Run& run) {
       continue;
     }
     Finding finding = hang_finding(run, hang, "collective.early-exit");
-    finding.title = title_of(run, hang);
-    finding.certainty = certainty_of(run, hang);
+    finding.title = early_exit_title(run, hang);
+    finding.certainty = early_exit_certainty(run, hang);
     finding.values.emplace_back("status", status_of(run, hang.roots.front()));
-    say_how(run, hang, finding);
+    say_how_it_exited(run, hang, finding);
     // A failure is nobody else's choice; a normal end is judged by what the others did.
     if (hang.fate == Fate::kExited && failed(run, hang)) {
       finding.culprits = hang.roots;

@@ -9,7 +9,7 @@
 namespace traintrace {
 namespace {
 
-Finding finding_about(const Run& run, const Hang& hang) {
+Finding unclosed_group_finding(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   Finding finding = hang_finding(run, hang, "collective.group-unclosed");
   std::vector<CodePlace> opened;
@@ -42,7 +42,7 @@ std::vector<Finding> find_unclosed_groups(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if (cause_of(run, hang) == Cause::kOpenGroup) {
-      findings.push_back(finding_about(run, hang));
+      findings.push_back(unclosed_group_finding(run, hang));
     }
   }
   return findings;

@@ -9,7 +9,7 @@
 namespace traintrace {
 namespace {
 
-Finding finding_about(const Run& run, const Hang& hang) {
+Finding launch_order_finding(const Run& run, const Hang& hang) {
   Finding finding = hang_finding(run, hang, "collective.launch-order-race");
   Ranks threaded;
   for (const Rank rank : hang.roots) {
@@ -47,7 +47,7 @@ std::vector<Finding> find_launch_order_races(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if (cause_of(run, hang) == Cause::kThreads) {
-      findings.push_back(finding_about(run, hang));
+      findings.push_back(launch_order_finding(run, hang));
     }
   }
   return findings;

@@ -8,7 +8,7 @@
 namespace traintrace {
 namespace {
 
-Finding finding_about(const Run& run, const Hang& hang) {
+Finding destroy_finding(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   Finding finding = hang_finding(run, hang, "comm.destroy-mismatch");
   std::vector<CodePlace> places;
@@ -44,7 +44,7 @@ std::vector<Finding> find_destroy_mismatch(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if (cause_of(run, hang) == Cause::kDestroyed) {
-      findings.push_back(finding_about(run, hang));
+      findings.push_back(destroy_finding(run, hang));
     }
   }
   return findings;

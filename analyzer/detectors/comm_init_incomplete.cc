@@ -6,6 +6,7 @@
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/circle_finding.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/missing_finding.h"
 #include "analyzer/model/activity.h"
@@ -16,10 +17,8 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kMostLines = 8;
-
 void add_places(const Run& run, const IncompleteEnd& end, Finding& finding) {
-  for (size_t i = 0; i < std::min(end.missing.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(end.missing.size(), kEvidenceLines); ++i) {
     const RankState& state = *state_of(run, end.missing[i]);
     finding.evidence.push_back(last_call_text(run, end.missing[i]));
     const auto activity = activity_of(run, state);

@@ -5,14 +5,13 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/rendezvous.h"
 #include "analyzer/model/threads_now.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostRanks = 8;
 
 const ThreadNow& thread_of(const Run& run, Rank rank) {
   return *working_thread(trace_of(run, *state_of(run, rank)));
@@ -64,7 +63,7 @@ void blame(const Run& run, const Rendezvous& rendezvous, Finding& finding) {
 }
 
 void add_ranks(const Run& run, const Ranks& ranks, Finding& finding) {
-  for (size_t i = 0; i < std::min(ranks.size(), kMostRanks); ++i) {
+  for (size_t i = 0; i < std::min(ranks.size(), kEvidenceLines); ++i) {
     finding.evidence.push_back(stand_text(run, ranks[i]));
     if (const auto place = place_now(thread_of(run, ranks[i]), ranks[i])) {
       finding.where.push_back(*place);

@@ -5,6 +5,7 @@
 
 #include "analyzer/detectors/blame.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/stall_finding.h"
 #include "analyzer/model/communicators.h"
@@ -35,8 +36,7 @@ Finding found_in_dump(const Run& run, const Hang& hang) {
       operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
   finding.certainty = Certainty::kLikely;
   blame_roots(hang, finding);
-  constexpr size_t kMostRanks = 8;
-  for (size_t i = 0; i < std::min(hang.roots.size(), kMostRanks); ++i) {
+  for (size_t i = 0; i < std::min(hang.roots.size(), kEvidenceLines); ++i) {
     if (const auto stall = device_stall(run, hang.roots[i])) {
       finding.evidence.push_back(stall_text(run, hang.roots[i], *stall));
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
@@ -18,8 +19,6 @@
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 8;  // of one kind in the evidence
 
 Ranks direct_waiters(const Wait& wait) {
   Ranks ranks;
@@ -54,7 +53,7 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
     finding.evidence.push_back(arguments_text(wait.operation, wait.details));
   }
   finding.evidence.push_back(wait_text(run, wait));
-  for (size_t i = 0; i < std::min(hang.roots.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(hang.roots.size(), kEvidenceLines); ++i) {
     if (const std::string reached = reached_text(run, wait, hang.roots[i]); !reached.empty()) {
       finding.evidence.push_back(reached);
     }
@@ -76,12 +75,12 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
                                                        [&](const Waiter& w) {
                                                          return contains(hang.victims, w.rank);
                                                        });
-    if (behind && ++lines <= kMostLines) {
+    if (behind && ++lines <= kEvidenceLines) {
       finding.evidence.push_back("behind it: " + wait_text(run, other));
     }
   }
-  if (lines > kMostLines) {
-    finding.evidence.push_back(fmt::format("and {} waits more", lines - kMostLines));
+  if (lines > kEvidenceLines) {
+    finding.evidence.push_back(fmt::format("and {} waits more", lines - kEvidenceLines));
   }
 }
 

@@ -100,7 +100,7 @@ void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& fi
   }
 }
 
-Finding finding_about(const Run& run, const Hang& hang) {
+Finding implicit_sync_finding(const Run& run, const Hang& hang) {
   const bool circle = hang.fate == Fate::kCircle;
   const Ranks ranks = circle ? inside_implicit_sync(run, hang) : hang.roots;
   Finding finding = hang_finding(run, hang, "host.implicit-sync-deadlock");
@@ -123,7 +123,7 @@ std::vector<Finding> find_implicit_sync(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if (cause_of(run, hang) == Cause::kImplicitSync) {
-      findings.push_back(finding_about(run, hang));
+      findings.push_back(implicit_sync_finding(run, hang));
     }
   }
   return findings;

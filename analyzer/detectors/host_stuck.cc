@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/blame.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/host_stuck.h"
@@ -16,8 +17,6 @@ namespace traintrace {
 namespace {
 
 constexpr ptrdiff_t kMostFrames = 8;
-constexpr size_t kMostRanks = 8;
-
 const char* advice_for(Waiting waiting) {
   switch (waiting) {
     case Waiting::kGil:
@@ -72,7 +71,7 @@ void add_children(Rank rank, const ProcessTrace& trace, Finding& finding) {
   size_t shown = 0;
   for (const ThreadNow& child : trace.now) {
     const bool idle = child.waiting == Waiting::kDataLoader || child.waiting == Waiting::kQueue;
-    if (child.pid == 0 || idle || child.role.empty() || ++shown > kMostRanks) {
+    if (child.pid == 0 || idle || child.role.empty() || ++shown > kEvidenceLines) {
       continue;
     }
     finding.evidence.push_back(fmt::format("rank {}: its {}, process {}, {}", rank.value,
@@ -81,7 +80,7 @@ void add_children(Rank rank, const ProcessTrace& trace, Finding& finding) {
   }
 }
 
-const ThreadNow& thread_of(const Run& run, Rank rank) {
+const ThreadNow& working_thread_of(const Run& run, Rank rank) {
   return *working_thread(trace_of(run, *state_of(run, rank)));
 }
 
@@ -94,7 +93,7 @@ void put_places(const Run& run, const Hang& hang, const Ranks& blamed, Finding& 
   std::copy_if(hang.roots.begin(), hang.roots.end(), std::back_inserter(order),
                [&](Rank rank) { return !contains(blamed, rank); });
   for (const Rank rank : order) {
-    if (const auto place = place_now(thread_of(run, rank), rank)) {
+    if (const auto place = place_now(working_thread_of(run, rank), rank)) {
       places.push_back(*place);
     }
   }
@@ -102,7 +101,7 @@ void put_places(const Run& run, const Hang& hang, const Ranks& blamed, Finding& 
 }
 
 // It waits for somebody else, who may be another rank.
-bool waits_for_another(const ThreadNow& thread) {
+bool may_wait_for_another(const ThreadNow& thread) {
   return thread.waiting == Waiting::kStore || thread.waiting == Waiting::kSocket ||
          thread.waiting == Waiting::kPipe;
 }
@@ -111,14 +110,14 @@ bool waits_for_another(const ThreadNow& thread) {
 Ranks own_reasons(const Run& run, const Hang& hang) {
   Ranks own;
   std::copy_if(hang.roots.begin(), hang.roots.end(), std::back_inserter(own),
-               [&](Rank rank) { return !waits_for_another(thread_of(run, rank)); });
+               [&](Rank rank) { return !may_wait_for_another(working_thread_of(run, rank)); });
   return own.empty() ? hang.roots : own;
 }
 
 // "rank 2 is stuck outside CUDA", "rank 2 is busy outside CUDA"
 std::string state_text(const Run& run, const Ranks& ranks) {
   const bool all_run = std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
-    return thread_of(run, rank).waiting == Waiting::kRuns;
+    return working_thread_of(run, rank).waiting == Waiting::kRuns;
   });
   return fmt::format("{} {} {} outside CUDA", ranks_text(ranks), ranks.size() == 1 ? "is" : "are",
                      all_run ? "busy" : "stuck");
@@ -127,27 +126,28 @@ std::string state_text(const Run& run, const Ranks& ranks) {
 Certainty certainty_of(const Run& run, const Hang& hang, const Ranks& blamed) {
   const bool sure = blamed.size() == hang.roots.size() &&
                     std::all_of(blamed.begin(), blamed.end(), [&](Rank rank) {
-                      const ThreadNow& thread = thread_of(run, rank);
-                      return thread.steady && !thread.ran && !waits_for_another(thread) &&
+                      const ThreadNow& thread = working_thread_of(run, rank);
+                      return thread.steady && !thread.ran && !may_wait_for_another(thread) &&
                              thread.waiting != Waiting::kRuns;
                     });
   return sure && !doubts_about(run, hang).any() ? Certainty::kProof : Certainty::kLikely;
 }
 
 void add_stacks(const Run& run, const Hang& hang, const Ranks& blamed, Finding& finding) {
-  for (size_t i = 0; i < std::min(blamed.size(), kMostRanks); ++i) {
+  for (size_t i = 0; i < std::min(blamed.size(), kEvidenceLines); ++i) {
     if (trace_of(run, *state_of(run, blamed[i])).running_now != true) {
       finding.evidence.push_back(fmt::format(
           "rank {} was looked at when a communicator was aborted, at {}", blamed[i].value,
           run_time(run, trace_of(run, *state_of(run, blamed[i])).looked)));
     }
-    add_stack(blamed[i], thread_of(run, blamed[i]), finding);
+    add_stack(blamed[i], working_thread_of(run, blamed[i]), finding);
     add_children(blamed[i], trace_of(run, *state_of(run, blamed[i])), finding);
   }
   for (const Rank rank : hang.roots) {
     if (!contains(blamed, rank)) {
       finding.evidence.push_back(fmt::format("not blamed: rank {} {}, perhaps for {}", rank.value,
-                                             doing_text(thread_of(run, rank)), ranks_text(blamed)));
+                                             doing_text(working_thread_of(run, rank)),
+                                             ranks_text(blamed)));
     }
   }
 }
@@ -156,7 +156,7 @@ Finding found_by_look(const Run& run, const Hang& hang) {
   Finding finding = hang_finding(run, hang, "host.stuck");
   const Ranks blamed = own_reasons(run, hang);
   const Rank first = blamed.front();
-  const ThreadNow& thread = thread_of(run, first);
+  const ThreadNow& thread = working_thread_of(run, first);
   const auto place = place_now(thread, first);
   finding.title = fmt::format(
       "{}: rank {} {}{}; {} in {}{}", state_text(run, blamed), first.value, doing_text(thread),

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/isolation/stage.h"
 
 namespace traintrace {
 namespace {
 
 constexpr std::string_view kCode = "internal.error";
-constexpr size_t kMostLines = 16;
-
 bool is_summary(const Finding& finding) {
   return finding.code == "run.healthy" || finding.code == "run.in-progress";
 }
@@ -46,8 +45,8 @@ Finding finding_of(const std::vector<InternalError>& errors, const char* beginni
                   errors.size() == 1 ? "it" : "they");
   finding.values = {{"error_count", static_cast<int64_t>(errors.size())}};
   for (const InternalError& error : errors) {
-    if (finding.evidence.size() == kMostLines) {
-      finding.evidence.push_back(fmt::format("and {} more", errors.size() - kMostLines));
+    if (finding.evidence.size() == kManyEvidenceLines) {
+      finding.evidence.push_back(fmt::format("and {} more", errors.size() - kManyEvidenceLines));
       break;
     }
     finding.evidence.push_back(fmt::format("step: {}: {}", error.stage, error.reason));

@@ -8,6 +8,7 @@
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/median.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -15,18 +16,12 @@ namespace {
 
 using Calls = std::vector<const HostCall*>;
 
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 int64_t median_length(const Calls& calls) {
   std::vector<int64_t> lengths;
   for (const HostCall* call : calls) {
     lengths.push_back(call->end_ns - call->start_ns);
   }
-  return median(std::move(lengths));
+  return upper_median(std::move(lengths));
 }
 
 // Of each timeline, those of the function that launches most; none where one of them has too few.
@@ -84,7 +79,7 @@ std::optional<Contention> find_slow_calls(const std::vector<Timeline>& timelines
   }
   std::transform(launches.begin(), launches.end(), std::back_inserter(found.median_ns),
                  median_length);
-  found.usual_ns = median(found.median_ns);
+  found.usual_ns = upper_median(found.median_ns);
   size_t slow = 0;
   for (size_t i = 0; i < launches.size(); ++i) {
     const bool is_slow = found.median_ns[i] - found.usual_ns >= kContentionSlowerNs &&

@@ -9,13 +9,13 @@
 #include <limits>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/time_account.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-constexpr size_t kMostLines = 16;
 constexpr size_t kMostSites = 3;
 
 std::string per_step_text(const DeviceProfile& device, int64_t ns) {
@@ -206,7 +206,7 @@ std::vector<LossOn> idle_losses_of(const Profile& profile, double share,
 
 void add_profiling(const DeviceProfile& device, Finding& finding) {
   if (device.share(device.profiling_ns) >= kProfilingShare &&
-      finding.evidence.size() < kMostLines) {
+      finding.evidence.size() < kManyEvidenceLines) {
     finding.evidence.push_back(fmt::format(
         "rank {}: the profiler (CUPTI) worked for itself for {}, {} of it with the GPU idle",
         device.rank.value, ms_text(device.profiling_ns), ms_text(device.profiling_idle_ns)));
@@ -220,7 +220,7 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
   finding.certainty = Certainty::kLikely;
   for (const LossOn& loss : losses) {
     insert(finding.culprits, loss.device->rank);
-    if (finding.evidence.size() < kMostLines) {
+    if (finding.evidence.size() < kManyEvidenceLines) {
       finding.evidence.push_back(fmt::format("rank {}: {}, {}{}", loss.device->rank.value,
                                              ms_text(loss.ns), share_text(*loss.device, loss.ns),
                                              per_step_text(*loss.device, loss.ns)));
@@ -238,7 +238,7 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
 
 void add_clocks(const Arrivals& arrivals, Finding& finding) {
   for (const ClockShift& shift : arrivals.clocks.shifts) {
-    if (finding.evidence.size() < kMostLines) {
+    if (finding.evidence.size() < kManyEvidenceLines) {
       finding.evidence.push_back(
           fmt::format("the clock of {} was {:.3f} ms ahead of the first one's and drifted by "
                       "{:.1f} ppm, by the "
@@ -251,7 +251,7 @@ void add_clocks(const Arrivals& arrivals, Finding& finding) {
 }
 
 void add_unknown(const Arrivals& arrivals, Finding& finding) {
-  if (arrivals.contradicted != 0 && finding.evidence.size() < kMostLines) {
+  if (arrivals.contradicted != 0 && finding.evidence.size() < kManyEvidenceLines) {
     finding.evidence.push_back(
         fmt::format("without {} of {} collectives, whose ends differ by up to {:.3f} ms: who came "
                     "late to these is not known",
@@ -351,7 +351,7 @@ void add_sites(const std::vector<LossOn>& losses,
       }
       // A launch with no frame above it is no place in anybody's code.
       const bool tells = !site.site.empty() || !is_launch(site.cause);
-      if (++shown == 1 && tells && finding.where.size() < kMostLines) {
+      if (++shown == 1 && tells && finding.where.size() < kManyEvidenceLines) {
         finding.where.push_back(place_of(loss.device->rank, site));
       }
       if (&loss == &losses.front()) {

@@ -7,24 +7,25 @@
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/median.h"
 
 namespace traintrace {
 namespace {
 
-struct Stall {
+struct LongPause {
   size_t collective;
   size_t member;
   int64_t ns;
 };
 
 struct Stalls {
-  std::vector<Stall> list;
+  std::vector<LongPause> list;
   size_t late = 0;  // collectives that somebody made late, alone or not
   int64_t ns = 0;
 
   std::map<size_t, size_t> by_member() const {
     std::map<size_t, size_t> counts;
-    for (const Stall& stall : list) {
+    for (const LongPause& stall : list) {
       ++counts[stall.member];
     }
     return counts;
@@ -72,12 +73,6 @@ bool is_rotating(const Arrivals& arrivals, const Stalls& stalls) {
          static_cast<double>(stalls.ns) >= kWarnShare * static_cast<double>(span);
 }
 
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // From one stall to the next, whoever has it.
 int64_t period_of(const Arrivals& arrivals, const Stalls& stalls) {
   std::vector<int64_t> times;
@@ -85,16 +80,16 @@ int64_t period_of(const Arrivals& arrivals, const Stalls& stalls) {
     times.push_back(arrivals.list[stalls.list[i].collective].last_start() -
                     arrivals.list[stalls.list[i - 1].collective].last_start());
   }
-  return median(std::move(times));
+  return upper_median(std::move(times));
 }
 
 Finding finding_of(const Profile& profile, const Arrivals& arrivals, const Stalls& stalls) {
   std::vector<int64_t> lengths;
-  for (const Stall& stall : stalls.list) {
+  for (const LongPause& stall : stalls.list) {
     lengths.push_back(stall.ns);
   }
   const int64_t period = period_of(arrivals, stalls);
-  const int64_t length = median(std::move(lengths));
+  const int64_t length = upper_median(std::move(lengths));
   const std::map<size_t, size_t> counts = stalls.by_member();
   Finding finding;
   finding.code = "latency.rotating-stall";

@@ -10,6 +10,7 @@
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/median.h"
 
 namespace traintrace {
 namespace {
@@ -58,12 +59,6 @@ Kernels kernels_of(const Profile& profile, const DeviceProfile& device) {
   return kernels;
 }
 
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // The same kernel on all devices; where it was alone on all of them, each time is compared.
 void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow>& slow) {
   std::vector<std::vector<int64_t>> per_mille(all.size());
@@ -77,7 +72,7 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
       slow[member].known_ns += static_cast<double>(sample.ns);
       alone = alone && sample.alone;
     }
-    const int64_t usual = median(times);
+    const int64_t usual = upper_median(times);
     for (size_t member = 0; member < all.size() && alone && usual > 0; ++member) {
       const double ratio = static_cast<double>(times[member]) / static_cast<double>(usual);
       per_mille[member].push_back(static_cast<int64_t>(1000 * std::min(ratio, 1000.0)));
@@ -93,7 +88,7 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
     slow[member].compared_ns += sums[member].compared_ns;
     slow[member].all_slower =
         slow[member].all_slower &&
-        static_cast<double>(median(std::move(per_mille[member]))) >= 1000 * kSlowDeviceSlower;
+        static_cast<double>(upper_median(std::move(per_mille[member]))) >= 1000 * kSlowDeviceSlower;
     ++slow[member].kernels;
   }
 }

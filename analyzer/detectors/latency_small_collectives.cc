@@ -9,6 +9,7 @@
 #include "analyzer/detectors/time_account.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/median.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -19,12 +20,6 @@ struct Collectives {
   std::vector<int64_t> bytes, times;
 };
 using ByPlace = std::map<std::pair<uint32_t, uint32_t>, Collectives>;  // operation, group
-
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& computed) {
   ByPlace result;
@@ -86,8 +81,8 @@ SmallCollectives small_collectives(const Profile& profile, const DeviceProfile& 
     worst = {timeline.names[place.first],
              place.second == kNoName ? "" : timeline.names[place.second],
              all.spans.size(),
-             median(all.bytes),
-             median(all.times),
+             upper_median(all.bytes),
+             upper_median(all.times),
              exposed};
   }
   return worst;

@@ -8,13 +8,12 @@
 #include <tuple>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/launch_facts.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 8;
 
 std::string sizes_text(const BlockGroup& group) {
   const uint64_t first = group.blocks.front().second;
@@ -43,7 +42,7 @@ void add_places(const Run& run, const std::vector<MemorySite>& sites, Finding& f
       return other.file == place->file && other.line == place->line &&
              other.function == place->function;
     };
-    if (place && finding.where.size() < kMostLines &&
+    if (place && finding.where.size() < kEvidenceLines &&
         std::none_of(finding.where.begin(), finding.where.end(), same)) {
       finding.where.push_back(*place);
     }
@@ -126,7 +125,7 @@ Finding memory_finding(const Run& run, std::string_view code, std::vector<Memory
   for (const MemorySite& site : sites) {
     insert(finding.culprits, site.rank);
     count += site.rank == most ? site.count : 0;
-    if (finding.evidence.size() < kMostLines) {
+    if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(
           fmt::format("rank {}: {} at {}", site.rank.value, site.text, place_of_site(run, site)));
     }
@@ -134,8 +133,8 @@ Finding memory_finding(const Run& run, std::string_view code, std::vector<Memory
   if (!std::all_of(run.processes.begin(), run.processes.end(), memory_is_whole)) {
     finding.certainty = Certainty::kLikely;
   }
-  if (sites.size() > kMostLines) {
-    finding.evidence.push_back(fmt::format("and {} more", sites.size() - kMostLines));
+  if (sites.size() > kEvidenceLines) {
+    finding.evidence.push_back(fmt::format("and {} more", sites.size() - kEvidenceLines));
   }
   finding.sides = {finding.culprits};
   finding.values = {{"bytes", signed_bytes(bytes_of(sites, most))},

@@ -36,12 +36,12 @@ uint64_t device_bytes(const ProcessTrace& trace) {
 }
 
 // By device, owner, and the call of NCCL inside which it was had.
-using Holders = std::map<std::tuple<int, std::string, std::string>, MemorySite>;
+using LibraryHolders = std::map<std::tuple<int, std::string, std::string>, MemorySite>;
 
-struct Holder {
+struct LibraryHolder {
   std::string name, call;
 };
-Holder holder_of(const ProcessTrace& trace, const NcclCalls& nccl, const LiveBlock& block) {
+LibraryHolder holder_of(const ProcessTrace& trace, const NcclCalls& nccl, const LiveBlock& block) {
   if (block.owner != Owner::kNccl) {
     return {owner_text(trace, block), ""};
   }
@@ -74,7 +74,7 @@ std::vector<LiveBlock> blocks_of_libraries(const Run& run, size_t process) {
   return blocks;
 }
 
-Holders holders_in(const Run& run, size_t process) {
+LibraryHolders holders_in(const Run& run, size_t process) {
   const ProcessTrace& trace = run.processes[process];
   const std::vector<LiveBlock> blocks = blocks_of_libraries(run, process);
   if (blocks.empty()) {
@@ -87,9 +87,9 @@ Holders holders_in(const Run& run, size_t process) {
     }
   }
   const NcclCalls nccl(trace, std::move(times));
-  Holders holders;
+  LibraryHolders holders;
   for (const LiveBlock& block : blocks) {
-    const Holder holder = holder_of(trace, nccl, block);
+    const LibraryHolder holder = holder_of(trace, nccl, block);
     MemorySite& site = holders[{block.device, holder.name, holder.call}];
     if (site.count++ == 0) {
       site.text = fmt::format("{}, since {}{}{},", holder.name, run_time(run, block.time),
@@ -104,7 +104,7 @@ Holders holders_in(const Run& run, size_t process) {
 }
 
 // Of one device.
-uint64_t most_on_a_device(const Holders& holders) {
+uint64_t most_on_a_device(const LibraryHolders& holders) {
   std::map<int, uint64_t> bytes;
   uint64_t most = 0;
   for (const auto& [key, site] : holders) {
@@ -121,7 +121,7 @@ std::vector<Finding> find_library_memory(const Run& run, const RunMemory&) {
   std::vector<MemorySite> sites;
   bool large = false;
   for (size_t i = 0; i < run.processes.size(); ++i) {
-    const Holders holders = holders_in(run, i);
+    const LibraryHolders holders = holders_in(run, i);
     const uint64_t bytes = most_on_a_device(holders);
     if (bytes < kMuchMemory) {
       continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
@@ -148,7 +149,6 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
 
 // What happened to several ranks is told once.
 void add_to(std::vector<Finding>& findings, Finding finding) {
-  constexpr size_t kMostLines = 16;
   const auto same = std::find_if(findings.begin(), findings.end(),
                                  [&](const Finding& other) { return other.code == finding.code; });
   if (same == findings.end()) {
@@ -162,7 +162,7 @@ void add_to(std::vector<Finding>& findings, Finding finding) {
   same->root = same->root || finding.root;
   same->severity = std::min(same->severity, finding.severity);
   same->certainty = std::max(same->certainty, finding.certainty);
-  if (same->evidence.size() < kMostLines) {
+  if (same->evidence.size() < kManyEvidenceLines) {
     same->evidence.push_back(finding.title);
   }
 }

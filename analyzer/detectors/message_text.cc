@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/text/values.h"
@@ -18,7 +19,7 @@ std::string size_text(const OperationText& operation) {
                      bytes ? fmt::format(" ({} bytes)", *bytes) : "");
 }
 
-std::string place_of(const Run& run, const SideCall& call) {
+std::string place_of_call(const Run& run, const SideCall& call) {
   const auto place = user_place(run.processes[call.process], call.rank, call.item.operation.stack);
   return place ? fmt::format(", at {}", place_text(*place)) : "";
 }
@@ -56,9 +57,9 @@ std::string wrong_peer_text(const Run& run, const Divergence& one) {
   const bool sends = !one.own.item.operation.receive;
   return fmt::format("rank {} {} peer {}{}, which does not {}; rank {} waits for its {}{}",
                      one.own.rank.value, sends ? "sends to" : "receives from",
-                     one.own.item.operation.peer, place_of(run, one.own),
+                     one.own.item.operation.peer, place_of_call(run, one.own),
                      sends ? "receive it" : "send it", one.expected.rank.value,
-                     sends ? "send" : "receive", place_of(run, one.expected));
+                     sends ? "send" : "receive", place_of_call(run, one.expected));
 }
 
 // "send to rank 6"
@@ -68,7 +69,7 @@ std::string message_to(const Run& run, const Divergence& one, const SideCall& ca
   const std::string whom = peer == nullptr ? fmt::format("peer {}", operation.peer)
                                            : fmt::format("rank {}", peer->rank.value);
   return fmt::format("{} {} {}{}", operation.receive ? "receive" : "send",
-                     operation.receive ? "from" : "to", whom, own ? place_of(run, call) : "");
+                     operation.receive ? "from" : "to", whom, own ? place_of_call(run, call) : "");
 }
 
 std::string absence_text(const Run& run, const Divergence& one) {
@@ -77,7 +78,7 @@ std::string absence_text(const Run& run, const Divergence& one) {
   const SideCall& other = no_receive ? receiver_of(one) : sender_of(one);
   return fmt::format("rank {} never {} message #{} that rank {} {}{}; what follows agrees",
                      other.rank.value, no_receive ? "received" : "sent", one.sequence,
-                     there.rank.value, no_receive ? "sent" : "expects", place_of(run, there));
+                     there.rank.value, no_receive ? "sent" : "expects", place_of_call(run, there));
 }
 
 }  // namespace
@@ -108,7 +109,7 @@ std::string departed_message_text(const Run& run, const Divergence& one) {
   const std::string who = ranks_text(one.deviants);
   const std::string on = " on communicator " + label_of(run, run.communicators[one.communicator]);
   const std::string expected = message_to(run, one, one.expected, false);
-  const std::string place = place_of(run, one.expected);
+  const std::string place = place_of_call(run, one.expected);
   const std::string twins = ranks_text(one.twins);
   switch (one.kind) {
     case DivergenceKind::kWrongPeer:
@@ -117,7 +118,8 @@ std::string departed_message_text(const Run& run, const Divergence& one) {
           message_to(run, one, one.own, true), on, expected, twins);
     case DivergenceKind::kMessageOrder:
       return fmt::format("{} called {}{} before the {}{}{}, {} in the other order", who,
-                         one.own.item.function, place_of(run, one.own), expected, on, place, twins);
+                         one.own.item.function, place_of_call(run, one.own), expected, on, place,
+                         twins);
     default:
       break;
   }
@@ -126,15 +128,14 @@ std::string departed_message_text(const Run& run, const Divergence& one) {
 }
 
 std::vector<std::string> message_lines(const Run& run, const Divergence& one) {
-  constexpr size_t kMostLines = 16;
   std::vector<std::string> lines;
   if (one.messages.size() < 2) {
     return lines;
   }
-  for (size_t i = 0; i < std::min(one.messages.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(one.messages.size(), kManyEvidenceLines); ++i) {
     const Message& message = one.messages[i];
     lines.push_back(fmt::format("{}: {}{}", name_of(message, message.send.item.operation.sequence),
-                                disagreement(message), place_of(run, message.send)));
+                                disagreement(message), place_of_call(run, message.send)));
   }
   return lines;
 }

@@ -15,7 +15,7 @@
 namespace traintrace {
 namespace {
 
-Certainty certainty_of(const Run& run, const Hang& hang) {
+Certainty missing_certainty(const Run& run, const Hang& hang) {
   if ((hang.fate == Fate::kUntraced && !hang.alone) || hang.blocked) {
     return Certainty::kPossible;
   }
@@ -65,7 +65,7 @@ std::string who_text(const Run& run, const Hang& hang) {
   return ranks_text(hang.roots) + (held.empty() ? "" : fmt::format(", which {} {},", verb, held));
 }
 
-std::string title_of(const Run& run, const Hang& hang) {
+std::string missing_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   const std::string who = who_text(run, hang);
   const std::string verb = hang.fate == Fate::kUntraced
@@ -91,8 +91,8 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
       continue;
     }
     Finding finding = hang_finding(run, hang, code);
-    finding.title = title_of(run, hang);
-    finding.certainty = certainty_of(run, hang);
+    finding.title = missing_title(run, hang);
+    finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
     if (finding.certainty == Certainty::kPossible) {
       finding.title += "; nobody can be blamed yet";

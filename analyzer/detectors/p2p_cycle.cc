@@ -7,7 +7,7 @@
 namespace traintrace {
 namespace {
 
-Finding finding_about(const Run& run, const Hang& circle) {
+Finding message_cycle_finding(const Run& run, const Hang& circle) {
   Finding finding = circle_finding(run, circle, "p2p.cycle");
   // A circle of messages is symmetric: whoever turned its two calls round would end it.
   finding.culprits.clear();
@@ -30,7 +30,7 @@ std::vector<Finding> find_message_cycle(const Run& run) {
   for (const Hang& hang : run.waits.hangs) {
     if (is_circle(run, hang) && is_of_peers(run, hang) &&
         !left_out_send(run, hang, "p2p.missing-send")) {
-      findings.push_back(finding_about(run, hang));
+      findings.push_back(message_cycle_finding(run, hang));
     }
   }
   return findings;

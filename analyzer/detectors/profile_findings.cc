@@ -12,7 +12,7 @@
 namespace traintrace {
 namespace {
 
-constexpr NamedDetector<ProfileDetector> kDetectors[] = {
+constexpr NamedDetector<ProfileDetector> kProfileDetectors[] = {
     TT_DETECTOR(find_data_starvation),     TT_DETECTOR(find_cpu_contention),
     TT_DETECTOR(find_host_bound),          TT_DETECTOR(find_sync_in_loop),
     TT_DETECTOR(find_harmless_sync),       TT_DETECTOR(find_default_stream),
@@ -121,7 +121,7 @@ std::vector<Finding> find_by_host(const Profile& profile) {
 
 std::vector<Finding> find_in_profile(const Profile& profile) {
   std::vector<Finding> findings;
-  find_with_each(kDetectors, findings, profile);
+  find_with_each(kProfileDetectors, findings, profile);
   constexpr NamedDetector<decltype(&find_unattributed)> kLast[] = {TT_DETECTOR(find_unattributed)};
   std::vector<Finding> rest;
   find_with_each(kLast, rest, profile, findings);

@@ -43,7 +43,7 @@ void put_places(const Run& run, const Hang& hang, Finding& finding) {
   finding.where.insert(finding.where.begin(), places.begin(), places.end());
 }
 
-Finding finding_about(const Run& run, const Hang& hang) {
+Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   Finding finding = hang_finding(run, hang, "run.oom-then-hang");
   const Rank first = hang.roots.front();
   const ProcessTrace& trace = trace_of(run, *state_of(run, first));
@@ -77,7 +77,7 @@ std::vector<Finding> find_out_of_memory(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
     if (cause_of(run, hang) == Cause::kOutOfMemory) {
-      findings.push_back(finding_about(run, hang));
+      findings.push_back(out_of_memory_hang_finding(run, hang));
     }
   }
   return findings;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
@@ -17,8 +18,6 @@
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 8;
 
 struct Failure {
   const RankState* state = nullptr;
@@ -94,7 +93,7 @@ bool is_first(const Run& run, const std::vector<Failure>& own) {
 }
 
 void add_evidence(const Run& run, const std::vector<Failure>& failures, Finding& finding) {
-  for (size_t i = 0; i < std::min(failures.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(failures.size(), kEvidenceLines); ++i) {
     const Failure& failure = failures[i];
     const ProcessTrace& trace = trace_of(run, *failure.state);
     finding.evidence.push_back(fmt::format("rank {}, process {} on {}, {} at {}{}",
@@ -102,8 +101,8 @@ void add_evidence(const Run& run, const std::vector<Failure>& failures, Finding&
                                            how_text(failure), run_time(run, failure.time),
                                            was_stopped(failure) ? ": stopped from outside" : ""));
   }
-  if (failures.size() > kMostLines) {
-    finding.evidence.push_back(fmt::format("and {} ranks more", failures.size() - kMostLines));
+  if (failures.size() > kEvidenceLines) {
+    finding.evidence.push_back(fmt::format("and {} ranks more", failures.size() - kEvidenceLines));
   }
   finding.evidence.push_back(last_call_text(run, failures.front().state->rank));
 }

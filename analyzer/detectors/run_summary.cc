@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
@@ -13,8 +14,6 @@
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 8;
 
 uint64_t collectives_of(const Run& run, const Communicator& communicator, bool most) {
   uint64_t result = text_of(run, communicator.members.front()).collectives;
@@ -67,7 +66,7 @@ Finding healthy(const Run& run) {
     total += count;
     equal = equal && count == collectives_of(run, communicator, false);
     unknown += is_whole(communicator) ? 0 : 1;
-    if (finding.evidence.size() < kMostLines) {
+    if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(
           fmt::format("communicator {}: {} collectives", communicator.name, count));
     }
@@ -96,7 +95,7 @@ TimeNs add_waits(const Run& run, Finding& finding) {
       awaited.push_back(other.rank);
     }
     longest = std::max(longest, waited);
-    if (finding.evidence.size() < kMostLines) {
+    if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(fmt::format(
           "{} wait{} in {} for {}, for {}", ranks_text(waiting), waiting.size() == 1 ? "s" : "",
           operation_text(run, wait), ranks_text(awaited), seconds(waited)));
@@ -176,7 +175,7 @@ Finding in_progress(const Run& run) {
                         seconds(run.hang_after));
   const Ranks stuck = stuck_in_a_call(run);
   for (const RankState& state : run.ranks) {
-    if (finding.evidence.size() < 2 * kMostLines &&
+    if (finding.evidence.size() < 2 * kEvidenceLines &&
         (contains(stuck, state.rank) || is_silent(run, state))) {
       finding.evidence.push_back(last_call_text(run, state.rank));
     }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
@@ -18,8 +19,6 @@
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 8;
 
 // Those that something found says anything of, above severity info.
 Ranks explained_by(const std::vector<Finding>& findings) {
@@ -162,7 +161,7 @@ bool joins_victims(const Run& run, Rank rank, std::vector<Finding>& findings) {
 
 void add_evidence(const Run& run, const std::map<Rank, TimeNs>& ranks, Finding& finding) {
   for (const auto& [rank, waited] : ranks) {
-    if (finding.evidence.size() < kMostLines) {
+    if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(last_call_text(run, rank));
     }
   }
@@ -170,7 +169,7 @@ void add_evidence(const Run& run, const std::map<Rank, TimeNs>& ranks, Finding& 
     const bool theirs =
         std::any_of(wait.waiters.begin(), wait.waiters.end(),
                     [&](const Waiter& waiter) { return ranks.contains(waiter.rank); });
-    if (theirs && finding.evidence.size() < 2 * kMostLines) {
+    if (theirs && finding.evidence.size() < 2 * kEvidenceLines) {
       finding.evidence.push_back(wait_text(run, wait));
     }
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
@@ -13,8 +14,6 @@
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 8;
 
 std::string operation_text(const Run& run, const Stall& stall) {
   return fmt::format("{}{} on communicator {}", stall.function,
@@ -150,7 +149,7 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
   add_states(stall, lines);
   for (const StalledRank& rank : stall.ranks) {
     const bool suspect = contains(stall.suspects, rank.rank);
-    if ((!suspect && !stall.suspects.empty()) || lines.size() >= 3 * kMostLines) {
+    if ((!suspect && !stall.suspects.empty()) || lines.size() >= 3 * kEvidenceLines) {
       continue;
     }
     if (function_before(run, rank.process, rank.operation) != nullptr) {

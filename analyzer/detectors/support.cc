@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <map>
 
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/model/communicators.h"
 
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 8;
 
 bool is_host_of(const Run& run, const std::string& host) {
   return std::find(run.hosts.begin(), run.hosts.end(), host) != run.hosts.end();
@@ -96,7 +95,7 @@ void add_lines(const Testimony& testimony, const Sayings& sayings, const Ranks& 
       }
     }
   }
-  const size_t kept = std::min(lines.size(), kMostLines);
+  const size_t kept = std::min(lines.size(), kEvidenceLines);
   finding.evidence.insert(finding.evidence.end(), lines.begin(),
                           lines.begin() + static_cast<std::ptrdiff_t>(kept));
 }
@@ -172,7 +171,7 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
     }
   }
   for (const auto& [about, ranks] : sayings) {
-    if (finding.evidence.size() < 4 * kMostLines) {
+    if (finding.evidence.size() < 4 * kEvidenceLines) {
       finding.evidence.push_back(
           fmt::format("{}{}: {}", ranks_text(ranks),
                       about.first == 0 ? "" : fmt::format(" on communicator {:#x}", about.first),

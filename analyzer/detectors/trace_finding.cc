@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/evidence_lines.h"
+
 namespace traintrace {
 namespace {
-
-constexpr size_t kMostLines = 16;
 
 std::string base_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
@@ -32,9 +32,9 @@ Ranks ranks_of_process(const Run& run, size_t process) {
 }
 
 std::vector<std::string> cut(std::vector<std::string> lines) {
-  if (lines.size() > kMostLines) {
-    const size_t more = lines.size() - kMostLines;
-    lines.resize(kMostLines);
+  if (lines.size() > kManyEvidenceLines) {
+    const size_t more = lines.size() - kManyEvidenceLines;
+    lines.resize(kManyEvidenceLines);
     lines.push_back(fmt::format("and {} more", more));
   }
   return lines;

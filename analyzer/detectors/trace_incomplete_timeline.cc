@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/timeline/messages.h"
 #include "analyzer/timeline/missing_work.h"
@@ -28,7 +29,6 @@ std::vector<Finding> find_missing_work(const Profile& profile) {
   finding.code = "trace.incomplete-timeline";
   finding.severity = Severity::kInfo;
   MissingWork all;
-  constexpr size_t kMostLines = 8;
   for (const Timeline& timeline : profile.timelines) {
     const MissingWork missing = missing_work(timeline);
     if (missing.missing == 0) {
@@ -40,7 +40,7 @@ std::vector<Finding> find_missing_work(const Profile& profile) {
     if (missing.matters()) {
       finding.severity = Severity::kWarning;
     }
-    if (finding.evidence.size() < kMostLines) {
+    if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(fmt::format(
           "rank {}: {} of {} launches of kernels have no GPU row{}", timeline.rank.value_or(0),
           missing.missing, missing.launches,

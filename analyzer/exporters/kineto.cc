@@ -26,7 +26,7 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-struct Row {
+struct EventRow {
   const char* category;
   const std::string& name;
   int64_t process;
@@ -35,7 +35,7 @@ struct Row {
   int64_t end_ns;
 };
 
-void add(const Row& row, const std::string& arguments, std::string& out) {
+void add(const EventRow& row, const std::string& arguments, std::string& out) {
   out += fmt::format(
       "{}\n{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{}{}}"
       "}",

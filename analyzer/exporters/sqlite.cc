@@ -73,7 +73,7 @@ const char* state_of(const OperationText& operation) {
   }
 }
 
-const char* kind_of(WorkKind kind) {
+const char* table_kind(WorkKind kind) {
   switch (kind) {
     case WorkKind::kCompute:
       return "compute";
@@ -176,7 +176,7 @@ void add_work(const Timeline& timeline, int64_t process, SqliteFile& file) {
   for (const GpuWork& work : timeline.work) {
     file.add("gpu_work",
              {process, int64_t{work.device}, sql_known(int64_t{work.stream}, work.stream >= 0),
-              std::string(kind_of(work.kind)), timeline.names[work.name],
+              std::string(table_kind(work.kind)), timeline.names[work.name],
               timeline.base_ns + work.start_ns, timeline.base_ns + work.end_ns,
               sql_known(static_cast<int64_t>(work.correlation), work.correlation != 0)});
   }

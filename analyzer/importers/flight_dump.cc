@@ -21,7 +21,7 @@ constexpr size_t kMostGroups = 1 << 16;
 // 2^62: so that numbers of damaged dumps do not wrap.
 constexpr int64_t kMostSequence = int64_t{1} << 62;
 
-std::optional<uint64_t> number_of(const Value* value) {
+std::optional<uint64_t> number_in(const Value* value) {
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -60,7 +60,7 @@ class DumpBuilder {
       }
     }
     for (const char* key : {"rank", "global_rank"}) {
-      if (const auto rank = number_of(root_.find(key)); rank && *rank < kMostRanks) {
+      if (const auto rank = number_in(root_.find(key)); rank && *rank < kMostRanks) {
         dump_.rank = static_cast<int>(*rank);
       }
     }
@@ -336,13 +336,13 @@ class DumpBuilder {
         status == nullptr ? std::span<const Value>() : status->pairs();
     std::map<int64_t, const Value*> by_number;
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      if (const auto number = number_of(&pairs[i])) {
+      if (const auto number = number_in(&pairs[i])) {
         by_number.emplace(static_cast<int64_t>(*number), &pairs[i + 1]);
       }
     }
     for (const auto& [number, value] : by_number) {
-      const auto enqueued = number_of(value->find("last_enqueued_collective"));
-      const auto completed = number_of(value->find("last_completed_collective"));
+      const auto enqueued = number_in(value->find("last_enqueued_collective"));
+      const auto completed = number_in(value->find("last_completed_collective"));
       if (enqueued && completed.value_or(0) < *enqueued) {
         busy_ = true;
       }
@@ -351,8 +351,8 @@ class DumpBuilder {
     number_groups(by_number);
     for (FlightGroup& group : dump_.groups) {
       if (const auto found = by_number.find(group.number); found != by_number.end()) {
-        group.enqueued = number_of(found->second->find("last_enqueued_collective"));
-        group.completed = number_of(found->second->find("last_completed_collective"));
+        group.enqueued = number_in(found->second->find("last_enqueued_collective"));
+        group.completed = number_in(found->second->find("last_completed_collective"));
       }
     }
   }

@@ -27,7 +27,7 @@ namespace json = simdjson::ondemand;
 using namespace kineto;
 static_assert(EventArray::kPadding >= simdjson::SIMDJSON_PADDING);
 
-constexpr int64_t kMostDevices = std::numeric_limits<int16_t>::max();
+constexpr int64_t kMostDeviceNumber = std::numeric_limits<int16_t>::max();
 // Of one process.  Each is compared with all calls of the process.
 constexpr size_t kMostDevicesOfOne = 128;
 constexpr int64_t kMostDurationNs = 100'000'000'000'000'000;
@@ -239,7 +239,8 @@ void Import::add_call(const Event& event, HostCallKind kind) {
   trace_.timeline.calls.push_back(
       {span->begin_ns, span->end_ns, launches ? event.correlation.value_or(0) : 0,
        id_of(event.name, names_, trace_.timeline.names), thread_of(event), kind,
-       static_cast<int16_t>(std::clamp<int64_t>(event.device.value_or(-1), -1, kMostDevices))});
+       static_cast<int16_t>(
+           std::clamp<int64_t>(event.device.value_or(-1), -1, kMostDeviceNumber))});
 }
 
 // cudaMemcpyAsync and the like block where the host's side is pageable, which only the name of the

@@ -14,7 +14,7 @@ namespace json = simdjson::ondemand;
 
 namespace {
 
-std::string_view trimmed(std::string_view token) {
+std::string_view without_separator(std::string_view token) {
   while (!token.empty() && (token.back() <= ' ' || token.back() == ',')) {
     token.remove_suffix(1);
   }
@@ -55,7 +55,7 @@ bool begins_with_any(std::string_view name, std::span<const std::string_view> be
 }  // namespace
 
 std::string_view token_of(json::value value) {
-  return trimmed(value.raw_json_token());
+  return without_separator(value.raw_json_token());
 }
 
 namespace {

@@ -13,8 +13,9 @@ namespace traintrace::kineto {
 namespace {
 
 // Beside events; no row says of which stream.
-constexpr std::string_view kOthers[] = {"LaunchHostFunc", "StreamAddCallback", "StreamWaitValue",
-                                        "StreamBatchMemOp", "WaitExternalSemaphores"};
+constexpr std::string_view kOtherWaits[] = {"LaunchHostFunc", "StreamAddCallback",
+                                            "StreamWaitValue", "StreamBatchMemOp",
+                                            "WaitExternalSemaphores"};
 constexpr std::string_view kWaitEvent = "StreamWaitEvent";
 
 EventWaits::Stream stream_of(int64_t stream, int64_t device) {
@@ -48,7 +49,8 @@ void StreamWaits::add_call(const Event& event) {
     return event.name.find(part) != event.name.npos;
   };
   if (event.correlation &&
-      (is_in_name(kWaitEvent) || std::any_of(std::begin(kOthers), std::end(kOthers), is_in_name))) {
+      (is_in_name(kWaitEvent) ||
+       std::any_of(std::begin(kOtherWaits), std::end(kOtherWaits), is_in_name))) {
     others_.push_back(*event.correlation);
   }
 }

@@ -17,7 +17,7 @@ struct LogLine {
   std::string_view text;
 };
 
-std::optional<int> number_of(std::string_view text) {
+std::optional<int> log_number(std::string_view text) {
   int number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   return problem == std::errc() && end == text.data() + text.size() && number > 0
@@ -47,8 +47,8 @@ std::optional<LogLine> log_line(std::string_view line) {
     }
     before.remove_suffix(before.size() - before.find_last_not_of(' ') - 1);
     std::string_view process = cut_last(before, ' ');
-    const auto thread = number_of(cut_last(process, ':'));
-    const auto pid = number_of(cut_last(process, ':'));
+    const auto thread = log_number(cut_last(process, ':'));
+    const auto pid = log_number(cut_last(process, ':'));
     const std::string_view host = cut_last(process, ':');
     if (thread && pid && !host.empty()) {
       return LogLine{host, *pid, warning, line.substr(at + word.size())};

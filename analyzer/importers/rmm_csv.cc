@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kHeader = "Thread,Time,Action,Pointer,Size,Stream";
 constexpr size_t kColumns = 6;
 constexpr size_t kMostErrors = 8;
-constexpr size_t kMostFailures = 16;
+constexpr size_t kMostFailedCalls = 16;
 constexpr TimeNs kSecond = 1'000'000'000;
 constexpr TimeNs kDay = 86'400 * kSecond;
 
@@ -35,7 +35,7 @@ std::optional<Columns> columns_of(std::string_view line) {
   return columns;
 }
 
-std::optional<uint64_t> number_of(std::string_view text) {
+std::optional<uint64_t> whole_number(std::string_view text) {
   const bool hex = text.starts_with("0x");
   text.remove_prefix(hex ? 2 : 0);
   uint64_t number = 0;
@@ -47,7 +47,7 @@ std::optional<uint64_t> number_of(std::string_view text) {
 
 // "(nil)" and empty ones mean 0.
 std::optional<uint64_t> pointer_of(std::string_view text) {
-  return text.empty() || text == "(nil)" ? std::optional<uint64_t>(0) : number_of(text);
+  return text.empty() || text == "(nil)" ? std::optional<uint64_t>(0) : whole_number(text);
 }
 
 // Of the day, from 12:34:56:789012 or 12:34:56.789012.
@@ -57,10 +57,10 @@ std::optional<TimeNs> time_of(std::string_view text) {
       (text[8] != ':' && text[8] != '.')) {
     return std::nullopt;
   }
-  const auto hours = number_of(text.substr(0, 2));
-  const auto minutes = number_of(text.substr(3, 2));
-  const auto seconds = number_of(text.substr(6, 2));
-  const auto micros = number_of(text.substr(9));
+  const auto hours = whole_number(text.substr(0, 2));
+  const auto minutes = whole_number(text.substr(3, 2));
+  const auto seconds = whole_number(text.substr(6, 2));
+  const auto micros = whole_number(text.substr(9));
   if (!hours || !minutes || !seconds || !micros || *hours > 23 || *minutes > 59 || *seconds > 60) {
     return std::nullopt;
   }
@@ -85,7 +85,7 @@ std::optional<Row> row_of(std::string_view line) {
   const auto& [thread, clock, action, pointer, size, stream] = *columns;
   const auto time = time_of(clock);
   const auto address = pointer_of(pointer);
-  const auto bytes = number_of(size);
+  const auto bytes = whole_number(size);
   const auto on_stream = pointer_of(stream);
   if (!time || !address || !bytes || !on_stream || *bytes > INT64_MAX) {
     return std::nullopt;
@@ -101,9 +101,9 @@ std::optional<Row> row_of(std::string_view line) {
   return row;
 }
 
-class LogReader {
+class RmmLogReader {
  public:
-  explicit LogReader(const std::string& file) : memory_(file, "rmm-csv") {}
+  explicit RmmLogReader(const std::string& file) : memory_(file, "rmm-csv") {}
 
   ProcessTrace read(std::string_view text, TimeNs written) {
     uint64_t line = 1;
@@ -179,8 +179,8 @@ class LogReader {
     memory_.add("cudaMallocAsync", row.time, -1, 0, {{"bytes", row.bytes}, {"stream", row.stream}})
         .result = kOutOfMemory;
     std::vector<OutOfMemoryText>& failures = memory_.trace.out_of_memory;
-    if (failures.size() == kMostFailures) {
-      failures.erase(failures.begin() + kMostFailures / 2);
+    if (failures.size() == kMostFailedCalls) {
+      failures.erase(failures.begin() + kMostFailedCalls / 2);
     }
     OutOfMemoryText& failure = failures.emplace_back();
     failure.number = ++failures_;
@@ -220,7 +220,7 @@ Result<ProcessTrace> rmm_csv_trace(std::string_view text, const std::string& fil
   if (!looks_like_rmm_csv(text)) {
     return ReadError{file, 0, "expected the header " + std::string(kHeader), true};
   }
-  return LogReader(file).read(text, written);
+  return RmmLogReader(file).read(text, written);
 }
 
 Result<ProcessTrace> read_rmm_csv(const std::string& path) {

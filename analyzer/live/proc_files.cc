@@ -26,10 +26,10 @@ std::string proc_path(pid_t pid, const char* name) {
 
 // What the process itself decides the length of is read up to here; the kernel's own files are
 // shorter.
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMostProcBytes = 1 << 20;
 constexpr size_t kMostMapsBytes = 16 << 20;  // as many mappings as it may have by default
 
-std::string contents(const std::string& path, size_t most = kMostBytes) {
+std::string contents(const std::string& path, size_t most = kMostProcBytes) {
   return bytes_of_file(path, most).value_or("");
 }
 
@@ -112,7 +112,7 @@ std::optional<Mapping> mapping_of(std::string_view line) {
 // their names: what goes by them would take too long.
 struct FileRuns {
   static constexpr size_t kMost = 4096;
-  static constexpr size_t kMostBytes = 2 << 20;
+  static constexpr size_t kMostProcBytes = 2 << 20;
 
   bool take(std::string_view line, const Mapping& mapping, std::string& module_maps) {
     if (!mapping.path.starts_with('/')) {
@@ -120,7 +120,7 @@ struct FileRuns {
     }
     runs += mapping.path == last ? 0 : 1;
     last = mapping.path;
-    if (runs > kMost || module_maps.size() + line.size() > kMostBytes) {
+    if (runs > kMost || module_maps.size() + line.size() > kMostProcBytes) {
       return false;
     }
     module_maps.append(line) += '\n';

@@ -15,7 +15,7 @@ namespace traintrace {
 namespace {
 
 constexpr uint64_t kThreadNext = 8;
-constexpr size_t kMostThreads = 4096;
+constexpr size_t kMostPythonThreads = 4096;
 constexpr size_t kMostFrames = 512;
 
 constexpr const char* kNames[] = {"_PyRuntime",     "PyCode_Type",  "PyFrame_Type",
@@ -191,7 +191,7 @@ std::vector<uint64_t> PythonProcess::states() const {
   std::vector<uint64_t> states;
   uint64_t state = 0;
   memory_.load(interpreter_ + first_thread_, state);
-  while (plausible_address(state) && states.size() < kMostThreads &&
+  while (plausible_address(state) && states.size() < kMostPythonThreads &&
          std::find(states.begin(), states.end(), state) == states.end()) {
     states.push_back(state);
     if (!memory_.load(state + kThreadNext, state)) {

@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(2);
-constexpr size_t kMostBytes = 1 << 20;
+constexpr auto kReplyPatience = std::chrono::seconds(2);
+constexpr size_t kMostReplyBytes = 1 << 20;
 constexpr size_t kMostLines = 60;
 
 class Connection {
@@ -51,7 +51,8 @@ class Connection {
   std::string hear(bool one_line) {
     std::string heard;
     char bytes[4096];
-    while (heard.size() < kMostBytes && !(one_line && heard.ends_with('\n')) && is_ready(POLLIN)) {
+    while (heard.size() < kMostReplyBytes && !(one_line && heard.ends_with('\n')) &&
+           is_ready(POLLIN)) {
       const ssize_t got = recv(socket_, bytes, sizeof bytes, 0);
       if (got <= 0) {
         break;
@@ -70,7 +71,7 @@ class Connection {
 
   int socket_;
   bool connected_ = false;
-  Clock::time_point end_ = Clock::now() + kPatience;
+  Clock::time_point end_ = Clock::now() + kReplyPatience;
 };
 
 std::vector<std::string> lines_of(const std::string& text) {

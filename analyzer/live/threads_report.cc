@@ -13,7 +13,7 @@
 namespace traintrace {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct Group {
   Ranks ranks;
@@ -113,10 +113,10 @@ std::string collapsed_frame(const FrameNow& frame) {
   return printable(text);
 }
 
-Json json_of(const std::vector<FrameNow>& frames) {
-  Json list = Json::array();
+OrderedJson json_of(const std::vector<FrameNow>& frames) {
+  OrderedJson list = OrderedJson::array();
   for (const FrameNow& frame : frames) {
-    Json json = {{"function", frame.function}};
+    OrderedJson json = {{"function", frame.function}};
     if (!frame.file.empty()) {
       json["file"] = frame.file;
       json["line"] = frame.line;
@@ -168,8 +168,8 @@ std::string threads_collapsed(const Run& run) {
   return out;
 }
 
-Json threads_json(const Run& run) {
-  Json list = Json::array();
+OrderedJson threads_json(const Run& run) {
+  OrderedJson list = OrderedJson::array();
   for (const RankState& state : run.ranks) {
     const ProcessTrace& trace = trace_of(run, state);
     for (const ThreadNow& thread : trace.now) {

@@ -16,7 +16,7 @@ DeviceMemory& memory_on(Devices& devices, int device) {
   return devices.try_emplace(device, device).first->second;
 }
 
-int number_of(uint8_t device) {
+int device_number(uint8_t device) {
   return device == format::kNoDevice ? -1 : device;
 }
 
@@ -50,7 +50,7 @@ void hold_old_blocks(const ProcessTrace& trace, TimeNs begin, AllocatorEvents& e
   });
   for (const TensorBlockText& block : trace.tensor_blocks) {
     if (block.time < begin) {
-      hold(number_of(block.device), block.address, {block.bytes, block.time, block.stack});
+      hold(device_number(block.device), block.address, {block.bytes, block.time, block.stack});
     }
   }
 }

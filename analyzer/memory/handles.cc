@@ -30,7 +30,7 @@ std::optional<Handle> handle_of(const ProcessTrace& trace, const CallRecord& eve
   return std::nullopt;
 }
 
-struct Birth {
+struct Creation {
   uint32_t stack = 0;
   uint32_t call = 0;
   TimeNs time = 0;
@@ -39,7 +39,7 @@ struct Birth {
 }  // namespace
 
 std::vector<HandleGroup> handles_of(const ProcessTrace& trace) {
-  std::map<Handle, Birth> live;
+  std::map<Handle, Creation> live;
   std::map<uint32_t, HandleGroup> groups;  // by stack
   for (const CallRecord& event : trace.events) {
     const CallSchema* schema = schema_of(trace, event.call);

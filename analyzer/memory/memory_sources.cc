@@ -44,7 +44,7 @@ std::optional<AddressSpace> space_of(std::string_view name) {
   }
 }
 
-int number_of(uint8_t device) {
+int device_of(uint8_t device) {
   return device == format::kNoDevice ? -1 : device;
 }
 
@@ -59,7 +59,7 @@ uint64_t address_of(const ProcessTrace& trace, const CallRecord& event, AddressS
 int only_device(const ProcessTrace& trace) {
   std::set<int> devices;
   for (const AllocationText& allocation : trace.allocations) {
-    devices.insert(number_of(allocation.device));
+    devices.insert(device_of(allocation.device));
   }
   for (const TensorDeviceText& device : trace.tensor_devices) {
     devices.insert(device.device);
@@ -73,13 +73,13 @@ int only_device(const ProcessTrace& trace) {
 MemorySources::MemorySources(const ProcessTrace& trace)
     : trace_(trace), only_device_(only_device(trace)) {
   for (const TensorBlockText& block : trace.tensor_blocks) {
-    reported_.emplace_back(block.address, number_of(block.device));
+    reported_.emplace_back(block.address, device_of(block.device));
   }
   for (const CallRecord& event : trace.events) {
     const CallSchema* const schema = event.moment ? schema_of(trace, event.call) : nullptr;
     if (schema != nullptr && schema->kind == "tensor-block") {
       reported_.emplace_back(value_of(trace, event, "address").value_or(0),
-                             number_of(event.device));
+                             device_of(event.device));
     }
   }
   std::sort(reported_.begin(), reported_.end());
@@ -150,7 +150,7 @@ std::vector<MemoryStep> MemorySources::live() {
     step.space = AddressSpace::kBlock;
     step.stack = block.stack;
     step.block = {block.address,           block.bytes,         block.time,     block.stack,  0,
-                  number_of(block.device), MemoryKind::kDevice, Holder::kBlock, Owner::kTorch};
+                  device_of(block.device), MemoryKind::kDevice, Holder::kBlock, Owner::kTorch};
     all.push_back(step);
   }
   return all;
@@ -200,7 +200,7 @@ void MemorySources::add_report(const CallRecord& event, std::vector<MemoryStep>&
                 change > 0 ? event.enter : 0,
                 change > 0 ? event.stack : 0,
                 event.call,
-                number_of(event.device),
+                device_of(event.device),
                 MemoryKind::kDevice,
                 Holder::kBlock,
                 Owner::kTorch};

@@ -7,7 +7,7 @@
 namespace traintrace {
 namespace {
 
-using Blocks = std::unordered_map<uint64_t, UsedBlock>;  // by address
+using UsedBlocks = std::unordered_map<uint64_t, UsedBlock>;  // by address
 
 bool is_report(const AllocatorEvent& event, const AllocatorHistory& history) {
   return event.device == history.device &&
@@ -15,9 +15,9 @@ bool is_report(const AllocatorEvent& event, const AllocatorHistory& history) {
 }
 
 // Those older than the records included.
-Blocks blocks_at_peak(const ProcessTrace& trace, const AllocatorHistory& history) {
+UsedBlocks blocks_at_peak(const ProcessTrace& trace, const AllocatorHistory& history) {
   const TimeNs begin = first_event(trace);
-  Blocks blocks;
+  UsedBlocks blocks;
   for (const TensorBlockText& block : trace.tensor_blocks) {
     if (block.time < begin && block.device == history.device) {
       blocks[block.address] = {block.bytes, block.time, block.stack};
@@ -39,7 +39,7 @@ Blocks blocks_at_peak(const ProcessTrace& trace, const AllocatorHistory& history
 // When these, which were in use at the peak, were freed, by address.
 std::unordered_map<uint64_t, TimeNs> freed_behind_peak(const ProcessTrace& trace,
                                                        const AllocatorHistory& history,
-                                                       const Blocks& blocks) {
+                                                       const UsedBlocks& blocks) {
   std::unordered_map<uint64_t, TimeNs> freed;
   AllocatorEvents(trace).each([&](const AllocatorEvent& event) {
     if (is_report(event, history) && event.act == AllocatorAct::kGive &&
@@ -51,8 +51,8 @@ std::unordered_map<uint64_t, TimeNs> freed_behind_peak(const ProcessTrace& trace
 }
 
 // In use at the peak, and no other of the same stack.
-Blocks lone_blocks(const ProcessTrace& trace, const AllocatorHistory& history) {
-  Blocks blocks = blocks_at_peak(trace, history);
+UsedBlocks lone_blocks(const ProcessTrace& trace, const AllocatorHistory& history) {
+  UsedBlocks blocks = blocks_at_peak(trace, history);
   std::unordered_map<uint32_t, size_t> alike;  // by stack
   for (const auto& [address, block] : blocks) {
     ++alike[block.stack];
@@ -99,7 +99,7 @@ std::vector<std::pair<uint32_t, uint64_t>> held_at_peak(const ProcessTrace& trac
 
 std::optional<Spike> spike_of(const ProcessTrace& trace, const AllocatorHistory& history,
                               const MemoryHistory& of_process) {
-  const Blocks blocks = lone_blocks(trace, history);
+  const UsedBlocks blocks = lone_blocks(trace, history);
   const auto freed = freed_behind_peak(trace, history, blocks);
   Spike spike;
   for (const auto& [address, block] : blocks) {

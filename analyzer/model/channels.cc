@@ -38,23 +38,23 @@ Sequence messages_of(const Run& run, const Member& member, const PeerText& peer)
   return sequence;
 }
 
-struct Place {
+struct ChannelPlace {
   uint64_t number = 0;
   bool harmless = false;
 };
 
-std::optional<Place> first_place(const Channel& channel) {
-  std::optional<Place> harmless;
+std::optional<ChannelPlace> first_place(const Channel& channel) {
+  std::optional<ChannelPlace> harmless;
   const uint64_t last = std::min(channel.sends.reached, channel.receives.reached);
   for (uint64_t number = std::max(channel.sends.first, channel.receives.first); number <= last;
        ++number) {
     const SequenceItem& send = *channel.sends.at(number);
     const SequenceItem& receive = *channel.receives.at(number);
     if (send.key != receive.key) {
-      return Place{number, false};
+      return ChannelPlace{number, false};
     }
     if (send.operation.data_type != receive.operation.data_type && !harmless) {
-      harmless = Place{number, true};
+      harmless = ChannelPlace{number, true};
     }
   }
   return harmless;
@@ -71,7 +71,7 @@ DivergenceKind kind_of_change(const Run& run, const Communicator& communicator,
                                              : DivergenceKind::kMessageCount;
 }
 
-void describe(const Run& run, const Channel& channel, const Place& place, Divergence& one) {
+void describe(const Run& run, const Channel& channel, const ChannelPlace& place, Divergence& one) {
   one.sequence = one.sequence_last = one.met = place.number;
   one.kind = DivergenceKind::kHarmlessMessageType;
   if (place.harmless) {
@@ -99,7 +99,7 @@ SideCall call_at(const Run& run, const Sequence& sequence, uint64_t number) {
                          : call_of(run, *sequence.member, item->operation);
 }
 
-Divergence difference(const Run& run, const Channel& channel, const Place& place) {
+Divergence difference(const Run& run, const Channel& channel, const ChannelPlace& place) {
   Divergence one;
   one.communicator = channel.communicator;
   describe(run, channel, place, one);

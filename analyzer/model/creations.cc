@@ -98,11 +98,11 @@ std::optional<CreationMismatch> same_rank(const Run& run, size_t index) {
   return mismatch;
 }
 
-using Place = std::tuple<std::string, std::string, int>;  // host, devices it sees, device
+using CreationPlace = std::tuple<std::string, std::string, int>;  // host, devices it sees, device
 
 std::optional<CreationMismatch> same_device(const Run& run, size_t index) {
   const Communicator& communicator = run.communicators[index];
-  std::map<Place, Ranks> places;
+  std::map<CreationPlace, Ranks> places;
   for (const Member& member : communicator.members) {
     const CommunicatorText& text = text_of(run, member);
     const ProcessTrace& trace = run.processes[member.process];

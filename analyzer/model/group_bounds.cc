@@ -24,7 +24,7 @@ std::optional<bool> is_joined(const Sequence& sequence, uint64_t number) {
   return item->operation.group != 0 && item->operation.group == before->operation.group;
 }
 
-SideCall call_at(const Sequence& sequence, uint64_t number) {
+SideCall bound_call(const Sequence& sequence, uint64_t number) {
   return {sequence.member->rank, sequence.member->process, *sequence.at(number)};
 }
 
@@ -48,9 +48,9 @@ Divergence other_groups(const std::vector<Sequence>& sequences, uint64_t number)
   one.parts = {one.deviants};
   one.tie = fewer.size() == more.size();
   one.exact = one.complete = true;
-  one.own = call_at(*fewer.front(), number - 1);
-  one.expected = call_at(*more.front(), number - 1);
-  one.own_second = call_at(*fewer.front(), number);
+  one.own = bound_call(*fewer.front(), number - 1);
+  one.expected = bound_call(*more.front(), number - 1);
+  one.own_second = bound_call(*fewer.front(), number);
   return one;
 }
 

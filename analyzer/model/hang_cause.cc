@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/circles.h"
 #include "analyzer/model/creations.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/launch_races.h"
@@ -48,12 +49,6 @@ bool all_out_of_memory(const Run& run, const Hang& hang) {
            const CallRecord* failed = out_of_memory(run, rank);
            return failed != nullptr && failed->enter >= last_there(run, hang, rank);
          });
-}
-
-bool is_part(const Wait& wait, const Ranks& circle) {
-  const auto in_circle = [&](const auto& other) { return contains(circle, other.rank); };
-  return std::any_of(wait.waiters.begin(), wait.waiters.end(), in_circle) &&
-         std::any_of(wait.awaited.begin(), wait.awaited.end(), in_circle);
 }
 
 bool all_unlaunched(const Run& run, const Hang& hang) {

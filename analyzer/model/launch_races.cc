@@ -8,7 +8,7 @@
 namespace traintrace {
 namespace {
 
-constexpr int kInvalidUsage = 5;  // ncclInvalidUsage
+constexpr int kNcclInvalidUsage = 5;  // ncclInvalidUsage
 
 bool launches(const ProcessTrace& trace, const CallRecord& event) {
   const CallSchema* schema = schema_of(trace, event.call);
@@ -71,7 +71,7 @@ const CallRecord* beside(const ProcessTrace& trace, const CallRecord& refused) {
 std::optional<LaunchRace> race_of(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);
   for (const CallRecord& event : trace.events) {
-    if (!event.returned || event.result != kInvalidUsage || !launches(trace, event) ||
+    if (!event.returned || event.result != kNcclInvalidUsage || !launches(trace, event) ||
         event.device == format::kNoDevice || (state.device >= 0 && event.device != state.device)) {
       continue;
     }

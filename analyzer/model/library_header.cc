@@ -6,7 +6,7 @@
 namespace traintrace {
 namespace {
 
-bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+bool holds_any(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
     return text.find(part) != std::string_view::npos;
   });
@@ -27,14 +27,14 @@ bool is_of_toolkit(std::string_view file) {
   }
   return (name.starts_with("cuda-") && is_digit(name.substr(5))) ||
          (name == "cuda" && (file.starts_with("/usr/") || file.starts_with("/opt/"))) ||
-         (name.ends_with("-linux") && has_any(folder, {"/targets/"}));
+         (name.ends_with("-linux") && holds_any(folder, {"/targets/"}));
 }
 
 }  // namespace
 
 bool is_library_header(std::string_view file) {
-  return has_any(file, {"/usr/include/", "/usr/local/include/", "/include/c++/", "/cuda_runtime.h",
-                        "/site-packages/", "/dist-packages/"}) ||
+  return holds_any(file, {"/usr/include/", "/usr/local/include/", "/include/c++/",
+                          "/cuda_runtime.h", "/site-packages/", "/dist-packages/"}) ||
          is_of_toolkit(file);
 }
 

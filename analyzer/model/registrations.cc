@@ -37,7 +37,7 @@ bool is_one_rank(const Run& run, size_t process) {
 }
 
 // Nothing, if of somebody it cannot be told what they are in.
-std::optional<RegistrationMismatch> look_at(const Run& run, size_t index) {
+std::optional<RegistrationMismatch> mismatch_in(const Run& run, size_t index) {
   RegistrationMismatch mismatch;
   mismatch.communicator = index;
   for (const Member& member : run.communicators[index].members) {
@@ -79,7 +79,7 @@ std::vector<RegistrationMismatch> registration_mismatches(const Run& run) {
     return found;
   }
   for (size_t i = 0; i < run.communicators.size(); ++i) {
-    auto mismatch = look_at(run, i);
+    auto mismatch = mismatch_in(run, i);
     if (mismatch && mismatch->waited >= run.hang_after &&
         (!mismatch->missing.empty() || !is_of_one_size(*mismatch))) {
       found.push_back(std::move(*mismatch));

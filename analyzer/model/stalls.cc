@@ -384,7 +384,8 @@ std::vector<Stall> find_stalls(const Run& run) {
   return stalls;
 }
 
-std::optional<Holder> holder_of(const Run& run, const Stall& stall, const StalledRank& rank) {
+std::optional<OccupyingOperation> holder_of(const Run& run, const Stall& stall,
+                                            const StalledRank& rank) {
   const ProcessTrace& trace = run.processes[rank.process];
   // Marks say that a stream is there, not that a kernel runs.
   const auto progress = trace.facts.find("gpu-progress");
@@ -399,7 +400,7 @@ std::optional<Holder> holder_of(const Run& run, const Stall& stall, const Stalle
     }
     for (const OperationText& other : text_of(run, *member).recent) {
       if (other.stream != rank.operation.stream && gpu_state(trace, other) == GpuState::kReached) {
-        return Holder{i, other};
+        return OccupyingOperation{i, other};
       }
     }
   }

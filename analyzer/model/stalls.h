@@ -24,11 +24,12 @@ std::vector<RootStall> root_stalls(const Run& run);
 bool holds_up(const Run& run, const Stall& stall, const Hang& hang);
 
 // What runs on the rank's device in place of it: an operation of another communicator.
-struct Holder {
+struct OccupyingOperation {
   size_t communicator = 0;
   OperationText operation;
 };
-std::optional<Holder> holder_of(const Run& run, const Stall& stall, const StalledRank& rank);
+std::optional<OccupyingOperation> holder_of(const Run& run, const Stall& stall,
+                                            const StalledRank& rank);
 
 // How long the job took at most, from one operation of the communicator to the next or inside one
 // call that returned before `until`, when it still moved.

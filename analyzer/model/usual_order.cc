@@ -12,7 +12,7 @@ namespace {
 // What is the same in each step.
 using Kind = std::tuple<size_t, uint32_t, uint32_t>;  // communicator, call, stack
 
-struct Step {
+struct OrderStep {
   TimeNs enter = 0;
   Kind kind;
   bool receive = false;
@@ -20,8 +20,8 @@ struct Step {
 };
 
 // All that is kept of the rank, from where it is kept of all communicators.
-std::vector<Step> steps_of(const Run& run, Rank rank) {
-  std::vector<Step> steps;
+std::vector<OrderStep> steps_of(const Run& run, Rank rank) {
+  std::vector<OrderStep> steps;
   TimeNs begin = 0;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     const Member* member = member_of(run.communicators[i], rank);
@@ -39,14 +39,14 @@ std::vector<Step> steps_of(const Run& run, Rank rank) {
       }
     }
   }
-  std::erase_if(steps, [&](const Step& step) { return step.enter < begin; });
+  std::erase_if(steps, [&](const OrderStep& step) { return step.enter < begin; });
   std::stable_sort(steps.begin(), steps.end(),
-                   [](const Step& a, const Step& b) { return a.enter < b.enter; });
+                   [](const OrderStep& a, const OrderStep& b) { return a.enter < b.enter; });
   return steps;
 }
 
 // How far back from `now` each step is what it was `period` before.
-size_t agreement(const std::vector<Step>& steps, size_t now, size_t period) {
+size_t agreement(const std::vector<OrderStep>& steps, size_t now, size_t period) {
   size_t length = 0;
   while (length + period < now &&
          steps[now - 1 - length].kind == steps[now - 1 - length - period].kind) {
@@ -56,7 +56,7 @@ size_t agreement(const std::vector<Step>& steps, size_t now, size_t period) {
 }
 
 // After how many it comes again, by that which holds for longest; 0: nothing has come twice.
-size_t period_before(const std::vector<Step>& steps, size_t now) {
+size_t period_before(const std::vector<OrderStep>& steps, size_t now) {
   size_t found = 0;
   size_t longest = 0;
   for (size_t period = 1; 2 * period <= now; ++period) {
@@ -69,7 +69,7 @@ size_t period_before(const std::vector<Step>& steps, size_t now) {
   return found;
 }
 
-std::optional<bool> departs(const std::vector<Step>& steps, size_t now) {
+std::optional<bool> departs(const std::vector<OrderStep>& steps, size_t now) {
   if (now >= steps.size()) {
     return std::nullopt;
   }
@@ -83,16 +83,16 @@ std::optional<bool> departs(const std::vector<Step>& steps, size_t now) {
   return std::nullopt;
 }
 
-const Step* step_before(const std::vector<Step>& steps, TimeNs enter) {
+const OrderStep* step_before(const std::vector<OrderStep>& steps, TimeNs enter) {
   const auto found =
       std::lower_bound(steps.begin(), steps.end(), enter,
-                       [](const Step& step, TimeNs time) { return step.enter < time; });
+                       [](const OrderStep& step, TimeNs time) { return step.enter < time; });
   return found == steps.begin() || found == steps.end() || found->enter != enter ? nullptr
                                                                                  : &*(found - 1);
 }
 
 // From whatever line, and of whatever size.
-bool is_alike(const Step& a, const Step& b) {
+bool is_alike(const OrderStep& a, const OrderStep& b) {
   return std::get<0>(a.kind) == std::get<0>(b.kind) && std::get<1>(a.kind) == std::get<1>(b.kind) &&
          a.receive == b.receive && a.peer == b.peer;
 }
@@ -100,11 +100,11 @@ bool is_alike(const Step& a, const Step& b) {
 }  // namespace
 
 bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vector<TimeNs>& usual) {
-  const std::vector<Step> steps = steps_of(run, rank);
-  const Step* const before = step_before(steps, enter);
+  const std::vector<OrderStep> steps = steps_of(run, rank);
+  const OrderStep* const before = step_before(steps, enter);
   size_t known = 0;
   for (const TimeNs time : usual) {
-    const Step* const its = step_before(steps, time);
+    const OrderStep* const its = step_before(steps, time);
     known += its == nullptr ? 0 : 1;
     if (before == nullptr || (its != nullptr && is_alike(*its, *before))) {
       return false;
@@ -115,15 +115,15 @@ bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vecto
 
 std::optional<bool> departs_from_habit(const Run& run, Rank rank, size_t communicator,
                                        TimeNs enter) {
-  const std::vector<Step> steps = steps_of(run, rank);
-  const auto found = std::find_if(steps.begin(), steps.end(), [&](const Step& step) {
+  const std::vector<OrderStep> steps = steps_of(run, rank);
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](const OrderStep& step) {
     return std::get<0>(step.kind) == communicator && step.enter == enter;
   });
   return departs(steps, static_cast<size_t>(found - steps.begin()));
 }
 
 std::optional<bool> departs_from_habit(const Run& run, Rank rank) {
-  const std::vector<Step> steps = steps_of(run, rank);
+  const std::vector<OrderStep> steps = steps_of(run, rank);
   return steps.empty() ? std::nullopt : departs(steps, steps.size() - 1);
 }
 

@@ -65,7 +65,7 @@ void add_init_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
 }
 
 // Whoever is awaited has issued its part.
-bool is_held_up(const Wait& wait) {
+bool all_awaited_are_held_up(const Wait& wait) {
   return std::all_of(wait.awaited.begin(), wait.awaited.end(),
                      [](const Awaited& awaited) { return awaited.held_up; });
 }
@@ -121,7 +121,8 @@ WaitGraph wait_graph(const Run& run) {
   }
   add_match_waits(run, graph.waits);
   std::stable_sort(graph.waits.begin(), graph.waits.end(), [](const Wait& a, const Wait& b) {
-    return std::tuple(is_held_up(a), a.communicator) < std::tuple(is_held_up(b), b.communicator);
+    return std::tuple(all_awaited_are_held_up(a), a.communicator) <
+           std::tuple(is_held_up(b), b.communicator);
   });
   add_conflict_waits(run, graph.waits);
   add_message_waits(run, graph.waits);

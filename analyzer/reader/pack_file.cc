@@ -18,7 +18,7 @@ using format::PackHead;
 using format::PackMember;
 
 constexpr uint64_t kMostMemberBytes = uint64_t{1} << 40;
-constexpr size_t kKept = 8;
+constexpr size_t kKeptMembers = 8;
 constexpr size_t kMostProblems = 16;
 
 // The part of a file's bytes that belongs to one member.
@@ -182,7 +182,7 @@ const std::vector<std::byte>& PackFile::unpacked(const Block& block) {
     std::rotate(found, found + 1, unpacked_.end());
     return unpacked_.back().bytes;
   }
-  if (unpacked_.size() == kKept) {
+  if (unpacked_.size() == kKeptMembers) {
     unpacked_.erase(unpacked_.begin());
   }
   unpacked_.push_back({&block, unpack(block)});

@@ -8,9 +8,9 @@
 namespace traintrace {
 namespace {
 
-constexpr uint32_t kMostBytes = 64U << 20;
-constexpr size_t kKept = 2;
-constexpr size_t kHead = sizeof(format::SegmentHead);
+constexpr uint32_t kMostSegmentBytes = 64U << 20;
+constexpr size_t kKeptSegments = 2;
+constexpr size_t kSegmentHead = sizeof(format::SegmentHead);
 
 std::string path_beside(const std::string& trace) {
   const std::string suffix = format::kTraceSuffix;
@@ -56,8 +56,8 @@ std::optional<SegmentReader> SegmentReader::beside(const TraceBytes& trace,
 
 // Nothing: the file ends here, or in it.
 std::optional<format::SegmentHead> SegmentReader::head_at(uint64_t offset) const {
-  std::byte bytes[kHead];
-  if (file_->read(offset, bytes) < kHead) {
+  std::byte bytes[kSegmentHead];
+  if (file_->read(offset, bytes) < kSegmentHead) {
     return std::nullopt;
   }
   return value_from<format::SegmentHead>(bytes);
@@ -65,8 +65,8 @@ std::optional<format::SegmentHead> SegmentReader::head_at(uint64_t offset) const
 
 bool SegmentReader::is_ours(const format::SegmentHead& head) const {
   return std::memcmp(head.magic, format::kSegmentMagic, sizeof head.magic) == 0 &&
-         head.pid == pid_ && head.start_time == start_time_ && head.raw_bytes <= kMostBytes &&
-         head.packed_bytes <= kMostBytes;
+         head.pid == pid_ && head.start_time == start_time_ &&
+         head.raw_bytes <= kMostSegmentBytes && head.packed_bytes <= kMostSegmentBytes;
 }
 
 const std::vector<std::byte>* SegmentReader::unpacked(uint64_t offset) {
@@ -82,14 +82,14 @@ const std::vector<std::byte>* SegmentReader::unpacked(uint64_t offset) {
   }
   std::vector<std::byte> packed(head->packed_bytes);
   std::vector<std::byte> raw(head->raw_bytes);
-  if (file_->read(offset + kHead, packed) < packed.size()) {
+  if (file_->read(offset + kSegmentHead, packed) < packed.size()) {
     return nullptr;
   }
   const size_t size = ZSTD_decompress(raw.data(), raw.size(), packed.data(), packed.size());
   if (ZSTD_isError(size) != 0 || size != raw.size()) {
     return nullptr;
   }
-  if (unpacked_.size() == kKept) {
+  if (unpacked_.size() == kKeptSegments) {
     unpacked_.erase(unpacked_.begin());
   }
   unpacked_.push_back({offset, std::move(raw)});
@@ -100,7 +100,7 @@ std::vector<ChunkPlace> SegmentReader::find_chunks(std::vector<ReadError>& probl
   std::vector<ChunkPlace> all;
   uint64_t offset = 0;
   for (auto head = head_at(offset); head; head = head_at(offset)) {
-    if (is_ours(*head) && file_->bytes() - offset - kHead < head->packed_bytes) {
+    if (is_ours(*head) && file_->bytes() - offset - kSegmentHead < head->packed_bytes) {
       break;  // was being written
     }
     const std::vector<std::byte>* raw = unpacked(offset);
@@ -110,7 +110,7 @@ std::vector<ChunkPlace> SegmentReader::find_chunks(std::vector<ReadError>& probl
       break;
     }
     all.insert(all.end(), chunks->begin(), chunks->end());
-    offset += kHead + head->packed_bytes;
+    offset += kSegmentHead + head->packed_bytes;
   }
   return all;
 }

@@ -29,7 +29,7 @@ std::optional<FileHeader> header_of(const TraceBytes& file) {
 }
 
 template <size_t N>
-std::string text_of(const char (&text)[N]) {
+std::string bounded_text(const char (&text)[N]) {
   return {text, std::find(text, text + N, '\0')};
 }
 
@@ -50,7 +50,7 @@ std::optional<TraceBytes> open_memory(const std::string& path, const FileHeader&
 }
 
 std::string memory_path(const FileHeader& header) {
-  std::string path = text_of(header.memory_path);
+  std::string path = bounded_text(header.memory_path);
   if (path.empty() && header.keeper_descriptor >= 0) {
     path = "/proc/" + std::to_string(header.keeper_pid) + "/fd/" +
            std::to_string(header.keeper_descriptor);
@@ -99,7 +99,7 @@ std::vector<std::string> memories_not_copied(const std::string& folder) {
         continue;
       }
       std::error_code ignored;
-      if (fs::weakly_canonical(text_of(header->folder), ignored) == wanted) {
+      if (fs::weakly_canonical(bounded_text(header->folder), ignored) == wanted) {
         found.push_back(entry->path().string());
       }
     }

@@ -8,24 +8,19 @@
 #include <map>
 
 #include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/median.h"
 
 namespace traintrace {
 namespace {
 
-constexpr int64_t kLongest = int64_t{1} << 61;
-
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+constexpr int64_t kLongestShift = int64_t{1} << 61;
 
 int64_t clamped(__int128 value) {
-  return static_cast<int64_t>(std::clamp<__int128>(value, -kLongest, kLongest));
+  return static_cast<int64_t>(std::clamp<__int128>(value, -kLongestShift, kLongestShift));
 }
 
 // One collective, as two clocks show its end.
-struct Pair {
+struct MatchedEnd {
   int64_t time_ns;  // by the first clock
   int64_t beyond_ns;
 };
@@ -36,34 +31,34 @@ int64_t end_by(const Arrival& arrival, const std::vector<size_t>& members) {
   for (const size_t member : members) {
     ends.push_back(arrival.end_ns[member]);
   }
-  return median(std::move(ends));
+  return upper_median(std::move(ends));
 }
 
-int64_t median_of(std::span<const Pair> pairs, int64_t Pair::*what) {
+int64_t median_of(std::span<const MatchedEnd> pairs, int64_t MatchedEnd::*what) {
   std::vector<int64_t> values;
-  for (const Pair& pair : pairs) {
+  for (const MatchedEnd& pair : pairs) {
     values.push_back(pair.*what);
   }
-  return median(std::move(values));
+  return upper_median(std::move(values));
 }
 
 // Through the medians of the first and the last third, so that single collectives do not matter.
-ClockShift fit(std::span<const Pair> pairs) {
+ClockShift fit(std::span<const MatchedEnd> pairs) {
   const size_t third = pairs.size() / 3;
   const auto first = pairs.first(third);
   const auto last = pairs.last(third);
-  const __int128 passed =
-      static_cast<__int128>(median_of(last, &Pair::time_ns)) - median_of(first, &Pair::time_ns);
-  const __int128 grown =
-      static_cast<__int128>(median_of(last, &Pair::beyond_ns)) - median_of(first, &Pair::beyond_ns);
+  const __int128 passed = static_cast<__int128>(median_of(last, &MatchedEnd::time_ns)) -
+                          median_of(first, &MatchedEnd::time_ns);
+  const __int128 grown = static_cast<__int128>(median_of(last, &MatchedEnd::beyond_ns)) -
+                         median_of(first, &MatchedEnd::beyond_ns);
   ClockShift shift;
   shift.since_ns = pairs.front().time_ns;
   shift.drift_ppb = passed > 0 ? clamped(grown * 1'000'000'000 / passed) : 0;
   std::vector<int64_t> offsets;
-  for (const Pair& pair : pairs) {
+  for (const MatchedEnd& pair : pairs) {
     offsets.push_back(clamped(static_cast<__int128>(pair.beyond_ns) - shift.at(pair.time_ns)));
   }
-  shift.offset_ns = median(offsets);
+  shift.offset_ns = upper_median(offsets);
   for (int64_t& offset : offsets) {
     offset = std::abs(clamped(static_cast<__int128>(offset) - shift.offset_ns));
   }
@@ -132,7 +127,7 @@ AlignedClocks align_clocks(std::span<const Timeline> timelines, Arrivals& arriva
     return result;
   }
   for (size_t i = 1; i < clocks.size(); ++i) {
-    std::vector<Pair> pairs;
+    std::vector<MatchedEnd> pairs;
     for (const Arrival& arrival : arrivals.list) {
       const int64_t here = end_by(arrival, clocks[0].members);
       pairs.push_back(

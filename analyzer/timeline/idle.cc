@@ -18,7 +18,7 @@ const std::array<const char*, kIdleCauses> kIdleCauseNames = {
 namespace {
 
 // How far waiting is followed from work to work.
-constexpr int kMostHops = 64;
+constexpr int kMostIdleHops = 64;
 
 constexpr std::array kBusyKinds = {HostCallKind::kLoader, HostCallKind::kAllocator,
                                    HostCallKind::kPeerWait};
@@ -212,7 +212,7 @@ void Attribution::add_device_side(const Span& gap, const GpuWork& next, const Gp
     return add(otherwise, length);
   }
   const int64_t until = std::clamp(awaited.work->end_ns, gap.begin_ns, gap.end_ns);
-  add_while_others_ran({gap.begin_ns, until}, *awaited.work, kMostHops);
+  add_while_others_ran({gap.begin_ns, until}, *awaited.work, kMostIdleHops);
   // What one GPU tells the other takes its time too.
   switch (awaited.work->kind) {
     case WorkKind::kCommunication:

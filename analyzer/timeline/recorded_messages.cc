@@ -9,7 +9,7 @@
 namespace traintrace {
 namespace {
 
-constexpr uint64_t kMostElements = uint64_t{1} << 48;
+constexpr uint64_t kMostMessageElements = uint64_t{1} << 48;
 
 }  // namespace
 
@@ -26,7 +26,8 @@ void RecordedMessages::add(const CallRecord& event, Thread& thread) const {
   message.receives = trace_.calls[event.call].name == "ncclRecv";
   const uint64_t size = bytes_of_type(static_cast<int>(value_of(trace_, event, "type")));
   const uint64_t count = value_of(trace_, event, "count");
-  message.bytes = size != 0 && count <= kMostElements ? static_cast<int64_t>(count * size) : -1;
+  message.bytes =
+      size != 0 && count <= kMostMessageElements ? static_cast<int64_t>(count * size) : -1;
   thread.calls.push_back({message, value_of(trace_, event, "stream")});
 }
 

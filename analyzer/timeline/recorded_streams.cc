@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kNonBlocking = 1;  // cudaStreamNonBlocking
 
-bool is_called(const CallSchema& schema, std::string_view part) {
+bool name_has(const CallSchema& schema, std::string_view part) {
   return schema.name.find(part) != std::string::npos;
 }
 
@@ -42,7 +42,7 @@ void RecordedStreams::note_wait(const CallRecord& event) {
     waits_.all_wait_for_unknown();
   } else if (has_field(schema, "event")) {
     waits_.waits_for(stream_of(event), value_of(trace_, event, "event"));
-  } else if (is_called(schema, "Wait")) {
+  } else if (name_has(schema, "Wait")) {
     waits_.waits_for_other(stream_of(event), WorkWait::kUnknown);
   }
 }
@@ -60,9 +60,9 @@ void RecordedStreams::called(const CallRecord& event, bool in_nccl) {
     if (has_stream) {
       const bool is_blocking = (value_of(trace_, event, "flags") & kNonBlocking) == 0;
       waits_.created(stream_of(event), is_blocking, device_of(event));
-    } else if (is_called(schema, "EventCreate")) {
+    } else if (name_has(schema, "EventCreate")) {
       waits_.event_created(value_of(trace_, event, "event"));
-    } else if (is_called(schema, "OpenEventHandle")) {
+    } else if (name_has(schema, "OpenEventHandle")) {
       waits_.recorded_elsewhere(value_of(trace_, event, "event"));
     }
   } else if (schema.kind == "record" && has_stream) {
@@ -73,11 +73,11 @@ void RecordedStreams::called(const CallRecord& event, bool in_nccl) {
     note_wait(event);
   } else if (schema.kind == "host-function") {
     waits_.waits_for_other(stream_of(event), WorkWait::kUnknown);
-  } else if (schema.kind == "memory-operation" && !is_called(schema, "Write")) {
+  } else if (schema.kind == "memory-operation" && !name_has(schema, "Write")) {
     waits_.waits_for_other(stream_of(event), in_nccl ? WorkWait::kPeers : WorkWait::kUnknown);
-  } else if (is_called(schema, "StreamBeginCapture")) {
+  } else if (name_has(schema, "StreamBeginCapture")) {
     waits_.capture_begins(stream_of(event));
-  } else if (is_called(schema, "StreamEndCapture")) {
+  } else if (name_has(schema, "StreamEndCapture")) {
     waits_.capture_ends(stream_of(event));
   }
 }

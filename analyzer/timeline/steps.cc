@@ -1,5 +1,6 @@
 #include "analyzer/timeline/steps.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/median.h"
 
 #include <algorithm>
 #include <map>
@@ -66,12 +67,6 @@ bool repeats_after(const std::vector<Piece>& pieces, size_t period) {
   return true;
 }
 
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 std::optional<StepPeriod> find_step_period(const Timeline& timeline) {
@@ -91,7 +86,7 @@ std::optional<StepPeriod> find_step_period(const Timeline& timeline) {
     for (size_t i = 0; i + period < pieces.size(); ++i) {
       lengths.push_back(pieces[i + period].start_ns - pieces[i].start_ns);
     }
-    found.step_ns = median(std::move(lengths));
+    found.step_ns = upper_median(std::move(lengths));
     return found;
   }
   return std::nullopt;

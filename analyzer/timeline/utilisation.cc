@@ -18,9 +18,9 @@ struct Kernel {
   Cores cores = Cores::kUnknown;
 };
 
-class Sums {
+class UtilisationSums {
  public:
-  Sums(const Timeline& timeline, int32_t device) : timeline_(timeline) {
+  UtilisationSums(const Timeline& timeline, int32_t device) : timeline_(timeline) {
     const DeviceModel* const model = model_of(timeline, device);
     peaks_ = model == nullptr ? nullptr : peaks_of(model->name);
     known_ = std::any_of(timeline.products.begin(), timeline.products.end(),
@@ -44,7 +44,7 @@ class Sums {
   double counted_ns_ = 0, multiplying_ns_ = 0;
 };
 
-const Kernel& Sums::kernel_of(uint32_t name) {
+const Kernel& UtilisationSums::kernel_of(uint32_t name) {
   const auto [kernel, is_new] = kernels_.try_emplace(name);
   if (is_new) {
     const std::string& text = timeline_.names[name];
@@ -54,7 +54,7 @@ const Kernel& Sums::kernel_of(uint32_t name) {
 }
 
 // 0: not known.  What the GPU does at most with floats depends on what it was allowed to use.
-double Sums::peak_for(const MatrixProduct& product, const Kernel& kernel) const {
+double UtilisationSums::peak_for(const MatrixProduct& product, const Kernel& kernel) const {
   if (peaks_ == nullptr || (product.type == ElementType::kSingle && peaks_->tf32 != 0 &&
                             kernel.cores == Cores::kUnknown)) {
     return 0;
@@ -62,7 +62,7 @@ double Sums::peak_for(const MatrixProduct& product, const Kernel& kernel) const 
   return peak_of(*peaks_, product.type, kernel.cores == Cores::kTensor && peaks_->tf32 != 0);
 }
 
-void Sums::add(const GpuWork& work) {
+void UtilisationSums::add(const GpuWork& work) {
   if (work.kind != WorkKind::kCompute) {
     return;
   }
@@ -88,7 +88,7 @@ void Sums::add(const GpuWork& work) {
   }
 }
 
-Utilisation Sums::result(int64_t window_ns) const {
+Utilisation UtilisationSums::result(int64_t window_ns) const {
   constexpr double kWhole = 1e6;
   Utilisation result;
   if (!known_) {
@@ -108,7 +108,7 @@ Utilisation Sums::result(int64_t window_ns) const {
 
 Utilisation utilisation_of(const Timeline& timeline, int32_t device, std::span<const GpuWork> work,
                            int64_t window_ns) {
-  Sums sums(timeline, device);
+  UtilisationSums sums(timeline, device);
   for (const GpuWork& each : work) {
     sums.add(each);
   }
