@@ -61,6 +61,7 @@ export function lanes(): HTMLElement[] | null {
     context.scale(scale, scale);
     context.font = "12px system-ui, 'DejaVu Sans', sans-serif"; context.textBaseline = "middle";
     pattern = hatch(context);
+    const labels: (() => void)[] = [];  // over all bars, and over the cut
     all!.lanes.forEach((lane, i) => {
       const y = top + i * row;
       context.fillStyle = lane.role === "culprit" ? css("--culprit") : css("--fg");
@@ -84,19 +85,21 @@ export function lanes(): HTMLElement[] | null {
         const label = bar[5] === "done" ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
         const need = context.measureText(label).width;
         if (need + 6 < wide) {
-          context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, begin + 4, y + row / 2);
+          labels.push(() => { context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, begin + 4, y + row / 2); });
         } else if (bar[5] === "done" && begin > labelled) {
           context.fillStyle = css("--quiet"); context.fillText(label, begin, y + 2); labelled = begin + need + 4;
         }
       }
       context.restore();
     });
+    context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     const foot = top + all!.lanes.length * row + 12;
     context.fillStyle = css("--quiet");
     context.fillText(at(view.from), left, foot);
     const end = at(view.to);
     context.fillText(end, width - context.measureText(end).width - 8, foot);
     if (broken()) { context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
+    labels.forEach((label) => label());
     if (parted !== null && parted >= view.from && parted <= view.to) {
       context.strokeStyle = css("--culprit"); context.setLineDash([4, 3]);
       context.beginPath(); context.moveTo(x(parted), 4); context.lineTo(x(parted), foot - 8); context.stroke(); context.setLineDash([]);

@@ -1,3 +1,4 @@
+import { data } from "./data";
 import { h, hideTip } from "./dom";
 import { environment } from "./environment";
 import { lanes } from "./lanes";
@@ -9,10 +10,11 @@ import { steps } from "./steps";
 import { verdict } from "./verdict";
 import { waits } from "./waits";
 
+const parted = data.lanes?.parted != null;
 const screens: [string, string, string, () => HTMLElement[] | null][] = [
   ["verdict", "Verdict", "", verdict],
   ["ranks", "Ranks", "Which ranks: state of each GPU", ranks],
-  ["moment", "The moment", "The moment the ranks parted", lanes],
+  ["moment", parted ? "The moment" : "Operations", parted ? "The moment the ranks parted" : "The last operations of each rank", lanes],
   ["waits", "Who waits", "Who waits for whom", waits],
   ["stacks", "Stacks", "Where the ranks are: merged stacks", stacks],
   ["memory", "Memory", "Memory", memory],

@@ -8,6 +8,8 @@ import { at, bytes, percent } from "./units";
 
 const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d3b", "#7a6fd0", "#5f7d2a", "#b24a5a", "#8b9097"];
 
+const binary = Array.from({ length: 50 }, (_, i) => 2 ** i);  // bytes between two ticks
+
 function overTime(memory: Memory): HTMLElement {
   const { bands } = memory.curve;
   let { t, bytes: held } = memory.curve;
@@ -33,9 +35,9 @@ function overTime(memory: Memory): HTMLElement {
   }
   const top = Math.max(...(sums.at(-1) ?? [1]));
   const options: uPlot.Options = {
-    width: 900, height: 260, series, scales: { x: { time: false }, y: { range: [0, Math.max(top * 1.05, limit ?? 0, limit ? 0 : top + wanted) * 1.04] } },
+    width: 900, height: 260, series, scales: { x: { time: false }, y: { range: [0, Math.max(top * 1.05, limit ?? 0, top + wanted) * 1.04] } },
     axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, space: 110, values: (_, values) => { const digits = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.max(1e-6, values.at(-1)! - values[0]!))))); return values.map((v) => `+${v.toFixed(digits)} s`); } },
-      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 84, values: (_, values) => values.map((v) => bytes(v)) }],
+      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 84, incrs: binary, values: (_, values) => values.map((v) => bytes(v)) }],
     hooks: { draw: [(plot) => {
       const context = plot.ctx;
       context.save();

@@ -41,7 +41,7 @@ function stepTimes(): HTMLElement | null {
   const wrap = h("div", { class: "picture" });
   const plot = new uPlot({ width: 900, height: 200, scales: { x: { time: false }, y: { range: (_u, _low, high) => [0, high * 1.1] } },
     series: [{ label: "step" }, ...all.slice(0, 16).map((one, i): uPlot.Series => ({ label: `rank ${one.rank}`, stroke: `hsl(${i * 137 % 360} 60% 48%)`, width: 1.5, value: (_, v) => v === null ? "" : duration(v) }))],
-    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") } }, { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 80, values: (_, values) => values.map((v) => duration(v)) }] },
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }, { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 80, values: (_, values) => values.map((v) => duration(v)) }] },
     [Array.from({ length: most }, (_, i) => i + 1), ...all.slice(0, 16).map((one) => Array.from({ length: most }, (_, i) => one.ns[i] ?? null))] as uPlot.AlignedData, wrap);
   plot.ctx.canvas.setAttribute("aria-label", "step time by rank");
   const fit = (): void => plot.setSize({ width: Math.max(320, (wrap.parentElement?.clientWidth ?? 900) - 4), height: 200 });

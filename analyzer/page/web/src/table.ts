@@ -37,7 +37,7 @@ export function table(caption: string, columns: string[], rows: Cell[][], open =
     void copy(lines.join("\n"), button);
   } }, "copy");
   draw();
-  return h("details", open ? { open: true, class: "table" } : { class: "table" }, h("summary", {}, `${caption} (${rows.length} rows)`),
+  return h("details", open ? { open: true, class: "table" } : { class: "table" }, h("summary", {}, `${caption} (${rows.length} ${rows.length === 1 ? "row" : "rows"})`),
     h("div", { class: "tools" }, filter, button),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body)), more);
 }

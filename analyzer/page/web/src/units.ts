@@ -12,6 +12,8 @@ export function duration(ns: number): string {
   if (ns < 1e9) return `${figures(Math.round(ns / 1e4) / 100)} ms`;
   return ns < 120e9 ? `${(ns / 1e9).toFixed(ns < 10e9 ? 2 : 1)} s` : `${Math.floor(ns / 60e9)} min ${Math.round(ns / 1e9) % 60} s`;
 }
+// Sizes in a sentence: "cudaMalloc of 335544320 bytes" -> "cudaMalloc of 320 MiB".
+export const forPeople = (sentence: string): string => sentence.replace(/(^|[ (])(\d{4,15}) bytes/g, (all, before: string, size: string) => Number(size) < 4096 ? all : before + bytes(Number(size)));
 export const at = (us: number): string => `${us < 0 ? "-" : "+"}${(Math.abs(us) / 1e6).toFixed(3)} s`;
 export const count = (value: number): string => value.toLocaleString("en-US");
 export const percent = (part: number, whole: number): string => `${whole > 0 ? Math.round(100 * part / whole) : 0} %`;

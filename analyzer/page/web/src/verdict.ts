@@ -1,6 +1,6 @@
 import { Actor, Finding, data } from "./data";
 import { copy, h } from "./dom";
-import { bytes, percent } from "./units";
+import { bytes, forPeople, percent } from "./units";
 
 const meanings: Record<string, string> = {
   PROVEN: "proof: what was recorded allows no other explanation",
@@ -60,9 +60,9 @@ function owners(finding: Finding): HTMLElement | null {
 
 function finding(one: Finding): HTMLElement {
   return h("details", { class: `finding ${one.severity}`, id: `finding-${one.code}` },
-    h("summary", {}, docs(one.code), ` ${one.certainty}: ${one.title}`), owners(one),
+    h("summary", {}, docs(one.code), ` ${one.certainty}: ${forPeople(one.title)}`), owners(one),
     h("ul", {}, ...one.where.map((at) => h("li", { class: "mono" }, `rank ${at.rank}: ${at.file}${at.line ? ":" + at.line : ""} ${at.function}`)),
-      ...one.evidence.map((line) => h("li", {}, line))), one.advice ? h("p", {}, one.advice) : null);
+      ...one.evidence.map((line) => h("li", {}, forPeople(line)))), one.advice ? h("p", {}, forPeople(one.advice)) : null);
 }
 
 export function verdict(): HTMLElement[] {
@@ -70,7 +70,7 @@ export function verdict(): HTMLElement[] {
   const leading = data.findings[data.leading];
   if (!card || !leading) return [h("div", { class: "card" }, h("h1", {}, data.verdict), h("p", { class: "quiet" }, data.run_line))];
   const slack: HTMLButtonElement = h("button", { id: "copy-verdict", click: () => void copy(asText(), slack) }, "copy as text");
-  const missing = data.findings.filter((one) => one.code.startsWith("trace.") && one !== leading).map((one) => one.title);
+  const missing = data.findings.filter((one) => one.code.startsWith("trace.") && one !== leading).map((one) => forPeople(one.title));
   const others = data.findings.filter((one) => one !== leading);
   return [
     h("div", { class: `card ${leading.severity}` },

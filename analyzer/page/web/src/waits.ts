@@ -34,8 +34,9 @@ export function waits(): HTMLElement[] | null {
     const begin = [a[0] + ux * (node + 8), a[1] + uy * (node + 8)], end = [b[0] - ux * (node + 10), b[1] - uy * (node + 10)];
     const middle = [(a[0] + b[0]) / 2 - uy * bend, (a[1] + b[1]) / 2 + ux * bend];
     const line = s("path", { d: `M${begin[0]} ${begin[1]}Q${middle[0]} ${middle[1]} ${end[0]} ${end[1]}`, fill: "none", stroke: "currentColor", "stroke-width": edge.message ? 1.2 : 2.5, "marker-end": "url(#arrow)" });
-    svg.append(s("g", { class: "quiet" }, line, s("text", { x: middle[0]!, y: middle[1]! + (bend ? 4 : -8) + nth * 15, "text-anchor": "middle" }, edge.text),
-      nth === 0 && edge.place ? s("text", { x: middle[0]!, y: middle[1]! + (bend ? 20 : 14), "text-anchor": "middle", class: "quiet" }, edge.place) : null));
+    const above = bend !== 0 && ux < -0.3;  // else the second line would lie on the curve
+    svg.append(s("g", { class: "quiet" }, line, s("text", { x: middle[0]!, y: middle[1]! + (above ? -16 : bend ? 4 : -8) + nth * 15, "text-anchor": "middle" }, edge.text),
+      nth === 0 && edge.place ? s("text", { x: middle[0]!, y: middle[1]! + (above ? 0 : bend ? 20 : 14), "text-anchor": "middle", class: "quiet" }, edge.place) : null));
   });
   graph.nodes.forEach((one, i) => {
     const [x, y] = place[i]!;
