@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,13 +43,15 @@ int pair_cost(const SequenceItem& a, const SequenceItem& b, bool telling) {
 
 class Table {
  public:
-  Table(Items a, Items b, bool open_start) : a_(a), b_(b), cells_(3 * (a.size() + 1) * width()) {
+  // `shifted_before`: what it costs that one of them is ahead where both begin; none: it is not.
+  Table(Items a, Items b, std::optional<int> shifted_before)
+      : a_(a), b_(b), cells_(3 * (a.size() + 1) * width()) {
     at(State::kPaired, 0, 0).cost = 0;
-    for (size_t i = 1; open_start && i <= a_.size(); ++i) {
-      at(State::kPaired, i, 0).cost = kBeforeKnown + static_cast<int>(i);
+    for (size_t i = 1; shifted_before && i <= a_.size(); ++i) {
+      at(State::kPaired, i, 0).cost = *shifted_before + static_cast<int>(i);
     }
-    for (size_t j = 1; open_start && j <= b_.size(); ++j) {
-      at(State::kPaired, 0, j).cost = kBeforeKnown + static_cast<int>(j);
+    for (size_t j = 1; shifted_before && j <= b_.size(); ++j) {
+      at(State::kPaired, 0, j).cost = *shifted_before + static_cast<int>(j);
     }
     for (size_t i = 0; i <= a_.size(); ++i) {
       for (size_t j = 0; j <= b_.size(); ++j) {
@@ -303,8 +306,12 @@ Windows windows_of(const Sequence& deviant, const Sequence& normal, uint64_t fro
 Alignment align(const Sequence& deviant, const Sequence& normal, uint64_t from) {
   const Windows windows = windows_of(deviant, normal, from);
   const bool open_start = windows.begin > from;
+  // Hashes say that they differ somewhere before; without them a call left out there is a fault
+  // like any other, and no cheaper.
+  const int shifted = deviant.hashes.empty() ? kGap : kBeforeKnown;
   const Table table(windows.deviant.subspan(windows.differing),
-                    windows.normal.subspan(windows.differing), open_start);
+                    windows.normal.subspan(windows.differing),
+                    open_start ? std::optional(shifted) : std::nullopt);
   Place start;
   std::vector<Place> path = path_of(table, start);
   for (Place& place : path) {
@@ -313,7 +320,7 @@ Alignment align(const Sequence& deviant, const Sequence& normal, uint64_t from) 
   }
   Alignment alignment;
   alignment.shift = static_cast<int64_t>(start.j) - static_cast<int64_t>(start.i);
-  if (open_start) {
+  if (open_start && (!deviant.hashes.empty() || start.i != start.j)) {
     alignment.first = edit_before(windows, from, start, path);
     alignment.edits = 1;
   }
