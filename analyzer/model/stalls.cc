@@ -9,6 +9,7 @@
 #include "analyzer/model/host_functions.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/stream_order.h"
 #include "analyzer/model/wait_search.h"
 #include "analyzer/thresholds.h"
 
@@ -84,7 +85,17 @@ TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, 
   return longest;
 }
 
-// Of another communicator, earlier on the same stream: that one tells why.
+// Of another communicator, and to be done first: by its place on the same stream, by events, or, as
+// far as nothing is known of events, because it was called first.  That one tells why.
+bool is_before(const Run& run, const StalledRank& rank, const OperationText& other) {
+  if (other.stream == rank.operation.stream) {
+    return other.position != 0 && other.position < rank.operation.position;
+  }
+  return run.stream_orders.contains(rank.process)
+             ? is_told_behind(run, rank.process, {other.stream, other.enter}, rank.operation)
+             : other.enter < rank.operation.enter;
+}
+
 bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& rank) {
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     const Member* member =
@@ -92,10 +103,8 @@ bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& ra
     if (member == nullptr) {
       continue;
     }
-    const ProcessTrace& trace = run.processes[member->process];
     for (const OperationText& other : text_of(run, *member).recent) {
-      if (other.stream == rank.operation.stream && other.position != 0 &&
-          other.position < rank.operation.position && !finished(trace, other)) {
+      if (is_before(run, rank, other) && pending(run, *member, &other) != nullptr) {
         return true;
       }
     }
@@ -104,7 +113,8 @@ bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& ra
 }
 
 bool is_blocked_before(const Run& run, const Stall& stall, const StalledRank& rank) {
-  return (rank.gpu == GpuState::kEnqueued && !is_behind_another(run, stall, rank)) ||
+  return (rank.gpu == GpuState::kEnqueued &&
+          (holder_of(run, stall, rank) || !is_behind_another(run, stall, rank))) ||
          function_before(run, rank.process, rank.operation) != nullptr;
 }
 
