@@ -153,7 +153,7 @@ Result<Analysis> analyze_given(Given given, const AnalyzeOptions& options) {
 
 }  // namespace
 
-Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options) {
+Result<JudgedRun> judge_files(const std::vector<std::string>& arguments, RunOptions options) {
   Result<Given> given = read_given(arguments);
   const Result<size_t> chosen = given ? chosen_run(given->inputs, options.run) : given.error();
   if (!chosen) {
@@ -161,9 +161,8 @@ Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions op
   }
   EventReader events(false);
   options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
-  Run run = build_run(std::move(given->inputs[*chosen]), given->unreadable, options);
-  std::vector<Finding> findings = findings_about(run, *given);
-  return JudgedRun{std::move(run), std::move(findings)};
+  return judge(std::move(given->inputs[*chosen]), given->unreadable, options,
+               [&](Run& run) { return findings_about(run, *given); });
 }
 
 Result<JudgedRun> judge_traces(TraceSet traces, const RunOptions& options) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
-#include "analyzer/model/build_run.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/screen.h"
@@ -35,7 +34,7 @@ Result<Analysis> analyze_traces(TraceSet traces, const AnalyzeOptions& options);
 // What that is reported of.
 Result<JudgedRun> judge_traces(TraceSet traces, const RunOptions& options);
 // The latest run of `arguments`, traces of ours, or the one that `options` ask for.
-Result<JudgedRun> judge(const std::vector<std::string>& arguments, RunOptions options);
+Result<JudgedRun> judge_files(const std::vector<std::string>& arguments, RunOptions options);
 // The same of files of PyTorch's profiler.
 Result<Analysis> analyze_profiles(const std::vector<std::string>& files,
                                   const AnalyzeOptions& options);

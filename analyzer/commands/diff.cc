@@ -11,7 +11,7 @@
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/isolation/stage.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/load.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
@@ -33,7 +33,7 @@ Result<Run> run_of(const std::string& path) {
   if (set.processes.empty() && !set.errors.empty()) {
     return set.errors.front();
   }
-  Result<Run> run = build_run(std::move(set.processes), {}, {});
+  Result<Run> run = assembled_run(std::move(set.processes));
   if (run) {
     return run;
   }

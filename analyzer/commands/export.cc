@@ -17,7 +17,7 @@
 #include "analyzer/exporters/sqlite.h"
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/isolation/stage.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/judge.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 
@@ -92,11 +92,8 @@ int export_memory(const std::vector<ProcessTrace>& processes, const ExportArgume
 }
 
 // A file per rank that has a timeline, whose name ends with it where there are several.
-int export_timelines(Result<Run> run, const ExportArguments& arguments) {
-  if (!run) {
-    return fail(run.error());
-  }
-  const GpuTimelines own = gpu_timelines_of(*run);
+int export_timelines(const Run& run, const ExportArguments& arguments) {
+  const GpuTimelines own = gpu_timelines_of(run);
   if (own.timelines.empty()) {
     return fail(own.refused.empty() ? "no rank has a timeline of its GPU: record with "
                                       "TRAINTRACE_GPU_TIMELINE=cupti"
@@ -177,11 +174,12 @@ int export_traces(const ExportArguments& arguments) {
   if (memory) {
     return export_memory(set.processes, arguments);
   }
-  Result<Run> run = build_run(std::move(set.processes), set.errors, {});
-  if (arguments.kind == "kineto") {
-    return export_timelines(std::move(run), arguments);
+  Result<JudgedRun> judged = judge(std::move(set.processes), set.errors, {});
+  if (!judged) {
+    return fail(judged.error());
   }
-  return run ? export_dumps(*run, arguments) : fail(run.error());
+  return arguments.kind == "kineto" ? export_timelines(judged->run, arguments)
+                                    : export_dumps(judged->run, arguments);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ Result<std::string> export_processes(const std::vector<std::string>& arguments,
   if (const std::vector<std::string> files = profiles_alone(arguments); !files.empty()) {
     return export_profiles(files, make);
   }
-  const Result<JudgedRun> judged = judge(arguments, {});
+  const Result<JudgedRun> judged = judge_files(arguments, {});
   if (!judged) {
     return judged.error();
   }

@@ -52,7 +52,7 @@ size_t order_by_job(std::vector<RunInput>& inputs, const std::vector<pid_t>& pid
 }  // namespace
 
 Result<JudgedRun> judge_job(const TraceSet& traces, const std::vector<pid_t>& pids,
-                            TimeNs hang_after, const JudgeRun& judge) {
+                            TimeNs hang_after, const Explain& explain) {
   EventReader events;
   RunOptions options;
   options.hang_after = hang_after;
@@ -64,7 +64,7 @@ Result<JudgedRun> judge_job(const TraceSet& traces, const std::vector<pid_t>& pi
     rest.push_back(inputs[i].about);
   }
   inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(count), inputs.end());
-  Result<JudgedRun> judged = judge_runs(std::move(inputs), traces.errors, options, judge);
+  Result<JudgedRun> judged = judge_runs(std::move(inputs), traces.errors, options, explain);
   if (judged) {
     std::move(rest.begin(), rest.end(), std::back_inserter(judged->run.others));
   }

@@ -14,6 +14,6 @@ bool is_recorded(const std::vector<ProcessTrace>& processes);
 
 // Of the runs in `traces` that with the processes `pids` leads; the others are named.
 Result<JudgedRun> judge_job(const TraceSet& traces, const std::vector<pid_t>& pids,
-                            TimeNs hang_after, const JudgeRun& judge);
+                            TimeNs hang_after, const Explain& explain);
 
 }  // namespace traintrace

@@ -10,8 +10,8 @@
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/judge/load.h"
 #include "analyzer/memory/device_peaks.h"
-#include "analyzer/model/build_run.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
@@ -134,7 +134,7 @@ int report_recorded(const ReportArguments& arguments) {
   if (set.processes.empty()) {
     return 2;
   }
-  Result<Run> run = build_run(std::move(set.processes), {}, {});
+  Result<Run> run = assembled_run(std::move(set.processes));
   if (!run) {
     return fail(run.error().message);
   }

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "analyzer/judge/root.h"
-#include "analyzer/match/explain_departures.h"
-#include "analyzer/model/build_run.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
@@ -36,6 +33,20 @@ bool are_read_from_dumps(const Run& run) {
                      [](const ProcessTrace& trace) { return trace.facts.contains("dump-time"); });
 }
 
+}  // namespace
+
+bool knows_order_only(const Run& run) {
+  return !run.processes.empty() &&
+         std::all_of(run.processes.begin(), run.processes.end(), is_flight_dump);
+}
+
+bool are_dumps_dated(const Run& run) {
+  return std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
+    const auto fact = trace.facts.find("dump-time");
+    return fact == trace.facts.end() || fact->second != "assumed";
+  });
+}
+
 // A time limit of theirs has passed, or somebody asked about shorter waits.
 bool may_hang(const Run& run) {
   const bool knows_limits =
@@ -52,30 +63,6 @@ bool may_hang(const Run& run) {
                            })
              : !are_read_from_dumps(run) || !are_dumps_dated(run) ||
                    longest_open(run) >= kLeastLimit;
-}
-
-}  // namespace
-
-bool knows_order_only(const Run& run) {
-  return !run.processes.empty() &&
-         std::all_of(run.processes.begin(), run.processes.end(), is_flight_dump);
-}
-
-bool are_dumps_dated(const Run& run) {
-  return std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
-    const auto fact = trace.facts.find("dump-time");
-    return fact == trace.facts.end() || fact->second != "assumed";
-  });
-}
-
-WaitGraph frontier_graph(const Run& run) {
-  WaitGraph graph;
-  if (may_hang(run)) {
-    graph = roots_of(run, blocked(run));
-    explain_by_departures(run, graph);
-  }
-  graph.by_frontier = true;
-  return graph;
 }
 
 }  // namespace traintrace

@@ -18,7 +18,7 @@ bool knows_order_only(const Run& run);
 // Something tells when its dumps were made, so that it is known for how long anybody waits.
 bool are_dumps_dated(const Run& run);
 
-// Of such a run.  Nobody waits in one whose operations are within their time limits.
-WaitGraph frontier_graph(const Run& run);
+// In such a run.  No: its operations are within their time limits.
+bool may_hang(const Run& run);
 
 }  // namespace traintrace

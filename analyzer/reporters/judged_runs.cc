@@ -32,7 +32,7 @@ struct Candidate {
 }  // namespace
 
 Result<JudgedRun> judge_runs(std::vector<RunInput> inputs, const std::vector<ReadError>& unreadable,
-                             const RunOptions& options, const JudgeRun& judge) {
+                             const RunOptions& options, const Explain& explain) {
   const Result<size_t> chosen = chosen_run(inputs, options.run);
   if (!chosen) {
     return chosen.error();
@@ -44,8 +44,7 @@ Result<JudgedRun> judge_runs(std::vector<RunInput> inputs, const std::vector<Rea
     if (!options.run.empty() && i != *chosen) {
       continue;
     }
-    Candidate own{i, inputs[i].about, {build_run(std::move(inputs[i]), unreadable, options), {}}};
-    own.judged.findings = judge(own.judged.run);
+    Candidate own{i, inputs[i].about, judge(std::move(inputs[i]), unreadable, options, explain)};
     own.about.errors = errors_in(own.judged.findings);
     own.about.verdict = report_findings(own.judged.run, own.judged.findings).verdict;
     others[i] = own.about;

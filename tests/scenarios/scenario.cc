@@ -23,7 +23,7 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/judge.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/dump_parser.h"

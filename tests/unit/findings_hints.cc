@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "analyzer/detectors/detectors.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/judge.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {
@@ -14,11 +13,11 @@ namespace {
 std::vector<std::string> hints_in(const std::string& text, std::string_view code) {
   Result<DumpText> dump = parse_dump(text, "test");
   EXPECT_TRUE(dump);
-  Result<Run> run = build_run(std::move(dump->processes), {}, {});
-  EXPECT_TRUE(run);
+  const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+  EXPECT_TRUE(judged);
   std::vector<std::string> hints;
   bool found = false;
-  for (const Finding& finding : find_all(*run)) {
+  for (const Finding& finding : judged->findings) {
     found = found || finding.code == code;
     std::copy_if(finding.evidence.begin(), finding.evidence.end(), std::back_inserter(hints),
                  [](const std::string& line) { return line.starts_with("hint: "); });

@@ -6,7 +6,7 @@
 
 #include "analyzer/detectors/support.h"
 #include "analyzer/importers/testimony.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/judge.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {
@@ -124,14 +124,14 @@ constexpr char kStory[] =
 Finding error_with(const std::vector<Testimony>& testimonies) {
   Result<DumpText> dump = parse_dump(kStory, "story");
   EXPECT_TRUE(dump) << (dump ? "" : dump.error().message);
-  Result<Run> run = build_run(std::move(dump->processes), {}, {});
-  EXPECT_TRUE(run);
+  const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+  EXPECT_TRUE(judged);
   Finding about;
   about.code = "collective.missing-rank";
   about.culprits = {Rank{2}};
   about.victims = {Rank{0}, Rank{1}};
   std::vector<Finding> findings = {about};
-  add_support(*run, testimonies, findings);
+  add_support(judged->run, testimonies, findings);
   return findings[0];
 }
 
@@ -164,9 +164,9 @@ TEST(Support, HearsayAloneBlamesNobody) {
   const Result<Testimony> status = read_ras(text, "ras.json");
   ASSERT_TRUE(status);
   const std::vector<Testimony> all = {*status};
-  const auto run = build_run(processes_of(all), {}, {});
-  ASSERT_TRUE(run) << run.error().message;
-  const Finding finding = supported_finding(*run, all);
+  const Result<JudgedRun> judged = judge(processes_of(all), {}, {});
+  ASSERT_TRUE(judged) << judged.error().message;
+  const Finding finding = supported_finding(judged->run, all);
   EXPECT_EQ(finding.code, "run.in-progress");
   EXPECT_TRUE(finding.culprits.empty());
   EXPECT_NE(std::find(finding.evidence.begin(), finding.evidence.end(),

@@ -9,8 +9,7 @@
 #include <iostream>
 #include <map>
 
-#include "analyzer/detectors/detectors.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/judge.h"
 #include "analyzer/text/dump_parser.h"
 #include "tests/unit/model/families.h"
 
@@ -26,9 +25,9 @@ struct Score {
 std::vector<Finding> alarms_of(const std::string& text) {
   Result<DumpText> dump = parse_dump(text, "case");
   EXPECT_TRUE(dump) << text << (dump ? "" : dump.error().message);
-  Result<Run> run = build_run(std::move(dump->processes), {}, {});
-  EXPECT_TRUE(run);
-  std::vector<Finding> findings = find_all(*run);
+  Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+  EXPECT_TRUE(judged);
+  std::vector<Finding> findings = std::move(judged->findings);
   std::erase_if(findings,
                 [](const Finding& finding) { return finding.severity == Severity::kInfo; });
   return findings;

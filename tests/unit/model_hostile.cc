@@ -5,8 +5,7 @@
 
 #include <limits>
 
-#include "analyzer/detectors/detectors.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/judge.h"
 #include "analyzer/page/page.h"
 #include "analyzer/reporters/findings_report.h"
 #include "tests/unit/model/random_job.h"
@@ -125,15 +124,15 @@ constexpr Screen kTerminal{true, 80, true};
 
 // In all formats, with a verdict.
 bool gives_reports(std::vector<ProcessTrace> traces) {
-  const Result<Run> run = build_run(std::move(traces), {}, {});
-  if (!run) {
+  const Result<JudgedRun> judged = judge(std::move(traces), {}, {});
+  if (!judged) {
     return false;
   }
-  const FindingsReport report = report_findings(*run, find_all(*run));
+  const Run& run = judged->run;
+  const FindingsReport report = report_findings(run, judged->findings);
   return !report.findings.empty() && !report.verdict.empty() &&
-         !findings_json(*run, report).empty() && !findings_text(*run, report, {}, {}).empty() &&
-         !findings_text(*run, report, {}, kTerminal).empty() &&
-         !page_html(*run, report, {}).empty();
+         !findings_json(run, report).empty() && !findings_text(run, report, {}, {}).empty() &&
+         !findings_text(run, report, {}, kTerminal).empty() && !page_html(run, report, {}).empty();
 }
 
 TEST(HostileTraces, AlwaysGiveAReport) {

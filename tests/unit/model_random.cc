@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "analyzer/detectors/detectors.h"
-#include "analyzer/model/build_run.h"
+#include "analyzer/judge/judge.h"
 #include "tests/unit/model/random_job.h"
 
 namespace traintrace {
@@ -15,9 +14,9 @@ constexpr TimeNs kSecond = 1'000'000'000;
 constexpr uint32_t kJobs = jobs_of(3000);
 
 std::vector<Finding> judge(std::vector<ProcessTrace> traces) {
-  Result<Run> run = build_run(std::move(traces), {}, {});
-  EXPECT_TRUE(run);
-  return find_all(*run);
+  Result<JudgedRun> judged = judge(std::move(traces), {}, {});
+  EXPECT_TRUE(judged);
+  return std::move(judged->findings);
 }
 
 std::string text_of(const std::vector<Finding>& findings) {

@@ -1,4 +1,4 @@
-#include "analyzer/judge/root.h"
+#include "analyzer/judge/frontier_root.h"
 
 #include <algorithm>
 #include <map>
@@ -8,17 +8,17 @@
 #include "analyzer/judge/frontier.h"
 #include "analyzer/judge/wait_walk.h"
 #include "analyzer/model/activity.h"
-#include "analyzer/model/build_run.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
 class Roots {
  public:
-  Roots(const Run& run, Blocked blocked)
+  Roots(const Run& run, BlockedFrontiers blocked)
       : run_(run),
         blocked_(std::move(blocked)),
         timed_(run.hang_after != kHangAfter || are_dumps_dated(run)) {
@@ -96,9 +96,11 @@ class Roots {
     }
   }
 
-  // No time mends it.
-  static bool is_lasting(const Hang& hang) {
-    return hang.fate == Fate::kCircle || hang.fate == Fate::kUntraced || !hang.divergences.empty();
+  // No time mends it.  Of dumps that were written one after the other, what a rank had not issued
+  // when it wrote its own it may have issued since: a circle is one only if all of it is issued.
+  bool is_lasting(const Hang& hang) const {
+    return (hang.fate == Fate::kCircle && is_all_issued(hang.roots)) ||
+           hang.fate == Fate::kUntraced || !hang.divergences.empty();
   }
 
   // Where nothing says for how long anybody has waited, a host that does something else, or a GPU
@@ -113,7 +115,8 @@ class Roots {
     for (const Hang& hang : graph_.hangs) {
       add(hang.roots);
       add(hang.victims);
-      few = few && (is_lasting(hang) || hang.roots.size() < hang.victims.size());
+      few = few && (is_lasting(hang) || hang.fate == Fate::kCircle ||
+                    hang.roots.size() < hang.victims.size());
     }
     for (const FrontierStall& stall : graph_.stalls) {
       for (const StalledRank& rank : stall.stall.ranks) {
@@ -127,12 +130,12 @@ class Roots {
       return contains(still, state.rank) || (node.unit == nullptr && !node.open);
     });
     const auto hosts = std::count_if(graph_.hangs.begin(), graph_.hangs.end(),
-                                     [](const Hang& hang) { return !is_lasting(hang); });
+                                     [&](const Hang& hang) { return !is_lasting(hang); });
     const size_t found = static_cast<size_t>(hosts) + graph_.stalls.size();
     if (timed_ || found == 0 || (all && few && found == 1)) {
       return;
     }
-    std::erase_if(graph_.hangs, [](const Hang& hang) { return !is_lasting(hang); });
+    std::erase_if(graph_.hangs, [&](const Hang& hang) { return !is_lasting(hang); });
     graph_.stalls.clear();
     graph_.undated = true;
   }
@@ -488,14 +491,14 @@ class Roots {
   }
 
   const Run& run_;
-  Blocked blocked_;
+  BlockedFrontiers blocked_;
   WaitGraph graph_;
   bool timed_;  // it is known for how long they have waited
 };
 
 }  // namespace
 
-WaitGraph roots_of(const Run& run, Blocked blocked) {
+WaitGraph roots_of(const Run& run, BlockedFrontiers blocked) {
   return Roots(run, std::move(blocked)).find();
 }
 

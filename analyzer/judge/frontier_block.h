@@ -1,5 +1,5 @@
 // Block: where each rank stands, and for whom it waits there.  Comes in: a run.  Goes out: plain
-// data, of which judge/root.h makes hangs.
+// data, of which judge/frontier_root.h makes hangs.
 #pragma once
 
 #include <map>
@@ -26,12 +26,13 @@ struct Node {
 
 // Calls that met and differ.
 struct Disagreement {
-  Ranks deviants;    // of a tie: all
-  size_t index = 0;  // in Run::divergences, as it will be with Blocked::divergences after them
+  Ranks deviants;  // of a tie: all
+  size_t index =
+      0;  // in Run::divergences, as it will be with BlockedFrontiers::divergences after them
 };
 
-struct Blocked {
-  explicit Blocked(const Run& run) : standings(run) {}
+struct BlockedFrontiers {
+  explicit BlockedFrontiers(const Run& run) : standings(run) {}
 
   Standings standings;  // nodes point into it
   std::map<Rank, Node> nodes;
@@ -40,6 +41,6 @@ struct Blocked {
   std::vector<Divergence> divergences;  // that Run::divergences lacks
 };
 
-Blocked blocked(const Run& run);
+BlockedFrontiers block_frontiers(const Run& run);
 
 }  // namespace traintrace

@@ -1,4 +1,4 @@
-// Traces to runs: who belongs together, who is which rank, what they share.
+// Load: the records of one run, decoded, and what could not be read beside them.
 #pragma once
 
 #include <span>
@@ -19,15 +19,13 @@ struct RunOptions {
   ReadEvents read_events = {};  // null: only those that are in the traces
 };
 
-Run build_run(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options);
+Run load(RunInput input, const std::vector<ReadError>& unreadable, const RunOptions& options);
+
+// Load and assemble, for commands that judge nothing.  An error: no trace at all.
+Result<Run> assembled_run(std::vector<ProcessTrace> traces);
 
 // Which of them is called so; the latest where `id` is empty.  An error: there is none such (the
 // message names those that there are).
 Result<size_t> chosen_run(std::span<const RunInput> inputs, const std::string& id);
-
-// That run of `traces`, in whatever order.  An error: there is no such run (the message names those
-// that there are), or no trace at all.
-Result<Run> build_run(std::vector<ProcessTrace> traces, const std::vector<ReadError>& unreadable,
-                      const RunOptions& options);
 
 }  // namespace traintrace

@@ -1,0 +1,24 @@
+// Block: which ranks cannot go on, in which operation, and what each of them lacks there.  Comes
+// in: a run whose calls are matched.  Goes out: waits, of which find_roots() makes hangs.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analyzer/judge/frontier_block.h"
+#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+struct Blocked {
+  std::vector<Wait> waits;
+  // Of runs of which only the order of calls is known: then `waits` are in it.
+  std::optional<BlockedFrontiers> frontiers;
+};
+
+// `read_events`: null, if there are none but those in the traces.  They are read only where the
+// tables leave open what holds a stream up.
+Blocked block(Run& run, const ReadEvents& read_events);
+
+}  // namespace traintrace
