@@ -12,14 +12,31 @@
 namespace traintrace {
 namespace {
 
+// Who waits for whom is known, and not what any of them did otherwise than it should.  Where the
+// streams are known, an order of collectives is judged by them; messages have no numbers that all
+// members share.
+bool is_unexplained(const WaitGraph& graph) {
+  return !graph.hangs.empty() &&
+         std::all_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
+           const WaitKind kind = graph.waits[hang.wait].kind;
+           return hang.divergences.empty() &&
+                  (hang.fate == Fate::kCircle ||
+                   (hang.fate == Fate::kAlive &&
+                    (kind == WaitKind::kReceive || kind == WaitKind::kSend)));
+         });
+}
+
 WaitGraph graph_of(const Run& run, Blocked blocked) {
   WaitGraph graph;
   if (blocked.frontiers) {
     graph = roots_of(run, std::move(*blocked.frontiers));
-    explain_by_departures(run, graph);
+    explain_by_departures(run, DeparturesIn::kCalls, graph);
   } else {
     graph.waits = std::move(blocked.waits);
     graph.hangs = find_hangs(run, graph.waits);
+    if (is_unexplained(graph)) {
+      explain_by_departures(run, DeparturesIn::kMessages, graph);
+    }
   }
   graph.by_frontier = knows_order_only(run);
   return graph;

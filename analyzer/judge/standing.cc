@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
 namespace {
-
-bool is_unfinished(const ProcessTrace& trace, const OperationText& operation) {
-  return certainly_unfinished(gpu_state(trace, operation));
-}
 
 Unit unit_from(size_t communicator, const Member& member,
                const std::vector<const OperationText*>& unfinished) {
@@ -25,6 +22,13 @@ Unit unit_from(size_t communicator, const Member& member,
 }
 
 }  // namespace
+
+bool is_unfinished(const ProcessTrace& trace, const OperationText& operation) {
+  constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
+  return is_flight_dump(trace) ? certainly_unfinished(gpu_state(trace, operation))
+                               : (operation.flags & kNot) == 0 && operation.sequence != 0 &&
+                                     !finished(trace, operation);
+}
 
 Standings::Standings(const Run& run) {
   std::map<Rank, TimeNs> oldest;  // of all that is kept

@@ -19,6 +19,10 @@ struct Unit {
   const OperationText& first() const { return *parts.front(); }
 };
 
+// What its stream has yet to do.  Dumps say so of each operation; of our own traces it is all that
+// is not known to be over.
+bool is_unfinished(const ProcessTrace& trace, const OperationText& operation);
+
 // Finds a rank's operations without looking through all of them.
 class Standings {
  public:

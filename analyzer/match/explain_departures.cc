@@ -57,7 +57,7 @@ TimeNs longest_wait(const Wait& wait) {
 
 }  // namespace
 
-void explain_by_departures(const Run& run, WaitGraph& graph) {
+void explain_by_departures(const Run& run, DeparturesIn which, WaitGraph& graph) {
   const std::vector<Program> programs = programs_of(run);
   const std::vector<Departure> departures = departures_of(run, programs);
   if (departures.empty()) {
@@ -67,7 +67,8 @@ void explain_by_departures(const Run& run, WaitGraph& graph) {
   for (const Departure& departure : departures) {
     const auto divergence = divergence_of(run, programs, departure);
     const Ranks victims = waiting(run, standings, departure.rank);
-    if (!divergence || victims.empty() || !would_free(run, standings, programs, departure)) {
+    if (!divergence || (which == DeparturesIn::kMessages && !is_of_messages(divergence->kind)) ||
+        victims.empty() || !would_free(run, standings, programs, departure)) {
       continue;
     }
     Hang hang;

@@ -1,11 +1,14 @@
 #include "analyzer/match/program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <set>
 #include <unordered_map>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/idle_host.h"
 #include "analyzer/model/sequences.h"
 #include "format/hashes.h"
 
@@ -19,8 +22,9 @@ class KeyMaker {
  public:
   explicit KeyMaker(const ProcessTrace& trace) : trace_(trace) {}
 
-  uint64_t key_of(const OperationText& operation, const CommunicatorText& communicator) {
-    uint64_t key = format::mixed(kSeed, communicator.ordinal);
+  uint64_t key_of(const OperationText& operation, const CommunicatorText& communicator,
+                  uint32_t ordinal) {
+    uint64_t key = format::mixed(kSeed, ordinal);
     key = format::mixed(key, static_cast<uint64_t>(communicator.size));
     key = format::mixed(key, function_of(operation.call));
     key = format::mixed(key, operation.count);
@@ -57,21 +61,66 @@ bool has_messages(const CommunicatorText& text) {
                      [](const OperationText& operation) { return !operation.collective; });
 }
 
+// Which of its process's communicators it is, in the order in which it created them.  Our own
+// traces list them in that order.
+uint32_t ordinal_of(const ProcessTrace& trace, size_t element) {
+  return is_flight_dump(trace) ? trace.communicators[element].ordinal
+                               : static_cast<uint32_t>(element + 1);
+}
+
 // It is known in which order the process created its communicators.
 bool are_numbered(const ProcessTrace& trace) {
   std::set<uint32_t> ordinals = {0};
-  return std::all_of(
-      trace.communicators.begin(), trace.communicators.end(),
-      [&](const CommunicatorText& text) { return ordinals.insert(text.ordinal).second; });
+  for (size_t i = 0; i < trace.communicators.size(); ++i) {
+    if (!ordinals.insert(ordinal_of(trace, i)).second) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What a graph replays is not seen call by call.
+bool captures(const ProcessTrace& trace) {
+  return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                     [](const CommunicatorText& text) {
+                       return std::any_of(text.recent.begin(), text.recent.end(),
+                                          [](const OperationText& operation) {
+                                            return (operation.flags & format::kCaptured) != 0;
+                                          });
+                     });
+}
+
+// From then on all that it called is kept.  A ring keeps the newest of all groups, our own tables
+// those of each.
+TimeNs kept_since(const ProcessTrace& trace) {
+  TimeNs since = 0;
+  for (const CommunicatorText& text : trace.communicators) {
+    if (!is_flight_dump(trace) && !text.recent.empty() && text.recent.front().index != 0) {
+      since = std::max(since, text.recent.front().enter);
+    }
+  }
+  return since;
+}
+
+// Dumps say the sizes of all groups, our own traces have them.
+std::string sizes_of(const ProcessTrace& trace) {
+  if (const auto sizes = trace.facts.find("group-sizes"); sizes != trace.facts.end()) {
+    return sizes->second;
+  }
+  std::string sizes;
+  for (const CommunicatorText& text : trace.communicators) {
+    sizes += fmt::format("{},", text.size);
+  }
+  return sizes;
 }
 
 // The groups that carry messages anywhere, by how their processes count them.
 std::set<uint32_t> groups_with_messages(const Run& run) {
   std::set<uint32_t> ordinals;
   for (const ProcessTrace& trace : run.processes) {
-    for (const CommunicatorText& text : trace.communicators) {
-      if (has_messages(text)) {
-        ordinals.insert(text.ordinal);
+    for (size_t i = 0; i < trace.communicators.size(); ++i) {
+      if (has_messages(trace.communicators[i])) {
+        ordinals.insert(ordinal_of(trace, i));
       }
     }
   }
@@ -92,15 +141,16 @@ void index_collectives(Program& program) {
 std::vector<Program> programs_of(const Run& run) {
   std::map<Rank, Program> by_rank;
   std::map<Rank, KeyMaker> makers;
+  std::map<Rank, TimeNs> since;
   for (const RankState& state : run.ranks) {
     Program& program = by_rank[state.rank];
     program.rank = state.rank;
     program.state = &state;
-    const auto& facts = trace_of(run, state).facts;
-    program.whole = !facts.contains("entries-left-out") && are_numbered(trace_of(run, state));
-    if (const auto sizes = facts.find("group-sizes"); sizes != facts.end()) {
-      program.role = format::call_name_hash(sizes->second.c_str());
-    }
+    const ProcessTrace& trace = trace_of(run, state);
+    program.whole = !trace.facts.contains("entries-left-out") && are_numbered(trace) &&
+                    !captures(trace) && run.of_process[state.process].size() == 1;
+    program.role = format::call_name_hash(sizes_of(trace).c_str());
+    since[state.rank] = kept_since(trace);
     makers.emplace(state.rank, KeyMaker(trace_of(run, state)));
   }
   const std::set<uint32_t> with_messages = groups_with_messages(run);
@@ -108,17 +158,18 @@ std::vector<Program> programs_of(const Run& run) {
     for (const Member& member : run.communicators[i].members) {
       const CommunicatorText& text = text_of(run, member);
       Program& program = by_rank.at(member.rank);
-      if (with_messages.contains(text.ordinal)) {
-        program.role += format::mixed(format::mixed(kSeed, text.ordinal),
-                                      static_cast<uint64_t>(member.local_rank));
+      const uint32_t ordinal = ordinal_of(run.processes[member.process], member.element);
+      if (with_messages.contains(ordinal)) {
+        program.role +=
+            format::mixed(format::mixed(kSeed, ordinal), static_cast<uint64_t>(member.local_rank));
       }
       for (const OperationText& operation : text.recent) {
         // Of these there are records only as long as they are not complete.
-        if ((operation.flags & format::kUntracked) != 0 ||
+        if ((operation.flags & format::kUntracked) != 0 || operation.enter < since[member.rank] ||
             (!operation.collective && operation.peer < 0)) {
           continue;
         }
-        const uint64_t key = makers.at(member.rank).key_of(operation, text);
+        const uint64_t key = makers.at(member.rank).key_of(operation, text, ordinal);
         program.calls.push_back({key, &operation, static_cast<uint32_t>(i)});
       }
     }
@@ -147,10 +198,11 @@ std::optional<size_t> counterpart_of(const Run& run, size_t communicator, Rank o
   if (theirs == nullptr || member_of(run.communicators[communicator], rank) != nullptr) {
     return theirs == nullptr ? std::nullopt : std::optional(communicator);
   }
-  const uint32_t ordinal = text_of(run, *theirs).ordinal;
+  const uint32_t ordinal = ordinal_of(run.processes[theirs->process], theirs->element);
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     const Member* const member = member_of(run.communicators[i], rank);
-    if (member != nullptr && text_of(run, *member).ordinal == ordinal) {
+    if (member != nullptr &&
+        ordinal_of(run.processes[member->process], member->element) == ordinal) {
       return i;
     }
   }

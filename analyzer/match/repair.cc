@@ -27,7 +27,7 @@ struct Issued {
 using Queue = std::deque<Issued>;
 
 bool is_complete(const Run& run, size_t process, const OperationText& operation) {
-  return !certainly_unfinished(gpu_state(run.processes[process], operation));
+  return !is_unfinished(run.processes[process], operation);
 }
 
 // The calls of a rank, put right.
