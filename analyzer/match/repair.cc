@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -161,11 +162,19 @@ class Repair {
   const Departure& departure_;
 };
 
+// Messages issued as one are complete together, and one of them may have met its other side before:
+// which that is, a dump does not say.
+enum class Partly : uint8_t {
+  kFirst,      // those that must have, by numbers and times
+  kWhenStuck,  // where nothing else goes on, all that can have
+};
+
 // Completes what can be, in the order of each rank.
 class Drain {
  public:
-  Drain(const Run& run, const Standings& standings, const std::vector<Program>& programs)
-      : run_(run), standings_(standings) {
+  Drain(const Run& run, const Standings& standings, const std::vector<Program>& programs,
+        Partly partly)
+      : run_(run), standings_(standings), partly_(partly) {
     for (const Program& program : programs) {
       Queue& queue = queues_[program.rank];
       for (const Call& call : program.calls) {
@@ -174,6 +183,7 @@ class Drain {
                            call.operation->peer, call.operation->group, program.state->process});
         }
       }
+      mark_received(program.rank, queue);
     }
   }
 
@@ -182,6 +192,7 @@ class Drain {
     Queue& own = queues_.at(rank);
     std::erase_if(own, [&](const Issued& issued) { return issued.operation->enter >= since; });
     own.insert(own.end(), queue.begin(), queue.end());
+    mark_received(rank, own);
     edited_ = rank;
     for (const Issued& issued : own) {
       if (issued.operation->collective) {
@@ -202,7 +213,9 @@ class Drain {
         open.pop_back();
         arrive(next, open);
       }
-      complete_in_part(open);
+      if (partly_ == Partly::kWhenStuck) {
+        complete_in_part(open);
+      }
     } while (!open.empty());
     size_t completed = 0;
     for (const auto& [own, count] : completed_) {
@@ -246,6 +259,48 @@ class Drain {
     bool differs = false;
     const Issued* first = nullptr;
   };
+
+  // Of messages issued as one, all count as unfinished until the last of them is done.  Of those
+  // that a rank exchanges with another, only the first can have met its other side.
+  void mark_received(Rank rank, Queue& queue) const {
+    if (partly_ != Partly::kFirst) {
+      return;
+    }
+    std::set<std::tuple<size_t, int, bool>> seen;
+    for (Issued& issued : queue) {
+      const bool first =
+          !issued.operation->collective &&
+          seen.emplace(issued.communicator, issued.peer, issued.operation->receive).second;
+      issued.met = issued.met || (first && !issued.added && is_other_side_done(rank, issued));
+    }
+  }
+
+  // Its peer is through with the other side: by their numbers; where messages are not numbered, if
+  // the peer issued what it has completed last after all earlier ones had been completed here.
+  bool is_other_side_done(Rank rank, const Issued& issued) const {
+    const Communicator& communicator = run_.communicators[issued.communicator];
+    const Member* const own = member_of(communicator, rank);
+    const Member* const peer = member_at(communicator, issued.peer);
+    if (own == nullptr || peer == nullptr || issued.operation->group == 0) {
+      return false;
+    }
+    TimeNs earlier = 0;  // when the one before it was completed here
+    for (const OperationText& other : text_of(run_, *own).recent) {
+      if (!other.collective && other.receive == issued.operation->receive &&
+          other.peer == issued.peer && is_complete(run_, own->process, other)) {
+        earlier = std::max(earlier, other.completed);
+      }
+    }
+    const auto& theirs = text_of(run_, *peer).recent;
+    return std::any_of(theirs.begin(), theirs.end(), [&](const OperationText& other) {
+      const bool meets = !other.collective && other.receive != issued.operation->receive &&
+                         other.peer == own->local_rank && is_complete(run_, peer->process, other);
+      return meets &&
+             (issued.operation->sequence != 0 ? other.sequence == issued.operation->sequence
+                                              : earlier != 0 && other.enter > earlier &&
+                                                    other.completed >= issued.operation->enter);
+    });
+  }
 
   // It has done its part of that collective, or will not be asked for it.
   bool is_past(const Member& member, const Number& number) const {
@@ -428,6 +483,7 @@ class Drain {
 
   const Run& run_;
   const Standings& standings_;
+  const Partly partly_;
   std::map<Rank, Queue> queues_;
   std::map<Number, Match> matches_;
   std::set<Number> edited_numbers_;
@@ -440,17 +496,21 @@ class Drain {
 
 bool would_free(const Run& run, const Standings& standings, const std::vector<Program>& programs,
                 const Departure& departure) {
+  constexpr Partly kWays[] = {Partly::kFirst, Partly::kWhenStuck};
   const Program& own = *program_of(programs, departure.rank);
   Queue queue;
   if (!Repair(run, own, *program_of(programs, departure.twin), departure).apply(queue)) {
     return false;
   }
-  Drain before(run, standings, programs);
-  Drain after(run, standings, programs);
-  after.replace(departure.rank, own.calls[departure.at].operation->enter, queue);
-  const size_t completed = before.run_out(departure.rank);
-  return after.run_out(departure.rank) > completed && !after.is_at_odds(departure.rank) &&
-         after.stuck() <= before.stuck();
+  const TimeNs since = own.calls[departure.at].operation->enter;
+  return std::any_of(std::begin(kWays), std::end(kWays), [&](Partly partly) {
+    Drain before(run, standings, programs, partly);
+    Drain after(run, standings, programs, partly);
+    after.replace(departure.rank, since, queue);
+    const size_t completed = before.run_out(departure.rank);
+    return after.run_out(departure.rank) > completed && !after.is_at_odds(departure.rank) &&
+           after.stuck() <= before.stuck();
+  });
 }
 
 }  // namespace traintrace
