@@ -112,7 +112,9 @@ class DumpBuilder {
         ++strange;
         continue;
       }
-      add_entry(entry_reader_.read(value));
+      FlightEntry entry = entry_reader_.read(value);
+      keep_in_order(entry);
+      add_entry(entry);
     }
     if (strange != 0) {
       dump_.whole = false;
@@ -120,6 +122,17 @@ class DumpBuilder {
           {dump_.trace.source, 0,
            fmt::format("expected dictionaries as entries, found {} others", strange)});
     }
+  }
+
+  // Entries are in the order in which they were issued, which their times must not contradict: they
+  // may go back a little where a clock was set, or where parts are noted before what they are of.
+  void keep_in_order(FlightEntry& entry) {
+    constexpr int64_t kMostSetBack = 1'000'000'000;
+    if (entry.created != 0 && entry.created <= last_created_ &&
+        last_created_ - entry.created < kMostSetBack) {
+      entry.created = last_created_ + 1;
+    }
+    last_created_ = entry.created != 0 ? entry.created : last_created_;
   }
 
   void add_entry(const FlightEntry& entry) {
@@ -461,6 +474,7 @@ class DumpBuilder {
   size_t last_index_ = 0;
   FlightEntry last_entry_;
   uint64_t last_entry_id_ = 0;
+  int64_t last_created_ = 0;
   uint32_t groups_closed_ = 0;
   uint32_t last_call_ = 0;
   uint32_t last_stack_ = 0;

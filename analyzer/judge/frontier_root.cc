@@ -297,6 +297,36 @@ class Roots {
     });
   }
 
+  // Of two collectives that wait for each other, the one rank that issued them in the other order.
+  std::optional<Rank> only_one_in_other_order(const Ranks& circle) const {
+    std::vector<const Wait*> waits;
+    for (const Wait& wait : graph_.waits) {
+      if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                      [&](const Waiter& waiter) { return contains(circle, waiter.rank); })) {
+        waits.push_back(&wait);
+      }
+    }
+    if (waits.size() != 2 || waits[0]->kind != WaitKind::kCollective ||
+        waits[1]->kind != WaitKind::kCollective) {
+      return std::nullopt;
+    }
+    Ranks orders[2];
+    for (const Member& member : run_.communicators[waits[0]->communicator].members) {
+      const Member* const other =
+          member_of(run_.communicators[waits[1]->communicator], member.rank);
+      const OperationText* const first = blocked_.standings.collective(member, waits[0]->sequence);
+      const OperationText* const second =
+          other == nullptr ? nullptr : blocked_.standings.collective(*other, waits[1]->sequence);
+      if (first != nullptr && second != nullptr) {
+        orders[first->enter < second->enter ? 0 : 1].push_back(member.rank);
+      }
+    }
+    const size_t fewer = orders[0].size() < orders[1].size() ? 0 : 1;
+    return orders[fewer].size() == 1 && orders[1 - fewer].size() > 1
+               ? std::optional(orders[fewer].front())
+               : std::nullopt;
+  }
+
   // The first message between them whose other side was not issued.
   std::optional<size_t> unanswered_in(const Ranks& circle) const {
     std::optional<size_t> first;
@@ -345,7 +375,8 @@ class Roots {
   }
 
   void add_circle(const WaitWalk& walk, const Ranks& circle) {
-    const Rank culprit = is_all_issued(circle) ? Rank() : walk.repair_of(circle);
+    const Rank culprit = is_all_issued(circle) ? only_one_in_other_order(circle).value_or(Rank())
+                                               : walk.repair_of(circle);
     const bool is_one = culprit.value >= 0;
     if (const auto missing = is_one ? std::nullopt : missing_in(circle)) {
       add_host(walk, {*missing}, Fate::kAlive);

@@ -126,6 +126,16 @@ class Departures {
     return best;
   }
 
+  // What they called alike before the oldest collective of both: messages, as a rule.
+  static size_t agreeing_before(const Program& own, const Program& theirs, const Parting& at) {
+    size_t length = 0;
+    while (length < at.own_at && length < at.their_at &&
+           own.calls[at.own_at - 1 - length].key == theirs.calls[at.their_at - 1 - length].key) {
+      ++length;
+    }
+    return length;
+  }
+
   void compare(size_t a, size_t b) {
     const Program& own = programs_[a];
     const Program& theirs = programs_[b];
@@ -133,7 +143,7 @@ class Departures {
     if (!at) {
       return;
     }
-    size_t common = 0;
+    size_t common = agreeing_before(own, theirs, *at);
     while (at->own_at < own.calls.size() && at->their_at < theirs.calls.size()) {
       if (own.calls[at->own_at].key != theirs.calls[at->their_at].key) {
         if (common >= kLeastInCommon) {
