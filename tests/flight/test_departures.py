@@ -87,6 +87,30 @@ class Departures(unittest.TestCase):
     def test_part_of_a_job_waits_and_nothing_says_for_how_long(self):
         self.assertEqual([one["code"] for one in findings(self.of(1162, "none")[0]) if one["severity"] == "error"], [])
 
+    def test_one_rank_has_the_other_order(self):
+        """Of two groups, in a ring that keeps no earlier step."""
+        folder, truth = self.of(50013, "swapped-communicators")
+        self.assertEqual(found(folder), [("collective.cross-communicator-deadlock", "likely", truth["culprits"])])
+
+    def test_a_message_left_out_long_before_the_hang(self):
+        """Later ones took its place, until the last was missing: batches are complete on one side only."""
+        folder, truth = self.of(50018, "missing-send")
+        self.assertEqual(found(folder), [("p2p.missing-send", "likely", truth["culprits"])])
+
+    def test_a_changed_argument_before_which_nothing_is_kept(self):
+        """Dumps without completed entries: the call that differs is the first of all."""
+        for seed in (50213, 50285):
+            with self.subTest(seed=seed):
+                folder, truth = self.of(seed, "wrong-dtype")
+                self.assertEqual(found(folder), [("collective.dtype-mismatch", "proof", truth["culprits"])])
+
+    def test_messages_left_out_in_native_traces(self):
+        for seed in (52094, 52074):
+            with self.subTest(seed=seed):
+                folder = os.path.join(self.folder, f"native-{seed}")
+                truth = generate.generate(seed, "text", "missing-send", None, folder)
+                self.assertEqual(found(os.path.join(folder, "traces", "job.txt")), [("p2p.missing-send", "likely", truth["culprits"])])
+
     def job(self, calls_of, ranks=4):
         """`calls_of(rank)`: (group, size, whether it is done, line). Group 1 is of the ranks 2 and 3 alone."""
         config = {"0": {"name": "0", "desc": "all", "ranks": str(list(range(ranks)))}, "1": {"name": "1", "desc": "pair", "ranks": "[2, 3]"}}
