@@ -210,7 +210,7 @@ std::vector<CollectiveGroup> collective_groups(std::span<const Timeline> timelin
     }
     result.push_back(std::move(group));
   }
-  if (result.empty()) {
+  if (result.empty() && !timelines.empty()) {
     result.push_back(group_of_all(timelines));
   }
   return result;

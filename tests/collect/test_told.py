@@ -48,8 +48,38 @@ class Settings(job.Case):
         self.assertEqual(status, 0)
         place = f"/tmp/traintrace-{os.geteuid()}"
         self.assertIn(f"traces are kept in {place} of each host, not in /proc/x: the folder cannot be opened", errors)
-        self.assertIn(f"recorded 1 process in {place}", errors)
+        # Others may record there at the same time.
+        self.assertRegex(errors, rf"recorded \d+ process(es)? in {place} ")
         self.assertIn(f"next: traintrace analyze {place}", errors)
+
+
+class Refusals(job.Case):
+    """What is set as it should be, and refused by what it needs: one line at that moment, a fact, a finding with the reason."""
+
+    def refused(self, setting, reason, program, **settings):
+        status, _, errors = self.record(program=program, SIMGPU_DEVICES="2", SIMGPU_NODE=f"{self.folder}/gpus", **settings)
+        self.assertEqual(status, 0, errors)
+        told = [line for line in errors.splitlines() if setting in line]
+        self.assertEqual(len(told), 1, errors)
+        self.assertRegex(told[0], f"^traintrace: {setting}: .*{reason}$")
+        finding = self.finding("trace.settings")
+        self.assertEqual((finding["severity"], finding["values"]), ("info", {"setting_count": 1}))
+        self.assertRegex(finding["title"], f"^rank 0: {setting}: .*{reason}$")
+
+    def test_cupti_refuses(self):
+        """As it does while another tool profiles the process."""
+        self.refused("TRAINTRACE_GPU_TIMELINE=cupti", "another profiler has CUPTI", job.JOB, TRAINTRACE_GPU_TIMELINE="cupti",
+                     SIMGPU_FAIL="cuptiSubscribe@1+=39,cuptiSubscribe_v2@1+=39")
+
+    def test_marks_are_refused(self):
+        self.refused("TRAINTRACE_GPU_PROGRESS=marks", "CUDA_DEVICE_MAX_CONNECTIONS is 1", [f"{job.BUILD}/tests/mistakes", "none", "5"],
+                     TRAINTRACE_GPU_PROGRESS="marks", CUDA_DEVICE_MAX_CONNECTIONS="1", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1",
+                     WORKLOAD_DIR=f"{self.folder}/rendezvous")
+
+    def test_what_is_not_refused_is_not_told(self):
+        _, _, errors = self.record(TRAINTRACE_GPU_TIMELINE="cupti", SIMGPU_NODE=f"{self.folder}/gpus")
+        self.assertNotIn("TRAINTRACE_GPU_TIMELINE", errors)
+        self.assertIsNone(self.finding("trace.settings"))
 
 
 class Run(job.Case):
