@@ -142,7 +142,7 @@ std::vector<Timeline> host_timelines_of(const Run& run) {
       return {};
     }
   }
-  EventReader events;
+  EventReader events(false);
   Symbolizer symbolizer;
   for (const RankState& state : run.ranks) {
     const ProcessTrace& tables = trace_of(run, state);
