@@ -142,8 +142,7 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
       unchanged += now ? 1 : 0;
     }
   }
-  // Of several that did otherwise than before, one may have led the others to it.
-  if (!finding.culprits.empty() || changed.size() != 1 || changed.size() >= unchanged) {
+  if (!finding.culprits.empty() || changed.empty() || changed.size() >= unchanged) {
     return;
   }
   blame(changed, finding);
