@@ -1,7 +1,6 @@
 #include "interpose/gpu_timeline.h"
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +14,7 @@
 #include "interpose/gpu_models.h"
 #include "interpose/gpu_records.h"
 #include "interpose/host_samples.h"
+#include "interpose/map_memory.h"
 #include "interpose/modules.h"
 #include "interpose/open_call.h"
 #include "interpose/resolve.h"
@@ -162,12 +162,10 @@ const char* subscribe() {
     return "no libcupti, or not all of it";
   }
   if (g_timeline.buffers == nullptr) {
-    void* const memory = mmap(nullptr, kBuffers * kBufferBytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
+    g_timeline.buffers = static_cast<uint8_t*>(map_sparse(kBuffers * kBufferBytes));
+    if (g_timeline.buffers == nullptr) {
       return "no memory";
     }
-    g_timeline.buffers = static_cast<uint8_t*>(memory);
   }
   const int result = g_timeline.cupti.cuptiSubscribe(&g_timeline.subscriber, called, nullptr);
   if (result != cupti::kSuccess) {

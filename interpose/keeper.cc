@@ -22,6 +22,7 @@
 #include "interpose/identity.h"
 #include "interpose/keeper_claim.h"
 #include "interpose/left_behind.h"
+#include "interpose/real_time.h"
 #include "interpose/segments.h"
 #include "interpose/tables.h"
 #include "interpose/wait_status.h"
@@ -175,6 +176,7 @@ void be_small_and_deaf() {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  leave_real_time();
   if (chdir("/") != 0) {
     return;  // then it keeps the job's folder busy, no more
   }

@@ -22,6 +22,7 @@
 #include "interpose/identity.h"
 #include "interpose/keeper.h"
 #include "interpose/keeper_claim.h"
+#include "interpose/own_files.h"
 #include "interpose/stderr_line.h"
 #include "interpose/tables.h"
 #include "interpose/told.h"
@@ -41,6 +42,7 @@ constinit char g_library[kMaxPath] = {};
 constinit Keeping g_keeping = Keeping::kNotYet;
 constinit uint64_t g_started_ns = 0;  // CLOCK_MONOTONIC
 constinit uint32_t g_thread_must_end = 0;
+constinit bool g_creator_has_own_files = false;
 
 bool takes_in_orphans() {
   int is_subreaper = 0;
@@ -79,6 +81,7 @@ bool find_programs() {
 
 void* copy_in_thread(void* argument) {
   prctl(PR_SET_NAME, "traintrace-keep");
+  share_own_files(g_creator_has_own_files);
   keep_copying_in_thread(static_cast<format::FileHeader*>(argument), g_thread_must_end);
   return nullptr;
 }
@@ -97,6 +100,7 @@ Keeping start_thread(format::FileHeader* memory) {
   }
   publish(memory->keeper_descriptor, -1);
   publish(g_thread_must_end, 0U);
+  g_creator_has_own_files = has_own_files();
   pthread_t thread;
   const int error = pthread_create(&thread, &attributes, copy_in_thread, memory);
   pthread_attr_destroy(&attributes);
@@ -184,6 +188,7 @@ void wait_for_rounds(format::FileHeader* memory) {
 
 void wait_for_copy(format::FileHeader* memory) noexcept {
   wait_for_rounds(memory);
+  say_unsaid();
   tell_other_place(*memory);
   complain_if_nothing_is_kept(*memory);
 }

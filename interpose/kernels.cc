@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "interpose/handle_map.h"
+#include "interpose/map_memory.h"
 #include "interpose/python_memory.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
@@ -31,14 +32,12 @@ Registered* segment_at(uint32_t i) {
   if (Registered* const there = load(g_segments[i])) {
     return there;
   }
-  void* const memory = mmap(nullptr, sizeof(Registered), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
+  auto* const mine = static_cast<Registered*>(map_sparse(sizeof(Registered)));
+  if (!mine) {
     return nullptr;
   }
-  auto* const mine = static_cast<Registered*>(memory);
   if (!exchange_if(g_segments[i], static_cast<Registered*>(nullptr), mine)) {
-    munmap(memory, sizeof(Registered));
+    munmap(mine, sizeof(Registered));
   }
   return load(g_segments[i]);
 }

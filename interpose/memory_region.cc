@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "interpose/layout.h"
+#include "interpose/map_memory.h"
 #include "interpose/sections.h"
 #include "interpose/storage.h"
 
@@ -126,9 +127,8 @@ format::FileHeader* map_memory(int file, uint64_t bytes, const format::FileHeade
   if (ftruncate(file, static_cast<off_t>(bytes)) != 0 || !allocate_beginnings(file, layout)) {
     return nullptr;
   }
-  void* const memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  if (memory == MAP_FAILED) {
+  void* const memory = map_sparse_file(file, bytes);
+  if (!memory) {
     return nullptr;
   }
   madvise(memory, bytes, MADV_DONTDUMP);  // of no use in the job's core files

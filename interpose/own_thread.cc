@@ -13,6 +13,8 @@
 #include "interpose/growth.h"
 #include "interpose/host_samples.h"
 #include "interpose/keeper_start.h"
+#include "interpose/own_files.h"
+#include "interpose/real_time.h"
 #include "interpose/recorder.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
@@ -87,10 +89,12 @@ void tick(format::FileHeader* file, ThreadState* self, CallsPast& calls_past) {
 
 void* run(void* argument) {
   prctl(PR_SET_NAME, "traintrace");
+  take_own_files();
   format::FileHeader* const file = reinterpret_cast<ArmInOwnThread>(argument)();
   if (file == nullptr) {
     return nullptr;
   }
+  leave_real_time();  // not before: the job's call waits for what it has done so far
   ThreadState* const self = t_thread;
   CallsPast calls_past;
   uint64_t due_ns = nanoseconds(CLOCK_MONOTONIC);

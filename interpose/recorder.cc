@@ -1,7 +1,6 @@
 #include "interpose/recorder.h"
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "interpose/clock.h"
 #include "interpose/definitions.h"
 #include "interpose/growth.h"
+#include "interpose/map_memory.h"
 #include "interpose/sections.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
@@ -265,10 +265,7 @@ bool map_threads() {
     const uint64_t bytes =
         threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(CodeMemo) + sizeof(int32_t)) +
         4096;
-    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory != MAP_FAILED) {
-      char* from = static_cast<char*>(memory);
+    if (char* from = static_cast<char*>(map_sparse(bytes))) {
       g_recorder.states = carve<ThreadState>(from, threads);
       g_recorder.native_memos = carve<NativeMemo>(from, threads);
       g_recorder.code_memos = carve<CodeMemo>(from, threads);

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "interpose/map_memory.h"
 #include "interpose/sections.h"
 
 namespace traintrace {
@@ -22,12 +23,6 @@ struct Block {
 constexpr uint32_t kMostBlocks = 16;
 Block g_blocks[kMostBlocks];
 uint32_t g_block_count;
-
-void* map_private(size_t bytes) noexcept {
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
 
 template <class T>
 uint32_t find_table(format::FileHeader* file, format::SectionKind kind, T*& into) noexcept {
@@ -66,13 +61,13 @@ void find_tables(format::FileHeader* file) noexcept {
 }
 
 void private_memory_start() noexcept {
-  g_memory = static_cast<char*>(map_private(kPrivateBytes));
+  g_memory = static_cast<char*>(map_sparse(kPrivateBytes));
   g_memory_used = 0;
   g_block_count = 0;
 }
 
 void* private_block_bytes(size_t bytes) noexcept {
-  void* const memory = g_block_count < kMostBlocks ? map_private(bytes) : nullptr;
+  void* const memory = g_block_count < kMostBlocks ? map_sparse(bytes) : nullptr;
   if (memory != nullptr) {
     g_blocks[g_block_count++] = {memory, bytes};
   }

@@ -46,16 +46,31 @@ int print_in_form(const Difference& difference, const std::string& form) {
   return print(form == "json" ? diff_json(difference) : diff_text(difference));
 }
 
+// Where both have one rank only these are compared, whatever their numbers.
+void take_rank_of(const Profile& a, Profile& b) {
+  if (a.timelines.size() != 1 || b.timelines.size() != 1 ||
+      a.timelines[0].rank == b.timelines[0].rank) {
+    return;
+  }
+  note(fmt::format("rank {} of A is compared with rank {} of B: each has only that one",
+                   *a.timelines[0].rank, *b.timelines[0].rank));
+  b.timelines[0].rank = a.timelines[0].rank;
+  for (DeviceProfile& device : b.devices) {
+    device.rank = {*a.timelines[0].rank};
+  }
+}
+
 int diff_profiles_of(const std::vector<std::string>& a, const std::vector<std::string>& b,
                      const std::string& form) {
   const Result<ProfiledRun> of_a = read_profiled_run(a);
   if (!of_a) {
     return fail(of_a.error());
   }
-  const Result<ProfiledRun> of_b = read_profiled_run(b);
+  Result<ProfiledRun> of_b = read_profiled_run(b);
   if (!of_b) {
     return fail(of_b.error());
   }
+  take_rank_of(of_a->profile, of_b->profile);
   const ProfileDiff time = diff_profiles(of_a->profile, of_b->profile);
   return print_in_form({nullptr, &time, {}}, form);
 }

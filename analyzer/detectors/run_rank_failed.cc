@@ -50,11 +50,22 @@ bool was_stopped(const Failure& failure) {
   return std::find(std::begin(kStopping), std::end(kStopping), signal) != std::end(kStopping);
 }
 
+// Gone by what nobody was told (a status is known only where the parent asked for it in time), at
+// the time of that failure as far as is known: by the same cause, maybe.
+bool may_have_ended_alike(const Run& run, const RankState& state, const Failure& failure) {
+  return state.ending == Ending::kGone && trace_of(run, state).wait_status < 0 &&
+         elapsed(failure.time, state.life.ended) <= kAliveUncertain &&
+         elapsed(state.life.ended, failure.time) <= kAliveUncertain;
+}
+
 // A job that is killed as a whole has not failed.
 bool are_all_killed(const Run& run, const std::vector<Failure>& failures) {
   const bool killed = std::all_of(failures.begin(), failures.end(),
                                   [](const Failure& failure) { return failure.signal == SIGKILL; });
-  return killed && failures.size() > 1 && failures.size() == run.ranks.size() &&
+  const auto alike = static_cast<size_t>(std::count_if(
+      run.ranks.begin(), run.ranks.end(),
+      [&](const RankState& state) { return may_have_ended_alike(run, state, failures.front()); }));
+  return killed && run.ranks.size() > 1 && failures.size() + alike == run.ranks.size() &&
          elapsed(failures.front().time, failures.back().time) <= kAliveUncertain;
 }
 

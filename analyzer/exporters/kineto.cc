@@ -163,7 +163,8 @@ std::string kineto_trace(const Timeline& timeline) {
   std::string out =
       fmt::format("{{\"schemaVersion\":1,\"baseTimeNanoseconds\":{},", timeline.base_ns);
   if (timeline.rank) {
-    out += fmt::format("\"distributedInfo\":{{\"rank\":{},\"world_size\":{}}},", *timeline.rank,
+    // Holistic Trace Analysis looks for the rank with a blank after the colon.
+    out += fmt::format("\"distributedInfo\":{{\"rank\": {},\"world_size\": {}}},\n", *timeline.rank,
                        timeline.world_size.value_or(*timeline.rank + 1));
   }
   if (timeline.knows_waits) {

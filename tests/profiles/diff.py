@@ -166,7 +166,10 @@ def cases():
     yield "slower", good, run_of(slower(220.0)), check_slower
     yield "not much slower", good, run_of(slower(206.0)), check_not_much
     yield "more ranks", good, run_of(healthy, ranks=2), check_ranks
-    yield "other ranks", good, run_of(healthy, ranks=2)[1:], check_none
+    # One rank of each is compared whatever its number; of several those that both have.
+    yield "another rank", good, run_of(healthy, ranks=2)[1:], check_quiet
+    yield "another rank, slower", good, run_of(item, ranks=2)[1:], check_item
+    yield "other ranks", run_of(healthy, ranks=2), run_of(healthy, ranks=4)[2:], check_none
 
 
 def write(jobs, folder):

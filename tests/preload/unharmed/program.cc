@@ -1,0 +1,703 @@
+// Programs that do what is unusual but allowed around their calls; its first argument says which.
+// Each prints what it saw: unharmed.py compares that with a run without the tracer.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void call(int value = 0) {
+  cudaMemset(nullptr, value, 0);
+}
+
+void calls(int count) {
+  for (int i = 0; i < count; ++i) {
+    call(i);
+  }
+}
+
+// Threads that call until they are told to stop.
+class Busy {
+ public:
+  explicit Busy(int threads) {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this, i] {
+        while (!stop_) {
+          call(i);
+        }
+      });
+    }
+  }
+  ~Busy() {
+    stop_ = true;
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+  }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Children that call, all at once.
+int fork_storm() {
+  call();
+  std::vector<pid_t> children;
+  for (int i = 0; i < 40; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      calls(10);
+      _exit(i % 7);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    printf("%d ", wait_for(child));
+  }
+  puts("");
+  return 0;
+}
+
+// A child of a child of a child.
+int fork_chain() {
+  int depth = 0;
+  for (; depth < 12; ++depth) {
+    calls(5);
+    const pid_t child = fork();
+    if (child != 0) {
+      const int status = wait_for(child);
+      if (depth == 0) {
+        printf("%d\n", status);
+        return 0;
+      }
+      _exit(status + 1);
+    }
+  }
+  _exit(1);
+}
+
+int fork_while_busy() {
+  const Busy busy(3);
+  int sum = 0;
+  for (int i = 0; i < 12; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      calls(3);
+      _exit(3);
+    }
+    sum += wait_for(child);
+  }
+  printf("%d\n", sum);
+  return 0;
+}
+
+int spawn_while_busy() {
+  const Busy busy(3);
+  int sum = 0;
+  for (int i = 0; i < 60; ++i) {
+    pid_t child = 0;
+    switch (i % 3) {
+      case 0: {
+        char* arguments[] = {const_cast<char*>("sh"), const_cast<char*>("-c"),
+                             const_cast<char*>("exit 3"), nullptr};
+        sum += posix_spawnp(&child, "sh", nullptr, nullptr, arguments, environ);
+        sum += wait_for(child);
+        break;
+      }
+      case 1:
+        child = vfork();
+        if (child == 0) {
+          execlp("sh", "sh", "-c", "exit 5", nullptr);
+          _exit(99);
+        }
+        sum += wait_for(child);
+        break;
+      default: {
+        FILE* const pipe = popen("echo hello; exit 7", "r");
+        char text[16] = {};
+        const bool read = fgets(text, sizeof text, pipe) != nullptr;
+        const int status = pclose(pipe);
+        sum += read && WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+      }
+    }
+  }
+  printf("%d\n", sum);
+  return 0;
+}
+
+int exit_in_a_thread() {
+  std::thread([] {
+    for (;;) {
+      call();
+    }
+  }).detach();
+  call();
+  std::thread([] { exit(5); }).detach();
+  for (;;) {
+    call();
+  }
+}
+
+struct AtEnd {
+  ~AtEnd() {
+    calls(3);
+    write(STDOUT_FILENO, "destroyed\n", 10);
+  }
+};
+
+int call_at_exit() {
+  static const AtEnd at_end;
+  atexit([] {
+    calls(3);
+    write(STDOUT_FILENO, "first\n", 6);
+  });
+  call();
+  atexit([] {
+    calls(3);
+    std::thread([] { calls(3); }).join();
+    write(STDOUT_FILENO, "last\n", 5);
+  });
+  return 4;
+}
+
+int first_call_at_exit() {
+  atexit([] {
+    calls(3);
+    write(STDOUT_FILENO, "called\n", 7);
+  });
+  return 4;
+}
+
+int exec_itself(const char* program) {
+  calls(100);
+  execl(program, program, "other", nullptr);
+  return 9;
+}
+
+// Libraries whose functions are on the stack, loaded and unloaded, so that others lie at their
+// addresses.
+int load_and_unload() {
+  const std::string folder = UNHARMED_FIXTURES;
+  const char* const names[] = {"caller_a", "caller_b"};
+  int sum = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::string path = folder + "/lib" + names[i * 7 % 3 % 2] + ".so";
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const auto run =
+        library ? reinterpret_cast<int (*)(int)>(dlsym(library, "call_from_here")) : nullptr;
+    sum += run ? run(i % 5) : 1000;
+    if (library) {
+      dlclose(library);
+    }
+  }
+  printf("%d\n", sum);
+  return 0;
+}
+
+int load_while_busy() {
+  const Busy busy(3);
+  return load_and_unload();
+}
+
+bool become_nobody() {
+  constexpr uid_t kNobody = 65534;
+  return setgroups(0, nullptr) == 0 && setgid(kNobody) == 0 && setuid(kNobody) == 0;
+}
+
+int setuid_first() {
+  printf("%d\n", become_nobody());
+  calls(10);
+  return 3;
+}
+
+int setuid_later() {
+  calls(10);
+  const bool done = become_nobody();
+  calls(10);
+  usleep(1'500'000);  // the tracer's own thread looks after its keeper
+  printf("%d %d\n", done, static_cast<int>(getuid()));
+  return 3;
+}
+
+// What it opens in the place of its standard files is its own, and has their numbers whatever else
+// happens.
+int closed_standard_files(const char* folder, bool called_before) {
+  if (called_before) {
+    calls(10);
+  }
+  const std::string path = std::string(folder) + "/file";
+  std::string seen;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1300);
+  while (seen.empty() && std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < 3; ++i) {
+      close(i);
+    }
+    calls(10);
+    for (int i = 0; i < 3; ++i) {
+      const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+      seen += file == i ? "" : "got " + std::to_string(file) + ", not " + std::to_string(i) + "\n";
+    }
+  }
+  write(2, "mine\n", 5);
+  usleep(200'000);
+  char text[100] = {};
+  pread(2, text, sizeof text - 1, 0);
+  seen += text;
+  const int file = open((path + ".seen").c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  write(file, seen.data(), seen.size());
+  return 3;
+}
+
+// Started without a file for errors: the next one has that number.
+int opens_a_file(const char* folder) {
+  const std::string path = std::string(folder) + "/checkpoint";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  write(file, "precious\n", 9);
+  calls(10);
+  usleep(300'000);
+  printf("%d\n", file);
+  return 3;
+}
+
+// As a daemon that does not know what it was started with.
+int close_all_files(const char* folder) {
+  calls(10);
+  std::string seen;
+  for (int round = 0; round < 200; ++round) {
+    syscall(SYS_close_range, 3, ~0U, 0);
+    const std::string path = std::string(folder) + "/checkpoint";
+    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    write(file, "precious\n", 9);
+    calls(100);
+    char text[100] = {};
+    pread(file, text, sizeof text - 1, 0);
+    if (seen.find(text) == std::string::npos) {
+      seen += text;
+    }
+  }
+  fputs(seen.c_str(), stdout);
+  return 3;
+}
+
+int no_descriptors(bool called_before) {
+  if (called_before) {
+    calls(10);
+  }
+  constexpr rlimit kFew = {16, 16};
+  setrlimit(RLIMIT_NOFILE, &kFew);
+  int opened = 0;
+  while (open("/dev/null", O_RDONLY) >= 0) {
+    ++opened;
+  }
+  calls(1000);
+  if (called_before) {
+    usleep(1'200'000);
+  }
+  printf("%d\n", opened > 5);
+  return 3;
+}
+
+int no_processes(bool called_before) {
+  if (called_before) {
+    calls(10);
+  }
+  const bool nobody = become_nobody();
+  constexpr rlimit kNone = {1, 1};
+  setrlimit(RLIMIT_NPROC, &kNone);
+  calls(1000);
+  printf("%d\n", nobody);
+  return 3;
+}
+
+int in_an_empty_root(const char* folder, bool called_before) {
+  if (called_before) {
+    calls(10);
+  }
+  const bool in = chroot(folder) == 0 && chdir("/") == 0;
+  calls(1000);
+  usleep(1'200'000);
+  printf("%d\n", in);
+  return 3;
+}
+
+int in_a_removed_folder(const char* folder) {
+  const std::string path = std::string(folder) + "/gone";
+  mkdir(path.c_str(), 0700);
+  const bool in = chdir(path.c_str()) == 0 && rmdir(path.c_str()) == 0;
+  calls(1000);
+  printf("%d\n", in);
+  return 3;
+}
+
+// Whoever waits for anybody at any time.
+int wait_for_anybody() {
+  std::atomic<bool> stop = false;
+  std::atomic<int> strangers = 0;
+  std::thread waits([&] {
+    while (!stop) {
+      int status = 0;
+      strangers += waitpid(-1, &status, WNOHANG) > 0;
+      siginfo_t info = {};
+      strangers += waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0;
+    }
+  });
+  calls(10);
+  usleep(500'000);
+  stop = true;
+  waits.join();
+  printf("%d\n", strangers.load());
+  return 3;
+}
+
+// It takes in orphans, and says so before or after its first call.
+int subreaper(bool called_before) {
+  if (called_before) {
+    calls(10);
+  }
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  calls(10);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (fork() == 0) {
+      usleep(100'000);
+      _exit(0);
+    }
+    _exit(0);
+  }
+  int reaped = 0;
+  while (wait(nullptr) > 0) {
+    ++reaped;
+  }
+  printf("%d\n", reaped);
+  return 3;
+}
+
+int ignores_children() {
+  signal(SIGCHLD, SIG_IGN);
+  calls(10);
+  const pid_t child = fork();
+  if (child == 0) {
+    calls(10);
+    _exit(0);
+  }
+  const pid_t gone = waitpid(child, nullptr, 0);
+  printf("%d %d\n", gone < 0, errno == ECHILD);
+  return 3;
+}
+
+std::atomic<int> g_signals = 0;
+
+// Any signal that comes is the job's business.
+int waits_for_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  calls(10);
+  constexpr timespec kLong = {1, 500'000'000};
+  const int got = sigtimedwait(&all, nullptr, &kLong);
+  printf("%d %d\n", got, errno);
+  return 3;
+}
+
+int counts_signals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { ++g_signals; };
+  for (int i = 1; i < NSIG; ++i) {
+    sigaction(i, &action, nullptr);
+  }
+  calls(10);
+  for (int i = 0; i < 12; ++i) {
+    usleep(100'000);
+  }
+  printf("%d\n", g_signals.load());
+  return 3;
+}
+
+int kills_its_group() {
+  setpgid(0, 0);
+  calls(1000);
+  fflush(stdout);
+  kill(0, SIGKILL);
+  return 0;
+}
+
+// Parent and child end, the grandchild works, as daemons do.
+int daemonizes(const char* folder) {
+  calls(10);
+  if (fork() != 0) {
+    _exit(3);
+  }
+  setsid();
+  if (fork() != 0) {
+    _exit(0);
+  }
+  if (chdir("/") != 0) {
+    _exit(1);
+  }
+  syscall(SYS_close_range, 0, ~0U, 0);
+  open("/dev/null", O_RDWR);
+  dup(0);
+  dup(0);
+  calls(1000);
+  const std::string path = std::string(folder) + "/done";
+  close(open(path.c_str(), O_RDWR | O_CREAT, 0600));
+  _exit(0);
+}
+
+// What it is given from now on is locked, and takes memory at once.
+int locks_memory() {
+  constexpr unsigned long kMost = 200UL << 20;
+  const bool locked = mlockall(MCL_CURRENT | MCL_FUTURE) == 0;
+  calls(1000);
+  unsigned long pages = 0;
+  FILE* const file = fopen("/proc/self/statm", "r");
+  const bool read = file && fscanf(file, "%*u %lu", &pages) == 1;
+  printf("%d %d %s\n", locked, read, pages * 4096 < kMost ? "little" : "much");
+  return 3;
+}
+
+bool is_real_time(const fs::path& task) {
+  const int policy = sched_getscheduler(atoi(task.filename().c_str()));
+  return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+
+bool is_called(const fs::path& task, const char* name) {
+  std::string text;
+  std::getline(std::ifstream(task / "comm"), text);
+  return text == name;
+}
+
+// What others start on its behalf is not to take a processor from it.
+int in_real_time() {
+  sched_param priority = {};
+  priority.sched_priority = 10;
+  const bool set = sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
+  calls(1000);
+  usleep(1'500'000);
+  int others = -1;  // itself
+  for (const auto& thread : fs::directory_iterator("/proc/self/task")) {
+    others += is_real_time(thread.path());
+  }
+  for (const auto& process : fs::directory_iterator("/proc")) {
+    others += is_called(process.path(), "traintrace-keep") && is_real_time(process.path());
+  }
+  printf("%d %d\n", set, others + (set ? 0 : 1));
+  return 3;
+}
+
+int without_environment() {
+  environ = nullptr;
+  calls(1000);
+  return 3;
+}
+
+int aborts() {
+  calls(1000);
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  abort();
+}
+
+int faults() {
+  calls(1000);
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  *static_cast<volatile int*>(nullptr) = 1;
+  return 0;
+}
+
+// A handler that goes on after a fault, as those of garbage collectors do.
+int handles_faults() {
+  static char* page =
+      static_cast<char*>(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  static std::atomic<int> faults = 0;
+  struct sigaction action = {};
+  action.sa_sigaction = [](int, siginfo_t*, void*) {
+    ++faults;
+    call();
+    mprotect(page, 4096, PROT_READ | PROT_WRITE);
+  };
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  static char stack[65536];
+  stack_t other = {};
+  other.ss_sp = stack;
+  other.ss_size = sizeof stack;
+  sigaltstack(&other, nullptr);
+  sigaction(SIGSEGV, &action, nullptr);
+  for (int i = 0; i < 100; ++i) {
+    mprotect(page, 4096, PROT_NONE);
+    call();
+    page[0] = 1;
+  }
+  printf("%d\n", faults.load());
+  return 3;
+}
+
+// A process that ends at once, by the ways that nobody can intercept.
+int ends_by_system_call() {
+  calls(100);
+  printf("said\n");
+  fflush(stdout);
+  syscall(SYS_exit_group, 6);
+  return 0;
+}
+
+int makes_processes_that_share_memory() {
+  calls(10);
+  int sum = 0;
+  static char stack[65536];
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = clone(
+        [](void*) {
+          syscall(SYS_exit_group, 3);
+          return 0;
+        },
+        stack + sizeof stack, CLONE_VM | SIGCHLD, nullptr);
+    sum += wait_for(child);
+    calls(10);
+  }
+  printf("%d\n", sum);
+  return 3;
+}
+
+int many_threads_begin_and_end() {
+  std::atomic<int> done = 0;
+  for (int round = 0; round < 20; ++round) {
+    constexpr int kAtOnce = 50;
+    std::vector<std::thread> threads;
+    threads.reserve(kAtOnce);
+    for (int i = 0; i < kAtOnce; ++i) {
+      threads.emplace_back([&] {
+        calls(5);
+        ++done;
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+  printf("%d\n", done.load());
+  return 3;
+}
+
+int closes_what_it_inherits() {
+  calls(10);
+  const pid_t child = fork();
+  if (child == 0) {
+    syscall(SYS_close_range, 3, ~0U, 0);
+    calls(1000);
+    _exit(4);
+  }
+  printf("%d\n", wait_for(child));
+  return 3;
+}
+
+int named(const std::string& name, const char* program, const char* folder) {
+  struct {
+    const char* name;
+    int (*run)();
+  } constexpr kAll[] = {{"fork-storm", fork_storm},
+                        {"fork-chain", fork_chain},
+                        {"fork-while-busy", fork_while_busy},
+                        {"spawn-while-busy", spawn_while_busy},
+                        {"exit-in-a-thread", exit_in_a_thread},
+                        {"call-at-exit", call_at_exit},
+                        {"first-call-at-exit", first_call_at_exit},
+                        {"load-and-unload", load_and_unload},
+                        {"load-while-busy", load_while_busy},
+                        {"setuid-first", setuid_first},
+                        {"setuid-later", setuid_later},
+                        {"wait-for-anybody", wait_for_anybody},
+                        {"ignores-children", ignores_children},
+                        {"waits-for-signals", waits_for_signals},
+                        {"counts-signals", counts_signals},
+                        {"kills-its-group", kills_its_group},
+                        {"locks-memory", locks_memory},
+                        {"in-real-time", in_real_time},
+                        {"without-environment", without_environment},
+                        {"aborts", aborts},
+                        {"faults", faults},
+                        {"handles-faults", handles_faults},
+                        {"ends-by-system-call", ends_by_system_call},
+                        {"processes-that-share-memory", makes_processes_that_share_memory},
+                        {"many-threads", many_threads_begin_and_end},
+                        {"closes-what-it-inherits", closes_what_it_inherits}};
+  for (const auto& each : kAll) {
+    if (name == each.name) {
+      return each.run();
+    }
+  }
+  if (name == "exec-itself") {
+    return exec_itself(program);
+  }
+  if (name == "closed-standard-files" || name == "closed-standard-files-later") {
+    return closed_standard_files(folder, name.ends_with("later"));
+  }
+  if (name == "opens-a-file") {
+    return opens_a_file(folder);
+  }
+  if (name == "close-all-files") {
+    return close_all_files(folder);
+  }
+  if (name == "no-descriptors" || name == "no-descriptors-later") {
+    return no_descriptors(name.ends_with("later"));
+  }
+  if (name == "no-processes" || name == "no-processes-later") {
+    return no_processes(name.ends_with("later"));
+  }
+  if (name == "empty-root" || name == "empty-root-later") {
+    return in_an_empty_root(folder, name.ends_with("later"));
+  }
+  if (name == "removed-folder") {
+    return in_a_removed_folder(folder);
+  }
+  if (name == "subreaper" || name == "subreaper-later") {
+    return subreaper(name.ends_with("later"));
+  }
+  if (name == "daemonizes") {
+    return daemonizes(folder);
+  }
+  calls(10);
+  printf("other\n");
+  return 2;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  return named(count > 1 ? arguments[1] : "", arguments[0], count > 2 ? arguments[2] : "/tmp");
+}
