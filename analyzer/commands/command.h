@@ -50,12 +50,15 @@ void add_traces(CLI::App& command, std::vector<std::string>& traces);
 void add_debuginfod(CLI::App& command);
 // --communication-kernels
 void add_communication_kernels(CLI::App& command);
+// --color=auto|always|never
+void add_color(CLI::App& command);
 // --format=.. with the first one as default.
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats);
 
 void declare_run(CLI::App& command, Invocation& invocation);
 void declare_analyze(CLI::App& command, Invocation& invocation);
 void declare_attach(CLI::App& command, Invocation& invocation);
+void declare_top(CLI::App& command, Invocation& invocation);
 void declare_dump(CLI::App& command, Invocation& invocation);
 void declare_report(CLI::App& command, Invocation& invocation);
 void declare_diff(CLI::App& command, Invocation& invocation);

@@ -7,6 +7,7 @@
 #include "analyzer/isolation/supervise.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/printable.h"
+#include "analyzer/text/screen.h"
 #include "analyzer/timeline/communication_kernels.h"
 
 namespace traintrace {
@@ -18,6 +19,7 @@ const Command kCommands[] = {
     {"run", "record a program", declare_run},
     {"analyze", "find what went wrong in a recorded run, and on which rank", declare_analyze},
     {"attach", "show what a running job is blocked on", declare_attach},
+    {"top", "show live what each rank of a running job does", declare_top},
     {"diff", "compare two runs", declare_diff},
     {"report", "tables: where time and memory went", declare_report},
     {"dump", "print every record as text", declare_dump},
@@ -93,6 +95,20 @@ void add_communication_kernels(CLI::App& command) {
 void add_debuginfod(CLI::App& command) {
   command.add_flag_callback("--debuginfod", allow_debuginfod,
                             "ask the servers in DEBUGINFOD_URLS for debug information");
+}
+
+void add_color(CLI::App& command) {
+  command
+      .add_option_function<std::string>(
+          "--color",
+          [](const std::string& when) {
+            choose_colour(when == "always"  ? ColourChoice::kAlways
+                          : when == "never" ? ColourChoice::kNever
+                                            : ColourChoice::kAuto);
+          },
+          "when to use colour; auto: on a terminal, unless NO_COLOR is set")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
 }
 
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats) {

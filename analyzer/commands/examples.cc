@@ -32,13 +32,21 @@ constexpr Notes kNotes[] = {
   traintrace attach ./traintrace --watch --on-hang='mail -s hang me@example.org'
 )",
      "0 without a finding of severity error, 1 with one, 2 if nothing could be sampled"},
+    {"top",
+     R"(  traintrace top                           the job that records into ./traintrace
+  traintrace top --all --sort=memory       every recorded process of this machine
+  traintrace top --once --format=json      one look, for a script
+)",
+     kPlain},
     {"diff",
      R"(  traintrace diff fast/ slow/              what changed between two runs
 )",
      kPlain},
     {"report",
-     R"(  traintrace report                        one row per rank: busy, idle, communication
-  traintrace report --by=stack             where memory and time went, by call stack
+     R"(  traintrace report                        one row per function: calls, time, bytes
+  traintrace report --by=rank              how each GPU's time divides, and its peak memory
+  traintrace report --by=stack --frames=all    where memory and time went, by call stack
+  traintrace report --by=rank --columns=rank,idle_ns,mfu_percent
   traintrace report --by=step --format=csv > steps.csv
 )",
      kPlain},

@@ -42,6 +42,8 @@ class Job {
   // Whether a process of it still runs.
   bool is_running() const;
   const std::vector<pid_t>& pids() const { return pids_; }
+  // Files and folders of traces of it.
+  const std::vector<std::string>& inputs() const { return inputs_; }
 
  private:
   struct Seen {

@@ -1,0 +1,345 @@
+#include "analyzer/top/top_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "analyzer/model/elapsed.h"
+#include "analyzer/text/printable.h"
+#include "analyzer/text/units.h"
+#include "analyzer/top/terminal.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kSparks = 12;
+
+// "0-316,318-511" in as many columns, else "0-316,..".
+std::string ranks_cell(const Ranks& ranks, size_t width) {
+  std::string text = rank_list(ranks);
+  if (text.size() > width) {
+    const std::string count = fmt::format(" ({})", ranks.size());
+    const size_t room = width - std::min(width, count.size() + 2);
+    const size_t comma = text.rfind(',', room);
+    text = text.substr(0, comma == text.npos ? room : comma + 1) + ".." + count;
+  }
+  return text;
+}
+
+// The last steps, each as high as it took long: from the shortest half to twice the median.
+std::string sparkline(const std::vector<int64_t>& lengths, bool utf8) {
+  constexpr const char* kBars[] = {"\u2581", "\u2582", "\u2583", "\u2584",
+                                   "\u2585", "\u2586", "\u2587", "\u2588"};
+  constexpr const char* kAscii[] = {"_", ".", ",", "-", "=", "+", "*", "#"};
+  std::vector<int64_t> sorted(lengths);
+  std::sort(sorted.begin(), sorted.end());
+  const int64_t middle = sorted.empty() ? 0 : sorted[sorted.size() / 2];
+  std::string out;
+  const size_t count = std::min(lengths.size(), kSparks);
+  for (size_t i = lengths.size() - count; i < lengths.size(); ++i) {
+    // A median step is bar 3, twice as long is the highest.
+    const double part =
+        middle <= 0 ? 0 : static_cast<double>(lengths[i]) / static_cast<double>(middle);
+    const auto level = static_cast<size_t>(std::clamp((part - 0.5) * 4.67, 0.0, 7.0));
+    out += (utf8 ? kBars : kAscii)[level];
+  }
+  return std::string(kSparks - count, ' ') + out;
+}
+
+std::string memory_cell(const RankView& rank) {
+  if (rank.allocated == 0 && rank.reserved == 0) {
+    return "-";
+  }
+  const bool apart = rank.reserved != 0 && rank.reserved != rank.allocated;
+  return apart ? fmt::format("{} / {}", bytes_text(rank.allocated), bytes_text(rank.reserved))
+               : bytes_text(rank.allocated);
+}
+
+std::string signed_duration(int64_t ns) {
+  return (ns > 0 ? "+" : "") + duration_text(ns);
+}
+
+std::string state_text(const RankView& rank, TimeNs now) {
+  const std::string for_how_long = duration_text(std::max<int64_t>(elapsed(rank.since, now), 0));
+  switch (rank.state) {
+    case LiveState::kMoving:
+      return rank.is_slow ? fmt::format("moving, last in {} of {}", rank.last_count, rank.of_count)
+                          : "moving";
+    case LiveState::kBlocked:
+    case LiveState::kOnHost:
+      return rank.doing + " for " + for_how_long;
+    case LiveState::kStopped:
+    case LiveState::kSilent:
+      return rank.doing + ", " + for_how_long + " ago";
+    case LiveState::kEnded:
+      return rank.doing;
+  }
+  return "";
+}
+
+Paint paint_of(const RankView& rank) {
+  switch (rank.state) {
+    case LiveState::kMoving:
+      return rank.is_slow ? Paint::kYellow : Paint::kGreen;
+    case LiveState::kBlocked:
+      return Paint::kYellow;
+    case LiveState::kEnded:
+      return rank.doing == "exited with status 0" ? Paint::kQuiet : Paint::kRed;
+    default:
+      return Paint::kRed;
+  }
+}
+
+std::string collective_cell(const RankView& rank) {
+  return rank.communicator.empty() && rank.sequence == 0
+             ? "-"
+             : fmt::format("{} #{}", rank.communicator, count_text(rank.sequence));
+}
+
+std::string in_columns(std::string text, size_t width) {
+  const size_t wide = width_of(text);
+  return wide > width ? cut_to(text, width) : text + std::string(width - wide, ' ');
+}
+
+struct Widths {
+  size_t ranks = 14, host = 10, state = 30, collective = 20, memory = 21;
+};
+
+Widths widths_of(const JobView& view, size_t columns) {
+  Widths widths;
+  size_t host = 4, state = 5, collective = 15, ranks = 5, memory = 6;
+  for (const RowView& row : view.rows) {
+    const RankView& rank = view.ranks[row.members.front()];
+    host = std::max(host, std::min<size_t>(width_of(printable(rank.host)), 16));
+    state = std::max(state, width_of(printable(state_text(rank, view.time))));
+    collective = std::max(collective, width_of(printable(collective_cell(rank))));
+    ranks = std::max(ranks, rank_list(row.ranks).size());
+    memory = std::max(memory, memory_cell(rank).size());
+  }
+  const bool narrow = columns > 0 && columns < 120;
+  widths.ranks = std::min<size_t>(ranks, narrow ? 12 : 24);
+  widths.host = narrow ? std::min<size_t>(host, 8) : host;
+  widths.state = std::min<size_t>(state, narrow ? 26 : 44);
+  widths.collective = std::min<size_t>(collective, narrow ? 15 : 28);
+  widths.memory = memory;
+  return widths;
+}
+
+std::string head_line(const Widths& widths) {
+  return fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>9} {:<{}}  {:<{}}  {:>9}  {:<{}}  at", "ranks",
+                     widths.ranks, "host", widths.host, "state", widths.state, "step", "", kSparks,
+                     "last collective", widths.collective, "lag", "memory", widths.memory);
+}
+
+std::string row_line(const JobView& view, const RowView& row, const std::string& place,
+                     const Widths& widths, const TopLook& look, const Screen& screen) {
+  const RankView& rank = view.ranks[row.members.front()];
+  std::set<std::string> hosts;
+  for (const size_t member : row.members) {
+    hosts.insert(view.ranks[member].host);
+  }
+  const std::string host =
+      hosts.size() == 1 ? printable(*hosts.begin()) : fmt::format("{} hosts", hosts.size());
+  const bool moves = rank.state == LiveState::kMoving;
+  return in_columns(ranks_cell(row.ranks, widths.ranks), widths.ranks) + "  " +
+         in_columns(host, widths.host) + "  " +
+         painted(in_columns(printable(state_text(rank, view.time)), widths.state), paint_of(rank),
+                 screen) +
+         fmt::format("  {:>9} ", moves && rank.step_ns > 0 ? duration_text(rank.step_ns) : "-") +
+         sparkline(rank.steps_ns, look.utf8) + "  " +
+         in_columns(printable(collective_cell(rank)), widths.collective) +
+         fmt::format("  {:>9}  ",
+                     moves && rank.lag_ns ? signed_duration(*rank.lag_ns) : std::string("-")) +
+         in_columns(memory_cell(rank), widths.memory) + "  " + printable(place);
+}
+
+std::string clock_text(int64_t ns) {
+  const int64_t seconds = std::max<int64_t>(ns, 0) / 1'000'000'000;
+  return fmt::format("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+
+std::string plural(size_t count, std::string_view word) {
+  return fmt::format("{} {}{}", count_text(count), word, count == 1 ? "" : "s");
+}
+
+std::string title_line(const JobView& view, const Screen& screen) {
+  size_t ranks = 0;
+  for (const RankView& rank : view.ranks) {
+    ranks += rank.ranks.size();
+  }
+  std::string text = painted("traintrace top", Paint::kBold, screen) + "   " + printable(view.run) +
+                     "   " + plural(view.hosts.size(), "host") + ", " +
+                     (static_cast<size_t>(view.world_size) > ranks
+                          ? fmt::format("{} of ", count_text(ranks)) +
+                                plural(static_cast<size_t>(view.world_size), "rank")
+                          : plural(ranks, "rank"));
+  if (view.step > 0) {
+    text += fmt::format("   step ~{}", count_text(view.step));
+  }
+  if (view.median_step_ns > 0) {
+    text += fmt::format("   {} a step (median)", duration_text(view.median_step_ns));
+  }
+  return text + "   running " + clock_text(elapsed(view.started, view.time));
+}
+
+std::string states_line(const JobView& view, const Screen& screen) {
+  std::string text;
+  const auto add = [&](LiveState state, const char* word, Paint paint) {
+    const size_t count = view.count(state);
+    text += "   " + painted(fmt::format("{} {}", count_text(count), word),
+                            count == 0 ? Paint::kPlain : paint, screen);
+  };
+  add(LiveState::kMoving, "moving", Paint::kGreen);
+  add(LiveState::kBlocked, "blocked", Paint::kYellow);
+  add(LiveState::kOnHost, "on the host", Paint::kRed);
+  if (view.count(LiveState::kStopped) > 0) {
+    add(LiveState::kStopped, "stopped", Paint::kRed);
+  }
+  add(LiveState::kSilent, "silent", Paint::kRed);
+  add(LiveState::kEnded, "ended", Paint::kRed);
+  if (view.slowest) {
+    const RankView& slow = view.ranks[*view.slowest];
+    text += "   slowest now: " +
+            painted(fmt::format("{} {} (last in {} of {} collectives)", ranks_text(slow.ranks),
+                                signed_duration(*slow.lag_ns), slow.last_count, slow.of_count),
+                    Paint::kYellow, screen);
+  }
+  return text.substr(2);
+}
+
+// Whoever stands still, the recorder can say why.
+std::string hint_line(const JobView& view) {
+  const size_t still = view.count(LiveState::kBlocked) + view.count(LiveState::kOnHost) +
+                       view.count(LiveState::kStopped);
+  return still == 0 ? "" : "  [h] says who waits for whom, and who began it";
+}
+
+}  // namespace
+
+const char* order_name(TopOrder order) {
+  constexpr const char* kNames[] = {"rank", "lag", "memory", "growth"};
+  return kNames[static_cast<size_t>(order)];
+}
+
+std::vector<std::string> top_lines(const JobView& view, LiveJob& job, const TopLook& look,
+                                   const Screen& screen) {
+  constexpr size_t kAround = 6;  // title, states, blank, head, hint, keys
+  const Widths widths = widths_of(view, screen.columns);
+  std::vector<std::string> lines = {title_line(view, screen), states_line(view, screen), "",
+                                    painted(head_line(widths), Paint::kBold, screen)};
+  const size_t room = look.lines == 0 ? view.rows.size() + look.details.size()
+                                      : look.lines - std::min(look.lines, kAround);
+  const size_t for_rows = room - std::min(room, look.details.size());
+  const size_t selected = std::min(look.selected, view.rows.size() - 1);
+  const size_t first = selected < for_rows || for_rows == 0 ? 0 : selected - for_rows + 1;
+  const size_t last = std::min(view.rows.size(), first + std::max<size_t>(for_rows, 1));
+  for (size_t i = first; i < last; ++i) {
+    const RowView& row = view.rows[i];
+    const bool marked = look.lines != 0 && i == selected;
+    lines.push_back((marked ? "> " : "  ") + row_line(view, row,
+                                                      job.place(view.ranks[row.members.front()]),
+                                                      widths, look, screen));
+    if (marked) {
+      for (const std::string& detail : look.details) {
+        lines.push_back("      " + printable(detail));
+      }
+    }
+  }
+  if (last < view.rows.size()) {
+    lines.push_back(fmt::format("  .. {} below", plural(view.rows.size() - last, "row")));
+  } else if (const std::string hint = hint_line(view); !hint.empty() && look.lines != 0) {
+    lines.push_back(hint);
+  }
+  if (look.lines != 0) {
+    lines.resize(std::max(look.lines, size_t{2}) - 1);
+    lines.push_back(painted(
+        look.note.empty()
+            ? fmt::format("[q]uit  [s]ort: {}  [up/down] row  [enter] stack  [m]emory by line  "
+                          "[h]ang? the verdict",
+                          order_name(look.order))
+            : look.note,
+        Paint::kQuiet, screen));
+  }
+  return lines;
+}
+
+namespace {
+
+nlohmann::ordered_json rank_json(const RankView& rank, const std::string& place) {
+  nlohmann::ordered_json json;
+  for (const Rank one : rank.ranks) {
+    json["ranks"].push_back(one.value);
+  }
+  json["host"] = rank.host;
+  json["pid"] = rank.pid;
+  json["device"] = rank.device < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(rank.device);
+  json["state"] = live_state_name(rank.state);
+  if (!rank.doing.empty()) {
+    json["doing"] = rank.doing;
+    json["since_ns"] = rank.since;
+  }
+  if (rank.sequence != 0) {
+    json["collective"] = {{"operation", rank.collective},
+                          {"communicator", rank.communicator},
+                          {"sequence", rank.sequence},
+                          {"pending", rank.pending}};
+  }
+  if (rank.step_ns > 0) {
+    json["step"] = rank.step;
+    json["step_ns"] = rank.step_ns;
+    json["steps_ns"] = rank.steps_ns;
+  }
+  if (rank.lag_ns) {
+    json["lag_ns"] = *rank.lag_ns;
+    json["last_count"] = rank.last_count;
+    json["of_count"] = rank.of_count;
+    json["slow"] = rank.is_slow;
+  }
+  json["allocated_bytes"] = rank.allocated;
+  json["reserved_bytes"] = rank.reserved;
+  json["peak_bytes"] = rank.peak;
+  if (!place.empty()) {
+    json["place"] = place;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string top_json(const JobView& view, LiveJob& job) {
+  nlohmann::ordered_json json;
+  json["schema"] = "traintrace.top/1";
+  json["run"] = view.run;
+  json["time_ns"] = view.time;
+  json["started_ns"] = view.started;
+  json["world_size"] = view.world_size;
+  json["hosts"] = view.hosts;
+  nlohmann::ordered_json states = nlohmann::ordered_json::object();
+  for (const LiveState state : {LiveState::kMoving, LiveState::kBlocked, LiveState::kOnHost,
+                                LiveState::kStopped, LiveState::kSilent, LiveState::kEnded}) {
+    states[live_state_name(state)] = view.count(state);
+  }
+  json["states"] = states;
+  json["median_step_ns"] = view.median_step_ns == 0 ? nlohmann::ordered_json()
+                                                    : nlohmann::ordered_json(view.median_step_ns);
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const RowView& row : view.rows) {
+    nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+    for (const Rank one : row.ranks) {
+      ranks.push_back(one.value);
+    }
+    json["rows"].push_back(
+        {{"ranks", ranks}, {"state", live_state_name(view.ranks[row.members.front()].state)}});
+  }
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (const RankView& rank : view.ranks) {
+    json["ranks"].push_back(rank_json(rank, job.place(rank)));
+  }
+  return printable_json(
+             json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) +
+         "\n";
+}
+
+}  // namespace traintrace
