@@ -57,6 +57,9 @@ int run_command(int argc, char** argv) {
   for (const Command& command : commands()) {
     CLI::App& subcommand = *app.add_subcommand(command.name, command.summary);
     command.declare(subcommand, invocation);
+    if (std::string_view(command.name) != "run") {
+      add_color(subcommand);
+    }
     const std::string own = subcommand.get_footer();
     subcommand.footer(own + (own.empty() ? "" : "\n\n") + usage_notes(command.name));
   }

@@ -362,10 +362,12 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
                   "CODE,..:COMMAND: the same for findings with these codes (collective.*: all "
                   "that begin so)")
       ->type_name("CODE,..:COMMAND");
-  command.add_option("--snapshot", options->snapshot,
-                     "FOLDER: write the threads of the processes whose traces are in it beside the "
-                     "traces, and print "
-                     "nothing (used by TRAINTRACE_ON_ABORT=snapshot)");
+  command
+      .add_option("--snapshot", options->snapshot,
+                  "FOLDER: write the threads of the processes whose traces are in it beside the "
+                  "traces, and print "
+                  "nothing (used by TRAINTRACE_ON_ABORT=snapshot)")
+      ->group("");
   add_format(command, options->format, {"text", "json", "html", "collapsed"});
   command.callback([options, &invocation] { invocation.status = attach(*options); });
 }

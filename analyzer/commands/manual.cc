@@ -45,12 +45,45 @@ std::string literal(const std::string& text) {
   return out + ".fi\n";
 }
 
+// What CLI11 lets the option be: "{text,json,html}"; empty: anything.
+std::string values_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t open = type.find('{');
+  const size_t close = type.find('}', open == type.npos ? 0 : open);
+  std::string values =
+      open == type.npos || close == type.npos ? "" : type.substr(open + 1, close - open - 1);
+  std::replace(values.begin(), values.end(), ',', ' ');
+  return values;
+}
+
+// Branches for the words that may follow `--option=` ("report --by"), and for arguments ("findings
+// ").
+std::string value_cases(const CLI::App& command) {
+  std::string cases;
+  for (const CLI::Option* option : command.get_options()) {
+    std::string values = values_of(*option);
+    if (option->get_positional() && command.get_name() == "findings") {
+      for (const CatalogueRow& row : catalogue()) {
+        values += (values.empty() ? "" : " ") + std::string(row.code);
+      }
+    }
+    if (values.empty() || option->get_group().empty()) {
+      continue;
+    }
+    const std::string name = option->get_positional() ? "" : "--" + option->get_lnames().front();
+    cases += "    '" + command.get_name() + ' ' + name + "') words='" + values + "' ;;\n";
+  }
+  return cases;
+}
+
 std::string option_lines(const CLI::App& command) {
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
     if (is_named(*option)) {
-      text += ".TP\n.B " + roff("--" + option->get_lnames()[0]) + '\n' +
-              roff(option->get_description()) + '\n';
+      std::string values = values_of(*option);
+      std::replace(values.begin(), values.end(), ' ', '|');
+      text += ".TP\n.B " + roff("--" + option->get_lnames()[0]) + (values.empty() ? "" : "=") +
+              roff(values) + '\n' + roff(option->get_description()) + '\n';
     }
   }
   text += ".PP\n" + literal(usage_notes(command.get_name()));
@@ -88,6 +121,7 @@ std::string man_page(const CLI::App& root) {
 std::string bash_completion(const CLI::App& root) {
   std::string names;
   std::string cases;
+  std::string values;
   for (const CLI::App* command : subcommands(root)) {
     names += (names.empty() ? "" : " ") + command->get_name();
     std::string options;
@@ -98,12 +132,19 @@ std::string bash_completion(const CLI::App& root) {
       }
     }
     cases += "    " + command->get_name() + ") words='" + options + "' ;;\n";
+    values += value_cases(*command);
   }
+  // Bash takes `=` for a word of its own: "--by" "=" "ra".
   return "_traintrace() {\n  local words='" + names +
-         "'\n  local word=${COMP_WORDS[COMP_CWORD]}\n"
+         "'\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} option=\n"
+         "  if [[ $word == = ]]; then\n    option=$before word=\n"
+         "  elif [[ $before == = ]]; then\n    option=${COMP_WORDS[COMP_CWORD-2]}\n  fi\n"
          "  if ((COMP_CWORD > 1)); then\n    case ${COMP_WORDS[1]} in\n" +
          cases +
-         "    esac\n    [[ $word == -* ]] || words=\n  fi\n"
+         "    esac\n    if [[ $option ]] || [[ $word != -* ]]; then\n      words=\n"
+         "      case \"${COMP_WORDS[1]} $option\" in\n" +
+         values +
+         "      esac\n    fi\n  fi\n"
          "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
          "complete -o default -F _traintrace traintrace\n";
 }

@@ -6,6 +6,7 @@
 
 #include "analyzer/importers/kineto.h"
 #include "analyzer/reader/read_stage.h"
+#include "analyzer/text/progress.h"
 
 namespace traintrace {
 namespace {
@@ -128,7 +129,9 @@ Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
                                       const std::string& name) {
   std::vector<KinetoTrace> traces;
   std::vector<ReadError> unreadable;
+  Progress progress(files);
   for (const std::string& file : files) {
+    progress.next();
     KinetoTrace trace;
     read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
     if (trace.timeline.work.empty()) {

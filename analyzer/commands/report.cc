@@ -8,6 +8,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/output_file.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/judge/load.h"
@@ -17,6 +18,7 @@
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
+#include "analyzer/text/progress.h"
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/recorded.h"
 
@@ -27,12 +29,24 @@ struct ReportArguments {
   std::vector<std::string> traces;
   std::string by = "call";
   std::string form;
+  std::string frames = "own";
+  std::string output = "-";
+  ReportChoice choice;
 };
 
-int print_in_form(const ReportTable& table, const std::string& form) {
-  return print(form == "json"  ? report_json(table)
-               : form == "csv" ? report_csv(table)
-                               : report_text(table));
+int print_in_form(const ReportTable& table, const ReportArguments& arguments) {
+  if (const std::string complaint = complaint_about_columns(table, arguments.choice.columns);
+      !complaint.empty()) {
+    return fail(complaint);
+  }
+  const Screen screen = arguments.output == "-" ? stdout_screen() : Screen();
+  const std::string& form = arguments.form;
+  const ReportTable chosen = with_columns(table, arguments.choice.columns);
+  return write_output(arguments.output, form == "json"  ? report_json(chosen)
+                                        : form == "csv" ? report_csv(chosen)
+                                        : screen.terminal
+                                            ? report_for_people(table, arguments.choice, screen)
+                                            : report_text(chosen));
 }
 
 ReportTable table_of(const std::vector<Timeline>& timelines, const std::string& by) {
@@ -45,7 +59,9 @@ ReportTable table_of(const std::vector<Timeline>& timelines, const std::string& 
 
 int report_profiles(const std::vector<std::string>& files, const ReportArguments& arguments) {
   std::vector<Timeline> timelines;
+  Progress progress(files);
   for (const std::string& file : files) {
+    progress.next();
     KinetoTrace trace;
     read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
     for (const ReadError& error : trace.errors) {
@@ -59,7 +75,7 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
     return 2;
   }
   run_stage("late peers", [&] { note_late_peers(find_arrivals(timelines), timelines); });
-  return print_in_form(table_of(timelines, arguments.by), arguments.form);
+  return print_in_form(table_of(timelines, arguments.by), arguments);
 }
 
 bool has_row(const ReportTable& table, Rank rank) {
@@ -152,7 +168,7 @@ int report_recorded(const ReportArguments& arguments) {
                     "TRAINTRACE_GPU_TIMELINE=cupti",
                     without, without == 1 ? "" : "s"));
   }
-  return print_in_form(table, arguments.form);
+  return print_in_form(table, arguments);
 }
 
 // Of those that have one.
@@ -188,7 +204,7 @@ int report(const ReportArguments& arguments) {
   const ReportTable table = arguments.by == "call"
                                 ? report_by_call(set.processes, timelines)
                                 : report_by_stack(set.processes, timelines, symbolizer);
-  return print_in_form(table, arguments.form);
+  return print_in_form(table, arguments);
 }
 
 }  // namespace
@@ -202,7 +218,19 @@ void declare_report(CLI::App& command, Invocation& invocation) {
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});
+  command
+      .add_option("--columns", arguments->choice.columns,
+                  "columns to show, or all; on a terminal those that matter are shown")
+      ->delimiter(',');
+  command
+      .add_option("--frames", arguments->frames,
+                  "frames of stacks on a terminal: the job's own, or all")
+      ->check(CLI::IsMember({"own", "all"}))
+      ->capture_default_str();
+  command.add_option("-o,--output", arguments->output,
+                     "write the result to this file; - is stdout");
   command.callback([arguments, &invocation] {
+    arguments->choice.all_frames = arguments->frames == "all";
     invocation.status = supervised([&] { return report(*arguments); });
   });
 }

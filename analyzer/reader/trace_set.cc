@@ -21,6 +21,7 @@
 #include "analyzer/reader/trace_memory.h"
 #include "analyzer/reader/within.h"
 #include "analyzer/text/dump_parser.h"
+#include "analyzer/text/progress.h"
 #include "format/pack.h"
 #include "format/segments.h"
 
@@ -264,7 +265,9 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   const HostClocks clocks(paths);
   ReadOptions own = options;
+  Progress progress(paths);
   for (const std::string& path : paths) {
+    progress.next();
     read_stage(path, set.errors, [&] {
       if (is_native(path)) {
         own.booted = clocks.booted(path);

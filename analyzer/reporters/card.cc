@@ -84,6 +84,15 @@ std::string doing_of(const Run& run, Rank rank) {
                       : fmt::format("last call {}, at {}", activity->call, when));
 }
 
+// Where its last call was made from, if no evidence names a place of it.
+std::vector<CodePlace> last_frames(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+  const auto place =
+      activity ? user_place(trace_of(run, *state), rank, activity->stack) : std::nullopt;
+  return place ? job_frames(run, *place) : std::vector<CodePlace>();
+}
+
 // Culprits at one place together: of many ranks all may be at the same.
 std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
   using Key = std::tuple<std::string, int, std::string, std::string>;
@@ -104,6 +113,8 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
     actor.who = who_is(run, actor.ranks);
     if (actor.ranks.size() == 1) {
       actor.doing = doing_of(run, actor.ranks.front());
+      actor.frames =
+          actor.frames.empty() ? last_frames(run, actor.ranks.front()) : std::move(actor.frames);
     }
     actors.push_back(std::move(actor));
   }
@@ -165,6 +176,27 @@ std::vector<CardActor> victims_of(const Run& run, const Finding& finding) {
     actor.who = who_is(run, actor.ranks);
   }
   return actors;
+}
+
+// Where nobody is blamed: those that do not wait, and may be what is waited for.
+std::vector<CardActor> others_of(const Run& run, const Finding& finding) {
+  Ranks ranks;
+  for (const Ranks& side : finding.sides) {
+    for (const Rank rank : side) {
+      if (!contains(finding.victims, rank)) {
+        insert(ranks, rank);
+      }
+    }
+  }
+  if (!finding.culprits.empty() || finding.victims.empty() || ranks.empty()) {
+    return {};
+  }
+  CardActor actor;
+  actor.who = who_is(run, ranks);
+  actor.frames = last_frames(run, ranks.front());
+  actor.doing = ranks.size() == 1 ? doing_of(run, ranks.front()) : "";
+  actor.ranks = std::move(ranks);
+  return {std::move(actor)};
 }
 
 // Lines that the actors have said: who waits in what, what the culprits did last.
@@ -288,6 +320,8 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options)
   }
   std::set<std::string> told;
   if (!card.actors.empty() || !finding.code.starts_with("latency.")) {
+    std::vector<CardActor> others = others_of(run, finding);
+    std::move(others.begin(), others.end(), std::back_inserter(card.actors));
     std::vector<CardActor> victims = victims_of(run, finding);
     std::move(victims.begin(), victims.end(), std::back_inserter(card.actors));
     told = told_already(run, finding);

@@ -12,6 +12,7 @@
 
 #include "analyzer/memory/device_peaks.h"
 #include "analyzer/reader/process_trace.h"
+#include "analyzer/text/screen.h"
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/timeline.h"
 #include "analyzer/timeline/utilisation.h"
@@ -76,6 +77,20 @@ void add_utilisation(const Utilisation& used, std::vector<ReportCell>& row);
 // Then by file.
 std::vector<const Timeline*> in_order_of_rank(std::span<const Timeline> timelines);
 
+// How a person wants it.
+struct ReportChoice {
+  std::vector<std::string> columns;  // empty: those that matter; "all" among them: all
+  bool all_frames = false;           // of stacks; else those of the job's own code
+};
+// Empty, or what is wrong with the names of those columns.
+std::string complaint_about_columns(const ReportTable& table,
+                                    const std::vector<std::string>& wanted);
+ReportTable with_columns(const ReportTable& table, const std::vector<std::string>& wanted);
+
+// On a terminal: with units, of columns without any value none.
+std::string report_for_people(const ReportTable& table, const ReportChoice& choice,
+                              const Screen& screen);
+// In a pipe: all columns, exact.
 std::string report_text(const ReportTable& table);
 std::string report_json(const ReportTable& table);
 std::string report_csv(const ReportTable& table);

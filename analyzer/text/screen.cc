@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +36,36 @@ bool wants_colour(bool terminal) {
          (term == nullptr || std::string_view(term) != "dumb");
 }
 
+// The console of Linux prints such sequences as they are.
+bool takes_links() {
+  const char* const term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) != "linux" && std::string_view(term) != "dumb";
+}
+
+// As a URL has it: a path may hold anything.
+std::string percent_encoded(const std::string& path) {
+  constexpr std::string_view kPlain = "/-._~";
+  constexpr const char* kHex = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x80 && std::isalnum(byte) != 0) || kPlain.find(c) != kPlain.npos) {
+      out += c;
+    } else {
+      out += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return out;
+}
+
+// Behind the sequence that begins at `at`.
+size_t end_of_sequence(std::string_view text, size_t at) {
+  constexpr std::string_view kLinkEnd = "\x1b\\";
+  const bool link = text.substr(at).starts_with("\x1b]");
+  const size_t end = link ? text.find(kLinkEnd, at + 1) : text.find('m', at);
+  return end == text.npos ? text.size() : end + (link ? kLinkEnd.size() : 1);
+}
+
 }  // namespace
 
 void choose_colour(ColourChoice choice) {
@@ -47,6 +78,7 @@ Screen stdout_screen() {
   screen.columns = screen.terminal ? std::max(columns_of_terminal(), kNarrowest) : 0;
   screen.colour = chosen_colour == ColourChoice::kAuto ? wants_colour(screen.terminal)
                                                        : chosen_colour == ColourChoice::kAlways;
+  screen.links = screen.terminal && screen.colour && takes_links();
   return screen;
 }
 
@@ -58,13 +90,31 @@ std::string painted(std::string_view text, Paint paint, const Screen& screen) {
              : "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
 }
 
+std::string linked(const std::string& text, const std::string& file, int line,
+                   const Screen& screen) {
+  if (!screen.links || file.empty() || access(file.c_str(), F_OK) != 0) {
+    return text;
+  }
+  char folder[4096] = {};
+  const bool absolute = file.starts_with('/');
+  if (!absolute && getcwd(folder, sizeof folder) == nullptr) {
+    return text;
+  }
+  const std::string path = absolute ? file : std::string(folder) + "/" + file;
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  std::string url = "file://" + percent_encoded(host) + percent_encoded(path);
+  url += line > 0 ? "#" + std::to_string(line) : "";
+  return "\x1b]8;;" + url + "\x1b\\" + text + "\x1b]8;;\x1b\\";
+}
+
 size_t width_of(std::string_view text) {
   size_t width = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (size_t i = 0; i < text.size();) {
     if (text[i] == '\x1b') {
-      i = std::min(text.find('m', i), text.size() - 1);
+      i = end_of_sequence(text, i);
     } else {
-      width += (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80 ? 1 : 0;
+      width += (static_cast<unsigned char>(text[i++]) & 0xc0) != 0x80 ? 1 : 0;
     }
   }
   return width;

@@ -13,6 +13,7 @@ struct Screen {
   bool terminal = false;  // else a file or a pipe: nothing is wrapped
   size_t columns = 0;     // 0: lines may be of any length
   bool colour = false;
+  bool links = false;  // names of files can be made links
 };
 
 // What --color of this command line says; kAuto if it has none.
@@ -23,8 +24,13 @@ Screen stdout_screen();
 enum class Paint : uint8_t { kPlain, kBold, kRed, kYellow, kGreen, kCyan, kQuiet };
 std::string painted(std::string_view text, Paint paint, const Screen& screen);
 
+// `text` as a link (OSC 8) to line `line` of that file, where the terminal takes links and the file
+// is on this machine; else as it is.
+std::string linked(const std::string& text, const std::string& file, int line,
+                   const Screen& screen);
+
 // Columns that valid UTF-8 without control characters takes, with each character as one; escape
-// sequences of painted() take none.
+// sequences of painted() and linked() take none.
 size_t width_of(std::string_view text);
 
 // Lines of at most `screen.columns`, cut at blanks: the first behind `first`, the others behind as

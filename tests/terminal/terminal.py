@@ -147,7 +147,51 @@ def check_colours():
     plain = on_terminal(["analyze", "hang.txt"], 100, NO_COLOR="1")
     coloured = on_terminal(["analyze", "hang.txt"], 100)
     assert "\x1b[1;31mHANG\x1b[0m" in coloured and "\x1b" not in plain
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    link = re.compile(r"\x1b\]8;;(.*?)\x1b\\")
+    places = [url for url in link.findall(coloured) if url]
+    assert places and all(re.fullmatch(r"file://[^/]+/.*/train\.py#\d+", url) for url in places), places
+    assert re.sub(r"\x1b\[[0-9;]*m", "", link.sub("", coloured)) == plain
+    assert "\x1b]8" not in on_terminal(["analyze", "hang.txt"], 100, TERM="linux")
+    piped = [TRAINTRACE, "analyze", "hang.txt"]
+    for when, has in (("always", True), ("never", False), ("auto", False)):
+        text = subprocess.run([*piped, f"--color={when}"], stdout=subprocess.PIPE, text=True, check=False).stdout
+        assert ("\x1b[" in text) == has and "\x1b]8" not in text, when
+    assert "\x1b" not in on_terminal(["analyze", "hang.txt", "--color=never"], 100)
+
+
+def check_strangers():
+    """A process that has nothing to do with GPUs, and files that have nothing to do with jobs."""
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        try:
+            done = subprocess.run([TRAINTRACE, "attach", str(stranger.pid), "--interval=100ms"], capture_output=True, text=True, check=False)
+        finally:
+            stranger.kill()
+    assert f"process {stranger.pid} (sleep) uses neither CUDA nor NCCL" in done.stdout and "LD_PRELOAD" not in done.stdout, done
+    os.mkdir("others")
+    for name in "abc":
+        write(f"others/{name}.json", '{"a": 1}')
+    done = subprocess.run([TRAINTRACE, "analyze", "others"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no kind that traintrace reads, nor are the other 2 files" in done.stderr, done
+
+
+def check_reports():
+    """For people on a terminal, exact in a pipe."""
+    for name, arguments in (("report_rank", ["--by=rank", "profiles"]), ("report_call", ["--by=call", "oom.txt"]),
+                            ("report_stack", ["--by=stack", "oom.txt"])):
+        text = on_terminal(["report", *arguments], 100, NO_COLOR="1")
+        assert all(len(line) <= 100 for line in text.splitlines()), text
+        compare(name, text)
+    piped = [TRAINTRACE, "report", "--by=rank", "profiles"]
+    whole = subprocess.run(piped, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "exposed_communication_ns" in whole and "gemm_flops" in whole and " ms" not in whole, whole
+    chosen = subprocess.run([*piped, "--columns=rank,idle_ns", "--format=csv"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert chosen.startswith("rank,idle_ns\n0,") and chosen.count(",") == 3, chosen
+    wrong = subprocess.run([*piped, "--columns=idle"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and "there is no column idle; there are rank," in wrong.stderr and wrong.stdout == "", wrong
+    assert "gemm flops" in on_terminal(["report", "--by=rank", "profiles", "--columns=all"], 300)
+    written = subprocess.run([*piped, "-o", "report.out"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    with open("report.out", encoding="utf-8") as file:
+        assert file.read() == whole and written == ""
 
 
 def check_hostile():
@@ -169,6 +213,8 @@ def main():
             compare(name, on_terminal(["analyze", name + ".txt"], 100, NO_COLOR="1"))
         slow_profiles("profiles")
         compare("slow", on_terminal(["analyze", "profiles"], 100, NO_COLOR="1"))
+        check_reports()
+        check_strangers()
         check_colours()
         check_hostile()
         check_source()

@@ -166,6 +166,10 @@ TEST_F(CommandLine, BashCompletesCommandsAndOptions) {
   EXPECT_EQ(completed("traintrace an", 1), "analyze\n");
   EXPECT_EQ(completed("traintrace dump --s", 2), "--since\n");
   EXPECT_EQ(completed("traintrace dump x", 2), "\n") << "files, which bash knows by itself";
+  EXPECT_EQ(completed("traintrace report --by = st", 4), "stream stack step\n");
+  EXPECT_EQ(completed("traintrace analyze --format =", 3), "text json html\n");
+  EXPECT_EQ(completed("traintrace findings run.he", 2), "run.healthy\n");
+  EXPECT_EQ(completed("traintrace export perf", 2), "perfetto\n");
 }
 
 TEST_F(CommandLine, TheManualHasEveryCommandAndSetting) {
