@@ -52,13 +52,12 @@ void say_without_timeline(const std::string& reason, const Ranks& without,
                           std::vector<Finding>& findings) {
   const std::string what =
       reason.empty() ? fmt::format(
-                           "where time was lost on the GPU{} of {} cannot be said: what {} did and "
-                           "when was not recorded",
-                           without.size() == 1 ? "" : "s", ranks_text(without),
-                           without.size() == 1 ? "it" : "they")
+                           "no GPU timeline was recorded of {}, so lost GPU time cannot be "
+                           "analyzed",
+                           ranks_text(without))
                      : fmt::format("a GPU timeline of {} was asked for, but there is none: {}",
                                    ranks_text(without), reason);
-  const std::string advice = reason.empty() ? "record with TRAINTRACE_GPU_TIMELINE=cupti"
+  const std::string advice = reason.empty() ? "rerun with TRAINTRACE_GPU_TIMELINE=cupti"
                                             : "see the settings under trace.settings";
   const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
   if (summary != findings.end()) {

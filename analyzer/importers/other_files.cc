@@ -71,6 +71,25 @@ void give_ranks(std::vector<ProcessTrace>& traces) {
   }
 }
 
+// Of many files of which none is of a kind that we know: once, and which kinds there are.
+void fold_unknown(std::vector<ReadError>& errors) {
+  // One that is damaged, or is read from elsewhere than its beginning, is known for what it is.
+  const bool same = std::all_of(errors.begin(), errors.end(), [&](const ReadError& error) {
+    return error.message == errors.front().message && error.offset == 0 && !error.truncated &&
+           !error.internal;
+  });
+  if (errors.size() < 2 || !same) {
+    return;
+  }
+  ReadError one = errors.front();
+  one.message = "is of no kind that traintrace reads, nor are the other " +
+                std::to_string(errors.size() - 1) +
+                " files there. It reads traces (*.trace, *.ttz), text of `traintrace dump`, "
+                "dumps of PyTorch's Flight Recorder, profiles (JSON with traceEvents) and memory "
+                "snapshots, RMM's logs, and beside traces NCCL's RAS status and log";
+  errors = {std::move(one)};
+}
+
 }  // namespace
 
 TraceSet read_other_files(const std::vector<OtherFile>& files) {
@@ -107,6 +126,11 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
     return !named.contains(error.file) && !names.contains(name_without_rank(error.file)) &&
            !(names.empty() && memory.processes.empty());
   });
+  const bool none_known = set.processes.empty() && memory.processes.empty() &&
+                          memory.errors.empty() && read.unplaced.empty() && named.empty();
+  if (none_known) {
+    fold_unknown(set.errors);
+  }
   std::move(read.unplaced.begin(), read.unplaced.end(), std::back_inserter(set.errors));
   give_ranks(memory.processes);
   std::move(memory.processes.begin(), memory.processes.end(), std::back_inserter(set.processes));

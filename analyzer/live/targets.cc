@@ -196,6 +196,9 @@ ProcessTrace unrecorded_trace(const ProcProcess& process, TimeNs now) {
   trace.halt = halt_of(process.pid);
   trace.facts["source"] = "attach";
   trace.facts["command-line"] = process.command_line;
+  if (!uses_gpu(process)) {
+    trace.facts["gpu-libraries"] = "none";
+  }
   for (const auto& [name, value] : process.environment) {
     trace.facts["env." + name] = value;
   }

@@ -49,6 +49,23 @@ void add_ras(const Run& run, Finding& finding) {
   }
 }
 
+// "process 4711 (bash)", "processes 4711 (bash), 4712 (sh)"; empty: one of them uses a GPU.
+std::string without_gpu(const Run& run) {
+  std::string text;
+  for (const ProcessTrace& trace : run.processes) {
+    if (!trace.facts.contains("gpu-libraries")) {
+      return "";
+    }
+    const auto line = trace.facts.find("command-line");
+    std::string name = line == trace.facts.end() ? "" : line->second;
+    name.resize(std::min(name.find_first_of(std::string_view(" \0", 2)), name.size()));
+    name.erase(0, name.rfind('/') + 1);
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", trace.pid,
+                        name.empty() ? "" : " (" + name + ")");
+  }
+  return (run.processes.size() == 1 ? "process " : "processes ") + text;
+}
+
 }  // namespace
 
 Finding unrecorded_finding(const Run& run, TimeNs interval) {
@@ -81,6 +98,15 @@ Finding unrecorded_finding(const Run& run, TimeNs interval) {
   finding.title =
       fmt::format("this job is not recorded, so who waits for whom cannot be said; right now {}",
                   text.empty() ? "nothing can be seen of it" : text);
+  if (const std::string strangers = without_gpu(run); !strangers.empty()) {
+    finding.title = fmt::format("{} use{} neither CUDA nor NCCL; right now {}", strangers,
+                                run.processes.size() == 1 ? "s" : "",
+                                text.empty() ? "nothing can be seen of it" : text);
+    finding.advice =
+        "name the processes of the job; traintrace attach --all finds those that use "
+        "a GPU";
+    return finding;
+  }
   add_ras(run, finding);
   finding.advice =
       "record the next run: LD_PRELOAD=libtraintrace.so in front of the command, or traintrace "

@@ -32,7 +32,8 @@ TEST(WithoutTimeline, IsSaidBesideTheVerdictThatNothingIsWrong) {
   add_latency(run, findings);
   ASSERT_EQ(findings.size(), 1U);
   ASSERT_EQ(findings[0].evidence.size(), 1U);
-  EXPECT_NE(findings[0].evidence[0].find("of ranks 0,1 cannot be said"), std::string::npos);
+  EXPECT_NE(findings[0].evidence[0].find("of ranks 0,1, so lost GPU time cannot be"),
+            std::string::npos);
   EXPECT_NE(findings[0].evidence[0].find("TRAINTRACE_GPU_TIMELINE=cupti"), std::string::npos);
 }
 
@@ -45,7 +46,7 @@ TEST(WithoutTimeline, IsAnInfoBehindWarnings) {
   EXPECT_EQ(findings[1].code, "trace.incomplete-timeline");
   EXPECT_EQ(findings[1].severity, Severity::kInfo);
   EXPECT_TRUE(findings[1].culprits.empty());
-  EXPECT_EQ(findings[1].advice, "record with TRAINTRACE_GPU_TIMELINE=cupti");
+  EXPECT_EQ(findings[1].advice, "rerun with TRAINTRACE_GPU_TIMELINE=cupti");
 }
 
 TEST(WithoutTimeline, IsNoMatterWhereTheRunWentWrongOrOthersRecordedIt) {
