@@ -84,12 +84,12 @@ void add_communication_kernels(CLI::App& command) {
   command.add_option_function<std::string>(
       "--communication-kernels",
       [](const std::string& expression) {
-        if (!set_communication_kernels(expression)) {
-          throw CLI::ValidationError("--communication-kernels=" + expression,
-                                     "write a regular expression");
+        if (const std::string wrong = set_communication_kernels(expression); !wrong.empty()) {
+          throw CLI::ValidationError("--communication-kernels=" + expression, wrong);
         }
       },
-      "kernels whose names match this regular expression communicate, beside those known");
+      "kernels whose names match this regular expression communicate, beside those known; "
+      "@FILE: one in each line");
 }
 
 void add_debuginfod(CLI::App& command) {

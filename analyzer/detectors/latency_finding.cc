@@ -55,7 +55,7 @@ std::vector<IdleSite> parts_of(const DeviceProfile& device, const SiteFilter& is
     if (!is_of(site)) {
       continue;
     }
-    IdleSite part{site.cause, site.call, site.site};
+    IdleSite part{site.cause, site.call, site.site, site.op};
     for (const IdleGap& gap : site.gaps) {
       if (keeps(gap)) {
         part.gaps.push_back(gap);
@@ -72,6 +72,12 @@ std::vector<IdleSite> parts_of(const DeviceProfile& device, const SiteFilter& is
 }
 
 }  // namespace
+
+std::string caller_text(const IdleSite& site) {
+  return !site.site.empty() ? ", called by " + site.site
+         : !site.op.empty() ? " within " + site.op
+                            : "";
+}
 
 std::string ms_text(int64_t ns) {
   return fmt::format("{:.1f} ms", static_cast<double>(ns) / 1e6);
@@ -265,7 +271,7 @@ CodePlace place_of(Rank rank, const IdleSite& site) {
   const size_t close = site.site.find("): ");
   const size_t open = close == site.site.npos ? close : site.site.rfind('(', close);
   if (open == site.site.npos) {
-    return {rank, "", 0, site.call, "native"};
+    return {rank, "", 0, site.op.empty() ? site.call : site.op, "native"};
   }
   int line = 0;
   const char* text = site.site.data();
@@ -355,10 +361,9 @@ void add_sites(const std::vector<LossOn>& losses,
         finding.where.push_back(place_of(loss.device->rank, site));
       }
       if (&loss == &losses.front()) {
-        finding.evidence.push_back(
-            fmt::format("rank {}: {} in {} gap{} at {}{}", loss.device->rank.value,
-                        ms_text(site.ns), site.gaps.size(), site.gaps.size() == 1 ? "" : "s",
-                        site.call, site.site.empty() ? "" : ", called by " + site.site));
+        finding.evidence.push_back(fmt::format(
+            "rank {}: {} in {} gap{} at {}{}", loss.device->rank.value, ms_text(site.ns),
+            site.gaps.size(), site.gaps.size() == 1 ? "" : "s", site.call, caller_text(site)));
       }
     }
   }

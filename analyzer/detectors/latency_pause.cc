@@ -34,7 +34,7 @@ std::vector<IdleSite> pauses_of(const DeviceProfile& device) {
   for (const IdleCause cause : kCauses) {
     for (const IdleSite& site : single_pauses(device, of_cause(cause))) {
       for (const IdleGap& gap : site.gaps) {
-        pauses.push_back({site.cause, site.call, site.site, gap.ns, {gap}});
+        pauses.push_back({site.cause, site.call, site.site, site.op, gap.ns, {gap}});
       }
     }
   }
@@ -47,8 +47,7 @@ std::string pause_text(const DeviceProfile& device, const IdleSite& pause) {
   const bool start_up =
       device.loop_start_ns && pause.gaps.front().until_ns <= *device.loop_start_ns;
   return fmt::format("{}{} {} {}{}", start_up ? "before the first step, " : "", ms_text(pause.ns),
-                     doing(pause.cause), pause.call,
-                     pause.site.empty() ? "" : ", called by " + pause.site);
+                     doing(pause.cause), pause.call, caller_text(pause));
 }
 
 }  // namespace

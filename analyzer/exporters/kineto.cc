@@ -102,6 +102,20 @@ void add_work(const Timeline& timeline, std::string& out) {
 // Host threads are those of a process whose number no device has.
 constexpr int64_t kHost = 1'000'000;
 
+// As long as the call: of what is around it only that is known.
+void add_context(const Timeline& timeline, const HostCall& call, std::string& out) {
+  const CallContext context = timeline.context_of(call);
+  const auto add_range = [&](const char* category, uint32_t name) {
+    if (name != kNoName) {
+      add({category, timeline.names[name], kHost, call.thread, call.start_ns, call.end_ns}, "",
+          out);
+    }
+  };
+  add_range("user_annotation", context.annotation);
+  add_range("python_function", context.module);
+  add_range("cpu_op", context.op);
+}
+
 void add_calls(const Timeline& timeline, std::string& out) {
   for (const HostCall& call : timeline.calls) {
     const std::string& name = timeline.names[call.name];
@@ -122,6 +136,7 @@ void add_calls(const Timeline& timeline, std::string& out) {
            call.end_ns},
           "", out);
     }
+    add_context(timeline, call, out);
   }
 }
 

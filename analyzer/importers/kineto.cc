@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 #include <unordered_map>
@@ -76,7 +77,11 @@ class Import {
       }
     }
   }
-  using Ids = std::unordered_map<std::string, uint32_t>;
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+  using Ids = std::unordered_map<std::string, uint32_t, NameHash, std::equal_to<>>;
 
   void add(const Event& event);
   void add_work(const Event& event, WorkKind kind);
@@ -85,12 +90,15 @@ class Import {
   static uint32_t id_of(std::string_view name, Ids& ids, std::vector<std::string>& names);
   void add_note(const Event& event);
   void add_frame(const Event& event);
+  void add_range(const Event& event);
   uint32_t thread_of(const Event& event) {
     return id_of(std::string(event.pid) + ' ' + std::string(event.tid), threads_,
                  trace_.timeline.threads);
   }
   void find_blocking_copies();
   void find_sites();
+  void find_contexts();
+  void find_communication();
 
   KinetoTrace& trace_;
   json::parser parser_;
@@ -103,7 +111,8 @@ class Import {
   }
   Ids names_, threads_;
   std::vector<bool> communicates_;
-  std::vector<Range> frames_;  // `what`: their names
+  std::vector<Range> frames_;                 // `what`: their names
+  std::array<std::vector<Range>, 3> ranges_;  // by RangeKind, the same
   Products products_;
   StreamWaits waits_;
   uint64_t without_time_ = 0;
@@ -112,12 +121,13 @@ class Import {
 };
 
 uint32_t Import::id_of(std::string_view name, Ids& ids, std::vector<std::string>& names) {
-  const auto [entry, is_new] =
-      ids.try_emplace(std::string(name), static_cast<uint32_t>(names.size()));
-  if (is_new) {
-    names.emplace_back(name);
+  if (const auto known = ids.find(name); known != ids.end()) {
+    return known->second;
   }
-  return entry->second;
+  const auto id = static_cast<uint32_t>(names.size());
+  ids.emplace(name, id);
+  names.emplace_back(name);
+  return id;
 }
 
 std::optional<Span> Import::span_of(const Event& event) {
@@ -150,14 +160,25 @@ void Import::add(const Event& event) {
       if (const std::optional<Span> span = span_of(event)) {
         trace_.timeline.step_starts.push_back(span->begin_ns);
       }
-    } else if (event.category == "python_function") {
-      if (is_user_frame(event.name)) {
-        add_frame(event);
-      }
-    } else if (Products::wants(event.name)) {
-      if (const std::optional<Span> span = span_of(event)) {
-        products_.add(event, *span, thread_of(event));
-      }
+    } else if (event.category == "python_function" && is_user_frame(event.name)) {
+      add_frame(event);
+    } else {
+      add_range(event);
+    }
+  }
+}
+
+void Import::add_range(const Event& event) {
+  const RangeKind kind = range_kind(event);
+  if (kind == RangeKind::kNone) {
+    return;
+  }
+  if (const std::optional<Span> span = span_of(event)) {
+    const uint32_t thread = thread_of(event);
+    ranges_[static_cast<size_t>(kind)].push_back(
+        {*span, thread, id_of(event.name, names_, trace_.timeline.names)});
+    if (kind == RangeKind::kOperator && Products::wants(event.name)) {
+      products_.add(event, *span, thread);
     }
   }
 }
@@ -213,7 +234,8 @@ void Import::add_work(const Event& event, WorkKind kind) {
   devices_.insert(device);
   const int64_t stream = event.stream.value_or(number_of<int64_t>(event.tid).value_or(-1));
   const uint32_t name = id_of(event.name, names_, trace_.timeline.names);
-  if (kind == WorkKind::kCompute && communicates(name)) {
+  // PyTorch hands on to a kernel what the operator around its launch says of a collective.
+  if (kind == WorkKind::kCompute && (communicates(name) || !event.operation.empty())) {
     kind = WorkKind::kCommunication;
   }
   trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0), name,
@@ -269,6 +291,51 @@ void Import::find_sites() {
                   });
 }
 
+// Of each kind the innermost range around each call.
+void Import::find_contexts() {
+  Timeline& timeline = trace_.timeline;
+  constexpr std::array kMembers = {&CallContext::op, &CallContext::annotation,
+                                   &CallContext::module};
+  for (size_t kind = 0; kind < kMembers.size(); ++kind) {
+    std::vector<Range>& ranges = ranges_[kind];
+    if (ranges.empty()) {
+      continue;
+    }
+    sort_ranges(ranges);
+    timeline.contexts.resize(timeline.calls.size());
+    visit_innermost(ranges, timeline.threads.size(), timeline.calls,
+                    [&](const HostCall& call, const Range* range) {
+                      if (range != nullptr) {
+                        const auto index = static_cast<size_t>(&call - timeline.calls.data());
+                        timeline.contexts[index].*kMembers[kind] = range->what;
+                      }
+                    });
+    ranges = {};
+  }
+}
+
+// What operators that move data between ranks launch themselves is communication, whatever its
+// name.
+void Import::find_communication() {
+  Timeline& timeline = trace_.timeline;
+  std::vector<bool> moves_data;
+  for (const std::string& name : timeline.names) {
+    moves_data.push_back(is_communication_operator(name));
+  }
+  std::unordered_set<uint64_t> launched;
+  for (size_t i = 0; i < timeline.contexts.size(); ++i) {
+    const uint32_t op = timeline.contexts[i].op;
+    if (op != kNoName && moves_data[op] && timeline.calls[i].correlation != 0) {
+      launched.insert(timeline.calls[i].correlation);
+    }
+  }
+  for (GpuWork& work : timeline.work) {
+    if (work.kind == WorkKind::kCompute && launched.contains(work.correlation)) {
+      work.kind = WorkKind::kCommunication;
+    }
+  }
+}
+
 void Import::finish() {
   std::stable_sort(trace_.timeline.work.begin(), trace_.timeline.work.end(),
                    [](const GpuWork& a, const GpuWork& b) { return a.start_ns < b.start_ns; });
@@ -286,6 +353,8 @@ void Import::finish() {
   waits_.finish(trace_.timeline);
   find_blocking_copies();
   find_sites();
+  find_contexts();
+  find_communication();
   products_.finish(trace_.timeline);
   if (on_other_devices_ != 0) {
     complain(0,

@@ -227,6 +227,29 @@ std::optional<HostCallKind> kind_of_range(const Event& event) {
   return std::nullopt;
 }
 
+RangeKind range_kind(const Event& event) {
+  const std::string_view name = event.name;
+  if (event.category == "python_function") {
+    return name.starts_with("nn.Module: ") ? RangeKind::kModule : RangeKind::kNone;
+  }
+  // PyTorch writes what ProcessGroupNCCL runs as an annotation, and in old versions annotations as
+  // operators.
+  if (name.starts_with("nccl:") || name == "record_param_comms") {
+    return RangeKind::kOperator;
+  }
+  const bool annotates = event.category == "user_annotation" || name.starts_with("Optimizer.") ||
+                         name.starts_with("## ");
+  return annotates ? RangeKind::kAnnotation : RangeKind::kOperator;
+}
+
+// Operators of PyTorch that also compute ("symm_mem::fused_all_gather_matmul") launch both kinds.
+bool is_communication_operator(std::string_view name) {
+  return name.starts_with("nccl:") || name == "record_param_comms" || name.starts_with("c10d::") ||
+         name.starts_with("_c10d_functional::") ||
+         (name.starts_with("symm_mem::") && name.find("fused") == name.npos &&
+          name.find("matmul") == name.npos);
+}
+
 int64_t bytes_of_type(std::string_view type) {
   struct Size {
     std::string_view type;

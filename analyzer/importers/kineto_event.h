@@ -72,6 +72,12 @@ inline constexpr std::string_view kProfiling = "Profiling";  // as our own expor
 HostCallKind kind_of_call(const Event& event);
 std::optional<HostCallKind> kind_of_range(const Event& event);
 
+// What of the framework a range stands for (CallContext).
+enum class RangeKind : uint8_t { kOperator, kAnnotation, kModule, kNone };
+RangeKind range_kind(const Event& event);
+// An operator that moves data between ranks, whatever the names of its kernels are.
+bool is_communication_operator(std::string_view name);
+
 // "Float": 4; 0: not known.
 int64_t bytes_of_type(std::string_view type);
 

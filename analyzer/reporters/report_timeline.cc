@@ -146,12 +146,15 @@ ReportTable report_by_site(std::span<const Timeline> timelines) {
     int64_t ns = 0;
     int64_t gaps = 0;
   };
-  std::map<std::tuple<IdleCause, std::string, std::string>, Loss> losses;
+  std::map<std::tuple<IdleCause, std::string, std::string, std::string>, Loss> losses;
   visit_all_idle(timelines, [&](const Timeline& timeline, const IdleCharge& charge) {
     const HostCall* const call = charge.call;
-    Loss& loss =
-        losses[{charge.cause, call == nullptr ? "" : timeline.names[call->name],
-                call == nullptr || call->site == kNoName ? "" : timeline.names[call->site]}];
+    const auto named = [&](uint32_t name) {
+      return call == nullptr || name == kNoName ? std::string() : timeline.names[name];
+    };
+    Loss& loss = call == nullptr ? losses[{charge.cause, "", "", ""}]
+                                 : losses[{charge.cause, named(call->name), named(call->site),
+                                           named(timeline.context_of(*call).op)}];
     loss.ns += charge.ns;
     ++loss.gaps;
   });
@@ -163,12 +166,12 @@ ReportTable report_by_site(std::span<const Timeline> timelines) {
   }
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row* a, const Row* b) { return a->second.ns > b->second.ns; });
-  ReportTable table{"stack", {"idle_ns", "gap_count", "cause", "call", "stack"}, {}};
+  ReportTable table{"stack", {"idle_ns", "gap_count", "cause", "call", "stack", "operator"}, {}};
   for (const Row* row : rows) {
-    const auto& [cause, call, site] = row->first;
+    const auto& [cause, call, site, op] = row->first;
     table.rows.push_back({row->second.ns, row->second.gaps,
                           std::string(kIdleCauseNames[static_cast<size_t>(cause)]),
-                          text_or_nothing(call), text_or_nothing(site)});
+                          text_or_nothing(call), text_or_nothing(site), text_or_nothing(op)});
   }
   return table;
 }

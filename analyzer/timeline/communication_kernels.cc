@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <fstream>
 #include <regex>
+#include <vector>
 
 namespace traintrace {
 namespace {
@@ -38,13 +39,24 @@ constexpr std::array<std::string_view, 26> kParts = {
     "MoeAlltoAll",                  //
 };
 
-std::optional<std::regex>& added() {
-  static auto& expression = *new std::optional<std::regex>;
-  return expression;
+std::vector<std::regex>& added() {
+  static auto& expressions = *new std::vector<std::regex>;
+  return expressions;
 }
 
 bool is_added(std::string_view kernel) {
-  return added() && std::regex_search(kernel.begin(), kernel.end(), *added());
+  return std::any_of(added().begin(), added().end(), [&](const std::regex& expression) {
+    return std::regex_search(kernel.begin(), kernel.end(), expression);
+  });
+}
+
+bool add(const std::string& expression) {
+  try {
+    added().emplace_back(expression, std::regex::ECMAScript | std::regex::optimize);
+    return true;
+  } catch (const std::regex_error&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -56,13 +68,23 @@ bool is_communication(std::string_view kernel) {
          is_added(kernel);
 }
 
-bool set_communication_kernels(const std::string& expression) {
-  try {
-    added() = std::regex(expression, std::regex::ECMAScript | std::regex::optimize);
-    return true;
-  } catch (const std::regex_error&) {
-    return false;
+std::string set_communication_kernels(const std::string& expression) {
+  constexpr const char* kExpected = "expected a regular expression";
+  added().clear();
+  if (!expression.starts_with('@')) {
+    return add(expression) ? "" : kExpected;
   }
+  const std::string path = expression.substr(1);
+  std::ifstream file(path);
+  std::string line;
+  size_t number = 0;
+  for (; std::getline(file, line);) {
+    ++number;
+    if (!line.empty() && line.front() != '#' && !add(line)) {
+      return path + ", line " + std::to_string(number) + ": " + kExpected;
+    }
+  }
+  return number != 0 ? "" : path + ": expected a file with a regular expression in each line";
 }
 
 }  // namespace traintrace

@@ -11,7 +11,8 @@ namespace traintrace {
 bool is_communication(std::string_view kernel);
 
 // `--communication-kernels`: a regular expression (ECMAScript) that is searched in kernels' names.
-// False: it is none.  Before anything is read.
-bool set_communication_kernels(const std::string& expression);
+// "@FILE": one in each line of that file, where lines that begin with # are comments.
+// What is wrong with it; empty: nothing.  Before anything is read.
+std::string set_communication_kernels(const std::string& expression);
 
 }  // namespace traintrace

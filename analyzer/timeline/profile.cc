@@ -35,24 +35,28 @@ void give_ranks(std::vector<Timeline>& timelines) {
 }
 
 std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork> work) {
-  std::map<std::tuple<IdleCause, uint32_t, uint32_t>, IdleSite> sites;
+  std::map<std::tuple<IdleCause, uint32_t, uint32_t, uint32_t>, IdleSite> sites;
   visit_idle(timeline, work, [&](const IdleCharge& charge) {
     const uint32_t name = charge.call == nullptr ? kNoName : charge.call->name;
     const uint32_t place = charge.call == nullptr ? kNoName : charge.call->site;
-    IdleSite& site = sites[{charge.cause, name, place}];
+    const uint32_t op =
+        charge.call == nullptr || place != kNoName ? kNoName : timeline.context_of(*charge.call).op;
+    IdleSite& site = sites[{charge.cause, name, place, op}];
     site.cause = charge.cause;
     site.ns += charge.ns;
     site.gaps.push_back({charge.ns, charge.next->start_ns});
   });
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {
-    const auto& [cause, name, place] = key;
+    const auto& [cause, name, place, op] = key;
     site.call = name == kNoName ? "" : timeline.names[name];
     site.site = place == kNoName ? "" : timeline.names[place];
+    site.op = op == kNoName ? "" : timeline.names[op];
     result.push_back(std::move(site));
   }
   std::sort(result.begin(), result.end(), [](const IdleSite& a, const IdleSite& b) {
-    return std::tie(b.ns, a.cause, a.call, a.site) < std::tie(a.ns, b.cause, b.call, b.site);
+    return std::tie(b.ns, a.cause, a.call, a.site, a.op) <
+           std::tie(a.ns, b.cause, b.call, b.site, b.op);
   });
   return result;
 }

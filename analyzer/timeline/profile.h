@@ -24,8 +24,9 @@ struct IdleGap {
 // Idle time of one cause at one place.
 struct IdleSite {
   IdleCause cause;
-  std::string call;  // the loader's, blocking, allocating or launching one
-  std::string site;  // "train.py(118): train_step"; empty: not known
+  std::string call;     // the loader's, blocking, allocating or launching one
+  std::string site;     // "train.py(118): train_step"; empty: not known
+  std::string op = {};  // where that is so: the operator around the call, "aten::item"
   int64_t ns = 0;
   std::vector<IdleGap> gaps = {};  // in their order
 };

@@ -49,6 +49,13 @@ struct HostCall {
 };
 static_assert(sizeof(HostCall) <= 40);
 
+// What of the framework stands around a call: the innermost of each kind, in Timeline::names.
+struct CallContext {
+  uint32_t op = kNoName;          // operator: "aten::mm", "nccl:all_reduce"
+  uint32_t annotation = kNoName;  // record_function, NVTX: "Optimizer.step#AdamW.step"
+  uint32_t module = kNoName;      // "nn.Module: Linear_0"
+};
+
 // What the framework said of a kernel of NCCL.
 struct CollectiveNote {
   uint64_t correlation;
@@ -121,6 +128,7 @@ struct Timeline {
   std::vector<GpuWork> entries;             // then: of collectives, from when the host entered them
   std::vector<HostCall> calls;              // in the order of their starts
   std::vector<uint32_t> call_stacks;        // of recorded ones: in ProcessTrace::stacks; 0: none
+  std::vector<CallContext> contexts;        // of `calls`, in their order; empty: none is known
   std::vector<CollectiveNote> collectives;  // by correlation
   std::vector<MatrixProduct> products;      // by correlation
   std::vector<DeviceModel> models;          // those known
@@ -133,6 +141,11 @@ struct Timeline {
   std::vector<int64_t> step_starts;
   std::vector<std::string> names;
   std::vector<std::string> threads;
+
+  // Of one of `calls`.
+  CallContext context_of(const HostCall& call) const {
+    return contexts.empty() ? CallContext() : contexts[static_cast<size_t>(&call - calls.data())];
+  }
 };
 
 }  // namespace traintrace

@@ -9,6 +9,7 @@ A machine that others use wakes up late: then a job loses what it was not made t
 alone is no failure (status 77)."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,10 @@ def export_differs(folder):
     output = f"{folder}/kineto/rank" + (".json" if ranks == 1 else "")
     subprocess.run([f"{build}/bin/traintrace", "export", "kineto", f"{folder}/traces", f"--output={output}"], check=True,
                    timeout=120)
+    for name in os.listdir(f"{folder}/kineto"):  # Holistic Trace Analysis looks for the rank so, in the first lines
+        with open(f"{folder}/kineto/{name}", encoding="utf-8") as file:
+            if not re.search(r'"rank": \d+', file.read(4096)):
+                return f"{name} does not say its rank as Holistic Trace Analysis reads it"
     for by in ("rank", "step"):
         own, exported = rows(f"{folder}/traces", by), rows(f"{folder}/kineto", by)
         if own != exported or len(own) < ranks:
@@ -107,6 +112,21 @@ def misjudged(table, printed):
         return f"no pipeline, but report says {[row['pipeline_bubble_ns'] for row in table]}"
     if "bubble_ns" in printed and abs(printed["bubble_ns"] - max(row["pipeline_bubble_ns"] for row in table)) > 0.05 * printed["bubble_ns"]:
         return f"a bubble of {printed['bubble_ns']} ns, but report says {[row['pipeline_bubble_ns'] for row in table]}"
+    return None
+
+
+def unaccounted(report, table):
+    """Conservation: what is lost has a name or is said to have none, to the ns; and a healthy GPU has lost little that has none."""
+    lost = {(row["rank"], row["device"]): row for row in report["lost_time"]}
+    healthy = any(finding["code"] == "run.healthy" for finding in report["findings"])
+    for row in table:
+        each = lost.get((row["rank"], row["device"]))
+        if each is None or each["lost_ns"] != row["idle_ns"] + row["exposed_communication_ns"]:
+            return f"{each} was lost, but the report says {row['idle_ns']} ns idle and {row['exposed_communication_ns']} ns exposed"
+        if each["named_ns"] + each["unattributed_ns"] != each["lost_ns"] or min(each["named_ns"], each["unattributed_ns"]) < 0:
+            return f"does not add up: {each}"
+        if healthy and each["unattributed_ns"] - row["profiler_idle_ns"] > 0.1 * each["window_ns"]:  # the profiler's own is nobody's loss
+            return f"healthy, but {each['unattributed_ns']} of {each['window_ns']} ns are lost without a name"
     return None
 
 
@@ -155,6 +175,7 @@ def main():
             report = analyze(folder)
             differs = export_differs(folder) or utilisation_differs(folder, printed)
             table = rows(f"{folder}/traces", "rank")
+        differs = differs or unaccounted(report, table)
         if differs:
             sys.exit(f"WRONG: {differs}")
         wrong = problem(report["findings"], printed) or misjudged(table, printed)
