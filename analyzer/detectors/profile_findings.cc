@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analyzer/detectors/each_detector.h"
+#include "analyzer/detectors/gains.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/time_account.h"
 #include "analyzer/thresholds.h"
@@ -127,6 +128,7 @@ std::vector<Finding> find_in_profile(const Profile& profile) {
   find_with_each(kLast, rest, profile, findings);
   std::move(rest.begin(), rest.end(), std::back_inserter(findings));
   doubt_where_work_is_missing(findings);
+  run_stage("gains", [&] { add_gains(profile, findings); });
   mark_root(findings);
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {

@@ -59,7 +59,7 @@ class Attribution {
  private:
   void add(IdleCause cause, int64_t ns, const HostCall* call = nullptr) {
     if (ns != 0) {
-      visit_({cause, ns, call, next_});
+      visit_({cause, ns, call, next_, gap_});
     }
   }
   void add_late_host(const Span& late, const HostCall& launch);
@@ -82,6 +82,7 @@ class Attribution {
   std::vector<Thread> threads_;
   Predecessors predecessors_;
   const GpuWork* next_ = nullptr;
+  Span gap_{};
 };
 
 Attribution::Attribution(const Timeline& timeline,
@@ -150,6 +151,7 @@ void Attribution::add_late_host(const Span& late, const HostCall& launch) {
 
 void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& before) {
   next_ = &next;
+  gap_ = gap;
   const int64_t length = gap.end_ns - gap.begin_ns;
   const auto found = next.correlation == 0 ? launches_.end() : launches_.find(next.correlation);
   if (found == launches_.end()) {

@@ -45,6 +45,7 @@ struct IdleCharge {
   // kLaunchCall and kLaunchLatency the launch; null where the cause is on the GPU's side.
   const HostCall* call;
   const GpuWork* next;  // what ends the gap
+  Span gap;             // all of it
 };
 
 // Whether the host is the reason, as far as known.

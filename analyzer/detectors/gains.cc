@@ -1,0 +1,189 @@
+#include "analyzer/detectors/gains.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "analyzer/detectors/latency_finding.h"
+#include "analyzer/detectors/time_account.h"
+
+namespace traintrace {
+namespace {
+
+bool is_copy(const IdleSite& site) {
+  return site.call.find("Memcpy") != site.call.npos && site.call.find("Async") != site.call.npos;
+}
+
+// The idle time that a finding with that code is about.
+std::vector<IdleSite> sites_about(std::string_view code, const DeviceProfile& device) {
+  const auto repeated = [&](IdleCause cause) { return repeated_sites(device, of_cause(cause)); };
+  if (code == "latency.sync-in-loop" || code == "latency.pageable-copy") {
+    const bool copies = code == "latency.pageable-copy";
+    return repeated_sites(device, [copies](const IdleSite& site) {
+      return site.cause == IdleCause::kSyncInduced && is_copy(site) == copies;
+    });
+  }
+  if (code == "latency.data-starvation") {
+    return repeated(IdleCause::kDataStarvation);
+  }
+  if (code == "latency.implicit-sync") {
+    return repeated(IdleCause::kAllocator);
+  }
+  if (code == "latency.host-bound") {
+    return late_sites(device);
+  }
+  if (code == "latency.pause") {
+    std::vector<IdleSite> pauses;
+    for (const IdleCause cause :
+         {IdleCause::kDataStarvation, IdleCause::kSyncInduced, IdleCause::kAllocator,
+          IdleCause::kHostPeerWait, IdleCause::kHostBound, IdleCause::kLaunchCall}) {
+      std::vector<IdleSite> some = single_pauses(device, of_cause(cause));
+      std::move(some.begin(), some.end(), std::back_inserter(pauses));
+    }
+    return pauses;
+  }
+  return {};
+}
+
+struct WholeCause {
+  std::string_view code;
+  IdleCause cause;
+};
+constexpr WholeCause kWhole[] = {{"latency.lazy-load", IdleCause::kLazyLoad},
+                                 {"latency.cpu-contention", IdleCause::kLaunchCall},
+                                 {"latency.default-stream", IdleCause::kDependency},
+                                 {"latency.graph-gap", IdleCause::kGraphInternal},
+                                 {"latency.exposed-communication", IdleCause::kCommunicationWait}};
+
+constexpr std::string_view kOfLateRanks[] = {"latency.straggler", "latency.rotating-stall",
+                                             "latency.wait-not-transfer"};
+
+// Of one device: each cause once, with the ends of its gaps.
+void add_sites(std::string_view code, const DeviceProfile& device, Removal& removal) {
+  std::map<IdleCause, std::vector<int64_t>> ends;
+  for (const IdleSite& site : sites_about(code, device)) {
+    for (const IdleGap& gap : site.gaps) {
+      ends[site.cause].push_back(gap.until_ns);
+    }
+  }
+  for (auto& [cause, until_ns] : ends) {
+    std::sort(until_ns.begin(), until_ns.end());
+    removal.idle.push_back({device.index, cause, std::move(until_ns)});
+  }
+}
+
+void add_idle(const Profile& profile, const Finding& finding, Removal& removal) {
+  std::set<size_t> devices;
+  for (const NamedLoss& named : finding.named) {
+    devices.insert(named.device);
+  }
+  for (const size_t device : devices) {
+    add_sites(finding.code, profile.devices[device], removal);
+    for (const WholeCause& whole : kWhole) {
+      if (whole.code == finding.code) {
+        removal.idle.push_back({device, whole.cause, {}});
+      }
+    }
+    if (finding.code == "latency.exposed-communication") {
+      removal.communication.push_back(device);
+    }
+  }
+}
+
+Removal removal_of(const Profile& profile, const Finding& finding) {
+  Removal removal;
+  removal.late_ranks = std::find(std::begin(kOfLateRanks), std::end(kOfLateRanks), finding.code) !=
+                       std::end(kOfLateRanks);
+  add_idle(profile, finding, removal);
+  return removal;
+}
+
+bool is_empty(const Removal& removal) {
+  return removal.idle.empty() && removal.communication.empty() && !removal.late_ranks;
+}
+
+std::string gain_text(const DeviceProfile& device, int64_t window_ns) {
+  const auto steps = static_cast<int64_t>(std::max<size_t>(1, device.steps));
+  return fmt::format("without it the {} of rank {} would take {} instead of {}, at best",
+                     device.steps > 1 ? "step" : "recorded window", device.rank.value,
+                     ms_text(window_ns / steps), ms_text(device.times.window_ns / steps));
+}
+
+void add_gain(const Profile& profile, const std::vector<int64_t>& windows, Finding& finding) {
+  const DeviceProfile* most = nullptr;
+  int64_t gain = 0;
+  for (const DeviceProfile& device : profile.devices) {
+    const int64_t ns = device.times.window_ns - windows[device.index];
+    if (ns > gain) {
+      most = &device;
+      gain = ns;
+    }
+  }
+  finding.values.emplace_back("gain_ns", gain);
+  if (most != nullptr) {
+    finding.evidence.push_back(gain_text(*most, windows[most->index]));
+  }
+}
+
+}  // namespace
+
+bool can_replay(const Profile& profile) {
+  size_t all = 0;
+  for (const Timeline& timeline : profile.timelines) {
+    if (timeline.by_host) {
+      return false;
+    }
+    all += timeline.calls.size() + timeline.work.size();
+  }
+  return all <= kMostReplayed;
+}
+
+void add_gains(const Profile& profile, std::vector<Finding>& findings) {
+  std::vector<std::pair<Finding*, Removal>> removals;
+  for (Finding& finding : findings) {
+    Removal removal = removal_of(profile, finding);
+    if (!is_empty(removal)) {
+      removals.emplace_back(&finding, std::move(removal));
+    }
+  }
+  if (removals.empty() || !can_replay(profile)) {
+    return;
+  }
+  const ReplayGraph graph = replay_graph(profile);
+  for (const auto& [finding, removal] : removals) {
+    add_gain(profile, replayed_windows(graph, profile, removal), *finding);
+  }
+}
+
+std::vector<CauseGain> gains_by_cause(const Profile& profile) {
+  std::vector<CauseGain> gains;
+  if (!can_replay(profile)) {
+    return gains;
+  }
+  const ReplayGraph graph = replay_graph(profile);
+  const std::vector<int64_t> unchanged = replayed_windows(graph, profile, {});
+  const std::vector<int64_t> in_time = replayed_windows(graph, profile, {{}, {}, true});
+  for (const DeviceProfile& device : profile.devices) {
+    gains.push_back({device.index, "none", 0, unchanged[device.index]});
+    for (size_t cause = 0; cause < kIdleCauses; ++cause) {
+      if (device.idle[cause] != 0) {
+        const Removal removal{{{device.index, static_cast<IdleCause>(cause)}}, {}, false};
+        gains.push_back({device.index, kIdleCauseNames[cause], device.idle[cause],
+                         replayed_windows(graph, profile, removal)[device.index]});
+      }
+    }
+    if (const int64_t exposed = device.times.exposed_communication_ns; exposed != 0) {
+      const Removal removal{{}, {device.index}, false};
+      gains.push_back({device.index, "communication", exposed,
+                       replayed_windows(graph, profile, removal)[device.index]});
+      gains.push_back({device.index, "late-ranks", collective_times(profile, device).waited_ns,
+                       in_time[device.index]});
+    }
+  }
+  return gains;
+}
+
+}  // namespace traintrace

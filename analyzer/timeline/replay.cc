@@ -1,0 +1,343 @@
+#include "analyzer/timeline/replay.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "analyzer/timeline/arrivals.h"
+
+namespace traintrace {
+namespace replay {
+namespace {
+
+// What a call that need not wait takes; and from the end of what one waited for to its return.
+constexpr int64_t kCallNs = 5'000;
+
+// What leaving something out means for one process.
+struct Changes {
+  std::vector<Span> skipped;       // of its host's time
+  std::vector<bool> free_calls;    // these wait for nothing
+  std::vector<int64_t> sooner_ns;  // by work: so much sooner after its launch
+  std::vector<int64_t> closer_ns;  // so much sooner after what it waited for
+  std::vector<bool> communicates;  // work that takes no time
+};
+
+class Changing {
+ public:
+  Changing(const ReplayGraph& graph, const Profile& profile, const Removal& removal)
+      : graph_(graph), profile_(profile), removal_(removal), changes_(graph.processes.size()) {}
+
+  std::vector<Changes> all() {
+    for (size_t i = 0; i < changes_.size(); ++i) {
+      const Process& process = graph_.processes[i];
+      changes_[i].free_calls.resize(process.calls.size());
+      changes_[i].sooner_ns.resize(process.works.size());
+      changes_[i].closer_ns.resize(process.works.size());
+      changes_[i].communicates.resize(process.works.size());
+      for (size_t work = 0; work < process.works.size(); ++work) {
+        changes_[i].communicates[work] =
+            process.works[work].communicates &&
+            std::find(removal_.communication.begin(), removal_.communication.end(),
+                      process.works[work].device) != removal_.communication.end();
+      }
+      for (const Charge& charge : process.charges) {
+        if (is_left_out(charge)) {
+          leave_out(process, charge, changes_[i]);
+        }
+      }
+    }
+    if (removal_.late_ranks) {
+      be_in_time();
+    }
+    return std::move(changes_);
+  }
+
+ private:
+  bool is_left_out(const Charge& charge) const;
+  static void leave_out(const Process& process, const Charge& charge, Changes& changes);
+  void be_in_time();
+
+  const ReplayGraph& graph_;
+  const Profile& profile_;
+  const Removal& removal_;
+  std::vector<Changes> changes_;
+};
+
+bool Changing::is_left_out(const Charge& charge) const {
+  return std::any_of(removal_.idle.begin(), removal_.idle.end(), [&](const Removal::Idle& idle) {
+    const int64_t until = charge.gap.end_ns;
+    return idle.device == charge.device && idle.cause == charge.cause &&
+           (idle.until_ns.empty() ||
+            std::binary_search(idle.until_ns.begin(), idle.until_ns.end(), until));
+  });
+}
+
+void Changing::leave_out(const Process& process, const Charge& charge, Changes& changes) {
+  const Work& next = process.works[charge.next];
+  if (!is_hosts(charge.cause) && charge.cause != IdleCause::kHostPeerWait) {
+    changes.closer_ns[charge.next] += charge.ns;
+    return;
+  }
+  if (charge.cause == IdleCause::kLaunchLatency || next.launch == kNone) {
+    changes.sooner_ns[charge.next] += charge.ns;
+    return;
+  }
+  const Call& launch = process.calls[next.launch];
+  const int64_t launched = std::clamp(launch.begin_ns, charge.gap.begin_ns, charge.gap.end_ns);
+  const auto skip_calls = [&](size_t kind) {
+    const Spans inside =
+        common(process.busy[launch.thread][kind], {{charge.gap.begin_ns, launched}});
+    for (const Span& span : process.busy[launch.thread][kind]) {
+      if (common_ns(inside, {span}) > 0) {
+        changes.skipped.push_back(span);
+      }
+    }
+  };
+  switch (charge.cause) {
+    case IdleCause::kDataStarvation:
+      return skip_calls(0);
+    case IdleCause::kAllocator:
+      return skip_calls(1);
+    case IdleCause::kHostPeerWait:
+      return skip_calls(2);
+    case IdleCause::kSyncInduced:
+      for (const size_t call : process.blocking[launch.thread]) {
+        const int64_t returned = process.calls[call].end_ns;
+        if (returned >= charge.gap.begin_ns && returned <= launched) {
+          changes.free_calls[call] = true;
+        }
+      }
+      return;
+    case IdleCause::kHostBound:
+      changes.skipped.push_back({launched - charge.ns, launched});
+      return;
+    default:  // inside the launch: what it launches begins after it
+      changes.skipped.push_back({launched, launched + charge.ns});
+      changes.sooner_ns[charge.next] += charge.ns;
+  }
+}
+
+// What a rank itself made a collective late by is left out just before it launched it.
+void Changing::be_in_time() {
+  for (const Arrivals& arrivals : profile_.groups) {
+    if (!arrivals.usable() || arrivals.by_host) {
+      continue;
+    }
+    for (size_t index = 1; index < arrivals.list.size(); ++index) {
+      if (!arrivals.list[index].is_known()) {
+        continue;
+      }
+      const std::vector<int64_t> late = lateness_at(arrivals, index);
+      for (size_t i = 0; i < late.size(); ++i) {
+        const size_t process = arrivals.members[i];
+        const int64_t launched =
+            arrivals.list[index].launch_ns[i] - graph_.processes[process].offset_ns;
+        if (late[i] >= arrivals.noise_ns()) {
+          changes_[process].skipped.push_back({launched - late[i], launched});
+        }
+      }
+    }
+  }
+}
+
+// A process while it is run again.
+struct HostClock {
+  Spans skipped;
+  size_t next_skipped = 0;
+  int64_t skipped_ns = 0;                 // by the time that was reached
+  int64_t shift_ns = 0;                   // of the host, without what is skipped
+  std::vector<int64_t> begin_ns;          // by call
+  std::vector<int64_t> launches_before;   // by call that blocks: how many launches there had been
+  std::vector<int64_t> start_ns, end_ns;  // by work
+  std::vector<bool> started, ended;
+  int64_t launches = 0;
+
+  // When the host gets to what it did at that time, which never goes back.
+  int64_t host_at(int64_t time_ns) {
+    for (; next_skipped < skipped.size() && skipped[next_skipped].end_ns <= time_ns;
+         ++next_skipped) {
+      skipped_ns += skipped[next_skipped].end_ns - skipped[next_skipped].begin_ns;
+    }
+    const int64_t partly = next_skipped < skipped.size()
+                               ? std::max<int64_t>(0, time_ns - skipped[next_skipped].begin_ns)
+                               : 0;
+    return time_ns + shift_ns - skipped_ns - partly;
+  }
+};
+
+class Rerun {
+ public:
+  Rerun(const ReplayGraph& graph, std::vector<Changes> changes)
+      : graph_(graph),
+        changes_(std::move(changes)),
+        clocks_(graph.processes.size()),
+        meetings_(graph.meetings.size()) {
+    for (size_t i = 0; i < clocks_.size(); ++i) {
+      const Process& process = graph.processes[i];
+      HostClock& clock = clocks_[i];
+      clock.skipped = united(std::move(changes_[i].skipped));
+      clock.begin_ns.resize(process.calls.size());
+      clock.launches_before.resize(process.calls.size());
+      clock.start_ns.resize(process.works.size());
+      clock.end_ns.resize(process.works.size());
+      clock.started.resize(process.works.size());
+      clock.ended.resize(process.works.size());
+    }
+  }
+
+  void go() {
+    for (const Point& point : graph_.points) {
+      switch (point.kind) {
+        case PointKind::kCallBegin:
+          begin_call(point.process, point.index);
+          break;
+        case PointKind::kCallEnd:
+          end_call(point.process, point.index);
+          break;
+        case PointKind::kWorkStart:
+          start_work(point.process, point.index);
+          break;
+        default:
+          end_work(point.process, point.index);
+      }
+    }
+  }
+  std::vector<int64_t> windows(size_t devices) const;
+
+ private:
+  struct Met {
+    size_t came = 0;
+    int64_t last_ns = std::numeric_limits<int64_t>::min();
+  };
+
+  void begin_call(size_t process, size_t index) {
+    HostClock& clock = clocks_[process];
+    const Call& call = graph_.processes[process].calls[index];
+    clock.begin_ns[index] = clock.host_at(call.begin_ns);
+    clock.launches_before[index] = clock.launches;
+    clock.launches += call.blocks ? 0 : 1;
+  }
+  void end_call(size_t process, size_t index);
+  void start_work(size_t process, size_t index);
+  void end_work(size_t process, size_t index);
+  int64_t end_of(const HostClock& clock, const Work& work, size_t index) const {
+    return clock.ended[index]     ? clock.end_ns[index]
+           : clock.started[index] ? clock.start_ns[index] + work.end_ns - work.start_ns
+                                  : work.end_ns;
+  }
+
+  const ReplayGraph& graph_;
+  std::vector<Changes> changes_;
+  std::vector<HostClock> clocks_;
+  std::vector<Met> meetings_;
+};
+
+void Rerun::end_call(size_t index_of_process, size_t index) {
+  const Process& process = graph_.processes[index_of_process];
+  HostClock& clock = clocks_[index_of_process];
+  const Call& call = process.calls[index];
+  if (clock.launches != clock.launches_before[index]) {
+    return;  // other threads went on meanwhile: theirs is the time of the host
+  }
+  int64_t latest = std::numeric_limits<int64_t>::min();  // as recorded
+  int64_t until = latest;                                // now
+  for (size_t i = call.awaited.begin; i < call.awaited.end; ++i) {
+    const size_t work = process.works_awaited[i];
+    latest = std::max(latest, process.works[work].end_ns);
+    until = std::max(until, end_of(clock, process.works[work], work));
+  }
+  const int64_t recorded = call.end_ns - call.begin_ns;
+  const bool waited = latest > call.begin_ns;
+  const int64_t begun = clock.begin_ns[index];
+  const bool is_free = changes_[index_of_process].free_calls[index];
+  int64_t returned = begun + (waited || is_free ? std::min(recorded, kCallNs) : recorded);
+  if (!is_free && call.awaited.begin != call.awaited.end) {
+    const int64_t wake = call.end_ns - latest;
+    returned = std::max(returned, until + (waited ? wake : std::min(wake, kCallNs)));
+  }
+  const int64_t now = clock.host_at(call.end_ns);
+  clock.shift_ns += returned - now;
+}
+
+void Rerun::start_work(size_t index_of_process, size_t index) {
+  const Process& process = graph_.processes[index_of_process];
+  const Changes& changes = changes_[index_of_process];
+  HostClock& clock = clocks_[index_of_process];
+  const Work& work = process.works[index];
+  int64_t start = std::numeric_limits<int64_t>::min();
+  if (work.launch != kNone) {
+    // Where the clocks of host and GPU disagree it is launched after it began.
+    const int64_t begun =
+        process.calls[work.launch].begin_ns <= work.start_ns
+            ? clock.begin_ns[work.launch]
+            : clock.host_at(work.start_ns) + process.calls[work.launch].begin_ns - work.start_ns;
+    start = begun + work.latency_ns -
+            std::min(std::max<int64_t>(0, work.latency_ns), changes.sooner_ns[index]);
+  }
+  const int64_t gap = work.gap_ns - std::min(work.gap_ns, changes.closer_ns[index]);
+  for (size_t i = work.before.begin; i < work.before.end; ++i) {
+    const size_t before = process.works_before[i];
+    start = std::max(start, end_of(clock, process.works[before], before) +
+                                std::min(gap, work.start_ns - process.works[before].end_ns));
+  }
+  if (work.launch == kNone && work.before.begin == work.before.end) {
+    start = clock.host_at(work.start_ns);
+  }
+  clock.start_ns[index] = start;
+  clock.started[index] = true;
+  if (work.meeting != kNone) {
+    Met& met = meetings_[work.meeting];
+    ++met.came;
+    met.last_ns = std::max(
+        met.last_ns, graph_.meetings[work.meeting].start_ns[work.member] + start - work.start_ns);
+  }
+}
+
+void Rerun::end_work(size_t index_of_process, size_t index) {
+  HostClock& clock = clocks_[index_of_process];
+  const Work& work = graph_.processes[index_of_process].works[index];
+  int64_t end = clock.start_ns[index] + work.end_ns - work.start_ns;
+  if (changes_[index_of_process].communicates[index]) {
+    end = clock.start_ns[index];
+  } else if (work.meeting != kNone) {
+    const Meeting& meeting = graph_.meetings[work.meeting];
+    const Met& met = meetings_[work.meeting];
+    if (met.came == meeting.start_ns.size()) {
+      end = std::max(clock.start_ns[index], work.end_ns + met.last_ns - meeting.last_start_ns);
+    }
+  }
+  clock.end_ns[index] = end;
+  clock.ended[index] = true;
+}
+
+std::vector<int64_t> Rerun::windows(size_t devices) const {
+  std::vector<std::optional<Span>> windows(devices);
+  for (size_t i = 0; i < clocks_.size(); ++i) {
+    for (size_t work = 0; work < clocks_[i].start_ns.size(); ++work) {
+      const size_t device = graph_.processes[i].works[work].device;
+      const Span span = {clocks_[i].start_ns[work], clocks_[i].end_ns[work]};
+      if (device != kNone) {
+        std::optional<Span>& window = windows[device];
+        window = window ? Span{std::min(window->begin_ns, span.begin_ns),
+                               std::max(window->end_ns, span.end_ns)}
+                        : span;
+      }
+    }
+  }
+  std::vector<int64_t> lengths;
+  for (const std::optional<Span>& window : windows) {
+    lengths.push_back(window ? window->end_ns - window->begin_ns : 0);
+  }
+  return lengths;
+}
+
+}  // namespace
+}  // namespace replay
+
+std::vector<int64_t> replayed_windows(const ReplayGraph& graph, const Profile& profile,
+                                      const Removal& removal) {
+  replay::Rerun rerun(graph, replay::Changing(graph, profile, removal).all());
+  rerun.go();
+  return rerun.windows(profile.devices.size());
+}
+
+}  // namespace traintrace

@@ -1,0 +1,38 @@
+// What a job would take without a cause of lost time: its recorded calls and work run once more, in
+// their order and with what each had to wait for, and the cause is left out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analyzer/timeline/replay_graph.h"
+
+namespace traintrace {
+
+// What is left out.
+struct Removal {
+  // Idle time of one cause on one GPU.
+  struct Idle {
+    size_t device = 0;  // in Profile::devices
+    IdleCause cause = IdleCause::kUnattributed;
+    std::vector<int64_t> until_ns = {};  // only in gaps that end then (IdleGap); empty: in all
+  };
+  std::vector<Idle> idle;
+  // On these GPUs (in Profile::devices) communication takes no time and waits for no rank.
+  std::vector<size_t> communication;
+  // No rank makes a collective late by its own doing (own_lateness).
+  bool late_ranks = false;
+};
+
+// For each of Profile::devices, from the start of its first work to the end of its last, in ns.
+//
+// A call that launches takes place when its process gets there; a call that blocks returns when
+// what it waited for is done.  Work begins when its launch and what it waited for on the GPU allow
+// it; a collective ends when its last rank has come and its data have been transferred.  All else
+// keeps its length, also a wait for something that was not recorded, and queues are endless: what
+// is gained by leaving something out is an upper bound.  With nothing left out this is what was
+// recorded, as far as the clocks of host and GPU agree.
+std::vector<int64_t> replayed_windows(const ReplayGraph& graph, const Profile& profile,
+                                      const Removal& removal);
+
+}  // namespace traintrace
