@@ -11,16 +11,20 @@
 #include "analyzer/commands/output_file.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/importers/operations_csv.h"
 #include "analyzer/judge/load.h"
 #include "analyzer/memory/device_peaks.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
+#include "analyzer/reporters/report_cause.h"
+#include "analyzer/reporters/report_slowdown.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/text/progress.h"
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/recorded.h"
+#include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
@@ -50,11 +54,54 @@ int print_in_form(const ReportTable& table, const ReportArguments& arguments) {
 }
 
 ReportTable table_of(const std::vector<Timeline>& timelines, const std::string& by) {
-  return by == "rank"     ? report_by_rank(timelines)
-         : by == "step"   ? report_by_step(timelines)
-         : by == "stream" ? report_by_stream(timelines)
-         : by == "call"   ? report_by_call(timelines)
-                          : report_by_site(timelines);
+  return by == "rank"         ? report_by_rank(timelines)
+         : by == "step"       ? report_by_step(timelines)
+         : by == "stream"     ? report_by_stream(timelines)
+         : by == "call"       ? report_by_call(timelines)
+         : by == "operator"   ? report_by_work(timelines, WorkGroup::kOperator)
+         : by == "annotation" ? report_by_work(timelines, WorkGroup::kAnnotation)
+         : by == "module"     ? report_by_work(timelines, WorkGroup::kModule)
+         : by == "kernel"     ? report_by_work(timelines, WorkGroup::kKernel)
+         : by == "collective" ? report_by_collective(timelines)
+         : by == "cause"      ? report_by_cause(build_profile(timelines))
+                              : report_by_site(timelines);
+}
+
+bool is_by_rank(const std::string& by) {
+  return by == "rank" || by == "step" || by == "stream";
+}
+
+// Why a table has nothing to show.
+void say_why_empty(const std::vector<Timeline>& timelines, const std::string& by) {
+  const bool asks_framework = by == "operator" || by == "annotation" || by == "module";
+  const auto knows = [&](const Timeline& timeline) {
+    return std::any_of(timeline.contexts.begin(), timeline.contexts.end(), [&](const auto& each) {
+      return (by == "operator"     ? each.op
+              : by == "annotation" ? each.annotation
+                                   : each.module) != kNoName;
+    });
+  };
+  if (asks_framework && std::none_of(timelines.begin(), timelines.end(), knows)) {
+    note(fmt::format("no {} around launches is recorded: {}", by,
+                     by == "module" ? "profile with with_modules=True and with_stack=True"
+                     : by == "annotation"
+                         ? "name parts of the step with torch.profiler.record_function"
+                         : "operators are in profiles of PyTorch's profiler only"));
+  }
+  const auto communicates = [](const Timeline& timeline) {
+    return std::any_of(timeline.work.begin(), timeline.work.end(),
+                       [](const GpuWork& work) { return work.kind == WorkKind::kCommunication; });
+  };
+  if (by == "collective" && std::none_of(timelines.begin(), timelines.end(), communicates)) {
+    note(
+        "no communication between GPUs is recorded; --communication-kernels=REGEX names kernels "
+        "that do it");
+  }
+  if (by == "step" && std::none_of(timelines.begin(), timelines.end(), [](const Timeline& each) {
+        return !step_starts_of(each).empty();
+      })) {
+    note("no steps: none are marked, and the work does not repeat");
+  }
 }
 
 int report_profiles(const std::vector<std::string>& files, const ReportArguments& arguments) {
@@ -75,6 +122,7 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
     return 2;
   }
   run_stage("late peers", [&] { note_late_peers(find_arrivals(timelines), timelines); });
+  say_why_empty(timelines, arguments.by);
   return print_in_form(table_of(timelines, arguments.by), arguments);
 }
 
@@ -160,8 +208,15 @@ int report_recorded(const ReportArguments& arguments) {
     note(finding.title);
   }
   ReportTable table = table_of(own.timelines, arguments.by);
-  const size_t without = ranks_without_row(*run, table).size();
-  complete_ranks(*run, table);
+  const size_t without =
+      is_by_rank(arguments.by)
+          ? ranks_without_row(*run, table).size()
+          : run->ranks.size() - std::min(run->ranks.size(), own.timelines.size());
+  if (is_by_rank(arguments.by)) {
+    complete_ranks(*run, table);
+  } else if (!own.timelines.empty()) {
+    say_why_empty(own.timelines, arguments.by);
+  }
   if (without != 0) {
     note(
         fmt::format("what the GPU did and when is not known of {} rank{}: record with "
@@ -185,7 +240,30 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
   return timelines;
 }
 
+int report_operations(const std::string& path, const std::string& form) {
+  const Result<OperationsFile> file = read_operations_csv(path);
+  if (!file) {
+    return fail(file.error());
+  }
+  for (const ReadError& error : file->errors) {
+    say(error);
+  }
+  std::string why_not;
+  const Slowdown slowdown = slowdown_of(file->operations, why_not);
+  return why_not.empty() ? print_in_form(report_slowdown(slowdown), form)
+                         : fail(path + ": " + why_not);
+}
+
 int report(const ReportArguments& arguments) {
+  const bool is_one = arguments.traces.size() == 1;
+  if (is_one && looks_like_operations_csv(arguments.traces.front())) {
+    return report_operations(arguments.traces.front(), arguments.form);
+  }
+  if (arguments.by == "slowdown") {
+    return fail(
+        "--by=slowdown takes one CSV file of operations: rank, stage, step, operation, "
+        "start, end");
+  }
   if (const std::vector<std::string> files = profiles_alone(arguments.traces); !files.empty()) {
     return report_profiles(files, arguments);
   }
@@ -215,7 +293,8 @@ void declare_report(CLI::App& command, Invocation& invocation) {
   add_communication_kernels(command);
   add_traces(command, arguments->traces);
   command.add_option("--by", arguments->by, "what each row stands for")
-      ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step"}))
+      ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step", "kernel", "operator",
+                             "annotation", "module", "collective", "cause", "slowdown"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});
   command

@@ -67,6 +67,13 @@ ReportTable report_by_stream(std::span<const Timeline> timelines);
 ReportTable report_by_call(std::span<const Timeline> timelines);
 // One row per cause, call and place for which GPUs were idle, most first.
 ReportTable report_by_site(std::span<const Timeline> timelines);
+enum class WorkGroup : uint8_t { kOperator, kAnnotation, kModule, kKernel };
+// One row per kernel, or per operator, annotation or module of the framework that launched it
+// (nothing: none is known), most GPU time first: how long GPUs worked for it, were idle before it,
+// and for what its calls did.  Sums over rows are those over all work.
+ReportTable report_by_work(std::span<const Timeline> timelines, WorkGroup group);
+// One row per operation, communicator and size: bandwidth by NCCL's definitions.
+ReportTable report_by_collective(std::span<const Timeline> timelines);
 // By stack, of calls that have to answer for some; only of recorded traces.
 std::map<uint32_t, IdleTimes> idle_by_stack(const Timeline& timeline);
 ReportParts idle_parts(const IdleTimes& idle);

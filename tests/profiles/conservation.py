@@ -1,5 +1,5 @@
-"""Conservation over real profiles: what was lost is named or said to be unattributed, to the ns; and a healthy GPU has lost little that
-has no name.   conservation.py TRAINTRACE DATA
+"""Conservation over real profiles: what was lost is named or said to be unattributed, to the ns; and the replay reproduces what was
+recorded.   conservation.py TRAINTRACE DATA
 
 Prints a table.  Ends with 77 where DATA, which is not part of this repository, is not at hand."""
 import glob
@@ -28,6 +28,7 @@ def check(traintrace, trace):
     name = os.path.basename(trace)
     report = run(traintrace, "analyze", trace, "--format=json")
     table = {(row["rank"] or 0, row["device"]): row for row in run(traintrace, "report", trace, "--by=rank", "--format=json")["rows"]}
+    causes = run(traintrace, "report", trace, "--by=cause", "--format=json")["rows"]
     codes = [finding["code"] for finding in report["findings"]]
     rows = {(row["rank"], row["device"]): row for row in report["lost_time"]}
     if sorted(rows) != sorted(table):
@@ -42,7 +43,19 @@ def check(traintrace, trace):
         unnamed = max(unnamed, lost["unattributed_ns"] / max(1, lost["window_ns"]))
     if "run.healthy" in codes and unnamed > 0.10:
         wrong.append(f"{name}: healthy, and {100 * unnamed:.1f} % are lost without a name")
-    print(f"{name[:52]:52} {len(rows):2} GPUs  without a name {100 * unnamed:5.2f} %")
+    error = 0.0
+    for row in causes:
+        if row["cause"] == "none":
+            error = max(error, abs(row["replayed_ns"] - row["window_ns"]) / row["window_ns"])
+        elif row["replayed_ns"] > 1.01 * row["window_ns"]:
+            wrong.append(f"{name}: without {row['cause']} it would take longer: {row}")
+    if error > 0.01 or sum(row["cause"] == "none" for row in causes) != len(rows):
+        wrong.append(f"{name}: the replay is off by {100 * error:.2f} %")
+    gains = [(finding["code"], finding["values"]["gain_ns"]) for finding in report["findings"] if "gain_ns" in finding["values"]]
+    window = max(row["window_ns"] for row in table.values())
+    wrong += [f"{name}: {code} gains {gain} ns of {window}" for code, gain in gains if not 0 <= gain <= window]
+    print(f"{name[:52]:52} {len(rows):2} GPUs  without a name {100 * unnamed:5.2f} %  replay off by {100 * error:6.3f} %  "
+          + (", ".join(f"{code.removeprefix('latency.')} -{gain / 1e6:.1f} ms" for code, gain in gains) or "-"))
     return wrong
 
 
