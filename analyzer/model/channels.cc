@@ -1,6 +1,7 @@
 #include "analyzer/model/channels.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -135,6 +136,17 @@ const PeerText* peer_of(const PeersOf& peers, const Member& member, bool receive
   return found == peers.end() ? nullptr : found->second;
 }
 
+// By rank in the communicator.
+PeersOf::const_iterator first_peer(const PeersOf& peers, const Member& member) {
+  return peers.lower_bound(std::tuple(member.process, static_cast<uint32_t>(member.element + 1),
+                                      false, std::numeric_limits<int>::min()));
+}
+
+bool is_sent_by(const Member& member, const PeersOf::value_type& peer) {
+  const auto& [process, communicator, receive, other] = peer.first;
+  return process == member.process && communicator == member.element + 1 && !receive;
+}
+
 void add_differing(const Run& run, size_t index, const PeersOf& peers,
                    std::vector<Channel>& found) {
   const Communicator& communicator = run.communicators[index];
@@ -143,17 +155,21 @@ void add_differing(const Run& run, size_t index, const PeersOf& peers,
     by_local_rank.emplace(member.local_rank, &member);
   }
   for (const Member& from : communicator.members) {
-    for (const auto& [local_rank, to] : by_local_rank) {
-      const PeerText* sent =
-          from.local_rank < 0 ? nullptr : peer_of(peers, from, false, local_rank);
-      const PeerText* received =
-          sent == nullptr || local_rank < 0 ? nullptr : peer_of(peers, *to, true, from.local_rank);
-      if (received == nullptr || to == &from ||
-          (sent->operations == received->operations && sent->hash == received->hash)) {
+    // Only those that it has sent to: who has not are far more.
+    for (auto sent = first_peer(peers, from);
+         from.local_rank >= 0 && sent != peers.end() && is_sent_by(from, *sent); ++sent) {
+      const int local_rank = std::get<int>(sent->first);
+      const auto to = by_local_rank.find(local_rank);
+      const PeerText* received = to == by_local_rank.end() || local_rank < 0
+                                     ? nullptr
+                                     : peer_of(peers, *to->second, true, from.local_rank);
+      if (received == nullptr || to->second == &from ||
+          (sent->second->operations == received->operations &&
+           sent->second->hash == received->hash)) {
         continue;
       }
-      found.push_back(
-          {index, &from, to, messages_of(run, from, *sent), messages_of(run, *to, *received)});
+      found.push_back({index, &from, to->second, messages_of(run, from, *sent->second),
+                       messages_of(run, *to->second, *received)});
     }
   }
 }

@@ -8,8 +8,10 @@
 namespace traintrace {
 
 inline bool is_elsewhere(const Run& run, Rank rank) {
-  return std::any_of(run.elsewhere.begin(), run.elsewhere.end(),
-                     [&](const ElsewhereTrace& trace) { return trace.rank == rank.value; });
+  const auto at =
+      std::lower_bound(run.elsewhere.begin(), run.elsewhere.end(), rank.value,
+                       [](const ElsewhereTrace& trace, int value) { return trace.rank < value; });
+  return at != run.elsewhere.end() && at->rank == rank.value;
 }
 
 inline bool are_elsewhere(const Run& run, const Ranks& ranks) {
