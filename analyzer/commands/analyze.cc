@@ -36,7 +36,7 @@ void keep_only(const std::vector<std::string>& codes, std::vector<Finding>& find
 // The tables say everything, but for one thing: which calls of a process that holds several ranks
 // belong to which of them.
 TraceSet read_for_verdict(const std::vector<std::string>& arguments) {
-  TraceSet traces = read_traces(arguments, {.events = false});
+  TraceSet traces = read_traces(arguments, {.events = false, .lean = true});
   return std::any_of(traces.processes.begin(), traces.processes.end(), holds_several_ranks)
              ? read_traces(arguments, {.events = true, .reports = false})
              : std::move(traces);

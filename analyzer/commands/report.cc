@@ -240,7 +240,8 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
   return timelines;
 }
 
-int report_operations(const std::string& path, const std::string& form) {
+int report_operations(const ReportArguments& arguments) {
+  const std::string& path = arguments.traces.front();
   const Result<OperationsFile> file = read_operations_csv(path);
   if (!file) {
     return fail(file.error());
@@ -250,14 +251,14 @@ int report_operations(const std::string& path, const std::string& form) {
   }
   std::string why_not;
   const Slowdown slowdown = slowdown_of(file->operations, why_not);
-  return why_not.empty() ? print_in_form(report_slowdown(slowdown), form)
+  return why_not.empty() ? print_in_form(report_slowdown(slowdown), arguments)
                          : fail(path + ": " + why_not);
 }
 
 int report(const ReportArguments& arguments) {
   const bool is_one = arguments.traces.size() == 1;
   if (is_one && looks_like_operations_csv(arguments.traces.front())) {
-    return report_operations(arguments.traces.front(), arguments.form);
+    return report_operations(arguments);
   }
   if (arguments.by == "slowdown") {
     return fail(

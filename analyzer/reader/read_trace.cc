@@ -84,7 +84,12 @@ void note_pack(const std::string& path, ProcessTrace& trace) {
   }
 }
 
-Schema read_schema(const TraceBytes& file, const Layout& layout, std::vector<ReadError>& problems) {
+bool is_lean(const ReadOptions& options) {
+  return options.lean && !options.events;
+}
+
+Schema read_schema(const TraceBytes& file, const Layout& layout, const ReadOptions& options,
+                   std::vector<ReadError>& problems) {
   constexpr uint64_t kMostBytes = 16 << 20;
   const format::Section* section = layout.section(format::kSchema);
   if (section == nullptr) {
@@ -94,13 +99,31 @@ Schema read_schema(const TraceBytes& file, const Layout& layout, std::vector<Rea
   std::vector<std::byte> text(std::min(section->bytes, kMostBytes));
   const size_t got = file.read(section->offset, text);
   size_t bad_lines = 0;
-  Schema schema = parse_schema({reinterpret_cast<const char*>(text.data()), got}, bad_lines);
+  const std::string_view lines(reinterpret_cast<const char*>(text.data()), got);
+  Schema schema = is_lean(options) ? lean_schema(lines, bad_lines) : parse_schema(lines, bad_lines);
+  if (!options.first_calls.empty()) {
+    schema.put_first(options.first_calls);
+  }
   if (bad_lines != 0) {
     problems.push_back(
         file.error(section->offset, "expected lines `call ID NAME LIBRARY KIND FIELD..`, found " +
                                         std::to_string(bad_lines) + " others"));
   }
   return schema;
+}
+
+// Those in which no frame of a stack is.
+void drop_unused_modules(ProcessTrace& trace) {
+  std::vector<uint64_t> addresses;
+  for (const auto& [id, stack] : trace.stacks) {
+    addresses.insert(addresses.end(), stack.native.begin(), stack.native.end());
+  }
+  std::sort(addresses.begin(), addresses.end());
+  std::erase_if(trace.modules, [&](const ModuleText& module) {
+    const auto first = std::lower_bound(addresses.begin(), addresses.end(), module.begin);
+    return first == addresses.end() || *first >= module.end;
+  });
+  trace.modules.shrink_to_fit();
 }
 
 Result<TraceBytes> open_trace(const std::string& path) {
@@ -122,7 +145,7 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
     trace.errors.push_back(file.error(0, "expected two clock anchors: times are estimates"));
   }
   read_identity(*layout, clock, trace);
-  ReadContext context{file,  *layout, clock, read_schema(file, *layout, trace.errors),
+  ReadContext context{file,  *layout, clock, read_schema(file, *layout, options, trace.errors),
                       trace, {},      {},    {}};
   read_tables(context);
   read_events(context, options);
@@ -131,6 +154,9 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   note_copy(layout->header, trace);
   read_gpu_progress(context);
   trace.calls = std::move(context.schema.calls);
+  if (is_lean(options)) {
+    drop_unused_modules(trace);
+  }
   return trace;
 }
 

@@ -1,7 +1,11 @@
 #include "analyzer/reader/schema.h"
 
+#include <algorithm>
+#include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "analyzer/text/schema_text.h"
 #include "analyzer/text/words.h"
@@ -69,9 +73,53 @@ uint32_t Schema::call(uint16_t id) {
   uint32_t& index = index_of_id[id];
   if (index == kNoCall) {
     index = static_cast<uint32_t>(calls.size());
-    calls.push_back({std::string(kUnnamed) + std::to_string(id), "unknown", "unknown", {}});
+    const uint32_t other =
+        others == nullptr || others->index_of_id.size() <= id ? kNoCall : others->index_of_id[id];
+    if (other != kNoCall) {
+      calls.push_back(others->calls[other]);
+    } else {
+      calls.push_back({std::string(kUnnamed) + std::to_string(id), "unknown", "unknown", {}});
+    }
   }
   return index;
+}
+
+const StatRow* Schema::stat(uint32_t index) const {
+  const std::map<uint32_t, StatRow>& rows = others == nullptr ? stats : others->stats;
+  const auto row = rows.find(index);
+  return row == rows.end() ? nullptr : &row->second;
+}
+
+void Schema::put_first(std::span<const CallSchema> rows) {
+  std::unordered_map<std::string, uint32_t> places;
+  std::vector<CallSchema> ordered;
+  for (const CallSchema& row : rows) {
+    if (places.emplace(row.name, static_cast<uint32_t>(ordered.size())).second) {
+      ordered.push_back(row);
+    }
+  }
+  std::vector<uint32_t> moved;  // by old index
+  for (CallSchema& row : calls) {
+    const auto [place, is_new] = places.emplace(row.name, static_cast<uint32_t>(ordered.size()));
+    if (is_new) {
+      ordered.push_back(std::move(row));
+    }
+    moved.push_back(place->second);
+  }
+  for (uint32_t& index : index_of_id) {
+    index = index == kNoCall ? kNoCall : moved[index];
+  }
+  // What no line of the schema names is called after its id.
+  for (const auto& [name, place] : places) {
+    const auto id = name.starts_with(kUnnamed)
+                        ? parse_unsigned(std::string_view(name).substr(kUnnamed.size()))
+                        : std::nullopt;
+    if (id && *id <= 0xffff) {
+      index_of_id.resize(std::max<size_t>(index_of_id.size(), *id + 1), kNoCall);
+      index_of_id[*id] = place;
+    }
+  }
+  calls = std::move(ordered);
 }
 
 Schema parse_schema(std::string_view text, size_t& bad_lines) {
@@ -92,6 +140,43 @@ Schema parse_schema(std::string_view text, size_t& bad_lines) {
                                            : true;
     bad_lines += good ? 0 : 1;
   }
+  return schema;
+}
+
+namespace {
+
+struct KnownSchema {
+  std::string text;
+  std::shared_ptr<const Schema> schema;
+  size_t bad_lines;
+};
+
+// Of the last few texts.
+KnownSchema known_schema(std::string_view text) {
+  constexpr size_t kKept = 4;
+  static std::mutex mutex;
+  static auto& known = *new std::vector<KnownSchema>;
+  const std::lock_guard lock(mutex);
+  for (const KnownSchema& one : known) {
+    if (one.text == text) {
+      return one;
+    }
+  }
+  if (known.size() == kKept) {
+    known.erase(known.begin());
+  }
+  KnownSchema& added = known.emplace_back(KnownSchema{std::string(text), nullptr, 0});
+  added.schema = std::make_shared<const Schema>(parse_schema(text, added.bad_lines));
+  return added;
+}
+
+}  // namespace
+
+Schema lean_schema(std::string_view text, size_t& bad_lines) {
+  KnownSchema known = known_schema(text.substr(0, text.find('\0')));
+  bad_lines = known.bad_lines;
+  Schema schema;
+  schema.others = std::move(known.schema);
   return schema;
 }
 

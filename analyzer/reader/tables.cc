@@ -23,10 +23,9 @@ void read_losses(ReadContext& context) {
       context.file, *section, [](uint64_t count) { return count != 0; },
       [](uint64_t, uint64_t) { return true; },
       [&](uint64_t index, uint64_t count) {
-        const auto row = context.schema.stats.find(static_cast<uint32_t>(index));
-        const StatRow stat = row != context.schema.stats.end()
-                                 ? row->second
-                                 : StatRow{"stat#" + std::to_string(index), "warning"};
+        const StatRow* const row = context.schema.stat(static_cast<uint32_t>(index));
+        const StatRow stat =
+            row != nullptr ? *row : StatRow{"stat#" + std::to_string(index), "warning"};
         context.trace.losses.push_back({stat.name, count, stat.severity});
       });
 }

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <iterator>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
@@ -174,23 +176,54 @@ bool is_of_same_process(const ProcessTrace& a, const ProcessTrace& b) {
          a.host == b.host && std::abs(a.armed - b.armed) < kSameMoment;
 }
 
+// HOST.PID.STARTTIME, as all files of a process begin.
+std::string name_of(const ProcessTrace& trace) {
+  return fmt::format("{}.{}.{}", trace.host, trace.pid, trace.start_time);
+}
+
 bool is_collected(const ProcessTrace& trace) {
   return trace.source.find(std::string(format::kPackSuffix) + "/") != trace.source.npos;
 }
 
-void add_native(const std::string& path, const ReadOptions& options, TraceSet& set) {
+// Finds a process among those that were read, without looking at all of them.
+class Known {
+ public:
+  explicit Known(const TraceSet& set) : set_(set) {}
+
+  // A pointer may lead to a trace that was named as well.
+  bool has(const ProcessTrace& trace) {
+    take_new();
+    if (sources_.contains(trace.source)) {
+      return true;
+    }
+    const auto [begin, end] = by_name_.equal_range(name_of(trace));
+    return std::any_of(begin, end, [&](const auto& named) {
+      const ProcessTrace& other = set_.processes[named.second];
+      return (is_collected(other) || is_collected(trace)) && is_of_same_process(other, trace);
+    });
+  }
+
+ private:
+  void take_new() {
+    for (; taken_ < set_.processes.size(); ++taken_) {
+      sources_.insert(set_.processes[taken_].source);
+      by_name_.emplace(name_of(set_.processes[taken_]), taken_);
+    }
+  }
+
+  const TraceSet& set_;
+  size_t taken_ = 0;
+  std::unordered_set<std::string> sources_;
+  std::unordered_multimap<std::string, size_t> by_name_;
+};
+
+void add_native(const std::string& path, const ReadOptions& options, Known& known, TraceSet& set) {
   Result<ProcessTrace> trace = read_trace(path, options);
   if (!trace) {
     set.errors.push_back(trace.error());
     return;
   }
-  // A pointer may lead to a trace that was named as well.
-  const bool known =
-      std::any_of(set.processes.begin(), set.processes.end(), [&](const ProcessTrace& other) {
-        return other.source == trace->source ||
-               ((is_collected(other) || is_collected(*trace)) && is_of_same_process(other, *trace));
-      });
-  if (!known) {
+  if (!known.has(*trace)) {
     read_threads_file(*trace);
     set.processes.push_back(std::move(*trace));
   }
@@ -211,11 +244,6 @@ void add_others(std::vector<OtherFile>& files, TraceSet& set) {
   }
   std::move(others.processes.begin(), others.processes.end(), std::back_inserter(set.processes));
   std::move(others.errors.begin(), others.errors.end(), std::back_inserter(set.errors));
-}
-
-// HOST.PID.STARTTIME, as all files of a process begin.
-std::string name_of(const ProcessTrace& trace) {
-  return fmt::format("{}.{}.{}", trace.host, trace.pid, trace.start_time);
 }
 
 // Pointers to other hosts whose traces have been collected since.
@@ -266,12 +294,13 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
   const HostClocks clocks(paths);
   ReadOptions own = options;
   Progress progress(paths);
+  Known known(set);
   for (const std::string& path : paths) {
     progress.next();
     read_stage(path, set.errors, [&] {
       if (is_native(path)) {
         own.booted = clocks.booted(path);
-        add_native(path, own, set);
+        add_native(path, own, known, set);
       } else {
         add_text(path, set);
       }
