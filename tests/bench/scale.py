@@ -1,9 +1,11 @@
-"""How long it takes to judge large jobs: dumps of Flight Recorder, native traces.   scale.py BUILD
+"""How the cost of a verdict grows with the number of ranks.   scale.py BUILD [--native=64,512,..] [--flight=64,512,..] [--fault=stuck]
 
-Traces are made in a temporary folder (0.2 GB).  Best of three, with the files in the page cache; memory is the largest resident set.
+Jobs with tensor, pipeline and data parallelism (parallel_job.cc), 10,000 collectives per rank, and dumps of Flight Recorder of 2,000
+records each; one rank of each goes wrong.  They are made in a temporary folder, one after the other (16,384 ranks: 1.9 GB; 4,096
+dumps: 1.7 GB), and are in the page cache.  The better of two; memory is the largest resident set of all processes of `analyze`.
 """
+import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -13,32 +15,56 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "flight"))
 import generate
 
 
-def judged(traintrace, folder):
-    best, verdict = None, ""
-    for _ in range(3):
+class Cost:
+    """Of one `analyze`, children included."""
+
+    def __init__(self, traintrace, folder):
         before = time.monotonic()
-        done = subprocess.run([traintrace, "analyze", folder], capture_output=True, text=True, check=False)
-        taken = time.monotonic() - before
-        best = taken if best is None else min(best, taken)
-        verdict = done.stdout.splitlines()[0] if done.stdout else done.stderr
-    return best, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024, verdict
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(write, 1)
+            os.close(read)
+            os.execv(traintrace, [traintrace, "analyze", folder])
+        os.close(write)
+        with os.fdopen(read, encoding="utf-8") as out:
+            lines = out.read().splitlines()
+        _, _, usage = os.wait4(pid, 0)
+        self.seconds = time.monotonic() - before
+        self.processor = usage.ru_utime + usage.ru_stime
+        self.mebibytes = usage.ru_maxrss / 1024
+        self.verdict = next((line for line in lines if line.startswith("verdict: ")), lines[0] if lines else "none")
+
+
+def row(what, ranks, traintrace, folder):
+    best = min((Cost(traintrace, folder) for _ in range(2)), key=lambda cost: cost.processor)
+    print(f"| {what} | {ranks:,} | {best.seconds:.2f} | {best.processor:.2f} | {1000 * best.processor / ranks:.2f} | {best.mebibytes:.0f} | "
+          f"{1024 * best.mebibytes / ranks:.0f} |", flush=True)
+    print(f"    {best.verdict[:200]}", file=sys.stderr, flush=True)
+
+
+def numbers(text):
+    return [int(word) for word in text.split(",") if word]
 
 
 def main():
-    build = sys.argv[1]
-    traintrace = os.path.join(build, "bin", "traintrace")
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        native = os.path.join(folder, "native")
-        subprocess.run([os.path.join(build, "bench", "peers", "many_ranks"), native], check=True)
-        rows.append(("1,024 native traces of 100,000 collectives, one left out", *judged(traintrace, native)))
-        dumps = os.path.join(folder, "dumps")
-        generate.write(dumps, generate.options_of([dumps, "--ranks=512", "--records=1000", "--fault=missing", "--culprit=300"]))
-        rows.append(("512 dumps of Flight Recorder of 1,000 records", *judged(traintrace, dumps)))
-    print(f"| judged, on {os.cpu_count()} cores | s | MiB, the largest so far |\n|---|---|---|")
-    for what, seconds, mebibytes, verdict in rows:
-        print(f"| {what} | {seconds:.2f} | {mebibytes:.0f} |")
-        print(f"    {verdict}", file=sys.stderr)
+    options = argparse.ArgumentParser()
+    options.add_argument("build")
+    options.add_argument("--native", type=numbers, default=[64, 512, 4096, 16384])
+    options.add_argument("--flight", type=numbers, default=[64, 512, 4096])
+    options.add_argument("--fault", default="stuck")
+    options = options.parse_args()
+    traintrace = os.path.join(options.build, "bin", "traintrace")
+    print(f"| judged, on {os.cpu_count()} cores | ranks | s | CPU s | CPU ms per rank | MiB | KiB per rank |\n|---|---|---|---|---|---|---|")
+    for ranks in options.native:
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([os.path.join(options.build, "bench", "peers", "parallel_job"), folder, f"--ranks={ranks}",
+                            f"--fault={options.fault}"], check=True)
+            row("native, 10,000 collectives", ranks, traintrace, folder)
+    for ranks in options.flight:
+        with tempfile.TemporaryDirectory() as folder:
+            generate.write(folder, generate.options_of([folder, f"--ranks={ranks}", "--records=2000", "--fault=missing", f"--culprit={ranks // 2}"]))
+            row("Flight Recorder, 2,000 records", ranks, traintrace, folder)
 
 
 if __name__ == "__main__":
