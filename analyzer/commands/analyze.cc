@@ -225,6 +225,13 @@ int analyze_unguarded(const AnalyzeOptions& options) {
 
 }  // namespace
 
+int analyze_here(const AnalyzeOptions& options) {
+  int status = 2;
+  return run_stage("the analysis as a whole", [&] { status = analyze_unguarded(options); })
+             ? status
+             : tell_failure(options);
+}
+
 int analyze(const AnalyzeOptions& options) {
   return supervise(
       "the analysis as a whole", [&] { return analyze_unguarded(options); },

@@ -23,6 +23,8 @@ struct AnalyzeOptions {
 // Prints the report.  0: no finding of severity error; 1: at least one; 2: no input was usable, or
 // the report could not be written, as said on stderr.
 int analyze(const AnalyzeOptions& options);
+// The same in this process: what kills it, kills it (isolation/supervise.h).
+int analyze_here(const AnalyzeOptions& options);
 
 // The report as `format` and `only` ask for it; `error` says whether it has a finding of severity
 // error.

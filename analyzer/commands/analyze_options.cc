@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "analyzer/commands/analyze.h"
+#include "analyzer/commands/analyze_mpi.h"
 #include "analyzer/commands/command.h"
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/text/nearest.h"
@@ -23,7 +24,9 @@ std::string complaint_about(const std::vector<std::string>& codes) {
   return "";
 }
 
-int run_analysis(AnalyzeOptions& options, const std::string& hang_after) {
+enum class Processes { kThis, kOfLauncher };
+
+int run_analysis(AnalyzeOptions& options, const std::string& hang_after, Processes processes) {
   const auto ns = parse_duration(hang_after);
   if (!ns || *ns < 0) {
     return fail("--hang-after=" + hang_after + ": write a time as 5s or 500ms");
@@ -34,7 +37,7 @@ int run_analysis(AnalyzeOptions& options, const std::string& hang_after) {
   }
   const bool to_file = !options.output.empty() && options.output != "-";
   options.screen = to_file ? Screen() : stdout_screen();
-  return analyze(options);
+  return processes == Processes::kThis ? analyze(options) : analyze_with_others(options);
 }
 
 }  // namespace
@@ -54,8 +57,13 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
       ->capture_default_str();
   add_format(command, options->format, {"text", "json", "html"});
   command.add_option("-o,--output", options->output, "write the result to this file; - is stdout");
-  command.callback([options, hang_after, &invocation] {
-    invocation.status = run_analysis(*options, *hang_after);
+  auto mpi = std::make_shared<bool>(false);
+  command.add_flag("--mpi", *mpi,
+                   "under mpirun or srun, one process per host: each reads what lies there, the "
+                   "first one judges");
+  command.callback([options, hang_after, mpi, &invocation] {
+    invocation.status =
+        run_analysis(*options, *hang_after, *mpi ? Processes::kOfLauncher : Processes::kThis);
   });
 }
 

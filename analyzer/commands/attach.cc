@@ -178,6 +178,7 @@ int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& optio
     problem = fmt::format("{}: {}", job.error().file, job.error().message);
   }
   const std::vector<std::string> texts = others.gather(packed(own, problem));
+  others.finish();
   if (others.rank() != 0) {
     return 0;
   }

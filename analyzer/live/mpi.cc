@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <thread>
 
 namespace traintrace {
 namespace {
@@ -45,6 +47,7 @@ bool Mpi::load() {
   find(library, "MPI_Comm_size", call_.size);
   find(library, "MPI_Send", call_.send);
   find(library, "MPI_Recv", call_.receive);
+  find(library, "MPI_Iprobe", call_.probe);
   world_ = dlsym(library, "ompi_mpi_comm_world");
   byte_ = dlsym(library, "ompi_mpi_byte");
   if (world_ == nullptr || byte_ == nullptr) {  // MPICH's, in its mpi.h
@@ -69,22 +72,41 @@ std::optional<Mpi> Mpi::join() {
 }
 
 std::vector<std::string> Mpi::gather(const std::string& text) {
-  std::vector<std::string> all;
-  uint64_t bytes = std::min(text.size(), kMostBytes);
   if (rank_ != 0) {
-    call_.send(&bytes, sizeof bytes, byte_, 0, kTag, world_);
-    call_.send(text.data(), static_cast<int>(bytes), byte_, 0, kTag, world_);
-  } else {
-    all.push_back(text);
-    for (int other = 1; other < size_; ++other) {
-      call_.receive(&bytes, sizeof bytes, byte_, other, kTag, world_, ignore_status_);
-      std::string& received = all.emplace_back(std::min<uint64_t>(bytes, kMostBytes), '\0');
-      call_.receive(received.data(), static_cast<int>(received.size()), byte_, other, kTag, world_,
-                    ignore_status_);
+    send(0, text);
+    return {};
+  }
+  std::vector<std::string> all = {text};
+  for (int other = 1; other < size_; ++other) {
+    all.push_back(receive(other));
+  }
+  return all;
+}
+
+void Mpi::send(int to, const std::string& text) {
+  uint64_t bytes = std::min(text.size(), kMostBytes);
+  call_.send(&bytes, sizeof bytes, byte_, to, kTag, world_);
+  call_.send(text.data(), static_cast<int>(bytes), byte_, to, kTag, world_);
+}
+
+std::string Mpi::receive(int from) {
+  constexpr std::chrono::microseconds kLook{200};
+  for (int there = 0; there == 0;) {
+    call_.probe(from, kTag, world_, &there, ignore_status_);
+    if (there == 0) {
+      std::this_thread::sleep_for(kLook);
     }
   }
+  uint64_t bytes = 0;
+  call_.receive(&bytes, sizeof bytes, byte_, from, kTag, world_, ignore_status_);
+  std::string text(std::min<uint64_t>(bytes, kMostBytes), '\0');
+  call_.receive(text.data(), static_cast<int>(text.size()), byte_, from, kTag, world_,
+                ignore_status_);
+  return text;
+}
+
+void Mpi::finish() {
   call_.finalize();
-  return all;
 }
 
 }  // namespace traintrace

@@ -20,9 +20,14 @@ class Mpi {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // The texts of all, by rank, on rank 0; nothing on the others.  All must call it, once; MPI is
-  // over then.
+  // The texts of all, by rank, on rank 0; nothing on the others.  All must call it.
   std::vector<std::string> gather(const std::string& text);
+  // From one process to another, in order.  Up to 1 GiB; of longer ones the beginning.
+  void send(int to, const std::string& text);
+  // Sleeps until there is something: MPI's own waiting takes all of a core.
+  std::string receive(int from);
+  // All must call it; nothing else after that.
+  void finish();
 
  private:
   // A handle is an int in one family and a pointer in the other: both fit into a word, and are
@@ -35,7 +40,8 @@ class Mpi {
     int (*size)(Handle, int*);
     int (*send)(const void*, int, Handle, int, int, Handle);
     int (*receive)(void*, int, Handle, int, int, Handle, void*);
-    bool is_whole() const { return init && finalize && rank && size && send && receive; }
+    int (*probe)(int, int, Handle, int*, void*);
+    bool is_whole() const { return init && finalize && rank && size && send && receive && probe; }
   };
   bool load();
 

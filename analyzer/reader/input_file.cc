@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "analyzer/reader/brought.h"
 #include "analyzer/reader/within.h"
 
 namespace traintrace {
@@ -69,10 +70,15 @@ bool leads_through_a_file(int problem) {
 // First by its name alone (O_PATH), which does nothing to a device; then that same file, whatever
 // the name may stand for by now.
 Result<InputFile> InputFile::open(const std::string& path) {
-  const InputFile named(path, ::open(path.c_str(), O_PATH | O_CLOEXEC));
+  const std::string place = place_of(path);
+  const InputFile named(path, ::open(place.c_str(), O_PATH | O_CLOEXEC));
   struct stat status = {};
   if (named.descriptor_ < 0 && leads_through_a_file(errno)) {
-    return open_within(path);
+    Result<InputFile> within = open_within(place);
+    if (within && place != path) {
+      within->path_ = path;
+    }
+    return within;
   }
   if (named.descriptor_ < 0 || fstat(named.descriptor_, &status) != 0) {
     return cannot_be_opened(path);
@@ -82,7 +88,7 @@ Result<InputFile> InputFile::open(const std::string& path) {
   }
   InputFile file(path, open_to_read("/proc/self/fd/" + std::to_string(named.descriptor_)));
   if (file.descriptor_ < 0 && errno == ENOENT) {  // without /proc
-    file.descriptor_ = open_to_read(path);
+    file.descriptor_ = open_to_read(place);
   }
   if (file.descriptor_ < 0 || fstat(file.descriptor_, &status) != 0) {
     return cannot_be_opened(path);

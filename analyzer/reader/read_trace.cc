@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "analyzer/reader/brought.h"
 #include "analyzer/reader/definitions.h"
 #include "analyzer/reader/events.h"
 #include "analyzer/reader/gpu_progress.h"
@@ -81,6 +82,14 @@ void note_pack(const std::string& path, ProcessTrace& trace) {
     trace.running_now =
         (head->flags & format::kPackGone) != 0 ? std::optional(false) : std::nullopt;
     trace.halt = Halt::kNot;
+  }
+}
+
+// What its own host says of a trace that was brought here.
+void note_host(const std::string& path, ProcessTrace& trace) {
+  if (const auto brought = brought_file(path)) {
+    trace.running_now = brought->running_now;
+    trace.halt = brought->halt;
   }
 }
 
@@ -163,6 +172,9 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
 }  // namespace
 
 Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& options) {
+  if (options.events) {
+    bring_events(path);
+  }
   const std::string trace_path = is_pack(path) ? trace_in_pack(path) : path;
   const Result<TraceBytes> file = open_trace(trace_path);
   if (!file) {
@@ -178,6 +190,7 @@ Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& opti
   if (trace && file->is_within()) {
     trace->errors.insert(trace->errors.end(), damages.begin(), damages.end());
     note_pack(trace_path, *trace);
+    note_host(path, *trace);
   }
   return trace;
 }

@@ -12,6 +12,7 @@
 
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
+#include "analyzer/reader/brought.h"
 #include "analyzer/reader/file_bytes.h"
 #include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/input_file.h"
@@ -103,6 +104,12 @@ std::error_code list_folder(const fs::path& folder, Inputs& inputs, Listing& lis
   for (std::string& memory : memories_not_copied(folder.string())) {
     listing.traces.push_back(std::move(memory));
   }
+  for (const std::string& path : brought_into(folder.string())) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) {  // else it was listed
+      add_listed(path, inputs, listing);
+    }
+  }
   return problem;
 }
 
@@ -127,6 +134,10 @@ void take_listing(const std::string& folder, Listing listing, Inputs& inputs, Tr
   if (any_of_others) {
     std::move(others.begin(), others.end(), std::back_inserter(inputs.others));
   }
+}
+
+bool holds_more_than_is_listed(const std::string& folder) {
+  return !memories_not_copied(folder).empty() || !brought_into(folder).empty();
 }
 
 void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
@@ -271,11 +282,11 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
        arguments.empty() ? std::span<const std::string>(standard) : arguments) {
     std::error_code ignored;
     if (arguments.empty() && !fs::exists(argument, ignored) &&
-        memories_not_copied(argument).empty()) {
+        !holds_more_than_is_listed(argument)) {
       set.errors.push_back(no_default_folder());
       continue;
     }
-    if (fs::is_directory(argument, ignored) || !memories_not_copied(argument).empty()) {
+    if (fs::is_directory(argument, ignored) || holds_more_than_is_listed(argument)) {
       add_folder(argument, inputs, set);
     } else if (is_tar(argument)) {
       add_tar(argument, inputs, set);
