@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/completions.h"
 #include "analyzer/commands/manual.h"
 #include "analyzer/text/nearest.h"
 
@@ -46,14 +47,20 @@ void declare_help(CLI::App& command, Invocation& invocation) {
   auto name = std::make_shared<std::string>();
   auto man = std::make_shared<bool>(false);
   auto bash = std::make_shared<bool>(false);
+  auto zsh = std::make_shared<bool>(false);
+  auto fish = std::make_shared<bool>(false);
   command.add_option("COMMAND", *name, "the command to explain");
   command.add_flag("--man", *man, "print the manual page, for man -l");
   command.add_flag("--bash-completion", *bash,
-                   "print completions of commands and options for bash");
-  command.callback([&command, name, man, bash, &invocation] {
+                   "print completions of commands, options and values for bash");
+  command.add_flag("--zsh-completion", *zsh, "the same for zsh");
+  command.add_flag("--fish-completion", *fish, "the same for fish");
+  command.callback([&command, name, man, bash, zsh, fish, &invocation] {
     const CLI::App& root = *command.get_parent();
     invocation.status = *man    ? print(man_page(root))
                         : *bash ? print(bash_completion(root))
+                        : *zsh  ? print(zsh_completion(root))
+                        : *fish ? print(fish_completion(root))
                                 : help(root, *name);
   });
 }

@@ -56,26 +56,6 @@ std::string values_of(const CLI::Option& option) {
   return values;
 }
 
-// Branches for the words that may follow `--option=` ("report --by"), and for arguments ("findings
-// ").
-std::string value_cases(const CLI::App& command) {
-  std::string cases;
-  for (const CLI::Option* option : command.get_options()) {
-    std::string values = values_of(*option);
-    if (option->get_positional() && command.get_name() == "findings") {
-      for (const CatalogueRow& row : catalogue()) {
-        values += (values.empty() ? "" : " ") + std::string(row.code);
-      }
-    }
-    if (values.empty() || option->get_group().empty()) {
-      continue;
-    }
-    const std::string name = option->get_positional() ? "" : "--" + option->get_lnames().front();
-    cases += "    '" + command.get_name() + ' ' + name + "') words='" + values + "' ;;\n";
-  }
-  return cases;
-}
-
 std::string option_lines(const CLI::App& command) {
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
@@ -116,37 +96,6 @@ std::string man_page(const CLI::App& root) {
          ".SH EXIT STATUS\n0 on success, 2 for a usage error or if no input could be read.\n"
          ".B analyze\ngives 1 for a finding of severity error,\n"
          ".B run\ngives the program's status, 128 + N after signal N.\n";
-}
-
-std::string bash_completion(const CLI::App& root) {
-  std::string names;
-  std::string cases;
-  std::string values;
-  for (const CLI::App* command : subcommands(root)) {
-    names += (names.empty() ? "" : " ") + command->get_name();
-    std::string options;
-    for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name :
-           option->get_group().empty() ? std::vector<std::string>() : option->get_lnames()) {
-        options += (options.empty() ? "--" : " --") + name;
-      }
-    }
-    cases += "    " + command->get_name() + ") words='" + options + "' ;;\n";
-    values += value_cases(*command);
-  }
-  // Bash takes `=` for a word of its own: "--by" "=" "ra".
-  return "_traintrace() {\n  local words='" + names +
-         "'\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} option=\n"
-         "  if [[ $word == = ]]; then\n    option=$before word=\n"
-         "  elif [[ $before == = ]]; then\n    option=${COMP_WORDS[COMP_CWORD-2]}\n  fi\n"
-         "  if ((COMP_CWORD > 1)); then\n    case ${COMP_WORDS[1]} in\n" +
-         cases +
-         "    esac\n    if [[ $option ]] || [[ $word != -* ]]; then\n      words=\n"
-         "      case \"${COMP_WORDS[1]} $option\" in\n" +
-         values +
-         "      esac\n    fi\n  fi\n"
-         "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
-         "complete -o default -F _traintrace traintrace\n";
 }
 
 }  // namespace traintrace

@@ -8,6 +8,5 @@
 namespace traintrace {
 
 std::string man_page(const CLI::App& root);  // roff
-std::string bash_completion(const CLI::App& root);
 
 }  // namespace traintrace

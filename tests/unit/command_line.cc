@@ -156,7 +156,7 @@ TEST_F(CommandLine, FindingsAreExplainedAndSearched) {
   EXPECT_EQ(document.at("thresholds").at(0).at("value"), 5e9);
 }
 
-TEST_F(CommandLine, BashCompletesCommandsAndOptions) {
+TEST_F(CommandLine, BashCompletesCommandsOptionsAndValues) {
   const auto completed = [&](const std::string& line, int words) {
     return traintrace("help --bash-completion > c; bash -c '. ./c; COMP_WORDS=(" + line +
                       "); COMP_CWORD=" + std::to_string(words) +
@@ -167,9 +167,32 @@ TEST_F(CommandLine, BashCompletesCommandsAndOptions) {
   EXPECT_EQ(completed("traintrace dump --s", 2), "--since\n");
   EXPECT_EQ(completed("traintrace dump x", 2), "\n") << "files, which bash knows by itself";
   EXPECT_EQ(completed("traintrace report --by = st", 4), "stream stack step\n");
-  EXPECT_EQ(completed("traintrace analyze --format =", 3), "text json html\n");
   EXPECT_EQ(completed("traintrace findings run.he", 2), "run.healthy\n");
   EXPECT_EQ(completed("traintrace export perf", 2), "perfetto\n");
+  EXPECT_EQ(completed("traintrace analyze --format = j", 4), "json\n") << "as bash splits words";
+  EXPECT_EQ(completed("traintrace analyze --format =", 3), "text json html\n");
+  EXPECT_EQ(completed("traintrace analyze --format h", 3), "html\n");
+  EXPECT_EQ(completed("traintrace run --mode = f", 4), "full\n");
+  EXPECT_EQ(completed("traintrace export per", 2), "perfetto\n");
+  EXPECT_EQ(completed("traintrace findings collective.skip", 2), "collective.skipped-call\n");
+  EXPECT_EQ(completed("traintrace help ana", 2), "analyze\n");
+}
+
+// What the shells themselves make of them is tested by tests/collect, where they are installed.
+TEST_F(CommandLine, ZshAndFishCompleteValues) {
+  const std::string zsh = traintrace("help --zsh-completion").out;
+  for (const char* text : {"#compdef traintrace\n", "'analyze:find what went wrong",
+                           "'--format=[output format]:value:(text json html)'",
+                           "'--mpi[under mpirun or srun", "'1:value:(perfetto kineto"}) {
+    EXPECT_NE(zsh.find(text), std::string::npos) << text << zsh;
+  }
+  const std::string fish = traintrace("help --fish-completion").out;
+  for (const char* text :
+       {"complete -c traintrace -f -n __fish_use_subcommand -a analyze -d 'find what went wrong",
+        "from analyze' -l format -x -a 'text json html' -d 'output format'",
+        "from collect' -l to -r -d ", "from analyze' -l mpi -d "}) {
+    EXPECT_NE(fish.find(text), std::string::npos) << text << fish;
+  }
 }
 
 TEST_F(CommandLine, TheManualHasEveryCommandAndSetting) {
