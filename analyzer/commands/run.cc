@@ -19,11 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Installed beside bin/ as lib/, and so in the build folder.
+// Installed beside bin/ as lib/, and so in the build folder; what scripts/lib/portable makes is
+// started by a loader beside it, in lib/traintrace.
 fs::path tracer_library() {
+  constexpr const char* kName = "libtraintrace.so";
   std::error_code problem;
   const fs::path self = fs::read_symlink("/proc/self/exe", problem);
-  return self.parent_path().parent_path() / "lib" / "libtraintrace.so";
+  const fs::path prefix = self.parent_path().parent_path();
+  const bool by_own_loader = self.filename().string().starts_with("ld-linux-");
+  return by_own_loader ? prefix / kName : prefix / "lib" / kName;
 }
 
 std::string with_tracer(const fs::path& library) {

@@ -2,8 +2,11 @@
 import os
 import shutil
 import subprocess
+import sys
 
 import job
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "lib")
 
 
 def cmake(*arguments):
@@ -32,12 +35,23 @@ class Install(job.Case):
         folder = self.install("runtime")
         self.assertEqual(sorted(os.listdir(folder)), ["bin", "lib", "share"])
         self.assertEqual(os.listdir(f"{folder}/lib"), ["libtraintrace.so"])
-        self.assertTrue(os.path.exists(f"{folder}/share/man/man1/traintrace.1"))
+        for name in ("man/man1/traintrace.1", "bash-completion/completions/traintrace", "zsh/site-functions/_traintrace",
+                     "fish/vendor_completions.d/traintrace.fish"):
+            self.assertGreater(os.path.getsize(f"{folder}/share/{name}"), 1000, name)
         self.record_with(f"{folder}/bin/traintrace")
         print(f"\nstripped: traintrace {os.path.getsize(f'{folder}/bin/traintrace'):,} bytes, "
               f"libtraintrace.so {os.path.getsize(f'{folder}/lib/libtraintrace.so'):,}")
         self.assertLess(os.path.getsize(f"{folder}/lib/libtraintrace.so"), 2_000_000)
         self.assertLess(os.path.getsize(f"{folder}/bin/traintrace"), 8_000_000)
+
+    def test_the_shells_understand_their_completions(self):
+        """Those that are installed here."""
+        done = subprocess.run(["bash", "-n", f"{job.BUILD}/analyzer/traintrace.bash"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for shell, name in (("zsh", "zsh"), ("fish", "fish")):
+            if shutil.which(shell) is not None:
+                done = subprocess.run([shell, "-n", f"{job.BUILD}/analyzer/traintrace.{name}"], capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), shell)
 
     def test_with_the_libraries_that_it_was_linked_to(self):
         folder = self.install("runtime", "libraries")
@@ -46,6 +60,36 @@ class Install(job.Case):
         outside = [line.split()[0] for line in found.splitlines() if "=>" in line and f"{folder}/" not in os.path.realpath(line.split()[2])]
         self.assertLessEqual({name.split(".")[0] for name in outside}, {"libc", "libm", "libdl", "librt", "libpthread"}, found)
         self.record_with(program)
+
+    def test_a_folder_that_needs_no_library_of_the_machine(self):
+        """As the .tar.gz and the wheel have it."""
+        folder = f"{self.folder}/portable"
+        subprocess.run([f"{SCRIPTS}/portable", job.BUILD, folder], check=True, timeout=300)
+        os.symlink(f"{folder}/bin/traintrace", f"{self.folder}/link")
+        self.record_with(f"{self.folder}/link")
+        own = os.listdir(f"{folder}/lib/traintrace")
+        self.assertTrue({"traintrace", "libc.so.6", "libm.so.6", "libstdc++.so.6"} <= set(own), own)
+        loader = next(name for name in own if name.startswith("ld-linux-"))
+        found = subprocess.run([f"{folder}/lib/traintrace/{loader}", "--library-path", f"{folder}/lib/traintrace", "--list",
+                                f"{folder}/lib/traintrace/traintrace"], capture_output=True, text=True, check=True).stdout
+        for line in found.splitlines():
+            self.assertTrue("=>" not in line or f"=> {folder}/" in line, line)
+        self.check_wheel(folder)
+
+    def check_wheel(self, folder):
+        made = subprocess.run([sys.executable, f"{SCRIPTS}/wheel.py", folder, "0.1.0", self.folder], capture_output=True, text=True,
+                              check=True).stdout.strip()
+        self.assertRegex(os.path.basename(made), r"^traintrace-0\.1\.0-py3-none-manylinux_2_28_\w+\.whl$")
+        if subprocess.run([sys.executable, "-m", "venv", f"{self.folder}/venv"], capture_output=True, check=False).returncode != 0:
+            print("SKIPPED: no venv with pip here (Debian's python3-venv)")
+            return
+        subprocess.run([f"{self.folder}/venv/bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", made],
+                       check=True, timeout=300)
+        self.record_with(f"{self.folder}/venv/bin/traintrace")
+        self.assertEqual(subprocess.run([f"{self.folder}/venv/bin/traintrace", "--version"], capture_output=True, text=True, env={},
+                                        check=True).stdout, "traintrace 0.1.0\n")
+        subprocess.run([f"{self.folder}/venv/bin/python", "-m", "pip", "uninstall", "--quiet", "--yes", "traintrace"], check=True, timeout=300)
+        self.assertFalse(os.path.exists(f"{self.folder}/venv/lib/libtraintrace.so"))
 
     def test_debug_files_by_build_id(self):
         folder = self.install("debug")
