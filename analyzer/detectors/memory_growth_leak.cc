@@ -8,6 +8,7 @@
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/memory/growth.h"
+#include "analyzer/memory/shortage.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -19,15 +20,11 @@ struct GrowingSite {
   bool scalars = false;
 };
 
-bool can_leak(const BlockGroup& group) {
-  return group.owner == Owner::kJob &&
-         (on_device(group.kind) || group.kind == MemoryKind::kPinned ||
-          group.kind == MemoryKind::kTensor);
-}
-
-bool holds_scalars(const BlockGroup& group) {
-  return group.kind == MemoryKind::kTensor &&
-         group.bytes == kSmallestTensor * group.blocks.size() && group.bytes < kMuchMemory;
+// Numbers that are kept for a plot, a few KiB a step at most.  The storage of a mean may be larger
+// than it, as that of mean square errors is.
+bool holds_scalars(const BlockGroup& group, const Growth& growth) {
+  return group.kind == MemoryKind::kTensor && growth.bytes <= kLittleCopy * growth.blocks &&
+         growth.bytes < kMuchMemory;
 }
 
 std::string since_text(const Run& run, const Growth& growth) {
@@ -35,33 +32,67 @@ std::string since_text(const Run& run, const Growth& growth) {
   return growth.since_step > 0 ? fmt::format("{}, step {}", time, growth.since_step) : time;
 }
 
+MemorySite site_of_growth(const Run& run, size_t process, const BlockGroup& group,
+                          const Growth& growth) {
+  MemorySite site;
+  site.rank = rank_on(run, process, group.device);
+  site.process = process;
+  site.stack = group.stack;
+  site.bytes = growth.bytes;
+  site.count = growth.blocks;
+  site.text = fmt::format("{} bytes of {} in {} blocks{}, {} bytes a step{}", growth.bytes,
+                          name_of(group.kind), growth.blocks,
+                          group.blocks.size() < growth.blocks ? ", freed since" : "",
+                          growth.bytes_per_step, since_text(run, growth));
+  return site;
+}
+
 std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
   std::vector<GrowingSite> found;
   for (size_t i = 0; i < all.processes.size(); ++i) {
     const ProcessMemory& memory = all.processes[i];
-    for (const std::vector<BlockGroup>* groups : {&memory.live, &memory.tensors}) {
-      for (const BlockGroup& group : *groups) {
-        const bool counts =
-            memory.history && can_leak(group) && rank_on(run, i, group.device).value >= 0;
-        const auto growth =
-            counts ? growth_of(run.processes[i], *memory.history, group) : std::nullopt;
-        if (growth) {
-          found.push_back({site_of(run, i, group), *growth, holds_scalars(group)});
-          found.back().site.text += since_text(run, *growth);
-        }
+    if (!memory.history) {
+      continue;
+    }
+    for (const auto& [group, growth] : GrowthJudge(run.processes[i], *memory.history).growing()) {
+      if (rank_on(run, i, group.device).value >= 0) {
+        found.push_back(
+            {site_of_growth(run, i, group, growth), growth, holds_scalars(group, growth)});
       }
     }
   }
   return found;
 }
 
-// One place that adds one smallest block at a time: meant, as likely as not.
+// One place that adds one such block at a time: meant, as likely as not.
 bool is_a_list_of_scalars(const std::vector<GrowingSite>& growing) {
   return std::all_of(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
     return entry.scalars && std::count_if(growing.begin(), growing.end(), [&](const auto& other) {
                               return other.site.process == entry.site.process;
                             }) == 1;
   });
+}
+
+// When the device is full at that rate: it was, or will be.
+std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step) {
+  const ProcessTrace& trace = run.processes[most.site.process];
+  const Growth& growth = most.growth;
+  const int64_t now = growth.since_step + static_cast<int64_t>(growth.step_count);
+  const std::string began =
+      growth.since_step > 0 ? fmt::format("since step {}", growth.since_step) : "all along";
+  if (const OutOfMemoryText* const failure = fatal_failure(trace); failure != nullptr) {
+    return fmt::format(
+        "rank {}: {} bytes a step {}; out of memory at {}{}, when {} bytes were wanted",
+        most.site.rank.value, per_step, began, run_time(run, failure->time),
+        growth.since_step > 0 ? fmt::format(", in step {}", now) : "", failure->bytes);
+  }
+  const auto room = room_left(trace);
+  if (!room || per_step == 0) {
+    return "";
+  }
+  return fmt::format(
+      "rank {}: {} bytes a step {}; at that rate the device is full in {} more steps",
+      most.site.rank.value, per_step, began, *room / per_step);
 }
 
 }  // namespace
@@ -97,10 +128,16 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
     finding.culprits.clear();
   }
   finding.title = fmt::format(
-      "memory of {} grows with every step: by {} bytes on rank {}, {} in all, {}",
+      "memory of {} grows with every step: by {} bytes on rank {}, {} bytes in all, {}",
       ranks_text(finding.sides.front()), per_step, first.value, finding.values.front().second,
       finding.where.empty() ? "from an unknown place"
                             : "allocated at " + place_text(finding.where.front()));
+  const auto most = std::find_if(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
+    return entry.site.rank == first;
+  });
+  if (const std::string text = forecast(run, *most, per_step); !text.empty()) {
+    finding.evidence.insert(finding.evidence.begin(), text);
+  }
   finding.values.emplace_back("bytes_per_step", signed_bytes(per_step));
   finding.values.emplace_back("step_count", signed_bytes(steps));
   if (since > 0) {

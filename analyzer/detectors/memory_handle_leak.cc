@@ -34,13 +34,33 @@ std::vector<HandleGroup> streams_of(const ProcessTrace& trace) {
   return list;
 }
 
-bool grows(const ProcessTrace& trace, const MemoryHistory& history, const HandleGroup& group) {
-  std::vector<int64_t> steps;
-  for (const TimeNs birth : group.births) {
-    steps.push_back(history.step_at(birth));
+bool is_in_allocator(const ProcessTrace& trace, uint64_t address) {
+  return std::any_of(trace.modules.begin(), trace.modules.end(), [&](const ModuleText& module) {
+    return address >= module.begin && address < module.end &&
+           module.path.find("/libc10_cuda.so") != std::string::npos;
+  });
+}
+
+// PyTorch's own events: those of the works that c10d returns, and those of the caching allocator,
+// which keeps them to use them again.
+bool is_of_pytorch(const ProcessTrace& trace, const HandleGroup& group) {
+  const auto found = trace.stacks.find(group.stack);
+  if (found == trace.stacks.end() || !call_name(trace, group.call).starts_with("cudaEventCreate")) {
+    return false;
   }
-  return grows_throughout(steps, first_step(trace, history),
-                          static_cast<int64_t>(history.steps.starts.size()));
+  const StackText& stack = found->second;
+  return (!stack.python.empty() &&
+          stack.python.front().file.find("torch/distributed/") != std::string::npos) ||
+         (!stack.native.empty() && is_in_allocator(trace, stack.native.front()));
+}
+
+bool grows(const ProcessTrace& trace, const MemoryHistory& history, const HandleGroup& group) {
+  std::vector<Births> births;
+  for (const TimeNs birth : group.births) {
+    births.push_back({history.step_at(birth)});
+  }
+  return grows_throughout(births, first_step(trace, history),
+                          static_cast<int64_t>(history.steps.starts.size()), BeginsWhen::kEarly);
 }
 
 class HandleLeaks {
@@ -66,7 +86,8 @@ class HandleLeaks {
     const ProcessTrace& trace = run_.processes[process];
     const Rank rank = rank_on(run_, process, -1);
     const Owner owner = owner_of(trace, group.stack);
-    const bool counts = !is_library(owner) && user_place(trace, rank, group.stack).has_value();
+    const bool counts = !is_library(owner) && !is_of_pytorch(trace, group) &&
+                        user_place(trace, rank, group.stack).has_value();
     if (!counts || rank.value < 0 || !grows(trace, history, group)) {
       return;
     }

@@ -17,9 +17,8 @@ bool ended_normally(const ProcessTrace& trace) {
 // The job frees at its end what it had all along: it meant to free this too.  Else it leaves its
 // memory to the end of the process, as many do.  What grows with every step has a finding of its
 // own.
-bool is_forgotten(const ProcessTrace& trace, const MemoryHistory& history,
-                  const BlockGroup& group) {
-  return history.cleans_up && !growth_of(trace, history, group);
+bool is_forgotten(const MemoryHistory& history, const GrowthJudge& judge, const BlockGroup& group) {
+  return history.cleans_up && !judge.growth_of(group);
 }
 
 struct Left {
@@ -31,14 +30,17 @@ Left left_behind(const Run& run, const RunMemory& all, bool pinned) {
   Left left;
   for (size_t i = 0; i < all.processes.size(); ++i) {
     const ProcessMemory& memory = all.processes[i];
+    const bool may_forget = ended_normally(run.processes[i]) && memory.history;
+    const auto judge =
+        may_forget ? std::optional<GrowthJudge>(std::in_place, run.processes[i], *memory.history)
+                   : std::nullopt;
     for (const BlockGroup& group : memory.live) {
       const bool is_kind = pinned ? group.kind == MemoryKind::kPinned : on_device(group.kind);
       if (!ended_normally(run.processes[i]) || group.owner != Owner::kJob || !is_kind ||
           rank_on(run, i, group.device).value < 0) {
         continue;
       }
-      const bool forgotten =
-          memory.history && is_forgotten(run.processes[i], *memory.history, group);
+      const bool forgotten = judge && is_forgotten(*memory.history, *judge, group);
       (forgotten ? left.forgotten : left.kept).push_back(site_of(run, i, group));
     }
   }

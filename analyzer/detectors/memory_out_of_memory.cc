@@ -8,7 +8,10 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
+#include "analyzer/memory/caching_rules.h"
+#include "analyzer/memory/growth.h"
 #include "analyzer/memory/shortage.h"
+#include "analyzer/memory/who_held.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hang_cause.h"
@@ -24,13 +27,15 @@ struct Name {
 };
 constexpr Name kNames[] = {
     {ShortageKind::kFragmentation, "memory.fragmentation-oom",
-     "as many bytes were free, but not in one piece"},
+     "enough was free where such requests are served, but not in one piece"},
     {ShortageKind::kPendingFree, "memory.pending-free-oom",
      "a free piece was large enough, but waits for another stream, or belongs to one"},
     {ShortageKind::kNeighbour, "memory.neighbour-oom",
      "without what others hold on the device it would have fitted"},
     {ShortageKind::kLibrary, "memory.library-oom",
      "without what libraries hold it would have fitted"},
+    {ShortageKind::kLimit, "memory.capacity-oom",
+     "the device had room and was not asked: the job had set a limit of its own"},
     {ShortageKind::kCapacity, "memory.capacity-oom", "the job needs more than there is"},
     {ShortageKind::kUnknown, "memory.capacity-oom",
      "who has the memory of the device was not recorded"},
@@ -46,22 +51,40 @@ std::string short_text(uint64_t wanted, uint64_t room) {
   return wanted <= room ? "it would fit" : fmt::format("still {} bytes short", wanted - room);
 }
 
+// In PyTorch's allocator, which serves a request from one piece of the pool for such sizes.
+void add_cache_rungs(const Shortage& shortage, std::vector<std::string>& lines) {
+  const uint64_t wanted = shortage.failure->bytes;
+  if (!shortage.holes) {
+    lines.push_back(shortage.idle
+                        ? fmt::format("unused in PyTorch's allocator, {} bytes: in which pieces is "
+                                      "not known",
+                                      *shortage.idle)
+                        : "unused in PyTorch's allocator: not known");
+    return;
+  }
+  lines.push_back(fmt::format(
+      "unused in PyTorch's allocator, {} bytes; {} of them where {} requests are served, the "
+      "largest piece {} bytes; joined, and with what the device has free: {}",
+      shortage.idle.value_or(0), *shortage.holes, caching::is_small(wanted) ? "small" : "large",
+      shortage.largest_idle.value_or(0),
+      short_text(wanted, sum_of(*shortage.holes, shortage.free.value_or(0)))));
+}
+
 // What would have had to be otherwise, one thing after the other.
 std::vector<std::string> ladder(const Shortage& shortage) {
-  const uint64_t wanted = shortage.failure->bytes;
+  const uint64_t wanted = shortage.segment;
   std::vector<std::string> lines;
-  uint64_t room = shortage.free.value_or(0);
+  uint64_t room = 0;
   const auto rung = [&](const char* what, const std::optional<uint64_t>& more) {
     room = sum_of(room, more.value_or(0));
     lines.push_back(more ? fmt::format("{}, {} bytes: {}", what, *more, short_text(wanted, room))
                          : fmt::format("{}: not known", what));
   };
-  lines.push_back(shortage.free ? fmt::format("free on the device, {} bytes: {}", *shortage.free,
-                                              short_text(wanted, room))
-                                : "free on the device: not known");
   if (shortage.failure->reserved != 0) {
-    rung("with what PyTorch's allocator held unused", shortage.idle);
+    add_cache_rungs(shortage, lines);
+    lines.push_back(fmt::format("asked of the device for it: {} bytes", wanted));
   }
+  rung("free on the device", shortage.free);
   rung("without other processes and contexts", shortage.others);
   rung("without NCCL, cuBLAS and cuDNN", shortage.libraries);
   lines.push_back(fmt::format("the job itself held {} bytes", shortage.job));
@@ -80,6 +103,8 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
       return "see with nvidia-smi who else is on that device";
     case ShortageKind::kLibrary:
       return "fewer communicators or channels, smaller NCCL_BUFFSIZE, smaller workspaces";
+    case ShortageKind::kLimit:
+      return "raise the limit (torch.cuda.set_per_process_memory_fraction), or use less";
     default:
       return "a smaller batch, recomputation, or more ranks to share the state";
   }
@@ -96,6 +121,9 @@ std::vector<std::pair<std::string, int64_t>> values_of(const Shortage& shortage)
   const bool counted = is_counted(*shortage.failure);
   const std::pair<const char*, std::optional<uint64_t>> all[] = {
       {"requested_bytes", shortage.failure->bytes},
+      {"segment_bytes", counted && shortage.segment != shortage.failure->bytes
+                            ? std::optional(shortage.segment)
+                            : std::nullopt},
       {"job_bytes", counted ? std::optional(shortage.job) : std::nullopt},
       {"library_bytes", counted ? std::optional(shortage.libraries) : std::nullopt},
       {"free_bytes", shortage.free},
@@ -112,10 +140,33 @@ std::vector<std::pair<std::string, int64_t>> values_of(const Shortage& shortage)
   return values;
 }
 
-Finding finding_about(const Run& run, const RankState& state, const Shortage& shortage) {
+// What the job had let grow, step by step, is what is missing.
+bool is_from_growth(const ProcessTrace& trace, const MemoryHistory& history,
+                    const Shortage& shortage) {
+  const OutOfMemoryText& failure = *shortage.failure;
+  uint64_t grown = 0;
+  for (const auto& [group, growth] : GrowthJudge(trace, history).growing()) {
+    const bool here = group.device < 0 || group.device == failure.device;
+    grown = sum_of(grown, here && group.kind != MemoryKind::kPinned ? growth.bytes : 0);
+  }
+  return grown != 0 &&
+         std::max(shortage.segment, failure.bytes) <= sum_of(grown, shortage.free.value_or(0));
+}
+
+// Then the leak is the root, and this its consequence.
+void make_consequence(Finding& finding) {
+  finding.code = "memory.capacity-oom";
+  finding.certainty = Certainty::kLikely;
+  finding.root = false;
+  finding.advice = "see memory.growth-leak: without what grows it would have fitted";
+}
+
+Finding finding_about(const Run& run, const RankState& state, const Shortage& shortage,
+                      const MemoryHistory* history) {
   const ProcessTrace& trace = trace_of(run, state);
   const OutOfMemoryText& failure = *shortage.failure;
   const Name& name = name_for(shortage.kind);
+  const bool from_growth = history != nullptr && is_from_growth(trace, *history, shortage);
   Finding finding;
   finding.code = name.code;
   finding.certainty =
@@ -132,18 +183,28 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
     finding.culprits = {state.rank};
   }
   finding.sides = {{state.rank}};
-  const auto place = user_place(trace, state.rank, failure.stack);
+  const auto place = place_of_failure(trace, state.rank, failure);
   if (place) {
-    finding.where = {*place};
+    finding.where = {place->place};
   }
-  finding.title = fmt::format("{} ran out of memory at {}, {} bytes wanted{}: {}",
-                              ranks_text({state.rank}), run_time(run, failure.time), failure.bytes,
-                              place ? " at " + place_text(*place) : "", name.reason);
+  finding.title = fmt::format(
+      "{} ran out of memory at {}, {} bytes wanted{}: {}", ranks_text({state.rank}),
+      run_time(run, failure.time), failure.bytes,
+      !place             ? ""
+      : place->is_before ? " after " + place_text(place->place) + ", in a thread of autograd's"
+                         : " at " + place_text(place->place),
+      from_growth ? "what grows with every step had taken the room" : name.reason);
   finding.values = values_of(shortage);
+  finding.evidence = who_held(run, state, failure);
   if (is_counted(failure)) {
-    finding.evidence = ladder(shortage);
+    const std::vector<std::string> rungs = ladder(shortage);
+    finding.evidence.insert(finding.evidence.end(), rungs.begin(), rungs.end());
   }
   finding.advice = advice_for(trace, shortage);
+  if (from_growth) {
+    make_consequence(finding);
+    finding.culprits = {state.rank};
+  }
   return finding;
 }
 
@@ -179,7 +240,7 @@ bool is_last_word(const ProcessTrace& trace, const OutOfMemoryText& failure) {
 
 }  // namespace
 
-std::vector<Finding> find_memory_failures(const Run& run, const RunMemory&) {
+std::vector<Finding> find_memory_failures(const Run& run, const RunMemory& memory) {
   std::vector<Finding> findings;
   for (const RankState& state : run.ranks) {
     const ProcessTrace& trace = trace_of(run, state);
@@ -188,7 +249,9 @@ std::vector<Finding> find_memory_failures(const Run& run, const RunMemory&) {
         failure != nullptr && (state.device < 0 || failure->device == state.device);
     if (its_own && (has_ended(state) || is_last_word(trace, *failure)) &&
         !is_told_already(run, state.rank)) {
-      add_to(findings, finding_about(run, state, shortage_of(trace, *failure)));
+      const auto& history = memory.processes[state.process].history;
+      add_to(findings, finding_about(run, state, shortage_of(trace, *failure),
+                                     history ? &*history : nullptr));
     }
   }
   return findings;

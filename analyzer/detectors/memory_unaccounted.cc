@@ -75,12 +75,15 @@ std::optional<Gap> gap_on(const Run& run, const ProcessMemory& memory, const Pro
 std::vector<Finding> find_unaccounted(const Run& run, const RunMemory& memory) {
   std::vector<MemorySite> sites;
   bool segments_only = true;
+  bool is_lost =
+      true;  // of all of them records are known to be lost, which is a finding of its own
   for (size_t i = 0; i < memory.processes.size(); ++i) {
     for (const TensorDeviceText& device : run.processes[i].tensor_devices) {
       const auto gap = gap_on(run, memory.processes[i], run.processes[i], device);
       const Rank rank = rank_on(run, i, device.device);
       if (gap && rank.value >= 0) {
         segments_only = segments_only && gap->of_segments;
+        is_lost = is_lost && !memory_is_whole(run.processes[i]);
         sites.push_back({.rank = rank, .process = i, .bytes = gap->bytes, .text = gap->text});
       }
     }
@@ -89,7 +92,7 @@ std::vector<Finding> find_unaccounted(const Run& run, const RunMemory& memory) {
     return {};
   }
   Finding finding = memory_finding(run, "memory.unaccounted", sites);
-  finding.severity = segments_only ? Severity::kInfo : finding.severity;
+  finding.severity = segments_only || is_lost ? Severity::kInfo : finding.severity;
   finding.evidence.clear();
   for (const MemorySite& site : sites) {
     finding.evidence.push_back(fmt::format("rank {}: {}", site.rank.value, site.text));

@@ -5,6 +5,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/memory/who_held.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/hang_cause.h"
 
@@ -43,6 +44,17 @@ void put_places(const Run& run, const Hang& hang, Finding& finding) {
   finding.where.insert(finding.where.begin(), places.begin(), places.end());
 }
 
+// By PyTorch's own report of it where there is one: it comes last, and knows its totals.
+std::vector<std::string> who_held_on(const Run& run, Rank rank) {
+  const RankState& state = *state_of(run, rank);
+  const OutOfMemoryText* found = nullptr;
+  for (const OutOfMemoryText& failure : trace_of(run, state).out_of_memory) {
+    const bool here = state.device < 0 || failure.device == state.device;
+    found = here && !failure.held.empty() ? &failure : found;
+  }
+  return found == nullptr ? std::vector<std::string>() : who_held(run, state, *found);
+}
+
 Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   Finding finding = hang_finding(run, hang, "run.oom-then-hang");
   const Rank first = hang.roots.front();
@@ -57,17 +69,22 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   if (const auto bytes = value_of(trace, *out_of_memory(run, first), "bytes")) {
     finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*bytes));
   }
+  for (const std::string& line : who_held_on(run, first)) {
+    finding.evidence.push_back(line);
+  }
   for (size_t i = 0; i < std::min<size_t>(hang.roots.size(), 8); ++i) {
-    finding.evidence.push_back(i == 0 ? "nothing was launched there since, and no such amount of "
-                                        "memory was had"
-                                      : failure_text(run, hang.roots[i]));
+    finding.evidence.push_back(i == 0
+                                   ? fmt::format("since then rank {} has launched no work, and no "
+                                                 "allocation of that size has succeeded",
+                                                 first.value)
+                                   : failure_text(run, hang.roots[i]));
     if (const std::string then = what_then(run, hang.roots[i]); !then.empty()) {
       finding.evidence.push_back(then);
     }
   }
   finding.advice =
-      "see to the memory of that rank; and if running out is to be survived, let all ranks leave "
-      "the step together";
+      "reduce memory use on that rank; to survive running out, have all ranks abandon the step "
+      "together";
   return finding;
 }
 

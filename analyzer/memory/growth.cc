@@ -1,77 +1,226 @@
 #include "analyzer/memory/growth.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <unordered_map>
 
+#include "analyzer/model/activity.h"
+#include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/reader/stored_reports.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-uint64_t born_within(const BlockGroup& group, TimeNs after, TimeNs until) {
-  uint64_t bytes = 0;
-  for (const auto& [time, size] : group.blocks) {
-    bytes = sum_of(bytes, time > after && time <= until ? size : 0);
-  }
-  return bytes;
-}
+using Values = std::span<const uint64_t>;
 
-// From the step in which the first copy was born to the last: what came before grew by nothing.
-uint64_t bytes_per_step(const Steps& steps, const BlockGroup& group, int64_t since) {
-  const auto end = static_cast<int64_t>(steps.starts.size());
-  const int64_t begin = std::clamp<int64_t>(since, 1, end - 1) - 1;
-  const uint64_t recorded =
-      born_within(group, steps.starts[static_cast<size_t>(begin)], steps.last());
-  return recorded != 0 ? recorded / static_cast<uint64_t>(end - 1 - begin)
-                       : group.bytes / static_cast<uint64_t>(std::max<int64_t>(end - since, 1));
-}
-
-// Then those that are left are all that there ever were, and may begin late.
-bool nothing_freed(const MemoryHistory& history, uint32_t stack) {
-  const auto site = history.sites.find(stack);
-  return history.whole && site != history.sites.end() && site->second.freed == 0;
-}
-
-// Of those that were born in the steps; in order.
-std::vector<int64_t> steps_after(const Steps& steps, std::vector<TimeNs> births, int64_t start) {
-  std::sort(births.begin(), births.end());
-  std::vector<int64_t> numbers;
-  for (const TimeNs birth : births) {
-    if (const int64_t step = steps.number_at(birth); step > start) {
-      numbers.push_back(step);
+std::optional<uint64_t> named(Values values, const CallSchema& schema, std::string_view name) {
+  for (size_t i = 0; i < values.size() && i < schema.fields.size(); ++i) {
+    if (schema.fields[i].name == name) {
+      return values[i];
     }
   }
-  return numbers;
+  return std::nullopt;
 }
 
-// What was given back behind the last step had gathered just so: the job has hold of such blocks.
-bool is_let_go(const MemoryHistory& history, uint32_t stack, int64_t start, int64_t end) {
-  const auto site = history.sites.find(stack);
-  return site != history.sites.end() &&
-         grows_throughout(steps_after(history.steps, site->second.freed_behind, start), start, end);
+// Follows addresses through the records, in the order in which calls were entered.
+class SeriesFollower {
+ public:
+  struct Live {
+    uint32_t stack = 0;
+    TimeNs born = 0;
+    uint64_t bytes = 0;
+  };
+  SeriesBuilder series;
+  TimeNs last_request = 0;
+
+  template <class OnFree>
+  void see(const CallRecord& event, Values values, const CallSchema& schema, OnFree on_free) {
+    const uint64_t address = named(values, schema, "address").value_or(0);
+    if (schema.kind == "tensor-block") {
+      const auto change = static_cast<int64_t>(named(values, schema, "change").value_or(0));
+      if (change > 0) {
+        request(event, static_cast<uint64_t>(change));
+        take(tensors_, address, event, static_cast<uint64_t>(change));
+      } else if (change < 0) {
+        give(tensors_, address, event, on_free);
+      }
+    } else if (schema.kind == "alloc" && kind_of_call(schema.name)) {
+      const uint64_t bytes = named(values, schema, "bytes").value_or(0);
+      request(event, bytes);
+      if (event.result == 0) {
+        take(calls_, address, event, bytes);
+      }
+    } else if (schema.kind == "free" && event.result == 0 && !named(values, schema, "bytes")) {
+      give(calls_, address, event, on_free);
+    }
+  }
+
+ private:
+  using Blocks = std::unordered_map<uint64_t, Live>;
+
+  void request(const CallRecord& event, uint64_t bytes) {
+    if (bytes > kSmallestTensor) {
+      last_request = std::max(last_request, event.enter);
+    }
+  }
+  void take(Blocks& blocks, uint64_t address, const CallRecord& event, uint64_t bytes) {
+    if (address == 0) {
+      return;  // an old version of PyTorch, which does not say
+    }
+    Live& block = blocks[address];
+    if (block.born != 0) {
+      series.remove(block.stack, block.bytes);  // its free was not recorded
+    }
+    block = {event.stack, event.enter, bytes};
+    series.add({event.stack, event.call, event.device, bytes, event.enter});
+  }
+  template <class OnFree>
+  void give(Blocks& blocks, uint64_t address, const CallRecord& event, OnFree on_free) {
+    const auto block = blocks.find(address);
+    if (block != blocks.end()) {
+      series.remove(block->second.stack, block->second.bytes);
+      on_free(block->second, event.enter);
+      blocks.erase(block);
+    }
+  }
+
+  Blocks tensors_, calls_;
+};
+
+// Where there is no series: what is live, as if nothing had ever been freed.
+StackMemoryText series_of_live(const BlockGroup& group) {
+  StackMemoryText memory;
+  for (const auto& [time, bytes] : group.blocks) {
+    memory.samples.push_back({time, memory.last_bytes, memory.last_blocks});
+    memory.last = time;
+    memory.last_bytes = sum_of(memory.last_bytes, bytes);
+    ++memory.last_blocks;
+  }
+  if (!memory.samples.empty()) {  // the newest was left, too, as far as is known
+    memory.samples.push_back({memory.last, memory.last_bytes, memory.last_blocks});
+  }
+  return memory;
+}
+
+struct Left {
+  std::vector<Births> births;  // in the steps
+  TimeNs since = 0;
+  uint64_t blocks = 0;
+};
+
+Left left_in_steps(const Steps& steps, const std::vector<LeftOver>& all, int64_t start) {
+  Left left;
+  for (const LeftOver& each : all) {
+    // What was allocated before the first step is not of the steps.
+    if (const int64_t step = steps.number_at(each.time); step > start) {
+      left.since = left.births.empty() ? each.time : left.since;
+      left.births.push_back({step, each.blocks});
+      left.blocks = sum_of(left.blocks, each.blocks);
+    }
+  }
+  return left;
+}
+
+// From the first step in which something was left, at least `lower`, to the last one.
+uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, int64_t lower) {
+  uint64_t bytes = 0;
+  uint64_t newest = 0;  // of the last step, which may not be over
+  std::optional<int64_t> first;
+  int64_t last = lower;
+  for (const LeftOver& each : all) {
+    const int64_t step = steps.number_at(each.time);
+    if (step >= lower) {
+      first = first.value_or(step);
+      newest = step == last ? sum_of(newest, each.bytes) : each.bytes;
+      bytes = sum_of(bytes, each.bytes);
+      last = step;
+    }
+  }
+  const int64_t length = first ? elapsed(*first, last) : 0;
+  return length <= 0 ? 0 : (bytes - newest) / static_cast<uint64_t>(length);
+}
+
+Owner owner_of_stack(const ProcessTrace& trace, uint32_t stack, bool tensors) {
+  const bool in_job = user_place(trace, {0}, stack).has_value();
+  if (tensors) {  // whoever asked PyTorch for a tensor owns it, if it was the job at all
+    return in_job ? Owner::kJob : Owner::kTorch;
+  }
+  // Without a cache of its own PyTorch takes each tensor from CUDA.
+  const Owner owner = owner_of(trace, stack);
+  return owner == Owner::kTorch && trace.tensor_devices.empty() && in_job ? Owner::kJob : owner;
+}
+
+// As live_groups and tensor_groups have them, without blocks: what that stack allocated is not live
+// any more.
+std::optional<BlockGroup> group_of(const ProcessTrace& trace, const StackMemoryText& memory) {
+  const CallSchema* const schema = schema_of(trace, memory.call);
+  const bool tensors = schema != nullptr && schema->kind == "tensor-block";
+  const auto kind =
+      tensors ? std::optional(MemoryKind::kTensor) : kind_of_call(call_name(trace, memory.call));
+  if (schema == nullptr || !kind) {
+    return std::nullopt;
+  }
+  BlockGroup group;
+  group.stack = memory.stack;
+  group.call = tensors ? 0 : memory.call;
+  group.device = memory.device == format::kNoDevice ? -1 : memory.device;
+  group.kind = *kind;
+  group.owner = owner_of_stack(trace, memory.stack, tensors);
+  return group;
+}
+
+bool can_leak(const BlockGroup& group) {
+  return group.owner == Owner::kJob &&
+         (on_device(group.kind) || group.kind == MemoryKind::kPinned ||
+          group.kind == MemoryKind::kTensor);
+}
+
+bool counts_as_work(const CallSchema& schema) {
+  return schema.kind == "launch" || schema.kind == "graph-launch" || schema.kind == "collective" ||
+         schema.kind == "send-recv";
 }
 
 }  // namespace
 
-bool grows_throughout(std::span<const int64_t> births, int64_t start, int64_t end) {
+bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end,
+                      BeginsWhen begins) {
   const int64_t length = elapsed(start, end);
-  if (births.size() < kFewestCopies || length < kFewestGrowthSteps ||
-      elapsed(start, births.front()) > length / kGrowthBegins) {
+  if (births.empty() || length < kFewestGrowthSteps) {
     return false;
   }
-  const int64_t width = elapsed(births.front(), end) / kGrowthWindows + 1;
-  size_t counts[kGrowthWindows] = {};
-  for (const int64_t birth : births) {
-    const int64_t window = std::max<int64_t>(elapsed(births.front(), birth), 0) / width;
-    ++counts[std::min<int64_t>(window, kGrowthWindows - 1)];
+  const int64_t first = births.front().step;
+  const int64_t span = elapsed(first, end);
+  const bool is_early = elapsed(start, first) <= length / kGrowthBegins;
+  if (first > end || (!is_early && (begins == BeginsWhen::kEarly || span < kFewestGrowthSteps))) {
+    return false;
   }
-  size_t early = 0;
-  size_t late = 0;
-  for (int i = 0; i < kGrowthWindows; ++i) {
-    (i < kGrowthWindows / 2 ? early : late) += counts[i];
+  uint64_t copies = 0;
+  uint64_t late = 0;
+  int64_t steps = 1;  // in which a copy was left
+  int64_t gap = 1;    // the longest between two of them
+  int64_t last = first;
+  for (const Births& each : births) {
+    copies = sum_of(copies, each.copies);
+    late = 2 * elapsed(first, each.step) >= span ? sum_of(late, each.copies) : late;
+    gap = std::max(gap, elapsed(last, each.step));
+    steps += each.step != last ? 1 : 0;
+    last = each.step;
   }
-  return std::all_of(counts, counts + kGrowthWindows, [](size_t count) { return count > 0; }) &&
-         100 * late >= kGrowthGoesOn * early;
+  const int64_t windows = std::min<int64_t>(steps / 2, kGrowthWindows);
+  if (copies < kFewestCopies || windows < kFewestGrowthWindows ||
+      elapsed(last, end) > 2 * gap + 1 || 100 * late < kGrowthGoesOn * (copies - late)) {
+    return false;
+  }
+  std::vector<bool> has(static_cast<size_t>(windows));
+  for (const Births& each : births) {
+    const int64_t window = elapsed(first, each.step) * windows / (span + 1);
+    has[static_cast<size_t>(std::clamp<int64_t>(window, 0, windows - 1))] = true;
+  }
+  // The newest copies are not told from those that are in use: the last window may be theirs.
+  return std::all_of(has.begin(), has.end() - 1, [](bool each) { return each; });
 }
 
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
@@ -79,45 +228,131 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
   for (const CommunicatorText& communicator : trace.communicators) {
     start = communicator.size > 1 ? std::max(start, communicator.ready) : start;
   }
-  return history.whole ? 0 : std::min<int64_t>(history.steps.number_at(start), 0);
+  return all_since_armed(trace) ? 0 : std::min<int64_t>(history.steps.number_at(start), 0);
 }
 
-std::optional<Growth> growth_of(const ProcessTrace& trace, const MemoryHistory& history,
-                                const BlockGroup& group) {
-  const Steps& steps = history.steps;
-  // What was repeated before work of another kind, and longer of it, was no step.
-  const bool is_preparation =
-      elapsed(steps.last(), steps.work_end) > elapsed(steps.first(), steps.last());
-  if (steps.count() < uint64_t{kFewestGrowthSteps} || is_preparation || group.bytes == 0) {
-    return std::nullopt;
+GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history)
+    : trace_(trace), history_(history) {
+  is_preparation_ = was_preparation();
+  if (all_since_armed(trace)) {
+    follow();
   }
-  int64_t start = first_step(trace, history);
-  const auto end = static_cast<int64_t>(steps.starts.size());
-  if (is_let_go(history, group.stack, start, end)) {
-    return std::nullopt;
+  for (const OutOfMemoryText& failure : trace.out_of_memory) {
+    last_request_ = std::max(last_request_, failure.time);
   }
-  std::vector<int64_t> births;
-  TimeNs since = 0;
-  for (const auto& [time, bytes] : group.blocks) {
-    // What was allocated before the first step is not of the steps.
-    if (const int64_t step = steps.number_at(time); step > start) {
-      since = births.empty() ? time : since;
-      births.push_back(step);
+}
+
+void GrowthJudge::follow() {
+  SeriesFollower follower;
+  const TimeNs last_step = history_.steps.last();
+  each_event(trace_, [&](const CallRecord& event, Values values) {
+    const CallSchema* schema = schema_of(trace_, event.call);
+    if (schema != nullptr && !event.enter_lost && event.returned) {
+      follower.see(event, values, *schema, [&](const SeriesFollower::Live& block, TimeNs time) {
+        if (block.born <= last_step && last_step < time) {
+          freed_late_[block.stack].push_back({block.born, time});
+        }
+      });
+    }
+  });
+  series_ = follower.series.finish();
+  last_request_ = follower.last_request;
+}
+
+// The job freed it and went on to ask for more memory: it has hold of such blocks.
+bool GrowthJudge::is_let_go(uint32_t stack, uint64_t left) const {
+  const auto freed = freed_late_.find(stack);
+  if (freed == freed_late_.end()) {
+    return false;
+  }
+  const auto on_purpose =
+      std::count_if(freed->second.begin(), freed->second.end(),
+                    [&](const Freed& block) { return block.freed < last_request_; });
+  return static_cast<uint64_t>(on_purpose) >= left / 2;
+}
+
+// Work of another kind, and more of it, came later: what was repeated before was no step.
+bool GrowthJudge::was_preparation() const {
+  const Steps& steps = history_.steps;
+  if (elapsed(steps.last(), steps.work_end) <= elapsed(steps.first(), steps.last())) {
+    return false;
+  }
+  uint64_t within = 0;
+  uint64_t later = 0;
+  for (const CallRecord& event : trace_.events) {
+    const CallSchema* schema = schema_of(trace_, event.call);
+    if (schema != nullptr && !event.enter_lost && counts_as_work(*schema)) {
+      ++(event.enter > steps.last() ? later : within);
     }
   }
-  if (nothing_freed(history, group.stack) && !births.empty() &&
-      elapsed(births.front(), end) >= elapsed(start, end) / kGrowthBegins) {
-    start = births.front();
-  }
-  if (!grows_throughout(births, start, end)) {
+  return later > within;
+}
+
+std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
+  const Steps& steps = history_.steps;
+  if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_) {
     return std::nullopt;
   }
+  const auto found = series_.find(group.stack);
+  const StackMemoryText memory = found != series_.end() ? found->second : series_of_live(group);
+  const std::vector<LeftOver> all = left_over(memory);
+  const int64_t start = first_step(trace_, history_);
+  const auto end = static_cast<int64_t>(steps.starts.size());
+  const Left left = left_in_steps(steps, all, start);
+  if (left.births.empty() || is_let_go(group.stack, left.blocks)) {
+    return std::nullopt;
+  }
+  // Then those that are left are all that there ever were, and may begin late.
+  const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
+  if (!grows_throughout(left.births, start, end,
+                        none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly)) {
+    return std::nullopt;
+  }
+  const int64_t first = left.births.front().step;
   Growth growth;
-  growth.since = since;
-  growth.step_count = static_cast<uint64_t>(elapsed(births.front(), end));
-  growth.since_step = history.whole ? births.front() : 0;
-  growth.bytes_per_step = bytes_per_step(steps, group, births.front());
+  growth.since = left.since;
+  growth.step_count = static_cast<uint64_t>(elapsed(first, end));
+  growth.since_step = history_.whole ? first : 0;
+  // How many there were before those that are recorded is an estimate.
+  growth.bytes_per_step = bytes_per_step(steps, all, std::max<int64_t>(first, 1));
+  if (growth.bytes_per_step == 0) {
+    growth.bytes_per_step = bytes_per_step(steps, all, first);
+  }
+  // Partly freed, as where an exception unwinds: then what was there before counts.
+  const bool is_live = group.blocks.size() >= left.blocks - left.blocks / 4;
+  growth.bytes = is_live ? group.bytes : memory.last_bytes;
+  growth.blocks = is_live ? group.blocks.size() : memory.last_blocks;
   return growth;
+}
+
+// Of what is live, and of each stack that has a series.
+std::vector<BlockGroup> GrowthJudge::groups() const {
+  std::vector<BlockGroup> groups = live_groups(trace_);
+  std::vector<BlockGroup> tensors = tensor_groups(trace_);
+  std::move(tensors.begin(), tensors.end(), std::back_inserter(groups));
+  std::set<uint32_t> live;
+  for (const BlockGroup& group : groups) {
+    live.insert(group.stack);
+  }
+  for (const auto& [stack, memory] : series_) {
+    const bool gathered = memory.last_blocks >= kFewestCopies && !live.contains(stack);
+    const auto group = gathered ? group_of(trace_, memory) : std::nullopt;
+    if (group) {
+      groups.push_back(*group);
+    }
+  }
+  return groups;
+}
+
+std::vector<GrowingGroup> GrowthJudge::growing() const {
+  std::vector<GrowingGroup> growing;
+  for (const BlockGroup& group : groups()) {
+    const auto growth = can_leak(group) ? growth_of(group) : std::nullopt;
+    if (growth) {
+      growing.push_back({group, *growth});
+    }
+  }
+  return growing;
 }
 
 }  // namespace traintrace

@@ -1,30 +1,80 @@
-// Live memory that becomes more for as long as the job works.
+// Memory that becomes more for as long as the job works, whatever is live at the end.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "analyzer/memory/history.h"
+#include "analyzer/memory/stack_series.h"
 
 namespace traintrace {
 
 struct Growth {
-  TimeNs since = 0;             // birth of the oldest copy that is left
+  TimeNs since = 0;             // birth of the oldest copy that was left
   uint64_t bytes_per_step = 0;  // since then; 0: cannot be said
   uint64_t step_count = 0;      // since then, about
   int64_t since_step = 0;       // in which that was, from 1; 0: not all steps are recorded
+  uint64_t bytes = 0;           // that had gathered when it was most
+  uint64_t blocks = 0;
 };
 
-// Whether copies that are still there were born all along from step `start` to `end`: neither all
-// at the beginning (weights, a cache that is full), nor only lately (what a collector takes away
-// now and then), nor fewer and fewer of them (a cache that fills).  `births`: their steps, in
-// order.
-bool grows_throughout(std::span<const int64_t> births, int64_t start, int64_t end);
+// Copies that were left, and the step in which they were born.
+struct Births {
+  int64_t step = 0;
+  uint64_t copies = 1;
+};
+
+enum class BeginsWhen : uint8_t {
+  kEarly,  // what is collected now and then leaves young copies only
+  kAny,    // nothing was ever freed: there are no others
+};
+
+// Whether copies were left all along from step `start` to `end`: neither all at the beginning
+// (weights, a cache that is full), nor only lately, nor fewer and fewer of them (a cache that
+// fills), nor up to some step and then no more (a plateau).  `births`: by step.
+bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end,
+                      BeginsWhen begins);
 
 // The number of the first step that the job can have taken (Steps::number_at).
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history);
 
-std::optional<Growth> growth_of(const ProcessTrace& trace, const MemoryHistory& history,
-                                const BlockGroup& group);
+struct GrowingGroup {
+  BlockGroup group;  // what is live of it
+  Growth growth;
+};
+
+// What of a process's memory grew.  Where no record is missing, by what was live over the whole
+// run: as an exception unwinds, and at its exit, Python frees everything.  Else by what is live.
+class GrowthJudge {
+ public:
+  GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history);
+
+  // `group`: what is live of that stack; no blocks, where it was freed since.
+  std::optional<Growth> growth_of(const BlockGroup& group) const;
+  // All memory of the job that grows.
+  std::vector<GrowingGroup> growing() const;
+
+  const StackSeries& series() const { return series_; }  // empty: records are missing
+
+ private:
+  struct Freed {
+    TimeNs born = 0, freed = 0;
+  };
+  void follow();
+  bool was_preparation() const;
+  bool is_let_go(uint32_t stack, uint64_t left) const;
+  std::vector<BlockGroup> groups() const;
+
+  const ProcessTrace& trace_;
+  const MemoryHistory& history_;
+  StackSeries series_;
+  bool is_preparation_ = false;                        // what was repeated was no step
+  std::map<uint32_t, std::vector<Freed>> freed_late_;  // by stack: what the last step left
+  // When memory was last asked for, but for the smallest blocks, had or not.  What was freed before
+  // that was freed on purpose; what was freed later may be the end of the process.
+  TimeNs last_request_ = 0;
+};
 
 }  // namespace traintrace

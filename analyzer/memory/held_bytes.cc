@@ -100,6 +100,7 @@ void add_growth(const ProcessTrace& trace, const MemoryLife& life,
   if (history.steps.count() == 0) {
     return;
   }
+  const GrowthJudge judge(trace, history);
   std::map<uint32_t, BlockGroup> groups;
   for (const LiveBlock& block : life.live) {
     if (is_in_use(block)) {
@@ -114,7 +115,7 @@ void add_growth(const ProcessTrace& trace, const MemoryLife& life,
   }
   for (auto& [stack, group] : groups) {
     std::sort(group.blocks.begin(), group.blocks.end());
-    const std::optional<Growth> growth = growth_of(trace, history, group);
+    const std::optional<Growth> growth = judge.growth_of(group);
     held[stack].growth_per_step = growth ? growth->bytes_per_step : 0;
   }
 }

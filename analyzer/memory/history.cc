@@ -157,13 +157,21 @@ bool all_read(const ProcessTrace& trace) {
   return 2 * event_count(trace) + kOpenAndNotes >= records;
 }
 
+bool is_loss_of_records(const LossText& loss) {
+  return loss.count != 0 && (loss.stat == "ring-overwritten" || loss.severity == "warning");
+}
+
 }  // namespace
 
 bool all_is_recorded(const ProcessTrace& trace) {
+  return all_since_armed(trace) &&
+         std::none_of(trace.losses.begin(), trace.losses.end(), is_loss_of_records);
+}
+
+bool all_since_armed(const ProcessTrace& trace) {
   return trace.errors.empty() && all_read(trace) &&
          std::none_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
-           return loss.count != 0 &&
-                  (loss.stat == "ring-overwritten" || loss.severity == "warning");
+           return loss.stat != "before-arming" && is_loss_of_records(loss);
          });
 }
 

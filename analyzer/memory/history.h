@@ -63,6 +63,8 @@ struct MemoryHistory {
 
 // No record of it is missing.
 bool all_is_recorded(const ProcessTrace& trace);
+// No record is missing but of what other threads called while the tracer started.
+bool all_since_armed(const ProcessTrace& trace);
 
 MemoryHistory history_of(const ProcessTrace& trace);
 

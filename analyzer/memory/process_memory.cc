@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "analyzer/memory/growth.h"
 #include "analyzer/memory/memory_use.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/reader/stored_reports.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -18,6 +20,15 @@ bool has_loss(const ProcessTrace& trace, std::string_view stat) {
                      [&](const LossText& loss) { return loss.stat == stat && loss.count != 0; });
 }
 
+// More than a job needs: they may be created with every step.
+bool has_many_streams(const ProcessTrace& trace) {
+  return static_cast<size_t>(std::count_if(
+             trace.streams.begin(), trace.streams.end(), [](const StreamText& stream) {
+               return (stream.flags & (format::kImplicit | format::kStreamDestroyed)) == 0 &&
+                      stream.created != 0;
+             })) >= kFewestCopies;
+}
+
 std::vector<uint32_t> stacks_of_allocator(const ProcessTrace& trace) {
   std::unordered_set<uint32_t> stacks;
   if (!trace.tensor_devices.empty()) {
@@ -28,6 +39,22 @@ std::vector<uint32_t> stacks_of_allocator(const ProcessTrace& trace) {
     });
   }
   return {stacks.begin(), stacks.end()};
+}
+
+// Of what may have grown and is not live any more: those that held most.
+void add_stacks_that_gathered(const ProcessTrace& trace, const MemoryHistory& history,
+                              std::vector<uint32_t>& stacks) {
+  const GrowthJudge judge(trace, history);
+  std::vector<std::pair<uint64_t, uint32_t>> gathered;
+  for (const auto& [stack, memory] : judge.series()) {
+    if (memory.last_blocks >= kFewestCopies) {
+      gathered.emplace_back(memory.last_bytes, stack);
+    }
+  }
+  std::sort(gathered.rbegin(), gathered.rend());
+  for (size_t i = 0; i < std::min(gathered.size(), kMostStacks); ++i) {
+    stacks.push_back(gathered[i].second);
+  }
 }
 
 // Of what is known from events alone.
@@ -66,7 +93,8 @@ RunMemory memory_of(const Run& run) {
 }
 
 bool asks_for_events(const ProcessTrace& trace) {
-  if (has_loss(trace, "unknown-free") || trace.exit_status != 0 || !trace.tensor_devices.empty()) {
+  if (has_many_streams(trace) || has_loss(trace, "unknown-free") || trace.exit_status != 0 ||
+      !trace.tensor_devices.empty()) {
     return true;
   }
   const std::vector<BlockGroup> live = live_groups(trace);
@@ -90,6 +118,7 @@ std::vector<uint32_t> stacks_of_memory(const ProcessTrace& trace) {
   const std::vector<uint32_t> places = stacks_of_allocator(trace);
   stacks.insert(stacks.end(), places.begin(), places.end());
   const MemoryHistory history = history_of(trace);
+  add_stacks_that_gathered(trace, history, stacks);
   for (size_t i = 0; i < std::min(history.handles.size(), kMostStacks); ++i) {
     stacks.push_back(history.handles[i].stack);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzer/memory/caching_rules.h"
 #include "analyzer/memory/free_space.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
@@ -23,42 +24,124 @@ bool is_report(const ProcessTrace& trace, uint32_t call) {
   return schema != nullptr && schema->kind.starts_with("tensor-");
 }
 
-void add_up(const ProcessTrace& trace, Shortage& shortage) {
-  std::vector<Extent> segments;
+// Of PyTorch's allocator, or mapped into a segment of it.
+struct Segment {
+  Extent extent;
+  bool small = false;
+};
+
+// What touches and is of one pool is one, where it was mapped piece by piece.
+void add_segment(std::vector<Segment>& segments, const HeldBlockText& block, bool mapped) {
+  const bool small = block.bytes == caching::kSmallSegment;
+  if (mapped && !segments.empty() && segments.back().small == small &&
+      segments.back().extent.address + segments.back().extent.bytes == block.address) {
+    segments.back().extent.bytes += block.bytes;
+    return;
+  }
+  segments.push_back({{block.address, block.bytes}, small});
+}
+
+struct Held {
+  std::vector<Segment> segments;  // by address
   std::vector<Extent> used;
   uint64_t in_segments = 0;
+};
+
+Held held_by_pytorch(const ProcessTrace& trace, Shortage& shortage) {
+  Held held;
   for (const HeldBlockText& block : shortage.failure->held) {
     if (block.device != shortage.failure->device) {
       continue;
     }
     if (is_report(trace, block.call)) {
-      used.push_back({block.address, block.bytes});
+      held.used.push_back({block.address, block.bytes});
       continue;
     }
-    const auto kind = kind_of_call(call_name(trace, block.call));
+    const std::string name = call_name(trace, block.call);
+    const bool mapped = name.starts_with("cuMemMap");
+    const auto kind = mapped ? std::optional(MemoryKind::kDevice) : kind_of_call(name);
     if (!kind || !on_device(*kind)) {
       continue;
     }
     const Owner owner = owner_of(trace, block.stack);
+    // One memory, which has a handle, and addresses where it is mapped.
+    const bool is_twice = owner == Owner::kTorch ? name.starts_with("cuMemCreate") : mapped;
+    if (is_twice) {
+      continue;
+    }
     if (owner == Owner::kTorch) {
-      segments.push_back({block.address, block.bytes});
-      in_segments = sum_of(in_segments, block.bytes);
+      add_segment(held.segments, block, mapped);
+      held.in_segments = sum_of(held.in_segments, block.bytes);
     } else {
       uint64_t& of_owner = is_library(owner) ? shortage.libraries : shortage.job;
       of_owner = sum_of(of_owner, block.bytes);
     }
   }
-  const OutOfMemoryText& failure = *shortage.failure;
-  if (failure.reserved != 0) {
-    shortage.job = sum_of(shortage.job, failure.allocated);
-    shortage.idle = without(failure.reserved, failure.allocated);
-    const auto free = free_space(segments, used);
-    if (in_segments == failure.reserved && free) {
-      shortage.largest_idle = free->largest;
-    }
-  } else {
-    shortage.job = sum_of(shortage.job, in_segments);
+  return held;
+}
+
+// In segments of the request's pool.
+void measure_holes(const Held& held, Shortage& shortage) {
+  std::vector<Extent> extents;
+  for (const Segment& segment : held.segments) {
+    extents.push_back(segment.extent);
   }
+  const auto free = free_space(extents, held.used);
+  if (held.in_segments != shortage.failure->reserved || !free) {
+    return;
+  }
+  const bool small = caching::is_small(shortage.failure->bytes);
+  uint64_t holes = 0;
+  uint64_t largest = 0;
+  auto segment = held.segments.begin();
+  for (const Extent& hole : free->holes) {
+    while (segment != held.segments.end() &&
+           hole.address - segment->extent.address >= segment->extent.bytes) {
+      ++segment;
+    }
+    if (segment != held.segments.end() && segment->small == small) {
+      holes = sum_of(holes, hole.bytes);
+      largest = std::max(largest, hole.bytes);
+    }
+  }
+  shortage.holes = holes;
+  shortage.largest_idle = largest;
+}
+
+// The call that failed for it, just before PyTorch said so; null: the device was not asked, or
+// that is not recorded.
+const OutOfMemoryText* refused_call(const ProcessTrace& trace, const OutOfMemoryText& failure) {
+  constexpr TimeNs kSoon = 10'000'000'000;  // cached segments are given back and it is tried again
+  const OutOfMemoryText* found = nullptr;
+  for (const OutOfMemoryText& call : trace.out_of_memory) {
+    const bool here = call.device == failure.device || call.device == format::kNoDevice;
+    if (call.result != 0 && call.number < failure.number && here && call.bytes >= failure.bytes &&
+        elapsed(call.time, failure.time) < kSoon) {
+      found = &call;
+    }
+  }
+  return found;
+}
+
+// Recorded by the tracer, which misses no call that failed.
+bool is_native(const ProcessTrace& trace) {
+  return !trace.facts.contains("source") && !trace.out_of_memory.empty();
+}
+
+void add_up(const ProcessTrace& trace, Shortage& shortage) {
+  const Held held = held_by_pytorch(trace, shortage);
+  const OutOfMemoryText& failure = *shortage.failure;
+  shortage.segment = failure.bytes;
+  if (failure.reserved == 0) {
+    shortage.job = sum_of(shortage.job, held.in_segments);
+    return;
+  }
+  shortage.job = sum_of(shortage.job, failure.allocated);
+  shortage.idle = without(failure.reserved, failure.allocated);
+  measure_holes(held, shortage);
+  const OutOfMemoryText* const call = refused_call(trace, failure);
+  shortage.refused = call != nullptr;
+  shortage.segment = call != nullptr ? call->bytes : caching::segment_for(failure.bytes);
 }
 
 // Between these times the process took or gave back memory.
@@ -113,28 +196,49 @@ std::optional<Answer> device_at(const ProcessTrace& trace, const OutOfMemoryText
                                                                                 : std::nullopt;
 }
 
-ShortageKind kind_of(const Shortage& shortage) {
+// The allocator's own rules: what is free in another pool serves no such request, and where as good
+// as all is in use, holes are not what is wrong.
+bool is_fragmented(const Shortage& shortage) {
+  const OutOfMemoryText& failure = *shortage.failure;
+  const uint64_t free = shortage.free.value_or(0);
+  if (failure.reserved == 0) {
+    return failure.bytes <= free;
+  }
+  const uint64_t holes = shortage.holes.value_or(shortage.idle.value_or(0));
+  return failure.bytes <= sum_of(holes, free) && holes >= failure.reserved / kMuchInHoles;
+}
+
+ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
   const uint64_t wanted = shortage.failure->bytes;
-  uint64_t room = shortage.free.value_or(0);
-  room = sum_of(room, shortage.idle.value_or(0));
   if (wanted == 0) {
     return ShortageKind::kUnknown;
   }
   if (shortage.largest_idle && *shortage.largest_idle >= wanted) {
     return ShortageKind::kPendingFree;
   }
-  if (wanted <= room) {
+  const bool has_room = shortage.free && shortage.segment <= *shortage.free;
+  if (shortage.failure->reserved != 0 && has_room && !shortage.refused && is_native(trace)) {
+    return ShortageKind::kLimit;
+  }
+  // The device had as much, and refused it: it lies in pieces there.
+  const bool in_pieces = shortage.failure->reserved != 0 && has_room && shortage.refused &&
+                         *shortage.free >= shortage.total.value_or(0) / kMuchInHoles;
+  if (in_pieces || is_fragmented(shortage)) {
     return ShortageKind::kFragmentation;
+  }
+  if (has_room && shortage.failure->reserved != 0) {
+    return ShortageKind::kCapacity;
   }
   if (!shortage.total || !shortage.others) {
     return ShortageKind::kUnknown;
   }
-  room = sum_of(room, without(*shortage.others, of_contexts(*shortage.total)));
-  if (wanted <= room) {
+  const uint64_t others = without(*shortage.others, of_contexts(*shortage.total));
+  uint64_t room = sum_of(shortage.free.value_or(0), others);
+  if (shortage.segment <= room) {
     return ShortageKind::kNeighbour;
   }
   room = sum_of(room, shortage.libraries);
-  return wanted <= room ? ShortageKind::kLibrary : ShortageKind::kCapacity;
+  return shortage.segment <= room ? ShortageKind::kLibrary : ShortageKind::kCapacity;
 }
 
 }  // namespace
@@ -165,6 +269,18 @@ const OutOfMemoryText* fatal_failure(const ProcessTrace& trace) {
   return worked_on ? nullptr : last;
 }
 
+std::optional<uint64_t> room_left(const ProcessTrace& trace) {
+  std::optional<uint64_t> room;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema =
+        event.returned && event.result == 0 ? schema_of(trace, event.call) : nullptr;
+    if (schema != nullptr && schema->kind == "memory-info") {
+      room = value_of(trace, event, "free");
+    }
+  }
+  return room;
+}
+
 Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure) {
   Shortage shortage;
   shortage.failure = &failure;
@@ -181,7 +297,7 @@ Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure) 
       shortage.others = without(without(answer->total, answer->free), own);
     }
   }
-  shortage.kind = kind_of(shortage);
+  shortage.kind = kind_of(trace, shortage);
   return shortage;
 }
 

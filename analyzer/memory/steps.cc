@@ -35,12 +35,25 @@ Sites working_sites(const ProcessTrace& trace) {
   return sites;
 }
 
+// How many places were called how often.
+using Counts = std::map<uint64_t, uint64_t>;
+
+Counts counts_of(const Sites& sites) {
+  Counts counts;
+  for (const auto& [key, times] : sites) {
+    ++counts[times.size()];
+  }
+  return counts;
+}
+
 // Called about as often, give or take the step at either end.
-uint64_t agreeing(const Sites& sites, uint64_t count) {
-  return static_cast<uint64_t>(std::count_if(sites.begin(), sites.end(), [&](const auto& entry) {
-    const uint64_t other = entry.second.size();
-    return other <= count + 1 && count <= other + 1;
-  }));
+uint64_t agreeing(const Counts& counts, uint64_t count) {
+  uint64_t agree = 0;
+  for (auto other = counts.lower_bound(count - 1);
+       other != counts.end() && other->first <= count + 1; ++other) {
+    agree += other->second;
+  }
+  return agree;
 }
 
 // Of two that are as likely: what begins behind the other is no preparation; else the outer loop.
@@ -54,15 +67,16 @@ bool is_better(const std::vector<TimeNs>& times, const std::vector<TimeNs>& best
 
 Steps steps_of(const ProcessTrace& trace) {
   const Sites sites = working_sites(trace);
-  constexpr size_t kMostSites = 512;  // more than a step has: nothing that repeats in few lines
+  constexpr size_t kMostSites = 8192;  // more than a step has: nothing that repeats in few lines
   if (sites.size() > kMostSites) {
     return {};
   }
+  const Counts counts = counts_of(sites);
   const std::vector<TimeNs>* best = nullptr;
   uint64_t most = 0;
   TimeNs end = 0;
   for (const auto& [key, times] : sites) {
-    const uint64_t others = times.size() < kFewestSteps ? 0 : agreeing(sites, times.size());
+    const uint64_t others = times.size() < kFewestSteps ? 0 : agreeing(counts, times.size());
     end = std::max(end, times.back());
     if (others > most || (others == most && best != nullptr && is_better(times, *best))) {
       best = &times;

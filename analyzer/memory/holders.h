@@ -1,0 +1,33 @@
+// Who held a device's memory when an allocation failed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/memory/history.h"
+
+namespace traintrace {
+
+// What memory is for, told by when in the steps it appears and how long it lives.
+enum class MemoryRole : uint8_t {
+  kUnknown,    // there are no steps, or what would tell was not recorded
+  kOptimizer,  // a frame of torch/optim is among those that allocated it: certain
+  kGrowing,    // more is left with each step (memory.growth-leak)
+  kState,      // from before the second step, and still there: weights, gradients that are kept
+  kPassing,    // comes and goes with each step: activations, gradients, temporary copies
+};
+const char* name_of(MemoryRole role);
+
+struct MemoryHolder {
+  std::string place;  // "train.py:12 in step"; empty: no frame of the job
+  MemoryRole role = MemoryRole::kUnknown;
+  Owner owner = Owner::kUnknown;
+  uint64_t bytes = 0, blocks = 0;
+};
+
+// By the line of the job and the role, those with most bytes first: blocks of PyTorch's allocator,
+// and what others took from the device.  PyTorch's own segments are not among them.
+std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHistory& history,
+                                     const OutOfMemoryText& failure);
+
+}  // namespace traintrace

@@ -1,0 +1,60 @@
+// How much of each stack's memory was live, over the whole run.
+#pragma once
+
+#include <map>
+
+#include "analyzer/reader/process_trace.h"
+
+namespace traintrace {
+
+// The least that was live before one of some allocations in a row.
+struct MemorySampleText {
+  TimeNs time = 0;  // of the first of these
+  uint64_t bytes = 0, blocks = 0;
+};
+
+// The memory that one stack allocated, over the whole run.  What is live when a trace ends says
+// little: Python frees everything as an exception unwinds, and at its exit.  So the live memory
+// before each allocation is kept, in samples of `stride` allocations.  Frees touch no sample.
+struct StackMemoryText {
+  uint32_t stack = 0, call = 0;  // blocks of PyTorch's: its report
+  uint8_t device = format::kNoDevice;
+  uint64_t allocations = 0, bytes = 0, blocks = 0;
+  TimeNs last = 0;  // the newest allocation, and what was live after it
+  uint64_t last_bytes = 0, last_blocks = 0;
+  uint32_t stride = 0;
+  std::vector<MemorySampleText> samples;  // by time
+};
+
+using StackSeries = std::map<uint32_t, StackMemoryText>;  // by stack
+
+// In order of time.
+class SeriesBuilder {
+ public:
+  struct Allocation {
+    uint32_t stack = 0, call = 0;
+    uint8_t device = format::kNoDevice;
+    uint64_t bytes = 0;
+    TimeNs time = 0;
+  };
+  void add(const Allocation& allocation);
+  void remove(uint32_t stack, uint64_t bytes);
+  StackSeries finish() { return std::move(series_); }
+
+ private:
+  struct Open {
+    uint64_t in_sample = 0;
+  };
+  StackSeries series_;
+  std::map<uint32_t, Open> open_;
+};
+
+// What was left for good, one thing after the other: of what was live before the first allocation
+// of a sample, nothing is freed until the newest allocation.
+struct LeftOver {
+  TimeNs time = 0;  // of the allocation, or a little later
+  uint64_t bytes = 0, blocks = 0;
+};
+std::vector<LeftOver> left_over(const StackMemoryText& memory);
+
+}  // namespace traintrace

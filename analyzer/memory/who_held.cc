@@ -1,0 +1,140 @@
+#include "analyzer/memory/who_held.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/memory/holders.h"
+#include "analyzer/memory/shortage.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/reader/stored_reports.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostHolders = 6;
+constexpr size_t kMostOtherRanks = 4;
+
+const char* name_of_owner(Owner owner) {
+  switch (owner) {
+    case Owner::kNccl:
+      return "NCCL";
+    case Owner::kCudaLibrary:
+      return "cuBLAS and other CUDA libraries";
+    case Owner::kTorch:
+      return "PyTorch itself or a thread of autograd's, no line of the job";
+    default:
+      return "an unknown place";
+  }
+}
+
+std::string holder_text(const MemoryHolder& holder, uint64_t total) {
+  std::string text = fmt::format(
+      "held: {} bytes{} in {} block{}, {}", holder.bytes,
+      total == 0 ? ""
+                 : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(holder.bytes) /
+                                                  static_cast<double>(total)),
+      holder.blocks, holder.blocks == 1 ? "" : "s",
+      holder.place.empty() ? name_of_owner(holder.owner) : holder.place);
+  return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
+}
+
+struct RankBytes {
+  Rank rank;
+  uint64_t allocated = 0, reserved = 0;
+};
+
+// Most that each of the others had in use.
+std::vector<RankBytes> others(const Run& run, Rank rank) {
+  std::vector<RankBytes> all;
+  for (const RankState& state : run.ranks) {
+    for (const TensorDeviceText& device : trace_of(run, state).tensor_devices) {
+      if (state.rank != rank && (state.device < 0 || state.device == device.device)) {
+        all.push_back({state.rank, device.peak_allocated, device.peak_reserved});
+        break;
+      }
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const RankBytes& a, const RankBytes& b) {
+    return a.allocated > b.allocated;
+  });
+  return all;
+}
+
+void add_others(const Run& run, Rank rank, const OutOfMemoryText& failure,
+                std::vector<std::string>& lines) {
+  const std::vector<RankBytes> all = others(run, rank);
+  if (all.empty() || failure.reserved == 0) {
+    return;
+  }
+  lines.push_back(fmt::format("rank {} had {} bytes in use then, of {} held", rank.value,
+                              failure.allocated, failure.reserved));
+  if (all.size() > kMostOtherRanks) {
+    lines.push_back(fmt::format(
+        "{} others had at most {} to {} bytes in use, half of them {} or more", all.size(),
+        all.back().allocated, all.front().allocated, all[all.size() / 2].allocated));
+    return;
+  }
+  for (const RankBytes& other : all) {
+    lines.push_back(fmt::format("rank {} had at most {} bytes in use, of {} held", other.rank.value,
+                                other.allocated, other.reserved));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> who_held(const Run& run, const RankState& state,
+                                  const OutOfMemoryText& failure) {
+  const ProcessTrace& trace = trace_of(run, state);
+  std::vector<std::string> lines;
+  if (failure.held.empty()) {
+    return lines;
+  }
+  const MemoryHistory history = has_events(trace) ? history_of(trace) : MemoryHistory();
+  const std::vector<MemoryHolder> holders = holders_at(trace, history, failure);
+  const Shortage shortage = shortage_of(trace, failure);
+  const uint64_t total = shortage.total.value_or(0);
+  uint64_t rest = 0;
+  for (size_t i = 0; i < holders.size(); ++i) {
+    if (i < kMostHolders) {
+      lines.push_back(holder_text(holders[i], total));
+    } else {
+      rest = sum_of(rest, holders[i].bytes);
+    }
+  }
+  if (rest != 0) {
+    lines.push_back(
+        fmt::format("held: {} bytes at {} more places", rest, holders.size() - kMostHolders));
+  }
+  if (shortage.idle && *shortage.idle != 0) {
+    lines.push_back(
+        fmt::format("held: {} bytes by PyTorch's allocator, not in use", *shortage.idle));
+  }
+  if (shortage.others && *shortage.others != 0) {
+    lines.push_back(
+        fmt::format("held: {} bytes by contexts and other processes", *shortage.others));
+  }
+  add_others(run, state.rank, failure, lines);
+  return lines;
+}
+
+std::optional<FailurePlace> place_of_failure(const ProcessTrace& trace, Rank rank,
+                                             const OutOfMemoryText& failure) {
+  constexpr int kMostEvents = 4096;
+  if (const auto place = user_place(trace, rank, failure.stack)) {
+    return FailurePlace{*place, false};
+  }
+  auto event =
+      std::upper_bound(trace.events.begin(), trace.events.end(), failure.time,
+                       [](TimeNs time, const CallRecord& each) { return time < each.enter; });
+  for (int i = 0; i < kMostEvents && event != trace.events.begin(); ++i) {
+    --event;
+    const auto place = event->stack == 0 ? std::nullopt : user_place(trace, rank, event->stack);
+    if (place) {
+      return FailurePlace{*place, true};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace traintrace
