@@ -121,7 +121,7 @@ class Judge {
 
   const Timeline& timeline_;
   const DeviceModel* model_;
-  const DevicePeaks* peaks_ = nullptr;
+  const DeviceRates* peaks_ = nullptr;
   bool has_tensor_cores_ = false;
   std::vector<MatrixKernel> kernels_;  // by name
 };

@@ -21,7 +21,7 @@ struct Gap {
   bool of_segments = false;  // which others may have got for it (a pool of NCCL's, an extension)
 };
 
-std::optional<Gap> gap_of(const Run& run, const Disagreement& gap, const char* what) {
+std::optional<Gap> gap_of(const Run& run, const BookDisagreement& gap, const char* what) {
   if (gap.reports == 0) {
     return std::nullopt;
   }

@@ -18,7 +18,7 @@ namespace traintrace {
 
 struct LiveModules::State {
   const ProcProcess& process;
-  ProcessMemory memory;
+  OtherMemory memory;
   Dwfl* dwfl = nullptr;
   bool unwinds = false;
   const StackSnapshot* snapshot = nullptr;  // of the stack that is walked right now
@@ -130,7 +130,7 @@ struct LiveThreads {
 };
 
 LiveModules::LiveModules(const ProcProcess& process)
-    : state_(new State{process, ProcessMemory(process.pid)}) {
+    : state_(new State{process, OtherMemory(process.pid)}) {
   static constexpr Dwfl_Thread_Callbacks kThreadCallbacks = {
       .next_thread = LiveThreads::next,
       .get_thread = LiveThreads::find,

@@ -9,9 +9,9 @@
 namespace traintrace {
 
 // What is read may change meanwhile; nothing in it is trusted.
-class ProcessMemory {
+class OtherMemory {
  public:
-  explicit ProcessMemory(pid_t pid) : pid_(pid) {}
+  explicit OtherMemory(pid_t pid) : pid_(pid) {}
 
   // All of it or false: unmapped, gone, or not permitted (the kernel's PTRACE_MODE_ATTACH).
   bool read(uint64_t address, void* into, size_t bytes) const;

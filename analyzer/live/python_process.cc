@@ -85,7 +85,7 @@ std::optional<PythonProcess> PythonProcess::find(const ProcProcess& process,
     if (!python.runtime || !python.code_type || !python.text_type || !python.bytes_type) {
       continue;
     }
-    const ProcessMemory memory(process.pid);
+    const OtherMemory memory(process.pid);
     uint64_t version = version_in(path);
     if (const uint64_t word = address("Py_Version")) {
       memory.load(word, version);

@@ -60,7 +60,7 @@ class PythonProcess {
 
   const ProcProcess* process_;
   PythonRuntime python_;
-  ProcessMemory memory_;
+  OtherMemory memory_;
   uint64_t interpreter_ = 0;   // the main one
   uint32_t first_thread_ = 0;  // offset in PyInterpreterState of the list of threads
   bool knows_gil_ = false;

@@ -39,7 +39,7 @@ bool copy_stack(const ProcProcess& process, uint64_t stack_pointer, StackSnapsho
   }
   into.begin = std::max(mapping->begin, stack_pointer - kRedZone);
   into.bytes.resize(std::min(mapping->end - into.begin, kMostStack));
-  return ProcessMemory(process.pid).read(into.begin, into.bytes.data(), into.bytes.size());
+  return OtherMemory(process.pid).read(into.begin, into.bytes.data(), into.bytes.size());
 }
 
 bool waits_there(const std::optional<ProcThread>& thread) {

@@ -56,7 +56,7 @@ bool is_trace(const Mapping& mapping) {
 }
 
 std::optional<format::FileHeader> header_in(const ProcProcess& process, const Mapping& mapping) {
-  const ProcessMemory memory(process.pid);
+  const OtherMemory memory(process.pid);
   format::FileHeader header = {};
   const bool is_trace = memory.load(mapping.begin, header) &&
                         std::memcmp(header.magic, format::kMagic, sizeof header.magic) == 0;

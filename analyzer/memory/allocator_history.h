@@ -47,7 +47,7 @@ struct CacheFlush {
 };
 
 // Between the sum of what was seen and what the allocator said, after the same report.
-struct Disagreement {
+struct BookDisagreement {
   uint64_t reports = 0;  // that differ
   TimeNs first = 0;
   uint64_t seen = 0, said = 0;  // at the first
@@ -69,7 +69,7 @@ struct AllocatorHistory {
   uint32_t pending_stack = 0;   // that allocated it
   FreeSpace worst;              // at the miss of kPieces with most free bytes
   std::vector<std::pair<uint32_t, uint64_t>> pins;  // stacks of what lay beside that, bytes
-  Disagreement allocated, reserved;
+  BookDisagreement allocated, reserved;
 };
 
 // By device.  What was live before the records is known from the tables, and from what was freed.

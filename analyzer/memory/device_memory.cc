@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kMostOfSmall = uint64_t{1} << 20;  // that is_for_small serves
 constexpr size_t kMostKept = 4096;
 
-void disagree(Disagreement& difference, TimeNs time, uint64_t seen, uint64_t said) {
+void disagree(BookDisagreement& difference, TimeNs time, uint64_t seen, uint64_t said) {
   if (seen != said && difference.reports++ == 0) {
     difference.first = time;
     difference.seen = seen;

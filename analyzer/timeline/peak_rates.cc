@@ -8,7 +8,7 @@ namespace {
 
 struct Row {
   std::string_view name;  // the longest one that fits holds
-  DevicePeaks peaks;
+  DeviceRates peaks;
 };
 
 // From NVIDIA's data sheets of each product ("NVIDIA A100 Tensor Core GPU" and so on); where one
@@ -55,7 +55,7 @@ bool is_part(std::string_view device) {
 
 }  // namespace
 
-const DevicePeaks* peaks_of(std::string_view device_name) {
+const DeviceRates* peaks_of(std::string_view device_name) {
   const Row* best = nullptr;
   if (is_part(device_name)) {
     return nullptr;
@@ -68,7 +68,7 @@ const DevicePeaks* peaks_of(std::string_view device_name) {
   return best == nullptr ? nullptr : &best->peaks;
 }
 
-double peak_of(const DevicePeaks& peaks, ElementType type, bool tensor_cores) {
+double peak_of(const DeviceRates& peaks, ElementType type, bool tensor_cores) {
   switch (type) {
     case ElementType::kUnknown:
       return 0;

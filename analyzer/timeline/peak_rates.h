@@ -9,7 +9,7 @@ namespace traintrace {
 
 // In 10^9 operations in a second (a multiplication and an addition are two), without sparsity;
 // 0: it cannot, or it is not known.
-struct DevicePeaks {
+struct DeviceRates {
   double fp64 = 0;  // tensor cores where they can
   double fp32 = 0;  // CUDA cores
   double tf32 = 0;  // tensor cores from here on
@@ -21,9 +21,9 @@ struct DevicePeaks {
 };
 
 // By the name that CUDA gives the device; null: not in the table.
-const DevicePeaks* peaks_of(std::string_view device_name);
+const DeviceRates* peaks_of(std::string_view device_name);
 
 // Of operands of that type; floats by tensor cores are TF32.
-double peak_of(const DevicePeaks& peaks, ElementType type, bool tensor_cores);
+double peak_of(const DeviceRates& peaks, ElementType type, bool tensor_cores);
 
 }  // namespace traintrace

@@ -35,7 +35,7 @@ class UtilisationSums {
   double peak_for(const MatrixProduct& product, const Kernel& kernel) const;
 
   const Timeline& timeline_;
-  const DevicePeaks* peaks_ = nullptr;
+  const DeviceRates* peaks_ = nullptr;
   std::unordered_map<uint32_t, Kernel> kernels_;  // by name
   std::unordered_set<uint64_t> counted_;          // a kernel may stand there twice
   bool known_ = false;

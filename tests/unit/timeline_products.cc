@@ -84,9 +84,9 @@ TEST(MatrixKernels, KnowsWhatMultiplies) {
   }
 }
 
-TEST(DevicePeaks, GoByTheNameOfTheDevice) {
+TEST(DeviceRates, GoByTheNameOfTheDevice) {
   const auto half = [](std::string_view name) {
-    const DevicePeaks* const peaks = peaks_of(name);
+    const DeviceRates* const peaks = peaks_of(name);
     return peaks == nullptr ? 0 : peaks->half;
   };
   EXPECT_EQ(half("Tesla V100-SXM2-32GB"), 125'000);
@@ -110,8 +110,8 @@ TEST(DevicePeaks, GoByTheNameOfTheDevice) {
   }
 }
 
-TEST(DevicePeaks, DifferByTypeAndCores) {
-  const DevicePeaks& a100 = *peaks_of("NVIDIA A100-SXM4-40GB");
+TEST(DeviceRates, DifferByTypeAndCores) {
+  const DeviceRates& a100 = *peaks_of("NVIDIA A100-SXM4-40GB");
   EXPECT_EQ(peak_of(a100, ElementType::kSingle, false), 19'500);
   EXPECT_EQ(peak_of(a100, ElementType::kSingle, true), 156'000);
   EXPECT_EQ(peak_of(a100, ElementType::kDouble, true), 19'500);
