@@ -26,9 +26,13 @@ std::vector<Finding> find_host_bound(const Profile& profile) {
   finding.title = "host-bound: " + idle_text(losses) + " because kernels are launched too late";
   finding.values.emplace_back("busy_percent", percent_of(worst, worst.times.busy_ns));
   finding.values.emplace_back("median_lead_ns", worst.median_lead_ns);
-  finding.evidence.push_back(fmt::format(
-      "rank {}: half of the launches returned less than {:.1f} us before their work began",
-      worst.rank.value, static_cast<double>(worst.median_lead_ns) / 1e3));
+  finding.evidence.push_back(
+      worst.median_lead_ns < 0
+          ? fmt::format("rank {}: half of the launches returned after their work had begun",
+                        worst.rank.value)
+          : fmt::format("rank {}: half of the launches returned less than {:.1f} us before their "
+                        "work began",
+                        worst.rank.value, static_cast<double>(worst.median_lead_ns) / 1e3));
   add_sites(losses, late_sites, finding);
   finding.advice =
       "fewer and larger kernels: CUDA graphs, torch.compile, fused optimizers, larger batches; or "
