@@ -191,11 +191,11 @@ std::string fish_completion(const CLI::App& root) {
     for (const CLI::Option* option : command->get_options()) {
       for (const std::string& word : is_offered(*option) ? option->get_lnames() : Words()) {
         const Words known = is_flag(*option) ? Words() : values_of(root, *option);
-        text += of_command + " -l " + word +
-                (is_flag(*option) ? ""
-                 : known.empty()  ? " -r"
-                                  : " -x -a " + quoted(joined(known))) +
-                " -d " + quoted(option->get_description(), "\\") + "\n";
+        const std::string argument = is_flag(*option) ? ""
+                                     : known.empty()  ? " -r"
+                                                      : " -x -a " + quoted(joined(known));
+        text.append(of_command).append(" -l ").append(word).append(argument);
+        text.append(" -d ").append(quoted(option->get_description(), "\\")).append("\n");
       }
     }
     const Words known = argument_values(root, *command);
