@@ -108,6 +108,7 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
     ++sum.blocks;
   }
   std::vector<MemoryHolder> sorted;
+  sorted.reserve(holders.size());
   for (auto& [key, holder] : holders) {
     sorted.push_back(std::move(holder));
   }

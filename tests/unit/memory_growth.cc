@@ -65,7 +65,7 @@ TEST(MemoryGrowth, ThatAllIsFreedInTheEndChangesNothing) {
 TEST(MemoryGrowth, AmongBlocksThatComeAndGo) {
   for (int64_t steps = 12; steps <= 200; ++steps) {
     EXPECT_TRUE(grows(steps, [](Play& play, int64_t, TimeNs time) {
-      for (int i = 0; i < 6; ++i) {
+      for (int64_t i = 0; i < 6; ++i) {
         play.take(time + 100 * i);
       }
       for (int i = 0; i < 5; ++i) {
