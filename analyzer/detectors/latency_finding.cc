@@ -191,7 +191,8 @@ std::vector<LossOn> losses_of(const Profile& profile, double share,
   for (const DeviceProfile& device : profile.devices) {
     const int64_t ns = loss(device);
     const double least = device.by_host ? std::max(share, kWarnShareByHost) : share;
-    if (ns > 0 && device.share(ns) >= least) {
+    const int64_t least_ns = device.by_host ? kLeastByHostNs : 1;
+    if (ns >= least_ns && device.share(ns) >= least) {
       losses.push_back({&device, ns});
     }
   }

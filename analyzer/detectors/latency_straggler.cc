@@ -41,6 +41,7 @@ bool is_certain(const Arrivals& arrivals, const OwnLateness& lateness) {
   const auto collectives = static_cast<double>(arrivals.list.size() - 1);
   return arrivals.list.size() > kStragglerMany &&
          static_cast<double>(lateness.times) >= kStragglerHabit * collectives &&
+         lateness.charged_ns >= kLeastByHostNs &&
          static_cast<double>(lateness.charged_ns) >=
              kWarnShareByHost * static_cast<double>(span_of(arrivals));
 }

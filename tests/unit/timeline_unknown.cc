@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/detectors/latency.h"
 
 namespace traintrace {
 namespace {
@@ -58,6 +59,31 @@ TEST(WithoutTimeline, IsNoMatterWhereTheRunWentWrongOrOthersRecordedIt) {
   traintrace::Run theirs = run_of(2, false);
   add_latency(theirs, findings);
   EXPECT_TRUE(findings.size() == 1 && findings[0].evidence.empty());
+}
+
+// Ten gaps, which are a third of the window.
+std::vector<Finding> synchronised(int64_t gap_ns, bool by_host) {
+  Profile profile;
+  profile.timelines.emplace_back();
+  DeviceProfile& device = profile.devices.emplace_back();
+  device.by_host = by_host;
+  device.times.window_ns = 30 * gap_ns;
+  device.times.idle_ns = 10 * gap_ns;
+  device.idle[static_cast<size_t>(IdleCause::kSyncInduced)] = 10 * gap_ns;
+  IdleSite& site = device.sites.emplace_back(
+      IdleSite{IdleCause::kSyncInduced, "cudaStreamSynchronize", "train.py(7): step"});
+  site.ns = 10 * gap_ns;
+  for (int64_t i = 0; i < 10; ++i) {
+    site.gaps.push_back({gap_ns, 3 * (i + 1) * gap_ns});
+  }
+  return find_sync_in_loop(profile);
+}
+
+TEST(WithoutTimeline, AProgramOfMillisecondsHasNoLoop) {
+  EXPECT_EQ(synchronised(1'000'000, true).size(), 1U);
+  EXPECT_EQ(synchronised(999'999, true).size(), 0U);
+  EXPECT_EQ(synchronised(50'000, true).size(), 0U);
+  EXPECT_EQ(synchronised(50'000, false).size(), 1U);
 }
 
 }  // namespace
