@@ -35,6 +35,10 @@ bool ended_early(const Run& run, const RankState& state) {
          elapsed(known_until(state.life, run.end), run.end) > kDeadAfter;
 }
 
+bool was_stopped_first(const Run& run, const RankState& state, TimeNs since) {
+  return state.life.halt != Halt::kNot && elapsed(since, state.life.last_seen) < run.hang_after;
+}
+
 TimeNs gave_up(const Run& run, const Member& member) {
   const CommunicatorText& text = text_of(run, member);
   const ProcessTrace& trace = run.processes[member.process];

@@ -18,6 +18,10 @@ bool exited_abnormally(const Run& run, const RankState& state);
 // it did since is not known either.
 bool ended_early(const Run& run, const RankState& state);
 
+// Its process is stopped (a signal, a debugger, its cgroup), and was before others had waited since
+// `since` for long enough to make a hang: whoever stops a rank to look at a hang did not cause it.
+bool was_stopped_first(const Run& run, const RankState& state, TimeNs since);
+
 // When it aborted the communicator, if it had been for `hang_after` in the collective that it came
 // to last; else 0.  Then its end is a consequence.
 TimeNs gave_up(const Run& run, const Member& member);

@@ -257,11 +257,12 @@ std::vector<Hang> hangs_with_roots(const Graph& graph) {
     hang.waited = std::max(hang.waited, testimony.waited);
     hang.witnessed = std::max(hang.witnessed, testimony.witnessed);
     hang.entered = testimony.all_entered && (hang.roots.size() == 1 || hang.entered);
-    // One that waits behind its own part is held up by nothing else.
+    // One that waits behind its own part is held up by nothing else; nor is one that is stopped.
     hang.blocked =
         hang.blocked ||
         (*fate == Fate::kAlive && is_blocked(graph.run, rank, graph.search.waits[testimony.wait]) &&
-         !graph.search.waits_of.contains(rank));
+         !graph.search.waits_of.contains(rank) &&
+         !was_stopped_first(graph.run, *state_of(graph.run, rank), testimony.start));
   }
   std::vector<Hang> found;
   for (auto& [key, hang] : hangs) {

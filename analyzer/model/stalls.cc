@@ -169,6 +169,13 @@ Ranks waiting_elsewhere(const Run& run, const Stall& stall) {
   return waiting;
 }
 
+// That its GPU is through is for its host to see.
+bool is_for_a_stopped_host_to_see(const Run& run, const Stall& stall, const StalledRank& rank) {
+  const RankState* const state = state_of(run, rank.rank);
+  return state != nullptr && was_stopped_first(run, *state, stall.since) &&
+         !certainly_unfinished(rank.gpu);
+}
+
 void classify(const Run& run, Stall& stall) {
   Ranks blocked;
   Ranks stuck;
@@ -189,6 +196,11 @@ void classify(const Run& run, Stall& stall) {
   } else if (!stall.finished.empty()) {
     const Ranks elsewhere = waiting_elsewhere(run, stall);
     std::erase_if(stuck, [&](Rank rank) { return contains(elsewhere, rank); });
+    for (const StalledRank& rank : stall.ranks) {
+      if (is_for_a_stopped_host_to_see(run, stall, rank)) {
+        std::erase(stuck, rank.rank);
+      }
+    }
     stall.kind = StallKind::kBehind;
     stall.suspects = stuck;
     stall.known = stuck.size() < stall.finished.size();
