@@ -72,6 +72,7 @@ std::vector<Straggler> stragglers_of(const Profile& profile) {
     }
   }
   std::vector<Straggler> all;
+  all.reserve(worst.size());
   for (const auto& [rank, late] : worst) {
     all.push_back(late);
   }

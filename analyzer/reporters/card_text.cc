@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "analyzer/model/elapsed.h"
 #include "analyzer/reporters/card.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/rank_bars.h"
@@ -218,9 +219,9 @@ std::string run_text(const Run& run, const FindingsReport& report) {
   if (!run.hosts.empty()) {
     text += fmt::format(", {} host{}", run.hosts.size(), run.hosts.size() == 1 ? "" : "s");
   }
-  return text + fmt::format(", {}, {} records{}. Run {}", duration_text(run.end - run.start),
-                            count_text(run.records), report.losses.empty() ? ", none lost" : "",
-                            run.id);
+  return text + fmt::format(", {}, {} records{}. Run {}",
+                            duration_text(elapsed(run.start, run.end)), count_text(run.records),
+                            report.losses.empty() ? ", none lost" : "", run.id);
 }
 
 }  // namespace

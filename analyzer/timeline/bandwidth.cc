@@ -123,6 +123,7 @@ class Speeds {
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<CollectiveSpeed> speeds;
+    speeds.reserve(all.size());
     for (auto& [sum, speed] : all) {
       speeds.push_back(std::move(speed));
     }

@@ -474,6 +474,7 @@ class WhatIf {
 
 void add_parts(const StageJob& job, const WhatIf& study, Slowdown& result) {
   std::vector<double> replicas;
+  replicas.reserve(static_cast<size_t>(job.replicas()));
   for (int replica = 0; replica < job.replicas(); ++replica) {
     replicas.push_back(study.with([&](const Operation& node) { return node.replica == replica; }));
   }
