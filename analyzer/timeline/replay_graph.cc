@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analyzer/model/elapsed.h"
 #include "analyzer/timeline/arrivals.h"
 
 namespace traintrace {
@@ -229,7 +230,7 @@ void Builder::add_told_waits(size_t work) {
 // Of another stream, where the end of nothing known explains when it began.
 std::optional<size_t> Builder::guessed_before(size_t work, int64_t known_ns) const {
   const int64_t start = process_.works[work].start_ns;
-  if (timeline_.knows_waits || start - known_ns <= kAgreeNs) {
+  if (timeline_.knows_waits || elapsed(known_ns, start) <= kAgreeNs) {
     return std::nullopt;
   }
   return last_ended(timeline_.work[work].device, std::max(known_ns, start - kAgreeNs), start,
