@@ -115,7 +115,11 @@ class Rounds {
 
 int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): ends the test
   using Clock = std::chrono::steady_clock;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr uint64_t kUsualRounds = 2000;
+#else
   constexpr uint64_t kUsualRounds = 6000;
+#endif
   const double seconds = argc > 1 ? std::atof(argv[1]) : 0;
   const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   traintrace::fuzz::Rounds rounds;

@@ -29,7 +29,11 @@ namespace traintrace::fuzz {
 namespace {
 
 // No input may take longer than a tenth of it; a test must not depend on how fast a machine is.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr unsigned kMostSeconds = 400;
+#else
 constexpr unsigned kMostSeconds = 100;
+#endif
 
 struct Arguments {
   uint64_t rounds = 0;

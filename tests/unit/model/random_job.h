@@ -16,7 +16,7 @@ namespace traintrace {
 // Of so many jobs those that are run: instrumented code takes twenty times as long.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint32_t jobs_of(uint32_t all) {
-  return all / 4;
+  return all / 20;
 }
 #else
 constexpr uint32_t jobs_of(uint32_t all) {
