@@ -1,11 +1,8 @@
 #include "analyzer/top/job_view.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <set>
 #include <tuple>
@@ -13,33 +10,20 @@
 
 #include "analyzer/memory/blocks.h"
 #include "analyzer/model/code_place.h"
-#include "analyzer/model/elapsed.h"
 #include "analyzer/model/rank_assignment.h"
 #include "analyzer/model/split_runs.h"
-#include "analyzer/reader/this_machine.h"
 #include "analyzer/reader/trace_memory.h"
 #include "analyzer/text/units.h"
-#include "analyzer/thresholds.h"
-#include "analyzer/top/steps_seen.h"
+#include "analyzer/timeline/median.h"
+#include "analyzer/top/followed_process.h"
+#include "analyzer/top/lags.h"
 
 namespace traintrace {
 namespace {
 
-constexpr size_t kMostCommunicators =
-    8;  // of a process, those used last: their operations are read
-constexpr size_t kLagCollectives = 10;
-// A rank is called slow if it was last in most of these collectives, at least so many, later than
-// chance makes it: a millisecond, and several times what is usual among its peers.
-constexpr int kFewestCollectives = 5;
-constexpr int64_t kLeastLag = 1'000'000;
-constexpr int64_t kLagTimes = 4;
 constexpr size_t kMostStepsKept = 32;
-
-TimeNs now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
+// Of a process, those used last: their operations are read.
+constexpr size_t kMostCommunicators = 8;
 
 std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
   std::vector<std::string> files;
@@ -58,34 +42,6 @@ std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
   return files;
 }
 
-bool is_query(const CallSchema& call) {
-  return call.kind == "query" || call.kind == "comm-query";
-}
-
-std::string how_it_ended(const LiveSample& sample) {
-  if (sample.exited != 0) {
-    return fmt::format("exited with status {}", sample.exit_status);
-  }
-  if (sample.wait_status >= 0 && WIFSIGNALED(sample.wait_status)) {
-    const char* const name = sigabbrev_np(WTERMSIG(sample.wait_status));
-    return fmt::format("killed by {}{}", name == nullptr ? "signal " : "SIG",
-                       name == nullptr ? std::to_string(WTERMSIG(sample.wait_status)) : name);
-  }
-  if (sample.wait_status >= 0 && WIFEXITED(sample.wait_status)) {
-    return fmt::format("exited with status {}", WEXITSTATUS(sample.wait_status));
-  }
-  return "is gone, without an exit record";
-}
-
-int64_t median(std::vector<int64_t> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 const char* live_state_name(LiveState state) {
@@ -99,177 +55,6 @@ size_t JobView::count(LiveState state) const {
     count += rank.state == state ? rank.ranks.size() : 0;
   }
   return count;
-}
-
-// A process that is looked at again and again, and what was seen of it before.
-struct LiveJob::Followed {
-  explicit Followed(LiveProcess opened) : process(std::move(opened)) {}
-
-  LiveProcess process;
-  RankView identity;  // what does not change
-  // Places in the job's code by stack; none: the stack has no frame of it.
-  std::unordered_map<uint32_t, std::optional<std::string>> places;
-  uint64_t events = 0;
-  TimeNs moved = 0;  // when it was last seen to do something other than to poll
-  std::optional<uint64_t> first_allocated;
-  StepsSeen steps;
-  // Of this look:
-  LiveSample sample;
-  const LiveCommunicator* main = nullptr;  // the one whose collectives are compared
-  std::vector<LiveOperation> operations;   // of `main`
-  LiveOperation newest;                    // of all communicators
-  const LiveCommunicator* newest_in = nullptr;
-
-  bool look(TimeNs now);
-  RankView view(TimeNs now, TimeNs blocked_after, int world_size);
-
- private:
-  void choose_communicators();
-  void note_motion();
-  const LiveThread* working_thread() const;
-  bool ended_or_silent(TimeNs now, RankView& view) const;
-};
-
-bool LiveJob::Followed::look(TimeNs now) {
-  main = newest_in = nullptr;
-  operations.clear();
-  newest = {};
-  std::optional<LiveSample> seen = process.sample();
-  if (!seen) {
-    return false;
-  }
-  sample = std::move(*seen);
-  choose_communicators();
-  note_motion();
-  moved = std::min(moved, now);
-  return true;
-}
-
-void LiveJob::Followed::choose_communicators() {
-  for (const LiveCommunicator& one : sample.communicators) {
-    if (one.size != 1 && !one.ended && one.collectives > 0 &&
-        (main == nullptr ||
-         std::tuple(one.size, one.collectives) > std::tuple(main->size, main->collectives))) {
-      main = &one;
-    }
-    if (one.last != 0 && (newest_in == nullptr || one.last > newest_in->last)) {
-      newest_in = &one;
-    }
-  }
-  if (main != nullptr) {
-    operations = process.operations(*main);
-  }
-  if (newest_in != nullptr) {
-    const std::vector<LiveOperation> own =
-        newest_in == main ? operations : process.operations(*newest_in);
-    if (!own.empty()) {
-      newest = own.back();
-    }
-  }
-}
-
-// Polling is no motion.
-void LiveJob::Followed::note_motion() {
-  uint64_t written = 0;
-  TimeNs newest_call = newest.enter;
-  for (const LiveThread& thread : sample.threads) {
-    written += thread.events;
-    newest_call = std::max(
-        {newest_call, thread.open.time, thread.queries == 0 ? thread.last.time : TimeNs{0}});
-  }
-  if (moved == 0) {
-    moved = newest_call;
-  } else if (written != events) {
-    moved = std::max({moved, newest_call, now_ns()});
-  }
-  events = written;
-}
-
-// That of the job's own code, as far as can be told; else the one heard of last.
-const LiveThread* LiveJob::Followed::working_thread() const {
-  const auto key = [&](const LiveThread& thread) {
-    const LiveCall& call = thread.open.time != 0 ? thread.open : thread.last;
-    const auto place = places.find(call.stack);
-    const int known = place == places.end() ? 1 : place->second.has_value() ? 2 : 0;
-    return std::tuple(known, std::max(thread.open.time, thread.last.time));
-  };
-  const auto best =
-      std::max_element(sample.threads.begin(), sample.threads.end(),
-                       [&](const LiveThread& a, const LiveThread& b) { return key(a) < key(b); });
-  return best == sample.threads.end() ? nullptr : &*best;
-}
-
-bool LiveJob::Followed::ended_or_silent(TimeNs now, RankView& view) const {
-  if (sample.exited != 0 || sample.gone) {
-    view.state = LiveState::kEnded;
-    view.since = sample.exited != 0 ? sample.exited : sample.last_alive;
-    view.doing = how_it_ended(sample);
-    return true;
-  }
-  if (elapsed(sample.last_alive, now) < kDeadAfter) {
-    return false;
-  }
-  view.since = sample.last_alive;
-  const std::optional<bool> running = is_running(process.header());
-  const Halt halt = running == true ? halt_of(process.header().pid) : Halt::kNot;
-  if (running == false) {
-    view.state = LiveState::kEnded;
-    view.doing = how_it_ended(sample);
-  } else if (halt != Halt::kNot) {
-    view.state = LiveState::kStopped;
-    view.doing = halt == Halt::kTraced   ? "held by a debugger"
-                 : halt == Halt::kFrozen ? "its cgroup is frozen"
-                                         : "stopped by a signal";
-  } else {
-    view.state = LiveState::kSilent;
-    view.doing = sample.is_copy ? "seen through a copy of its trace" : "its trace is not written";
-  }
-  return true;
-}
-
-RankView LiveJob::Followed::view(TimeNs now, TimeNs blocked_after, int world_size) {
-  RankView view = identity;
-  const LiveThread* const thread = working_thread();
-  const LiveCall call = thread == nullptr        ? LiveCall()
-                        : thread->open.time != 0 ? thread->open
-                                                 : thread->last;
-  view.stack = call.stack;
-  if (newest_in != nullptr && newest.enter != 0) {
-    view.collective = process.call(newest.call).name;
-    view.communicator = !newest_in->name.empty()        ? newest_in->name
-                        : newest_in->size == world_size ? "all ranks"
-                        : newest_in->size > 0           ? fmt::format("{} ranks", newest_in->size)
-                                                        : "?";
-    view.sequence = newest.sequence;
-    view.pending = !newest.finished;
-  }
-  for (const LiveMemory& memory : sample.memory) {
-    view.allocated = sum_of(view.allocated, memory.allocated);
-    view.reserved = sum_of(view.reserved, memory.reserved);
-    view.peak = sum_of(view.peak, memory.peak);
-  }
-  first_allocated = first_allocated ? first_allocated : view.allocated;
-  view.growth = static_cast<int64_t>(view.allocated - *first_allocated);
-  view.steps_ns = steps.lengths();
-  view.step_ns = view.steps_ns.empty() ? 0 : view.steps_ns.back();
-  view.step = steps.number();
-  if (ended_or_silent(now, view) || elapsed(moved, now) < blocked_after) {
-    return view;
-  }
-  view.since = moved;
-  const bool polls = thread != nullptr && thread->queries > 0 &&
-                     is_query(process.call(call.call)) && elapsed(call.time, now) < kPollsLately;
-  if (thread != nullptr && thread->open.time != 0) {
-    view.state = LiveState::kBlocked;
-    view.doing = "in " + process.call(call.call).name;
-  } else if (polls) {
-    view.state = LiveState::kBlocked;
-    view.doing = "polls " + process.call(call.call).name;
-  } else {
-    view.state = LiveState::kOnHost;
-    view.doing = "no call of CUDA or NCCL";
-  }
-  return view;
 }
 
 LiveJob::LiveJob() = default;
@@ -304,7 +89,7 @@ Result<LiveJob> LiveJob::open(const std::vector<std::string>& inputs, TimeNs blo
     if (!process) {
       continue;
     }
-    auto followed = std::make_unique<Followed>(std::move(*process));
+    auto followed = std::make_unique<FollowedProcess>(std::move(*process));
     RankView& identity = followed->identity;
     for (const RankSeat& seat : seats.seats) {
       if (seat.process == i) {
@@ -368,82 +153,32 @@ void LiveJob::note_steps() {
   }
 }
 
-namespace {
-
-struct LagGroup {
-  std::vector<size_t> members;  // in the views
-  uint64_t from = 1, to = UINT64_MAX;
-};
-
-}  // namespace
-
-// Of the last collectives that all members have entered: who did so how much later than the median.
 void LiveJob::note_lags(std::vector<RankView>& views) {
-  std::unordered_map<uint64_t, LagGroup> groups;
-  const auto enters = [&](size_t i) {
-    std::map<uint64_t, TimeNs> times;
-    for (const LiveOperation& operation : processes_[i]->operations) {
-      if (operation.collective && operation.runs && operation.sequence != 0) {
-        times[operation.sequence] = operation.enter;
-      }
-    }
-    return times;
-  };
-  std::vector<std::map<uint64_t, TimeNs>> times(views.size());
+  std::vector<Entries> entries(views.size());
+  std::unordered_map<uint64_t, std::vector<size_t>> members;  // of a communicator, in `views`
   for (size_t i = 0; i < views.size(); ++i) {
     if (processes_[i]->main == nullptr || views[i].state == LiveState::kEnded ||
         views[i].state == LiveState::kSilent) {
       continue;
     }
-    times[i] = enters(i);
-    if (!times[i].empty()) {
-      LagGroup& group = groups[processes_[i]->main->id];
-      group.members.push_back(i);
-      group.from = std::max(group.from, times[i].begin()->first);
-      group.to = std::min(group.to, times[i].rbegin()->first);
+    entries[i] = entries_of(processes_[i]->operations);
+    if (!entries[i].empty()) {
+      members[processes_[i]->main->id].push_back(i);
     }
   }
-  for (auto& [id, group] : groups) {
-    if (group.members.size() < 2 || group.from > group.to) {
-      continue;
+  for (const auto& [id, places] : members) {
+    std::vector<const Entries*> compared;
+    compared.reserve(places.size());
+    for (const size_t i : places) {
+      compared.push_back(&entries[i]);
     }
-    group.from = std::max(group.from, group.to - std::min<uint64_t>(group.to, kLagCollectives - 1));
-    std::unordered_map<size_t, int64_t> sums;
-    int count = 0;
-    for (uint64_t sequence = group.from; sequence <= group.to; ++sequence) {
-      std::vector<int64_t> entered;
-      for (const size_t i : group.members) {
-        const auto found = times[i].find(sequence);
-        if (found != times[i].end()) {
-          entered.push_back(found->second);
-        }
-      }
-      if (entered.size() < group.members.size()) {
-        continue;
-      }
-      ++count;
-      const int64_t middle = median(entered);
-      const size_t last =
-          static_cast<size_t>(std::max_element(entered.begin(), entered.end()) - entered.begin());
-      for (size_t j = 0; j < group.members.size(); ++j) {
-        sums[group.members[j]] += entered[j] - middle;
-      }
-      ++views[group.members[last]].last_count;
-    }
-    std::vector<int64_t> distances;
-    for (const size_t i : group.members) {
-      views[i].of_count = count;
-      if (count > 0) {
-        views[i].lag_ns = sums[i] / count;
-        distances.push_back(std::abs(*views[i].lag_ns));
-      }
-    }
-    const int64_t usual = median(distances);
-    for (const size_t i : group.members) {
-      RankView& view = views[i];
-      view.is_slow = view.state == LiveState::kMoving && count >= kFewestCollectives &&
-                     2 * view.last_count > count && view.lag_ns &&
-                     *view.lag_ns > std::max(kLeastLag, kLagTimes * usual);
+    const std::vector<Lag> lags = lags_of(compared);
+    for (size_t j = 0; j < lags.size(); ++j) {
+      RankView& view = views[places[j]];
+      view.lag_ns = lags[j].ns;
+      view.last_count = lags[j].last;
+      view.of_count = lags[j].of;
+      view.is_slow = view.state == LiveState::kMoving && lags[j].is_exceptional;
     }
   }
 }
@@ -469,7 +204,7 @@ JobView LiveJob::look(TopOrder order) {
       steps.push_back(rank.step_ns);
     }
   }
-  view.median_step_ns = median(std::move(steps));
+  view.median_step_ns = steps.empty() ? 0 : upper_median(std::move(steps));
   view.hosts.assign(hosts.begin(), hosts.end());
   note_lags(view.ranks);
   for (size_t i = 0; i < view.ranks.size(); ++i) {
@@ -560,86 +295,6 @@ std::vector<std::string> LiveJob::memory(const RankView& rank, size_t most) {
   }
   return lines.empty() ? std::vector<std::string>{"it holds no device memory that was recorded"}
                        : lines;
-}
-
-namespace {
-
-// What is urgent first: a rank that is gone, then those that stand still.
-int urgency(const RankView& rank) {
-  switch (rank.state) {
-    case LiveState::kEnded:
-      return rank.doing == "exited with status 0" ? 6 : 0;
-    case LiveState::kStopped:
-      return 1;
-    case LiveState::kSilent:
-      return 2;
-    case LiveState::kOnHost:
-      return 3;
-    case LiveState::kBlocked:
-      return 4;
-    case LiveState::kMoving:
-      return 5;
-  }
-  return 5;
-}
-
-int64_t weight(const RankView& rank, TopOrder order) {
-  switch (order) {
-    case TopOrder::kRank:
-      return 0;
-    case TopOrder::kLag:
-      return rank.lag_ns.value_or(0);
-    case TopOrder::kMemory:
-      return static_cast<int64_t>(std::max(rank.allocated, rank.reserved));
-    case TopOrder::kGrowth:
-      return rank.growth;
-  }
-  return 0;
-}
-
-}  // namespace
-
-void fold_ranks(JobView& view, TopOrder order) {
-  using Key = std::tuple<LiveState, std::string, std::string, std::string, uint64_t, size_t>;
-  std::map<Key, RowView> rows;
-  for (size_t i = 0; i < view.ranks.size(); ++i) {
-    const RankView& rank = view.ranks[i];
-    const bool moves = rank.state == LiveState::kMoving;
-    const bool alone = rank.is_slow;
-    RowView& row = rows[moves || rank.state == LiveState::kEnded
-                            ? Key{rank.state, moves ? "" : rank.doing, "", "", 0, alone ? i + 1 : 0}
-                            : Key{rank.state, rank.doing, rank.communicator, rank.collective,
-                                  rank.sequence, 0}];
-    row.members.push_back(i);
-    for (const Rank one : rank.ranks) {
-      row.ranks.push_back(one);
-    }
-  }
-  const auto before = [&](size_t a, size_t b) {
-    const int64_t first = weight(view.ranks[a], order);
-    const int64_t second = weight(view.ranks[b], order);
-    return first != second ? first > second : view.ranks[a].ranks < view.ranks[b].ranks;
-  };
-  view.rows.clear();
-  for (auto& [key, row] : rows) {
-    std::sort(row.members.begin(), row.members.end(), before);
-    std::sort(row.ranks.begin(), row.ranks.end());
-    view.rows.push_back(std::move(row));
-  }
-  std::sort(view.rows.begin(), view.rows.end(), [&](const RowView& a, const RowView& b) {
-    const RankView& first = view.ranks[a.members.front()];
-    const RankView& second = view.ranks[b.members.front()];
-    // Of those that stand still the odd ones out come first.
-    const auto key = [&](const RankView& rank, const RowView& row) {
-      const int64_t within = rank.state == LiveState::kMoving || order != TopOrder::kLag
-                                 ? -weight(rank, order)
-                                 : static_cast<int64_t>(row.ranks.size());
-      return order == TopOrder::kRank ? std::tuple(0, 0, int64_t{0})
-                                      : std::tuple(urgency(rank), rank.is_slow ? 0 : 1, within);
-    };
-    return key(first, a) != key(second, b) ? key(first, a) < key(second, b)
-                                           : first.ranks < second.ranks;
-  });
 }
 
 }  // namespace traintrace

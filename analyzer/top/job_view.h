@@ -72,6 +72,8 @@ struct JobView {
 
 enum class TopOrder : uint8_t { kRank, kLag, kMemory, kGrowth };
 
+struct FollowedProcess;
+
 class LiveJob {
  public:
   // An error: none of the inputs (folders of traces, or traces) can be used.
@@ -90,7 +92,6 @@ class LiveJob {
   bool is_outdated() const;
 
  private:
-  struct Followed;
   LiveJob();
   void note_steps();
   void note_lags(std::vector<RankView>& views);
@@ -101,7 +102,7 @@ class LiveJob {
   TimeNs started_ = 0;
   int world_size_ = 0;
   TimeNs blocked_after_ = 0;
-  std::vector<std::unique_ptr<Followed>> processes_;
+  std::vector<std::unique_ptr<FollowedProcess>> processes_;
 };
 
 // Of what is the same one row, most urgent first.
