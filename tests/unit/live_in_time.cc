@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <future>
 #include <iterator>
@@ -66,11 +67,15 @@ auto count_threads() {
   const std::filesystem::directory_iterator tasks("/proc/self/task");
   return std::distance(begin(tasks), end(tasks));
 }
-const auto threads_at_start = count_threads();  // TSan has one of its own
+#if defined(__SANITIZE_THREAD__)
+constexpr std::ptrdiff_t kThreadsAlone = 2;  // it has one of its own, from the first thread on
+#else
+constexpr std::ptrdiff_t kThreadsAlone = 1;
+#endif
 
 // Who was left behind by the test before is ready to run once more, to end.
 void wait_until_alone() {
-  while (count_threads() > threads_at_start) {
+  while (count_threads() > kThreadsAlone) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
