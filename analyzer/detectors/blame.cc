@@ -10,7 +10,7 @@ void blame_roots(const Hang& hang, Finding& finding, std::string_view tie) {
   } else if (is_minority(hang)) {
     finding.culprits = hang.roots;
   } else {
-    finding.title += fmt::format("; {}: nobody is blamed", tie);
+    finding.title += fmt::format("; no culprit: {}", tie);
   }
 }
 

@@ -147,9 +147,9 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
   }
   blame(changed, finding);
   finding.certainty = Certainty::kLikely;
-  finding.evidence.push_back(
-      fmt::format("{} called something else there each time before; nobody else has changed",
-                  ranks_text(changed)));
+  finding.evidence.push_back(fmt::format(
+      "{} issued a different call there in every earlier step; all other ranks are unchanged",
+      ranks_text(changed)));
 }
 
 // Where everything has been called, or nothing but the order of calls is known, the lines to change
@@ -197,7 +197,7 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
     });
     finding.certainty = Certainty::kLikely;
     finding.evidence.push_back(
-        fmt::format("if {} went on, nobody would wait any more: no other "
+        fmt::format("if {} went on, no rank would wait any more: no other "
                     "rank alone would free all of them",
                     ranks_text(circle.culprits)));
   } else if (!run.waits.by_frontier) {

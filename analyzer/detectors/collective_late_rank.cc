@@ -57,7 +57,7 @@ Finding finding_about(const Run& run, const Lateness& lateness) {
     finding.culprits = lateness.late;
   } else {
     finding.certainty = Certainty::kPossible;
-    finding.title += "; others came late elsewhere meanwhile: nobody is blamed";
+    finding.title += "; no culprit: others came late elsewhere meanwhile";
   }
   finding.communicator = {communicator.id, communicator.name, communicator.size};
   finding.sequence = lateness.sequence;

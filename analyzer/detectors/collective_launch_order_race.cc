@@ -32,7 +32,7 @@ Finding launch_order_finding(const Run& run, const Hang& hang) {
   }
   finding.title = fmt::format(
       "{} wait for each other: {}.  On {} different threads issue on these "
-      "communicators, in whatever order they come: nobody is blamed",
+      "communicators, in whatever order they come: no culprit",
       ranks_text(hang.roots), waits, ranks_text(threaded));
   finding.certainty = Certainty::kPossible;
   finding.advice =

@@ -58,7 +58,7 @@ Finding finding_about(const Run& run, const AsyncErrors& errors) {
   if (errors.first.size() == 1) {
     finding.culprits = errors.first;
   } else {
-    finding.title += "; who was first cannot be told: nobody is blamed";
+    finding.title += "; no culprit: which rank failed first is not known";
   }
   add_victims(run, errors, finding);
   for (const Ranks& side : finding.sides) {

@@ -32,7 +32,7 @@ Finding destroy_finding(const Run& run, const Hang& hang) {
   if (is_minority(hang)) {
     finding.culprits = hang.roots;
   } else {
-    finding.title += "; as many have left it as wait: nobody is blamed";
+    finding.title += "; no culprit: as many have left it as wait";
   }
   finding.advice = "let all ranks issue the same collectives before any of them destroys it";
   return finding;

@@ -53,7 +53,7 @@ Finding finding_about(const Run& run, const IncompleteEnd& end) {
   if (end.missing.size() < finding.victims.size()) {
     finding.culprits = end.missing;
   } else {
-    finding.title += "; as many are missing as wait: nobody is blamed";
+    finding.title += "; no culprit: as many are missing as wait";
   }
   finding.values = {{"waited_ns", end.waited}};
   finding.evidence = {

@@ -67,7 +67,7 @@ Finding finding_about(const Run& run, const CreationMismatch& mismatch) {
     finding.sides.push_back(side.ranks);
   }
   finding.title = fmt::format("{}: {}{}", subject_of(mismatch.fault), sides_text(mismatch),
-                              mismatch.culprits.empty() ? "; nobody is blamed" : "");
+                              mismatch.culprits.empty() ? "; no culprit" : "");
   if (mismatch.error != 0) {
     finding.evidence.push_back("NCCL answered " + result_text("nccl", mismatch.error));
     finding.values.emplace_back("error", mismatch.error);

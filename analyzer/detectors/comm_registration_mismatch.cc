@@ -51,11 +51,10 @@ Finding finding_about(const Run& run, const RegistrationMismatch& mismatch) {
       mismatch.missing.empty()
           ? "ranks register windows of different sizes together"
           : fmt::format("{} never called ncclCommWindowRegister", ranks_text(mismatch.missing));
-  finding.title =
-      fmt::format("{} on communicator {}; {} rank{} wait{} in it{}", what,
-                  label_of(run, communicator), mismatch.waiting.size(),
-                  mismatch.waiting.size() == 1 ? "" : "s", mismatch.waiting.size() == 1 ? "s" : "",
-                  finding.culprits.empty() ? "; nobody is blamed" : "");
+  finding.title = fmt::format(
+      "{} on communicator {}; {} rank{} wait{} in it{}", what, label_of(run, communicator),
+      mismatch.waiting.size(), mismatch.waiting.size() == 1 ? "" : "s",
+      mismatch.waiting.size() == 1 ? "s" : "", finding.culprits.empty() ? "; no culprit" : "");
   for (const auto& [text, ranks] : sides) {
     finding.evidence.push_back(fmt::format("{}: {}", ranks_text(ranks), text));
   }

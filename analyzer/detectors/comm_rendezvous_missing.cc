@@ -39,7 +39,7 @@ std::string title_of(const Run& run, const Rendezvous& rendezvous) {
                        waiting_ranks(rendezvous));
   }
   return fmt::format(
-      "all ranks wait in the store, before there is any communicator: nobody sets "
+      "all ranks wait in the store, before there is any communicator: no rank sets "
       "what they wait for, or its server does not answer");
 }
 
@@ -58,7 +58,7 @@ void blame(const Run& run, const Rendezvous& rendezvous, Finding& finding) {
     finding.certainty = Certainty::kLikely;
     finding.culprits = rendezvous.elsewhere;
   } else {
-    finding.title += "; nobody is blamed";
+    finding.title += "; no culprit";
   }
 }
 

@@ -103,10 +103,11 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
                          label_of(run, run.communicators[divergence.used]),
                          place_of(run, divergence.own), ranks_text(divergence.others), number);
     case DivergenceKind::kPeer:
-      return fmt::format("{} called {} with peer {}{}, which nobody answers, where {} called {}{}",
-                         who, divergence.own.item.function, divergence.own.item.operation.peer,
-                         place_of(run, divergence.own), ranks_text(divergence.others), number,
-                         place_of(run, divergence.expected));
+      return fmt::format(
+          "{} called {} with peer {}{}, which has no counterpart, where {} called {}{}", who,
+          divergence.own.item.function, divergence.own.item.operation.peer,
+          place_of(run, divergence.own), ranks_text(divergence.others), number,
+          place_of(run, divergence.expected));
     case DivergenceKind::kGroups:
       return fmt::format("{} called {}{} and the collective behind it {} one group, {} did{}", who,
                          number, place_of(run, divergence.own),
@@ -126,7 +127,7 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
 std::string divergence_title(const Run& run, const Divergence& divergence) {
   std::string title = deed_text(run, divergence);
   if (divergence.tie) {
-    title += "; as many did the one as the other: nobody is blamed";
+    title += "; no culprit: as many did the one as the other";
   }
   return title;
 }

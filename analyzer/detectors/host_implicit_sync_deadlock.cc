@@ -91,12 +91,12 @@ void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& fi
   if (circle && std::any_of(ranks.begin(), ranks.end(),
                             [&](Rank rank) { return is_in_nccl_too(run, rank); })) {
     finding.certainty = Certainty::kPossible;
-    finding.title += "; a further thread is inside NCCL, which may be why: nobody is blamed";
+    finding.title += "; no culprit: a further thread is inside NCCL, which may be why";
   } else if (ranks.size() < others.size() || !circle) {
     finding.culprits = ranks;
     finding.victims = others;
   } else {
-    finding.title += "; as many are inside such a call as are not: nobody is blamed";
+    finding.title += "; no culprit: as many are inside such a call as are not";
   }
 }
 

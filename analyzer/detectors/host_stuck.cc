@@ -30,7 +30,7 @@ const char* advice_for(Waiting waiting) {
       return "an endless loop, or a long computation that the others do not have: look again later";
     case Waiting::kFile:
     case Waiting::kCheckpoint:
-      return "the file system does not answer, or somebody else holds that file";
+      return "the file system does not answer, or another process holds that file";
     case Waiting::kStore:
     case Waiting::kSocket:
     case Waiting::kPipe:
@@ -145,7 +145,7 @@ void add_stacks(const Run& run, const Hang& hang, const Ranks& blamed, Finding& 
   }
   for (const Rank rank : hang.roots) {
     if (!contains(blamed, rank)) {
-      finding.evidence.push_back(fmt::format("not blamed: rank {} {}, perhaps for {}", rank.value,
+      finding.evidence.push_back(fmt::format("no culprit: rank {} {}, perhaps for {}", rank.value,
                                              doing_text(working_thread_of(run, rank)),
                                              ranks_text(blamed)));
     }

@@ -167,8 +167,7 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
                     {"kernel_count", static_cast<int64_t>(worst.kernels)}};
   finding.advice =
       "look at clocks, power, temperature and throttling of these GPUs (nvidia-smi -q), and "
-      "whether "
-      "somebody else uses them";
+      "whether another process uses them";
   return {finding};
 }
 

@@ -95,7 +95,7 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
     if (finding.certainty == Certainty::kPossible) {
-      finding.title += "; nobody can be blamed yet";
+      finding.title += "; no culprit yet";
     } else {
       blame_roots(hang, finding);
     }

@@ -46,7 +46,7 @@ std::string counts_text(size_t communicators, bool equal, size_t unknown) {
     return "";
   }
   if (!equal) {
-    return "; the numbers of collectives differ, and nobody waited for the rest";
+    return "; the numbers of collectives differ, and no rank waited for the rest";
   }
   if (unknown != 0) {
     return fmt::format("; of {} communicator{} it is not recorded who else called how often",

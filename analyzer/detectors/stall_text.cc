@@ -64,7 +64,7 @@ std::string transport_title(const Run& run, const RootStall& root) {
                                              ranks_text(all_of(stall)), operation_text(run, stall))
                                : fmt::format("{} entered {}, and none is known to have finished it",
                                              ranks_text(all_of(stall)), operation_text(run, stall));
-  return fmt::format("{}, for {}{}: no call is missing or different; nobody is blamed", what,
+  return fmt::format("{}, for {}{}: no call is missing or different; no culprit", what,
                      seconds(stall.waited), aborted ? ", until the communicator was aborted" : "");
 }
 
@@ -133,7 +133,7 @@ std::string stall_title(const Run& run, const RootStall& root) {
     case StallKind::kNoRoom:
       return fmt::format(
           "the kernel of {} does not run on {}, where that of another communicator "
-          "does, for {}; nobody is blamed",
+          "does, for {}; no culprit",
           operation_text(run, stall), ranks_text(stall.suspects), seconds(stall.waited));
     case StallKind::kTransport:
       break;
@@ -179,7 +179,7 @@ const char* stall_advice(const Stall& stall, bool given_up) {
       return "look at that GPU: the kernel's log (Xid), its clocks, what else runs on it";
     case StallKind::kBlocked:
       return "look at what was put on that stream before the operation: a kernel that does not "
-             "end, an event that nobody records, a function that waits";
+             "end, an event that is never recorded, a host callback that waits";
     case StallKind::kNoRoom:
       return "let operations of different communicators follow one another on one stream, or in "
              "one order by events";
