@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "common/device_identity.h"
 #include "common/entry.h"
 #include "cuda/device.h"
 #include "cuda/memory.h"
@@ -16,10 +17,9 @@ using namespace simgpu;
 
 namespace {
 
-// The devices sit in slot 0 of buses 1, 2, ..
 std::string bus_id(CUdevice device) {
   char text[32];
-  snprintf(text, sizeof text, "0000:%02X:00.0", 1 + device);
+  snprintf(text, sizeof text, "0000:%02X:00.0", device_bus(device));
   return text;
 }
 
@@ -73,7 +73,6 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-// The same in every process, different for every device.
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   SIMGPU_DRIVER_ENTER();
   if (!uuid) {
@@ -82,8 +81,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   if (!valid_device(device)) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
-  std::memcpy(uuid->bytes, "simgpu-device-\0\0", sizeof uuid->bytes);
-  uuid->bytes[15] = static_cast<char>(device);
+  std::memcpy(uuid->bytes, device_uuid(device).data(), sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 

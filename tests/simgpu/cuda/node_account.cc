@@ -251,3 +251,9 @@ void NodeAccount::leave() {
 }
 
 }  // namespace simgpu
+
+// For libnvidia-ml: bytes of `device` that all processes use together, and that there are.
+extern "C" void simgpuDeviceMemory(int device, size_t* used, size_t* total) {
+  *used = simgpu::NodeAccount::get().used_bytes(device);
+  *total = simgpu::device_capacity();
+}
