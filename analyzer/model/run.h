@@ -1,5 +1,5 @@
 // One run of a job, as all its processes recorded it: plain data, and all that a detector sees.
-// Built by build_run.h; the order in which traces were given leaves no mark on it.
+// judge/judge.h builds it; the order in which traces were given leaves no mark on it.
 #pragma once
 
 #include <compare>

@@ -134,8 +134,6 @@ struct WaitGraph {
   bool departed = false;  // `divergences` are the reason for everything: no other ones count
 };
 
-WaitGraph wait_graph(const Run& run);
-
 // A rank that entered an operation of that communicator at `since`, from that call site.
 Waiter waiter_of(const Run& run, const Member& member, TimeNs since, uint32_t stack);
 // One that has entered collective `sequence` of it.
