@@ -146,9 +146,12 @@ def stop_hung(random, scenario, unfinished):
     if fault.dump == "at death":
         scenario.dumps[fault.rank] = simulation.ranks[fault.rank].time
     if random.random() < 0.08 and job.size > 8:
+        # Not of one in the operation that nothing moves: a rank without a dump in there looks like one that died in it.
+        inside = fault.comm.ranks if fault.broken else ()
         innocent = random.choice([rank for rank in scenario.dumps if rank not in fault.culprits])
-        del scenario.dumps[innocent]
-        job.notes["lost_dump"] = innocent
+        if innocent not in inside:
+            del scenario.dumps[innocent]
+            job.notes["lost_dump"] = innocent
     scenario.stop = "hung"
 
 
