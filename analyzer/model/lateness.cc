@@ -248,11 +248,16 @@ bool overlap(const Lateness& a, const Lateness& b) {
 
 }  // namespace
 
-std::vector<Lateness> find_lateness(const Run& run) {
+std::vector<Lateness> find_all_lateness(const Run& run) {
   std::vector<Lateness> all;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     add_lateness_of(run, i, all);
   }
+  return all;
+}
+
+std::vector<Lateness> find_lateness(const Run& run) {
+  std::vector<Lateness> all = find_all_lateness(run);
   // Where one rank was late, those whom it kept waiting may be late elsewhere.
   std::stable_sort(all.begin(), all.end(), [](const Lateness& a, const Lateness& b) {
     return std::tuple(a.late.size(), -a.by(), a.from) < std::tuple(b.late.size(), -b.by(), b.from);

@@ -23,6 +23,9 @@ struct Lateness {
   TimeNs by() const { return elapsed(from, until); }
 };
 
+// Each time that it happened.  Several may have one cause.
+std::vector<Lateness> find_all_lateness(const Run& run);
+
 // What one lateness led to elsewhere is left out.  By time.
 std::vector<Lateness> find_lateness(const Run& run);
 

@@ -7,6 +7,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/host_functions.h"
+#include "analyzer/model/late_hosts.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/stream_order.h"
@@ -49,14 +50,14 @@ std::set<uint64_t> stalled_sequences(const Run& run, const Communicator& communi
 }
 
 // Of those that returned before `until`.
-TimeNs longest_call(const ProcessTrace& trace, TimeNs until) {
+TimeNs longest_call(const Run& run, const ProcessTrace& trace, TimeNs until) {
   TimeNs longest = 0;
   for (const CallRecord& event : trace.events) {
     const CallSchema* schema = schema_of(trace, event.call);
     // Not what only the start of a job takes.
     const bool of_steps = schema != nullptr && (schema->kind == "sync" || schema->kind == "copy");
     if (of_steps && event.returned && !event.enter_lost && event.leave <= until) {
-      longest = std::max(longest, elapsed(event.enter, event.leave));
+      longest = std::max(longest, without_late_hosts(run, event.enter, event.leave));
     }
   }
   return longest;
@@ -381,10 +382,10 @@ TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
   for (const Member& member : communicator.members) {
     const std::vector<OperationText>& recent = text_of(run, member).recent;
     for (size_t i = 1; i < recent.size(); ++i) {
-      longest = std::max(longest, elapsed(recent[i - 1].enter, recent[i].enter));
+      longest = std::max(longest, without_late_hosts(run, recent[i - 1].enter, recent[i].enter));
       any = true;
     }
-    longest = std::max(longest, longest_call(run.processes[member.process], until));
+    longest = std::max(longest, longest_call(run, run.processes[member.process], until));
   }
   // Nothing to compare with: what comes first takes longest.
   return any ? longest : run.hang_after;
