@@ -16,6 +16,7 @@ namespace traintrace {
 namespace {
 
 constexpr uint64_t kSeed = 0x51ed2701a3b4c5d7ULL;
+constexpr size_t kMostStages = 64;  // of a pipeline
 
 // Of one process.
 class KeyMaker {
@@ -127,6 +128,52 @@ std::set<uint32_t> groups_with_messages(const Run& run) {
   return ordinals;
 }
 
+// Of one communicator that carries messages: no two of its members run the same program.
+bool are_told_apart(const Communicator& communicator, const std::map<Rank, Program>& programs) {
+  std::set<uint64_t> roles;
+  return std::all_of(
+      communicator.members.begin(), communicator.members.end(),
+      [&](const Member& member) { return roles.insert(programs.at(member.rank).role).second; });
+}
+
+// Stages of a pipeline whose messages go over communicators of two ranks each have the same place
+// in all of theirs, but for the first and the last stage: those next to them are told apart by
+// that, and so on.
+void tell_stages_apart(const Run& run, const std::set<uint32_t>& with_messages,
+                       std::map<Rank, Program>& programs) {
+  std::vector<const Communicator*> carriers;
+  for (const Communicator& communicator : run.communicators) {
+    if (std::any_of(communicator.members.begin(), communicator.members.end(),
+                    [&](const Member& member) {
+                      return with_messages.contains(
+                          ordinal_of(run.processes[member.process], member.element));
+                    })) {
+      carriers.push_back(&communicator);
+    }
+  }
+  for (size_t round = 0; round < kMostStages / 2; ++round) {
+    if (std::all_of(carriers.begin(), carriers.end(), [&](const Communicator* communicator) {
+          return are_told_apart(*communicator, programs);
+        })) {
+      return;
+    }
+    std::map<Rank, uint64_t> roles;
+    for (const Communicator* const communicator : carriers) {
+      uint64_t all = kSeed;
+      for (const Member& member : communicator->members) {
+        all = format::mixed(all, programs.at(member.rank).role);
+      }
+      for (const Member& member : communicator->members) {
+        const uint32_t ordinal = ordinal_of(run.processes[member.process], member.element);
+        roles[member.rank] += format::mixed(all, ordinal);
+      }
+    }
+    for (const auto& [rank, more] : roles) {
+      programs.at(rank).role = format::mixed(programs.at(rank).role, more);
+    }
+  }
+}
+
 void index_collectives(Program& program) {
   for (uint32_t i = 0; i < program.calls.size(); ++i) {
     const Call& call = program.calls[i];
@@ -174,6 +221,7 @@ std::vector<Program> programs_of(const Run& run) {
       }
     }
   }
+  tell_stages_apart(run, with_messages, by_rank);
   std::vector<Program> programs;
   programs.reserve(by_rank.size());
   for (auto& [rank, program] : by_rank) {
