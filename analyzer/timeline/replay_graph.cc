@@ -58,7 +58,7 @@ class Builder {
   void find_awaited(const HostCall& recorded, Call& call);
   std::optional<size_t> last_ended(int32_t device, int64_t from_ns, int64_t to_ns,
                                    int64_t launched_by_ns) const;
-  void find_before(size_t work);
+  void find_before(size_t index);
   void add_told_waits(size_t work);
   std::optional<size_t> guessed_before(size_t work, int64_t known_ns) const;
 

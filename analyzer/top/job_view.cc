@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <tuple>
@@ -279,6 +280,7 @@ std::vector<std::string> LiveJob::memory(const RankView& rank, size_t most) {
     all = sum_of(all, group.bytes);
   }
   std::vector<std::tuple<uint64_t, size_t, std::string>> sorted;
+  sorted.reserve(by_place.size());
   for (const auto& [place, held] : by_place) {
     sorted.emplace_back(held.first, held.second, place);
   }
@@ -288,7 +290,7 @@ std::vector<std::string> LiveJob::memory(const RankView& rank, size_t most) {
     if (lines.size() < most) {
       constexpr size_t kBar = 20;
       const double share = all == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(all);
-      const auto filled = static_cast<size_t>(share * kBar + 0.5);
+      const auto filled = static_cast<size_t>(std::lround(share * kBar));
       lines.push_back(fmt::format("{:>9}  {:>3.0f} %  {:<{}}  {:>5} x  {}", bytes_text(bytes),
                                   100 * share, std::string(filled, '#'), kBar, count, place));
     }
