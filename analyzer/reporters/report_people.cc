@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/reporters/report_table.h"
@@ -195,6 +196,7 @@ ReportTable with_columns(const ReportTable& table, const std::vector<std::string
   }
   ReportTable chosen{table.by, wanted, {}};
   std::vector<size_t> places;
+  places.reserve(wanted.size());
   for (const std::string& name : wanted) {
     places.push_back(static_cast<size_t>(
         std::find(table.columns.begin(), table.columns.end(), name) - table.columns.begin()));
@@ -265,11 +267,10 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
         }
         const size_t filled =
             number == 0 ? 0
-                        : static_cast<size_t>(
+                        : static_cast<size_t>(std::lround(
                               static_cast<double>(kBarColumns) *
-                                  static_cast<double>(number_in(shown.rows[number - 1][column])) /
-                                  static_cast<double>(most) +
-                              0.5);
+                              static_cast<double>(number_in(shown.rows[number - 1][column])) /
+                              static_cast<double>(most)));
         text += "  " + painted(std::string(filled, '#'), Paint::kCyan, screen) +
                 std::string(kBarColumns - filled, ' ');
       }

@@ -324,6 +324,7 @@ std::vector<int64_t> Rerun::windows(size_t devices) const {
     }
   }
   std::vector<int64_t> lengths;
+  lengths.reserve(windows.size());
   for (const std::optional<Span>& window : windows) {
     lengths.push_back(window ? window->end_ns - window->begin_ns : 0);
   }

@@ -52,10 +52,10 @@ Result<LiveProcess> LiveProcess::open(const ProcessTrace& tables) {
 }
 
 const CallSchema& LiveProcess::call(uint16_t id) const {
-  static const CallSchema kUnknown{"?", "", "", {}};
+  static const CallSchema unknown{"?", "", "", {}};
   const uint32_t index =
       id < schema_->index_of_id.size() ? schema_->index_of_id[id] : Schema::kNoCall;
-  return index == Schema::kNoCall ? kUnknown : schema_->calls[index];
+  return index == Schema::kNoCall ? unknown : schema_->calls[index];
 }
 
 bool LiveProcess::read_header() {

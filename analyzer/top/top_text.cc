@@ -98,7 +98,7 @@ std::string collective_cell(const RankView& rank) {
              : fmt::format("{} #{}", rank.communicator, count_text(rank.sequence));
 }
 
-std::string in_columns(std::string text, size_t width) {
+std::string in_columns(const std::string& text, size_t width) {
   const size_t wide = width_of(text);
   return wide > width ? cut_to(text, width) : text + std::string(width - wide, ' ');
 }

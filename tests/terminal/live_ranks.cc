@@ -204,6 +204,7 @@ int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): ends th
   constexpr uint64_t kHistory = 20'000 * kMs;  // it has run for so long already
   const uint64_t began = now() - kHistory;
   std::vector<LiveRank> ranks;
+  ranks.reserve(static_cast<size_t>(who.ranks));
   for (int rank = 0; rank < who.ranks; ++rank) {
     ranks.emplace_back(argv[1], who, rank, began);
   }
