@@ -8,7 +8,7 @@ namespace traintrace {
 
 void match(Run& run, const ReadEvents& read_events) {
   run_stage("model progress", [&] { infer_progress(run); });
-  run_stage("model late hosts", [&] { find_late_hosts(run); });
+  run_stage("model late hosts", [&] { find_late_hosts(run, read_events); });
   run_stage("model divergences", [&] { run.divergences = find_divergences(run); });
   if (read_events) {
     run_stage("model range of divergences", [&] { narrow_divergences(run, read_events); });

@@ -1,53 +1,44 @@
 #include "analyzer/model/late_hosts.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <vector>
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/lateness.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
 
-std::vector<TimeSpan> united(std::vector<TimeSpan> spans) {
-  std::sort(spans.begin(), spans.end(),
-            [](const TimeSpan& a, const TimeSpan& b) { return a.from < b.from; });
-  std::vector<TimeSpan> result;
-  for (const TimeSpan& span : spans) {
-    if (!result.empty() && span.from <= result.back().until) {
-      result.back().until = std::max(result.back().until, span.until);
-    } else {
-      result.push_back(span);
-    }
-  }
-  return result;
+constexpr size_t kMostRead = 4;  // processes: each takes all its events
+
+bool is_under_way(const Run& run) {
+  return std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
+    return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                       [&](const CommunicatorText& text) {
+                         return !text.recent.empty() && !finished(trace, text.recent.back());
+                       });
+  });
 }
 
-// What of `span` lies outside of these.
-std::vector<TimeSpan> outside(TimeSpan span, const std::vector<TimeSpan>& spans) {
-  std::vector<TimeSpan> result;
-  for (const TimeSpan& other : spans) {
-    if (other.until <= span.from || other.from >= span.until) {
-      continue;
+// In which the rank was late; by process.
+std::map<size_t, std::map<Rank, std::vector<Span>>> late_spans(const Run& run) {
+  std::map<size_t, std::map<Rank, std::vector<Span>>> spans;
+  for (const Lateness& lateness : find_all_lateness(run)) {
+    for (const Rank rank : lateness.late) {
+      spans[state_of(run, rank)->process][rank].push_back({lateness.from, lateness.until});
     }
-    if (other.from > span.from) {
-      result.push_back({span.from, other.from});
-    }
-    span.from = std::max(span.from, other.until);
   }
-  if (span.from < span.until) {
-    result.push_back(span);
-  }
-  return result;
+  return spans;
 }
 
-// In which the rank was outside of calls, of those times; none of it before its records begin.
-std::vector<TimeSpan> outside_calls(const Run& run, Rank rank, TimeSpan span) {
-  const RankState& state = *state_of(run, rank);
-  const ProcessTrace& trace = trace_of(run, state);
-  std::vector<TimeSpan> calls;
+// Of these times those in which the rank was outside of calls, as far as `trace` has its records.
+Spans outside_calls(const ProcessTrace& trace, const RankState& state, std::vector<Span> late) {
+  std::vector<Span> calls;
   std::map<uint32_t, TimeNs> begins;  // of what is kept, by thread
   for (const CallRecord& event : trace.events) {
     if (event.moment || (state.device >= 0 && event.device != state.device)) {
@@ -56,39 +47,42 @@ std::vector<TimeSpan> outside_calls(const Run& run, Rank rank, TimeSpan span) {
     const TimeNs from = event.enter_lost ? event.leave : event.enter;
     const auto [begin, is_first] = begins.try_emplace(event.thread, from);
     begin->second = std::min(begin->second, from);
-    calls.push_back({from, event.returned ? event.leave : span.until});
+    calls.push_back({from, event.returned ? event.leave : std::numeric_limits<TimeNs>::max()});
   }
-  for (const ThreadText& thread : trace.threads) {
-    const auto begin = begins.find(thread.serial);
-    if (works_for(state, thread) && thread.dropped == 0 && begin != begins.end() &&
-        begin->second <= span.from) {
-      return outside(span, united(std::move(calls)));
-    }
-  }
-  return {};
+  std::erase_if(late, [&](const Span& span) {
+    return std::none_of(trace.threads.begin(), trace.threads.end(), [&](const ThreadText& thread) {
+      const auto begin = begins.find(thread.serial);
+      return works_for(state, thread) && thread.dropped == 0 && begin != begins.end() &&
+             begin->second <= span.begin_ns;
+    });
+  });
+  return difference(united(std::move(late)), united(std::move(calls)));
 }
 
 }  // namespace
 
-void find_late_hosts(Run& run) {
-  std::vector<TimeSpan> late;
-  for (const Lateness& lateness : find_all_lateness(run)) {
-    for (const Rank rank : lateness.late) {
-      const std::vector<TimeSpan> own = outside_calls(run, rank, {lateness.from, lateness.until});
-      late.insert(late.end(), own.begin(), own.end());
+void find_late_hosts(Run& run, const ReadEvents& read_events) {
+  if (!is_under_way(run)) {
+    return;
+  }
+  size_t read = 0;
+  for (auto& [process, by_rank] : late_spans(run)) {
+    const ProcessTrace* trace = &run.processes[process];
+    if (trace->events.empty()) {
+      trace = read_events && read++ < kMostRead ? read_events(*trace) : nullptr;
+    }
+    for (auto& [rank, spans] : by_rank) {
+      if (trace != nullptr) {
+        run.late_hosts =
+            united(run.late_hosts, outside_calls(*trace, *state_of(run, rank), std::move(spans)));
+      }
     }
   }
-  run.late_hosts = united(std::move(late));
 }
 
 TimeNs without_late_hosts(const Run& run, TimeNs from, TimeNs until) {
-  TimeNs rest = elapsed(from, until);
-  auto span = std::partition_point(run.late_hosts.begin(), run.late_hosts.end(),
-                                   [&](const TimeSpan& late) { return late.until <= from; });
-  for (; span != run.late_hosts.end() && span->from < until; ++span) {
-    rest -= elapsed(std::max(span->from, from), std::min(span->until, until));
-  }
-  return rest;
+  const Spans whole(1, Span{from, until});
+  return elapsed(from, until) - (from < until ? common_ns(whole, run.late_hosts) : 0);
 }
 
 }  // namespace traintrace

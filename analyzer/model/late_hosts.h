@@ -2,13 +2,15 @@
 // is no measure of how long an operation takes once all have entered it.
 #pragma once
 
+#include "analyzer/model/narrow_divergences.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {
 
-// Fills Run::late_hosts.  A rank counts only as far as its records show it outside of calls: inside
-// one it may have waited for its GPU.
-void find_late_hosts(Run& run);
+// Fills Run::late_hosts, if something may still be under way.  A rank counts only as far as its
+// records show it outside of calls: inside one it may have waited for its GPU.  Where the tables
+// come without records, those of a few processes are read.
+void find_late_hosts(Run& run, const ReadEvents& read_events);
 
 // From `from` to `until`, without the time in which a host was late.
 TimeNs without_late_hosts(const Run& run, TimeNs from, TimeNs until);

@@ -14,6 +14,7 @@
 #include "analyzer/model/lost_time.h"
 #include "analyzer/model/waits.h"
 #include "analyzer/reader/process_trace.h"
+#include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 
@@ -77,11 +78,6 @@ struct OtherRun {
   size_t errors = 0;         // findings of that severity
 };
 
-struct TimeSpan {
-  TimeNs from = 0;
-  TimeNs until = 0;
-};
-
 // Clocks of two hosts that contradict each other by at least `skew`.
 struct ClockSkew {
   std::string behind;
@@ -109,7 +105,7 @@ struct Run {
   std::vector<ElsewhereTrace> elsewhere;  // of this run, by rank, host and path
   std::vector<ReadError> not_begun;       // traces of processes that ended while these were set up
   TimeNs hang_after = 0;
-  std::vector<TimeSpan> late_hosts;  // late_hosts.h; by time, apart from each other
+  Spans late_hosts;  // late_hosts.h
   std::vector<Divergence> divergences;
   WaitGraph waits;
   std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them

@@ -45,6 +45,26 @@ Spans common(const Spans& a, const Spans& b) {
   return result;
 }
 
+Spans difference(const Spans& a, const Spans& b) {
+  Spans result;
+  auto y = b.begin();
+  for (Span rest : a) {
+    for (; y != b.end() && y->begin_ns < rest.end_ns; ++y) {
+      if (y->begin_ns > rest.begin_ns) {
+        result.push_back({rest.begin_ns, y->begin_ns});
+      }
+      rest.begin_ns = std::max(rest.begin_ns, y->end_ns);
+      if (rest.begin_ns >= rest.end_ns) {
+        break;  // it may cover the next one too
+      }
+    }
+    if (rest.begin_ns < rest.end_ns) {
+      result.push_back(rest);
+    }
+  }
+  return result;
+}
+
 int64_t common_ns(const Spans& a, const Spans& b) {
   int64_t sum = 0;
   for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {

@@ -22,5 +22,7 @@ int64_t length_ns(const Spans& spans);
 // What lies in both.
 Spans common(const Spans& a, const Spans& b);
 int64_t common_ns(const Spans& a, const Spans& b);
+// What lies in `a` and not in `b`.
+Spans difference(const Spans& a, const Spans& b);
 
 }  // namespace traintrace

@@ -16,6 +16,14 @@ TEST(Spans, TouchingOnesAreOneAndEmptyOnesNone) {
   EXPECT_EQ(common_ns({{0, 10}}, {{10, 20}}), 0);
 }
 
+TEST(Spans, DifferenceLeavesWhatTheOtherLacks) {
+  EXPECT_EQ(difference({{0, 10}}, {{2, 3}, {5, 7}}), (Spans{{0, 2}, {3, 5}, {7, 10}}));
+  EXPECT_EQ(difference({{0, 10}, {20, 30}}, {{5, 25}}), (Spans{{0, 5}, {25, 30}}));
+  EXPECT_EQ(difference({{0, 10}, {20, 30}}, {{0, 40}}), Spans());
+  EXPECT_EQ(difference({{4, 6}}, {{0, 4}, {6, 9}}), (Spans{{4, 6}}));
+  EXPECT_EQ(difference({{4, 6}}, {}), (Spans{{4, 6}}));
+}
+
 // Nanosecond by nanosecond.
 TimePartition counted(const std::vector<GpuWork>& works) {
   TimePartition times;
