@@ -15,8 +15,7 @@ function(tt_test_properties name)
   if(TT_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")  # instrumented code is that much slower, TSan above all
   endif()
-  # In a fresh clone ctest knows nothing of how long they take: those that may take long begin first, so that none is left alone at the end.
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" PROCESSORS ${ARG_PROCESSORS}
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" PROCESSORS ${ARG_PROCESSORS}
     ENVIRONMENT "LD_LIBRARY_PATH=${SIMGPU_DIR};SIMGPU_NODE=${CMAKE_BINARY_DIR}/${name};\
 ASAN_OPTIONS=detect_stack_use_after_return=1;\
 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1;TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
