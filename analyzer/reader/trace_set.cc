@@ -1,8 +1,10 @@
 // What the arguments of a command stand for.
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -37,6 +39,7 @@ constexpr const char* kDefaultFolder = "traintrace";
 
 struct Inputs {
   std::vector<std::string> traces;
+  std::set<std::string> named;  // of the traces: by the user, not by a folder that lists them
   std::vector<OtherFile> others;
   std::vector<std::string> supporting;
 };
@@ -228,8 +231,26 @@ class Known {
   std::unordered_multimap<std::string, size_t> by_name_;
 };
 
-void add_native(const std::string& path, const ReadOptions& options, Known& known, TraceSet& set) {
+// The memory of a process that has ended is removed when its copy is complete, and old runs are
+// cleaned up: what a folder listed may be gone a moment later.
+bool is_gone(const std::string& path) {
+  struct stat status = {};
+  return lstat(place_of(path).c_str(), &status) != 0 && errno == ENOENT;
+}
+
+struct Reading {
+  TraceSet set;
+  bool any_gone = false;  // of what folders listed
+};
+
+void add_native(const std::string& path, const ReadOptions& options, const Inputs& inputs,
+                Known& known, Reading& reading) {
+  TraceSet& set = reading.set;
   Result<ProcessTrace> trace = read_trace(path, options);
+  if (!trace && !inputs.named.contains(path) && is_gone(path)) {
+    reading.any_gone = true;
+    return;
+  }
   if (!trace) {
     set.errors.push_back(trace.error());
     return;
@@ -272,10 +293,9 @@ void forget_collected(TraceSet& set) {
   });
 }
 
-}  // namespace
-
-TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
-  TraceSet set;
+Reading read_once(std::span<const std::string> arguments, const ReadOptions& options) {
+  Reading reading;
+  TraceSet& set = reading.set;
   Inputs inputs;
   const std::string standard[] = {kDefaultFolder};
   for (const std::string& argument :
@@ -296,6 +316,7 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
       inputs.others.push_back({argument, true});
     } else {
       inputs.traces.push_back(argument);
+      inputs.named.insert(argument);
     }
   }
   std::vector<std::string>& paths = inputs.traces;
@@ -311,7 +332,7 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
     read_stage(path, set.errors, [&] {
       if (is_native(path)) {
         own.booted = clocks.booted(path);
-        add_native(path, own, known, set);
+        add_native(path, own, inputs, known, reading);
       } else {
         add_text(path, set);
       }
@@ -329,7 +350,15 @@ TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& 
   std::sort(set.supporting.begin(), set.supporting.end());
   set.supporting.erase(std::unique(set.supporting.begin(), set.supporting.end()),
                        set.supporting.end());
-  return set;
+  return reading;
+}
+
+}  // namespace
+
+TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
+  Reading reading = read_once(arguments, options);
+  // What took its place, the complete copy of a memory, may have been listed too early.
+  return reading.any_gone ? read_once(arguments, options).set : std::move(reading.set);
 }
 
 }  // namespace traintrace
