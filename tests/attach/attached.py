@@ -158,11 +158,12 @@ def check_watch_of_healthy(folder, processes):
     """It goes on looking at a job that works until that ends."""
     told = os.path.join(folder, "told")
     watching = subprocess.Popen([os.path.join(build, "bin", "traintrace"), "attach", *[str(each.pid) for each in processes],
-                                 "--watch", "--interval=200ms", f"--on-hang=echo > {told}"], stdout=subprocess.DEVNULL)
+                                 "--watch", "--interval=200ms", f"--on-hang=echo > {told}"], stdout=subprocess.PIPE, text=True)
     time.sleep(2)
     check(watching.poll() is None, "--watch of a healthy job ends")
     stop(processes)
-    check(watching.wait(timeout=100) == 0 and not os.path.exists(told), "--watch of a healthy job", watching.returncode)
+    said, _ = watching.communicate(timeout=100)
+    check(watching.returncode == 0 and not os.path.exists(told), "--watch of a healthy job", watching.returncode, said)
 
 
 def try_kind(kind):
