@@ -29,6 +29,7 @@
 #include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/words.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -200,6 +201,17 @@ bool seems_stuck(const Job& job, TimeNs hang_after) {
   return supervised(look) == kStuck;
 }
 
+// A job that is killed as a whole ends rank by rank: one that waits for a dead rank now may be gone
+// a moment later.  false: all has ended meanwhile.
+bool goes_on(const Job& job, const AttachOptions& options) {
+  const auto interval = std::chrono::nanoseconds(options.job.interval);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kAliveUncertain);
+  do {
+    std::this_thread::sleep_for(interval);
+  } while (job.is_running() && std::chrono::steady_clock::now() < end);
+  return job.is_running();
+}
+
 // A sidecar starts before its job: until something of it is there.  A PID does not come later.
 Result<Job> wait_for_job(const AttachOptions& options) {
   Result<Job> job = Job::find(options.job);
@@ -230,7 +242,8 @@ int watch(const AttachOptions& options) {
     return fail(job.error());
   }
   while (job->is_running()) {
-    if (seems_stuck(*job, options.hang_after_ns)) {
+    if (seems_stuck(*job, options.hang_after_ns) && goes_on(*job, options) &&
+        seems_stuck(*job, options.hang_after_ns)) {
       return attach_once(*job, options);
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(options.job.interval));

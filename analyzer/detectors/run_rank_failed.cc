@@ -53,9 +53,11 @@ bool was_stopped(const Failure& failure) {
 // Gone by what nobody was told (a status is known only where the parent asked for it in time), at
 // the time of that failure as far as is known: by the same cause, maybe.
 bool may_have_ended_alike(const Run& run, const RankState& state, const Failure& failure) {
+  // Where only the kernel says that it is gone: at its last sign of life or soon after.
+  const TimeNs ended = std::max(state.life.ended, state.life.last_seen);
   return state.ending == Ending::kGone && trace_of(run, state).wait_status < 0 &&
-         elapsed(failure.time, state.life.ended) <= kAliveUncertain &&
-         elapsed(state.life.ended, failure.time) <= kAliveUncertain;
+         elapsed(failure.time, ended) <= kAliveUncertain &&
+         elapsed(ended, failure.time) <= kAliveUncertain;
 }
 
 // A job that is killed as a whole has not failed.

@@ -63,18 +63,28 @@ def is_part(names, others):
     return all(name in rest for name in names)
 
 
+def stacks_that_wait(pid, *arguments):
+    """By thread: how it is shown, and its functions."""
+    return {tid: (f"thread {thread['name']}, {thread['state']}", [plain(frame["function"]) for frame in thread["native"]])
+            for tid, thread in attach(pid, *arguments).items() if thread["waits_for"] != "nothing"}
+
+
 def compare_eu_stack(pid):
     theirs = by_eu_stack(pid)
-    for stopped in (True, False):
-        for tid, thread in attach(pid, *(["--stop"] if stopped else [])).items():
-            ours = [plain(frame["function"]) for frame in thread["native"]]
-            if thread["waits_for"] == "nothing" or tid not in theirs:
-                continue
-            if stopped:
-                check(ours == theirs[tid], f"thread {thread['name']}, stopped", ours, theirs[tid])
-            else:  # without all registers a stack may end early
-                check(ours == theirs[tid][:len(ours)] and (ours or thread["state"] == "R"), f"thread {thread['name']}",
-                      ours, theirs[tid])
+    for tid, (thread, ours) in stacks_that_wait(pid, "--stop").items():
+        check(tid not in theirs or ours == theirs[tid], f"{thread}, stopped", ours, theirs.get(tid))
+    # A thread that nobody stops may wake up for a moment while it is looked at: then it has no stack, in that look.
+    empty = None
+    for _ in range(5):
+        now = stacks_that_wait(pid)
+        for tid in now.keys() & theirs.keys():  # without all registers a stack may end early
+            thread, ours = now[tid]
+            check(ours == theirs[tid][:len(ours)], thread, ours, theirs[tid])
+        without = {tid for tid in now.keys() & theirs.keys() if not now[tid][1]}
+        empty = without if empty is None else empty & without
+        if not empty:
+            return
+    check(False, "threads without a stack in each of five looks", empty)
 
 
 def compare_gdb(pid):
