@@ -27,7 +27,8 @@ std::string per_step_text(const DeviceProfile& device, int64_t ns) {
 
 // In half of the steps, at least twice.
 size_t fewest_gaps(const DeviceProfile& device) {
-  return device.steps < 2 ? kFewestGaps : std::max<size_t>(2, device.steps / 2);
+  const size_t of_steps = device.steps < 2 ? kFewestGaps : std::max<size_t>(2, device.steps / 2);
+  return device.by_host ? std::max(of_steps, kFewestGapsByHost) : of_steps;
 }
 
 bool is_start_up(const DeviceProfile& device, const IdleGap& gap) {
