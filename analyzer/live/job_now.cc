@@ -192,7 +192,7 @@ TraceSet Job::read_in_time(std::vector<std::string>& limits) {
 bool Job::is_running() const {
   return std::any_of(processes_.begin(), processes_.end(), [](const ProcProcess& process) {
     const Result<ProcProcess> now = read_process(process.pid);
-    return now && now->start_time == process.start_time && now->state != 'Z';
+    return now && now->start_time == process.start_time && !now->has_ended();
   });
 }
 

@@ -53,6 +53,10 @@ struct ProcProcess {
   std::string module_maps;        // the lines of /proc/PID/maps that are about files
   bool maps_cut = false;          // some are left out: no program has as many
   std::vector<int> threads;
+
+  // Its main thread may end and leave the process to the others; one that is killed loses its
+  // threads one after the other.
+  bool has_ended() const { return state == 'X' || (state == 'Z' && threads.size() <= 1); }
 };
 
 // What may not be read is left empty.  An error where there is no such process.

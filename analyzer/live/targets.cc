@@ -192,7 +192,7 @@ ProcessTrace unrecorded_trace(const ProcProcess& process, TimeNs now) {
   trace.start_time = process.start_time;
   trace.armed = now;
   trace.last_alive = now;
-  trace.running_now = process.state != 'Z' && process.state != 'X';
+  trace.running_now = !process.has_ended();
   trace.halt = halt_of(process.pid);
   trace.facts["source"] = "attach";
   trace.facts["command-line"] = process.command_line;
