@@ -81,7 +81,7 @@ constexpr uint16_t id_of(Moment moment) {
 }
 struct MomentSpec {
   const char* name;
-  const char* library;  // torch, cupti
+  const char* library;  // torch, cupti, nvtx
   Kind kind;
   uint8_t field_count;
   Field fields[8];

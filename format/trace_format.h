@@ -68,6 +68,7 @@ enum SectionKind : uint32_t {
   kOutOfMemory = 16,        // OutOfMemory
   kHeldBlocks = 17,         // HeldBlock
   kChunkStates = 18,        // ChunkState, one for each chunk of kEvents; in memory only
+  kOpenRanges = 19,         // OpenRanges, one for each of the first elements of kThreads
 };
 
 struct Section {
@@ -277,6 +278,7 @@ enum DefinitionKind : uint32_t {
   kKernel = 4,             // KernelDefinition, name
   kFact = 5,               // FactDefinition, key, value
   kEndedCommunicator = 6,  // EndedCommunicatorDefinition, Communicator
+  kRangeName = 7,          // RangeNameDefinition, domain, name
 };
 
 // Each definition starts with this and is padded to 8 bytes.
@@ -338,6 +340,16 @@ struct FactDefinition {
   // (bad value that was ignored), .. value
 };
 
+// What a range or a mark of NVTX is called; records and OpenRange say the id.
+struct RangeNameDefinition {
+  DefinitionHead head;
+  uint32_t id;  // never 0
+  uint32_t domain_bytes;
+  uint32_t name_bytes;
+  uint32_t reserved;
+  // name of the domain (none: the default one), name, both UTF-8 as far as the job's own texts are
+};
+
 // Tables
 // An element is in use if its first word is not 0.  Words that change later change by one aligned
 // store.
@@ -373,6 +385,27 @@ struct Thread {
   uint64_t reserved_words[7];  // so that no two threads write to one line of the cache
 };
 static_assert(sizeof(Thread) == 192);
+
+// A range of NVTX that was pushed and not popped.
+struct OpenRange {
+  uint64_t began_ticks;  // 0: popped out of order, while others of another domain were above it
+  uint32_t range;        // id of a RangeNameDefinition; 0: there were too many different names
+  uint32_t domain;       // for the tracer: 0 is the default one
+  char name[48];         // where `range` is 0: its beginning, NUL-padded
+};
+inline constexpr uint32_t kMostOpenRanges = 32;
+
+// Those of one thread, outermost first.
+struct OpenRanges {
+  // How many lie in `ranges` (lower 16 bits), under a count of pushes and pops from 1: equal before
+  // and after copying means that the copy is whole.  0: the thread has pushed none.
+  uint64_t state;
+  uint32_t thread;  // Thread::serial; another one than in kThreads: of a thread before it
+  uint32_t deeper;  // further ones, that found no room
+  uint64_t reserved[6];
+  OpenRange ranges[kMostOpenRanges];
+};
+static_assert(sizeof(OpenRange) == 64 && sizeof(OpenRanges) == 2112);
 
 enum CommunicatorOrigin : uint32_t {
   kInitRank = 1,  // by unique id: CommInitRank, -Config, -Scalable

@@ -14,6 +14,7 @@ using Bytes = std::span<const std::byte>;
 // The longest name that makes sense.  A stack repeats the names of its frames, so that a small
 // hostile file could grow large otherwise; so does `kMostText` hold them all together.
 constexpr size_t kLongestName = 4096;
+constexpr size_t kLongestRangeName = 512;  // each record of it may be printed with it
 constexpr uint64_t kMostText = uint64_t{1} << 28;
 
 struct PythonCode {
@@ -125,6 +126,8 @@ class DefinitionReader {
         return read_kernel(bytes);
       case format::kFact:
         return read_fact(bytes);
+      case format::kRangeName:
+        return read_range_name(bytes);
       default:
         return true;
     }
@@ -193,6 +196,18 @@ class DefinitionReader {
       trace_.facts[std::move(key)] = std::move(value);
     }
     return parts.whole();
+  }
+
+  bool read_range_name(Bytes bytes) {
+    const auto definition = value_from<format::RangeNameDefinition>(bytes);
+    Parts parts = behind<format::RangeNameDefinition>(bytes);
+    RangeNameText range;
+    range.domain = parts.text(definition.domain_bytes).substr(0, kLongestRangeName);
+    range.name = parts.text(definition.name_bytes).substr(0, kLongestRangeName);
+    if (parts.whole() && definition.id != 0) {
+      trace_.ranges[definition.id] = std::move(range);
+    }
+    return parts.whole() && definition.id != 0;
   }
 
   // When all codes are known: a stack may come before the code of its frames.

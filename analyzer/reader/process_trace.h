@@ -68,6 +68,19 @@ struct CallRecord {
   uint32_t first_value = 0;  // in ProcessTrace::values
 };
 
+// What a range or a mark of NVTX is called.
+struct RangeNameText {
+  std::string domain;  // empty: the default one
+  std::string name;
+};
+
+// A range of NVTX that was pushed and not popped.
+struct OpenRangeText {
+  TimeNs began = 0;
+  uint32_t range = 0;  // key in ProcessTrace::ranges; 0: its name is `name`, maybe cut
+  std::string name;
+};
+
 struct ThreadText {
   uint32_t serial = 0;
   int tid = 0;
@@ -86,6 +99,8 @@ struct ThreadText {
   uint32_t last_stack = 0;
   uint32_t group_depth = 0;
   uint32_t group_stack = 0;  // of the outermost ncclGroupStart, while a group is open
+  std::vector<OpenRangeText> ranges;  // outermost first
+  uint32_t deeper_ranges = 0;         // further ones, within these
 };
 
 // How far the GPU is with an operation, where it said so itself (marks, NCCL's profiler).
@@ -263,6 +278,7 @@ struct ProcessTrace {
   // Native return address -> where that is, for those that somebody looked up (symbols/).
   std::map<uint64_t, PythonFrameText> code;
   std::map<uint64_t, std::string> kernels;  // function -> mangled name
+  std::map<uint32_t, RangeNameText> ranges;
   std::vector<CallRecord> events;           // by enter time, of all threads; empty if not asked for
   std::vector<uint64_t> values;             // of all events; no allocation per event
   // Reports that are not among `events` (reader/stored_reports.h); null: there are none.

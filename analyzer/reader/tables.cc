@@ -5,6 +5,7 @@
 
 #include "analyzer/reader/communicators.h"
 #include "analyzer/reader/elements.h"
+#include "analyzer/reader/open_ranges.h"
 #include "analyzer/reader/out_of_memory.h"
 
 namespace traintrace {
@@ -212,6 +213,7 @@ uint32_t mapped(const std::unordered_map<uint64_t, uint32_t>& map, uint64_t refe
 void read_tables(ReadContext& context) {
   read_losses(context);
   read_threads(context);
+  read_open_ranges(context);
   read_streams(context);
   read_communicators(context);
   read_host_functions(context);

@@ -44,6 +44,7 @@ class TablePrinter {
     print_facts();
     print_schema();
     print_modules();
+    print_ranges();
     for (const auto& [id, stack] : trace_.stacks) {
       print_stack(id, stack);
     }
@@ -114,6 +115,15 @@ class TablePrinter {
     }
   }
 
+  void print_ranges() {
+    for (const auto& [id, range] : trace_.ranges) {
+      begin("range", id);
+      out_ += ' ' + quoted(range.name);
+      records::range_name_keys(keys_, range);
+      out_ += '\n';
+    }
+  }
+
   void print_stack(uint32_t id, const StackText& stack) {
     begin("stack", id);
     for (const PythonFrameText& frame : stack.python) {
@@ -139,6 +149,11 @@ class TablePrinter {
           records::open_keys(keys_, open);
           out_ += '\n';
         }
+      }
+      for (const OpenRangeText& range : thread.ranges) {
+        begin("open-range", thread.serial);
+        records::open_range_keys(keys_, range);
+        out_ += '\n';
       }
     }
   }

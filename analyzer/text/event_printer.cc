@@ -132,14 +132,28 @@ class EventPrinter {
       if (fields[i].after_call != after_call) {
         continue;
       }
-      out += fields[i].key;
       const uint64_t value = values[i];
+      if (fields[i].format == ValueFormat::kRange) {
+        out += range_word(fields[i].key, value);
+        continue;
+      }
+      out += fields[i].key;
       if (fields[i].format == ValueFormat::kCommunicator && value - 1 < communicators_.size()) {
         out += communicators_[value - 1];
       } else {
         append_value(out, fields[i].format, value);
       }
     }
+  }
+
+  // ` range=3`, or ` "range=3=step 12"` where the name is known.
+  std::string range_word(const std::string& key, uint64_t value) const {
+    const auto found = trace_.ranges.find(static_cast<uint32_t>(value));
+    std::string word = key.substr(1) + std::to_string(value);
+    if (found != trace_.ranges.end()) {
+      word += '=' + found->second.name;
+    }
+    return ' ' + quoted(word);
   }
 
   void append_place(std::string& out, const CallRecord& event) const {

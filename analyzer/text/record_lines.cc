@@ -153,6 +153,31 @@ bool read_open(DraftSet& drafts, Draft& draft, Words words) {
   return keys.finish();
 }
 
+bool read_range(DraftSet& drafts, Draft& draft, Words words) {
+  uint32_t id = 0;
+  if (!fits(parse_unsigned(words[1]), id) || id == 0) {
+    return drafts.fail("range NUMBER NAME ..");
+  }
+  RangeNameText range;
+  range.name = words[2];
+  KeyReader keys(words.subspan(3), &draft, drafts);
+  records::range_name_keys(keys, range);
+  if (!draft.trace.ranges.emplace(id, std::move(range)).second) {
+    return drafts.fail("another number: range " + words[1] + " is taken");
+  }
+  return keys.finish();
+}
+
+bool read_open_range(DraftSet& drafts, Draft& draft, Words words) {
+  uint32_t serial = 0;
+  if (!fits(parse_unsigned(words[1]), serial)) {
+    return drafts.fail("open-range THREAD ..");
+  }
+  KeyReader keys(words.subspan(2), &draft, drafts);
+  records::open_range_keys(keys, draft.thread(serial).ranges.emplace_back());
+  return keys.finish();
+}
+
 bool read_stream(DraftSet& drafts, Draft& draft, Words words) {
   if (words[1] != std::to_string(draft.trace.streams.size() + 1)) {
     return drafts.fail("streams numbered from 1, in order");
@@ -305,6 +330,8 @@ constexpr LineKind kLines[] = {
     {"stack", 2, "stack NUMBER FRAME..", read_stack},
     {"thread", 2, "thread NUMBER ..", read_thread},
     {"open", 4, "open THREAD cuda|nccl CALL ..", read_open},
+    {"range", 3, "range NUMBER NAME ..", read_range},
+    {"open-range", 2, "open-range THREAD ..", read_open_range},
     {"stream", 2, "stream NUMBER ..", read_stream},
     {"communicator", 2, "communicator NAME ..", read_communicator},
     {"checkpoint", 4, "checkpoint NAME SEQUENCE 0xHASH", read_checkpoint},

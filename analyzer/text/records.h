@@ -65,6 +65,7 @@ void thread_keys(Keys& keys, Record& r) {
   keys.time("last-query", r.last_query_time);
   keys.number("group-depth", r.group_depth, 0);
   keys.number("group-stack", r.group_stack, 0);
+  keys.number("deeper-ranges", r.deeper_ranges, 0);
   keys.stack(r.last_stack);
 }
 
@@ -79,6 +80,18 @@ template <class Keys, class Record>
 void open_keys(Keys& keys, Record& r) {
   keys.time("at", r.enter);
   keys.stack(r.stack);
+}
+
+template <class Keys, class Record>
+void range_name_keys(Keys& keys, Record& r) {
+  keys.text("domain", r.domain);
+}
+
+template <class Keys, class Record>
+void open_range_keys(Keys& keys, Record& r) {
+  keys.time("at", r.began);
+  keys.number("range", r.range, 0);
+  keys.text("name", r.name);
 }
 
 template <class Keys, class Record>

@@ -144,7 +144,7 @@ std::optional<uint64_t> parse_grid(std::string_view text) {
 ValueFormat value_format(std::string_view name) {
   constexpr std::string_view kNames[] = {"hex",      "decimal",  "signed",       "bytes",
                                          "datatype", "redop",    "communicator", "grid",
-                                         "copykind", "cudatype", "result"};
+                                         "copykind", "cudatype", "result",       "range"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (kNames[i] == name) {
       return static_cast<ValueFormat>(i);
@@ -160,6 +160,7 @@ void append_value(std::string& out, ValueFormat format, uint64_t value) {
     case ValueFormat::kDecimal:
     case ValueFormat::kBytes:
     case ValueFormat::kCommunicator:
+    case ValueFormat::kRange:
       return append_unsigned(out, value);
     case ValueFormat::kSigned:
     case ValueFormat::kResult:
@@ -189,6 +190,8 @@ std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text) {
       return parse_name(kCudaTypes, text);
     case ValueFormat::kGrid:
       return parse_grid(text);
+    case ValueFormat::kRange:
+      return parse_number(text.substr(0, text.find('=')));
     default:
       return parse_number(text);
   }

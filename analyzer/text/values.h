@@ -20,6 +20,7 @@ enum class ValueFormat : uint8_t {
   kCopyKind,
   kCudaType,
   kResult,
+  kRange,  // as kCommunicator; what follows `=` in the text is the name, for people
 };
 ValueFormat value_format(std::string_view name);  // an unknown name is hex
 

@@ -23,6 +23,12 @@ void add_tables(TraceBuilder& builder) {
   builder.add_thread(2, 40);
   builder.threads[0].open[1] = {ticks_at_ms(9), 7, 0, 6};
   builder.threads[0].last_call_ticks = ticks_at_ms(9);
+  builder.open_ranges.resize(2);
+  builder.open_ranges[0].state = 9 << 16 | 2;
+  builder.open_ranges[0].thread = 1;
+  builder.open_ranges[0].deeper = 1;
+  builder.open_ranges[0].ranges[0] = {ticks_at_ms(5), 3, 0, {}};
+  builder.open_ranges[0].ranges[1] = {ticks_at_ms(6), 0, 1, "too many"};
   builder.communicators.resize(2);
   for (format::Communicator& communicator : builder.communicators) {
     communicator.used = 1;
@@ -66,9 +72,12 @@ constexpr const char* kEveryLine =
     "module 0x1000-0x2000 bias=0x1000 build-id=ab path=/x.so\n"
     "kernel 0x5 _Zk\n"
     "stack 7 f.py:1:g 0x1234\n"
+    "range 3 \"step 12\" domain=my\n"
+    "open-range 1 at=+1 range=3\n"
+    "open-range 1 at=+1 name=forward\n"
     "thread 1 tid=5 name=t started=+1 ended=+2 events=4 dropped=1 last=newCall last-at=+1 "
     "queries=3 "
-    "last-query=+2 group-depth=1 @7\n"
+    "last-query=+2 group-depth=1 deeper-ranges=2 @7\n"
     "open 1 nccl ncclAllReduce at=+1 @7\n"
     "stream 1 handle=0x5 device=0 flags=implicit+destroyed issued=4 completed=3 completed-at=+1\n"
     "communicator c id=0x5 size=2 rank=0 origin=split parent=0x4 flags=ready+0x100 collectives=1\n"
@@ -82,6 +91,7 @@ constexpr const char* kEveryLine =
     "out-of-memory 1 at=+1 call=cudaMalloc result=2 bytes=9 device=0 free=1 total=9 asked=+1 @7\n"
     "held 1 0x1000 bytes=4 call=cudaMalloc device=0 @7\n"
     "+1 a/1 * reportMemoryUsageToProfiler address=0x1000 change=-4 allocated=0 reserved=8 @7\n"
+    "+1 a/1 * nvtxRangePush \"range=3=step 12\"\n"
     "+1 a/1 > newCall value=0x5 @7=f.py:1:g caller=0x5 on-device=1\n"
     "+2 a/1 < newCall =3\n"
     "run two\n"
@@ -113,11 +123,12 @@ std::string native_seed() {
                          std::string("steptrain.py") + "\xe8\x04");
   builder.add_definition(format::KernelDefinition{{}, 0x5000, 3, 0}, format::kKernel, "_Zk");
   builder.add_definition(format::FactDefinition{{}, 8, 1}, format::kFact, "env.RANK3");
+  builder.add_definition(format::RangeNameDefinition{{}, 3, 2, 4, 0}, format::kRangeName, "mystep");
   builder.add_chunk(3, 1, 0,
                     {enter(9, 10), enter(3, 11, {128}, 6), leave(3, 12, 2),
                      moment(11, 13, {0x2000, 512, 512, 4096}, 6)});
   builder.add_chunk(4, 2, 30, {leave(9, 13), enter(7, 14, {2, 5, 1024}), leave(7, 15)});
-  builder.add_chunk(5, 1, 3, {leave(9, 20), enter(7, 21, {1, 6, 9})});
+  builder.add_chunk(5, 1, 3, {leave(9, 20), moment(13, 20, {3}), enter(7, 21, {1, 6, 9})});
   return builder.build();
 }
 

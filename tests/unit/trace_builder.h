@@ -87,10 +87,12 @@ class TraceBuilder {
       "call 9 ncclGroupStart nccl group-start\n"
       "call 11 reportMemoryUsageToProfiler torch tensor-block in:address:hex in:change:signed "
       "in:allocated:bytes in:reserved:bytes\n"
+      "call 13 nvtxRangePush nvtx range-push in:range:range\n"
       "stat 0 ring-overwritten info\n"
       "stat 5 no-chunk warning\n";
   std::vector<uint64_t> stats = std::vector<uint64_t>(8);
   std::vector<format::Thread> threads;
+  std::vector<format::OpenRanges> open_ranges;
   std::vector<format::Communicator> communicators;
   std::map<size_t, format::Operation> operations;  // by index in the section
   std::vector<format::Peer> peers;
@@ -146,6 +148,7 @@ class TraceBuilder {
     append(file, format::kSchema, schema + '\0', 1);
     append(file, format::kStats, array(stats), 8);
     append(file, format::kThreads, array(threads), sizeof(format::Thread));
+    append(file, format::kOpenRanges, array(open_ranges), sizeof(format::OpenRanges));
     append(file, format::kCommunicators, array(communicators), sizeof(format::Communicator));
     std::vector<format::Operation> table(communicators.size() * format::kRecentOperations);
     for (const auto& [index, operation] : operations) {
