@@ -68,6 +68,7 @@
 #define TT_EXPORT_Logger(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Torch(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Cupti(function) TT_EXPORT_Exit(function)
+#define TT_EXPORT_Nvtx(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
 #include "interpose/exports.def"
 
@@ -96,11 +97,13 @@ tt_entries:
 #undef TT_EXPORT_Logger
 #undef TT_EXPORT_Torch
 #undef TT_EXPORT_Cupti
+#undef TT_EXPORT_Nvtx
 #define TT_EXPORT_Thunk(function) .quad 0;
 #define TT_EXPORT_Data(function) .quad 0;
 #define TT_EXPORT_Exit(function) .quad 0;
 #define TT_EXPORT_Torch(function) .quad 0;
 #define TT_EXPORT_Cupti(function) .quad 0;
+#define TT_EXPORT_Nvtx(function) .quad 0;
 #define TT_EXPORT_Driver(function) .quad .Lentry_##function;
 #define TT_EXPORT_Runtime(function) .quad .Lentry_##function;
 #define TT_EXPORT_Logger(function) .quad .Lentry_##function;

@@ -17,6 +17,8 @@ constexpr uint32_t kEventChunk = 8 * 1024;
 constexpr uint64_t kFirstDefinitions = kMiB;
 constexpr uint64_t kFirstEvents = 8 * kMiB;
 constexpr uint64_t kThreads = 4096;
+constexpr uint64_t kOpenRanges = 1024;     // of as many threads
+constexpr uint64_t kFirstOpenRanges = 31;  // in 64 KiB; more with the threads that need them
 constexpr uint64_t kCommunicators = 512;
 constexpr uint64_t kStreams = 4096;
 constexpr uint64_t kPeers = 8192;
@@ -136,6 +138,8 @@ uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept {
   layout.add(format::kChunkStates, sizeof(format::ChunkState), chunks);
   layout.add_growing(format::kAllocations, sizeof(format::Allocation), size.table_steps);
   layout.add_growing(format::kTensorBlocks, sizeof(format::TensorBlock), size.table_steps);
+  layout.add(format::kOpenRanges, sizeof(format::OpenRanges), kOpenRanges,
+             kFirstOpenRanges * sizeof(format::OpenRanges));
   layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk,
              kFirstDefinitions);
   layout.add(format::kEvents, chunk, chunks, kFirstEvents);

@@ -18,6 +18,7 @@
 #include "interpose/modules.h"
 #include "interpose/operations.h"
 #include "interpose/plugin.h"
+#include "interpose/ranges.h"
 #include "interpose/stacks.h"
 #include "interpose/streams.h"
 #include "interpose/tables.h"
@@ -87,12 +88,14 @@ void state_start(format::FileHeader* file) noexcept {
   modules_start();
   stacks_start();
   kernels_start();
+  ranges_start();
   g_next_name = 0;
 }
 
 // What kernels were registered stays: the child has the same modules.
 void state_reset_after_fork() noexcept {
   modules_after_fork();
+  ranges_drop();
   kernels_drop();
   stacks_drop();
   modules_drop();

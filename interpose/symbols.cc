@@ -20,6 +20,7 @@ struct SymbolSpec {
 #define TT_OF_Data Nccl
 #define TT_OF_Torch Runtime
 #define TT_OF_Cupti Runtime
+#define TT_OF_Nvtx Runtime
 #define TT_OF_Driver Driver
 #define TT_OF_Logger CublasLt
 #define TT_OF_Runtime Runtime

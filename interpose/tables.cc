@@ -57,6 +57,7 @@ void find_tables(format::FileHeader* file) noexcept {
   found.definition_chunk_count = find_table(file, format::kDefinitions, found.definition_chunks);
   found.definition_chunk_bytes = section_of(file, format::kDefinitions).element_bytes;
   found.thread_count = find_table(file, format::kThreads, found.threads);
+  found.open_ranges_count = find_table(file, format::kOpenRanges, found.open_ranges);
   g_tables = found;
 }
 

@@ -98,6 +98,8 @@ struct Tables {
   uint32_t definition_chunk_count;
   format::Thread* threads;
   uint32_t thread_count;
+  format::OpenRanges* open_ranges;  // one for each of these; grows
+  uint32_t open_ranges_count;
 };
 extern Tables g_tables;
 

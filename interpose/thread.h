@@ -42,7 +42,10 @@ struct ThreadState {
   static constexpr int kMaxPushedDevices = 8;
   uint8_t pushed_devices[kMaxPushedDevices];
   uint32_t pushed_count;
-  uint32_t watched;  // host_samples.cc; 0: not yet
+  uint32_t watched;            // host_samples.cc; 0: not yet
+  format::OpenRanges* ranges;  // ranges.cc; null: none was pushed yet
+  bool ranges_refused;         // there is no memory for them
+  int32_t unseen_pushes;       // of a signal handler that interrupted the tracer
   // The tracer is at work for the thread: that word, on its stack, holds its own address scrambled.
   // A signal handler's calls pass through meanwhile.  Null: it is not.
   const uint64_t* inside;

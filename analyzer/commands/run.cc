@@ -36,6 +36,16 @@ std::string with_tracer(const fs::path& library) {
   return library.string() + (more ? ":" + std::string(preload) : "");
 }
 
+// NVTX calls one library only; ours goes on to the one that was to be called.
+void listen_to_nvtx(const fs::path& library) {
+  constexpr const char* kInjection = "NVTX_INJECTION64_PATH";
+  const char* const there = std::getenv(kInjection);
+  if (there != nullptr && *there != '\0' && there != library.string()) {
+    setenv("TRAINTRACE_NVTX_NEXT", there, 0);
+  }
+  setenv(kInjection, library.c_str(), 1);
+}
+
 using Settings = std::map<std::string, std::string>;  // environment variable -> value
 
 // Of those said as options.  An absolute folder: ranks may change theirs before they record.
@@ -47,6 +57,7 @@ void put_into_environment(const Settings& settings, const fs::path& library) {
     setenv(name.c_str(), (folder ? fs::absolute(value).string() : value).c_str(), 1);
   }
   setenv("TRAINTRACE_DIR", fs::absolute("traintrace").c_str(), 0);
+  listen_to_nvtx(library);
 }
 
 // An option that run does not have ends up as the first word of the program.

@@ -337,12 +337,12 @@ TEST(Places, MemoryIsNotFilledByAndBy) {
 
 TEST(Places, LimitedFilesAreSmaller) {
   const Folder folder;
-  const Outcome outcome = run(preload::self("use_limited", {"44"}), folder.path(), "64");
+  const Outcome outcome = run(preload::self("use_limited", {"48"}), folder.path(), "64");
   EXPECT_TRUE(outcome.exited_with(0));
   ASSERT_EQ(folder.traces().size(), 1u);
   EXPECT_EQ(preload::read_raw(folder.traces()[0]).problems, std::vector<std::string>());
   EXPECT_EQ(preload::read_raw(folder.traces()[0]).left("cuMemFree_v2"), 1u);
-  EXPECT_LE(fs::file_size(folder.traces()[0]), 44u << 20);
+  EXPECT_LE(fs::file_size(folder.traces()[0]), 48u << 20);
   EXPECT_EQ(preload::read_raw(folder.traces()[0]).facts["setting.TRAINTRACE_RING_MB"], "16");
 }
 

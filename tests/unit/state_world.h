@@ -96,6 +96,7 @@ class World {
     end_ = format::kHeaderBytes;
     add(format::kStats, sizeof(uint64_t), static_cast<uint32_t>(format::Stat::kCount));
     add(format::kThreads, sizeof(format::Thread), sizes.threads);
+    add(format::kOpenRanges, sizeof(format::OpenRanges), sizes.threads);
     add(format::kCommunicators, sizeof(format::Communicator), sizes.communicators);
     add(format::kOperations, sizeof(format::Operation),
         sizes.communicators * format::kRecentOperations);

@@ -26,6 +26,7 @@ class RawReader {
       read_schema();
       read_stats();
       read_table(format::kThreads, trace_.threads);
+      read_table(format::kOpenRanges, trace_.open_ranges);
       read_table(format::kCommunicators, trace_.communicators);
       read_table(format::kAllocations, trace_.allocations);
       read_table(format::kTensorBlocks, trace_.tensor_blocks);
@@ -179,8 +180,21 @@ class RawReader {
         const uint64_t key = offset + sizeof fact;
         trace_.facts[bytes_.substr(key, fact.key_bytes)] =
             bytes_.substr(key + fact.key_bytes, fact.value_bytes);
+      } else if (head.kind == format::kRangeName) {
+        read_range_name(offset);
       }
       offset += head.bytes;
+    }
+  }
+
+  void read_range_name(uint64_t offset) {
+    const auto range = at<format::RangeNameDefinition>(offset);
+    const std::string domain = bytes_.substr(offset + sizeof range, range.domain_bytes);
+    const std::string name =
+        bytes_.substr(offset + sizeof range + range.domain_bytes, range.name_bytes);
+    const std::string whole = domain.empty() ? name : domain + "/" + name;
+    if (range.id == 0 || !trace_.range_names.emplace(range.id, whole).second) {
+      problem("range ", range.id, " is defined twice");
     }
   }
 

@@ -36,6 +36,8 @@ struct RawTrace {
   std::map<std::string, uint64_t> stats;
   std::map<std::string, std::string> facts;
   std::vector<traintrace::format::Thread> threads;
+  std::vector<traintrace::format::OpenRanges> open_ranges;
+  std::map<uint64_t, std::string> range_names;  // "domain/name", or "name" in the default one
   std::vector<traintrace::format::Communicator> communicators;
   std::vector<traintrace::format::Allocation> allocations;
   std::vector<traintrace::format::TensorBlock> tensor_blocks;

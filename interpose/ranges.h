@@ -1,0 +1,26 @@
+// Ranges of NVTX: the ids of their names, and what each thread has open.
+//
+// Here are the tables, and range_records.h has the calls.  No allocation, lock or system call but
+// where a name is new, or a thread pushes its first range.
+#pragma once
+
+#include <cstdint>
+
+#include "interpose/range_names.h"
+#include "interpose/thread.h"
+
+namespace traintrace {
+
+// 0: there are too many different names (counted).  `domain`: null is the default one.
+uint32_t id_of_range(ThreadState& thread, const Registered* domain, const RangeName& name) noexcept;
+
+void range_opened(ThreadState& thread, const Registered* domain, uint32_t id, const RangeName& name,
+                  uint64_t ticks) noexcept;
+// The innermost one of that domain.  False: none is known.  `id` 0: it found no room in the table,
+// or has none.
+bool range_closed(ThreadState& thread, const Registered* domain, uint32_t& id) noexcept;
+
+void ranges_start() noexcept;
+void ranges_drop() noexcept;
+
+}  // namespace traintrace

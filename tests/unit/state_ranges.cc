@@ -1,0 +1,190 @@
+// uses: state
+// Ranges of NVTX in the tracer's tables.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "interpose/ranges.h"
+#include "tests/unit/state_world.h"
+
+namespace traintrace {
+namespace {
+
+using testing_world::World;
+using Names = std::vector<std::string>;
+
+class Ranges : public ::testing::Test {
+ protected:
+  uint32_t push(const std::string& name, const Registered* domain = nullptr, uint32_t thread = 0) {
+    const RangeName named =
+        range_name(domain == nullptr ? kDefaultDomainHash : domain->hash, name.c_str());
+    const uint32_t id = id_of_range(world_.thread(thread), domain, named);
+    range_opened(world_.thread(thread), domain, id, named, ++ticks_);
+    return id;
+  }
+  bool pop(const Registered* domain = nullptr, uint32_t thread = 0) {
+    return range_closed(world_.thread(thread), domain, popped_);
+  }
+  const format::OpenRanges& table(uint32_t thread = 0) {
+    return world_.table<format::OpenRanges>(format::kOpenRanges)[thread];
+  }
+  // As a reader finds them.
+  Names open(uint32_t thread = 0) {
+    Names names;
+    for (uint64_t i = 0; i < (table(thread).state & 0xffff); ++i) {
+      const format::OpenRange& range = table(thread).ranges[i];
+      if (range.began_ticks != 0) {
+        names.push_back(range.range != 0 ? name_of(range.range)
+                                         : std::string(range.name, strnlen(range.name, 48)));
+      }
+    }
+    return names;
+  }
+  std::string name_of(uint32_t id) {
+    for (const auto* head : world_.definitions(format::kRangeName)) {
+      const auto& range = *reinterpret_cast<const format::RangeNameDefinition*>(head);
+      const auto* text = reinterpret_cast<const char*>(&range + 1);
+      if (range.id == id) {
+        std::string name(text, range.domain_bytes);
+        name += name.empty() ? "" : "/";
+        return name.append(text + range.domain_bytes, range.name_bytes);
+      }
+    }
+    return "undefined";
+  }
+
+  World world_;
+  uint64_t ticks_ = 0;
+  uint32_t popped_ = 0;
+};
+
+TEST_F(Ranges, NestAndHaveOneIdForEachName) {
+  const uint32_t step = push("step");
+  push("backward");
+  EXPECT_EQ(push("step"), step);
+  EXPECT_EQ(open(), (Names{"step", "backward", "step"}));
+  EXPECT_TRUE(pop());
+  EXPECT_EQ(popped_, step);
+  EXPECT_EQ(open(), (Names{"step", "backward"}));
+  EXPECT_EQ(world_.definitions(format::kRangeName).size(), 2u);
+}
+
+TEST_F(Ranges, NamesOfAllLengthsAreTellableApart) {
+  std::string name;
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_EQ(name_of(push(name)), name);
+    EXPECT_TRUE(pop());
+    name += 'x';
+  }
+  EXPECT_EQ(name_of(push(std::string(2000, 'y'))), std::string(kMostRangeName, 'y'));
+}
+
+TEST_F(Ranges, OfAnotherDomainLeaveAHoleUntilWhatIsAboveEnds) {
+  const Registered* const domain = register_domain("nccl");
+  push("outer", domain);
+  push("inner");
+  EXPECT_TRUE(pop(domain));
+  EXPECT_EQ(open(), Names{"inner"});
+  EXPECT_FALSE(pop(domain));
+  EXPECT_TRUE(pop());
+  EXPECT_EQ(table().state & 0xffff, 0u);
+  EXPECT_FALSE(pop());
+}
+
+TEST_F(Ranges, TheSameNameInTwoDomainsIsTwoNames) {
+  const Registered* const domain = register_domain("nccl");
+  EXPECT_EQ(register_domain("nccl"), domain);
+  const uint32_t mine = push("step");
+  EXPECT_NE(push("step", domain), mine);
+  EXPECT_EQ(open(), (Names{"step", "nccl/step"}));
+}
+
+TEST_F(Ranges, RegisteredStringsAreTheNamesThatTheyWereMadeFrom) {
+  const Registered* const text = register_string(nullptr, "step");
+  EXPECT_EQ(registered_of(text), text);
+  EXPECT_EQ(id_of_range(world_.thread(), nullptr, {text->hash, text->text, text->bytes}),
+            push("step"));
+}
+
+TEST_F(Ranges, HandlesOfNobodyAreNone) {
+  EXPECT_EQ(registered_of(nullptr), nullptr);
+  EXPECT_EQ(registered_of(this), nullptr);
+  const auto* const text = reinterpret_cast<const char*>(register_string(nullptr, "step"));
+  EXPECT_EQ(registered_of(text + 8), nullptr);
+  name_handle(this, register_string(nullptr, "theirs"));
+  EXPECT_EQ(registered_of(this), register_string(nullptr, "theirs"));
+  name_handle(this, register_string(nullptr, "newer"));
+  EXPECT_EQ(registered_of(this), register_string(nullptr, "newer"));
+}
+
+TEST_F(Ranges, WideTextIsUtf8) {
+  EXPECT_STREQ(NarrowText(L"a\u00e9\u20ac\U0001f600").text, "a\u00e9\u20ac\U0001f600");
+  EXPECT_STREQ(NarrowText(nullptr).text, "");
+  const std::wstring endless(5000, L'\u20ac');
+  EXPECT_LE(std::strlen(NarrowText(endless.c_str()).text), kMostRangeName);
+}
+
+TEST_F(Ranges, DeeperOnesAreCounted) {
+  for (uint32_t i = 0; i < format::kMostOpenRanges + 3; ++i) {
+    push("level");
+  }
+  EXPECT_EQ(table().deeper, 3u);
+  EXPECT_EQ(world_.stat(format::Stat::RangesDeep), 3u);
+  for (uint32_t i = 0; i < format::kMostOpenRanges + 3; ++i) {
+    EXPECT_TRUE(pop());
+  }
+  EXPECT_FALSE(pop());
+}
+
+TEST_F(Ranges, NamesTakeAQuarterOfTheDefinitionsAtMost) {
+  const std::string tail(200, '.');
+  for (int i = 0; i < 2000; ++i) {
+    push(std::to_string(i) + tail);
+    pop();
+  }
+  EXPECT_GT(world_.stat(format::Stat::RangeNamesFull), 0u);
+  EXPECT_EQ(world_.stat(format::Stat::DefinitionsFull), 0u);
+  EXPECT_LT(world_.definitions(format::kRangeName).size(), 16u * 16384 / 4 / 200);
+  push("1999" + tail);
+  EXPECT_EQ(open(), Names{("1999" + tail).substr(0, 48)});
+  EXPECT_NE(push("0" + tail), 0u) << "known ones stay known";
+}
+
+TEST_F(Ranges, OfAThreadBeforeAreNotThoseOfThisOne) {
+  push("gone", nullptr, 1);
+  world_.thread(1).ranges = nullptr;
+  world_.thread(1).slot->serial = 77;
+  push("here", nullptr, 1);
+  EXPECT_EQ(open(1), Names{"here"});
+  EXPECT_EQ(table(1).thread, 77u);
+}
+
+TEST_F(Ranges, ThreadsThatComeAtOnceAgreeOnIds) {
+  constexpr int kThreads = 4;
+  std::vector<std::vector<uint32_t>> ids(kThreads);
+  std::vector<std::thread> all;
+  all.reserve(kThreads);
+  for (uint32_t i = 0; i < kThreads; ++i) {
+    world_.thread(i);
+  }
+  for (uint32_t i = 0; i < kThreads; ++i) {
+    all.emplace_back([&, i] {
+      for (int n = 0; n < 500; ++n) {
+        const std::string name = std::to_string(n);
+        const RangeName named = range_name(kDefaultDomainHash, name.c_str());
+        ids[i].push_back(id_of_range(world_.thread(i), nullptr, named));
+        register_string(nullptr, name.c_str());
+      }
+    });
+  }
+  for (std::thread& thread : all) {
+    thread.join();
+  }
+  EXPECT_EQ(ids[0], ids[1]);
+  EXPECT_EQ(ids[0], ids[2]);
+  EXPECT_EQ(ids[0], ids[3]);
+  EXPECT_EQ(world_.definitions(format::kRangeName).size(), 500u);
+}
+
+}  // namespace
+}  // namespace traintrace
