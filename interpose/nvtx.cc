@@ -16,13 +16,17 @@
 
 namespace traintrace {
 
-extern "C" int tt_hook_InitializeInjectionNvtx2(nvtx::GetExportTable* get);  // NOLINT
+extern "C" {  // NOLINTBEGIN
+int tt_hook_InitializeInjectionNvtx2(nvtx::GetExportTable* get);
+int tt_hook_InitializeInjectionNvtxExtension(nvtx::Extension* extension);
+}  // NOLINTEND
 
 namespace {
 
 using nvtx::EventAttributes;
 
-// What we put our functions in place of: module, number in it, name here.
+// What we put our functions in place of: module, number in it, name here.  Those of kPayload are of
+// an extension, by which NCCL pops what it has pushed without it.
 #define TT_NVTX_CALLS(X)         \
   X(kCore, 1, mark_ex)           \
   X(kCore, 2, mark_a)            \
@@ -43,7 +47,12 @@ using nvtx::EventAttributes;
   X(kCore2, 10, register_a)      \
   X(kCore2, 11, register_w)      \
   X(kCore2, 12, create_domain_a) \
-  X(kCore2, 13, create_domain_w)
+  X(kCore2, 13, create_domain_w) \
+  X(kPayload, 2, payload_mark)   \
+  X(kPayload, 3, payload_push)   \
+  X(kPayload, 4, payload_pop)    \
+  X(kPayload, 5, payload_start)  \
+  X(kPayload, 6, payload_end)
 
 enum Call : uint32_t {
 #define TT_NVTX_CALL(module, number, name) k_##name,
@@ -214,6 +223,34 @@ const void* create_domain_w(const wchar_t* name) {
                         next_of(k_create_domain_w, &create_domain_w), name);
 }
 
+// Their names are in payloads, which only a tool can read that knows their layouts.
+RangeName unnamed(const Registered* domain) {
+  return range_name(hash_of_domain(domain), nullptr);
+}
+
+void payload_mark(const void* domain, const void* payloads, size_t payload_count) {
+  range_marked(registered_of(domain), unnamed(registered_of(domain)));
+  GO_ON(payload_mark, void(), domain, payloads, payload_count);
+}
+int payload_push(const void* domain, const void* payloads, size_t payload_count) {
+  range_pushed(registered_of(domain), unnamed(registered_of(domain)));
+  GO_ON(payload_push, nvtx::kNoPushPopTracking, domain, payloads, payload_count);
+}
+int payload_pop(const void* domain, const void* payloads, size_t payload_count) {
+  range_popped(registered_of(domain));
+  GO_ON(payload_pop, nvtx::kNoPushPopTracking, domain, payloads, payload_count);
+}
+uint64_t payload_start(const void* domain, const void* payloads, size_t payload_count) {
+  const uint64_t handle =
+      new_handle(next_of(k_payload_start, &payload_start), domain, payloads, payload_count);
+  range_started(registered_of(domain), unnamed(registered_of(domain)), handle);
+  return handle;
+}
+void payload_end(const void* domain, uint64_t handle, const void* payloads, size_t payload_count) {
+  range_ended(handle);
+  GO_ON(payload_end, void(), domain, handle, payloads, payload_count);
+}
+
 struct Hook {
   nvtx::Module module;
   unsigned number;
@@ -239,6 +276,9 @@ class Functions {
 
   // Null: this version of NVTX does not have it.
   nvtx::Function** place_of(const Hook& hook) const {
+    if (hook.module == nvtx::kPayload) {
+      return nullptr;
+    }
     const Part& part = parts_[hook.module == nvtx::kCore ? 0 : 1];
     return part.there && hook.number < part.size ? part.table[hook.number] : nullptr;
   }
@@ -261,25 +301,31 @@ class Functions {
   Part parts_[2] = {{nvtx::kCore, false, nullptr, 0}, {nvtx::kCore2, false, nullptr, 0}};
 };
 
-// Null: there is none.
-nvtx::Initialize* other_injection() {
+const char* path_of_other() {
   const format::SettingSpec& setting =
       format::kSettings[static_cast<int>(format::Setting::NvtxNext)];
   const char* const path = getenv(setting.environment);
-  if (path == nullptr || *path == '\0' || equal(path, setting.fallback)) {
-    return nullptr;
-  }
-  void* const library = dlopen(path, RTLD_LAZY);  // as NVTX does; it stays
-  void* const found =
-      library != nullptr ? real_lookup(library, "InitializeInjectionNvtx2") : nullptr;
+  return path == nullptr || *path == '\0' || equal(path, setting.fallback) ? nullptr : path;
+}
+
+// Of the other library, null: there is none, or it has no such function.
+template <class Initialize>
+Initialize* other_injection(const char* function, Initialize* ours) {
+  const char* const path = path_of_other();
+  void* const library = path != nullptr ? dlopen(path, RTLD_LAZY) : nullptr;  // it stays
+  auto* const found =
+      reinterpret_cast<Initialize*>(library != nullptr ? real_lookup(library, function) : nullptr);
+  return found == ours ? nullptr : found;
+}
+
+void tell_if_unknown(nvtx::Initialize* other) {
   static constinit bool told = false;
-  if (found == nullptr && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED)) {
+  const char* const path = other == nullptr ? path_of_other() : nullptr;
+  if (path != nullptr && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED)) {
     ShortText line;
-    line << setting.environment << "=" << path << ": no NVTX injection library";
+    line << "TRAINTRACE_NVTX_NEXT=" << path << ": no NVTX injection library";
     complain(line.c_str());
   }
-  auto* const initialize = reinterpret_cast<nvtx::Initialize*>(found);
-  return initialize == &tt_hook_InitializeInjectionNvtx2 ? nullptr : initialize;
 }
 
 // What the other library has put in a place that held `before` is what ours goes on to.  Of
@@ -305,7 +351,9 @@ extern "C" {
 // Called what exports.def says.  NOLINTBEGIN(*-identifier-naming)
 
 int tt_hook_InitializeInjectionNvtx2(nvtx::GetExportTable* get) {
-  nvtx::Initialize* const other = other_injection();
+  nvtx::Initialize* const other =
+      other_injection("InitializeInjectionNvtx2", &tt_hook_InitializeInjectionNvtx2);
+  tell_if_unknown(other);
   if (!may_listen() || get == nullptr) {
     return other != nullptr ? other(get) : 0;
   }
@@ -326,6 +374,30 @@ int tt_hook_InitializeInjectionNvtx2(nvtx::GetExportTable* get) {
     }
   }
   return any || load(g_has_next) ? 1 : 0;
+}
+
+int tt_hook_InitializeInjectionNvtxExtension(nvtx::Extension* extension) {
+  nvtx::InitializeExtension* const other = other_injection(
+      "InitializeInjectionNvtxExtension", &tt_hook_InitializeInjectionNvtxExtension);
+  const bool accepted = other != nullptr && other(extension) != 0;
+  if (!may_listen() || extension == nullptr || extension->id != nvtx::kPayloadExtension ||
+      extension->segment_count == 0) {
+    return accepted ? 1 : 0;
+  }
+  const nvtx::ExtensionSegment& segment = extension->segments[0];
+  for (size_t i = 0; i < segment.count && !accepted; ++i) {
+    segment.places[i] = nullptr;  // what it may have put there counts for nothing
+  }
+  for (uint32_t call = 0; call < kCalls; ++call) {
+    const Hook& hook = kHooks[call];
+    if (hook.module == nvtx::kPayload && hook.number < segment.count) {
+      nvtx::Function*& place = segment.places[hook.number];
+      nvtx::Function* const empty =
+          reinterpret_cast<uint64_t>(place) <= nvtx::kMostStates ? place : nullptr;
+      take_place(&place, empty, hook.function, g_next[call]);
+    }
+  }
+  return 1;
 }
 
 // NOLINTEND(*-identifier-naming)

@@ -37,6 +37,28 @@ struct Callbacks {
 using GetExportTable = const void*(uint32_t id);
 using Initialize = int(GetExportTable* get);
 
-enum Module : uint32_t { kCore = 1, kCore2 = 5 };
+// Of nvtxExtTypes.h.  A place holds a function, or a small number: nobody has come to it yet, or it
+// is switched off.
+struct ExtensionSegment {
+  size_t id;
+  size_t count;
+  Function** places;
+};
+struct Extension {
+  uint16_t version;
+  uint16_t struct_size;
+  uint16_t id;
+  uint16_t compatibility;
+  size_t segment_count;
+  ExtensionSegment* segments;
+  void* get_export;
+  const void* info;
+};
+inline constexpr uint16_t kPayloadExtension = 2;
+inline constexpr uint64_t kMostStates = 4;
+using InitializeExtension = int(Extension* extension);
+
+// The last one, of the extension, is no number of NVTX's.
+enum Module : uint32_t { kCore = 1, kCore2 = 5, kPayload = 1000 };
 
 }  // namespace traintrace::nvtx
