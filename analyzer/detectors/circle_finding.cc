@@ -156,7 +156,8 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
 // are those that called what the culprits wait in, not where their hosts are.
 void add_calls(const Run& run, const Hang& circle, Finding& finding) {
   std::vector<CodePlace> calls;
-  const bool by_calls = order_of(run, circle) == Order::kCalled || is_all_called(run, circle);
+  const bool by_calls =
+      order_of(run, circle) == Order::kCalled || is_all_called(run.waits.waits, circle);
   size_t lines = 0;
   for (const Wait& wait : run.waits.waits) {
     if (!is_part(wait, circle.roots)) {
@@ -226,7 +227,7 @@ Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_v
         "come first");
   }
   const bool may_overtake =
-      circle.culprits.empty() && order == Order::kCalled && is_all_called(run, circle);
+      circle.culprits.empty() && order == Order::kCalled && is_all_called(run.waits.waits, circle);
   if ((order == Order::kNone && circle.culprits.empty()) || may_overtake) {
     finding.certainty = Certainty::kPossible;
     finding.culprits.clear();

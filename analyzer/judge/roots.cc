@@ -12,9 +12,8 @@
 namespace traintrace {
 namespace {
 
-// Who waits for whom is known, and not what any of them did otherwise than it should.  Where the
-// streams are known, an order of collectives is judged by them; messages have no numbers that all
-// members share.
+// Who waits for whom is known, and not what any of them did otherwise than it should.  Messages
+// have no numbers that all members share.
 bool is_unexplained(const WaitGraph& graph) {
   return !graph.hangs.empty() &&
          std::all_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
@@ -30,12 +29,12 @@ WaitGraph graph_of(const Run& run, Blocked blocked) {
   WaitGraph graph;
   if (blocked.frontiers) {
     graph = roots_of(run, std::move(*blocked.frontiers));
-    explain_by_departures(run, DeparturesIn::kCalls, graph);
+    explain_by_departures(run, DeparturesFrom::kOrder, graph);
   } else {
     graph.waits = std::move(blocked.waits);
     graph.hangs = find_hangs(run, graph.waits);
     if (is_unexplained(graph)) {
-      explain_by_departures(run, DeparturesIn::kMessages, graph);
+      explain_by_departures(run, DeparturesFrom::kStreams, graph);
     }
   }
   graph.by_frontier = knows_order_only(run);

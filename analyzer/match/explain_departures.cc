@@ -7,6 +7,7 @@
 #include "analyzer/match/departures.h"
 #include "analyzer/match/repair.h"
 #include "analyzer/model/activity.h"
+#include "analyzer/model/circles.h"
 #include "analyzer/model/elapsed.h"
 
 namespace traintrace {
@@ -55,9 +56,22 @@ TimeNs longest_wait(const Wait& wait) {
   return waited;
 }
 
+// Calls behind it agree again, as after no other change.  Where streams prove a cycle, two calls
+// that changed places are the cycle itself.
+bool is_clear(const WaitGraph& graph, const Departure& departure, const Divergence& divergence) {
+  if (is_of_messages(divergence.kind)) {
+    return true;
+  }
+  const bool swapped = departure.edit.kind == CallEditKind::kSwapped;
+  return departure.edit.matches > 0 && departure.edit.unique &&
+         (!swapped || std::none_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
+           return hang.fate == Fate::kCircle && is_all_called(graph.waits, hang);
+         }));
+}
+
 }  // namespace
 
-void explain_by_departures(const Run& run, DeparturesIn which, WaitGraph& graph) {
+void explain_by_departures(const Run& run, DeparturesFrom known, WaitGraph& graph) {
   const std::vector<Program> programs = programs_of(run);
   const std::vector<Departure> departures = departures_of(run, programs);
   if (departures.empty()) {
@@ -67,7 +81,8 @@ void explain_by_departures(const Run& run, DeparturesIn which, WaitGraph& graph)
   for (const Departure& departure : departures) {
     const auto divergence = divergence_of(run, programs, departure);
     const Ranks victims = waiting(run, standings, departure.rank);
-    if (!divergence || (which == DeparturesIn::kMessages && !is_of_messages(divergence->kind)) ||
+    if (!divergence ||
+        (known == DeparturesFrom::kStreams && !is_clear(graph, departure, *divergence)) ||
         victims.empty() || !would_free(run, standings, programs, departure)) {
       continue;
     }

@@ -5,13 +5,15 @@
 
 namespace traintrace {
 
-enum class DeparturesIn : uint8_t {
-  kCalls,     // all of them
-  kMessages,  // sends and receives left out, in excess or of another peer
+// What is known besides the calls.
+enum class DeparturesFrom : uint8_t {
+  kOrder,    // in which order they were issued
+  kStreams,  // and on which streams they lie, so that who waits for whom is known for certain
 };
 
 // If one rank departed from what its twins called, and putting that right would free everybody:
-// then that is the only root of `graph`.
-void explain_by_departures(const Run& run, DeparturesIn which, WaitGraph& graph);
+// then that is the only root of `graph`.  Where the streams are known it must also be clear which
+// call was left out, made in excess or changed.
+void explain_by_departures(const Run& run, DeparturesFrom known, WaitGraph& graph);
 
 }  // namespace traintrace

@@ -10,9 +10,14 @@ namespace traintrace {
 namespace {
 
 template <class Test>
-bool all_parts(const Run& run, const Hang& circle, Test test) {
-  return std::all_of(run.waits.waits.begin(), run.waits.waits.end(),
+bool all_parts(const std::vector<Wait>& waits, const Hang& circle, Test test) {
+  return std::all_of(waits.begin(), waits.end(),
                      [&](const Wait& wait) { return !is_part(wait, circle.roots) || test(wait); });
+}
+
+template <class Test>
+bool all_parts(const Run& run, const Hang& circle, Test test) {
+  return all_parts(run.waits.waits, circle, test);
 }
 
 bool is_blocked(const Run& run, const Hang& circle, Rank rank) {
@@ -133,8 +138,8 @@ bool is_of_peers(const Run& run, const Hang& circle) {
   });
 }
 
-bool is_all_called(const Run& run, const Hang& circle) {
-  return all_parts(run, circle, [](const Wait& wait) {
+bool is_all_called(const std::vector<Wait>& waits, const Hang& circle) {
+  return all_parts(waits, circle, [](const Wait& wait) {
     return std::all_of(wait.awaited.begin(), wait.awaited.end(),
                        [](const Awaited& awaited) { return awaited.held_up; });
   });

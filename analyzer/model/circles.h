@@ -1,6 +1,8 @@
 // Ranks that wait for each other (Fate::kCircle).
 #pragma once
 
+#include <vector>
+
 #include "analyzer/model/run.h"
 
 namespace traintrace {
@@ -24,7 +26,7 @@ bool is_of_peers(const Run& run, const Hang& circle);
 bool is_of_receives(const Run& run, const Hang& circle);
 
 // Whatever they wait for has been called; its order is what keeps it from beginning.
-bool is_all_called(const Run& run, const Hang& circle);
+bool is_all_called(const std::vector<Wait>& waits, const Hang& circle);
 
 // Those that the others of the circle, who are more, wait for in the creation of communicators, and
 // that wait elsewhere themselves; empty: it is another circle.
