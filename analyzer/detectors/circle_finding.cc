@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/circles.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/hang_cause.h"
+#include "analyzer/model/sequences.h"
 #include "analyzer/model/usual_order.h"
 
 namespace traintrace {
@@ -124,6 +127,36 @@ std::optional<bool> departs(const Run& run, const Hang& circle, Rank rank) {
   return std::nullopt;
 }
 
+// Wherever they wait in the circle, it is one call of one line, if of several communicators.
+bool wait_in_one_call(const Run& run, const Hang& circle, const Ranks& ranks) {
+  std::optional<std::tuple<std::string, uint64_t>> call;
+  for (const Wait& wait : run.waits.waits) {
+    if (!is_part(wait, circle.roots)) {
+      continue;
+    }
+    for (const Waiter& waiter : wait.waiters) {
+      const std::tuple own(wait.operation, site_of(run.processes[waiter.process], waiter.stack));
+      if (contains(ranks, waiter.rank) && call.value_or(own) != own) {
+        return false;
+      }
+      call = contains(ranks, waiter.rank) ? own : call;
+    }
+  }
+  return true;
+}
+
+// Of those who did otherwise than each time before the ones to blame: most do so because another
+// did.  Who goes on and all are free may be it; of several only if they took the same wrong turn.
+Ranks who_can_undo(const Run& run, const Hang& circle, const Ranks& changed) {
+  if (changed.size() > 1 && wait_in_one_call(run, circle, changed)) {
+    return changed;
+  }
+  Ranks found;
+  std::copy_if(changed.begin(), changed.end(), std::back_inserter(found),
+               [&](Rank rank) { return frees_all(run, circle, rank); });
+  return found.size() == 1 ? found : Ranks();
+}
+
 // Where the circle's numbers do not tell: those who did otherwise than each time before, if they
 // are fewer than those of the whole run who did not.
 void blame_change(const Run& run, const Hang& circle, Finding& finding) {
@@ -145,11 +178,15 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
   if (!finding.culprits.empty() || changed.empty() || changed.size() >= unchanged) {
     return;
   }
-  blame(changed, finding);
+  const Ranks culprits = who_can_undo(run, circle, changed);
+  if (culprits.empty()) {
+    return;
+  }
+  blame(culprits, finding);
   finding.certainty = Certainty::kLikely;
   finding.evidence.push_back(fmt::format(
       "{} issued a different call there in every earlier step; all other ranks are unchanged",
-      ranks_text(changed)));
+      ranks_text(culprits)));
 }
 
 // Where everything has been called, or nothing but the order of calls is known, the lines to change

@@ -190,21 +190,23 @@ bool WaitWalk::is_free_of_circles(const std::vector<bool>& among) const {
   return size == 0;
 }
 
-Rank WaitWalk::repair_of(const Ranks& circle) const {
+bool WaitWalk::frees_all(const Ranks& circle, Rank rank) const {
   std::vector<bool> among(next_.size(), true);
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    among[i] = contains(circle, ranks_[i]);
+    among[i] = ranks_[i] != rank && contains(circle, ranks_[i]);
   }
+  return is_free_of_circles(among);
+}
+
+Rank WaitWalk::repair_of(const Ranks& circle) const {
   Rank found;
   for (const Rank rank : circle) {
-    among[vertex_of(rank)] = false;
-    if (is_free_of_circles(among)) {
+    if (frees_all(circle, rank)) {
       if (found.value >= 0) {
         return {};
       }
       found = rank;
     }
-    among[vertex_of(rank)] = true;
   }
   return found;
 }

@@ -18,8 +18,10 @@ class WaitWalk {
   std::vector<Ranks> ends() const;
   // All from which there is a way to one of `roots`, themselves left out; by rank.
   Ranks all_before(const Ranks& roots) const;
-  // The rank without which nobody in `circle`, an end of several ranks, waits in a circle: if it
-  // goes on, all of them do.  rank -1: it is no rank alone.
+  // Without `rank` nobody in `circle`, an end of several ranks, waits in a circle: if it goes on,
+  // all of them do.
+  bool frees_all(const Ranks& circle, Rank rank) const;
+  // The only such rank; rank -1: it is no rank alone.
   Rank repair_of(const Ranks& circle) const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzer/judge/wait_walk.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/peers.h"
@@ -158,6 +159,10 @@ bool is_against_collective(const Run& run, const Hang& circle) {
          !is_of_peers(run, circle) && !all_parts(run, circle, [](const Wait& wait) {
            return wait.kind == WaitKind::kCollective;
          });
+}
+
+bool frees_all(const Run& run, const Hang& circle, Rank rank) {
+  return WaitWalk(circle.roots, run.waits.waits).frees_all(circle.roots, rank);
 }
 
 Ranks missing_from_creation(const Run& run, const Hang& circle) {

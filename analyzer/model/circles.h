@@ -28,6 +28,9 @@ bool is_of_receives(const Run& run, const Hang& circle);
 // Whatever they wait for has been called; its order is what keeps it from beginning.
 bool is_all_called(const std::vector<Wait>& waits, const Hang& circle);
 
+// Nobody in it would wait in a circle if that rank went on.
+bool frees_all(const Run& run, const Hang& circle, Rank rank);
+
 // Those that the others of the circle, who are more, wait for in the creation of communicators, and
 // that wait elsewhere themselves; empty: it is another circle.
 Ranks missing_from_creation(const Run& run, const Hang& circle);
