@@ -240,6 +240,35 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
   return timelines;
 }
 
+int report_ranges(const ReportArguments& arguments) {
+  TraceSet set = read_traces(arguments.traces, {.events = true});
+  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+    say(error);
+  }
+  if (set.processes.empty()) {
+    return 2;
+  }
+  const Result<Run> run = assembled_run(std::move(set.processes));
+  if (!run) {
+    return fail(run.error().message);
+  }
+  std::vector<RankedProcess> processes;
+  processes.reserve(run->processes.size());
+  for (size_t i = 0; i < run->processes.size(); ++i) {
+    RankedProcess& process = processes.emplace_back(RankedProcess{&run->processes[i], {}});
+    for (const Rank rank : ranks_of(*run, i)) {
+      process.ranks.push_back(rank.value);
+    }
+  }
+  const ReportTable table = report_by_range(processes);
+  if (table.rows.empty()) {
+    note(
+        "no NVTX ranges are recorded: NVTX_INJECTION64_PATH must name libtraintrace.so in the job, "
+        "as `traintrace run` sets it");
+  }
+  return print_in_form(table, arguments);
+}
+
 int report_operations(const ReportArguments& arguments) {
   const std::string& path = arguments.traces.front();
   const Result<OperationsFile> file = read_operations_csv(path);
@@ -266,7 +295,13 @@ int report(const ReportArguments& arguments) {
         "start, end");
   }
   if (const std::vector<std::string> files = profiles_alone(arguments.traces); !files.empty()) {
+    if (arguments.by == "range") {
+      return fail("--by=range is for recorded traces; what profiles have is --by=annotation");
+    }
     return report_profiles(files, arguments);
+  }
+  if (arguments.by == "range") {
+    return report_ranges(arguments);
   }
   if (arguments.by != "call" && arguments.by != "stack") {
     return report_recorded(arguments);
@@ -295,7 +330,7 @@ void declare_report(CLI::App& command, Invocation& invocation) {
   add_traces(command, arguments->traces);
   command.add_option("--by", arguments->by, "what each row stands for")
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step", "kernel", "operator",
-                             "annotation", "module", "collective", "cause", "slowdown"}))
+                             "annotation", "module", "range", "collective", "cause", "slowdown"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});
   command

@@ -6,6 +6,7 @@
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/framework_hints.h"
 #include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/detectors/range_lines.h"
 
 namespace traintrace {
 namespace {
@@ -54,6 +55,7 @@ std::vector<Finding> find_all(const Run& run) {
   });
   std::sort(findings.begin(), findings.end(), is_reported_before);
   run_stage("detector account_for_waiting", [&] { account_for_waiting(run, findings); });
+  run_stage("open ranges", [&] { add_open_ranges(run, findings); });
   run_stage("framework hints", [&] { add_framework_hints(run, findings); });
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {

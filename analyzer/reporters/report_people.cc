@@ -42,6 +42,10 @@ Chosen usual_columns(const ReportTable& table) {
              "idle_ns"},
             "host_ns"};
   }
+  if (by == "range") {
+    return {{"range", "rank", "count", "open_count", "host_ns", "mean_ns", "max_ns", "gpu_ns"},
+            "host_ns"};
+  }
   return {{"count", "host_ns", "live_bytes", "growth_bytes_per_step", "idle_ns", "cause", "owner",
            "call", "calls", "stack"},
           std::find(table.columns.begin(), table.columns.end(), "host_ns") == table.columns.end()

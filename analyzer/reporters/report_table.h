@@ -51,6 +51,13 @@ ReportTable report_by_call(std::span<const ProcessTrace> processes,
 // idle for its calls.
 ReportTable report_by_stack(std::span<const ProcessTrace> processes,
                             std::span<const Timeline> timelines, Symbolizer& symbolizer);
+struct RankedProcess {
+  const ProcessTrace* trace;
+  std::vector<int64_t> ranks;  // one, but of a process that holds several; none: not known
+};
+// One row per range of NVTX and rank, most time on the host first: how often, for how long, and
+// what the GPU did of what was launched within it.
+ReportTable report_by_range(std::span<const RankedProcess> processes);
 // One row per rank and device: how its time divides (timeline/partition.h).
 ReportTable report_by_rank(std::span<const Timeline> timelines);
 struct RankPeak {

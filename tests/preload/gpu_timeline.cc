@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <nvtx3/nvToolsExt.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,35 @@ TEST(GpuTimeline, RecordsWhatRanAndWhichCallItCameFrom) {
     EXPECT_TRUE(launched.count(trace.value(kernels[i], "correlation")));
     EXPECT_EQ(kernels[i].device, 0);
   }
+}
+
+ROLE(launches_in_ranges) {
+  MUST(cudaFree(nullptr));
+  nvtxRangePushA("step");
+  nvtxRangePushA("forward");
+  MUST(launch_kernels(3));
+  nvtxRangePop();
+  MUST(launch_kernels(1));
+  nvtxRangePop();
+  return launch_kernels(1);
+}
+
+TEST(GpuTimeline, IsReportedByTheRangesThatLaunchedTheWork) {
+  const Folder folder;
+  Program program = timed("launches_in_ranges", folder);
+  program.environment["NVTX_INJECTION64_PATH"] = PRELOAD_BUILD "/lib/libtraintrace.so";
+  const Outcome outcome = preload::run(program);
+  ASSERT_TRUE(outcome.exited_with(0)) << outcome.errors;
+  Program report;
+  report.command = {TRAINTRACE_BINARY, "report",       folder.path() + "/traces",
+                    "--by=range",      "--format=csv", "--columns=range,count,launch_count,gpu_ns"};
+  report.traced = false;
+  const Outcome reported = preload::run(report);
+  EXPECT_EQ(reported.output,
+            "range,count,launch_count,gpu_ns\n"
+            "step,1,4,4000000\n"
+            "forward,1,3,3000000\n")
+      << reported.errors;
 }
 
 ROLE(launches_again) {

@@ -1,0 +1,18 @@
+// Which ranges of NVTX a rank is in: the steps and phases that the job itself names.
+#pragma once
+
+#include <string>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+// "step 1284", "NCCL/ncclAllReduce": the latter of a domain.
+std::string range_name_text(const ProcessTrace& trace, uint32_t range);
+std::string range_name_text(const ProcessTrace& trace, const OpenRangeText& range);
+
+// "step 1284 > backward > layers.17" of its main thread, and of the thread that called CUDA or NCCL
+// last if that is another one.  Empty: it is in none, or none is known.
+std::string open_ranges_text(const Run& run, const RankState& state);
+
+}  // namespace traintrace

@@ -1,0 +1,131 @@
+// uses: analyzer
+// Ranges of NVTX as evidence: where in its program the job itself says that ranks are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyzer/judge/judge.h"
+#include "analyzer/text/dump_parser.h"
+
+namespace traintrace {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// Of all findings of that code, what is said of ranges.
+Lines ranges_in(const std::string& text, std::string_view code) {
+  Result<DumpText> dump = parse_dump(text, "test");
+  EXPECT_TRUE(dump) << dump.error().message;
+  const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+  EXPECT_TRUE(judged);
+  Lines lines;
+  bool found = false;
+  for (const Finding& finding : judged->findings) {
+    found = found || finding.code == code;
+    std::copy_if(finding.evidence.begin(), finding.evidence.end(), std::back_inserter(lines),
+                 [&](const std::string& line) {
+                   return finding.code == code &&
+                          (line.find(" in: ") != line.npos || line.ends_with("in other ranges"));
+                 });
+  }
+  EXPECT_TRUE(found) << code;
+  return lines;
+}
+
+constexpr const char* kNames =
+    "range 1 \"step 1284\"\nrange 2 backward\nrange 3 layers.17\nrange 4 eval\n"
+    "range 5 ncclAllReduce domain=NCCL\n";
+
+std::string open(std::initializer_list<int> ranges) {
+  std::string lines;
+  for (const int range : ranges) {
+    lines += "open-range 1 at=+1 range=" + std::to_string(range) + "\n";
+  }
+  return lines;
+}
+
+std::string hang(const std::string& culprit, const std::string& others,
+                 const std::string& end = "+1 2 polls cudaStreamQuery @mining.py:41:mine\n") {
+  return "ranks 2\n" + (kNames + culprit) + "ranks 0,1,3\n" + kNames + others +
+         "communicator dp members=0-3\n+1 0,1,3 enqueues ncclAllReduce on dp @train.py:8:step\n" +
+         end + "end +40\n";
+}
+
+TEST(Ranges, OfCulpritAndVictimsAreEvidenceOfAHang) {
+  EXPECT_EQ(ranges_in(hang(open({1, 4}), open({1, 2, 3, 5})), "collective.missing-rank"),
+            (Lines{"rank 2 is in: step 1284 > eval",
+                   "ranks 0,1,3 are in: step 1284 > backward > layers.17 > NCCL/ncclAllReduce"}));
+}
+
+TEST(Ranges, OfADeadRankAreThoseThatItWasIn) {
+  const Lines lines =
+      ranges_in(hang(open({1, 2}), open({1}), "+1 2 dies\n"), "collective.dead-rank");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0], "rank 2 was in: step 1284 > backward");
+  EXPECT_EQ(lines[1], "ranks 0,1,3 are in: step 1284");
+}
+
+TEST(Ranges, ThatNobodyNamedAreNoEvidence) {
+  EXPECT_EQ(ranges_in(hang("", ""), "collective.missing-rank"), Lines());
+  EXPECT_EQ(ranges_in(hang("", open({1})), "collective.missing-rank"),
+            Lines{"ranks 0,1,3 are in: step 1284"});
+}
+
+TEST(Ranges, WithoutAPlaceInTheTableAreCounted) {
+  EXPECT_EQ(ranges_in(hang("thread 1 deeper-ranges=7\n" + open({1}),
+                           "open-range 1 at=+1 name=\"step 99999\"\n" + open({0, 77})),
+                      "collective.missing-rank"),
+            (Lines{"rank 2 is in: step 1284 > (7 more)",
+                   "ranks 0,1,3 are in: step 99999 > (a range without a name) > range 77"}));
+}
+
+TEST(Ranges, OfAThreadThatEndedAreNotSaid) {
+  EXPECT_EQ(ranges_in(hang("thread 1 ended=+1\n" + open({1}), ""), "collective.missing-rank"),
+            Lines());
+}
+
+TEST(Ranges, OfAnotherThreadThatCalledLaterAreSaidBeside) {
+  const std::string engine = "thread 1 tid=1000\n" + open({1, 2}) +
+                             "thread 9 tid=1001 name=pt_autograd_0 last=ncclAllReduce last-at=+3\n"
+                             "open-range 9 at=+2 range=3\n";
+  EXPECT_EQ(ranges_in("ranks 2 pid=1000\n" + (kNames + engine) +
+                          "ranks 0,1,3\ncommunicator dp members=0-3\n"
+                          "+1 0,1,3 enqueues ncclAllReduce on dp @train.py:8:step\n"
+                          "+1 2 polls cudaStreamQuery @mining.py:41:mine until=+2\nend +40\n",
+                      "collective.missing-rank"),
+            Lines{"rank 2 is in: step 1284 > backward; in its thread pt_autograd_0: layers.17"});
+}
+
+TEST(Ranges, OfManyRanksInManyPlacesAreFewLines) {
+  std::string text;
+  for (int rank = 0; rank < 10; ++rank) {
+    text += "ranks " + std::to_string(rank) + "\nrange 1 \"step " + std::to_string(rank) + "\"\n" +
+            open({1});
+  }
+  text +=
+      "communicator dp members=0-9\n+1 0-8 enqueues ncclAllReduce on dp @train.py:8:step\n"
+      "+1 9 polls cudaStreamQuery @mining.py:41:mine\nend +40\n";
+  const Lines lines = ranges_in(text, "collective.missing-rank");
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_EQ(lines[0], "rank 9 is in: step 9");
+  EXPECT_EQ(lines[5], "and 5 more are in other ranges");
+}
+
+TEST(Ranges, OfAHealthyRunAreNoFinding) {
+  Result<DumpText> dump = parse_dump("ranks 0-3\n" + (kNames + open({1, 2})) +
+                                         "communicator dp members=0-3\n"
+                                         "+1 0-3 calls ncclAllReduce on dp x20\n+2 0-3 exits\n",
+                                     "test");
+  ASSERT_TRUE(dump) << dump.error().message;
+  const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+  ASSERT_TRUE(judged);
+  for (const Finding& finding : judged->findings) {
+    EXPECT_EQ(finding.severity, Severity::kInfo) << finding.code;
+    for (const std::string& line : finding.evidence) {
+      EXPECT_EQ(line.find(" in: "), line.npos) << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace traintrace
