@@ -61,29 +61,34 @@ TEST(WithoutTimeline, IsNoMatterWhereTheRunWentWrongOrOthersRecordedIt) {
   EXPECT_TRUE(findings.size() == 1 && findings[0].evidence.empty());
 }
 
-// Ten gaps, which are a third of the window.
-std::vector<Finding> synchronised(int64_t gap_ns, bool by_host) {
+// So many gaps, which are a third of the window.
+std::vector<Finding> synchronised(int64_t gaps, int64_t gap_ns, bool by_host) {
   Profile profile;
   profile.timelines.emplace_back();
   DeviceProfile& device = profile.devices.emplace_back();
   device.by_host = by_host;
-  device.times.window_ns = 30 * gap_ns;
-  device.times.idle_ns = 10 * gap_ns;
-  device.idle[static_cast<size_t>(IdleCause::kSyncInduced)] = 10 * gap_ns;
+  device.times.window_ns = 3 * gaps * gap_ns;
+  device.times.idle_ns = gaps * gap_ns;
+  device.idle[static_cast<size_t>(IdleCause::kSyncInduced)] = gaps * gap_ns;
   IdleSite& site = device.sites.emplace_back(
       IdleSite{IdleCause::kSyncInduced, "cudaStreamSynchronize", "train.py(7): step"});
-  site.ns = 10 * gap_ns;
-  for (int64_t i = 0; i < 10; ++i) {
+  site.ns = gaps * gap_ns;
+  for (int64_t i = 0; i < gaps; ++i) {
     site.gaps.push_back({gap_ns, 3 * (i + 1) * gap_ns});
   }
   return find_sync_in_loop(profile);
 }
 
 TEST(WithoutTimeline, AProgramOfMillisecondsHasNoLoop) {
-  EXPECT_EQ(synchronised(5'000'000, true).size(), 1U);
-  EXPECT_EQ(synchronised(4'999'999, true).size(), 0U);
-  EXPECT_EQ(synchronised(50'000, true).size(), 0U);
-  EXPECT_EQ(synchronised(50'000, false).size(), 1U);
+  EXPECT_EQ(synchronised(20, 2'500'000, true).size(), 1U);
+  EXPECT_EQ(synchronised(20, 2'499'999, true).size(), 0U);
+  EXPECT_EQ(synchronised(20, 50'000, true).size(), 0U);
+  EXPECT_EQ(synchronised(20, 50'000, false).size(), 1U);
+}
+
+TEST(WithoutTimeline, AProgramOfFewTurnsHasNoLoop) {
+  EXPECT_EQ(synchronised(19, 50'000'000, true).size(), 0U);
+  EXPECT_EQ(synchronised(19, 50'000'000, false).size(), 1U);
 }
 
 }  // namespace
