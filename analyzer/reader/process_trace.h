@@ -98,7 +98,7 @@ struct ThreadText {
   std::optional<uint32_t> last_call;
   uint32_t last_stack = 0;
   uint32_t group_depth = 0;
-  uint32_t group_stack = 0;  // of the outermost ncclGroupStart, while a group is open
+  uint32_t group_stack = 0;           // of the outermost ncclGroupStart, while a group is open
   std::vector<OpenRangeText> ranges;  // outermost first
   uint32_t deeper_ranges = 0;         // further ones, within these
 };
@@ -279,8 +279,8 @@ struct ProcessTrace {
   std::map<uint64_t, PythonFrameText> code;
   std::map<uint64_t, std::string> kernels;  // function -> mangled name
   std::map<uint32_t, RangeNameText> ranges;
-  std::vector<CallRecord> events;           // by enter time, of all threads; empty if not asked for
-  std::vector<uint64_t> values;             // of all events; no allocation per event
+  std::vector<CallRecord> events;  // by enter time, of all threads; empty if not asked for
+  std::vector<uint64_t> values;    // of all events; no allocation per event
   // Reports that are not among `events` (reader/stored_reports.h); null: there are none.
   std::shared_ptr<const StoredReports> stored_reports;
   uint64_t records = 0;  // event records present in the file
