@@ -64,7 +64,8 @@ enum Call : uint32_t {
 // Of the other injection library; null: it has not put anything there.
 constinit nvtx::Function* g_next[kCalls] = {};
 constinit bool g_has_next = false;
-constinit uint64_t g_last_handle = 0;  // of ranges that are started and ended
+constinit uint64_t g_last_handle = 0;          // of ranges that are started and ended
+constinit thread_local bool t_asking = false;  // the other library
 
 template <class Type>
 Type* next_of(Call call, Type*) {
@@ -310,12 +311,24 @@ const char* path_of_other() {
 
 // Of the other library, null: there is none, or it has no such function.
 template <class Initialize>
-Initialize* other_injection(const char* function, Initialize* ours) {
+Initialize* other_injection(const char* function) {
   const char* const path = path_of_other();
   void* const library = path != nullptr ? dlopen(path, RTLD_LAZY) : nullptr;  // it stays
-  auto* const found =
-      reinterpret_cast<Initialize*>(library != nullptr ? real_lookup(library, function) : nullptr);
-  return found == ours ? nullptr : found;
+  return reinterpret_cast<Initialize*>(library != nullptr ? real_lookup(library, function)
+                                                          : nullptr);
+}
+
+// The other library may be this one under another name, or go on to this one: then we are asked
+// again meanwhile, and refuse.
+template <class Initialize, class Argument>
+bool accepts(Initialize* other, Argument* argument) {
+  if (other == nullptr) {
+    return false;
+  }
+  t_asking = true;
+  const bool accepted = other(argument) != 0;
+  t_asking = false;
+  return accepted;
 }
 
 void tell_if_unknown(nvtx::Initialize* other) {
@@ -351,16 +364,18 @@ extern "C" {
 // Called what exports.def says.  NOLINTBEGIN(*-identifier-naming)
 
 int tt_hook_InitializeInjectionNvtx2(nvtx::GetExportTable* get) {
-  nvtx::Initialize* const other =
-      other_injection("InitializeInjectionNvtx2", &tt_hook_InitializeInjectionNvtx2);
+  if (t_asking) {
+    return 0;
+  }
+  nvtx::Initialize* const other = other_injection<nvtx::Initialize>("InitializeInjectionNvtx2");
   tell_if_unknown(other);
   if (!may_listen() || get == nullptr) {
-    return other != nullptr ? other(get) : 0;
+    return accepts(other, get) ? 1 : 0;
   }
   const Functions functions(get);
   nvtx::Function* before[kCalls] = {};
   functions.look(before);
-  if (other != nullptr && other(get) != 0) {
+  if (accepts(other, get)) {
     publish(g_has_next, true);
   } else if (load(g_has_next)) {
     return 0;  // it listens elsewhere, and refused here
@@ -377,9 +392,11 @@ int tt_hook_InitializeInjectionNvtx2(nvtx::GetExportTable* get) {
 }
 
 int tt_hook_InitializeInjectionNvtxExtension(nvtx::Extension* extension) {
-  nvtx::InitializeExtension* const other = other_injection(
-      "InitializeInjectionNvtxExtension", &tt_hook_InitializeInjectionNvtxExtension);
-  const bool accepted = other != nullptr && other(extension) != 0;
+  if (t_asking) {
+    return 0;
+  }
+  const bool accepted = accepts(
+      other_injection<nvtx::InitializeExtension>("InitializeInjectionNvtxExtension"), extension);
   if (!may_listen() || extension == nullptr || extension->id != nvtx::kPayloadExtension ||
       extension->segment_count == 0) {
     return accepted ? 1 : 0;

@@ -11,120 +11,15 @@
 #include <atomic>
 #include <thread>
 
-#include "support/process.h"
-#include "support/raw_trace.h"
+#include "support/nvtx_story.h"
 #include "support/roles.h"
 
 namespace {
 
-using preload::Folder;
-using preload::Outcome;
-using preload::Program;
-using preload::RawRecord;
-using preload::RawTrace;
-namespace format = traintrace::format;
-using Lines = std::vector<std::string>;
-
-Program recorded(const std::string& role, const Folder& folder, Lines arguments = {}) {
-  Program program = preload::self(role, std::move(arguments));
-  program.environment = {{"TRAINTRACE_DIR", folder.path()},
-                         {"NVTX_INJECTION64_PATH", PRELOAD_BUILD "/lib/libtraintrace.so"}};
-  return program;
-}
-
-Lines split(const std::string& text) {
-  Lines lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    lines.push_back(text.substr(at, end - at));
-    at = end == text.npos ? text.size() : end + 1;
-  }
-  return lines;
-}
-
-std::vector<RawTrace> traces_in(const Folder& folder) {
-  std::vector<RawTrace> traces;
-  for (const std::string& path : folder.traces()) {
-    traces.push_back(preload::read_raw(path));
-    EXPECT_EQ(traces.back().problems, Lines());
-  }
-  return traces;
-}
-
-RawTrace trace_of(const std::string& role, Lines arguments = {}) {
-  const Folder folder;
-  const Outcome outcome = preload::run(recorded(role, folder, std::move(arguments)));
-  EXPECT_TRUE(outcome.exited_with(0) || outcome.killed_by(SIGKILL)) << outcome.errors;
-  EXPECT_EQ(outcome.errors, "");
-  std::vector<RawTrace> traces = traces_in(folder);
-  EXPECT_EQ(traces.size(), 1u);
-  return traces.empty() ? RawTrace() : std::move(traces.front());
-}
-
-std::string name_in(const RawTrace& trace, uint64_t id) {
-  const auto name = trace.range_names.find(id);
-  return id == 0 ? "?" : name == trace.range_names.end() ? "undefined" : name->second;
-}
-
-// "> step", "< step", "! mark", "start x", "end" of a thread; calls of CUDA by their names.
-Lines story_of(const RawTrace& trace, uint32_t thread) {
-  Lines story;
-  for (const RawRecord& record : trace.records) {
-    const std::string& call = trace.name_of(record);
-    if (record.thread != thread || record.type == format::kLeave) {
-      continue;
-    }
-    const std::string what = call == "nvtxRangePush"    ? "> "
-                             : call == "nvtxRangePop"   ? "< "
-                             : call == "nvtxMark"       ? "! "
-                             : call == "nvtxRangeStart" ? "start "
-                                                        : "";
-    story.push_back(!what.empty()            ? what + name_in(trace, record.values.at(0))
-                    : call == "nvtxRangeEnd" ? "end"
-                                             : call);
-  }
-  return story;
-}
-
-// Of a thread, as a reader of the table finds it: outermost first.
-Lines open_of(const RawTrace& trace, uint32_t thread) {
-  Lines open;
-  for (const format::OpenRanges& ranges : trace.open_ranges) {
-    for (uint64_t i = 0; ranges.thread == thread && i < (ranges.state & 0xffff); ++i) {
-      const format::OpenRange& range = ranges.ranges[i];
-      if (range.began_ticks != 0) {
-        open.push_back(range.range != 0 ? name_in(trace, range.range)
-                                        : "=" + std::string(range.name, strnlen(range.name, 48)));
-      }
-    }
-  }
-  return open;
-}
-
-uint32_t main_thread(const RawTrace& trace) {
-  for (const format::Thread& thread : trace.threads) {
-    if (thread.tid == trace.header.pid) {
-      return thread.serial;
-    }
-  }
-  return 0;
-}
-
-Lines story_of_main(const RawTrace& trace) {
-  return story_of(trace, main_thread(trace));
-}
+using namespace preload;
 
 void call() {
   cudaMemset(nullptr, 0, 0);
-}
-
-nvtxEventAttributes_t attributes_of(const char* text) {
-  nvtxEventAttributes_t attributes = {};
-  attributes.version = NVTX_VERSION;
-  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
-  attributes.message.ascii = text;
-  return attributes;
 }
 
 ROLE(nests) {
@@ -355,84 +250,6 @@ TEST(Nvtx, OpenRangesHaveNamesAlsoWhereThereAreTooMany) {
             (Lines{"step 1", "=step 50000, whose name is longer than what is ke"}));
 }
 
-ROLE(chained) {
-  cudaFree(nullptr);
-  nvtxDomainHandle_t domain = nvtxDomainCreateA("theirs");
-  nvtxEventAttributes_t attributes = attributes_of("");
-  attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
-  attributes.message.registered = nvtxDomainRegisterStringA(domain, "registered");
-  const int pushed = nvtxRangePushA("outer");
-  const int in_domain = nvtxDomainRangePushEx(domain, &attributes);
-  const int domain_popped = nvtxDomainRangePop(domain);
-  const int popped = nvtxRangePop();
-  const nvtxRangeId_t id = nvtxRangeStartA("started");
-  nvtxRangeEnd(id);
-  nvtxMarkA("a mark, which they do not listen to");
-  return pushed == 41 && popped == 42 && in_domain == 43 && domain_popped == 44 && id == 77 ? 0 : 1;
-}
-
-const char* const kTheirs = PRELOAD_FIXTURES "/libnvtx_injection.so";
-const Lines kTheirStory = {
-    "push outer", "push registered in theirs", "pop in theirs", "pop", "start started", "end 77"};
-const Lines kChainedStory = {"cudaFree",
-                             "> outer",
-                             "> theirs/registered",
-                             "< theirs/registered",
-                             "< outer",
-                             "start started",
-                             "end",
-                             "! a mark, which they do not listen to"};
-
-TEST(Nvtx, AnotherInjectionLibraryIsCalledToo) {
-  const Folder folder;
-  Program program = recorded("chained", folder);
-  program.environment["TRAINTRACE_NVTX_NEXT"] = kTheirs;
-  const Outcome outcome = preload::run(program);
-  EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.errors;
-  EXPECT_EQ(split(outcome.output), kTheirStory);
-  const std::vector<RawTrace> traces = traces_in(folder);
-  ASSERT_EQ(traces.size(), 1u);
-  EXPECT_EQ(story_of_main(traces[0]), kChainedStory);
-}
-
-TEST(Nvtx, AnotherInjectionLibraryIsAllThatIsCalledWhereNothingIsRecorded) {
-  const Folder folder;
-  Program program = recorded("chained", folder);
-  program.environment["TRAINTRACE_NVTX_NEXT"] = kTheirs;
-  program.environment["TRAINTRACE_DISABLE"] = "1";
-  const Outcome outcome = preload::run(program);
-  EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.errors;
-  EXPECT_EQ(split(outcome.output), kTheirStory);
-  EXPECT_TRUE(folder.traces().empty());
-}
-
-TEST(Nvtx, AnInjectionLibraryThatIsNoneIsToldAndRangesAreRecorded) {
-  const Folder folder;
-  Program program = recorded("nests", folder);
-  program.environment["TRAINTRACE_NVTX_NEXT"] = "/nowhere/libtool.so";
-  const Outcome outcome = preload::run(program);
-  EXPECT_EQ(outcome.errors,
-            "traintrace: TRAINTRACE_NVTX_NEXT=/nowhere/libtool.so: no NVTX injection library\n");
-  const std::vector<RawTrace> traces = traces_in(folder);
-  ASSERT_EQ(traces.size(), 1u);
-  EXPECT_EQ(story_of_main(traces[0]).size(), 11u);
-}
-
-// `traintrace run` sets both variables.
-TEST(Nvtx, RunListensAndGoesOnToWhoWasToListen) {
-  const Folder folder;
-  Program program = preload::self("chained");
-  program.command.insert(program.command.begin(), {TRAINTRACE_BINARY, "run", "--"});
-  program.traced = false;
-  program.environment = {{"TRAINTRACE_DIR", folder.path()}, {"NVTX_INJECTION64_PATH", kTheirs}};
-  const Outcome outcome = preload::run(program);
-  EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.errors;
-  EXPECT_EQ(split(outcome.output), kTheirStory);
-  const std::vector<RawTrace> traces = traces_in(folder);
-  ASSERT_EQ(traces.size(), 1u);
-  EXPECT_EQ(story_of_main(traces[0]), kChainedStory);
-}
-
 ROLE(forks) {
   cudaFree(nullptr);
   nvtxRangePushA("parent's");
@@ -454,7 +271,7 @@ ROLE(forks) {
 
 TEST(Nvtx, AForkedChildHasRangesOfItsOwn) {
   const Folder folder;
-  const Outcome outcome = preload::run(recorded("forks", folder));
+  const Outcome outcome = run(recorded("forks", folder));
   EXPECT_TRUE(outcome.exited_with(0)) << outcome.errors;
   std::vector<RawTrace> traces = traces_in(folder);
   ASSERT_EQ(traces.size(), 2u);
@@ -475,19 +292,19 @@ ROLE(never_records) {
 
 TEST(Nvtx, RangesAloneMakeNoTrace) {
   const Folder folder;
-  const Outcome outcome = preload::run(recorded("never_records", folder));
+  const Outcome outcome = run(recorded("never_records", folder));
   EXPECT_TRUE(outcome.exited_with(0)) << outcome.errors;
   EXPECT_TRUE(folder.traces().empty());
 }
 
 TEST(Nvtx, DumpNamesTheRanges) {
   const Folder folder;
-  preload::run(recorded("too_deep", folder, {"die"}));
+  run(recorded("too_deep", folder, {"die"}));
   ASSERT_EQ(folder.traces().size(), 1u);
   Program dump;
   dump.command = {TRAINTRACE_BINARY, "dump", folder.traces()[0]};
   dump.traced = false;
-  const std::string text = preload::run(dump).output;
+  const std::string text = run(dump).output;
   EXPECT_NE(text.find("deeper-ranges=8"), text.npos) << text;
   EXPECT_NE(text.find("=level 39\""), text.npos) << text;
   EXPECT_NE(text.find("\nopen-range "), text.npos) << text;

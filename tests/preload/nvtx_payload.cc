@@ -4,31 +4,17 @@
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtPayload.h>
 
-#include "support/process.h"
-#include "support/raw_trace.h"
+#include "support/nvtx_story.h"
 #include "support/roles.h"
 
 namespace {
 
-using preload::Folder;
-using preload::Outcome;
-using preload::Program;
-using preload::RawRecord;
-using preload::RawTrace;
-namespace format = traintrace::format;
-using Lines = std::vector<std::string>;
-
-Program recorded(const std::string& role, const Folder& folder) {
-  Program program = preload::self(role);
-  program.environment = {{"TRAINTRACE_DIR", folder.path()},
-                         {"NVTX_INJECTION64_PATH", PRELOAD_BUILD "/lib/libtraintrace.so"}};
-  return program;
-}
+using namespace preload;
 
 // Calls of NVTX with the names of their ranges.
-Lines story_of(const Folder& folder) {
+Lines calls_in(const Folder& folder) {
   EXPECT_EQ(folder.traces().size(), 1u);
-  const RawTrace trace = preload::read_raw(folder.traces().at(0));
+  const RawTrace trace = read_raw(folder.traces().at(0));
   EXPECT_EQ(trace.problems, Lines());
   EXPECT_EQ(trace.stats, (std::map<std::string, uint64_t>()));
   Lines story;
@@ -65,9 +51,9 @@ ROLE(as_nccl_does) {
 
 TEST(NvtxPayload, APopWithAPayloadIsAPop) {
   const Folder folder;
-  const Outcome outcome = preload::run(recorded("as_nccl_does", folder));
+  const Outcome outcome = run(recorded("as_nccl_does", folder));
   EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.errors;
-  const Lines story = story_of(folder);
+  const Lines story = calls_in(folder);
   ASSERT_EQ(story.size(), 200u);
   EXPECT_EQ(story[198], "nvtxRangePush NCCL/ncclCommInitRank");
   EXPECT_EQ(story[199], "nvtxRangePop NCCL/ncclCommInitRank");
@@ -77,12 +63,12 @@ TEST(NvtxPayload, AnotherInjectionLibraryIsCalledToo) {
   const Folder folder;
   Program program = recorded("as_nccl_does", folder);
   program.environment["TRAINTRACE_NVTX_NEXT"] = PRELOAD_FIXTURES "/libnvtx_injection.so";
-  const Outcome outcome = preload::run(program);
+  const Outcome outcome = run(program);
   EXPECT_TRUE(outcome.exited_with(45)) << outcome.status << outcome.errors;
   EXPECT_NE(outcome.output.find("push ncclCommInitRank in NCCL\npop with 1 payloads in NCCL\n"),
             std::string::npos)
       << outcome.output;
-  EXPECT_EQ(story_of(folder).size(), 200u);
+  EXPECT_EQ(calls_in(folder).size(), 200u);
 }
 
 ROLE(payloads_alone) {
@@ -100,9 +86,9 @@ ROLE(payloads_alone) {
 
 TEST(NvtxPayload, RangesWithoutAMessageHaveNoName) {
   const Folder folder;
-  const Outcome outcome = preload::run(recorded("payloads_alone", folder));
+  const Outcome outcome = run(recorded("payloads_alone", folder));
   EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.errors;
-  EXPECT_EQ(story_of(folder), (Lines{"nvtxRangePush my/", "nvtxMark ", "nvtxRangeStart my/",
+  EXPECT_EQ(calls_in(folder), (Lines{"nvtxRangePush my/", "nvtxMark ", "nvtxRangeStart my/",
                                      "nvtxRangeEnd", "nvtxRangePop my/"}));
 }
 
