@@ -28,7 +28,7 @@ constinit bool g_named_handles = false;
 const char* keep_text(const char* text, uint32_t bytes) {
   const uint32_t at = __atomic_fetch_add(&g_texts_used, bytes, __ATOMIC_RELAXED);
   if (at > kTextBytes - bytes) {
-    __atomic_store_n(&g_texts_used, kTextBytes - kMostRangeName, __ATOMIC_RELAXED);
+    __atomic_store_n(&g_texts_used, kTextBytes, __ATOMIC_RELAXED);
     return nullptr;
   }
   memcpy(&g_texts[at], text, bytes);

@@ -106,6 +106,25 @@ TEST_F(Ranges, RegisteredStringsAreTheNamesThatTheyWereMadeFrom) {
             push("step"));
 }
 
+// There is room for 512 KiB of texts, which these do not end at.
+TEST_F(Ranges, RegisteredTextsStayWhereThereIsNoRoomForMore) {
+  std::vector<std::pair<const Registered*, std::string>> all;
+  all.reserve(3300);
+  for (int i = 0; i < 3300; ++i) {
+    const std::string text = std::to_string(i) + std::string(i % 3 == 0 ? 490 : 37, 'x');
+    all.emplace_back(register_string(nullptr, text.c_str()), text);
+  }
+  size_t kept = 0;
+  for (const auto& [registered, text] : all) {
+    if (registered != nullptr && registered->ready != 0) {
+      ++kept;
+      ASSERT_EQ(std::string(registered->text, registered->bytes), text);
+    }
+  }
+  EXPECT_GT(kept, 2000U);
+  EXPECT_LT(kept, all.size());
+}
+
 TEST_F(Ranges, HandlesOfNobodyAreNone) {
   EXPECT_EQ(registered_of(nullptr), nullptr);
   EXPECT_EQ(registered_of(this), nullptr);
