@@ -1,5 +1,6 @@
 // How long ranges of NVTX took on the host, and the GPUs for what was launched within them.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/open_ranges.h"
 #include "analyzer/reporters/report_table.h"
 
@@ -165,8 +167,8 @@ class RangeReader {
   }
 
   static void add_time(RangeSums& row, TimeNs begin, TimeNs end) {
-    const int64_t ns = std::max<int64_t>(end - begin, 0);
-    row.host_ns += ns;
+    const int64_t ns = std::max<int64_t>(elapsed(begin, end), 0);
+    row.host_ns += std::min(ns, std::numeric_limits<int64_t>::max() - row.host_ns);
     row.max_ns = std::max(row.max_ns, ns);
   }
 

@@ -2,6 +2,8 @@
 // `report --by=range`.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/text/dump_parser.h"
 
@@ -101,6 +103,28 @@ TEST(ReportByRange, NestingWithoutAnEndTakesNoTimeToRead) {
   }
   EXPECT_EQ(rows_of(text),
             Rows{"step rank=0 count=100000 open_count=0 host_ns=0 mean_ns=0 max_ns=0"});
+}
+
+// A damaged trace has any times.
+TEST(ReportByRange, TimesDoNotOverflow) {
+  Result<DumpText> dump = parse_dump(std::string(kProcess) +
+                                         "+1 0/1 * nvtxRangeStart range=1 handle=1\n"
+                                         "+1 0/1 * nvtxRangeStart range=1 handle=2\n"
+                                         "+2 0/1 * nvtxRangeEnd handle=1\n"
+                                         "+2 0/1 * nvtxRangeEnd handle=2\n",
+                                     "test");
+  ASSERT_TRUE(dump);
+  ProcessTrace& trace = dump->processes.at(0);
+  ASSERT_EQ(trace.events.size(), 4U);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < 4; ++i) {
+    trace.events[i].enter = i < 2 ? std::numeric_limits<int64_t>::min() : kMost;
+  }
+  const RankedProcess processes[] = {{&trace, {0}}};
+  const ReportTable table = report_by_range(processes);
+  ASSERT_EQ(table.rows.size(), 1U);
+  EXPECT_EQ(std::get<int64_t>(table.rows[0].at(4)), kMost);
+  EXPECT_EQ(std::get<int64_t>(table.rows[0].at(6)), kMost);
 }
 
 TEST(ReportByRange, WithoutRangesIsEmpty) {
