@@ -13,6 +13,7 @@
 #include "interpose/elf_next.h"
 #include "interpose/facts.h"
 #include "interpose/futex.h"
+#include "interpose/gpu_identities.h"
 #include "interpose/gpu_timeline.h"
 #include "interpose/growth.h"
 #include "interpose/identity.h"
@@ -161,6 +162,7 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   write_facts(*self, settings, region.ring_mb);
   on_abort_prepare(*self, settings);
   define_versions(*self);
+  gpu_identities_start();
   gpu_timeline_start(settings);
   stats_go_to(
       reinterpret_cast<uint64_t*>(at(region.header, section_of(region.header, format::kStats))));

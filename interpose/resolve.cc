@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "interpose/elf_next.h"
+#include "interpose/gpu_identities.h"
 #include "interpose/gpu_models.h"
 #include "interpose/host_functions.h"
 #include "interpose/layouts.h"
@@ -63,6 +64,7 @@ void found_library(format::Library library, void* handle) {
   version_sought(library, handle);
   layouts_sought(library, handle);
   gpu_models_sought(library, handle);
+  gpu_identities_sought(library, handle);
   if (library == format::Library::Driver && !host_functions_can_ask()) {
     host_functions_may_ask(
         reinterpret_cast<IsCapturing>(real_lookup(handle, "cuStreamIsCapturing")));

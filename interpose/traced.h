@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "interpose/effects.h"
+#include "interpose/gpu_identities.h"
 #include "interpose/gpu_timeline.h"
 #include "interpose/resolve.h"
 #include "interpose/tables.h"
@@ -151,6 +152,11 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     }
     if constexpr (Row::kKind == format::Kind::Sync) {
       gpu_timeline_synchronised(*frame.thread);
+    }
+    if constexpr (begins_use(Row::kKind)) {
+      if (result == 0) {
+        define_gpu_identities(*frame.thread);
+      }
     }
     close_call(frame);
   }
