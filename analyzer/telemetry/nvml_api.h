@@ -94,6 +94,11 @@ struct nvmlFieldValue_t {
   nvmlReturn_t nvmlReturn;
   nvmlValue_t value;
 };
+// Sums over all links; the values are ullVals.
+inline constexpr unsigned NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL = 38;
+inline constexpr unsigned NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL = 45;
+inline constexpr unsigned NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL = 52;
+inline constexpr unsigned NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL = 59;
 inline constexpr unsigned NVML_FI_DEV_MEMORY_TEMP = 82;  // a uiVal, degrees
 
 using nvmlInit_v2_t = nvmlReturn_t();
@@ -116,6 +121,8 @@ using nvmlDeviceGetTotalEccErrors_t = nvmlReturn_t(nvmlDevice_t, nvmlMemoryError
 using nvmlDeviceGetRemappedRows_t = nvmlReturn_t(nvmlDevice_t, unsigned*, unsigned*, unsigned*,
                                                  unsigned*);
 using nvmlDeviceGetMemoryInfo_t = nvmlReturn_t(nvmlDevice_t, nvmlMemory_t*);
+using nvmlSystemGetText_t = nvmlReturn_t(char*, unsigned);  // version of the driver
+using nvmlErrorString_t = const char*(nvmlReturn_t);
 using nvmlEventSetCreate_t = nvmlReturn_t(nvmlEventSet_t*);
 using nvmlDeviceRegisterEvents_t = nvmlReturn_t(nvmlDevice_t, unsigned long long, nvmlEventSet_t);
 using nvmlEventSetWait_v2_t = nvmlReturn_t(nvmlEventSet_t, nvmlEventData_t*, unsigned);

@@ -22,7 +22,8 @@ constexpr Name kNames[] = {
     {"clock", Fault::kClock, 1200},     {"ecc", Fault::kEcc, 1},
     {"xid", Fault::kXid, 79},           {"foreign", Fault::kForeign, 4096},
     {"width", Fault::kWidth, 8},        {"replay", Fault::kReplay, 1000},
-    {"hang", Fault::kHang, 0},          {"init", Fault::kInit, 9},
+    {"nvlink", Fault::kNvlink, 100},    {"hang", Fault::kHang, 0},
+    {"init", Fault::kInit, 9},
 };
 
 bool read_number(std::string_view text, int64_t& number) {

@@ -18,6 +18,7 @@ enum class Fault {
   kForeign,     // foreign=MIB: memory that a process of somebody else uses
   kWidth,       // width=LANES: the PCIe link has so many
   kReplay,      // replay=N: so many PCIe replays, after a while
+  kNvlink,      // nvlink=N: so many errors of each sort on its NVLinks, after a while
   kHang,        // hang=FUNCTION: its call never returns, after a while
   kInit,        // init=CODE: nvmlInit returns that
 };

@@ -55,6 +55,13 @@ bool is_held(nvmlDevice_t device) {
   return has(device, Fault::kThermal) || has(device, Fault::kPowerBrake);
 }
 
+bool is_of_nvlink(unsigned field) {
+  return field == NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL ||
+         field == NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL ||
+         field == NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL ||
+         field == NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL;
+}
+
 // Counters go on when a process ends.
 unsigned long long ns_since_boot() {
   timespec now = {};
@@ -284,6 +291,14 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
   SIMGPU_NVML_DEVICE(device);
   for (int i = 0; i < count; ++i) {
     const bool known = values[i].fieldId == NVML_FI_DEV_MEMORY_TEMP;
+    if (is_of_nvlink(values[i].fieldId)) {
+      constexpr unsigned kUnsignedLongLong = 3;
+      values[i].nvmlReturn = NVML_SUCCESS;
+      values[i].valueType = kUnsignedLongLong;
+      values[i].value.ullVal =
+          has_begun() ? static_cast<unsigned long long>(value_of(device, Fault::kNvlink, 0)) : 0;
+      continue;
+    }
     values[i].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
     values[i].valueType = 1;
     values[i].value.uiVal = has(device, Fault::kThermal) ? kHotDegrees : kDegrees;
