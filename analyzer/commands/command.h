@@ -62,6 +62,7 @@ void declare_top(CLI::App& command, Invocation& invocation);
 void declare_dump(CLI::App& command, Invocation& invocation);
 void declare_report(CLI::App& command, Invocation& invocation);
 void declare_diff(CLI::App& command, Invocation& invocation);
+void declare_telemetry(CLI::App& command, Invocation& invocation);
 void declare_collect(CLI::App& command, Invocation& invocation);
 void declare_import(CLI::App& command, Invocation& invocation);
 void declare_export(CLI::App& command, Invocation& invocation);

@@ -65,6 +65,12 @@ constexpr Notes kNotes[] = {
   traintrace export torch-snapshot ./traintrace -o snap.pickle   for pytorch.org/memory_viz
 )",
      kPlain},
+    {"telemetry",
+     R"(  srun --overlap --ntasks-per-node=1 traintrace telemetry --dir=/shared/traces &
+  traintrace telemetry --dir=traintrace --prometheus=/var/lib/node_exporter/traintrace.prom
+)",
+     "0 when the job has ended or a signal asked for the end, 2 if NVML cannot be used or nothing "
+     "can be written"},
     {"collect",
      R"(  srun --ntasks-per-node=1 traintrace collect /shared/traces    once on each host
   traintrace collect ./traintrace --to=/shared/traces --ring=30s

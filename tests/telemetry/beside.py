@@ -1,0 +1,81 @@
+"""A job of several ranks on simgpu under the preload, and `traintrace telemetry` beside it."""
+import glob
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+BUILD = sys.argv[1]
+TRAINTRACE = f"{BUILD}/bin/traintrace"
+KERNELS = "forward_*=400,backward_*=1000,update_*=1000"
+UUID = "GPU-73696d67-7075-2d64-6576-6963652d{:04x}"  # of simgpu's devices
+
+
+class Beside:
+    """A folder of its own, in which jobs and sidecars run; within `with`."""
+
+    def __init__(self, ranks, nvml="", after_ms=0):
+        self.ranks, self.nvml, self.after_ms = ranks, nvml, after_ms
+        self.sidecar = None
+
+    def __enter__(self):
+        self.temporary = tempfile.TemporaryDirectory(prefix="telemetry.")
+        self.folder = self.temporary.name
+        self.traces = f"{self.folder}/traces"
+        os.mkdir(f"{self.folder}/shared")
+        return self
+
+    def __exit__(self, *_):
+        if self.sidecar is not None and self.sidecar.poll() is None:
+            self.stop(signal.SIGKILL)
+        self.temporary.cleanup()
+
+    def environment(self):
+        return dict(os.environ, SIMGPU_NODE=self.folder, SIMGPU_DEVICES=str(self.ranks), SIMGPU_KERNEL_US=KERNELS)
+
+    def start(self, *options, libraries=f"{BUILD}/simgpu/nvml:{BUILD}/simgpu"):
+        """The sidecar; it has begun to write when this returns, unless it has ended."""
+        environment = dict(self.environment(), SIMGPU_NVML=self.nvml, SIMGPU_NVML_AFTER_MS=str(self.after_ms), LD_LIBRARY_PATH=libraries)
+        self.said = []
+        self.sidecar = subprocess.Popen([TRAINTRACE, "telemetry", f"--dir={self.traces}", "--interval=100ms", "--linger=200ms", *options],
+                                        env=environment, stderr=subprocess.PIPE, text=True)
+        while self.sidecar.poll() is None:
+            line = self.sidecar.stderr.readline()
+            self.said += [line] if line else []
+            if not line or "telemetry goes to" in line:
+                break
+
+    def end(self):
+        """Waits for the sidecar: its status."""
+        with self.sidecar.stderr as stderr:
+            self.said += stderr.read().splitlines(keepends=True)
+        return self.sidecar.wait()
+
+    def stop(self, number=signal.SIGTERM):
+        self.sidecar.send_signal(number)
+        return self.end()
+
+    def begin_job(self, case="no-sync", steps=40, settings_of=lambda rank: {}, **settings):
+        environment = dict(self.environment(), LD_PRELOAD=f"{BUILD}/lib/libtraintrace.so", LD_LIBRARY_PATH=f"{BUILD}/simgpu",
+                           TRAINTRACE_DIR=self.traces, TRAINTRACE_RING_MB="16", WORKLOAD_DIR=f"{self.folder}/shared", **settings)
+        return [subprocess.Popen([f"{BUILD}/tests/latency_cases", case, str(steps)], stdout=subprocess.DEVNULL,
+                                 env=dict(environment, **settings_of(rank), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.ranks)))
+                for rank in range(self.ranks)]
+
+    def run_job(self, *arguments, **settings):
+        return [process.wait() for process in self.begin_job(*arguments, **settings)]
+
+    def path(self):
+        return next(path for path in glob.glob(f"{self.traces}/telemetry.*.log") if not path.endswith(".old.log"))
+
+    def lines(self, word=""):
+        with open(self.path(), encoding="utf-8") as file:
+            return [line for line in file if line.startswith(word)]
+
+    def values(self, device, key):
+        """All that were written of a reading."""
+        found = []
+        for line in self.lines(f"read {device} "):
+            found += [int(word.split("=")[1]) for word in line.split() if word.startswith(f"{key}=")]
+        return found
