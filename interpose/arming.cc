@@ -26,6 +26,7 @@
 #include "interpose/python_frames.h"
 #include "interpose/recorder.h"
 #include "interpose/resolve.h"
+#include "interpose/scalars.h"
 #include "interpose/sections.h"
 #include "interpose/stacks.h"
 #include "interpose/state.h"
@@ -160,6 +161,7 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
     return false;
   }
   write_facts(*self, settings, region.ring_mb);
+  payload_start(*self, settings);
   on_abort_prepare(*self, settings);
   define_versions(*self);
   gpu_identities_start();

@@ -6,6 +6,7 @@
 #include "interpose/fields.h"
 #include "interpose/host_functions.h"
 #include "interpose/open_call.h"
+#include "interpose/scalars.h"
 #include "interpose/state.h"
 
 namespace traintrace {
@@ -16,11 +17,20 @@ struct Scratch {
   OperationRef operation = {};
   uint32_t element = 0;
   uint32_t host_function = 0;
+  bool scalars_pending = false;
   // Of a product whose matrices are described elsewhere; not initialised either.
   uint64_t matrices[6];
   static constexpr int kMaxElements = 64;
   uint32_t elements[kMaxElements];  // of ncclCommInitAll only, so not initialised
 };
+
+// Where copies go between, specialised in wrappers_driver.cc for those whose name says it.
+enum class CopyWay : uint8_t { kOther, kToHost, kToDevice };
+template <format::CallId>
+inline constexpr CopyWay kCopyWay = CopyWay::kOther;
+
+inline constexpr uint64_t kHostToDevice = 1;  // cudaMemcpyHostToDevice
+inline constexpr uint64_t kDeviceToHost = 2;  // cudaMemcpyDeviceToHost
 
 // Of one element of an array that the call makes; 0: not known.  Specialised in wrappers_*.cc.
 template <format::CallId>
@@ -68,6 +78,21 @@ struct Row {
 
   static constexpr bool is(Kind kind) { return kKind == kind; }
   static constexpr bool waits() { return is(Kind::Sync) || is(Kind::Query); }
+  // For a stream, or for the whole device of the thread.
+  static constexpr bool synchronizes() {
+    return is(Kind::Sync) && !kHas<Field::Event> && !kHas<Field::Context>;
+  }
+  // Copies of so many bytes in a row to memory with an address, if it is the host's.
+  static constexpr bool may_fetch() {
+    return is(Kind::Copy) && kHas<Field::Destination> && kHas<Field::Bytes> &&
+           (kHas<Field::CopyKind> || kCopyWay<kCall> == CopyWay::kToHost);
+  }
+  template <class... Arguments>
+  static bool fetches_scalar(Arguments... arguments) noexcept {
+    const uint64_t bytes = get<Field::Bytes>(arguments...);
+    return g_payload != Payload::kOff && bytes != 0 && bytes <= kMostScalarBytes &&
+           (!kHas<Field::CopyKind> || get<Field::CopyKind>(arguments...) == kDeviceToHost);
+  }
 
   // Bytes of an allocation: as asked for, of all elements of an array, or pitch times rows.
   template <class... Arguments>
@@ -126,6 +151,9 @@ struct Row {
   template <class... Arguments>
   static void before(OpenFrame& frame, Scratch& scratch, Arguments... arguments) noexcept {
     ThreadState& thread = *frame.thread;
+    if constexpr (synchronizes() || may_fetch()) {
+      scratch.scalars_pending = scalars_are_pending(thread);
+    }
     if constexpr (is(Kind::Free) && kHas<Field::Address> && kHas<Field::Bytes>) {
       freed_range(thread, kCall, get<Field::Address>(arguments...),
                   get<Field::Bytes>(arguments...));
@@ -184,9 +212,33 @@ struct Row {
   }
 
   template <class... Arguments>
+  static void fetched_scalar(OpenFrame& frame, const Scratch& scratch, uint64_t ticks,
+                             Arguments... arguments) noexcept {
+    ThreadState& thread = *frame.thread;
+    const CopyToHost copy = {get<Field::Destination>(arguments...), get<Field::Bytes>(arguments...),
+                             get<Field::Stream>(arguments...)};
+    if constexpr (kHas<Field::Stream>) {
+      thread.scalars.count = scratch.scalars_pending ? thread.scalars.count : 0;
+      scalar_pending(thread, copy, frame);
+    } else {
+      read_scalar(thread, copy, frame.stack, ticks);
+    }
+  }
+
+  template <class... Arguments>
   static void after_success(OpenFrame& frame, Scratch& scratch, uint64_t ticks,
                             Arguments... arguments) noexcept {
     ThreadState& thread = *frame.thread;
+    if constexpr (may_fetch()) {
+      if (fetches_scalar(arguments...)) {
+        fetched_scalar(frame, scratch, ticks, arguments...);
+      }
+    } else if constexpr (synchronizes()) {
+      if (scratch.scalars_pending) {
+        const uint64_t stream = get<Field::Stream>(arguments...);
+        read_pending_scalars(thread, kHas<Field::Stream> ? &stream : nullptr, ticks);
+      }
+    }
     if constexpr (is(Kind::Alloc)) {
       if (const uint64_t address = memory(arguments...)) {
         allocated(thread, kCall, address, bytes(arguments...), get<Field::Stream>(arguments...),

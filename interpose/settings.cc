@@ -120,6 +120,8 @@ Settings read_settings() noexcept {
   settings.disabled = chosen(settings, Setting::Disable) == 1;
   settings.log = chosen(settings, Setting::Log) == 1;
   settings.gpu_progress = static_cast<GpuProgress>(chosen(settings, Setting::GpuProgress));
+  settings.payload = static_cast<Payload>(chosen(settings, Setting::Payload));
+  settings.payload_asked = asked_for(Setting::Payload) != nullptr;
   settings.snapshot_on_abort = chosen(settings, Setting::OnAbort) == 1;
   settings.full = chosen(settings, Setting::Mode) == 1;
   settings.gpu_timeline = chosen(settings, Setting::GpuTimeline) == 1;

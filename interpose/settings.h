@@ -9,6 +9,8 @@ namespace traintrace {
 
 enum class Stacks : uint8_t { kOff, kNative, kPython, kAll };  // as settings.def names them
 
+enum class Payload : uint8_t { kOff, kScalars, kBatches, kSmall, kCheck };
+
 enum class GpuProgress : uint8_t { kObserve, kMarks, kPlugin };
 
 struct Settings {
@@ -20,6 +22,8 @@ struct Settings {
   bool folder_mb_asked;
   Stacks stacks;
   GpuProgress gpu_progress;
+  Payload payload;
+  bool payload_asked;  // not the default
   const char* calls;
   const char* collect;  // null: off
   bool disabled;

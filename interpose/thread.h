@@ -22,6 +22,20 @@ struct OpenFrame;  // open_call.h
 
 inline constexpr uint16_t kNoCall = 0xffff;
 
+// Scalars on their way to the host that the thread has not waited for (scalars.h).
+struct PendingScalars {
+  static constexpr uint32_t kMost = 8;  // further ones are not read
+  struct Copy {
+    uint64_t address;
+    uint64_t stream;
+    uint32_t stack;
+    uint32_t bytes;
+  };
+  uint64_t ticks;  // entry of the newest copy
+  uint32_t count;
+  Copy copies[kMost];
+};
+
 struct ThreadState {
   uint64_t generation;        // of the trace file: another one after fork.  0: not in use
   format::Thread* slot;       // in the file
@@ -52,6 +66,7 @@ struct ThreadState {
   // The call that is open in each layer, on the wrapper's stack.
   const OpenFrame* open_frame[kLayers];
   Polls polls;
+  PendingScalars scalars;
   // Operations between GroupStart and the outermost GroupEnd, to be given their place on the
   // stream.
   uint32_t group_depth;

@@ -19,6 +19,31 @@ template <>
 inline constexpr CUresult kMissingOriginal<CUresult> = CUDA_ERROR_NOT_FOUND;
 
 template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyDtoH> = CopyWay::kToHost;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyDtoH_v2> = CopyWay::kToHost;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyDtoH_v2_ptds> = CopyWay::kToHost;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyDtoHAsync> = CopyWay::kToHost;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyDtoHAsync_v2> = CopyWay::kToHost;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyDtoHAsync_v2_ptsz> = CopyWay::kToHost;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyHtoD> = CopyWay::kToDevice;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyHtoD_v2> = CopyWay::kToDevice;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyHtoD_v2_ptds> = CopyWay::kToDevice;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyHtoDAsync> = CopyWay::kToDevice;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyHtoDAsync_v2> = CopyWay::kToDevice;
+template <>
+inline constexpr CopyWay kCopyWay<CallId::cuMemcpyHtoDAsync_v2_ptsz> = CopyWay::kToDevice;
+
+template <>
 struct Special<CallId::cuCtxCreate> : CreatesContext<CUcontext> {
   static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext* context, unsigned,
                     CUdevice device) {

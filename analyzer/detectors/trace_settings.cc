@@ -85,6 +85,8 @@ constexpr Refusal kRefusals[] = {
     {"gpu-progress-ended", "", "TRAINTRACE_GPU_PROGRESS",
      "from some time on, completion of NCCL operations was only observed"},
     {"on-abort", "nothing: ", "TRAINTRACE_ON_ABORT", "no stacks can be saved on an abort"},
+    {"payload-refused", "", "TRAINTRACE_PAYLOAD", "no values were recorded"},
+    {"payload-limited", "", "TRAINTRACE_PAYLOAD", "fewer values were recorded"},
     {"not-collected", "", "TRAINTRACE_COLLECT", "the trace was not collected"},
     {"not-in-folder", "", "TRAINTRACE_DIR", "the trace was written to another folder"},
 };

@@ -1,0 +1,297 @@
+// TRAINTRACE_PAYLOAD=scalars: the small numbers that a job fetches from its GPU.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "support/process.h"
+#include "support/raw_trace.h"
+#include "support/roles.h"
+
+namespace {
+
+using namespace preload;
+namespace format = traintrace::format;
+using Lines = std::vector<std::string>;
+
+RawTrace trace_of(const std::string& role, const char* level = "scalars") {
+  const Folder folder;
+  Program program = self(role, {});
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}, {"TRAINTRACE_PAYLOAD", level}};
+  const Outcome outcome = run(program);
+  EXPECT_TRUE(outcome.exited_with(0) || outcome.killed_by(SIGKILL)) << outcome.errors;
+  EXPECT_EQ(outcome.errors, "");
+  const std::vector<std::string> paths = folder.traces();
+  if (paths.size() != 1) {
+    ADD_FAILURE() << paths.size() << " traces";
+    return {};
+  }
+  RawTrace trace = read_raw(paths.front());
+  EXPECT_EQ(trace.problems, Lines());
+  return trace;
+}
+
+// "BYTES:VALUE", in hex, of each in the order of their threads' records.
+Lines scalars_of(const RawTrace& trace) {
+  Lines scalars;
+  for (const RawRecord& record : trace.of("scalarRead", format::kMoment)) {
+    char text[64];
+    snprintf(text, sizeof text, "%llu:%llx",
+             static_cast<unsigned long long>(trace.value(record, "bytes")),
+             static_cast<unsigned long long>(trace.value(record, "value")));
+    scalars.emplace_back(text);
+  }
+  return scalars;
+}
+
+// Device memory that holds a number.
+template <class T>
+struct OnDevice {
+  explicit OnDevice(T value) {
+    cudaMalloc(&memory, 4096);
+    cudaMemcpy(memory, &value, sizeof value, cudaMemcpyHostToDevice);
+    cudaDeviceSynchronize();  // a non-blocking stream does not wait for it
+  }
+  void* memory = nullptr;
+};
+
+ROLE(items) {
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  const OnDevice<float> loss(0.5F);
+  const OnDevice<uint64_t> steps(0x0123456789abcdef);
+  float loss_here = 0;
+  uint64_t steps_here = 0;
+  uint8_t flag = 0;
+  uint16_t half = 0;
+  cudaMemcpyAsync(&loss_here, loss.memory, 4, cudaMemcpyDeviceToHost, stream);
+  cudaStreamSynchronize(stream);
+  cudaMemcpy(&steps_here, steps.memory, 8, cudaMemcpyDeviceToHost);
+  cuMemcpyDtoH(&half, reinterpret_cast<CUdeviceptr>(steps.memory), 2);
+  cuMemcpyDtoHAsync(&flag, reinterpret_cast<CUdeviceptr>(steps.memory), 1, nullptr);
+  cuStreamSynchronize(nullptr);
+  cudaMemcpyAsync(&loss_here, loss.memory, 4, cudaMemcpyDeviceToHost, stream);
+  cudaDeviceSynchronize();
+  return loss_here == 0.5F && steps_here == 0x0123456789abcdef && half == 0xcdef && flag == 0xef
+             ? 0
+             : 1;
+}
+
+const Lines kItems = {"4:3f000000", "8:123456789abcdef", "2:cdef", "1:ef", "4:3f000000"};
+
+TEST(Scalars, AreReadWhenTheJobHasThem) {
+  const RawTrace trace = trace_of("items");
+  EXPECT_EQ(scalars_of(trace), kItems);
+  EXPECT_EQ(trace.facts.at("setting.TRAINTRACE_PAYLOAD"), "scalars");
+  for (const RawRecord& record : trace.of("scalarRead", format::kMoment)) {
+    EXPECT_NE(record.stack, 0u) << "of the copy";
+  }
+}
+
+TEST(Scalars, AreNotReadUnlessAskedFor) {
+  EXPECT_EQ(scalars_of(trace_of("items", "off")), Lines());
+}
+
+TEST(Scalars, AreWhatLevelsAreThatAreNotBuilt) {
+  const Folder folder;
+  Program program = self("items", {});
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}, {"TRAINTRACE_PAYLOAD", "check"}};
+  const Outcome outcome = run(program);
+  EXPECT_NE(outcome.errors.find("TRAINTRACE_PAYLOAD=check: fewer values are recorded"),
+            std::string::npos)
+      << outcome.errors;
+  const RawTrace trace = read_raw(folder.traces().at(0));
+  EXPECT_EQ(scalars_of(trace), kItems);
+  EXPECT_NE(trace.facts.at("payload-limited").find("not built yet"), std::string::npos);
+}
+
+// Several copies and one synchronisation, more than are remembered, of which the first are read.
+ROLE(many) {
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  const OnDevice<uint64_t> value(0x0807060504030201);
+  uint8_t here[10] = {};
+  for (int i = 0; i < 10; ++i) {
+    cudaMemcpyAsync(here + i, static_cast<char*>(value.memory) + i % 8, 1, cudaMemcpyDeviceToHost,
+                    stream);
+  }
+  cudaStreamSynchronize(stream);
+  return 0;
+}
+
+TEST(Scalars, OfOneSynchronisationMayBeSeveral) {
+  EXPECT_EQ(scalars_of(trace_of("many")),
+            (Lines{"1:1", "1:2", "1:3", "1:4", "1:5", "1:6", "1:7", "1:8"}));
+}
+
+// What the thread does not wait for at once may be overwritten by then.
+ROLE(unwaited) {
+  cudaStream_t stream = nullptr;
+  cudaStream_t other = nullptr;
+  cudaEvent_t event = nullptr;
+  cudaStreamCreate(&stream);
+  cudaStreamCreate(&other);
+  cudaEventCreate(&event);
+  const OnDevice<float> loss(0.5F);
+  float here[16] = {};
+  const auto fetch = [&] { cudaMemcpyAsync(here, loss.memory, 4, cudaMemcpyDeviceToHost, stream); };
+  fetch();
+  cudaStreamSynchronize(other);  // waits for another stream
+  cudaStreamSynchronize(stream);
+  fetch();
+  cudaMemset(loss.memory, 0, 4);  // something else between
+  cudaStreamSynchronize(stream);
+  fetch();
+  cudaEventRecord(event, stream);
+  cudaEventSynchronize(event);
+  fetch();                                                                 // never
+  cudaMemcpyAsync(here, loss.memory, 16, cudaMemcpyDeviceToHost, stream);  // too large
+  cudaStreamSynchronize(stream);
+  cudaMemcpyAsync(loss.memory, here, 4, cudaMemcpyHostToDevice, stream);  // the other way
+  cudaStreamSynchronize(stream);
+  cudaMemcpyAsync(loss.memory, static_cast<char*>(loss.memory) + 64, 4, cudaMemcpyDeviceToDevice,
+                  stream);
+  cudaStreamSynchronize(stream);
+  return 0;
+}
+
+TEST(Scalars, ThatNobodyWaitsForAreNotRead) {
+  EXPECT_EQ(scalars_of(trace_of("unwaited")), Lines());
+}
+
+// A copy that is captured is not made; its synchronisation is an error.
+ROLE(captured) {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaStreamCreate(&stream);
+  const OnDevice<float> loss(0.5F);
+  float* here = nullptr;
+  cudaMallocHost(reinterpret_cast<void**>(&here), 64);
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+  cudaMemcpyAsync(here, loss.memory, 4, cudaMemcpyDeviceToHost, stream);
+  cudaStreamSynchronize(stream);
+  cudaStreamEndCapture(stream, &graph);
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+  cudaMemcpyAsync(here, loss.memory, 4, cudaMemcpyDeviceToHost, stream);
+  cudaStreamEndCapture(stream, &graph);
+  cudaStreamSynchronize(stream);
+  return 0;
+}
+
+TEST(Scalars, AreNotReadWhileCapturing) {
+  EXPECT_EQ(scalars_of(trace_of("captured")), Lines());
+}
+
+// The memory is gone when the synchronisation returns.
+ROLE(unmapped) {
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  const OnDevice<float> loss(0.5F);
+  for (int i = 0; i < 2; ++i) {
+    void* const page =
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cudaMemcpyAsync(page, loss.memory, 4, cudaMemcpyDeviceToHost, stream);
+    usleep(100'000);  // the copy is done
+    if (i == 0) {
+      munmap(page, 4096);
+    } else {
+      mprotect(page, 4096, PROT_NONE);
+    }
+    cudaStreamSynchronize(stream);
+  }
+  errno = 42;
+  float here = 0;
+  cudaMemcpy(&here, loss.memory, 4, cudaMemcpyDeviceToHost);
+  return errno == 42 && here == 0.5F ? 0 : 1;
+}
+
+TEST(Scalars, OfMemoryThatIsGoneAreNotRead) {
+  EXPECT_EQ(scalars_of(trace_of("unmapped")), Lines{"4:3f000000"});
+}
+
+ROLE(threads) {
+  std::vector<std::thread> all;
+  all.reserve(8);
+  for (uint32_t i = 0; i < 8; ++i) {
+    all.emplace_back([i] {
+      cudaStream_t stream = nullptr;
+      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+      const OnDevice<uint32_t> mine(i);
+      for (int step = 0; step < 200; ++step) {
+        uint32_t here = 99;
+        cudaMemcpyAsync(&here, mine.memory, 4, cudaMemcpyDeviceToHost, stream);
+        cudaStreamSynchronize(stream);
+      }
+    });
+  }
+  for (std::thread& thread : all) {
+    thread.join();
+  }
+  return 0;
+}
+
+TEST(Scalars, OfThreadsAreTheirOwn) {
+  const RawTrace trace = trace_of("threads");
+  std::map<uint32_t, std::map<uint64_t, int>> seen;
+  for (const RawRecord& record : trace.of("scalarRead", format::kMoment)) {
+    ++seen[record.thread][trace.value(record, "value")];
+  }
+  EXPECT_EQ(seen.size(), 8u);
+  for (const auto& [thread, values] : seen) {
+    EXPECT_EQ(values.size(), 1u) << "one thread has one number";
+    EXPECT_EQ(values.begin()->second, 200);
+  }
+}
+
+// The child has fetched nothing: what its parent's thread waits for is not its own.
+ROLE(forks) {
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  const OnDevice<float> loss(0.5F);
+  float here = 0;
+  cudaMemcpyAsync(&here, loss.memory, 4, cudaMemcpyDeviceToHost, stream);
+  const pid_t child = fork();
+  if (child == 0) {
+    cudaStreamSynchronize(stream);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  cudaStreamSynchronize(stream);
+  return status;
+}
+
+TEST(Scalars, AreOfTheParentAlone) {
+  const Folder folder;
+  Program program = self("forks", {});
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
+  const Outcome outcome = run(program);
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.errors;
+  Lines all;
+  for (const std::string& path : folder.traces()) {
+    for (const std::string& scalar : scalars_of(read_raw(path))) {
+      all.push_back(scalar);
+    }
+  }
+  EXPECT_EQ(all, Lines{"4:3f000000"});
+}
+
+ROLE(killed) {
+  const OnDevice<float> loss(0.5F);
+  float here = 0;
+  cudaMemcpy(&here, loss.memory, 4, cudaMemcpyDeviceToHost);
+  kill(getpid(), SIGKILL);
+  return 1;
+}
+
+TEST(Scalars, SurviveAKill) {
+  EXPECT_EQ(scalars_of(trace_of("killed")), Lines{"4:3f000000"});
+}
+
+}  // namespace
