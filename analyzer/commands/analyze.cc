@@ -9,6 +9,7 @@
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/output_file.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/support.h"
@@ -121,6 +122,7 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
   run_stage("what other tools say", [&] { add_support(run, given.testimonies, findings); });
   if (!run.live) {
     add_latency(run, findings);
+    add_numeric(run, findings);
   }
   return findings;
 }

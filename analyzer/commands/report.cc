@@ -8,6 +8,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/output_file.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/importers/kineto.h"
@@ -18,6 +19,7 @@
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_cause.h"
+#include "analyzer/reporters/report_scalar.h"
 #include "analyzer/reporters/report_slowdown.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -269,6 +271,29 @@ int report_ranges(const ReportArguments& arguments) {
   return print_in_form(table, arguments);
 }
 
+int report_scalars(const ReportArguments& arguments) {
+  TraceSet set = read_traces(arguments.traces, {.events = false});
+  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+    say(error);
+  }
+  if (set.processes.empty()) {
+    return 2;
+  }
+  const Result<Run> run = assembled_run(std::move(set.processes));
+  if (!run) {
+    return fail(run.error().message);
+  }
+  const Numbers numbers = numbers_of(*run);
+  if (numbers.scalars.empty()) {
+    note(
+        "no values are recorded: the job fetched no numbers of 1 to 8 bytes from its GPUs, or ran "
+        "with TRAINTRACE_PAYLOAD=off");
+  }
+  return print_in_form(
+      arguments.by == "scalar" ? report_by_scalar(*run, numbers) : report_by_value(*run, numbers),
+      arguments);
+}
+
 int report_operations(const ReportArguments& arguments) {
   const std::string& path = arguments.traces.front();
   const Result<OperationsFile> file = read_operations_csv(path);
@@ -295,6 +320,9 @@ int report(const ReportArguments& arguments) {
         "start, end");
   }
   if (const std::vector<std::string> files = profiles_alone(arguments.traces); !files.empty()) {
+    if (arguments.by == "scalar" || arguments.by == "value") {
+      return fail(fmt::format("--by={} is for recorded traces", arguments.by));
+    }
     if (arguments.by == "range") {
       return fail("--by=range is for recorded traces; what profiles have is --by=annotation");
     }
@@ -302,6 +330,9 @@ int report(const ReportArguments& arguments) {
   }
   if (arguments.by == "range") {
     return report_ranges(arguments);
+  }
+  if (arguments.by == "scalar" || arguments.by == "value") {
+    return report_scalars(arguments);
   }
   if (arguments.by != "call" && arguments.by != "stack") {
     return report_recorded(arguments);
@@ -330,7 +361,8 @@ void declare_report(CLI::App& command, Invocation& invocation) {
   add_traces(command, arguments->traces);
   command.add_option("--by", arguments->by, "what each row stands for")
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step", "kernel", "operator",
-                             "annotation", "module", "range", "collective", "cause", "slowdown"}))
+                             "annotation", "module", "range", "scalar", "value", "collective",
+                             "cause", "slowdown"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});
   command

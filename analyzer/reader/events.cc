@@ -18,6 +18,7 @@ struct ValuePlaces {
   std::vector<uint8_t> in, out;
   std::vector<uint8_t> communicators;  // renumbered, as the file's table may have holes
   bool is_report = false;
+  bool is_wanted = true;
 };
 
 // By ordinal, each once: one that is in both says the same.
@@ -42,8 +43,11 @@ struct ThreadState {
 
 class EventReader {
  public:
-  EventReader(ReadContext& context, bool reports)
-      : context_(context), trace_(context.trace), reports_(reports) {}
+  EventReader(ReadContext& context, const ReadOptions& options)
+      : context_(context),
+        trace_(context.trace),
+        reports_(options.reports),
+        only_library_(options.only_library) {}
 
   void read_all(const format::Section& section) {
     std::vector<ChunkPlace> chunks = find_chunks(context_.file, section);
@@ -52,7 +56,9 @@ class EventReader {
     if (segments) {
       chunks = with_segments(std::move(chunks), segments->find_chunks(trace_.errors));
     }
-    reserve(chunks);
+    if (only_library_.empty()) {
+      reserve(chunks);
+    }
     std::vector<uint64_t> buffer;
     for (const ChunkPlace& place : chunks) {
       const auto chunk = place.in_segment ? segments->read_chunk(place, buffer)
@@ -101,7 +107,9 @@ class EventReader {
         lose_open_calls(thread);
         break;
       }
-      if (stays(place, *head)) {
+      if (!is_wanted(*head)) {
+        note_time(thread, words[at + 1]);
+      } else if (stays(place, *head)) {
         leave_report(thread, place, *head, words[at + 1]);
       } else {
         read_record(thread, chunk.head.thread, *head, words.subspan(at, head->words));
@@ -116,6 +124,11 @@ class EventReader {
     RecordHead head;
     std::memcpy(&head, &word, sizeof head);
     return head;
+  }
+
+  bool is_wanted(RecordHead head) {
+    return only_library_.empty() ||
+           (head.type != format::kNote && places(context_.schema.call(head.call)).is_wanted);
   }
 
   bool stays(const ChunkPlace& place, RecordHead head) {
@@ -233,6 +246,7 @@ class EventReader {
       ValuePlaces& next = places_.emplace_back();
       const CallSchema& schema = context_.schema.calls[places_.size() - 1];
       next.is_report = schema.kind == "tensor-block";
+      next.is_wanted = only_library_.empty() || schema.library == only_library_;
       const std::vector<FieldSchema>& fields = schema.fields;
       for (size_t i = 0; i < fields.size(); ++i) {
         (fields[i].after_call ? next.out : next.in).push_back(static_cast<uint8_t>(i));
@@ -287,6 +301,7 @@ class EventReader {
   ProcessTrace& trace_;
   std::unordered_map<uint32_t, ThreadState> threads_;
   const bool reports_;  // to be kept wherever they are
+  const std::string_view only_library_;
   std::vector<StoredReports::Place> left_;
   std::vector<StoredReports::Form> forms_;  // of those
   uint64_t left_count_ = 0;
@@ -334,7 +349,7 @@ void read_events(ReadContext& context, const ReadOptions& options) {
     context.trace.records = records_by_tables(context.trace);
     return;
   }
-  EventReader reader(context, options.reports);
+  EventReader reader(context, options);
   reader.read_all(*section);
   note_lost(context.trace, reader.lost());
 }

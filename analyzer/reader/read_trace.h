@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/reader/process_trace.h"
@@ -15,6 +16,8 @@ struct ReadOptions {
   // Else reports of PyTorch's allocator that full recording kept stay in their file
   // (stored_reports.h).
   bool reports = true;
+  // Of events only those of this library of the schema; empty: all.
+  std::string_view only_library = {};
   // When the process's machine was started, by the clock that its times are to be told by
   // (ProcessTrace::booted of others there); 0: by the clock as it stood at its newest heartbeat.
   TimeNs booted = 0;

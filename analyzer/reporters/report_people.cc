@@ -46,6 +46,14 @@ Chosen usual_columns(const ReportTable& table) {
     return {{"range", "rank", "count", "open_count", "host_ns", "mean_ns", "max_ns", "gpu_ns"},
             "host_ns"};
   }
+  if (by == "scalar") {
+    return {{"place", "rank", "type", "count", "first", "last", "least", "most", "nonfinite_count",
+             "first_nonfinite_ns", "curve"},
+            ""};
+  }
+  if (by == "value") {
+    return {{"place", "rank", "number", "time_ns", "value"}, ""};
+  }
   return {{"count", "host_ns", "live_bytes", "growth_bytes_per_step", "idle_ns", "cause", "owner",
            "call", "calls", "stack"},
           std::find(table.columns.begin(), table.columns.end(), "host_ns") == table.columns.end()

@@ -1,0 +1,80 @@
+#include "analyzer/commands/numbers_of.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "analyzer/detectors/numeric.h"
+#include "analyzer/isolation/stage.h"
+#include "analyzer/model/look_up_code.h"
+#include "analyzer/reader/read_trace.h"
+
+namespace traintrace {
+namespace {
+
+// Many more would take longer than all the rest of the analysis.
+constexpr uint64_t kMostRecords = 40'000'000;
+
+uint64_t records_to_read(const Run& run) {
+  uint64_t records = 0;
+  for (const ProcessTrace& trace : run.processes) {
+    records += has_numbers(trace) ? trace.records : 0;
+  }
+  return records;
+}
+
+void read_numbers(const Run& run, size_t process, Symbolizer& symbolizer, Numbers& numbers) {
+  const ProcessTrace& tables = run.processes[process];
+  Result<ProcessTrace> trace =
+      read_trace(tables.source, {.only_library = "payload", .booted = tables.booted});
+  if (!trace || trace->events.empty()) {
+    return;
+  }
+  std::set<uint32_t> stacks;
+  for (const CallRecord& event : trace->events) {
+    stacks.insert(event.stack);
+  }
+  symbolizer.learn(*trace);
+  look_up_code(*trace, stacks, symbolizer);
+  add_numbers(run, process, *trace, numbers);
+}
+
+bool says_all_is_well(const Finding& finding) {
+  return finding.code == "run.healthy" || finding.code == "run.in-progress";
+}
+
+bool is_alarm(const Finding& finding) {
+  return finding.severity != Severity::kInfo;
+}
+
+}  // namespace
+
+Numbers numbers_of(const Run& run) {
+  Numbers numbers;
+  Symbolizer symbolizer;
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    if (has_numbers(run.processes[i])) {
+      run_stage("values of " + run.processes[i].source,
+                [&] { read_numbers(run, i, symbolizer, numbers); });
+    }
+  }
+  complete(numbers);
+  return numbers;
+}
+
+void add_numeric(const Run& run, std::vector<Finding>& findings) {
+  const uint64_t records = records_to_read(run);
+  if (records == 0 || records > kMostRecords) {
+    return;
+  }
+  run_stage("recorded values", [&] {
+    std::vector<Finding> found = find_in_numbers(run, numbers_of(run));
+    if (std::any_of(found.begin(), found.end(), is_alarm)) {
+      std::erase_if(findings, says_all_is_well);
+    }
+    std::move(found.begin(), found.end(), std::back_inserter(findings));
+    std::sort(findings.begin(), findings.end(), is_reported_before);
+  });
+}
+
+}  // namespace traintrace

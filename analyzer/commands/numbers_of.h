@@ -1,0 +1,18 @@
+// The recorded values of a run, from the traces of its processes.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/model/run.h"
+#include "analyzer/numbers/numbers.h"
+
+namespace traintrace {
+
+// Of those that recorded any.
+Numbers numbers_of(const Run& run);
+
+// What they show (detectors/numeric.h).  Nothing, where there is too much to read.
+void add_numeric(const Run& run, std::vector<Finding>& findings);
+
+}  // namespace traintrace
