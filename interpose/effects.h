@@ -2,6 +2,7 @@
 // follow from a row's kind and fields.  What does not follow from them is in specials_*.h.
 #pragma once
 
+#include "interpose/batches.h"
 #include "interpose/failures.h"
 #include "interpose/fields.h"
 #include "interpose/host_functions.h"
@@ -28,6 +29,11 @@ struct Scratch {
 enum class CopyWay : uint8_t { kOther, kToHost, kToDevice };
 template <format::CallId>
 inline constexpr CopyWay kCopyWay = CopyWay::kOther;
+
+// Memory that is the host's, too; specialised beside.
+enum class HostMemory : uint8_t { kOther, kManaged, kFlagged };
+template <format::CallId>
+inline constexpr HostMemory kHostMemory = HostMemory::kOther;
 
 inline constexpr uint64_t kHostToDevice = 1;  // cudaMemcpyHostToDevice
 inline constexpr uint64_t kDeviceToHost = 2;  // cudaMemcpyDeviceToHost
@@ -86,6 +92,27 @@ struct Row {
   static constexpr bool may_fetch() {
     return is(Kind::Copy) && kHas<Field::Destination> && kHas<Field::Bytes> &&
            (kHas<Field::CopyKind> || kCopyWay<kCall> == CopyWay::kToHost);
+  }
+  static constexpr bool may_send() {
+    return is(Kind::Copy) && kHas<Field::Source> && kHas<Field::Bytes> &&
+           (kHas<Field::CopyKind> || kCopyWay<kCall> == CopyWay::kToDevice);
+  }
+  // What is captured is copied when the graph is launched, if ever.
+  template <class... Arguments>
+  static bool sends_batch(ThreadState& thread, Arguments... arguments) noexcept {
+    return g_payload >= Payload::kBatches && get<Field::Bytes>(arguments...) >= kFewestBatchBytes &&
+           (!kHas<Field::CopyKind> || get<Field::CopyKind>(arguments...) == kHostToDevice) &&
+           (!kHas<Field::Stream> ||
+            !is_capture_mark(stream_mark(thread, get<Field::Stream>(arguments...))));
+  }
+  // Managed memory, by its functions' names, and that of which flags say that it is write-combined.
+  template <class... Arguments>
+  static bool is_to_be_avoided(Arguments... arguments) noexcept {
+    constexpr uint64_t kWriteCombined = 4;  // cudaHostAllocWriteCombined, CU_MEMHOSTALLOC_..
+    return g_payload >= Payload::kBatches &&
+           (kHostMemory<kCall> == HostMemory::kManaged ||
+            (kHostMemory<kCall> == HostMemory::kFlagged &&
+             (get<Field::Flags>(arguments...) & kWriteCombined) != 0));
   }
   template <class... Arguments>
   static bool fetches_scalar(Arguments... arguments) noexcept {
@@ -160,6 +187,7 @@ struct Row {
     } else if constexpr (is(Kind::Free)) {
       if (const uint64_t address = memory(arguments...)) {
         freed(thread, kCall, address);
+        memory_freed(address);
       }
     } else if constexpr (is(Kind::Launch) && kHas<Field::Function>) {
       kernel_launched(thread, get<Field::Function>(arguments...));
@@ -239,8 +267,19 @@ struct Row {
         read_pending_scalars(thread, kHas<Field::Stream> ? &stream : nullptr, ticks);
       }
     }
+    if constexpr (may_send()) {
+      if (sends_batch(thread, arguments...)) {
+        record_batch(thread, get<Field::Source>(arguments...), get<Field::Bytes>(arguments...),
+                     frame.stack, ticks);
+      }
+    }
     if constexpr (is(Kind::Alloc)) {
       if (const uint64_t address = memory(arguments...)) {
+        if constexpr (kHostMemory<kCall> != HostMemory::kOther) {
+          if (is_to_be_avoided(arguments...)) {
+            avoid_memory(address, bytes(arguments...));
+          }
+        }
         allocated(thread, kCall, address, bytes(arguments...), get<Field::Stream>(arguments...),
                   frame.stack, frame.ticks);
       }

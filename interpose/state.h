@@ -99,6 +99,10 @@ void event_destroyed(uint64_t event) noexcept;
 void stream_waits(ThreadState& thread, uint64_t stream, uint64_t event) noexcept;  // after success
 // Synchronise and query: take the mark before the real call, hand it back after its success.
 uint64_t stream_mark(ThreadState& thread, uint64_t stream) noexcept;
+// Whether what is put on the stream of that mark goes into a graph.
+constexpr bool is_capture_mark(uint64_t mark) noexcept {
+  return mark >> 63 != 0;
+}
 uint64_t event_mark(uint64_t event) noexcept;
 void mark_completed(uint64_t mark, uint64_t ticks) noexcept;
 // All streams of the thread's device.

@@ -44,6 +44,11 @@ template <>
 inline constexpr CopyWay kCopyWay<CallId::cuMemcpyHtoDAsync_v2_ptsz> = CopyWay::kToDevice;
 
 template <>
+inline constexpr HostMemory kHostMemory<CallId::cuMemAllocManaged> = HostMemory::kManaged;
+template <>
+inline constexpr HostMemory kHostMemory<CallId::cuMemHostAlloc> = HostMemory::kFlagged;
+
+template <>
 struct Special<CallId::cuCtxCreate> : CreatesContext<CUcontext> {
   static void after(OpenFrame& frame, Scratch&, int result, uint64_t, CUcontext* context, unsigned,
                     CUdevice device) {

@@ -27,6 +27,11 @@ template <>
 inline constexpr cudaError_t kMissingOriginal<cudaError_t> = cudaErrorSharedObjectSymbolNotFound;
 
 template <>
+inline constexpr HostMemory kHostMemory<format::CallId::cudaMallocManaged> = HostMemory::kManaged;
+template <>
+inline constexpr HostMemory kHostMemory<format::CallId::cudaHostAlloc> = HostMemory::kFlagged;
+
+template <>
 struct Special<format::CallId::cudaSetDevice> : NothingBefore {
   static void after(OpenFrame& frame, Scratch&, int result, uint64_t, int device) {
     if (result == 0) {

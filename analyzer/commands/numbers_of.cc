@@ -15,6 +15,9 @@ namespace {
 // Many more would take longer than all the rest of the analysis.
 constexpr uint64_t kMostRecords = 40'000'000;
 
+// Values, and what tells one step from the next.
+constexpr std::string_view kKinds[] = {"scalar", "batch", "collective"};
+
 uint64_t records_to_read(const Run& run) {
   uint64_t records = 0;
   for (const ProcessTrace& trace : run.processes) {
@@ -26,13 +29,15 @@ uint64_t records_to_read(const Run& run) {
 void read_numbers(const Run& run, size_t process, Symbolizer& symbolizer, Numbers& numbers) {
   const ProcessTrace& tables = run.processes[process];
   Result<ProcessTrace> trace =
-      read_trace(tables.source, {.only_library = "payload", .booted = tables.booted});
+      read_trace(tables.source, {.only_kinds = kKinds, .booted = tables.booted});
   if (!trace || trace->events.empty()) {
     return;
   }
   std::set<uint32_t> stacks;
   for (const CallRecord& event : trace->events) {
-    stacks.insert(event.stack);
+    if (event.moment) {
+      stacks.insert(event.stack);
+    }
   }
   symbolizer.learn(*trace);
   look_up_code(*trace, stacks, symbolizer);

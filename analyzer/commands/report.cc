@@ -271,7 +271,11 @@ int report_ranges(const ReportArguments& arguments) {
   return print_in_form(table, arguments);
 }
 
-int report_scalars(const ReportArguments& arguments) {
+bool is_of_values(const std::string& by) {
+  return by == "scalar" || by == "value" || by == "batch";
+}
+
+int report_values(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
   for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
     say(error);
@@ -284,14 +288,19 @@ int report_scalars(const ReportArguments& arguments) {
     return fail(run.error().message);
   }
   const Numbers numbers = numbers_of(*run);
-  if (numbers.scalars.empty()) {
+  if (arguments.by == "batch" && numbers.batches.empty()) {
+    note(
+        "no batches are recorded: the job sent nothing of 512 bytes or more to its GPUs, or ran "
+        "without TRAINTRACE_PAYLOAD=batches");
+  } else if (arguments.by != "batch" && numbers.scalars.empty()) {
     note(
         "no values are recorded: the job fetched no numbers of 1 to 8 bytes from its GPUs, or ran "
         "with TRAINTRACE_PAYLOAD=off");
   }
-  return print_in_form(
-      arguments.by == "scalar" ? report_by_scalar(*run, numbers) : report_by_value(*run, numbers),
-      arguments);
+  return print_in_form(arguments.by == "scalar"  ? report_by_scalar(*run, numbers)
+                       : arguments.by == "value" ? report_by_value(*run, numbers)
+                                                 : report_by_batch(*run, numbers),
+                       arguments);
 }
 
 int report_operations(const ReportArguments& arguments) {
@@ -320,7 +329,7 @@ int report(const ReportArguments& arguments) {
         "start, end");
   }
   if (const std::vector<std::string> files = profiles_alone(arguments.traces); !files.empty()) {
-    if (arguments.by == "scalar" || arguments.by == "value") {
+    if (is_of_values(arguments.by)) {
       return fail(fmt::format("--by={} is for recorded traces", arguments.by));
     }
     if (arguments.by == "range") {
@@ -331,8 +340,8 @@ int report(const ReportArguments& arguments) {
   if (arguments.by == "range") {
     return report_ranges(arguments);
   }
-  if (arguments.by == "scalar" || arguments.by == "value") {
-    return report_scalars(arguments);
+  if (is_of_values(arguments.by)) {
+    return report_values(arguments);
   }
   if (arguments.by != "call" && arguments.by != "stack") {
     return report_recorded(arguments);
@@ -361,8 +370,8 @@ void declare_report(CLI::App& command, Invocation& invocation) {
   add_traces(command, arguments->traces);
   command.add_option("--by", arguments->by, "what each row stands for")
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step", "kernel", "operator",
-                             "annotation", "module", "range", "scalar", "value", "collective",
-                             "cause", "slowdown"}))
+                             "annotation", "module", "range", "scalar", "value", "batch",
+                             "collective", "cause", "slowdown"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});
   command

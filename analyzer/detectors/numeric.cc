@@ -17,6 +17,8 @@ std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers) {
   constexpr NamedDetector<NumericDetector> kDetectors[] = {
       TT_DETECTOR(find_first_nonfinite),
       TT_DETECTOR(find_skipped_steps),
+      TT_DETECTOR(find_same_data),
+      TT_DETECTOR(find_stuck_input),
   };
   std::vector<Finding> findings;
   find_with_each(kDetectors, findings, run, numbers);

@@ -12,6 +12,8 @@ namespace traintrace {
 std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers);
 // overflow-skipped and scale-collapsed.
 std::vector<Finding> find_skipped_steps(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_same_data(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_stuck_input(const Run& run, const Numbers& numbers);
 
 // What all of them find.
 std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers);

@@ -62,54 +62,82 @@ Site site_of(const ProcessTrace& trace, Rank rank, uint32_t id) {
   return site;
 }
 
-class ScalarReader {
+class NumbersReader {
  public:
-  ScalarReader(const Run& run, size_t process, const ProcessTrace& trace)
+  NumbersReader(const Run& run, size_t process, const ProcessTrace& trace)
       : run_(run), process_(process), trace_(trace) {}
 
   void read(Numbers& numbers) {
-    std::map<Key, ScalarSeries> found;
     each_event(trace_, [&](const CallRecord& event, std::span<const uint64_t> values) {
       const CallSchema* const schema = schema_of(trace_, event.call);
-      if (schema != nullptr && event.moment && schema->kind == "scalar" && values.size() >= 2) {
-        add(event, values, found);
+      if (schema == nullptr) {
+        return;
+      }
+      if (schema->kind == "collective") {
+        numbers.collectives[rank_with(run_, process_, event.device)].push_back(event.enter);
+      } else if (!event.moment || values.size() < 2) {
+        return;
+      } else if (schema->kind == "scalar") {
+        add_scalar(event, values[0], values[1]);
+      } else if (schema->kind == "batch") {
+        add_batch(event, values[0], values[1]);
       }
     });
-    for (auto& [key, series] : found) {
+    for (auto& [key, series] : scalars_) {
       series.type = type_of_series(series.values, series.bytes);
       numbers.scalars.push_back(std::move(series));
+    }
+    for (auto& [key, series] : batches_) {
+      numbers.batches.push_back(std::move(series));
     }
   }
 
  private:
-  using Key =
-      std::tuple<std::tuple<std::string, std::string, std::vector<std::string>>, uint64_t, Rank>;
+  using SiteKey = std::tuple<std::string, std::string, std::vector<std::string>>;
 
-  void add(const CallRecord& event, std::span<const uint64_t> values,
-           std::map<Key, ScalarSeries>& found) {
-    const Rank rank = rank_with(run_, process_, event.device);
-    const auto [known, is_new] = sites_.try_emplace(event.stack);
+  const Site& site(Rank rank, uint32_t stack) {
+    const auto [known, is_new] = sites_.try_emplace(stack);
     if (is_new) {
-      known->second = site_of(trace_, rank, event.stack);
+      known->second = site_of(trace_, rank, stack);
     }
-    const Site& site = known->second;
-    ScalarSeries& series = found[{site.key(), values[0], rank}];
-    if (series.values.empty()) {
+    return known->second;
+  }
+
+  void add_time(const CallRecord& event, Rank rank, const Site& site, ValueSeries& series) const {
+    if (series.times.empty()) {
       series.rank = rank;
       series.process = process_;
       series.place = site.place;
       series.callers = site.callers;
       series.frames = site.frames;
-      series.bytes = values[0];
     }
     series.times.push_back(event.enter);
-    series.values.push_back(values[1]);
+  }
+
+  void add_scalar(const CallRecord& event, uint64_t bytes, uint64_t value) {
+    const Rank rank = rank_with(run_, process_, event.device);
+    const Site& where = site(rank, event.stack);
+    ScalarSeries& series = scalars_[{where.key(), bytes, rank}];
+    add_time(event, rank, where, series);
+    series.bytes = bytes;
+    series.values.push_back(value);
+  }
+
+  void add_batch(const CallRecord& event, uint64_t bytes, uint64_t hash) {
+    const Rank rank = rank_with(run_, process_, event.device);
+    const Site& where = site(rank, event.stack);
+    BatchSeries& series = batches_[{where.key(), rank}];
+    add_time(event, rank, where, series);
+    series.sizes.push_back(bytes);
+    series.hashes.push_back(hash);
   }
 
   const Run& run_;
   const size_t process_;
   const ProcessTrace& trace_;
   std::map<uint32_t, Site> sites_;  // by stack
+  std::map<std::tuple<SiteKey, uint64_t, Rank>, ScalarSeries> scalars_;
+  std::map<std::tuple<SiteKey, Rank>, BatchSeries> batches_;
 };
 
 }  // namespace
@@ -120,18 +148,23 @@ bool has_numbers(const ProcessTrace& trace) {
 }
 
 void add_numbers(const Run& run, size_t process, const ProcessTrace& events, Numbers& numbers) {
-  ScalarReader(run, process, events).read(numbers);
+  NumbersReader(run, process, events).read(numbers);
 }
 
 void complete(Numbers& numbers) {
-  const auto key = [](const ScalarSeries& series) {
+  const auto of_scalars = [](const ScalarSeries& series) {
     return std::tuple(place_text(series), series.callers, series.frames, series.bytes, series.rank);
   };
+  const auto of_batches = [](const BatchSeries& series) {
+    return std::tuple(place_text(series), series.callers, series.frames, series.rank);
+  };
   std::stable_sort(numbers.scalars.begin(), numbers.scalars.end(),
-                   [&](const ScalarSeries& a, const ScalarSeries& b) { return key(a) < key(b); });
+                   [&](const auto& a, const auto& b) { return of_scalars(a) < of_scalars(b); });
+  std::stable_sort(numbers.batches.begin(), numbers.batches.end(),
+                   [&](const auto& a, const auto& b) { return of_batches(a) < of_batches(b); });
 }
 
-std::string place_text(const ScalarSeries& series) {
+std::string place_text(const ValueSeries& series) {
   return series.place ? place_text(*series.place) : "an unknown place";
 }
 

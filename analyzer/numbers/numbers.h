@@ -1,6 +1,7 @@
 // The values of a run that were recorded (TRAINTRACE_PAYLOAD, docs/payload.md).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,22 +13,34 @@
 
 namespace traintrace {
 
-// Scalars that one rank fetched at one place of its code, called from the same places.
-struct ScalarSeries {
+// Values of one rank that passed one place of its code, called from the same places.
+struct ValueSeries {
   Rank rank;
   size_t process = 0;              // in Run::processes
   std::optional<CodePlace> place;  // none: no frame is the user's
   std::string callers;             // further frames of the user's, innermost first
   // Of Python, from the innermost to the first of the user's: "grad_scaler.py GradScaler.step".
   std::vector<std::string> frames;
+  std::vector<TimeNs> times;
+};
+
+// Scalars that it fetched there.
+struct ScalarSeries : ValueSeries {
   uint64_t bytes = 0;            // of one
-  std::vector<TimeNs> times;     // when the job had them
-  std::vector<uint64_t> values;  // little-endian
+  std::vector<uint64_t> values;  // little-endian, when the job had them
   TypeOfSeries type;
 };
 
+// What it sent to its GPU from there.
+struct BatchSeries : ValueSeries {
+  std::vector<uint64_t> sizes;   // bytes
+  std::vector<uint64_t> hashes;  // equal for equal data
+};
+
 struct Numbers {
-  std::vector<ScalarSeries> scalars;  // by place, callers, size, then rank
+  std::vector<ScalarSeries> scalars;                // by place, callers, size, then rank
+  std::vector<BatchSeries> batches;                 // by place, callers, then rank
+  std::map<Rank, std::vector<TimeNs>> collectives;  // when the rank entered them
 };
 
 // Whether its process was asked to record values, and did.
@@ -40,7 +53,7 @@ void add_numbers(const Run& run, size_t process, const ProcessTrace& events, Num
 void complete(Numbers& numbers);
 
 // "train.py:118 in train_step"; "an unknown place".
-std::string place_text(const ScalarSeries& series);
+std::string place_text(const ValueSeries& series);
 std::string text_at(const ScalarSeries& series, size_t index);
 
 }  // namespace traintrace

@@ -47,7 +47,7 @@ class EventReader {
       : context_(context),
         trace_(context.trace),
         reports_(options.reports),
-        only_library_(options.only_library) {}
+        only_kinds_(options.only_kinds) {}
 
   void read_all(const format::Section& section) {
     std::vector<ChunkPlace> chunks = find_chunks(context_.file, section);
@@ -56,7 +56,7 @@ class EventReader {
     if (segments) {
       chunks = with_segments(std::move(chunks), segments->find_chunks(trace_.errors));
     }
-    if (only_library_.empty()) {
+    if (only_kinds_.empty()) {
       reserve(chunks);
     }
     std::vector<uint64_t> buffer;
@@ -127,7 +127,7 @@ class EventReader {
   }
 
   bool is_wanted(RecordHead head) {
-    return only_library_.empty() ||
+    return only_kinds_.empty() ||
            (head.type != format::kNote && places(context_.schema.call(head.call)).is_wanted);
   }
 
@@ -246,7 +246,8 @@ class EventReader {
       ValuePlaces& next = places_.emplace_back();
       const CallSchema& schema = context_.schema.calls[places_.size() - 1];
       next.is_report = schema.kind == "tensor-block";
-      next.is_wanted = only_library_.empty() || schema.library == only_library_;
+      next.is_wanted = only_kinds_.empty() || std::find(only_kinds_.begin(), only_kinds_.end(),
+                                                        schema.kind) != only_kinds_.end();
       const std::vector<FieldSchema>& fields = schema.fields;
       for (size_t i = 0; i < fields.size(); ++i) {
         (fields[i].after_call ? next.out : next.in).push_back(static_cast<uint8_t>(i));
@@ -301,7 +302,7 @@ class EventReader {
   ProcessTrace& trace_;
   std::unordered_map<uint32_t, ThreadState> threads_;
   const bool reports_;  // to be kept wherever they are
-  const std::string_view only_library_;
+  const std::span<const std::string_view> only_kinds_;
   std::vector<StoredReports::Place> left_;
   std::vector<StoredReports::Form> forms_;  // of those
   uint64_t left_count_ = 0;

@@ -16,8 +16,8 @@ struct ReadOptions {
   // Else reports of PyTorch's allocator that full recording kept stay in their file
   // (stored_reports.h).
   bool reports = true;
-  // Of events only those of this library of the schema; empty: all.
-  std::string_view only_library = {};
+  // Of events only those of these kinds (kinds.def); empty: all.
+  std::span<const std::string_view> only_kinds = {};
   // When the process's machine was started, by the clock that its times are to be told by
   // (ProcessTrace::booted of others there); 0: by the clock as it stood at its newest heartbeat.
   TimeNs booted = 0;

@@ -51,6 +51,9 @@ Chosen usual_columns(const ReportTable& table) {
              "first_nonfinite_ns", "curve"},
             ""};
   }
+  if (by == "batch") {
+    return {{"place", "rank", "count", "changing_count", "batch_bytes", "most_batch_bytes"}, ""};
+  }
   if (by == "value") {
     return {{"place", "rank", "number", "time_ns", "value"}, ""};
   }

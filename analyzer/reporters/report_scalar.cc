@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/numbers/batches.h"
 
 namespace traintrace {
 namespace {
@@ -127,6 +128,26 @@ ReportTable report_by_value(const Run& run, const Numbers& numbers) {
                             scalar_text(ScalarType::kUnknown, series.values[i], series.bytes),
                             series.callers});
     }
+  }
+  return table;
+}
+
+ReportTable report_by_batch(const Run& run, const Numbers& numbers) {
+  ReportTable table{"batch",
+                    {"place", "rank", "count", "changing_count", "batch_bytes", "most_batch_bytes",
+                     "last_hash", "begin_ns", "end_ns", "callers", "source"},
+                    {}};
+  table.rows.reserve(numbers.batches.size());
+  for (const BatchSeries& series : numbers.batches) {
+    const auto [least, most] = std::minmax_element(series.sizes.begin(), series.sizes.end());
+    table.rows.push_back(
+        {place_text(series), int64_t{series.rank.value}, static_cast<int64_t>(series.sizes.size()),
+         static_cast<int64_t>(changing_batches(series).size()),
+         static_cast<int64_t>(std::min<uint64_t>(*least, INT64_MAX)),
+         static_cast<int64_t>(std::min<uint64_t>(*most, INT64_MAX)),
+         fmt::format("0x{:016x}", series.hashes.back()), elapsed(run.start, series.times.front()),
+         elapsed(run.start, series.times.back()), series.callers,
+         run.processes[series.process].source});
   }
   return table;
 }

@@ -1,11 +1,12 @@
 """job.py CASE: a rank that fetches numbers from its GPU in each step, as judge.py knows them."""
 import math
 import os
+import random
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f"{HERE}/site-packages")
-from gpu import Tensor, call
+from gpu import Communicator, Tensor, allocate, call, send
 from amp.grad_scaler import GradScaler
 
 rank = int(os.environ["RANK"])
@@ -39,6 +40,41 @@ def skip_steps(skipped, steps):
         scaler.step()  # STEP
 
 
+def batch(*seed):
+    return random.Random(repr(seed)).randbytes(4096)
+
+
+MASK = bytes(range(256)) * 16
+
+
+def train(batches, groups=None, weights=(), steps_per_update=1):
+    """A step for each batch; of 4 ranks or more, those that share `groups` have a communicator of their own."""
+    world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
+    group = world.split(groups(rank), rank) if groups else None
+    memory = allocate(4096)
+    for each in weights:
+        send(each, memory)
+    for step, each in enumerate(batches):
+        send(each, memory)  # BATCH
+        if group:
+            group.all_reduce()
+        if step % steps_per_update == 0:
+            world.all_reduce()
+
+
+def of_first_two(step):
+    """Ranks 0 and 1 have the same batches."""
+    return batch(step, rank if rank >= 2 else 0)
+
+
+def with_masks(batches):
+    return [part for each in batches for part in (each, MASK)]
+
+
+def stuck(after):
+    return [batch(min(step, after) if rank == 1 else step, rank) for step in range(40)]
+
+
 EARLY = {0, 1, 2, 3, 4, 5}
 CASES = {
     "healthy": lambda: log_losses(finite(50)),
@@ -56,6 +92,25 @@ CASES = {
     "clock": lambda: log_losses([*range(1764130000, 1764130040), -1, -1, -1, -1], "<i"),
     "minus-one-of-64-bits": lambda: log_losses([*range(1, 40), -1, -1, -1, -1], "<q"),
     "halves": lambda: log_losses([*finite(40), NAN, NAN, NAN, NAN], "<e"),
+    "own-data": lambda: train(batch(step, rank) for step in range(40)),
+    "same-data": lambda: train(of_first_two(step) for step in range(40)),
+    "same-data-and-masks": lambda: train(with_masks(of_first_two(step) for step in range(40))),
+    "same-data-accumulated": lambda: train((of_first_two(step) for step in range(40)), steps_per_update=4),
+    "same-data-for-7-steps": lambda: train(of_first_two(step) if step < 7 else batch(step, rank) for step in range(40)),
+    # Tensor parallelism: ranks 0 and 1 work on the same batch, and so do 2 and 3.
+    "tensor-parallel": lambda: train((batch(step, rank // 2) for step in range(40)), groups=lambda of: of // 2),
+    "same-data-of-all": lambda: train(batch(step) for step in range(40)),
+    "same-masks": lambda: train(part for step in range(40) for part in (batch(step, rank), MASK)),
+    # The same epoch again, and another rank's part of it an epoch later.
+    "epochs": lambda: train(batch(step % 20, rank) for step in range(60)),
+    "parts-in-turn": lambda: train(batch(step % 20, (rank + step // 20) % 4) for step in range(60)),
+    # Rank 0 has loaded its weights, the others have made them alike.
+    "weights": lambda: train((batch(step, rank) for step in range(40)), weights=[batch("weight", i, rank == 0) for i in range(40)]),
+    "stuck": lambda: train(stuck(20)),
+    "stuck-and-masks": lambda: train(with_masks(stuck(20))),
+    "stuck-for-4": lambda: train(stuck(36)),
+    "stuck-on-all": lambda: train(batch(min(step, 20), rank) for step in range(40)),
+    "one-batch": lambda: train([batch(rank)] * 40 if rank == 1 else [batch(step, rank) for step in range(40)]),
     "skips": lambda: skip_steps(EARLY | {250, 390}, 400),
     "no-skips": lambda: skip_steps(set(), 400),
     "collapsed": lambda: skip_steps(EARLY | set(range(300, 400)), 400),

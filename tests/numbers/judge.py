@@ -20,7 +20,8 @@ def line_of(mark):
 def record(folder):
     environment = dict(os.environ, TRAINTRACE_RING_MB="4", SIMGPU_DEVICES=ranks, TRAINTRACE_DIR=f"{folder}/traces", SIMGPU_NODE=folder,
                        LD_PRELOAD=f"{build}/lib/libtraintrace.so", LD_LIBRARY_PATH=f"{build}/simgpu", WORLD_SIZE=ranks,
-                       MASTER_ADDR="localhost", MASTER_PORT="1", PYTHONDONTWRITEBYTECODE="1", NUMBERS_DIR=folder)
+                       MASTER_ADDR="localhost", MASTER_PORT="1", PYTHONDONTWRITEBYTECODE="1", NUMBERS_DIR=folder,
+                       TRAINTRACE_PAYLOAD="batches")
     running = [subprocess.Popen(["/usr/bin/python3", JOB, case], env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)))
                for rank in range(int(ranks))]
     ends = [each.wait(200) for each in running]
@@ -43,8 +44,9 @@ def problem(findings):
 
 
 def wrong_in(finding):
-    if finding.get("culprits"):
-        return f"{finding['culprits']} are blamed"
+    blamed = json.dumps(finding.get("culprits", []), separators=(",", ":"))
+    if blamed != wanted.pop("culprits", "[]"):
+        return f"{blamed} are blamed"
     where = finding["where"][0]
     for key, value in wanted.items():
         found = (where["line"] if key == "at" else json.dumps(finding["sides"], separators=(",", ":")) if key == "sides"

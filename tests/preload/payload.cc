@@ -1,4 +1,5 @@
-// TRAINTRACE_PAYLOAD=scalars: the small numbers that a job fetches from its GPU.
+// TRAINTRACE_PAYLOAD: the small numbers that a job fetches from its GPU, and hashes of what it
+// sends.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -292,6 +294,155 @@ ROLE(killed) {
 
 TEST(Scalars, SurviveAKill) {
   EXPECT_EQ(scalars_of(trace_of("killed")), Lines{"4:3f000000"});
+}
+
+// The hashes, in the order of the copies.
+std::vector<uint64_t> hashes_of(const RawTrace& trace) {
+  std::vector<uint64_t> hashes;
+  for (const RawRecord& record : trace.of("batchHash", format::kMoment)) {
+    hashes.push_back(trace.value(record, "value"));
+    EXPECT_NE(record.stack, 0u);
+  }
+  return hashes;
+}
+
+std::vector<uint64_t> sizes_of(const RawTrace& trace) {
+  std::vector<uint64_t> sizes;
+  for (const RawRecord& record : trace.of("batchHash", format::kMoment)) {
+    sizes.push_back(trace.value(record, "bytes"));
+  }
+  return sizes;
+}
+
+constexpr size_t kMost = 1 << 20;
+
+// Different everywhere.
+std::vector<char> batch_of(unsigned seed) {
+  std::vector<char> batch(kMost);
+  for (char& byte : batch) {
+    seed = seed * 1664525 + 1013904223;
+    byte = static_cast<char>(seed >> 24);
+  }
+  return batch;
+}
+
+ROLE(sends) {
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  void* memory = nullptr;
+  cudaMalloc(&memory, kMost);
+  const auto device = reinterpret_cast<CUdeviceptr>(memory);
+  std::vector<char> first = batch_of(1);
+  const std::vector<char> again = batch_of(1);
+  const std::vector<char> other = batch_of(2);
+  for (const size_t bytes : {512UL, 4096UL, 65536UL, 65537UL, kMost}) {
+    cudaMemcpy(memory, first.data(), bytes, cudaMemcpyHostToDevice);
+    cudaMemcpyAsync(memory, again.data(), bytes, cudaMemcpyHostToDevice, stream);
+    cuMemcpyHtoD(device, other.data(), bytes);
+    cuMemcpyHtoDAsync(device, again.data(), bytes, stream);
+    first[bytes - 1] = static_cast<char>(~first[bytes - 1]);
+    cudaMemcpy(memory, first.data(), bytes, cudaMemcpyHostToDevice);
+    first[bytes - 1] = static_cast<char>(~first[bytes - 1]);
+  }
+  cudaMemcpy(memory, first.data(), 511, cudaMemcpyHostToDevice);
+  cudaMemcpy(first.data(), memory, kMost, cudaMemcpyDeviceToHost);
+  cudaMemcpy(memory, static_cast<char*>(memory) + 4096, 4096, cudaMemcpyDeviceToDevice);
+  return 0;
+}
+
+TEST(Batches, AreHashedByTheirContent) {
+  const RawTrace trace = trace_of("sends", "batches");
+  const std::vector<uint64_t> hashes = hashes_of(trace);
+  const std::vector<uint64_t> sizes = sizes_of(trace);
+  ASSERT_EQ(hashes.size(), 25u);
+  for (size_t i = 0; i < 25; i += 5) {
+    EXPECT_EQ(sizes[i], (std::vector<uint64_t>{512, 4096, 65536, 65537, kMost})[i / 5]);
+    EXPECT_EQ(hashes[i], hashes[i + 1]) << sizes[i] << ": the same data elsewhere";
+    EXPECT_NE(hashes[i], hashes[i + 2]) << sizes[i] << ": other data";
+    EXPECT_EQ(hashes[i], hashes[i + 3]) << sizes[i];
+    EXPECT_NE(hashes[i], hashes[i + 4]) << sizes[i] << ": another last byte";
+    EXPECT_EQ(std::count(hashes.begin(), hashes.end(), hashes[i]), 3) << "sizes differ";
+  }
+}
+
+TEST(Batches, AreNotHashedUnlessAskedFor) {
+  EXPECT_EQ(hashes_of(trace_of("sends", "scalars")).size(), 0u);
+  EXPECT_EQ(scalars_of(trace_of("items", "batches")), kItems) << "a level includes those below";
+}
+
+// Memory that a processor should leave alone; after its end the address is any memory.
+ROLE(sends_from_elsewhere) {
+  void* memory = nullptr;
+  void* pinned = nullptr;
+  void* combined = nullptr;
+  void* managed = nullptr;
+  cudaMalloc(&memory, 4096);
+  cudaHostAlloc(&pinned, 4096, cudaHostAllocDefault);
+  cudaHostAlloc(&combined, 8192, cudaHostAllocWriteCombined);
+  cudaMallocManaged(&managed, 4096, cudaMemAttachGlobal);
+  const auto send = [&](void* from, size_t bytes) {
+    cudaMemcpy(memory, from, bytes, cudaMemcpyHostToDevice);
+  };
+  send(pinned, 4096);  // is hashed
+  send(combined, 4096);
+  send(static_cast<char*>(combined) + 4096, 4096);
+  send(managed, 4096);
+  cudaFreeHost(combined);
+  cudaFree(managed);
+  send(pinned, 2048);  // is hashed
+  cudaHostAlloc(&combined, 8192, cudaHostAllocDefault);
+  send(combined, 1024);  // is hashed
+  return 0;
+}
+
+TEST(Batches, OfMemoryThatIsSlowOrMovesAreLeftOut) {
+  EXPECT_EQ(sizes_of(trace_of("sends_from_elsewhere", "batches")),
+            (std::vector<uint64_t>{4096, 2048, 1024}));
+}
+
+ROLE(sends_captured) {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  void* memory = nullptr;
+  void* pinned = nullptr;
+  cudaStreamCreate(&stream);
+  cudaMalloc(&memory, 4096);
+  cudaMallocHost(&pinned, 4096);
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+  cudaMemcpyAsync(memory, pinned, 4096, cudaMemcpyHostToDevice, stream);
+  cudaStreamEndCapture(stream, &graph);
+  cudaMemcpyAsync(memory, pinned, 2048, cudaMemcpyHostToDevice, stream);
+  return 0;
+}
+
+TEST(Batches, AreNotHashedWhileCapturing) {
+  EXPECT_EQ(sizes_of(trace_of("sends_captured", "batches")), (std::vector<uint64_t>{2048}));
+}
+
+// While other threads fill and unmap what was sent, the job goes on.
+ROLE(sends_and_unmaps) {
+  std::vector<std::thread> all;
+  all.reserve(8);
+  for (int i = 0; i < 8; ++i) {
+    all.emplace_back([] {
+      void* memory = nullptr;
+      cudaMalloc(&memory, kMost);
+      for (int step = 0; step < 50; ++step) {
+        void* const batch =
+            mmap(nullptr, kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        cudaMemcpy(memory, batch, step % 2 == 0 ? kMost : 65536, cudaMemcpyHostToDevice);
+        munmap(batch, kMost);
+      }
+    });
+  }
+  for (std::thread& thread : all) {
+    thread.join();
+  }
+  return 0;
+}
+
+TEST(Batches, OfManyThreadsAreTheirOwn) {
+  EXPECT_EQ(hashes_of(trace_of("sends_and_unmaps", "batches")).size(), 8u * 50u);
 }
 
 }  // namespace

@@ -1,0 +1,210 @@
+#include "analyzer/numbers/batches.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kRemembered = 64;
+constexpr size_t kMostSlots = 4;  // different batches that one step sends from one line
+
+constexpr size_t kFewestStepsOfRow = 2;  // with gradient accumulation, steps have several batches
+
+// kFewestSame changing batches in a row, of one rank.
+struct Row {
+  size_t series;  // in PlaceBatches
+  size_t first;   // in its changing batches
+  TimeNs begin;
+  TimeNs end;
+};
+
+// torch.nn.Module.to, load_state_dict and what they call: weights.
+bool sends_weights(const BatchSeries& series) {
+  return std::any_of(series.frames.begin(), series.frames.end(), [](const std::string& frame) {
+    return frame.starts_with("module.py Module.");
+  });
+}
+
+// Whether the row is of several steps of its rank.
+bool is_of_steps(std::span<const TimeNs> collectives, const BatchSeries& series,
+                 std::span<const size_t> row) {
+  size_t between = 0;
+  for (size_t i = 0; i + 1 < row.size(); ++i) {
+    const auto after =
+        std::upper_bound(collectives.begin(), collectives.end(), series.times[row[i]]);
+    between += after != collectives.end() && *after < series.times[row[i + 1]] ? 1 : 0;
+  }
+  return between >= kFewestStepsOfRow;
+}
+
+uint64_t hash_of_row(const BatchSeries& series, std::span<const size_t> row) {
+  uint64_t hash = 0;
+  for (const size_t index : row) {
+    hash = (hash ^ series.hashes[index] ^ series.sizes[index]) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+using Rows = std::unordered_map<uint64_t, std::vector<Row>>;
+
+void add_rows(const PlaceBatches& all, size_t number, std::span<const size_t> changing,
+              const Numbers& numbers, Rows& rows) {
+  const BatchSeries& series = *all[number];
+  const auto collectives = numbers.collectives.find(series.rank);
+  if (collectives == numbers.collectives.end()) {
+    return;
+  }
+  for (size_t i = 0; i + kFewestSame <= changing.size(); ++i) {
+    const auto row = changing.subspan(i, kFewestSame);
+    if (!is_of_steps(collectives->second, series, row)) {
+      continue;
+    }
+    rows[hash_of_row(series, row)].push_back(
+        {number, i, series.times[row.front()], series.times[row.back()]});
+  }
+}
+
+// Of which ranks, and where in them, rows overlap in time.  Sorts by time.
+template <class See>
+void each_overlap(std::vector<Row>& rows, See see) {
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return std::tuple(a.begin, a.series) < std::tuple(b.begin, b.series);
+  });
+  for (size_t i = 0; i < rows.size();) {
+    TimeNs end = rows[i].end;
+    size_t next = i + 1;
+    for (; next < rows.size() && rows[next].begin <= end; ++next) {
+      end = std::max(end, rows[next].end);
+    }
+    see(std::span(rows).subspan(i, next - i));
+    i = next;
+  }
+}
+
+// By set of ranks, the changing batches of its first series.
+using Shared = std::map<std::set<size_t>, std::set<size_t>>;
+
+SameBatches same_of(const PlaceBatches& all, const std::set<size_t>& who,
+                    const std::set<size_t>& which) {
+  SameBatches same{{}, all[*who.begin()], which.size(), *which.begin(), *which.rbegin()};
+  for (const size_t number : who) {
+    insert(same.ranks, all[number]->rank);
+  }
+  return same;
+}
+
+// The shortest tail of few batches again and again; `first` the number of batches: there is none.
+StuckBatches tail_of(const BatchSeries& series) {
+  std::unordered_set<uint64_t> seen;
+  StuckBatches found{&series, series.hashes.size(), 0};
+  for (size_t i = series.hashes.size(); i-- > 0;) {
+    seen.insert(series.hashes[i]);
+    if (seen.size() > kMostSlots || (found.distinct != 0 && seen.size() > found.distinct)) {
+      break;
+    }
+    if (series.hashes.size() - i >= kFewestStuck * seen.size()) {
+      found.first = i;
+      found.distinct = seen.size();
+    }
+  }
+  return found;
+}
+
+bool changes_meanwhile(const BatchSeries& series, TimeNs since, TimeNs until) {
+  const std::vector<size_t> changing = changing_batches(series);
+  return static_cast<size_t>(std::count_if(changing.begin(), changing.end(), [&](size_t index) {
+           return series.times[index] > since && series.times[index] <= until;
+         })) >= kFewestStuck;
+}
+
+}  // namespace
+
+std::vector<PlaceBatches> batches_by_place(const Numbers& numbers) {
+  std::map<std::tuple<std::string, std::string, std::vector<std::string>>, PlaceBatches> by_place;
+  for (const BatchSeries& series : numbers.batches) {
+    if (!sends_weights(series)) {
+      by_place[{place_text(series), series.callers, series.frames}].push_back(&series);
+    }
+  }
+  std::vector<PlaceBatches> all;
+  all.reserve(by_place.size());
+  for (auto& [place, series] : by_place) {
+    all.push_back(std::move(series));
+  }
+  return all;
+}
+
+std::vector<size_t> changing_batches(const BatchSeries& series) {
+  std::unordered_map<uint64_t, size_t> last;  // by hash
+  std::vector<size_t> changing;
+  for (size_t i = 0; i < series.hashes.size(); ++i) {
+    const auto [known, is_new] = last.try_emplace(series.hashes[i], i);
+    if (is_new || i - known->second > kRemembered) {
+      changing.push_back(i);
+    }
+    known->second = i;
+  }
+  return changing;
+}
+
+std::vector<SameBatches> same_batches(const PlaceBatches& all, const Numbers& numbers) {
+  Rows rows;
+  std::vector<std::vector<size_t>> changing;
+  changing.reserve(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    changing.push_back(changing_batches(*all[i]));
+    add_rows(all, i, changing.back(), numbers, rows);
+  }
+  Shared shared;
+  for (auto& [hash, same] : rows) {
+    each_overlap(same, [&](std::span<const Row> overlap) {
+      std::set<size_t> who;
+      for (const Row& row : overlap) {
+        who.insert(row.series);
+      }
+      const auto first = std::find_if(overlap.begin(), overlap.end(),
+                                      [&](const Row& row) { return row.series == *who.begin(); });
+      for (size_t i = 0; who.size() > 1 && i < kFewestSame; ++i) {
+        shared[who].insert(changing[first->series][first->first + i]);
+      }
+    });
+  }
+  std::vector<SameBatches> found;
+  for (const auto& [who, which] : shared) {
+    found.push_back(same_of(all, who, which));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const SameBatches& a, const SameBatches& b) { return a.count > b.count; });
+  return found;
+}
+
+std::vector<StuckBatches> stuck_batches(const PlaceBatches& all) {
+  std::vector<StuckBatches> found;
+  for (const BatchSeries* const series : all) {
+    const StuckBatches tail = tail_of(*series);
+    if (tail.distinct == 0) {
+      continue;
+    }
+    const std::vector<size_t> changing = changing_batches(*series);
+    const auto before = static_cast<size_t>(std::count_if(
+        changing.begin(), changing.end(), [&](size_t index) { return index <= tail.first; }));
+    const bool others_change = std::all_of(all.begin(), all.end(), [&](const BatchSeries* other) {
+      return other == series ||
+             changes_meanwhile(*other, series->times[tail.first], series->times.back());
+    });
+    if (before > kFewestSame && all.size() > 1 && others_change) {
+      found.push_back(tail);
+    }
+  }
+  return found;
+}
+
+}  // namespace traintrace
