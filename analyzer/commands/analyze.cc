@@ -13,6 +13,7 @@
 #include "analyzer/commands/output_file.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/support.h"
+#include "analyzer/detectors/telemetry_findings.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/isolation/supervise.h"
@@ -21,6 +22,7 @@
 #include "analyzer/page/page.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/telemetry/gpu_history.h"
 
 namespace traintrace {
 namespace {
@@ -94,12 +96,19 @@ struct Given {
   std::vector<RunInput> inputs;
   std::vector<ReadError> unreadable;
   std::vector<Testimony> testimonies;
+  TelemetryRecord telemetry;
   bool is_hearsay = false;  // there is nothing but what others say
 };
 
 Result<Given> take_apart(TraceSet traces) {
   Given given;
   given.testimonies = read_testimonies(traces.supporting, traces.errors);
+  // What is wrong with it makes nothing else less certain.
+  std::vector<ReadError> problems;
+  given.telemetry = read_telemetry(traces.telemetry, problems);
+  for (const ReadError& problem : problems) {
+    say(problem);
+  }
   given.is_hearsay = traces.processes.empty() && !given.testimonies.empty();
   if (given.is_hearsay) {
     traces.processes = processes_of(given.testimonies);
@@ -124,6 +133,7 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
     add_latency(run, findings);
     add_numeric(run, findings);
   }
+  run_stage("telemetry", [&] { add_telemetry(run, given.telemetry, findings); });
   return findings;
 }
 

@@ -41,6 +41,7 @@ Result<format::FileHeader> read_trace_header(const std::string& path);
 struct TraceSet {
   std::vector<ProcessTrace> processes;  // sorted by path
   std::vector<ReadError> errors;        // inputs of which nothing could be used
+  std::vector<std::string> telemetry;   // files of GPUs' counters (telemetry/gpu_history.h)
   std::vector<std::string> supporting;  // files that say something beside (importers/testimony.h)
 };
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options);

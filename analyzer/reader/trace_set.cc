@@ -25,6 +25,7 @@
 #include "analyzer/reader/threads_file.h"
 #include "analyzer/reader/trace_memory.h"
 #include "analyzer/reader/within.h"
+#include "analyzer/telemetry/gpu_history.h"
 #include "analyzer/text/dump_parser.h"
 #include "analyzer/text/progress.h"
 #include "format/pack.h"
@@ -42,6 +43,7 @@ struct Inputs {
   std::set<std::string> named;  // of the traces: by the user, not by a folder that lists them
   std::vector<OtherFile> others;
   std::vector<std::string> supporting;
+  std::vector<std::string> telemetry;
 };
 
 // Where a folder could not be written to, traces go to one of these.
@@ -83,6 +85,8 @@ void add_listed(const std::string& path, Inputs& inputs, Listing& listing) {
   if (extension == format::kTraceSuffix || extension == ".pointer" ||
       extension == format::kPackSuffix) {
     listing.traces.push_back(path);
+  } else if (is_telemetry(path)) {
+    inputs.telemetry.push_back(path);
   } else if (extension == ".txt" || extension == ".gz" || extension == ".zst") {
     is_dump_text(path)  ? listing.traces.push_back(path)
     : may_testify(path) ? inputs.supporting.push_back(path)
@@ -293,6 +297,11 @@ void forget_collected(TraceSet& set) {
   });
 }
 
+void sort_and_unite(std::vector<std::string>& paths) {
+  std::sort(paths.begin(), paths.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+}
+
 Reading read_once(std::span<const std::string> arguments, const ReadOptions& options) {
   Reading reading;
   TraceSet& set = reading.set;
@@ -310,6 +319,8 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
       add_folder(argument, inputs, set);
     } else if (is_tar(argument)) {
       add_tar(argument, inputs, set);
+    } else if (is_telemetry(argument)) {
+      inputs.telemetry.push_back(argument);
     } else if (may_testify(argument)) {
       inputs.supporting.push_back(argument);
     } else if (may_be_other_tools(argument)) {
@@ -321,8 +332,7 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
   }
   std::vector<std::string>& paths = inputs.traces;
   // The same trace may be named twice, by its folder and by itself.
-  std::sort(paths.begin(), paths.end());
-  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  sort_and_unite(paths);
   const HostClocks clocks(paths);
   ReadOptions own = options;
   Progress progress(paths);
@@ -340,6 +350,8 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
   }
   forget_collected(set);
   set.supporting = std::move(inputs.supporting);
+  set.telemetry = std::move(inputs.telemetry);
+  sort_and_unite(set.telemetry);
   if (set.processes.empty()) {
     add_others(inputs.others, set);
   } else {  // the same ranks once more
@@ -347,9 +359,7 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
       set.supporting.push_back(std::move(file.path));
     }
   }
-  std::sort(set.supporting.begin(), set.supporting.end());
-  set.supporting.erase(std::unique(set.supporting.begin(), set.supporting.end()),
-                       set.supporting.end());
+  sort_and_unite(set.supporting);
   return reading;
 }
 

@@ -8,12 +8,12 @@
 
 namespace traintrace {
 
-enum class Reading : uint8_t {
+enum class GpuReading : uint8_t {
 #define TT_READING(name, key, kind, exported, meaning) k##name,
 #include "analyzer/telemetry/readings.def"
   kCount
 };
-inline constexpr size_t kReadings = static_cast<size_t>(Reading::kCount);
+inline constexpr size_t kReadings = static_cast<size_t>(GpuReading::kCount);
 
 enum class ReadingKind : uint8_t { Counter, Gauge };
 
@@ -27,14 +27,14 @@ inline constexpr ReadingSpec kReadingSpecs[] = {
 #define TT_READING(name, key, kind, exported, meaning) {key, ReadingKind::kind, exported, meaning},
 #include "analyzer/telemetry/readings.def"
 };
-constexpr const ReadingSpec& spec_of(Reading reading) {
+constexpr const ReadingSpec& spec_of(GpuReading reading) {
   return kReadingSpecs[static_cast<size_t>(reading)];
 }
 
-inline std::optional<Reading> reading_of(std::string_view key) {
+inline std::optional<GpuReading> reading_of(std::string_view key) {
   for (size_t i = 0; i < kReadings; ++i) {
     if (kReadingSpecs[i].key == key) {
-      return static_cast<Reading>(i);
+      return static_cast<GpuReading>(i);
     }
   }
   return std::nullopt;

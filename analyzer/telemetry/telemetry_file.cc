@@ -149,7 +149,7 @@ void TelemetryFile::begin_anew() {
     ReadLine line{device, latest_time_[device], {}};
     for (size_t i = 0; i < kReadings; ++i) {
       if (latest[i]) {
-        line.values.emplace_back(static_cast<Reading>(i), *latest[i]);
+        line.values.emplace_back(static_cast<GpuReading>(i), *latest[i]);
       }
     }
     write(line);

@@ -31,7 +31,7 @@ struct DeviceLine {
 struct ReadLine {
   int device = 0;
   int64_t time = 0;
-  std::vector<std::pair<Reading, int64_t>> values;
+  std::vector<std::pair<GpuReading, int64_t>> values;
 };
 struct XidLine {
   int device = 0;

@@ -49,7 +49,8 @@ TEST(TelemetryLines, AreReadAsTheyAreWritten) {
   const TelemetryLine lines[] = {
       FactLine{"host", "node 17"},
       DeviceLine{3, "GPU-1", "0000:1b:00.0", "NVIDIA \"H100\"\n80GB"},
-      ReadLine{3, 1'763'500'000'123'456'789, {{Reading::kSmClock, 1980}, {Reading::kReasons, 0}}},
+      ReadLine{
+          3, 1'763'500'000'123'456'789, {{GpuReading::kSmClock, 1980}, {GpuReading::kReasons, 0}}},
       XidLine{0, 7, 79},
       NoteLine{7, "nvmlX has not\nreturned"},
       EndLine{8, ""},
@@ -95,10 +96,10 @@ TEST_F(TelemetryFolder, HoldsOnlyWhatHasChanged) {
   TelemetryFile file(folder_, "node", 1 << 20);
   std::string problem;
   ASSERT_TRUE(file.create(problem)) << problem;
-  file.add(ReadLine{0, 1, {{Reading::kSmClock, 1980}, {Reading::kEnergy, 5}}});
-  file.add(ReadLine{0, 2, {{Reading::kSmClock, 1980}, {Reading::kEnergy, 6}}});
-  file.add(ReadLine{0, 3, {{Reading::kSmClock, 1980}, {Reading::kEnergy, 6}}});
-  file.add(ReadLine{1, 3, {{Reading::kSmClock, 1980}}});
+  file.add(ReadLine{0, 1, {{GpuReading::kSmClock, 1980}, {GpuReading::kEnergy, 5}}});
+  file.add(ReadLine{0, 2, {{GpuReading::kSmClock, 1980}, {GpuReading::kEnergy, 6}}});
+  file.add(ReadLine{0, 3, {{GpuReading::kSmClock, 1980}, {GpuReading::kEnergy, 6}}});
+  file.add(ReadLine{1, 3, {{GpuReading::kSmClock, 1980}}});
   EXPECT_EQ(lines_of(".log"), (std::vector<std::string>{
                                   std::string(kTelemetryMagic), "read 0 1 sm_mhz=1980 energy_mj=5",
                                   "read 0 2 energy_mj=6", "read 0 3", "read 1 3 sm_mhz=1980"}));
@@ -117,7 +118,7 @@ TEST_F(TelemetryFolder, IsBegunAnewWithWhatMustNotBeLost) {
   file.add(XidLine{0, 2, 79});
   constexpr int kLast = 1000;
   for (int i = 1; i <= kLast; ++i) {
-    file.add(ReadLine{0, i, {{Reading::kEccUncorrected, 3}, {Reading::kEnergy, i}}});
+    file.add(ReadLine{0, i, {{GpuReading::kEccUncorrected, 3}, {GpuReading::kEnergy, i}}});
   }
   const std::vector<std::string> lines = lines_of(".log");
   const std::vector<std::string> head = {std::string(kTelemetryMagic), "fact host node",

@@ -1,0 +1,29 @@
+// Which GPU's telemetry is whose: joined by UUID, else by host and PCI bus id, never by number.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/model/run.h"
+#include "analyzer/telemetry/gpu_history.h"
+
+namespace traintrace {
+
+// A GPU that ranks of the run work on.
+struct RankGpu {
+  const GpuHistory* history;
+  Ranks ranks;
+  TimeNs from = 0, to = 0;  // from the first sign of life of its ranks to the last
+};
+
+// By rank.  GPUs of which there are no readings within the time of their ranks are there, too: an
+// Xid may be all that is known.
+std::vector<RankGpu> gpus_of_ranks(const Run& run, const TelemetryRecord& telemetry);
+
+// "GPU-1f2e3d4c-.. (0000:1b:00.0) on node17"
+std::string gpu_text(const GpuHistory& gpu);
+
+// The middle of the other GPUs' values, where there are any that are known; else 0.
+double median_of_others(const std::vector<std::optional<double>>& values, size_t but);
+
+}  // namespace traintrace
