@@ -12,19 +12,19 @@
 namespace traintrace {
 namespace {
 
-struct Cause {
+struct GpuCause {
   std::string text;    // "its clock was held down by .."
   std::string advice;  // empty: that of the finding
 };
 
-std::optional<Cause> cause_of_clock(const std::vector<RankGpu>& gpus, size_t which) {
+std::optional<GpuCause> cause_of_clock(const std::vector<RankGpu>& gpus, size_t which) {
   const std::vector<HeldClock> held = held_clocks(gpus);
   const auto found = std::find_if(held.begin(), held.end(),
                                   [&](const HeldClock& each) { return each.gpu == which; });
   if (found == held.end()) {
     return std::nullopt;
   }
-  return Cause{
+  return GpuCause{
       fmt::format("its clock was held down by {} for {:.0f} % of the time (the others' for "
                   "{:.0f} %)",
                   held_by_text(found->by), 100 * found->share, 100 * found->others),
@@ -49,7 +49,7 @@ std::vector<std::optional<double>> values_of(const std::vector<RankGpu>& gpus, A
   return values;
 }
 
-std::optional<Cause> cause_of_limits(const std::vector<RankGpu>& gpus, size_t which) {
+std::optional<GpuCause> cause_of_limits(const std::vector<RankGpu>& gpus, size_t which) {
   struct Limit {
     GpuReading reading;
     const char* text;
@@ -66,7 +66,7 @@ std::optional<Cause> cause_of_limits(const std::vector<RankGpu>& gpus, size_t wh
     const auto values = values_of(gpus, least, limit.reading, kFaultsAfterNs);
     const double others = median_of_others(values, which);
     if (values[which] && others > 0 && *values[which] < kLimitLower * others) {
-      return Cause{
+      return GpuCause{
           fmt::format(fmt::runtime(limit.text), *values[which] / limit.unit, others / limit.unit),
           limit.advice};
     }
@@ -74,7 +74,7 @@ std::optional<Cause> cause_of_limits(const std::vector<RankGpu>& gpus, size_t wh
   return std::nullopt;
 }
 
-std::optional<Cause> cause_of_memory(const std::vector<RankGpu>& gpus, size_t which) {
+std::optional<GpuCause> cause_of_memory(const std::vector<RankGpu>& gpus, size_t which) {
   const MemoryErrors errors = memory_errors_of(gpus[which]);
   std::vector<std::optional<double>> corrected;
   corrected.reserve(gpus.size());
@@ -86,7 +86,7 @@ std::optional<Cause> cause_of_memory(const std::vector<RankGpu>& gpus, size_t wh
   if (errors.uncorrected == 0 && errors.remapped == 0 && !corrects) {
     return std::nullopt;
   }
-  return Cause{
+  return GpuCause{
       fmt::format("its memory failed meanwhile: {} corrected and {} uncorrected ECC errors, "
                   "{} rows remapped",
                   errors.corrected, errors.uncorrected, errors.remapped),
@@ -94,21 +94,21 @@ std::optional<Cause> cause_of_memory(const std::vector<RankGpu>& gpus, size_t wh
 }
 
 // By the memory in use before its ranks allocate any: what they hold later is their own.
-std::optional<Cause> cause_of_others(const std::vector<RankGpu>& gpus, size_t which) {
+std::optional<GpuCause> cause_of_others(const std::vector<RankGpu>& gpus, size_t which) {
   const auto values = values_of(gpus, least, GpuReading::kMemoryUsed, 0);
   const bool is_early = gpus[which].history->first <= gpus[which].from;
   const double more = values[which].value_or(0) - median_of_others(values, which);
   if (!is_early || gpus.size() == 1 || more < static_cast<double>(kForeignMemory)) {
     return std::nullopt;
   }
-  return Cause{
+  return GpuCause{
       fmt::format("another process is on it: {} more of its memory was in use than of the others' "
                   "before the job allocated any",
                   file_size_text(static_cast<uint64_t>(more))),
       "find that process and end it: nvidia-smi"};
 }
 
-Cause no_cause(const std::vector<RankGpu>& gpus, size_t which) {
+GpuCause no_gpu_cause(const std::vector<RankGpu>& gpus, size_t which) {
   std::vector<std::optional<double>> clocks;
   clocks.reserve(gpus.size());
   for (const RankGpu& gpu : gpus) {
@@ -121,13 +121,13 @@ Cause no_cause(const std::vector<RankGpu>& gpus, size_t which) {
   return {"its counters show no reason" + clock, ""};
 }
 
-Cause cause_of(const std::vector<RankGpu>& gpus, size_t which) {
+GpuCause gpu_cause_of(const std::vector<RankGpu>& gpus, size_t which) {
   for (const auto& find : {cause_of_clock, cause_of_limits, cause_of_memory, cause_of_others}) {
-    if (std::optional<Cause> cause = find(gpus, which)) {
+    if (std::optional<GpuCause> cause = find(gpus, which)) {
       return std::move(*cause);
     }
   }
-  return no_cause(gpus, which);
+  return no_gpu_cause(gpus, which);
 }
 
 bool has_readings(const RankGpu& gpu) {
@@ -148,7 +148,7 @@ void add_causes(const std::vector<RankGpu>& gpus, std::vector<Finding>& findings
       if (!is_meant || !has_readings(gpus[i])) {
         continue;
       }
-      const Cause cause = cause_of(gpus, i);
+      const GpuCause cause = gpu_cause_of(gpus, i);
       finding.evidence.push_back(fmt::format("{}: {}; {}", ranks_text(gpus[i].ranks), cause.text,
                                              gpu_text(*gpus[i].history)));
       if (!cause.advice.empty()) {
