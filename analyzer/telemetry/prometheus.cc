@@ -41,8 +41,9 @@ std::string readings_text(const TelemetryFile& file, size_t reading) {
   std::string samples;
   for (const auto& [device, latest] : file.latest()) {
     if (latest[reading]) {
-      fmt::format_to(std::back_inserter(samples), "{}{{{}}} {}\n", name,
-                     labels_of(device, file.devices()), *latest[reading]);
+      fmt::format_to(std::back_inserter(samples), "{}{{{}}} {:.15g}\n", name,
+                     labels_of(device, file.devices()),
+                     static_cast<double>(*latest[reading]) * spec.scale);
     }
   }
   const char* const type = spec.kind == ReadingKind::Counter ? "counter" : "gauge";

@@ -9,7 +9,7 @@
 namespace traintrace {
 
 enum class GpuReading : uint8_t {
-#define TT_READING(name, key, kind, exported, meaning) k##name,
+#define TT_READING(name, key, kind, exported, scale, meaning) k##name,
 #include "analyzer/telemetry/readings.def"
   kCount
 };
@@ -21,10 +21,12 @@ struct ReadingSpec {
   std::string_view key;
   ReadingKind kind;
   std::string_view exported;  // behind "traintrace_gpu_", for Prometheus
+  double scale;               // of a value, for that
   std::string_view meaning;
 };
 inline constexpr ReadingSpec kReadingSpecs[] = {
-#define TT_READING(name, key, kind, exported, meaning) {key, ReadingKind::kind, exported, meaning},
+#define TT_READING(name, key, kind, exported, scale, meaning) \
+  {key, ReadingKind::kind, exported, scale, meaning},
 #include "analyzer/telemetry/readings.def"
 };
 constexpr const ReadingSpec& spec_of(GpuReading reading) {

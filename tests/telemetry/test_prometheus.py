@@ -38,7 +38,7 @@ class Exported(unittest.TestCase):
             path = f"{beside.folder}/traintrace.prom"
             beside.start(f"--prometheus={path}")
             texts = []
-            while not (texts and "xid" in texts[-1] and "power_limit" in texts[-1]):
+            while not (texts and "xid" in texts[-1] and "power_limit_watts" in texts[-1]):
                 time.sleep(0.02)
                 if os.path.exists(path):
                     with open(path, encoding="utf-8") as file:
@@ -48,7 +48,9 @@ class Exported(unittest.TestCase):
                 self.assertTrue(text.endswith("traintrace_telemetry_hung_queries 0\n"))
             samples = samples_of(texts[-1])
             labels = [f'{{gpu="{device}",uuid="{UUID.format(device)}",pci="0000:0{device + 1}:00.0"}}' for device in range(2)]
-            self.assertEqual([samples["traintrace_gpu_sm_clock_megahertz", each] for each in labels], [1200, 1980])
+            self.assertEqual([samples["traintrace_gpu_sm_clock_hertz", each] for each in labels], [1.2e9, 1.98e9])
+            self.assertEqual(samples["traintrace_gpu_power_limit_watts", labels[0]], 700)
+            self.assertFalse([name for name, _ in samples if any(unit in name for unit in ("milli", "nano", "mega"))])
             self.assertEqual(samples["traintrace_gpu_xid_errors_total", labels[1].replace("}", ',xid="79"}')], 1)
             promtool = shutil.which("promtool")
             if promtool:
