@@ -22,21 +22,9 @@ constinit Range g_ranges[kMostAvoided] = {};
 // There were more: no memory is known to be harmless any more.
 constinit bool g_avoid_all = false;
 
-bool is_avoided(uint64_t address, uint64_t bytes) {
-  if (load(g_avoided) == 0) {
-    return load(g_avoid_all);
-  }
-  for (const Range& range : g_ranges) {
-    if (load(range.begin) > 1 && address < load(range.end) && address + bytes > load(range.begin)) {
-      return true;
-    }
-  }
-  return load(g_avoid_all);
-}
-
 // Piece by piece, each with the hash of those before it as its seed.
 bool hash_whole(int32_t tid, uint64_t address, uint64_t bytes, uint64_t& hash) {
-  char piece[kPieceBytes];
+  char piece[kPieceBytes] = {};  // as far as Valgrind knows, the kernel writes elsewhere
   hash = bytes;
   for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
     const uint64_t length = bytes - at < kPieceBytes ? bytes - at : kPieceBytes;
@@ -51,7 +39,7 @@ bool hash_whole(int32_t tid, uint64_t address, uint64_t bytes, uint64_t& hash) {
 
 bool hash_samples(int32_t tid, uint64_t address, uint64_t bytes, uint64_t& hash) {
   iovec from[kSamples];
-  char samples[kPieceBytes];
+  char samples[kPieceBytes] = {};
   const uint64_t last = bytes - kSampleBytes;
   for (uint64_t i = 0; i < kSamples; ++i) {
     // In this order, so that it cannot overflow.
@@ -66,6 +54,18 @@ bool hash_samples(int32_t tid, uint64_t address, uint64_t bytes, uint64_t& hash)
 }
 
 }  // namespace
+
+bool is_avoided(uint64_t address, uint64_t bytes) noexcept {
+  if (load(g_avoided) == 0) {
+    return load(g_avoid_all);
+  }
+  for (const Range& range : g_ranges) {
+    if (load(range.begin) > 1 && address < load(range.end) && address + bytes > load(range.begin)) {
+      return true;
+    }
+  }
+  return load(g_avoid_all);
+}
 
 [[gnu::noinline]] void record_batch(ThreadState& thread, uint64_t address, uint64_t bytes,
                                     uint32_t stack, uint64_t ticks) noexcept {

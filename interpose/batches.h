@@ -20,10 +20,11 @@ inline constexpr uint64_t kSampleBytes = 64;
 void record_batch(ThreadState& thread, uint64_t address, uint64_t bytes, uint32_t stack,
                   uint64_t ticks) noexcept;
 
-// Memory that a processor should not read: managed, which would move to the host, and
-// write-combined, which is read very slowly.
+// Memory that a processor should not read: managed, which would move to the host; write-combined,
+// which is read very slowly; registers of a device, which may change when they are read.
 void avoid_memory(uint64_t address, uint64_t bytes) noexcept;
 void memory_avoided_freed(uint64_t address) noexcept;
+bool is_avoided(uint64_t address, uint64_t bytes) noexcept;
 extern uint32_t g_avoided;  // how many there are
 inline void memory_freed(uint64_t address) noexcept {
   if (load(g_avoided) != 0) [[unlikely]] {

@@ -105,14 +105,16 @@ struct Row {
            (!kHas<Field::Stream> ||
             !is_capture_mark(stream_mark(thread, get<Field::Stream>(arguments...))));
   }
-  // Managed memory, by its functions' names, and that of which flags say that it is write-combined.
+  // Managed memory, by its functions' names, and what flags say that it is write-combined, or
+  // registers of a device.
   template <class... Arguments>
   static bool is_to_be_avoided(Arguments... arguments) noexcept {
-    constexpr uint64_t kWriteCombined = 4;  // cudaHostAllocWriteCombined, CU_MEMHOSTALLOC_..
-    return g_payload >= Payload::kBatches &&
+    // cudaHostAllocWriteCombined, cudaHostRegisterIoMemory, and the driver's of these.
+    constexpr uint64_t kWriteCombinedOrIo = 4;
+    return g_payload != Payload::kOff &&
            (kHostMemory<kCall> == HostMemory::kManaged ||
             (kHostMemory<kCall> == HostMemory::kFlagged &&
-             (get<Field::Flags>(arguments...) & kWriteCombined) != 0));
+             (get<Field::Flags>(arguments...) & kWriteCombinedOrIo) != 0));
   }
   template <class... Arguments>
   static bool fetches_scalar(Arguments... arguments) noexcept {

@@ -47,6 +47,10 @@ template <>
 inline constexpr HostMemory kHostMemory<CallId::cuMemAllocManaged> = HostMemory::kManaged;
 template <>
 inline constexpr HostMemory kHostMemory<CallId::cuMemHostAlloc> = HostMemory::kFlagged;
+template <>
+inline constexpr HostMemory kHostMemory<CallId::cuMemHostRegister> = HostMemory::kFlagged;
+template <>
+inline constexpr HostMemory kHostMemory<CallId::cuMemHostRegister_v2> = HostMemory::kFlagged;
 
 template <>
 struct Special<CallId::cuCtxCreate> : CreatesContext<CUcontext> {

@@ -30,6 +30,8 @@ template <>
 inline constexpr HostMemory kHostMemory<format::CallId::cudaMallocManaged> = HostMemory::kManaged;
 template <>
 inline constexpr HostMemory kHostMemory<format::CallId::cudaHostAlloc> = HostMemory::kFlagged;
+template <>
+inline constexpr HostMemory kHostMemory<format::CallId::cudaHostRegister> = HostMemory::kFlagged;
 
 template <>
 struct Special<format::CallId::cudaSetDevice> : NothingBefore {

@@ -9,6 +9,7 @@
 #include "analyzer/commands/diff_memory.h"
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/load.h"
@@ -97,6 +98,17 @@ std::optional<ProfileDiff> diff_of_time(const Run& a, const Run& b) {
                        build_profile(std::move(of_b.timelines)));
 }
 
+// None: one of the runs has recorded no values, or too many.
+std::optional<NumbersDiff> diff_of_values(const Run& a, const Run& b) {
+  const std::optional<Numbers> of_a = numbers_if_few(a);
+  const std::optional<Numbers> of_b = numbers_if_few(b);
+  const auto is_empty = [](const std::optional<Numbers>& numbers) {
+    return !numbers || (numbers->scalars.empty() && numbers->batches.empty());
+  };
+  return is_empty(of_a) || is_empty(of_b) ? std::nullopt
+                                          : std::optional(diff_numbers(a, *of_a, b, *of_b));
+}
+
 int diff_traces(const DiffArguments& arguments) {
   const Result<Run> a = run_of(arguments.a);
   if (!a) {
@@ -119,8 +131,11 @@ int diff_traces(const DiffArguments& arguments) {
   run_stage("comparison of time", [&] { time = diff_of_time(*a, *b); });
   const auto memory = stage_or("comparison of memory", decltype(diff_memory(*a, *b)){},
                                [&] { return diff_memory(*a, *b); });
-  return print_in_form({calls ? &*calls : nullptr, time ? &*time : nullptr, memory},
-                       arguments.form);
+  std::optional<NumbersDiff> values;
+  run_stage("comparison of values", [&] { values = diff_of_values(*a, *b); });
+  return print_in_form(
+      {calls ? &*calls : nullptr, time ? &*time : nullptr, memory, values ? &*values : nullptr},
+      arguments.form);
 }
 
 int diff(const DiffArguments& arguments) {

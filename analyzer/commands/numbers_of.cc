@@ -67,13 +67,14 @@ Numbers numbers_of(const Run& run) {
   return numbers;
 }
 
+std::optional<Numbers> numbers_if_few(const Run& run) {
+  return records_to_read(run) > kMostRecords ? std::nullopt : std::optional(numbers_of(run));
+}
+
 void add_numeric(const Run& run, std::vector<Finding>& findings) {
-  const uint64_t records = records_to_read(run);
-  if (records == 0 || records > kMostRecords) {
-    return;
-  }
   run_stage("recorded values", [&] {
-    std::vector<Finding> found = find_in_numbers(run, numbers_of(run));
+    const std::optional<Numbers> numbers = numbers_if_few(run);
+    std::vector<Finding> found = numbers ? find_in_numbers(run, *numbers) : std::vector<Finding>();
     if (std::any_of(found.begin(), found.end(), is_alarm)) {
       std::erase_if(findings, says_all_is_well);
     }

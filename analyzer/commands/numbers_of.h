@@ -1,6 +1,7 @@
 // The recorded values of a run, from the traces of its processes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
@@ -11,6 +12,8 @@ namespace traintrace {
 
 // Of those that recorded any.
 Numbers numbers_of(const Run& run);
+// The same; none, where there is so much to read that all else would take less.
+std::optional<Numbers> numbers_if_few(const Run& run);
 
 // What they show (detectors/numeric.h).  Nothing, where there is too much to read.
 void add_numeric(const Run& run, std::vector<Finding>& findings);

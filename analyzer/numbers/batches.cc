@@ -89,6 +89,22 @@ void each_overlap(std::vector<Row>& rows, See see) {
   }
 }
 
+bool changes_meanwhile(const BatchSeries& series, TimeNs since, TimeNs until, size_t times) {
+  const std::vector<size_t> changing = changing_batches(series);
+  return static_cast<size_t>(std::count_if(changing.begin(), changing.end(), [&](size_t index) {
+           return series.times[index] >= since && series.times[index] <= until;
+         })) >= times;
+}
+
+// Its first and last batches may be some time after those of the set.
+bool others_have_their_own(const PlaceBatches& all, const SameBatches& same) {
+  return std::all_of(all.begin(), all.end(), [&](const BatchSeries* other) {
+    return contains(same.ranks, other->rank) ||
+           changes_meanwhile(*other, same.series->times[same.first], same.series->times[same.last],
+                             kFewestSame - 2);
+  });
+}
+
 // By set of ranks, the changing batches of its first series.
 using Shared = std::map<std::set<size_t>, std::set<size_t>>;
 
@@ -118,19 +134,13 @@ StuckBatches tail_of(const BatchSeries& series) {
   return found;
 }
 
-bool changes_meanwhile(const BatchSeries& series, TimeNs since, TimeNs until) {
-  const std::vector<size_t> changing = changing_batches(series);
-  return static_cast<size_t>(std::count_if(changing.begin(), changing.end(), [&](size_t index) {
-           return series.times[index] > since && series.times[index] <= until;
-         })) >= kFewestStuck;
-}
-
 }  // namespace
 
 std::vector<PlaceBatches> batches_by_place(const Numbers& numbers) {
   std::map<std::tuple<std::string, std::string, std::vector<std::string>>, PlaceBatches> by_place;
   for (const BatchSeries& series : numbers.batches) {
-    if (!sends_weights(series)) {
+    const bool is_python = series.place && series.place->language == "python";
+    if (is_python && !sends_weights(series)) {
       by_place[{place_text(series), series.callers, series.frames}].push_back(&series);
     }
   }
@@ -179,7 +189,10 @@ std::vector<SameBatches> same_batches(const PlaceBatches& all, const Numbers& nu
   }
   std::vector<SameBatches> found;
   for (const auto& [who, which] : shared) {
-    found.push_back(same_of(all, who, which));
+    SameBatches same = same_of(all, who, which);
+    if (others_have_their_own(all, same)) {
+      found.push_back(std::move(same));
+    }
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const SameBatches& a, const SameBatches& b) { return a.count > b.count; });
@@ -197,8 +210,8 @@ std::vector<StuckBatches> stuck_batches(const PlaceBatches& all) {
     const auto before = static_cast<size_t>(std::count_if(
         changing.begin(), changing.end(), [&](size_t index) { return index <= tail.first; }));
     const bool others_change = std::all_of(all.begin(), all.end(), [&](const BatchSeries* other) {
-      return other == series ||
-             changes_meanwhile(*other, series->times[tail.first], series->times.back());
+      return other == series || changes_meanwhile(*other, series->times[tail.first] + 1,
+                                                  series->times.back(), kFewestStuck);
     });
     if (before > kFewestSame && all.size() > 1 && others_change) {
       found.push_back(tail);

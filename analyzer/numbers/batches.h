@@ -11,7 +11,8 @@ namespace traintrace {
 
 // Of one place in the code, those of all ranks.
 using PlaceBatches = std::vector<const BatchSeries*>;
-// Not of places that send what a module consists of.
+// Not of places that send what a module consists of, and only of Python: of native code the
+// innermost function is known alone, which may be a helper that is called for everything.
 std::vector<PlaceBatches> batches_by_place(const Numbers& numbers);
 
 // Indices of the batches that were not among the 64 before: masks and positions that are sent again
@@ -25,7 +26,8 @@ struct SameBatches {
   size_t count;               // of its batches
   size_t first, last;         // the first and the last of these in it
 };
-// Of one place; each set of ranks once, with most batches first.  Not what is sent before the first
+// Of one place; each set of ranks once, with most batches first.  All other ranks that send from
+// there have sent as many changing ones in that time.  Not what is sent before the first
 // step, as weights are: these batches have collectives between them.
 std::vector<SameBatches> same_batches(const PlaceBatches& all, const Numbers& numbers);
 

@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/reporters/diff_memory.h"
+#include "analyzer/reporters/diff_numbers.h"
 #include "analyzer/reporters/diff_time.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/values.h"
@@ -114,6 +115,7 @@ std::string verdict(const Difference& diff) {
     text += (text.empty() || part.empty() ? "" : "; ") + part;
   };
   add(diff.calls == nullptr ? "" : verdict(*diff.calls));
+  add(diff.numbers == nullptr ? "" : numbers_verdict(*diff.numbers));
   add(diff.time == nullptr ? "" : time_verdict(*diff.time));
   add(memory_verdict(diff.memory));
   return text;
@@ -144,6 +146,7 @@ std::string calls_text(const RunDiff& diff) {
 std::string diff_text(const Difference& diff) {
   return printable_lines("verdict: " + verdict(diff) + "\n\n" +
                          (diff.calls == nullptr ? "" : calls_text(*diff.calls)) +
+                         (diff.numbers == nullptr ? "" : numbers_text(*diff.numbers)) +
                          (diff.time == nullptr ? "" : time_text(*diff.time)) +
                          memory_text(diff.memory));
 }
@@ -158,6 +161,9 @@ std::string diff_json(const Difference& diff) {
                {"only_in_b", calls.only_in_b}};
   for (const SequenceDiff& one : calls.sequences) {
     json["sequences"].push_back(json_of(one));
+  }
+  if (diff.numbers != nullptr) {
+    json["values"] = numbers_json(*diff.numbers);
   }
   if (diff.time != nullptr) {
     json["time"] = time_json(*diff.time);

@@ -6,6 +6,7 @@
 
 #include "analyzer/memory/memory_diff.h"
 #include "analyzer/model/run_diff.h"
+#include "analyzer/numbers/numbers_diff.h"
 #include "analyzer/timeline/profile_diff.h"
 
 namespace traintrace {
@@ -15,6 +16,7 @@ struct Difference {
   const RunDiff* calls = nullptr;
   const ProfileDiff* time = nullptr;
   std::vector<MemoryDiff> memory = {};  // of ranks whose peaks differ
+  const NumbersDiff* numbers = nullptr;
 };
 
 std::string diff_text(const Difference& diff);

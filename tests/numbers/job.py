@@ -11,6 +11,7 @@ from amp.grad_scaler import GradScaler
 
 rank = int(os.environ["RANK"])
 NAN, INF = math.nan, math.inf
+CHANGED = int(os.environ.get("CHANGED", "99"))  # from that step on, the run is another one
 
 
 def loss_of(step):
@@ -99,6 +100,8 @@ CASES = {
     "same-data-for-7-steps": lambda: train(of_first_two(step) if step < 7 else batch(step, rank) for step in range(40)),
     # Tensor parallelism: ranks 0 and 1 work on the same batch, and so do 2 and 3.
     "tensor-parallel": lambda: train((batch(step, rank // 2) for step in range(40)), groups=lambda of: of // 2),
+    # Rank 2 has no data: it may be another stage of a pipeline.
+    "same-data-beside-masks": lambda: train(MASK if rank == 2 else batch(step) for step in range(40)),
     "same-data-of-all": lambda: train(batch(step) for step in range(40)),
     "same-masks": lambda: train(part for step in range(40) for part in (batch(step, rank), MASK)),
     # The same epoch again, and another rank's part of it an epoch later.
@@ -111,6 +114,8 @@ CASES = {
     "stuck-for-4": lambda: train(stuck(36)),
     "stuck-on-all": lambda: train(batch(min(step, 20), rank) for step in range(40)),
     "one-batch": lambda: train([batch(rank)] * 40 if rank == 1 else [batch(step, rank) for step in range(40)]),
+    "data-of-a-run": lambda: train(batch(step, rank, rank == 1 and step >= CHANGED) for step in range(40)),
+    "losses-of-a-run": lambda: log_losses(4.0 / (1 + step) if step < CHANGED else 0.75 for step in range(40)),
     "skips": lambda: skip_steps(EARLY | {250, 390}, 400),
     "no-skips": lambda: skip_steps(set(), 400),
     "collapsed": lambda: skip_steps(EARLY | set(range(300, 400)), 400),

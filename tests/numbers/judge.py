@@ -2,35 +2,13 @@
 
 CODE alone at warning or above (`-`: nothing, `CODE~`: CODE as info and nothing above it), at the line of job.py that is marked `# AT`, with sides=RANKS and these values."""
 import json
-import os
-import subprocess
 import sys
 import tempfile
 
+from recorded import line_of, record, traintrace
+
 build, case, ranks, code = sys.argv[1:5]
 wanted = dict(argument.split("=", 1) for argument in sys.argv[5:])
-JOB = f"{os.path.dirname(os.path.abspath(__file__))}/job.py"
-
-
-def line_of(mark):
-    with open(JOB, encoding="utf-8") as file:
-        return next(number for number, line in enumerate(file, 1) if line.rstrip().endswith(f"# {mark}"))
-
-
-def record(folder):
-    environment = dict(os.environ, TRAINTRACE_RING_MB="4", SIMGPU_DEVICES=ranks, TRAINTRACE_DIR=f"{folder}/traces", SIMGPU_NODE=folder,
-                       LD_PRELOAD=f"{build}/lib/libtraintrace.so", LD_LIBRARY_PATH=f"{build}/simgpu", WORLD_SIZE=ranks,
-                       MASTER_ADDR="localhost", MASTER_PORT="1", PYTHONDONTWRITEBYTECODE="1", NUMBERS_DIR=folder,
-                       TRAINTRACE_PAYLOAD="batches")
-    running = [subprocess.Popen(["/usr/bin/python3", JOB, case], env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)))
-               for rank in range(int(ranks))]
-    ends = [each.wait(200) for each in running]
-    if any(ends):
-        sys.exit(f"{case} ended with {ends}")
-
-
-def traintrace(*arguments):
-    return subprocess.run([f"{build}/bin/traintrace", *arguments], capture_output=True, text=True, timeout=200, check=False).stdout
 
 
 def problem(findings):
@@ -59,11 +37,11 @@ def wrong_in(finding):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="numbers.") as folder:
-        record(folder)
-        report = json.loads(traintrace("analyze", f"{folder}/traces", "--format=json"))
+        record(build, case, ranks, folder)
+        report = json.loads(traintrace(build, "analyze", f"{folder}/traces", "--format=json"))
         wrong = problem(report["findings"])
         if wrong:
-            print(json.dumps(report, indent=1), traintrace("report", f"{folder}/traces", "--by=scalar"))
+            print(json.dumps(report, indent=1), traintrace(build, "report", f"{folder}/traces", "--by=scalar"))
     print(f"WRONG: {wrong}" if wrong else "ok: " + report["verdict"])
     return 1 if wrong else 0
 

@@ -1,0 +1,127 @@
+#include "analyzer/numbers/numbers_diff.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "analyzer/model/elapsed.h"
+
+namespace traintrace {
+namespace {
+
+bool is_complete(const Run& run, const ValueSeries& series) {
+  const std::vector<LossText>& losses = run.processes[series.process].losses;
+  return std::none_of(losses.begin(), losses.end(), [](const LossText& loss) {
+    return loss.stat == "ring-overwritten" || loss.stat == "ring-shortened";
+  });
+}
+
+auto key_of(const ScalarSeries& series) {
+  return std::tuple(place_text(series), series.callers, series.frames, series.bytes, series.rank);
+}
+auto key_of(const BatchSeries& series) {
+  return std::tuple(place_text(series), series.callers, series.frames, series.rank);
+}
+
+std::optional<size_t> first_difference(const ScalarSeries& a, const ScalarSeries& b) {
+  const auto [at, other] =
+      std::mismatch(a.values.begin(), a.values.end(), b.values.begin(), b.values.end());
+  const bool ends = at == a.values.end() || other == b.values.end();
+  return ends ? std::nullopt : std::optional(static_cast<size_t>(at - a.values.begin()));
+}
+std::optional<size_t> first_difference(const BatchSeries& a, const BatchSeries& b) {
+  for (size_t i = 0; i < std::min(a.hashes.size(), b.hashes.size()); ++i) {
+    if (a.hashes[i] != b.hashes[i] || a.sizes[i] != b.sizes[i]) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+void set_values(const ScalarSeries& a, const ScalarSeries& b, size_t index, ValueDiff& diff) {
+  diff.a = text_at(a, index);
+  diff.b = text_at(b, index);
+}
+void set_values(const BatchSeries&, const BatchSeries&, size_t, ValueDiff& diff) {
+  diff.is_batch = true;
+}
+
+class Comparison {
+ public:
+  Comparison(const Run& a, const Run& b) : run_a_(a), run_b_(b) {}
+
+  template <class Series>
+  void compare(const std::vector<Series>& all_a, const std::vector<Series>& all_b) {
+    std::map<decltype(key_of(all_b.front())), const Series*> by_key;
+    for (const Series& series : all_b) {
+      by_key.emplace(key_of(series), &series);
+    }
+    for (const Series& series : all_a) {
+      const auto other = by_key.find(key_of(series));
+      if (other != by_key.end()) {
+        compare(series, *other->second);
+      }
+    }
+  }
+
+  NumbersDiff result() {
+    std::stable_sort(diff_.differences.begin(), diff_.differences.end(),
+                     [](const ValueDiff& a, const ValueDiff& b) { return a.since_a < b.since_a; });
+    return std::move(diff_);
+  }
+
+ private:
+  template <class Series>
+  void compare(const Series& a, const Series& b) {
+    if (!is_complete(run_a_, a) || !is_complete(run_b_, b)) {
+      ++diff_.incomplete;
+      return;
+    }
+    const std::optional<size_t> index = first_difference(a, b);
+    if (!index) {
+      ++diff_.same;
+      return;
+    }
+    ValueDiff one;
+    one.ranks = {a.rank};
+    one.place = place_text(a);
+    one.number = *index + 1;
+    one.since_a = elapsed(run_a_.start, a.times[*index]);
+    one.since_b = elapsed(run_b_.start, b.times[*index]);
+    set_values(a, b, *index, one);
+    add(std::move(one));
+  }
+
+  void add(ValueDiff one) {
+    const auto like = std::find_if(diff_.differences.begin(), diff_.differences.end(),
+                                   [&](const ValueDiff& other) {
+                                     return other.is_batch == one.is_batch &&
+                                            other.place == one.place && other.number == one.number;
+                                   });
+    if (like == diff_.differences.end()) {
+      diff_.differences.push_back(std::move(one));
+      return;
+    }
+    insert(like->ranks, one.ranks.front());
+    if (one.since_a < like->since_a) {
+      one.ranks = like->ranks;
+      *like = std::move(one);
+    }
+  }
+
+  const Run& run_a_;
+  const Run& run_b_;
+  NumbersDiff diff_;
+};
+
+}  // namespace
+
+NumbersDiff diff_numbers(const Run& run_a, const Numbers& a, const Run& run_b, const Numbers& b) {
+  Comparison comparison(run_a, run_b);
+  comparison.compare(a.batches, b.batches);
+  comparison.compare(a.scalars, b.scalars);
+  return comparison.result();
+}
+
+}  // namespace traintrace

@@ -1,0 +1,30 @@
+// Two runs of one job: which of the recorded values differs first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/numbers/numbers.h"
+
+namespace traintrace {
+
+struct ValueDiff {
+  bool is_batch = false;
+  Ranks ranks;  // of which the same value is the first that differs
+  std::string place;
+  size_t number = 0;  // from 1: as many as `number` - 1 before it are the same
+  TimeNs since_a = 0,
+         since_b = 0;  // from the start of each run until the first of these ranks had it
+  std::string a, b;    // of scalars: their values on that rank
+};
+
+struct NumbersDiff {
+  std::vector<ValueDiff> differences;  // of each place the first one, by `since_a`
+  size_t same = 0;                     // series that are equal as far as both go
+  size_t incomplete = 0;               // series of which records are missing: not compared
+};
+
+// Values are compared by place in the code, rank and number, from the first on.
+NumbersDiff diff_numbers(const Run& run_a, const Numbers& a, const Run& run_b, const Numbers& b);
+
+}  // namespace traintrace
