@@ -10,6 +10,7 @@
 #include "analyzer/commands/output_file.h"
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/exporters/kineto.h"
+#include "analyzer/importers/gpu_logs.h"
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
 #include "analyzer/importers/whole_file.h"
@@ -22,6 +23,7 @@ struct ImportArguments {
   std::string kind;
   std::vector<std::string> files;
   std::string out;
+  std::string host;
 };
 
 // One file that import writes, and what it is called in a folder.
@@ -103,7 +105,30 @@ int import_ras(const ImportArguments& arguments) {
   return write(files, arguments);
 }
 
+// As telemetry files, which `analyze` looks for beside traces.
+int import_gpu_logs(const ImportArguments& arguments) {
+  const bool is_smi = arguments.kind == "nvidia-smi";
+  std::vector<Imported> files;
+  for (const std::string& path : arguments.files) {
+    const Result<WholeFile> file = read_whole_file(path);
+    if (!file) {
+      return fail(file.error());
+    }
+    Result<std::string> text = (is_smi ? telemetry_of_nvidia_smi : telemetry_of_kernel_log)(
+        file->bytes(), path, arguments.host);
+    if (!text) {
+      return fail(text.error());
+    }
+    files.push_back(
+        {fmt::format("telemetry.{}.{}.log", arguments.kind, files.size()), std::move(*text)});
+  }
+  return write(files, arguments);
+}
+
 int import(const ImportArguments& arguments) {
+  if (arguments.kind == "nvidia-smi" || arguments.kind == "kernel-log") {
+    return import_gpu_logs(arguments);
+  }
   if (arguments.kind == "kineto") {
     return import_profiles(arguments);
   }
@@ -129,8 +154,10 @@ void declare_import(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<ImportArguments>();
   command.add_option("KIND", arguments->kind, "kind of the files")
       ->required()
-      ->check(
-          CLI::IsMember({"flight-recorder", "kineto", "torch-snapshot", "rmm-csv", "nccl-ras"}));
+      ->check(CLI::IsMember({"flight-recorder", "kineto", "torch-snapshot", "rmm-csv", "nccl-ras",
+                             "nvidia-smi", "kernel-log"}));
+  command.add_option("--host", arguments->host,
+                     "host of the GPUs, where nvidia-smi's or the kernel's log does not say it");
   command.add_option("FILE", arguments->files, "files, or folders of them")->required();
   command
       .add_option("--out", arguments->out, "file to write, or folder to write it to; - is stdout")

@@ -105,9 +105,9 @@ std::vector<RankGpu> gpus_of_ranks(const Run& run, const TelemetryRecord& teleme
 
 std::string gpu_text(const GpuHistory& gpu) {
   const std::string& name = gpu.uuid.empty() ? gpu.pci : gpu.uuid;
-  return fmt::format("{}{} on {}", name,
-                     gpu.uuid.empty() || gpu.pci.empty() ? "" : fmt::format(" ({})", gpu.pci),
-                     gpu.host);
+  const bool has_both = !gpu.uuid.empty() && !gpu.pci.empty();
+  return name + (has_both ? fmt::format(" ({})", gpu.pci) : "") +
+         (gpu.host.empty() ? "" : " on " + gpu.host);
 }
 
 double median_of_others(const std::vector<std::optional<double>>& values, size_t but) {

@@ -102,6 +102,21 @@ void put_in_order(GpuHistory& gpu) {
                  gpu.xids.end());
 }
 
+// The kernel's log knows GPUs by their bus ids only.
+void unite_by_bus_id(std::vector<GpuHistory>& gpus) {
+  for (GpuHistory& gpu : gpus) {
+    const auto same = std::find_if(gpus.begin(), gpus.end(), [&](const GpuHistory& other) {
+      return gpu.uuid.empty() && !other.uuid.empty() && other.host == gpu.host &&
+             other.pci == gpu.pci;
+    });
+    if (same != gpus.end()) {
+      append(*same, std::move(gpu));
+      gpu = GpuHistory();
+    }
+  }
+  std::erase_if(gpus, [](const GpuHistory& gpu) { return gpu.uuid.empty() && gpu.pci.empty(); });
+}
+
 TelemetryRecord merged(std::vector<TelemetryRecord> records) {
   TelemetryRecord all;
   for (TelemetryRecord& record : records) {
@@ -119,6 +134,7 @@ TelemetryRecord merged(std::vector<TelemetryRecord> records) {
       gpus.push_back(std::move(gpu));
     }
   }
+  unite_by_bus_id(gpus);
   std::for_each(gpus.begin(), gpus.end(), put_in_order);
   all.gpus = std::move(gpus);
   std::sort(all.notes.begin(), all.notes.end());

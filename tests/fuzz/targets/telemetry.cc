@@ -1,9 +1,11 @@
-// Telemetry files: parsed, and asked for what the detectors ask.
+// Telemetry files: parsed, and asked for what the detectors ask.  What is imported from the logs of
+// others is such a file without a fault.
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
 
+#include "analyzer/importers/gpu_logs.h"
 #include "analyzer/telemetry/gpu_history.h"
 
 using namespace traintrace;
@@ -32,6 +34,14 @@ void ask(const GpuHistory& gpu, TimeNs from, TimeNs to) {
   check(!read || read->first < read->second);
 }
 
+void check_imported(const Result<std::string>& telemetry) {
+  std::vector<ReadError> errors;
+  if (telemetry) {
+    parse_telemetry(*telemetry, "imported", errors);
+  }
+  check(errors.empty() && (telemetry || !telemetry.error().message.empty()));
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
@@ -45,5 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ask(gpu, 0, std::numeric_limits<TimeNs>::max());
     ask(gpu, gpu.last, gpu.first);
   }
+  check_imported(telemetry_of_nvidia_smi(text, "fuzz", "node"));
+  check_imported(telemetry_of_kernel_log(text, "fuzz", "node"));
   return 0;
 }

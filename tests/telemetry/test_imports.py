@@ -1,0 +1,91 @@
+"""What sites record of their GPUs anyway, imported beside the traces of a job, gives the same findings."""
+import datetime
+import json
+import os
+import stat
+import subprocess
+import sys
+import unittest
+
+from beside import TRAINTRACE, UUID, Beside
+
+RANKS = 3
+
+
+def traintrace(*arguments):
+    return subprocess.run([TRAINTRACE, *arguments], capture_output=True, text=True, check=False)
+
+
+def findings(beside):
+    report = json.loads(traintrace("analyze", beside.traces, "--format=json").stdout)
+    return report, {each["code"]: each["culprits"] for each in report["findings"] if each["severity"] != "info"}
+
+
+class Imported(unittest.TestCase):
+    def setUp(self):
+        self.beside = Beside(RANKS)
+        self.beside.__enter__()
+        self.addCleanup(self.beside.__exit__)
+        self.assertEqual(self.beside.run_job(), [0] * RANKS)
+        report, found = findings(self.beside)
+        self.assertEqual(found, {})
+        self.start, self.end = report["run"]["start_ns"], report["run"]["end_ns"]
+        self.host = report["run"]["hosts"][0]
+
+    def bring(self, kind, text, *options):
+        path = f"{self.beside.folder}/{kind}"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = traintrace("import", kind, path, f"--out={self.beside.traces}", *options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(stat.S_IMODE(os.stat(f"{self.beside.traces}/telemetry.{kind}.0.log").st_mode), 0o600)
+
+    def smi(self, hot):
+        """A row for each GPU and tenth of the job's time, with the counter of `hot` growing half of the time."""
+        text = "timestamp, uuid, pci.bus_id, clocks.current.sm [MHz], clocks_event_reasons_counters.hw_thermal_slowdown [us]\n"
+        for i in range(11):
+            ns = self.start + i * (self.end - self.start) // 10
+            when = datetime.datetime.fromtimestamp(ns / 1e9).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
+            for rank in range(RANKS):
+                held = (ns - self.start) // 2000 if rank in hot else 0
+                text += f"{when}, {UUID.format(rank)}, 00000000:{rank + 1:02X}:00.0, 1980 MHz, {held} us\n"
+        return text
+
+    def test_nvidia_smi(self):
+        self.bring("nvidia-smi", self.smi([2]))
+        self.assertEqual(findings(self.beside)[1], {"device.throttled": [2]})
+
+    def test_nvidia_smi_of_healthy_gpus(self):
+        self.bring("nvidia-smi", self.smi([]))
+        report, found = findings(self.beside)
+        self.assertEqual(found, {})
+        summary = next(each for each in report["findings"] if each["code"] == "run.healthy")
+        self.assertIn(f"telemetry of {RANKS} GPUs shows no fault", summary["evidence"])
+
+    def xid(self, ns, bus):
+        when = datetime.datetime.fromtimestamp(ns / 1e9, datetime.timezone.utc).isoformat()
+        return f"{when} {self.host} kernel: NVRM: Xid (PCI:0000:{bus:02x}:00): 79, pid=1, GPU has fallen off the bus.\n"
+
+    def test_kernel_log(self):
+        self.bring("kernel-log", self.xid(self.start - 10**10, 1) + self.xid((self.start + self.end) // 2, 2))
+        self.assertEqual(findings(self.beside)[1], {"device.xid": [1]})
+        # With the UUIDs of the same GPUs from elsewhere, and still so.
+        self.bring("nvidia-smi", self.smi([1]), f"--host={self.host}")
+        self.assertEqual(findings(self.beside)[1], {"device.xid": [1], "device.throttled": [1]})
+
+    def test_kernel_log_of_another_host(self):
+        self.bring("kernel-log", self.xid((self.start + self.end) // 2, 2).replace(f" {self.host} ", " elsewhere "))
+        self.assertEqual(findings(self.beside)[1], {})
+
+    def test_what_is_damaged_is_refused_by_line(self):
+        path = f"{self.beside.folder}/smi.csv"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.smi([]).replace("1980 MHz", "? MHz", 1))
+        done = traintrace("import", "nvidia-smi", path, f"--out={self.beside.traces}")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr, f"traintrace: {path}: at 2: expected a number for clocks.current.sm\n")
+        self.assertFalse(os.path.exists(f"{self.beside.traces}/telemetry.nvidia-smi.0.log"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
