@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "analyzer/judge/frontier.h"
-#include "analyzer/judge/wait_walk.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/wait_walk.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "analyzer/judge/wait_walk.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/peers.h"
+#include "analyzer/model/wait_walk.h"
 
 namespace traintrace {
 namespace {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "analyzer/judge/patience.h"
-#include "analyzer/judge/wait_walk.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
 #include "analyzer/model/device_stall.h"
@@ -17,6 +16,7 @@
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/wait_search.h"
+#include "analyzer/model/wait_walk.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -301,12 +301,7 @@ std::optional<Hang> hang_in_circle(const Run& run, const WaitSearch& search, con
 
 // Ranks that wait for each other, and for nobody else.
 std::vector<Ranks> circles_in(const WaitSearch& search) {
-  Ranks ranks;
-  for (const auto& places : {search.waits_of, search.waits_for}) {
-    for (const auto& [rank, indices] : places) {
-      insert(ranks, rank);
-    }
-  }
+  const Ranks ranks = search.all();
   const Ranks roots = search.roots();
   std::vector<Ranks> circles = WaitWalk(ranks, search.waits).ends();
   std::erase_if(circles, [&](const Ranks& circle) {

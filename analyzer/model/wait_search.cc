@@ -4,6 +4,8 @@
 #include <iterator>
 #include <set>
 
+#include "analyzer/model/wait_walk.h"
+
 namespace traintrace {
 namespace {
 
@@ -61,6 +63,16 @@ Ranks WaitSearch::unexplained(const Ranks& roots) const {
   return rest;
 }
 
+Ranks WaitSearch::all() const {
+  Ranks ranks;
+  for (const auto* const places : {&waits_of, &waits_for}) {
+    for (const auto& [rank, indices] : *places) {
+      insert(ranks, rank);
+    }
+  }
+  return ranks;
+}
+
 Ranks WaitSearch::roots() const {
   Ranks found;
   for (const auto& [rank, indices] : waits_for) {
@@ -68,19 +80,33 @@ Ranks WaitSearch::roots() const {
       found.push_back(rank);
     }
   }
-  const Ranks rest = unexplained(found);
-  Ranks held_up;
-  std::copy_if(rest.begin(), rest.end(), std::back_inserter(held_up), [&](Rank rank) {
-    const auto own = waits_of.find(rank);
-    return std::all_of(own->second.begin(), own->second.end(),
-                       [&](size_t index) { return is_held_up(waits[index]); });
-  });
-  // If that is all of them, their streams hold each other up, and nobody came to the wrong place.
-  // If no more hold them up than there are, which of the two is the right order is not told.
-  for (const Rank rank : held_up.size() < holders_of(held_up).size() ? held_up : Ranks{}) {
-    insert(found, rank);
+  const Ranks ranks = all();
+  const WaitWalk walk(ranks, waits);
+  for (const Ranks& end : walk.ends()) {
+    for (const Rank rank : end.size() > 1 ? in_other_place(walk, end) : Ranks()) {
+      insert(found, rank);
+    }
   }
   return found;
+}
+
+// If that is all of them, their streams hold each other up, and nobody came to the wrong place.  If
+// no more hold them up than there are, or one of the others alone could undo it as several of them
+// would have to, which of the two is the right order is not told.
+Ranks WaitSearch::in_other_place(const WaitWalk& walk, const Ranks& circle) const {
+  Ranks held_up;
+  std::copy_if(circle.begin(), circle.end(), std::back_inserter(held_up), [&](Rank rank) {
+    const std::vector<size_t>& own = waits_of.at(rank);
+    return std::all_of(own.begin(), own.end(),
+                       [&](size_t index) { return is_held_up(waits[index]); });
+  });
+  if (held_up.size() >= holders_of(held_up).size()) {
+    return {};
+  }
+  const Ranks repairs = held_up.size() > 1 ? walk.repairs_of(circle) : Ranks();
+  const bool told = std::all_of(repairs.begin(), repairs.end(),
+                                [&](Rank rank) { return contains(held_up, rank); });
+  return told ? held_up : Ranks();
 }
 
 Ranks WaitSearch::holders_of(const Ranks& ranks) const {

@@ -8,6 +8,8 @@
 
 namespace traintrace {
 
+class WaitWalk;
+
 // By waits rather than by pairs of ranks: a communicator of n ranks is one wait, not n * n edges.
 struct WaitSearch {
   explicit WaitSearch(const std::vector<Wait>& all);
@@ -17,8 +19,12 @@ struct WaitSearch {
 
   // Ranks that are waited for and wait for nobody; and where there is no such rank behind a wait,
   // those that only wait for what lies behind it on the streams of more others: they came to
-  // another operation instead, which the others cannot begin for want of the first.
+  // another operation instead, which the others cannot begin for want of the first.  Several are
+  // not, if one of the others alone could undo it.
   Ranks roots() const;
+
+  // All that wait or are waited for; by rank.
+  Ranks all() const;
 
   // Of ranks that no root explains: those that wait for each other.
   Ranks circle() const;
@@ -29,6 +35,7 @@ struct WaitSearch {
 
  private:
   Ranks unexplained(const Ranks& roots) const;
+  Ranks in_other_place(const WaitWalk& walk, const Ranks& circle) const;
   // Whom these wait for, themselves left out.
   Ranks holders_of(const Ranks& ranks) const;
 };

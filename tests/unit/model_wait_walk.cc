@@ -2,7 +2,7 @@
 // Roots and repairs in the graph of who waits for whom.
 #include <gtest/gtest.h>
 
-#include "analyzer/judge/wait_walk.h"
+#include "analyzer/model/wait_walk.h"
 
 namespace traintrace {
 namespace {
@@ -52,6 +52,29 @@ TEST(WaitWalk, WhereAnyOfACircleRepairsItItIsNobodyAlone) {
   const WaitWalk walk(all, waits);
   EXPECT_EQ(walk.ends(), (std::vector<Ranks>{all}));
   EXPECT_EQ(walk.repair_of(all).value, -1);
+}
+
+TEST(WaitWalk, SeveralMayEachRepairACircleAlone) {
+  const Ranks all = ranks_of({0, 1, 2, 3, 4});
+  // Ranks 0 and 1 wait for each other by way of all others, 2 to 4 only in one of the ways.
+  const std::vector<Wait> waits = {wait_of({0}, {2, 3, 4}), wait_of({2, 3, 4}, {1}),
+                                   wait_of({1}, {0})};
+  const WaitWalk walk(all, waits);
+  EXPECT_EQ(walk.repairs_of(all), ranks_of({0, 1}));
+  EXPECT_EQ(walk.repair_of(all).value, -1);
+}
+
+TEST(WaitWalk, ACircleOfManyIsRepairedWithoutAskingEach) {
+  constexpr int kRanks = 20'000;
+  Ranks all;
+  std::vector<Wait> waits(2);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    all.push_back(Rank{rank});
+    (rank == 0 ? waits[0].awaited.emplace_back().rank : waits[1].awaited.emplace_back().rank) =
+        Rank{rank};
+    (rank == 0 ? waits[1] : waits[0]).waiters.emplace_back().rank = Rank{rank};
+  }
+  EXPECT_EQ(WaitWalk(all, waits).repair_of(all), Rank{0});
 }
 
 TEST(WaitWalk, TwoCirclesAreRepairedByTheRankThatIsInBoth) {

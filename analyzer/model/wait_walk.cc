@@ -1,4 +1,4 @@
-#include "analyzer/judge/wait_walk.h"
+#include "analyzer/model/wait_walk.h"
 
 #include <algorithm>
 
@@ -198,17 +198,34 @@ bool WaitWalk::frees_all(const Ranks& circle, Rank rank) const {
   return is_free_of_circles(among);
 }
 
-Rank WaitWalk::repair_of(const Ranks& circle) const {
-  Rank found;
-  for (const Rank rank : circle) {
-    if (frees_all(circle, rank)) {
-      if (found.value >= 0) {
-        return {};
-      }
-      found = rank;
-    }
+// Ranks of one way around within `circle`, an end of several ranks: from there every way leads on.
+Ranks WaitWalk::one_way_around(const Ranks& circle) const {
+  std::vector<Vertex> way = {vertex_of(circle.front())};
+  std::vector<bool> seen(next_.size(), false);
+  while (!seen[way.back()]) {
+    seen[way.back()] = true;
+    way.push_back(next_[way.back()].front());
   }
-  return found;
+  Ranks ranks;
+  const auto start = std::find(way.begin(), way.end(), way.back());
+  std::for_each(start, way.end() - 1, [&](Vertex vertex) {
+    if (vertex < ranks_.size()) {
+      insert(ranks, ranks_[vertex]);
+    }
+  });
+  return ranks;
+}
+
+Ranks WaitWalk::repairs_of(const Ranks& circle) const {
+  // Who frees all of it lies on each way around: one is enough to look at.
+  Ranks repairs = one_way_around(circle);
+  std::erase_if(repairs, [&](Rank rank) { return !frees_all(circle, rank); });
+  return repairs;
+}
+
+Rank WaitWalk::repair_of(const Ranks& circle) const {
+  const Ranks repairs = repairs_of(circle);
+  return repairs.size() == 1 ? repairs.front() : Rank();
 }
 
 }  // namespace traintrace

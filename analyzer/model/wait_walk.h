@@ -21,6 +21,8 @@ class WaitWalk {
   // Without `rank` nobody in `circle`, an end of several ranks, waits in a circle: if it goes on,
   // all of them do.
   bool frees_all(const Ranks& circle, Rank rank) const;
+  // All such ranks, by rank.
+  Ranks repairs_of(const Ranks& circle) const;
   // The only such rank; rank -1: it is no rank alone.
   Rank repair_of(const Ranks& circle) const;
 
@@ -29,6 +31,7 @@ class WaitWalk {
   using Edges = std::vector<std::vector<Vertex>>;
 
   Vertex vertex_of(Rank rank) const;
+  Ranks one_way_around(const Ranks& circle) const;
   bool is_free_of_circles(const std::vector<bool>& among) const;
 
   const Ranks& ranks_;
