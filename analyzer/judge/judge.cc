@@ -11,7 +11,7 @@ JudgedRun judge(RunInput input, const std::vector<ReadError>& unreadable, const 
   assemble(run);
   match(run, options.read_events);
   Blocked blocked = block(run, options.read_events);
-  find_roots(run, std::move(blocked));
+  find_roots(run, std::move(blocked), options.read_events);
   std::vector<Finding> findings = explain(run);
   return {std::move(run), std::move(findings)};
 }

@@ -12,29 +12,33 @@
 namespace traintrace {
 namespace {
 
-// Who waits for whom is known, and not what any of them did otherwise than it should.  Messages
-// have no numbers that all members share.
-bool is_unexplained(const WaitGraph& graph) {
+// Who waits for whom is known, and not who of them did otherwise than it should.  Messages have no
+// numbers that all members share.
+bool is_unexplained(const Run& run, const WaitGraph& graph) {
   return !graph.hangs.empty() &&
          std::all_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
            const WaitKind kind = graph.waits[hang.wait].kind;
-           return hang.divergences.empty() &&
-                  (hang.fate == Fate::kCircle ||
-                   (hang.fate == Fate::kAlive &&
-                    (kind == WaitKind::kReceive || kind == WaitKind::kSend)));
+           const bool open =
+               std::all_of(hang.divergences.begin(), hang.divergences.end(), [&](size_t index) {
+                 const Divergence& one = run.divergences[index];
+                 return one.tie && is_of_messages(one.kind);
+               });
+           return open && (hang.fate == Fate::kCircle ||
+                           (hang.fate == Fate::kAlive &&
+                            (kind == WaitKind::kReceive || kind == WaitKind::kSend)));
          });
 }
 
-WaitGraph graph_of(const Run& run, Blocked blocked) {
+WaitGraph graph_of(const Run& run, Blocked blocked, const ReadEvents& read_events) {
   WaitGraph graph;
   if (blocked.frontiers) {
     graph = roots_of(run, std::move(*blocked.frontiers));
-    explain_by_departures(run, DeparturesFrom::kOrder, graph);
+    explain_by_departures(run, DeparturesFrom::kOrder, read_events, graph);
   } else {
     graph.waits = std::move(blocked.waits);
     graph.hangs = find_hangs(run, graph.waits);
-    if (is_unexplained(graph)) {
-      explain_by_departures(run, DeparturesFrom::kStreams, graph);
+    if (is_unexplained(run, graph)) {
+      explain_by_departures(run, DeparturesFrom::kStreams, read_events, graph);
     }
   }
   graph.by_frontier = knows_order_only(run);
@@ -43,9 +47,9 @@ WaitGraph graph_of(const Run& run, Blocked blocked) {
 
 }  // namespace
 
-void find_roots(Run& run, Blocked blocked) {
+void find_roots(Run& run, Blocked blocked, const ReadEvents& read_events) {
   run_stage("model roots", [&] {
-    run.waits = graph_of(run, std::move(blocked));
+    run.waits = graph_of(run, std::move(blocked), read_events);
     if (run.waits.departed) {
       std::erase_if(run.divergences, [](const Divergence& one) { return !is_harmless(one.kind); });
     }

@@ -16,6 +16,6 @@ void assemble(Run& run);
 void match(Run& run, const ReadEvents& read_events);
 
 // Where the waiting began: fills Run::waits.
-void find_roots(Run& run, Blocked blocked);
+void find_roots(Run& run, Blocked blocked, const ReadEvents& read_events);
 
 }  // namespace traintrace

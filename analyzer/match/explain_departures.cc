@@ -69,13 +69,44 @@ bool is_clear(const WaitGraph& graph, const Departure& departure, const Divergen
          }));
 }
 
-}  // namespace
+// Those that hold each other up, and some that run the same programs.
+Ranks in_question(const Run& run, const std::vector<Program>& programs, const WaitGraph& graph) {
+  constexpr size_t kMost = 64;  // the event records of each are read
+  constexpr size_t kPartners = 2;
+  Ranks roots;
+  for (const Hang& hang : graph.hangs) {
+    std::for_each(hang.roots.begin(), hang.roots.end(), [&](Rank rank) { insert(roots, rank); });
+  }
+  Ranks found = roots;
+  const auto role_of = [&](Rank rank) {
+    const Program* const program = program_of(programs, rank);
+    return program == nullptr ? std::nullopt : std::optional(program->role);
+  };
+  for (const Communicator& communicator : run.communicators) {
+    for (size_t i = 0; i < communicator.members.size(); ++i) {
+      const Rank rank = communicator.members[i].rank;
+      size_t partners = contains(roots, rank) ? 0 : kPartners;
+      for (size_t next = 1; next < communicator.members.size() && partners < kPartners; ++next) {
+        const Rank other = communicator.members[(i + next) % communicator.members.size()].rank;
+        if (role_of(other) == role_of(rank)) {
+          insert(found, other);
+          ++partners;
+        }
+      }
+    }
+  }
+  std::erase_if(found, [&](Rank rank) { return program_of(programs, rank) == nullptr; });
+  if (found.size() > kMost) {
+    found.resize(kMost);
+  }
+  return found;
+}
 
-void explain_by_departures(const Run& run, DeparturesFrom known, WaitGraph& graph) {
-  const std::vector<Program> programs = programs_of(run);
+bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>& programs,
+                WaitGraph& graph) {
   const std::vector<Departure> departures = departures_of(run, programs);
   if (departures.empty()) {
-    return;
+    return false;
   }
   const Standings standings(run);
   for (const Departure& departure : departures) {
@@ -101,8 +132,21 @@ void explain_by_departures(const Run& run, DeparturesFrom known, WaitGraph& grap
     graph.stalls.clear();
     graph.divergences = {*divergence};
     graph.departed = true;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void explain_by_departures(const Run& run, DeparturesFrom known, const ReadEvents& read_events,
+                           WaitGraph& graph) {
+  const std::vector<Program> programs = programs_of(run);
+  if (explain_by(run, known, programs, graph) || known == DeparturesFrom::kOrder || !read_events) {
     return;
   }
+  explain_by(run, known, longer_programs_of(run, read_events, in_question(run, programs, graph)),
+             graph);
 }
 
 }  // namespace traintrace

@@ -1,6 +1,7 @@
 // Hangs for which it is known which rank called something else than it should have.
 #pragma once
 
+#include "analyzer/model/narrow_divergences.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {
@@ -13,7 +14,9 @@ enum class DeparturesFrom : uint8_t {
 
 // If one rank departed from what its twins called, and putting that right would free everybody:
 // then that is the only root of `graph`.  Where the streams are known it must also be clear which
-// call was left out, made in excess or changed.
-void explain_by_departures(const Run& run, DeparturesFrom known, WaitGraph& graph);
+// call was left out, made in excess or changed; and if that is longer ago than tables go, the event
+// records of those that hold each other up are read (`read_events` may be null).
+void explain_by_departures(const Run& run, DeparturesFrom known, const ReadEvents& read_events,
+                           WaitGraph& graph);
 
 }  // namespace traintrace

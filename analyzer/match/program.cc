@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/event_operations.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/sequences.h"
 #include "format/hashes.h"
@@ -174,6 +178,65 @@ void tell_stages_apart(const Run& run, const std::set<uint32_t>& with_messages,
   }
 }
 
+// What is kept of one communicator in the tables: nothing of its event records from there on.
+TimeNs in_tables_since(const CommunicatorText& text) {
+  return text.recent.empty() ? std::numeric_limits<TimeNs>::max() : text.recent.front().enter;
+}
+
+// Collectives of one communicator, or its messages to or from one rank, are numbered in a row.
+using Row = std::tuple<size_t, bool, int, bool>;
+
+Row row_of(size_t communicator, const OperationText& operation) {
+  return {communicator, operation.collective, operation.collective ? 0 : operation.peer,
+          operation.receive};
+}
+
+// The oldest of each row that the tables have.
+std::map<Row, uint64_t> first_in_tables(const ProcessTrace& trace) {
+  std::map<Row, uint64_t> first;
+  for (size_t i = 0; i < trace.communicators.size(); ++i) {
+    for (const OperationText& operation : trace.communicators[i].recent) {
+      if (operation.sequence != 0) {
+        first.try_emplace(row_of(i, operation), operation.sequence);
+      }
+    }
+  }
+  return first;
+}
+
+struct Older {
+  std::vector<EventOperation> operations;
+  TimeNs since = 0;  // nothing is missing from then on
+};
+
+// What event records have that the tables do not, back to where the first is missing.
+Older older_of(const ProcessTrace& tables, const ProcessTrace& with_events) {
+  constexpr size_t kMost = 4096;
+  std::vector<EventOperation> all = newest_event_operations(with_events, kMost);
+  std::map<Row, uint64_t> expected = first_in_tables(tables);
+  Older older;
+  const bool whole = all.size() < kMost && tables.losses.empty();
+  older.since = whole || all.empty() ? 0 : all.front().operation.enter;
+  while (!all.empty()) {
+    EventOperation& newest = all.back();
+    const auto known = expected.find(row_of(newest.communicator, newest.operation));
+    const bool kept =
+        newest.operation.enter >= in_tables_since(tables.communicators[newest.communicator]);
+    if (!kept && newest.operation.sequence != 0) {
+      if (known != expected.end() && known->second != newest.operation.sequence + 1) {
+        older.since = newest.operation.enter + 1;
+        break;
+      }
+      expected[row_of(newest.communicator, newest.operation)] = newest.operation.sequence;
+      // So long ago that nobody waits in it, if not by way of what lies behind it.
+      newest.operation.flags = format::kLaunched | format::kFinished;
+      older.operations.push_back(newest);
+    }
+    all.pop_back();
+  }
+  return older;
+}
+
 void index_collectives(Program& program) {
   for (uint32_t i = 0; i < program.calls.size(); ++i) {
     const Call& call = program.calls[i];
@@ -183,55 +246,109 @@ void index_collectives(Program& program) {
   }
 }
 
+class Programs {
+ public:
+  explicit Programs(const Run& run) : run_(run), with_messages_(groups_with_messages(run)) {}
+
+  std::vector<Program> make(const ReadEvents& read_events, const Ranks& longer) {
+    add_ranks();
+    for (auto& [rank, program] : by_rank_) {
+      if (contains(longer, rank)) {
+        add_older(read_events, program);
+      } else {
+        program.whole = program.whole && longer.empty();
+      }
+    }
+    for (size_t i = 0; i < run_.communicators.size(); ++i) {
+      for (const Member& member : run_.communicators[i].members) {
+        add_calls(static_cast<uint32_t>(i), member);
+      }
+    }
+    tell_stages_apart(run_, with_messages_, by_rank_);
+    std::vector<Program> programs;
+    programs.reserve(by_rank_.size());
+    for (auto& [rank, program] : by_rank_) {
+      std::stable_sort(
+          program.calls.begin(), program.calls.end(),
+          [](const Call& a, const Call& b) { return a.operation->enter < b.operation->enter; });
+      index_collectives(program);
+      programs.push_back(std::move(program));
+    }
+    return programs;
+  }
+
+ private:
+  void add_ranks() {
+    for (const RankState& state : run_.ranks) {
+      Program& program = by_rank_[state.rank];
+      program.rank = state.rank;
+      program.state = &state;
+      const ProcessTrace& trace = trace_of(run_, state);
+      program.whole = !trace.facts.contains("entries-left-out") && are_numbered(trace) &&
+                      !captures(trace) && run_.of_process[state.process].size() == 1;
+      program.role = format::call_name_hash(sizes_of(trace).c_str());
+      since_[state.rank] = kept_since(trace);
+      makers_.emplace(state.rank, KeyMaker(trace));
+    }
+  }
+
+  void add_older(const ReadEvents& read_events, Program& program) {
+    const ProcessTrace& tables = trace_of(run_, *program.state);
+    const ProcessTrace* const events =
+        program.whole && !is_flight_dump(tables) ? read_events(tables) : nullptr;
+    if (events == nullptr) {
+      return;
+    }
+    Older older = older_of(tables, *events);
+    since_[program.rank] = std::min(since_[program.rank], older.since);
+    program.older.reserve(older.operations.size());
+    for (EventOperation& one : older.operations) {
+      program.older.push_back(one.operation);
+      older_[{program.rank, one.communicator}].push_back(&program.older.back());
+    }
+  }
+
+  void add_calls(uint32_t communicator, const Member& member) {
+    const CommunicatorText& text = text_of(run_, member);
+    Program& program = by_rank_.at(member.rank);
+    const uint32_t ordinal = ordinal_of(run_.processes[member.process], member.element);
+    if (with_messages_.contains(ordinal)) {
+      program.role +=
+          format::mixed(format::mixed(kSeed, ordinal), static_cast<uint64_t>(member.local_rank));
+    }
+    const auto add = [&](const OperationText& operation) {
+      // Of these there are records only as long as they are not complete.
+      if ((operation.flags & format::kUntracked) == 0 && operation.enter >= since_[member.rank] &&
+          (operation.collective || operation.peer >= 0)) {
+        const uint64_t key = makers_.at(member.rank).key_of(operation, text, ordinal);
+        program.calls.push_back({key, &operation, communicator});
+      }
+    };
+    const auto older = older_.find({member.rank, member.element});
+    if (older != older_.end()) {
+      std::for_each(older->second.begin(), older->second.end(),
+                    [&](const OperationText* operation) { add(*operation); });
+    }
+    std::for_each(text.recent.begin(), text.recent.end(), add);
+  }
+
+  const Run& run_;
+  const std::set<uint32_t> with_messages_;
+  std::map<Rank, Program> by_rank_;
+  std::map<Rank, KeyMaker> makers_;
+  std::map<Rank, TimeNs> since_;
+  std::map<std::pair<Rank, size_t>, std::vector<const OperationText*>> older_;  // by element
+};
+
 }  // namespace
 
 std::vector<Program> programs_of(const Run& run) {
-  std::map<Rank, Program> by_rank;
-  std::map<Rank, KeyMaker> makers;
-  std::map<Rank, TimeNs> since;
-  for (const RankState& state : run.ranks) {
-    Program& program = by_rank[state.rank];
-    program.rank = state.rank;
-    program.state = &state;
-    const ProcessTrace& trace = trace_of(run, state);
-    program.whole = !trace.facts.contains("entries-left-out") && are_numbered(trace) &&
-                    !captures(trace) && run.of_process[state.process].size() == 1;
-    program.role = format::call_name_hash(sizes_of(trace).c_str());
-    since[state.rank] = kept_since(trace);
-    makers.emplace(state.rank, KeyMaker(trace_of(run, state)));
-  }
-  const std::set<uint32_t> with_messages = groups_with_messages(run);
-  for (size_t i = 0; i < run.communicators.size(); ++i) {
-    for (const Member& member : run.communicators[i].members) {
-      const CommunicatorText& text = text_of(run, member);
-      Program& program = by_rank.at(member.rank);
-      const uint32_t ordinal = ordinal_of(run.processes[member.process], member.element);
-      if (with_messages.contains(ordinal)) {
-        program.role +=
-            format::mixed(format::mixed(kSeed, ordinal), static_cast<uint64_t>(member.local_rank));
-      }
-      for (const OperationText& operation : text.recent) {
-        // Of these there are records only as long as they are not complete.
-        if ((operation.flags & format::kUntracked) != 0 || operation.enter < since[member.rank] ||
-            (!operation.collective && operation.peer < 0)) {
-          continue;
-        }
-        const uint64_t key = makers.at(member.rank).key_of(operation, text, ordinal);
-        program.calls.push_back({key, &operation, static_cast<uint32_t>(i)});
-      }
-    }
-  }
-  tell_stages_apart(run, with_messages, by_rank);
-  std::vector<Program> programs;
-  programs.reserve(by_rank.size());
-  for (auto& [rank, program] : by_rank) {
-    std::stable_sort(program.calls.begin(), program.calls.end(), [](const Call& a, const Call& b) {
-      return a.operation->enter < b.operation->enter;
-    });
-    index_collectives(program);
-    programs.push_back(std::move(program));
-  }
-  return programs;
+  return Programs(run).make({}, {});
+}
+
+std::vector<Program> longer_programs_of(const Run& run, const ReadEvents& read_events,
+                                        const Ranks& ranks) {
+  return Programs(run).make(read_events, ranks);
 }
 
 const Program* program_of(const std::vector<Program>& programs, Rank rank) {

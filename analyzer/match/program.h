@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "analyzer/model/narrow_divergences.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {
@@ -28,12 +29,18 @@ struct Program {
   // Its groups' sizes, and its place in those that carry messages: ranks of other roles call other
   // things.
   uint64_t role = 0;
-  // Nothing is left out between its first record and its last, and the groups are numbered.
+  std::vector<OperationText> older;  // of the event records: what the tables do not keep any more
+  // Nothing is left out between its first record and its last, the groups are numbered, and it goes
+  // back as far as others that it may be compared with.
   bool whole = true;
 };
 
-// Of all ranks that left a trace; by rank.
+// Of all ranks that left a trace; by rank.  As far back as the tables of their traces go.
 std::vector<Program> programs_of(const Run& run);
+
+// Those of `ranks` as far back as the event records go too, or some thousand calls.
+std::vector<Program> longer_programs_of(const Run& run, const ReadEvents& read_events,
+                                        const Ranks& ranks);
 
 const Program* program_of(const std::vector<Program>& programs, Rank rank);
 

@@ -27,11 +27,19 @@ int small_value(const ProcessTrace& trace, const CallRecord& event, std::string_
   return value ? static_cast<int>(*value) : -1;
 }
 
-bool is_on(const ProcessTrace& trace, const CallRecord& event, std::string_view kind,
-           size_t communicator) {
+enum class EventKind : uint8_t { kOther, kCollective, kMessage };
+
+EventKind kind_of(const ProcessTrace& trace, const CallRecord& event) {
   const CallSchema* const schema = schema_of(trace, event.call);
-  return schema != nullptr && schema->kind == kind && !event.enter_lost &&
-         argument_of(trace, event, "comm") == communicator + 1;
+  return schema == nullptr || event.enter_lost ? EventKind::kOther
+         : schema->kind == "collective"        ? EventKind::kCollective
+         : schema->kind == "send-recv"         ? EventKind::kMessage
+                                               : EventKind::kOther;
+}
+
+bool is_on(const ProcessTrace& trace, const CallRecord& event, EventKind kind,
+           size_t communicator) {
+  return kind_of(trace, event) == kind && argument_of(trace, event, "comm") == communicator + 1;
 }
 
 OperationText operation_of(const ProcessTrace& trace, const CallRecord& event,
@@ -49,15 +57,26 @@ OperationText operation_of(const ProcessTrace& trace, const CallRecord& event,
   return operation;
 }
 
+OperationText collective_of(const ProcessTrace& trace, const CallRecord& event) {
+  return operation_of(trace, event, "root");
+}
+
+OperationText message_of(const ProcessTrace& trace, const CallRecord& event) {
+  OperationText message = operation_of(trace, event, "peer");
+  message.collective = false;
+  message.receive = call_name(trace, event.call).ends_with("Recv");
+  return message;
+}
+
 }  // namespace
 
 EventOperations event_operations(const ProcessTrace& trace, size_t communicator) {
   EventOperations found;
   for (const CallRecord& event : trace.events) {
-    if (!is_on(trace, event, "collective", communicator)) {
+    if (!is_on(trace, event, EventKind::kCollective, communicator)) {
       continue;
     }
-    const OperationText operation = operation_of(trace, event, "root");
+    const OperationText operation = collective_of(trace, event);
     if (operation.sequence != 0) {
       found.try_emplace(operation.sequence, sequence_item(trace, operation));
     }
@@ -69,17 +88,33 @@ EventMessages event_messages(const ProcessTrace& trace, size_t communicator, int
                              bool receive) {
   EventMessages found;
   for (const CallRecord& event : trace.events) {
-    if (!is_on(trace, event, "send-recv", communicator)) {
+    if (!is_on(trace, event, EventKind::kMessage, communicator)) {
       continue;
     }
-    OperationText operation = operation_of(trace, event, "peer");
-    operation.receive = call_name(trace, event.call).ends_with("Recv");
+    OperationText operation = message_of(trace, event);
     // So far back that nobody waits in it, if not by way of what lies behind it.
     operation.flags = format::kLaunched | format::kFinished;
     if (operation.sequence != 0 && operation.peer == peer && operation.receive == receive) {
       found.try_emplace(operation.sequence, operation);
     }
   }
+  return found;
+}
+
+std::vector<EventOperation> newest_event_operations(const ProcessTrace& trace, size_t most) {
+  std::vector<EventOperation> found;
+  for (auto event = trace.events.rbegin(); event != trace.events.rend() && found.size() < most;
+       ++event) {
+    const EventKind kind = kind_of(trace, *event);
+    const uint64_t communicator =
+        kind == EventKind::kOther ? 0 : argument_of(trace, *event, "comm").value_or(0);
+    if (communicator == 0 || communicator > trace.communicators.size()) {
+      continue;
+    }
+    found.push_back({communicator - 1, kind == EventKind::kCollective ? collective_of(trace, *event)
+                                                                      : message_of(trace, *event)});
+  }
+  std::reverse(found.begin(), found.end());
   return found;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <vector>
 
 #include "analyzer/model/sequence_item.h"
 
@@ -18,5 +19,13 @@ using EventMessages = std::map<uint64_t, OperationText>;  // by their number
 // Sends to that rank of the communicator, or receives from it.
 EventMessages event_messages(const ProcessTrace& trace, size_t communicator, int peer,
                              bool receive);
+
+struct EventOperation {
+  size_t communicator = 0;  // its index in the trace
+  OperationText operation;
+};
+
+// The newest `most` of all communicators, collectives and messages, in the order of their records.
+std::vector<EventOperation> newest_event_operations(const ProcessTrace& trace, size_t most);
 
 }  // namespace traintrace
