@@ -168,25 +168,56 @@ class Departures {
     return length;
   }
 
+  // How much came alike before the other times that `key` was called; none: it was not.
+  using Context = std::optional<size_t>;
+
+  Context context_of(const Program& program, size_t at, uint64_t key) const {
+    Context longest;
+    for (size_t earlier = 1; earlier < at; ++earlier) {
+      if (program.calls[earlier].key == key) {
+        longest = std::max(longest, Context(context_of(program.calls, at, earlier)));
+      }
+    }
+    return longest;
+  }
+
+  // Most of what was called more than once was called in what came alike before: it is more than
+  // some turns of a loop within a step.
+  static bool spans_a_step(const Program& program, size_t at, size_t context) {
+    std::map<uint64_t, size_t> times;
+    std::set<uint64_t> within;
+    for (size_t i = 0; i < at; ++i) {
+      ++times[program.calls[i].key];
+      if (i + context >= at) {
+        within.insert(program.calls[i].key);
+      }
+    }
+    std::erase_if(times, [](const auto& key) { return key.second == 1; });
+    const auto alike = std::count_if(times.begin(), times.end(),
+                                     [&](const auto& key) { return within.contains(key.first); });
+    return static_cast<size_t>(alike) * 2 > times.size();
+  }
+
   // -1: the first did otherwise than each time before where so much had come alike, 1: the second
   // did; 0: that does not tell.
   int changed_habit(size_t a, size_t b, const Parting& parting) const {
-    const Call& own = programs_[a].calls[parting.own_at];
-    const Call& their = programs_[b].calls[parting.their_at];
-    size_t own_context = 0;
-    size_t their_context = 0;
-    for (const auto& [program, at] :
-         {std::pair(&programs_[a], parting.own_at), std::pair(&programs_[b], parting.their_at)}) {
-      for (size_t earlier = 1; earlier < at; ++earlier) {
-        const uint64_t key = program->calls[earlier].key;
-        if (key == own.key) {
-          own_context = std::max(own_context, context_of(program->calls, at, earlier));
-        } else if (key == their.key) {
-          their_context = std::max(their_context, context_of(program->calls, at, earlier));
-        }
-      }
+    const Program& first = programs_[a];
+    const Program& second = programs_[b];
+    const uint64_t first_key = first.calls[parting.own_at].key;
+    const uint64_t second_key = second.calls[parting.their_at].key;
+    const auto longest = [&](uint64_t key) {
+      return std::max(context_of(first, parting.own_at, key),
+                      context_of(second, parting.their_at, key));
+    };
+    const Context own = longest(first_key);
+    const Context other = longest(second_key);
+    if (own == other) {
+      return 0;
     }
-    return own_context == their_context ? 0 : own_context < their_context ? -1 : 1;
+    // What was never called before may be the next thing in a step of which too little is kept.
+    const bool told =
+        (own && other) || spans_a_step(first, parting.own_at, std::max(own, other).value_or(0));
+    return !told ? 0 : own < other ? -1 : 1;
   }
 
   void add(size_t deviant, size_t normal, const Parting& parting, bool by_habit,
