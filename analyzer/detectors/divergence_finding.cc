@@ -194,7 +194,8 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
     add(call_text(run, divergence.own, divergence.deviants));
   }
   if (!divergence.expected.item.function.empty() && divergence.kind != DivergenceKind::kUnknown) {
-    add(call_text(run, divergence.expected, divergence.others));
+    add(call_text(run, divergence.expected,
+                  divergence.twins.empty() ? divergence.others : divergence.twins));
   }
   for (const std::string& line : message_lines(run, divergence)) {
     add(line);

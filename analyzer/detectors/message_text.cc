@@ -111,11 +111,12 @@ std::string departed_message_text(const Run& run, const Divergence& one) {
   const std::string expected = message_to(run, one, one.expected, false);
   const std::string place = place_of_call(run, one.expected);
   const std::string twins = ranks_text(one.twins);
+  const char* const s = one.twins.size() == 1 ? "s" : "";
   switch (one.kind) {
     case DivergenceKind::kWrongPeer:
       return fmt::format(
-          "{} issued a {}{} instead of a {}: {}, which run the same calls, name that peer", who,
-          message_to(run, one, one.own, true), on, expected, twins);
+          "{} issued a {}{} instead of a {}: {}, which run{s} the same calls, name{s} that peer",
+          who, message_to(run, one, one.own, true), on, expected, twins, fmt::arg("s", s));
     case DivergenceKind::kMessageOrder:
       return fmt::format("{} called {}{} before the {}{}{}, {} in the other order", who,
                          one.own.item.function, place_of_call(run, one.own), expected, on, place,
@@ -123,8 +124,8 @@ std::string departed_message_text(const Run& run, const Divergence& one) {
     default:
       break;
   }
-  return fmt::format("{} left out a {}{}: {}, which run the same calls, issued it{}", who, expected,
-                     on, twins, place);
+  return fmt::format("{} left out a {}{}: {}, which run{} the same calls, issued it{}", who,
+                     expected, on, twins, s, place);
 }
 
 std::vector<std::string> message_lines(const Run& run, const Divergence& one) {
