@@ -173,7 +173,7 @@ size_t report_missing(const Module* const* from, size_t from_count, const Module
   return missing;
 }
 
-bool refresh_alone() noexcept {
+ModulesRefresh refresh_alone() noexcept {
   ModuleListener listener = g_listener.load(std::memory_order_acquire);
   if (g_listener_is_new.exchange(false)) {
     report_missing(g_current, g_current_count, nullptr, 0, listener, true);
@@ -181,7 +181,7 @@ bool refresh_alone() noexcept {
   Collected collected;
   dl_iterate_phdr(collect, &collected);
   if (collected.unchanged || collected.first) {
-    return false;
+    return ModulesRefresh::kUnchanged;
   }
   g_lost.store(collected.lost, std::memory_order_relaxed);
   std::sort(g_current, g_current + g_current_count, by_begin);
@@ -197,7 +197,7 @@ bool refresh_alone() noexcept {
   }
   g_seen_loads.store(collected.loads, std::memory_order_release);
   g_seen_unloads.store(collected.unloads, std::memory_order_release);
-  return gone > 0 || came > 0;
+  return gone > 0 || came > 0 ? ModulesRefresh::kChanged : ModulesRefresh::kUnchanged;
 }
 
 struct Wanted {
@@ -260,13 +260,13 @@ void listen_to_modules(ModuleListener listener) noexcept {
   g_listener_is_new.store(listener != nullptr);
 }
 
-bool refresh_modules() noexcept {
+ModulesRefresh refresh_modules() noexcept {
   if (g_lock_in_doubt.load() || g_refreshing.exchange(true, std::memory_order_acquire)) {
-    return false;
+    return ModulesRefresh::kNotLooked;
   }
-  const bool changed = refresh_alone();
+  const ModulesRefresh done = refresh_alone();
   g_refreshing.store(false, std::memory_order_release);
-  return changed;
+  return done;
 }
 
 const Module* module_of(uint64_t address) noexcept {

@@ -44,10 +44,13 @@ const Segment* segment_of(const Module& module, uint64_t address) noexcept;
 using ModuleListener = void (*)(const Module& module, bool loaded);
 void listen_to_modules(ModuleListener listener) noexcept;
 
-// Brings the table up to date; true if anything changed.  Takes the loader's lock and costs some
-// 100 ns where nothing changed, so it is for cold code.  Does nothing while another thread is at
-// it.
-bool refresh_modules() noexcept;
+// kNotLooked: another thread is at it, or the loader cannot be asked.  What that thread reads may
+// be older than what the caller knows, so whoever must know asks again later.
+enum class ModulesRefresh : uint8_t { kNotLooked, kUnchanged, kChanged };
+
+// Brings the table up to date.  Takes the loader's lock and costs some 100 ns where nothing
+// changed, so it is for cold code.
+ModulesRefresh refresh_modules() noexcept;
 
 // Lock-free.  As of the last refresh; null where nothing is known.
 const Module* module_of(uint64_t address) noexcept;

@@ -53,14 +53,15 @@ void look_up(const Module* module, void* context) noexcept {
 }
 
 // A stack that ends where nobody says it does may have been walked by rules of code that is no
-// longer there: the table of modules is brought up to date, once for each such place.
+// longer there: the table of modules is brought up to date, once for each such place and table.
 [[gnu::noinline, gnu::cold]] void doubt_end(uint64_t pc, uint64_t generation) noexcept {
   constexpr uint64_t kEnd = uint64_t{1} << 47;  // no address of a program has it
   UnwindCache::Found found;
   if (!g_cache.find(pc ^ kEnd, generation, found)) {
     const Undisturbed undisturbed;
-    refresh_modules();
-    g_cache.put(pc ^ kEnd, generation, UnwindRule(CfaFrom::kNowhere), found);
+    if (refresh_modules() != ModulesRefresh::kNotLooked) {
+      g_cache.put(pc ^ kEnd, generation, UnwindRule(CfaFrom::kNowhere), found);
+    }
   }
 }
 

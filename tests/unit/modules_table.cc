@@ -20,6 +20,7 @@ namespace {
 
 using traintrace::Module;
 using traintrace::module_of;
+using traintrace::ModulesRefresh;
 using traintrace::refresh_modules;
 
 uint64_t address_of(const void* pointer) {
@@ -134,7 +135,7 @@ TEST(ModulesTable, BuildId) {
 
 TEST(ModulesTable, ComesAndGoes) {
   refresh_modules();
-  EXPECT_FALSE(refresh_modules());
+  EXPECT_NE(refresh_modules(), ModulesRefresh::kChanged);
   g_events.clear();
   traintrace::listen_to_modules(note);
   refresh_modules();
@@ -146,14 +147,14 @@ TEST(ModulesTable, ComesAndGoes) {
     const Library library("unwind_plugin1.so");
     EXPECT_EQ(module_of(library.code()), nullptr);
     const uint64_t version = traintrace::modules_version();
-    EXPECT_TRUE(refresh_modules());
+    EXPECT_EQ(refresh_modules(), ModulesRefresh::kChanged);
     EXPECT_GT(traintrace::modules_version(), version);
     EXPECT_EQ(events_about("unwind_plugin1", true), 1U);
     first = module_of(library.code());
     ASSERT_NE(first, nullptr);
   }
   const uint64_t unloads = traintrace::modules_unloads();
-  EXPECT_TRUE(refresh_modules());
+  EXPECT_EQ(refresh_modules(), ModulesRefresh::kChanged);
   EXPECT_GT(traintrace::modules_unloads(), unloads);
   EXPECT_EQ(events_about("unwind_plugin1", false), 1U);
   EXPECT_EQ(module_of(first->begin), nullptr);
@@ -263,7 +264,7 @@ TEST(ModulesTable, ChildAfterFork) {
   expect_child_does([] {
     traintrace::modules_after_fork();
     const Library library("unwind_plugin2.so");
-    wait_until(refresh_modules);
+    wait_until([] { return refresh_modules() == ModulesRefresh::kChanged; });
     EXPECT_NE(module_of(library.code()), nullptr);
   });
 }
@@ -289,7 +290,7 @@ TEST(ModulesTable, ChildWithoutTheLoader) {
     traintrace::modules_after_fork();
     usleep(10000);
     const uint64_t own = address_of(reinterpret_cast<void*>(&note));
-    EXPECT_FALSE(refresh_modules());
+    EXPECT_NE(refresh_modules(), ModulesRefresh::kChanged);
     EXPECT_FALSE(traintrace::with_module_at(
         own, [](const Module*, void*) { ADD_FAILURE(); }, nullptr));
     EXPECT_NE(module_of(own), nullptr);  // what was known stays known

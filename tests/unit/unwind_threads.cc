@@ -85,4 +85,55 @@ TEST(UnwindThreads, WhileLibrariesComeAndGo) {
   EXPECT_GT(through, kRounds * 8 / 10);
 }
 
+std::atomic<bool> g_hold;
+std::atomic<bool> g_held;
+
+// Whoever brings the table up to date waits here, with what it read of the loader's list.
+void hold_up(const traintrace::Module&, bool) noexcept {
+  while (g_hold) {
+    g_held = true;
+    usleep(100);
+  }
+}
+
+void* load(const char* name) {
+  void* library = dlopen(beside_this_program(name).c_str(), RTLD_NOW);
+  EXPECT_NE(library, nullptr) << dlerror();
+  return library;
+}
+
+// How many frames are seen below a library, which goes after that.
+size_t frames_below(void* library) {
+  reinterpret_cast<CallBack>(dlsym(library, "call_back"))(take, 20);
+  dlclose(library);
+  return t_taken.count;
+}
+
+// A stack is cut while another thread is at the table, with what it read before; later ones are
+// not, though nothing unknown is met any more.
+TEST(UnwindThreads, CutOnlyWhileAnotherThreadIsAtTheTable) {
+  traintrace::listen_to_modules(hold_up);
+  traintrace::refresh_modules();
+  std::thread other;
+  for (int round = 0; round < 10; ++round) {
+    // At the same address, with frames of another size.
+    void* library = load(round % 2 == 0 ? "unwind_plugin1.so" : "unwind_plugin2.so");
+    if (round == 0) {
+      g_hold = true;
+      other = std::thread([] { traintrace::refresh_modules(); });
+      while (!g_held) {
+        usleep(100);
+      }
+    }
+    const size_t frames = frames_below(library);
+    if (round == 1) {
+      g_hold = false;
+      other.join();
+    } else {
+      EXPECT_GT(frames, 10) << round;
+    }
+  }
+  traintrace::listen_to_modules(nullptr);
+}
+
 }  // namespace
