@@ -79,10 +79,53 @@ std::string missing_title(const Run& run, const Hang& hang) {
                      waiting_text(run, hang), behind_text(run, hang));
 }
 
+// Held up in a way that nothing explains, as one GPU may hold up many: told once, of the one that
+// is awaited for the longest.
+class HeldUp {
+ public:
+  void add(const Hang& hang, Finding finding) {
+    add(finding.sides.front(), missing_);
+    std::for_each(finding.sides.begin() + 1, finding.sides.end(),
+                  [&](const Ranks& side) { add(side, waiting_); });
+    add(finding.victims, victims_);
+    if (first_ == nullptr || hang.waited > first_->waited) {
+      first_ = &hang;
+      finding_ = std::move(finding);
+    }
+  }
+
+  void tell(std::vector<Finding>& findings) {
+    if (first_ == nullptr) {
+      return;
+    }
+    Ranks others = missing_;
+    std::erase_if(others, [&](Rank rank) { return contains(first_->roots, rank); });
+    if (!others.empty()) {
+      std::erase_if(waiting_, [&](Rank rank) { return contains(missing_, rank); });
+      finding_.victims = victims_;
+      finding_.sides = {missing_, waiting_};
+      finding_.evidence.push_back(fmt::format("{} {} awaited too, inside calls that wait",
+                                              ranks_text(others),
+                                              others.size() == 1 ? "is" : "are"));
+    }
+    findings.push_back(std::move(finding_));
+  }
+
+ private:
+  static void add(const Ranks& more, Ranks& into) {
+    std::for_each(more.begin(), more.end(), [&](Rank rank) { insert(into, rank); });
+  }
+
+  const Hang* first_ = nullptr;
+  Finding finding_;
+  Ranks missing_, waiting_, victims_;
+};
+
 }  // namespace
 
 std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_view code) {
   std::vector<Finding> findings;
+  HeldUp held_up;
   for (const Hang& hang : run.waits.hangs) {
     if ((hang.fate != Fate::kAlive && hang.fate != Fate::kUntraced) ||
         run.waits.waits[hang.wait].kind != kind || !hang.divergences.empty() ||
@@ -94,13 +137,19 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.title = missing_title(run, hang);
     finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
-    if (finding.certainty == Certainty::kPossible) {
-      finding.title += "; no culprit yet";
-    } else {
+    if (finding.certainty != Certainty::kPossible) {
       blame_roots(hang, finding);
+      findings.push_back(std::move(finding));
+      continue;
     }
-    findings.push_back(std::move(finding));
+    finding.title += "; no culprit yet";
+    if (hang.blocked) {
+      held_up.add(hang, std::move(finding));
+    } else {
+      findings.push_back(std::move(finding));
+    }
   }
+  held_up.tell(findings);
   return findings;
 }
 
