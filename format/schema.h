@@ -81,10 +81,10 @@ constexpr uint16_t id_of(Moment moment) {
 }
 struct MomentSpec {
   const char* name;
-  const char* library;  // torch, cupti, nvtx
+  const char* library;  // torch, cupti, nvtx, marker, payload
   Kind kind;
   uint8_t field_count;
-  Field fields[8];
+  Field fields[kMaxFields];
 };
 inline constexpr MomentSpec kMoments[] = {
 #define IN(i, name) Field::name

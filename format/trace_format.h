@@ -386,13 +386,20 @@ struct Thread {
 };
 static_assert(sizeof(Thread) == 192);
 
+// Values of OpenRange::domain.  From kStepDomain on these are no ranges.
+enum RangeDomain : uint32_t {
+  kMarkerDomain = 0x7fff'ffff,  // pushed by the job's own markers (include/traintrace.h)
+  kStepDomain = 0x8000'0000,    // the step of the job that the thread is in: `name` has it
+  kNoteDomain = 0xc000'0000,    // with 30 bits of a hash of its key: "key text", the newest of it
+};
+
 // A range of NVTX that was pushed and not popped.
 struct OpenRange {
   uint64_t began_ticks;  // 0: popped out of order, while others of another domain were above it
   uint32_t range;        // id of a RangeNameDefinition; 0: there were too many different names
-  uint32_t domain;       // for the tracer: 0 is the default one
+  uint32_t domain;       // RangeDomain, else for the tracer: 0 is NVTX's default one
   char name[48];         // where `range` is 0: its beginning, NUL-padded
-};
+};  // of notes and steps, which are changed in place, began_ticks is stored last
 inline constexpr uint32_t kMostOpenRanges = 32;
 
 // Those of one thread, outermost first.

@@ -69,6 +69,7 @@
 #define TT_EXPORT_Torch(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Cupti(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT_Nvtx(function) TT_EXPORT_Exit(function)
+#define TT_EXPORT_Marker(function) TT_EXPORT_Exit(function)
 #define TT_EXPORT(group, function) TT_EXPORT_##group(function)
 #include "interpose/exports.def"
 

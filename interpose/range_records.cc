@@ -1,5 +1,8 @@
 #include "interpose/range_records.h"
 
+#include <string.h>
+
+#include "interpose/files.h"
 #include "interpose/open_call.h"
 #include "interpose/ranges.h"
 #include "interpose/stats.h"
@@ -28,20 +31,19 @@ void write(ThreadState& thread, Moment moment, const uint64_t* fields, int field
   write_moment(thread, moment, ticks, thread.device, 0, fields, field_count);
 }
 
-}  // namespace
-
-void range_pushed(const Registered* domain, const RangeName& name) noexcept {
+void pushed(Moment moment, const Registered* domain, uint32_t domain_number,
+            const RangeName& name) {
   InsideMark mark;
   if (ThreadState* const thread = begin(mark, 1)) {
     const uint64_t ticks = clock_ticks();
     const uint64_t id = id_of_range(*thread, domain, name);
-    range_opened(*thread, domain, static_cast<uint32_t>(id), name, ticks);
-    write(*thread, Moment::nvtxRangePush, &id, 1, ticks);
+    range_opened(*thread, domain_number, static_cast<uint32_t>(id), name, ticks);
+    write(*thread, moment, &id, 1, ticks);
     leave_tracer(*thread);
   }
 }
 
-void range_popped(const Registered* domain) noexcept {
+void popped(Moment moment, uint32_t domain_number) {
   InsideMark mark;
   ThreadState* const thread = begin(mark, -1);
   if (thread == nullptr) {
@@ -50,13 +52,51 @@ void range_popped(const Registered* domain) noexcept {
   uint32_t id = 0;
   if (thread->unseen_pushes > 0) [[unlikely]] {
     --thread->unseen_pushes;
-  } else if (range_closed(*thread, domain, id)) [[likely]] {
+  } else if (range_closed(*thread, domain_number, id)) [[likely]] {
     const uint64_t field = id;
-    write(*thread, Moment::nvtxRangePop, &field, 1, clock_ticks());
+    write(*thread, moment, &field, 1, clock_ticks());
   } else {
     count(format::Stat::UnknownRangeEnd);
   }
   leave_tracer(*thread);
+}
+
+void marked(Moment moment, const Registered* domain, const RangeName& name) {
+  InsideMark mark;
+  if (ThreadState* const thread = begin(mark, 0)) {
+    const uint64_t id = id_of_range(*thread, domain, name);
+    write(*thread, moment, &id, 1, clock_ticks());
+    leave_tracer(*thread);
+  }
+}
+
+struct NoteText {
+  const char* chars;
+  size_t bytes;
+};
+
+void write_note(ThreadState& thread, uint32_t key, NoteText text, uint64_t ticks) {
+  constexpr int kFields = 3;
+  constexpr size_t kWords = 8;
+  constexpr size_t kBytes = kWords * sizeof(uint64_t);
+  size_t offset = 0;
+  do {
+    uint64_t fields[kFields + kWords] = {key, offset, text.bytes};
+    const size_t left = text.bytes - offset;
+    memcpy(fields + kFields, text.chars + offset, left < kBytes ? left : kBytes);
+    write(thread, Moment::note, fields, kFields + kWords, ticks);
+    offset += kBytes;
+  } while (offset < text.bytes);
+}
+
+}  // namespace
+
+void range_pushed(const Registered* domain, const RangeName& name) noexcept {
+  pushed(Moment::nvtxRangePush, domain, number_of(domain), name);
+}
+
+void range_popped(const Registered* domain) noexcept {
+  popped(Moment::nvtxRangePop, number_of(domain));
 }
 
 void range_started(const Registered* domain, const RangeName& name, uint64_t handle) noexcept {
@@ -77,10 +117,48 @@ void range_ended(uint64_t handle) noexcept {
 }
 
 void range_marked(const Registered* domain, const RangeName& name) noexcept {
+  marked(Moment::nvtxMark, domain, name);
+}
+
+void marker_pushed(const RangeName& name) noexcept {
+  pushed(Moment::rangePush, nullptr, format::kMarkerDomain, name);
+}
+
+void marker_popped() noexcept {
+  popped(Moment::rangePop, format::kMarkerDomain);
+}
+
+void marker_marked(const RangeName& name) noexcept {
+  marked(Moment::mark, nullptr, name);
+}
+
+void step_begun(int64_t number) noexcept {
   InsideMark mark;
   if (ThreadState* const thread = begin(mark, 0)) {
-    const uint64_t id = id_of_range(*thread, domain, name);
-    write(*thread, Moment::nvtxMark, &id, 1, clock_ticks());
+    const uint64_t ticks = clock_ticks();
+    char storage[32];
+    Text text(storage, sizeof storage);
+    text << "step " << number;
+    range_replaced(*thread, format::kStepDomain, {1, storage, static_cast<uint32_t>(text.length())},
+                   ticks);
+    const auto field = static_cast<uint64_t>(number);
+    write(*thread, Moment::step, &field, 1, ticks);
+    leave_tracer(*thread);
+  }
+}
+
+void note_made(const RangeName& key, const char* text) noexcept {
+  InsideMark mark;
+  if (ThreadState* const thread = begin(mark, 0)) {
+    const uint64_t ticks = clock_ticks();
+    const size_t bytes = strnlen(text, kMostRangeName);
+    char storage[sizeof format::OpenRange::name + 1];
+    Text both(storage, sizeof storage);
+    both.append(key.text, key.bytes) << " ";
+    both.append(text, bytes);
+    const uint32_t domain = format::kNoteDomain | static_cast<uint32_t>(key.hash >> 34);
+    range_replaced(*thread, domain, {1, storage, static_cast<uint32_t>(strlen(storage))}, ticks);
+    write_note(*thread, id_of_range(*thread, nullptr, key), {text, bytes}, ticks);
     leave_tracer(*thread);
   }
 }

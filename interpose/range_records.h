@@ -15,4 +15,12 @@ void range_started(const Registered* domain, const RangeName& name, uint64_t han
 void range_ended(uint64_t handle) noexcept;
 void range_marked(const Registered* domain, const RangeName& name) noexcept;
 
+// The same as the job's own markers say it (markers.cc).
+void marker_pushed(const RangeName& name) noexcept;
+void marker_popped() noexcept;
+void marker_marked(const RangeName& name) noexcept;
+void step_begun(int64_t number) noexcept;
+// `text` is cut to kMostRangeName bytes.
+void note_made(const RangeName& key, const char* text) noexcept;
+
 }  // namespace traintrace

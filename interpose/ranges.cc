@@ -91,6 +91,12 @@ bool there_is_room(uint64_t bytes) {
   return &ranges;
 }
 
+void write_name(OpenRange& range, const RangeName& name) {
+  const size_t bytes = name.bytes < sizeof range.name ? name.bytes : sizeof range.name;
+  memset(range.name, 0, sizeof range.name);
+  memcpy(range.name, name.text, bytes);
+}
+
 }  // namespace
 
 uint32_t id_of_range(ThreadState& thread, const Registered* domain,
@@ -109,7 +115,7 @@ uint32_t id_of_range(ThreadState& thread, const Registered* domain,
 }
 
 // Above `state`'s depth no reader looks.
-void range_opened(ThreadState& thread, const Registered* domain, uint32_t id, const RangeName& name,
+void range_opened(ThreadState& thread, uint32_t domain, uint32_t id, const RangeName& name,
                   uint64_t ticks) noexcept {
   OpenRanges* const table = thread.ranges != nullptr ? thread.ranges : first_push(thread);
   if (table == nullptr) [[unlikely]] {
@@ -126,18 +132,16 @@ void range_opened(ThreadState& thread, const Registered* domain, uint32_t id, co
   OpenRange& range = ranges.ranges[depth];
   range.began_ticks = ticks;
   range.range = id;
-  range.domain = number_of(domain);
+  range.domain = domain;
   if (id == 0) [[unlikely]] {
-    const size_t bytes = name.bytes < sizeof range.name ? name.bytes : sizeof range.name;
-    memset(range.name, 0, sizeof range.name);
-    memcpy(range.name, name.text, bytes);
+    write_name(range, name);
   }
   publish(ranges.state, ranges.state + kOneMore + 1);
 }
 
 // Domains have stacks of their own, which need not nest in one another: one that is not on top
 // leaves a hole, which goes with what is above it.
-bool range_closed(ThreadState& thread, const Registered* domain, uint32_t& id) noexcept {
+bool range_closed(ThreadState& thread, uint32_t domain, uint32_t& id) noexcept {
   id = 0;
   if (thread.ranges == nullptr) {
     return thread.ranges_refused;
@@ -147,11 +151,10 @@ bool range_closed(ThreadState& thread, const Registered* domain, uint32_t& id) n
     publish(ranges.deeper, ranges.deeper - 1);
     return true;
   }
-  const uint32_t number = number_of(domain);
   const uint64_t before = ranges.state & kDepth;
   uint64_t at = before;
   while (at > 0 &&
-         (ranges.ranges[at - 1].domain != number || ranges.ranges[at - 1].began_ticks == 0)) {
+         (ranges.ranges[at - 1].domain != domain || ranges.ranges[at - 1].began_ticks == 0)) {
     --at;
   }
   if (at == 0) {
@@ -165,6 +168,27 @@ bool range_closed(ThreadState& thread, const Registered* domain, uint32_t& id) n
   }
   publish(ranges.state, ranges.state + kOneMore - (before - depth));
   return true;
+}
+
+// What is open in the same place has no beginning while it is changed, so that no reader takes half
+// of it.
+void range_replaced(ThreadState& thread, uint32_t domain, const RangeName& name,
+                    uint64_t ticks) noexcept {
+  OpenRanges* const ranges = thread.ranges;
+  const uint64_t depth = ranges == nullptr ? 0 : ranges->state & kDepth;
+  for (uint64_t at = 0; at < depth; ++at) {
+    OpenRange& range = ranges->ranges[at];
+    if (range.domain == domain && range.began_ticks != 0) {
+      publish(range.began_ticks, uint64_t{0});
+      publish(ranges->state, ranges->state + kOneMore);
+      store_fence();
+      write_name(range, name);
+      publish(range.began_ticks, ticks);
+      publish(ranges->state, ranges->state + kOneMore);
+      return;
+    }
+  }
+  range_opened(thread, domain, 0, name, ticks);
 }
 
 void ranges_start() noexcept {

@@ -14,11 +14,23 @@ namespace traintrace {
 // 0: there are too many different names (counted).  `domain`: null is the default one.
 uint32_t id_of_range(ThreadState& thread, const Registered* domain, const RangeName& name) noexcept;
 
-void range_opened(ThreadState& thread, const Registered* domain, uint32_t id, const RangeName& name,
+// `domain`: as OpenRange has it.
+void range_opened(ThreadState& thread, uint32_t domain, uint32_t id, const RangeName& name,
                   uint64_t ticks) noexcept;
 // The innermost one of that domain.  False: none is known.  `id` 0: it found no room in the table,
 // or has none.
-bool range_closed(ThreadState& thread, const Registered* domain, uint32_t& id) noexcept;
+bool range_closed(ThreadState& thread, uint32_t domain, uint32_t& id) noexcept;
+// A step or a note: where one of that domain is open already, `name` takes its place.
+void range_replaced(ThreadState& thread, uint32_t domain, const RangeName& name,
+                    uint64_t ticks) noexcept;
+
+inline void range_opened(ThreadState& thread, const Registered* domain, uint32_t id,
+                         const RangeName& name, uint64_t ticks) noexcept {
+  range_opened(thread, number_of(domain), id, name, ticks);
+}
+inline bool range_closed(ThreadState& thread, const Registered* domain, uint32_t& id) noexcept {
+  return range_closed(thread, number_of(domain), id);
+}
 
 void ranges_start() noexcept;
 void ranges_drop() noexcept;

@@ -21,6 +21,7 @@ struct SymbolSpec {
 #define TT_OF_Torch Runtime
 #define TT_OF_Cupti Runtime
 #define TT_OF_Nvtx Runtime
+#define TT_OF_Marker Runtime
 #define TT_OF_Driver Driver
 #define TT_OF_Logger CublasLt
 #define TT_OF_Runtime Runtime

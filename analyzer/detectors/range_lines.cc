@@ -59,6 +59,17 @@ void add_lines(const Run& run, const Ranks& ranks, std::vector<std::string>& evi
   }
 }
 
+void add_notes(const Run& run, const Ranks& culprits, std::vector<std::string>& evidence) {
+  size_t lines = 0;
+  for (const Rank rank : culprits) {
+    const RankState* const state = state_of(run, rank);
+    const std::string notes = state == nullptr ? "" : notes_text(run, *state);
+    if (!notes.empty() && ++lines <= kMostLines) {
+      evidence.push_back(fmt::format("rank {} noted: {}", rank.value, notes));
+    }
+  }
+}
+
 }  // namespace
 
 void add_open_ranges(const Run& run, std::vector<Finding>& findings) {
@@ -69,6 +80,7 @@ void add_open_ranges(const Run& run, std::vector<Finding>& findings) {
                           finding.culprits.end(), std::back_inserter(others));
       add_lines(run, finding.culprits, finding.evidence);
       add_lines(run, others, finding.evidence);
+      add_notes(run, finding.culprits, finding.evidence);
     }
   }
 }

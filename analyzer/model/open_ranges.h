@@ -15,4 +15,7 @@ std::string range_name_text(const ProcessTrace& trace, const OpenRangeText& rang
 // last if that is another one.  Empty: it is in none, or none is known.
 std::string open_ranges_text(const Run& run, const RankState& state);
 
+// "samples 88211-88242": the newest note of each key, of all its threads.  Empty: none is known.
+std::string notes_text(const Run& run, const RankState& state);
+
 }  // namespace traintrace

@@ -14,6 +14,10 @@ std::string text_until_nul(const char* chars, size_t size) {
   return std::string(chars, std::find(chars, chars + size, '\0'));
 }
 
+const char* sort_of(uint32_t domain) {
+  return domain >= format::kNoteDomain ? "note" : domain >= format::kStepDomain ? "step" : "";
+}
+
 void fill(const ReadContext& context, const format::OpenRanges& from, ThreadText& thread) {
   const uint64_t depth = std::min<uint64_t>(from.state & 0xffff, format::kMostOpenRanges);
   thread.ranges.reserve(depth);
@@ -22,7 +26,8 @@ void fill(const ReadContext& context, const format::OpenRanges& from, ThreadText
     if (range.began_ticks != 0) {
       thread.ranges.push_back(
           {context.clock.ns(range.began_ticks), range.range,
-           range.range == 0 ? text_until_nul(range.name, sizeof range.name) : std::string()});
+           range.range == 0 ? text_until_nul(range.name, sizeof range.name) : std::string(),
+           sort_of(range.domain)});
     }
   }
   thread.deeper_ranges = from.deeper;

@@ -74,11 +74,13 @@ struct RangeNameText {
   std::string name;
 };
 
-// A range of NVTX that was pushed and not popped.
+// A range that was pushed and not popped, or the step that a thread is in, or its newest note of a
+// key.
 struct OpenRangeText {
   TimeNs began = 0;
   uint32_t range = 0;  // key in ProcessTrace::ranges; 0: its name is `name`, maybe cut
   std::string name;
+  std::string sort;  // "step", "note"; empty: a range
 };
 
 struct ThreadText {

@@ -176,6 +176,9 @@ class RangeReader {
   void add_open(const ThreadText& thread) {
     const std::vector<Open>& pushed = open_[thread.serial];
     for (const OpenRangeText& range : thread.ranges) {
+      if (!range.sort.empty()) {
+        continue;  // steps and notes
+      }
       RangeSums& row = rows_[range_name_text(trace_, range)];
       ++row.open;
       const bool counted = std::any_of(pushed.begin(), pushed.end(), [&](const Open& each) {

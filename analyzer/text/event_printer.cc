@@ -137,6 +137,10 @@ class EventPrinter {
         out += range_word(fields[i].key, value);
         continue;
       }
+      if (fields[i].format == ValueFormat::kText) {
+        out += text_word(fields[i].key, value);
+        continue;
+      }
       out += fields[i].key;
       if (fields[i].format == ValueFormat::kCommunicator && value - 1 < communicators_.size()) {
         out += communicators_[value - 1];
@@ -152,6 +156,20 @@ class EventPrinter {
     std::string word = key.substr(1) + std::to_string(value);
     if (found != trace_.ranges.end()) {
       word += '=' + found->second.name;
+    }
+    return ' ' + quoted(word);
+  }
+
+  // ` text0=0x3132382d31313238=8211-821`; nothing for no text.
+  static std::string text_word(const std::string& key, uint64_t value) {
+    if (value == 0) {
+      return "";
+    }
+    std::string word = key.substr(1);
+    append_value(word, ValueFormat::kText, value);
+    word += '=';
+    for (; value != 0; value >>= 8) {
+      word += static_cast<char>(value & 0xff);
     }
     return ' ' + quoted(word);
   }

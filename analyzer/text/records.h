@@ -92,6 +92,7 @@ void open_range_keys(Keys& keys, Record& r) {
   keys.time("at", r.began);
   keys.number("range", r.range, 0);
   keys.text("name", r.name);
+  keys.text("sort", r.sort);
 }
 
 template <class Keys, class Record>

@@ -142,9 +142,9 @@ std::optional<uint64_t> parse_grid(std::string_view text) {
 }  // namespace
 
 ValueFormat value_format(std::string_view name) {
-  constexpr std::string_view kNames[] = {"hex",      "decimal",  "signed",       "bytes",
-                                         "datatype", "redop",    "communicator", "grid",
-                                         "copykind", "cudatype", "result",       "range"};
+  constexpr std::string_view kNames[] = {"hex",    "decimal",      "signed", "bytes",    "datatype",
+                                         "redop",  "communicator", "grid",   "copykind", "cudatype",
+                                         "result", "range",        "text"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (kNames[i] == name) {
       return static_cast<ValueFormat>(i);
@@ -156,6 +156,7 @@ ValueFormat value_format(std::string_view name) {
 void append_value(std::string& out, ValueFormat format, uint64_t value) {
   switch (format) {
     case ValueFormat::kHex:
+    case ValueFormat::kText:
       return append_hex(out, value);
     case ValueFormat::kDecimal:
     case ValueFormat::kBytes:
@@ -191,6 +192,7 @@ std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text) {
     case ValueFormat::kGrid:
       return parse_grid(text);
     case ValueFormat::kRange:
+    case ValueFormat::kText:
       return parse_number(text.substr(0, text.find('=')));
     default:
       return parse_number(text);

@@ -21,6 +21,7 @@ enum class ValueFormat : uint8_t {
   kCudaType,
   kResult,
   kRange,  // as kCommunicator; what follows `=` in the text is the name, for people
+  kText,   // hex; what follows `=` are the 8 characters, for people
 };
 ValueFormat value_format(std::string_view name);  // an unknown name is hex
 

@@ -25,7 +25,8 @@ Lines ranges_in(const std::string& text, std::string_view code) {
     std::copy_if(finding.evidence.begin(), finding.evidence.end(), std::back_inserter(lines),
                  [&](const std::string& line) {
                    return finding.code == code &&
-                          (line.find(" in: ") != line.npos || line.ends_with("in other ranges"));
+                          (line.find(" in: ") != line.npos || line.find(" noted: ") != line.npos ||
+                           line.ends_with("in other ranges"));
                  });
   }
   EXPECT_TRUE(found) << code;
@@ -125,6 +126,33 @@ TEST(Ranges, OfAHealthyRunAreNoFinding) {
       EXPECT_EQ(line.find(" in: "), line.npos) << line;
     }
   }
+}
+
+TEST(Ranges, StepsAreAmongThemAndNotesOfCulpritsAreBeside) {
+  const std::string told =
+      "open-range 1 at=+1 name=\"step 7\" sort=step\n"
+      "open-range 1 at=+1 name=\"samples 0-31\" sort=note\n" +
+      open({2});
+  EXPECT_EQ(ranges_in(hang(told, told), "collective.missing-rank"),
+            (Lines{"rank 2 is in: step 7 > backward", "ranks 0,1,3 are in: step 7 > backward",
+                   "rank 2 noted: samples 0-31"}));
+  EXPECT_EQ(ranges_in(hang("open-range 1 at=+1 name=\"file a\" sort=note\n", ""),
+                      "collective.missing-rank"),
+            Lines{"rank 2 noted: file a"});
+}
+
+TEST(Ranges, ANoteIsWholeWhereItsRecordsAreThere) {
+  const std::string start = std::string(40, 'x');
+  const std::string told =
+      "range 9 samples\nopen-range 1 at=+1 name=\"samples " + start + "\" sort=note\n";
+  EXPECT_EQ(ranges_in(hang(told, ""), "collective.missing-rank"),
+            Lines{"rank 2 noted: samples " + start + ".."});
+  EXPECT_EQ(ranges_in(hang(told, "",
+                           "+1 2/1 * note range=9 offset=0 bytes=5 text0=0x6968\n"
+                           "+1 2/1 * note range=9 offset=2 bytes=5 text0=0x212121\n"
+                           "+1 2 polls cudaStreamQuery @mining.py:41:mine\n"),
+                      "collective.missing-rank"),
+            Lines{"rank 2 noted: samples hi!!!"});
 }
 
 }  // namespace

@@ -169,6 +169,30 @@ TEST_F(Ranges, NamesTakeAQuarterOfTheDefinitionsAtMost) {
   EXPECT_NE(push("0" + tail), 0u) << "known ones stay known";
 }
 
+TEST_F(Ranges, AStepTakesThePlaceOfTheOneBefore) {
+  const auto step = [&](const char* name) {
+    range_replaced(world_.thread(), format::kStepDomain, range_name(0, name), ++ticks_);
+  };
+  push("training");
+  step("step 1");
+  push("forward");
+  const uint64_t before = table().state;
+  step("step 2");
+  EXPECT_NE(table().state, before) << "a reader must notice";
+  EXPECT_EQ(open(), (Names{"training", "step 2", "forward"}));
+  uint32_t id = 0;
+  EXPECT_FALSE(range_closed(world_.thread(), format::kMarkerDomain, id));
+  EXPECT_TRUE(pop());
+  EXPECT_TRUE(pop());
+  EXPECT_EQ(open(), (Names{"step 2"}));
+  for (int i = 0; i < 100; ++i) {
+    step("step 3");
+    push("forward");
+    pop();
+  }
+  EXPECT_EQ(table().state & 0xffff, 2u);
+}
+
 TEST_F(Ranges, OfAThreadBeforeAreNotThoseOfThisOne) {
   push("gone", nullptr, 1);
   world_.thread(1).ranges = nullptr;
