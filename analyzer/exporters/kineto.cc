@@ -11,6 +11,7 @@
 #include "analyzer/importers/kineto_waits.h"
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/products.h"
+#include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
@@ -149,8 +150,9 @@ void add_steps(const Timeline& timeline, std::string& out) {
   const std::vector<int64_t>& starts = timeline.step_starts;
   for (size_t i = 0; i < starts.size(); ++i) {
     const int64_t until = i + 1 < starts.size() ? starts[i + 1] : std::max(end, starts[i]);
-    add({"user_annotation", "ProfilerStep#" + std::to_string(i), kHost, 0, starts[i], until}, "",
-        out);
+    add({"user_annotation", "ProfilerStep#" + std::to_string(step_number(timeline, i)), kHost, 0,
+         starts[i], until},
+        "", out);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "analyzer/exporters/perfetto.h"
 #include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
@@ -43,7 +44,7 @@ void add_steps(const Timeline& timeline, uint64_t process, PerfettoWriter& out) 
     const bool last = i + 1 == timeline.step_starts.size();
     steps.push_back({timeline.base_ns + timeline.step_starts[i],
                      last ? PerfettoSlice::kOpen : timeline.base_ns + timeline.step_starts[i + 1],
-                     fmt::format("step {}", i),
+                     fmt::format("step {}", step_number(timeline, i)),
                      {}});
   }
   if (!steps.empty()) {

@@ -97,7 +97,8 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
     }
     row.emplace_back(int64_t{source.device});
     row.emplace_back(std::string(found_by));
-    row.emplace_back(static_cast<int64_t>(i));
+    row.emplace_back(&starts == &source.timeline->step_starts ? step_number(*source.timeline, i)
+                                                              : static_cast<int64_t>(i));
     for (const int64_t ns :
          {starts[i] - starts[0], until - starts[i], static_cast<int64_t>(work.size()),
           times.busy_ns, until - starts[i] - times.busy_ns, times.compute_ns,

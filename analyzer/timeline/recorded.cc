@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "analyzer/model/progress.h"
+#include "analyzer/model/told_steps.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/call_sites.h"
 #include "analyzer/timeline/communication_kernels.h"
@@ -77,6 +78,7 @@ class Recorded {
   void add_work(const CallRecord& event);
   void add_note(const CallRecord& event, uint64_t correlation);
   void add_samples();
+  void add_steps();
   void sort_calls();
   void sort();
 
@@ -377,6 +379,16 @@ void Recorded::sort() {
                    });
 }
 
+// The one that began before the first records has no whole length.
+void Recorded::add_steps() {
+  for (const ToldStep& step : told_steps(trace_)) {
+    if (step.began >= start_) {
+      timeline_.step_starts.push_back(step.began - timeline_.base_ns);
+      timeline_.step_numbers.push_back(step.number);
+    }
+  }
+}
+
 void Recorded::read() {
   find_clock();
   find_start();
@@ -385,6 +397,7 @@ void Recorded::read() {
     add_event(i);
   }
   add_samples();
+  add_steps();
   sort();
   products_.finish(timeline_);
   timeline_.models = recorded_models(trace_);

@@ -100,6 +100,11 @@ std::vector<int64_t> step_starts_of(const Timeline& timeline) {
   return period ? std::move(period->starts) : std::vector<int64_t>{};
 }
 
+int64_t step_number(const Timeline& timeline, size_t index) {
+  return index < timeline.step_numbers.size() ? timeline.step_numbers[index]
+                                              : static_cast<int64_t>(index);
+}
+
 size_t count_steps(const Timeline& timeline) {
   return step_starts_of(timeline).size();
 }

@@ -25,7 +25,9 @@ std::optional<StepPeriod> find_step_period(const Timeline& timeline);
 
 // Where each step of the timeline begins, by its annotations, else by the period; empty: not known.
 std::vector<int64_t> step_starts_of(const Timeline& timeline);
-// How many these are.
+// Of the one that begins at `step_starts[index]`, as the job counts, else from 0.
+int64_t step_number(const Timeline& timeline, size_t index);
+// How many step_starts_of() gives.
 size_t count_steps(const Timeline& timeline);
 
 }  // namespace traintrace

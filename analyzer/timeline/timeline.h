@@ -139,6 +139,7 @@ struct Timeline {
   std::vector<Span> profiling;              // while the profiler worked for itself; in no order
   // Steps as the job marked them: from each start to the next.  Ns, in order.
   std::vector<int64_t> step_starts;
+  std::vector<int64_t> step_numbers;  // of these, as the job counts; empty: from 0
   std::vector<std::string> names;
   std::vector<std::string> threads;
 
