@@ -10,6 +10,11 @@ function(tt_install_debug target)
     include(\"${PROJECT_SOURCE_DIR}/cmake/InstallDebug.cmake\")" COMPONENT debug)
 endfunction()
 
+# For jobs: the markers of C, and the package of Python where Debian's Python looks for it; scripts/lib/wheel.py puts it where
+# pip wants it.
+install(FILES include/traintrace.h DESTINATION include COMPONENT runtime)
+install(DIRECTORY python/traintrace DESTINATION lib/python3/dist-packages COMPONENT runtime FILES_MATCHING PATTERN "*.py")
+
 # The licence is not decided, and no package says that it is.
 set(CPACK_PACKAGE_NAME traintrace)
 set(CPACK_PACKAGE_VENDOR "traintrace")

@@ -1,6 +1,7 @@
 """wheel.py FOLDER VERSION OUT: a wheel of what scripts/lib/portable has made; prints its path.
 
-It is installed into a virtual environment as bin/traintrace, lib/libtraintrace.so and lib/traintrace/.  No licence is decided, and
+It is installed into a virtual environment as bin/traintrace, lib/libtraintrace.so and lib/traintrace/, and the package of Python where
+packages are.  No licence is decided, and
 the wheel names none.
 """
 import base64
@@ -10,6 +11,7 @@ import platform
 import sys
 import zipfile
 
+PACKAGES = "lib/python3/dist-packages/"
 GLIBC = "2_28"  # that libtraintrace.so needs; tests/preload/symbols.py checks it
 
 
@@ -47,10 +49,13 @@ def main():
     for relative, source in sorted(files_of(folder)):
         with open(source, "rb") as file:
             data = file.read()
+        if relative.startswith(PACKAGES):
+            wheel.add(relative[len(PACKAGES):], data)
+            continue
         place = f"scripts/{relative[4:]}" if relative.startswith("bin/") else f"data/{relative}"
         wheel.add(f"{name}.data/{place}", data, 0o755 if os.access(source, os.X_OK) else 0o644)
     wheel.add(f"{name}.dist-info/METADATA", (f"Metadata-Version: 2.1\nName: traintrace\nVersion: {version}\n"
-              "Summary: why a training job hangs, runs out of memory or runs slow\nRequires-Python: >=3\n").encode())
+              "Summary: why a training job hangs, runs out of memory or runs slow\nRequires-Python: >=3.8\n").encode())
     wheel.add(f"{name}.dist-info/WHEEL", f"Wheel-Version: 1.0\nGenerator: traintrace\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
     wheel.close(f"{name}.dist-info/RECORD")
     print(path)

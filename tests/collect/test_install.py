@@ -31,14 +31,22 @@ class Install(job.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("nothing is wrong", done.stdout)
 
+    def check_package(self, python, settings):
+        """Of Python; the folder has traces, whose own name is that of the package."""
+        code = "import traintrace; traintrace.step(1); print(traintrace.analyze('traintrace').verdict)"
+        done = subprocess.run([*python, "-c", code], cwd=self.folder, env=settings, capture_output=True, text=True, timeout=120, check=False)
+        self.assertIn("nothing is wrong", done.stdout, done.stderr)
+
     def test_a_folder_that_is_moved(self):
         folder = self.install("runtime")
-        self.assertEqual(sorted(os.listdir(folder)), ["bin", "lib", "share"])
-        self.assertEqual(os.listdir(f"{folder}/lib"), ["libtraintrace.so"])
+        self.assertEqual(sorted(os.listdir(folder)), ["bin", "include", "lib", "share"])
+        self.assertEqual(sorted(os.listdir(f"{folder}/lib")), ["libtraintrace.so", "python3"])
+        self.assertEqual(os.listdir(f"{folder}/include"), ["traintrace.h"])
         for name in ("man/man1/traintrace.1", "bash-completion/completions/traintrace", "zsh/site-functions/_traintrace",
                      "fish/vendor_completions.d/traintrace.fish"):
             self.assertGreater(os.path.getsize(f"{folder}/share/{name}"), 1000, name)
         self.record_with(f"{folder}/bin/traintrace")
+        self.check_package([sys.executable], {"PYTHONPATH": f"{folder}/lib/python3/dist-packages", "PYTHONDONTWRITEBYTECODE": "1"})
         print(f"\nstripped: traintrace {os.path.getsize(f'{folder}/bin/traintrace'):,} bytes, "
               f"libtraintrace.so {os.path.getsize(f'{folder}/lib/libtraintrace.so'):,}")
         self.assertLess(os.path.getsize(f"{folder}/lib/libtraintrace.so"), 2_000_000)
@@ -86,6 +94,7 @@ class Install(job.Case):
         subprocess.run([f"{self.folder}/venv/bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", made],
                        check=True, timeout=300)
         self.record_with(f"{self.folder}/venv/bin/traintrace")
+        self.check_package([f"{self.folder}/venv/bin/python"], {})
         self.assertEqual(subprocess.run([f"{self.folder}/venv/bin/traintrace", "--version"], capture_output=True, text=True, env={},
                                         check=True).stdout, "traintrace 0.1.0\n")
         subprocess.run([f"{self.folder}/venv/bin/python", "-m", "pip", "uninstall", "--quiet", "--yes", "traintrace"], check=True, timeout=300)
@@ -103,7 +112,7 @@ class Install(job.Case):
                        capture_output=True, text=True, timeout=300, check=True)
         package = self.files("deb/*.deb")[0]
         listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
-        for name in ("./usr/bin/traintrace", "./usr/lib/libtraintrace.so", "./usr/share/man/man1/traintrace.1"):
+        for name in ("./usr/bin/traintrace", "./usr/include/traintrace.h", "./usr/lib/python3/dist-packages/traintrace/__init__.py", "./usr/lib/libtraintrace.so", "./usr/share/man/man1/traintrace.1"):
             self.assertIn(f" {name}\n", listed)
         depends = subprocess.run(["dpkg-deb", "--field", package, "Depends"], capture_output=True, text=True, check=True).stdout
         self.assertIn("libc6", depends)

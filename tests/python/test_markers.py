@@ -1,0 +1,116 @@
+"""test_markers.py BUILD: what a job says of itself by the package of Python."""
+import re
+
+import case
+
+MARKED = """
+import ctypes, traintrace
+cuda = ctypes.CDLL("libcudart.so.13")
+cuda.cudaFree(None)
+@traintrace.range("loop")
+def loop():
+    for number in range(3):
+        traintrace.step(number)
+        traintrace.note("samples", [10 * number, 10 * number + 1, 10 * number + 5])
+        with traintrace.range("forward"):
+            traintrace.mark("here")
+loop()
+traintrace.step()
+assert traintrace.is_recorded()
+"""
+ODD = """
+import ctypes, traintrace
+ctypes.CDLL("libcudart.so.13").cudaFree(None)
+class OnGpu:
+    device = "cuda:0"
+    def __len__(self): return 7
+    def tolist(self): raise AssertionError("that waits for the GPU")
+class Bad:
+    def __str__(self): raise ValueError
+    def __iter__(self): raise KeyError("x")
+class Array:
+    def tolist(self): return [3, 4, 5]
+traintrace.note("samples", OnGpu())
+traintrace.note(7, Bad())
+traintrace.note("array", Array())
+traintrace.note("names", ("a.jpg", "b.jpg"))
+traintrace.note("many", range(1000))
+traintrace.note("none", None)
+traintrace.step("seven"); traintrace.step(None); traintrace.step(2.5)
+traintrace.mark(Bad()); traintrace.mark("nul\\0 and \\ud800")
+with traintrace.range(None): pass
+try:
+    with traintrace.range("fails"):
+        raise KeyError
+except KeyError:
+    pass
+@traintrace.range("a")
+def named(a, *, b=2):
+    "Documented."
+    return a + b
+assert named(1, b=3) == 4 and named.__name__ == "named" and named.__doc__ == "Documented."
+@traintrace.range("generator")
+def generator():
+    yield 1
+assert list(generator()) == [1]
+"""
+
+
+def moments(dump):
+    """Without the ids of names."""
+    lines = [line.split(" * ", 1)[1] for line in dump.splitlines() if re.match(r"\+\S+ \S+ \* ", line)]
+    return [re.sub(r"(range|text\d)=\w+=", "", line).replace('"', "") for line in lines]
+
+
+class Markers(case.Case):
+    def test_are_recorded(self):
+        self.run_python(MARKED)
+        seen = moments(self.traintrace("dump"))
+        step = [["step step=%d" % number, "note samples offset=0 bytes=%d %s" % (len(text), text if len(text) <= 8 else text[:8] + " " + text[8:]),
+                 "rangePush forward", "mark here", "rangePop forward"] for number, text in enumerate(("0-1,5", "10-11,15", "20-21,25"))]
+        self.assertEqual(seen, ["rangePush loop", *sum(step, []), "rangePop loop", "step step=3"])
+
+    def test_take_whatever_they_are_given(self):
+        self.run_python(ODD)
+        seen = moments(self.traintrace("dump"))
+        notes = [line for line in seen if line.startswith("note ")]
+        self.assertIn("(7 value s on cud a:0)", notes[0])
+        self.assertIn("(KeyErro r)", notes[1])
+        self.assertIn("3-5", notes[2])
+        self.assertIn("a.jpg,b. jpg", notes[3])
+        self.assertIn("0-255,..  (1000 v alues)", notes[4])
+        self.assertIn("None", notes[5])
+        self.assertEqual([line for line in seen if line.startswith("step")], [f"step step={number}" for number in range(3)])
+        self.assertIn("mark (unprintable)", seen)
+        self.assertIn("mark nul  and ?", seen)
+        self.assertEqual([line for line in seen if "fails" in line], ["rangePush fails", "rangePop fails"])
+        self.assertFalse([line for line in seen if "generator" in line])
+
+    def test_do_nothing_without_the_library(self):
+        self.run_python(ODD.replace('ctypes.CDLL("libcudart.so.13").cudaFree(None)', "assert not traintrace.is_recorded()"), recorded=False)
+        self.run_python("import traintrace; assert not traintrace.is_recorded()", TRAINTRACE_DISABLE="1")
+
+    def test_without_the_library_load_nothing_more(self):
+        code = "import sys, traintrace; traintrace.step(1); print('json' in sys.modules, 'dataclasses' in sys.modules)"
+        self.assertEqual(self.run_python(code, recorded=False), "False False\n")
+
+    def test_name_the_step_and_the_phase_of_a_verdict(self):
+        self.assertEqual(self.run_job(3, "107"), [None, None, 3])
+        said = self.traintrace("analyze", "--hang-after=0.5s")
+        self.assertIn("collective.early-exit proof culprits=2 victims=0,1", said)
+        self.assertIn("rank 2 was in: step 107 > evaluate", said)
+        self.assertIn("ranks 0,1 are in: step 107 > backward", said)
+        self.assertIn("rank 2 noted: samples 10336-10367", said)
+
+    def test_are_no_trouble_to_a_healthy_job(self):
+        self.assertEqual(self.run_job(3), [0, 0, 0])
+        self.assertIn("verdict: nothing is wrong", self.traintrace("analyze"))
+
+    def test_tell_the_steps_of_a_timeline(self):
+        self.assertEqual(self.run_job(2, TRAINTRACE_GPU_TIMELINE="cupti"), [0, 0])
+        rows = self.traintrace("report", "--by=step", "--format=csv", "--columns=rank,found_by,step").splitlines()
+        self.assertEqual([row for row in rows if ",marks," in row], [f"{rank},marks,{step}" for rank in range(2) for step in range(100, 110)])
+
+
+if __name__ == "__main__":
+    case.main()
