@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "support/nvtx_story.h"
@@ -118,12 +119,16 @@ ROLE(unbalanced) {
   nvtxRangePushA("NVTX's own");
   tt_range_pop();
   tt_range_push(nullptr);
-  std::thread([] {
+  std::atomic<bool> marked = false;
+  std::thread([&] {
     tt_step(1);
     tt_range_pop();
+    marked = true;
     pause();
   }).detach();
-  usleep(100'000);
+  while (!marked) {
+    usleep(1000);
+  }
   raise(SIGKILL);
   return 1;
 }
