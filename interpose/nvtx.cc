@@ -27,31 +27,35 @@ using nvtx::EventAttributes;
 
 // What we put our functions in place of: module, number in it, name here.  Those of kPayload are of
 // an extension, by which NCCL pops what it has pushed without it.
-#define TT_NVTX_CALLS(X)         \
-  X(kCore, 1, mark_ex)           \
-  X(kCore, 2, mark_a)            \
-  X(kCore, 3, mark_w)            \
-  X(kCore, 4, start_ex)          \
-  X(kCore, 5, start_a)           \
-  X(kCore, 6, start_w)           \
-  X(kCore, 7, end)               \
-  X(kCore, 8, push_ex)           \
-  X(kCore, 9, push_a)            \
-  X(kCore, 10, push_w)           \
-  X(kCore, 11, pop)              \
-  X(kCore2, 1, domain_mark_ex)   \
-  X(kCore2, 2, domain_start_ex)  \
-  X(kCore2, 3, domain_end)       \
-  X(kCore2, 4, domain_push_ex)   \
-  X(kCore2, 5, domain_pop)       \
-  X(kCore2, 10, register_a)      \
-  X(kCore2, 11, register_w)      \
-  X(kCore2, 12, create_domain_a) \
-  X(kCore2, 13, create_domain_w) \
-  X(kPayload, 2, payload_mark)   \
-  X(kPayload, 3, payload_push)   \
-  X(kPayload, 4, payload_pop)    \
-  X(kPayload, 5, payload_start)  \
+#define TT_NVTX_CALLS(X)               \
+  X(kCore, 1, mark_ex)                 \
+  X(kCore, 2, mark_a)                  \
+  X(kCore, 3, mark_w)                  \
+  X(kCore, 4, start_ex)                \
+  X(kCore, 5, start_a)                 \
+  X(kCore, 6, start_w)                 \
+  X(kCore, 7, end)                     \
+  X(kCore, 8, push_ex)                 \
+  X(kCore, 9, push_a)                  \
+  X(kCore, 10, push_w)                 \
+  X(kCore, 11, pop)                    \
+  X(kCore, 12, name_category_a)        \
+  X(kCore, 13, name_category_w)        \
+  X(kCore2, 1, domain_mark_ex)         \
+  X(kCore2, 2, domain_start_ex)        \
+  X(kCore2, 3, domain_end)             \
+  X(kCore2, 4, domain_push_ex)         \
+  X(kCore2, 5, domain_pop)             \
+  X(kCore2, 8, domain_name_category_a) \
+  X(kCore2, 9, domain_name_category_w) \
+  X(kCore2, 10, register_a)            \
+  X(kCore2, 11, register_w)            \
+  X(kCore2, 12, create_domain_a)       \
+  X(kCore2, 13, create_domain_w)       \
+  X(kPayload, 2, payload_mark)         \
+  X(kPayload, 3, payload_push)         \
+  X(kPayload, 4, payload_pop)          \
+  X(kPayload, 5, payload_start)        \
   X(kPayload, 6, payload_end)
 
 enum Call : uint32_t {
@@ -101,17 +105,40 @@ void with_message(const Registered* domain, const EventAttributes* attributes, U
   }
 }
 
+RangeExtras extras_of(const Registered* domain, const EventAttributes* attributes) {
+  RangeExtras extras;
+  if (attributes == nullptr || attributes->size < sizeof *attributes) {
+    return extras;
+  }
+  extras.category = attributes->category;
+  if (extras.category != 0) [[unlikely]] {
+    extras.category_name = category_of(domain, extras.category);
+  }
+  const int32_t type = attributes->payload_type;
+  if (type >= nvtx::kFirstPayload && type <= nvtx::kLastPayload) [[unlikely]] {
+    extras.payload_type = type;
+    extras.payload = type >= nvtx::kFirstPayloadOf32Bits ? attributes->payload & 0xffff'ffff
+                                                         : attributes->payload;
+  }
+  return extras;
+}
+
 void push(const Registered* domain, const EventAttributes* attributes) {
-  with_message(domain, attributes, [&](const RangeName& name) { range_pushed(domain, name); });
+  with_message(domain, attributes, [&](const RangeName& name) {
+    range_pushed(domain, name, extras_of(domain, attributes));
+  });
 }
 
 void mark(const Registered* domain, const EventAttributes* attributes) {
-  with_message(domain, attributes, [&](const RangeName& name) { range_marked(domain, name); });
+  with_message(domain, attributes, [&](const RangeName& name) {
+    range_marked(domain, name, extras_of(domain, attributes));
+  });
 }
 
 void start(const Registered* domain, const EventAttributes* attributes, uint64_t handle) {
-  with_message(domain, attributes,
-               [&](const RangeName& name) { range_started(domain, name, handle); });
+  with_message(domain, attributes, [&](const RangeName& name) {
+    range_started(domain, name, handle, extras_of(domain, attributes));
+  });
 }
 
 // What the other library calls it, if there is one, since it is what it will be ended by.
@@ -183,6 +210,23 @@ int push_w(const wchar_t* text) {
 int pop() {
   range_popped(nullptr);
   GO_ON(pop, nvtx::kNoPushPopTracking);
+}
+
+void name_category_a(uint32_t category, const char* name) {
+  register_category(nullptr, category, name);
+  GO_ON(name_category_a, void(), category, name);
+}
+void name_category_w(uint32_t category, const wchar_t* name) {
+  register_category(nullptr, category, NarrowText(name).text);
+  GO_ON(name_category_w, void(), category, name);
+}
+void domain_name_category_a(const void* domain, uint32_t category, const char* name) {
+  register_category(registered_of(domain), category, name);
+  GO_ON(domain_name_category_a, void(), domain, category, name);
+}
+void domain_name_category_w(const void* domain, uint32_t category, const wchar_t* name) {
+  register_category(registered_of(domain), category, NarrowText(name).text);
+  GO_ON(domain_name_category_w, void(), domain, category, name);
 }
 
 void domain_mark_ex(const void* domain, const EventAttributes* attributes) {

@@ -23,6 +23,12 @@ struct EventAttributes {
 };
 static_assert(sizeof(EventAttributes) == 48);
 
+// nvtxPayloadType_t: 1 and 2 are integers of 64 bits, 3 is a double, 4 and 5 are integers of 32
+// bits, 6 is a float.
+inline constexpr int32_t kFirstPayload = 1;
+inline constexpr int32_t kFirstPayloadOf32Bits = 4;
+inline constexpr int32_t kLastPayload = 6;
+
 inline constexpr int kNoPushPopTracking = -2;
 
 using Function = void();

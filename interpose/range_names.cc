@@ -53,6 +53,12 @@ const Registered* register_text(uint64_t key, uint64_t hash, const char* text, u
   return nullptr;
 }
 
+uint64_t key_of_category(const Registered* domain, uint32_t category) {
+  constexpr uint64_t kCategories = 0x6361'7465'676f'7279;
+  const uint64_t of_domain = domain == nullptr ? kDefaultDomainHash : domain->hash;
+  return format::mixed(format::mixed(kCategories, of_domain), category) | 1;
+}
+
 char* append_utf8(char* to, uint32_t code) {
   if (code < 0x80) {
     *to++ = static_cast<char>(code);
@@ -98,6 +104,24 @@ const Registered* register_string(const Registered* domain, const char* text) no
   constexpr uint64_t kStrings = 0x7374'7269'6e67;
   const RangeName name = range_name(domain == nullptr ? kDefaultDomainHash : domain->hash, text);
   return register_text(format::mixed(kStrings, name.hash) | 1, name.hash, name.text, name.bytes);
+}
+
+void register_category(const Registered* domain, uint32_t category, const char* text) noexcept {
+  const RangeName name = range_name(kDefaultDomainHash, text);
+  register_text(key_of_category(domain, category), name.hash, name.text, name.bytes);
+}
+
+const Registered* category_of(const Registered* domain, uint32_t category) noexcept {
+  const uint64_t key = key_of_category(domain, category);
+  for (uint32_t way = 0; way < kLongestWay; ++way) {
+    const Registered& place =
+        g_registered[(place_of(key, kMostRegistered) + way) % kMostRegistered];
+    const uint64_t there = load(place.key);
+    if (there == key || there == 0) {
+      return there == 0 ? nullptr : &place;
+    }
+  }
+  return nullptr;
 }
 
 const Registered* registered_of(const void* handle) noexcept {

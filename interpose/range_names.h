@@ -59,6 +59,11 @@ struct NarrowText {
 const Registered* register_domain(const char* name) noexcept;
 const Registered* register_string(const Registered* domain, const char* text) noexcept;
 
+// What the job calls a category of a domain; the first name stays.
+void register_category(const Registered* domain, uint32_t category, const char* text) noexcept;
+// Null: it has no name.
+const Registered* category_of(const Registered* domain, uint32_t category) noexcept;
+
 // What a handle that NVTX has from us, or from the injection library that we go on to, stands for;
 // null: nothing of ours.
 const Registered* registered_of(const void* handle) noexcept;

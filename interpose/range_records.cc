@@ -2,10 +2,12 @@
 
 #include <string.h>
 
+#include "interpose/early_ranges.h"
 #include "interpose/files.h"
 #include "interpose/open_call.h"
 #include "interpose/ranges.h"
 #include "interpose/stats.h"
+#include "interpose/tables.h"
 
 namespace traintrace {
 namespace {
@@ -26,20 +28,72 @@ using format::Moment;
   return thread;
 }
 
+bool is_early() {
+  return armed_generation() == 0;
+}
+
 void write(ThreadState& thread, Moment moment, const uint64_t* fields, int field_count,
            uint64_t ticks) {
   write_moment(thread, moment, ticks, thread.device, 0, fields, field_count);
 }
 
-void pushed(Moment moment, const Registered* domain, uint32_t domain_number,
-            const RangeName& name) {
+// A category without a name is called by its number.  0: there is none.
+uint64_t id_of_category(ThreadState& thread, const RangeExtras& extras) {
+  if (extras.category == 0) {
+    return 0;
+  }
+  const Registered* const name = extras.category_name;
+  if (name != nullptr && load(name->ready) != 0) {
+    return id_of_range(thread, nullptr, {name->hash, name->text, name->bytes});
+  }
+  char storage[16];
+  Text text(storage, sizeof storage);
+  text << int64_t{extras.category};
+  return id_of_range(thread, nullptr, range_name(kDefaultDomainHash, storage));
+}
+
+// A record of `plain` with these fields or, where there are extras, of `with_extras` with more.
+struct Moments {
+  Moment plain;
+  Moment with_extras;
+};
+template <int kFields>
+void write_with(ThreadState& thread, Moments moments, const uint64_t (&fields)[kFields],
+                const RangeExtras& extras, uint64_t ticks) {
+  if (extras.category == 0 && extras.payload_type == 0) [[likely]] {
+    write(thread, moments.plain, fields, kFields, ticks);
+    return;
+  }
+  uint64_t all[kFields + 3];
+  memcpy(all, fields, sizeof fields);
+  all[kFields] = id_of_category(thread, extras);
+  all[kFields + 1] = static_cast<uint64_t>(extras.payload_type);
+  all[kFields + 2] = extras.payload;
+  write(thread, moments.with_extras, all, kFields + 3, ticks);
+}
+
+constexpr Moments kPush = {Moment::nvtxRangePush, Moment::nvtxRangePushEx};
+constexpr Moments kStart = {Moment::nvtxRangeStart, Moment::nvtxRangeStartEx};
+constexpr Moments kMark = {Moment::nvtxMark, Moment::nvtxMarkEx};
+constexpr Moments kMarkerPush = {Moment::rangePush, Moment::rangePush};  // they have no extras
+constexpr Moments kMarkerMark = {Moment::mark, Moment::mark};
+
+void record_push(ThreadState& thread, Moments moments, const Registered* domain,
+                 uint32_t domain_number, const RangeName& name, const RangeExtras& extras,
+                 uint64_t ticks) {
+  const uint64_t fields[] = {id_of_range(thread, domain, name)};
+  range_opened(thread, domain_number, static_cast<uint32_t>(fields[0]), name, ticks);
+  write_with(thread, moments, fields, extras, ticks);
+}
+
+void pushed(Moments moments, const Registered* domain, uint32_t domain_number,
+            const RangeName& name, const RangeExtras& extras) {
   InsideMark mark;
-  if (ThreadState* const thread = begin(mark, 1)) {
-    const uint64_t ticks = clock_ticks();
-    const uint64_t id = id_of_range(*thread, domain, name);
-    range_opened(*thread, domain_number, static_cast<uint32_t>(id), name, ticks);
-    write(*thread, moment, &id, 1, ticks);
+  if (ThreadState* const thread = begin(mark, 1)) [[likely]] {
+    record_push(*thread, moments, domain, domain_number, name, extras, clock_ticks());
     leave_tracer(*thread);
+  } else if (is_early()) {
+    early_pushed(domain, domain_number, name);
   }
 }
 
@@ -47,6 +101,9 @@ void popped(Moment moment, uint32_t domain_number) {
   InsideMark mark;
   ThreadState* const thread = begin(mark, -1);
   if (thread == nullptr) {
+    if (is_early()) {
+      early_popped(domain_number);
+    }
     return;
   }
   uint32_t id = 0;
@@ -61,11 +118,12 @@ void popped(Moment moment, uint32_t domain_number) {
   leave_tracer(*thread);
 }
 
-void marked(Moment moment, const Registered* domain, const RangeName& name) {
+void marked(Moments moments, const Registered* domain, const RangeName& name,
+            const RangeExtras& extras) {
   InsideMark mark;
   if (ThreadState* const thread = begin(mark, 0)) {
-    const uint64_t id = id_of_range(*thread, domain, name);
-    write(*thread, moment, &id, 1, clock_ticks());
+    const uint64_t fields[] = {id_of_range(*thread, domain, name)};
+    write_with(*thread, moments, fields, extras, clock_ticks());
     leave_tracer(*thread);
   }
 }
@@ -91,19 +149,49 @@ void write_note(ThreadState& thread, uint32_t key, NoteText text, uint64_t ticks
 
 }  // namespace
 
-void range_pushed(const Registered* domain, const RangeName& name) noexcept {
-  pushed(Moment::nvtxRangePush, domain, number_of(domain), name);
+void record_push(ThreadState& thread, const Registered* domain, uint32_t domain_number,
+                 const RangeName& name, uint64_t ticks) noexcept {
+  record_push(thread, domain_number == format::kMarkerDomain ? kMarkerPush : kPush, domain,
+              domain_number, name, {}, ticks);
+}
+
+void record_step(ThreadState& thread, int64_t number, uint64_t ticks) noexcept {
+  char storage[32];
+  Text text(storage, sizeof storage);
+  text << "step " << number;
+  range_replaced(thread, format::kStepDomain, {1, storage, static_cast<uint32_t>(text.length())},
+                 ticks);
+  const auto field = static_cast<uint64_t>(number);
+  write(thread, Moment::step, &field, 1, ticks);
+}
+
+void record_note(ThreadState& thread, const RangeName& key, const char* text,
+                 uint64_t ticks) noexcept {
+  const size_t bytes = strnlen(text, kMostRangeName);
+  char storage[sizeof format::OpenRange::name + 1];
+  Text both(storage, sizeof storage);
+  both.append(key.text, key.bytes) << " ";
+  both.append(text, bytes);
+  range_replaced(thread, note_domain(key), {1, storage, static_cast<uint32_t>(strlen(storage))},
+                 ticks);
+  write_note(thread, id_of_range(thread, nullptr, key), {text, bytes}, ticks);
+}
+
+void range_pushed(const Registered* domain, const RangeName& name,
+                  const RangeExtras& extras) noexcept {
+  pushed(kPush, domain, number_of(domain), name, extras);
 }
 
 void range_popped(const Registered* domain) noexcept {
   popped(Moment::nvtxRangePop, number_of(domain));
 }
 
-void range_started(const Registered* domain, const RangeName& name, uint64_t handle) noexcept {
+void range_started(const Registered* domain, const RangeName& name, uint64_t handle,
+                   const RangeExtras& extras) noexcept {
   InsideMark mark;
   if (ThreadState* const thread = begin(mark, 0)) {
     const uint64_t fields[] = {id_of_range(*thread, domain, name), handle};
-    write(*thread, Moment::nvtxRangeStart, fields, 2, clock_ticks());
+    write_with(*thread, kStart, fields, extras, clock_ticks());
     leave_tracer(*thread);
   }
 }
@@ -116,12 +204,13 @@ void range_ended(uint64_t handle) noexcept {
   }
 }
 
-void range_marked(const Registered* domain, const RangeName& name) noexcept {
-  marked(Moment::nvtxMark, domain, name);
+void range_marked(const Registered* domain, const RangeName& name,
+                  const RangeExtras& extras) noexcept {
+  marked(kMark, domain, name, extras);
 }
 
 void marker_pushed(const RangeName& name) noexcept {
-  pushed(Moment::rangePush, nullptr, format::kMarkerDomain, name);
+  pushed(kMarkerPush, nullptr, format::kMarkerDomain, name, {});
 }
 
 void marker_popped() noexcept {
@@ -129,37 +218,26 @@ void marker_popped() noexcept {
 }
 
 void marker_marked(const RangeName& name) noexcept {
-  marked(Moment::mark, nullptr, name);
+  marked(kMarkerMark, nullptr, name, {});
 }
 
 void step_begun(int64_t number) noexcept {
   InsideMark mark;
   if (ThreadState* const thread = begin(mark, 0)) {
-    const uint64_t ticks = clock_ticks();
-    char storage[32];
-    Text text(storage, sizeof storage);
-    text << "step " << number;
-    range_replaced(*thread, format::kStepDomain, {1, storage, static_cast<uint32_t>(text.length())},
-                   ticks);
-    const auto field = static_cast<uint64_t>(number);
-    write(*thread, Moment::step, &field, 1, ticks);
+    record_step(*thread, number, clock_ticks());
     leave_tracer(*thread);
+  } else if (is_early()) {
+    early_step(number);
   }
 }
 
 void note_made(const RangeName& key, const char* text) noexcept {
   InsideMark mark;
   if (ThreadState* const thread = begin(mark, 0)) {
-    const uint64_t ticks = clock_ticks();
-    const size_t bytes = strnlen(text, kMostRangeName);
-    char storage[sizeof format::OpenRange::name + 1];
-    Text both(storage, sizeof storage);
-    both.append(key.text, key.bytes) << " ";
-    both.append(text, bytes);
-    const uint32_t domain = format::kNoteDomain | static_cast<uint32_t>(key.hash >> 34);
-    range_replaced(*thread, domain, {1, storage, static_cast<uint32_t>(strlen(storage))}, ticks);
-    write_note(*thread, id_of_range(*thread, nullptr, key), {text, bytes}, ticks);
+    record_note(*thread, key, text, clock_ticks());
     leave_tracer(*thread);
+  } else if (is_early()) {
+    early_note(key, text);
   }
 }
 

@@ -9,7 +9,9 @@
 #include "interpose/arming.h"
 #include "interpose/clock.h"
 #include "interpose/definitions.h"
+#include "interpose/early_ranges.h"
 #include "interpose/growth.h"
+#include "interpose/inside.h"
 #include "interpose/map_memory.h"
 #include "interpose/sections.h"
 #include "interpose/state.h"
@@ -345,12 +347,21 @@ void reap_threads() noexcept {
   }
 }
 
+static void record_what_was_early(ThreadState& thread) noexcept {
+  InsideMark mark;
+  if (has_early_ranges() && enter_tracer_if_free(thread, mark)) [[unlikely]] {
+    record_early_ranges(thread);
+    leave_tracer(thread);
+  }
+}
+
 ThreadState* thread_to_record_slow(bool arms) noexcept {
   if (!armed_generation() && !(arms && arm())) {
     return nullptr;
   }
   if (t_thread && t_thread->generation == armed_generation()) {
-    return t_thread;  // the one that armed
+    record_what_was_early(*t_thread);  // it has armed
+    return t_thread;
   }
   if (t_claiming) {
     count(format::Stat::NestedInSignal);
@@ -364,6 +375,9 @@ ThreadState* thread_to_record_slow(bool arms) noexcept {
   if (!thread && !refused) {
     t_refused = armed_generation();
     count(format::Stat::ThreadsFull);
+  }
+  if (thread) {
+    record_what_was_early(*thread);
   }
   return thread;
 }

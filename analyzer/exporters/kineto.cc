@@ -156,6 +156,16 @@ void add_steps(const Timeline& timeline, std::string& out) {
   }
 }
 
+// Those that are called like the profiler's steps are among the steps.
+void add_ranges(const Timeline& timeline, std::string& out) {
+  for (const HostRange& range : timeline.ranges) {
+    const std::string& name = timeline.names[range.name];
+    if (!name.starts_with("ProfilerStep#")) {
+      add({"user_annotation", name, kHost, range.thread, range.start_ns, range.end_ns}, "", out);
+    }
+  }
+}
+
 void add_models(const Timeline& timeline, std::string& out) {
   out += "\"deviceProperties\":[";
   for (const DeviceModel& model : timeline.models) {
@@ -192,6 +202,7 @@ std::string kineto_trace(const Timeline& timeline) {
   add_work(timeline, out);
   add_calls(timeline, out);
   add_steps(timeline, out);
+  add_ranges(timeline, out);
   add_profiling(timeline, out);
   return out + "\n]}\n";
 }

@@ -5,8 +5,11 @@
 #include <unordered_map>
 
 #include "analyzer/exporters/perfetto.h"
+#include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/open_ranges.h"
+#include "analyzer/model/range_spans.h"
 
 namespace traintrace {
 namespace {
@@ -26,12 +29,44 @@ class Calls {
         by_thread_[event.thread].push_back(slice_of(event));
       }
     }
+    std::vector<PerfettoSlice> started;
+    for (const RangeSpan& span : range_spans(trace_)) {
+      std::vector<PerfettoSlice>& slices = span.pushed ? by_thread_[span.thread] : started;
+      slices.push_back({span.began,
+                        span.ended == RangeSpan::kOpen ? PerfettoSlice::kOpen : span.ended,
+                        range_name_text(trace_, span.range),
+                        {}});
+    }
     for (auto& [serial, slices] : by_thread_) {
       out.slices(thread_name(serial), process, std::move(slices));
     }
+    if (!started.empty()) {
+      out.slices("ranges", process, std::move(started));
+    }
+    add_marks(process, out);
   }
 
  private:
+  // Marks and notes of the job.
+  void add_marks(uint64_t process, PerfettoWriter& out) {
+    uint64_t track = 0;
+    for (const CallRecord& event : trace_.events) {
+      const std::string& kind = trace_.calls[event.call].kind;
+      const bool is_note = kind == "note" && value_of(trace_, event, "offset").value_or(0) == 0;
+      if (event.moment && (is_note || kind == "range-mark")) {
+        track = track != 0 ? track : out.track("marks", process);
+        out.instant(track, event.enter, mark_text(event, is_note),
+                    {{"thread", thread_name(event.thread)}});
+      }
+    }
+  }
+
+  std::string mark_text(const CallRecord& event, bool is_note) const {
+    const auto range = static_cast<uint32_t>(value_of(trace_, event, "range").value_or(0));
+    const std::string name = range_name_text(trace_, range);
+    return is_note ? name + " " + note_text(trace_, event) : name;
+  }
+
   PerfettoSlice slice_of(const CallRecord& event) {
     const bool open = !event.returned && !event.leave_lost;
     PerfettoSlice slice{event.enter,

@@ -62,16 +62,6 @@ TimeNs last_heard_of(const ThreadText& thread) {
                    thread.open[1].enter, thread.ranges.back().began});
 }
 
-void append_text(const ProcessTrace& trace, const CallRecord& event, std::string& text) {
-  constexpr const char* kWords[] = {"text0", "text1", "text2", "text3",
-                                    "text4", "text5", "text6", "text7"};
-  for (const char* const word : kWords) {
-    for (uint64_t chars = value_of(trace, event, word).value_or(0); chars != 0; chars >>= 8) {
-      text += static_cast<char>(chars & 0xff);
-    }
-  }
-}
-
 // Of a note whose beginning fills its place in the table, all that its records still have.
 std::string whole_note(const ProcessTrace& trace, const ThreadText& thread,
                        const OpenRangeText& note) {
@@ -90,7 +80,7 @@ std::string whole_note(const ProcessTrace& trace, const ThreadText& thread,
         value_of(trace, event, "offset") == text.size()) {
       key = range_name_text(trace,
                             static_cast<uint32_t>(value_of(trace, event, "range").value_or(0)));
-      append_text(trace, event, text);
+      text += note_text(trace, event);
     }
   }
   return text.empty() ? note.name + ".." : fmt::format("{} {}", key, text);
@@ -107,6 +97,18 @@ std::string range_name_text(const ProcessTrace& trace, uint32_t range) {
 
 std::string range_name_text(const ProcessTrace& trace, const OpenRangeText& range) {
   return range.range == 0 && !range.name.empty() ? range.name : range_name_text(trace, range.range);
+}
+
+std::string note_text(const ProcessTrace& trace, const CallRecord& event) {
+  constexpr const char* kWords[] = {"text0", "text1", "text2", "text3",
+                                    "text4", "text5", "text6", "text7"};
+  std::string text;
+  for (const char* const word : kWords) {
+    for (uint64_t chars = value_of(trace, event, word).value_or(0); chars != 0; chars >>= 8) {
+      text += static_cast<char>(chars & 0xff);
+    }
+  }
+  return text;
 }
 
 std::string open_ranges_text(const Run& run, const RankState& state) {

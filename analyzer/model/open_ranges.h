@@ -11,6 +11,9 @@ namespace traintrace {
 std::string range_name_text(const ProcessTrace& trace, uint32_t range);
 std::string range_name_text(const ProcessTrace& trace, const OpenRangeText& range);
 
+// The part of a note's text that this record of it has.
+std::string note_text(const ProcessTrace& trace, const CallRecord& event);
+
 // "step 1284 > backward > layers.17" of its main thread, and of the thread that called CUDA or NCCL
 // last if that is another one.  Empty: it is in none, or none is known.
 std::string open_ranges_text(const Run& run, const RankState& state);

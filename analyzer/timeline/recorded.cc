@@ -8,7 +8,9 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analyzer/model/open_ranges.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/range_spans.h"
 #include "analyzer/model/told_steps.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/call_sites.h"
@@ -79,6 +81,7 @@ class Recorded {
   void add_note(const CallRecord& event, uint64_t correlation);
   void add_samples();
   void add_steps();
+  void add_ranges();
   void sort_calls();
   void sort();
 
@@ -389,6 +392,20 @@ void Recorded::add_steps() {
   }
 }
 
+// Those that did not end last as long as the process is known to have lived.
+void Recorded::add_ranges() {
+  for (const RangeSpan& span : range_spans(trace_)) {
+    const auto thread = threads_.find(span.thread);
+    if (thread != threads_.end() && span.began >= start_) {
+      const TimeNs end =
+          std::max(span.began, span.ended == RangeSpan::kOpen ? trace_.last_alive : span.ended);
+      timeline_.ranges.push_back({span.began - timeline_.base_ns, end - timeline_.base_ns,
+                                  name(range_name_text(trace_, span.range)),
+                                  thread->second.number});
+    }
+  }
+}
+
 void Recorded::read() {
   find_clock();
   find_start();
@@ -398,6 +415,7 @@ void Recorded::read() {
   }
   add_samples();
   add_steps();
+  add_ranges();
   sort();
   products_.finish(timeline_);
   timeline_.models = recorded_models(trace_);

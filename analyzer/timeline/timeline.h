@@ -101,6 +101,14 @@ struct MatrixProduct {
   bool is_plain = true;                      // else part of something else, as a convolution
 };
 
+// A part of the job's work on the host, as the job calls it.
+struct HostRange {
+  int64_t start_ns;
+  int64_t end_ns;
+  uint32_t name;    // in Timeline::names
+  uint32_t thread;  // index in Timeline::threads
+};
+
 // A GPU, as the profiler describes it.
 struct DeviceModel {
   int32_t device = -1;
@@ -140,6 +148,7 @@ struct Timeline {
   // Steps as the job marked them: from each start to the next.  Ns, in order.
   std::vector<int64_t> step_starts;
   std::vector<int64_t> step_numbers;  // of these, as the job counts; empty: from 0
+  std::vector<HostRange> ranges;      // of recorded jobs; in no order
   std::vector<std::string> names;
   std::vector<std::string> threads;
 

@@ -139,6 +139,26 @@ TEST(Markers, EndNothingButTheirOwn) {
   EXPECT_EQ(trace.stats, (std::map<std::string, uint64_t>{{"unknown-range-end", 3}}));
 }
 
+ROLE(early) {
+  tt_step(3);
+  tt_step(4);
+  tt_note("samples", "0-31");
+  tt_note("samples", "32-63");
+  tt_range_push("setup");
+  tt_range_push("gone");
+  tt_range_pop();
+  cudaFree(nullptr);
+  tt_step(-1);
+  return 0;
+}
+
+TEST(Markers, ThatAreOpenWhenRecordingBeginsAreRecorded) {
+  const RawTrace trace = trace_of("early");
+  EXPECT_EQ(marked_by(trace, main_thread(trace)),
+            (Lines{"step 4", "samples 32-63", "> setup", "step 5"}));
+  EXPECT_EQ(open_of(trace, main_thread(trace)), (Lines{"=step 5", "=samples 32-63", "setup"}));
+}
+
 ROLE(without) {
   tt_step(1);
   tt_range_push("a");

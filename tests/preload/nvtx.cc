@@ -259,6 +259,7 @@ ROLE(forks) {
     call();
     nvtxRangePushA("child's");
     nvtxRangePop();
+    nvtxRangePop();
     nvtxRangePop();  // of a range that this trace has not seen
     nvtxRangePushA("child's");
     _exit(0);
@@ -278,10 +279,130 @@ TEST(Nvtx, AForkedChildHasRangesOfItsOwn) {
   if (traces[0].header.pid == traces[1].header.parent_pid) {
     std::swap(traces[0], traces[1]);
   }
-  EXPECT_EQ(story_of_main(traces[0]), (Lines{"cudaMemset", "> child's", "< child's", "> child's"}));
+  EXPECT_EQ(story_of_main(traces[0]),
+            (Lines{"> before the child records", "cudaMemset", "> child's", "< child's",
+                   "< before the child records", "> child's"}));
   EXPECT_EQ(open_of(traces[0], main_thread(traces[0])), Lines{"child's"});
   EXPECT_EQ(traces[0].stats, (std::map<std::string, uint64_t>{{"unknown-range-end", 1}}));
   EXPECT_EQ(story_of_main(traces[1]), (Lines{"cudaFree", "> parent's", "< parent's"}));
+}
+
+// What is open when recording begins, of every thread.
+ROLE(early) {
+  nvtxRangePushA("gone");
+  nvtxRangePop();
+  nvtxRangePop();  // there is none
+  nvtxDomainHandle_t domain = nvtxDomainCreateA("megatron");
+  nvtxRangePushA("training");
+  const nvtxEventAttributes_t setup = attributes_of("setup");
+  nvtxDomainRangePushEx(domain, &setup);
+  nvtxRangePushA((std::string(300, 'x')).c_str());
+  nvtxDomainRangePop(domain);
+  std::atomic<bool> pushed = false;
+  std::atomic<bool> recording = false;
+  std::thread other([&] {
+    nvtxRangePushA("loader");
+    pushed = true;
+    while (!recording) {
+      usleep(100);
+    }
+    nvtxRangePushA("batch");
+    pause();
+  });
+  while (!pushed) {
+    usleep(100);
+  }
+  cudaFree(nullptr);
+  recording = true;
+  call();
+  nvtxRangePop();
+  usleep(100'000);
+  raise(SIGKILL);
+  return 1;
+}
+
+TEST(Nvtx, WhatIsOpenWhenRecordingBeginsIsRecorded) {
+  const RawTrace trace = trace_of("early");
+  const std::string cut(240, 'x');
+  EXPECT_EQ(story_of_main(trace),
+            (Lines{"> training", "> " + cut, "cudaFree", "cudaMemset", "< " + cut}));
+  EXPECT_EQ(open_of(trace, main_thread(trace)), Lines{"training"});
+  Lines stories;
+  for (const format::Thread& thread : trace.threads) {
+    if (thread.serial != main_thread(trace)) {
+      const Lines story = story_of(trace, thread.serial);
+      const Lines open = open_of(trace, thread.serial);
+      stories.insert(stories.end(), story.begin(), story.end());
+      stories.insert(stories.end(), open.begin(), open.end());
+    }
+  }
+  EXPECT_EQ(stories, (Lines{"> loader", "> batch", "loader", "batch"}));
+  EXPECT_EQ(trace.stats, (std::map<std::string, uint64_t>()));
+}
+
+ROLE(early_and_deep) {
+  for (int i = 0; i < 40; ++i) {
+    nvtxRangePushA(std::to_string(i).c_str());
+  }
+  for (int i = 0; i < 10; ++i) {
+    nvtxRangePop();
+  }
+  cudaFree(nullptr);
+  return 0;
+}
+
+TEST(Nvtx, TooManyThatAreEarlyAreCountedDown) {
+  const RawTrace trace = trace_of("early_and_deep");
+  const Lines open = open_of(trace, main_thread(trace));
+  ASSERT_EQ(open.size(), 30u);
+  EXPECT_EQ(open.back(), "29");
+}
+
+ROLE(with_extras) {
+  nvtxNameCategoryA(7, "loader");
+  cudaFree(nullptr);
+  nvtxDomainHandle_t domain = nvtxDomainCreateA("io");
+  nvtxDomainNameCategoryW(domain, 7, L"disk");
+  nvtxEventAttributes_t attributes = attributes_of("batch");
+  attributes.category = 7;
+  nvtxRangePushEx(&attributes);
+  nvtxDomainMarkEx(domain, &attributes);
+  attributes.category = 9;
+  attributes.payloadType = NVTX_PAYLOAD_TYPE_INT32;
+  attributes.payload.ullValue = ~0ULL;
+  nvtxMarkEx(&attributes);
+  attributes.category = 0;
+  attributes.payloadType = NVTX_PAYLOAD_TYPE_DOUBLE;
+  attributes.payload.dValue = 2.5;
+  nvtxRangeEnd(nvtxRangeStartEx(&attributes));
+  attributes.payloadType = 1234;
+  nvtxMarkEx(&attributes);
+  nvtxRangePop();
+  return 0;
+}
+
+// "loader 5 2a": category, type and bits of the payload.
+Lines extras_of(const RawTrace& trace, const std::string& call) {
+  Lines lines;
+  for (const RawRecord& record : trace.of(call, format::kMoment)) {
+    const size_t count = record.values.size();
+    char number[32];
+    snprintf(number, sizeof number, " %d %llx", static_cast<int>(record.values.at(count - 2)),
+             static_cast<unsigned long long>(record.values.at(count - 1)));
+    const uint64_t category = record.values.at(count - 3);
+    lines.push_back((category == 0 ? "" : name_in(trace, category)) + number);
+  }
+  return lines;
+}
+
+TEST(Nvtx, CategoriesAndPayloadsAreRecorded) {
+  const RawTrace trace = trace_of("with_extras");
+  EXPECT_EQ(story_of_main(trace), (Lines{"cudaFree", "> batch", "! io/batch", "! batch",
+                                         "start batch", "end", "! batch", "< batch"}));
+  EXPECT_EQ(extras_of(trace, "nvtxRangePushEx"), Lines{"loader 0 0"});
+  EXPECT_EQ(extras_of(trace, "nvtxMarkEx"), (Lines{"disk 0 0", "9 5 ffffffff"}));
+  EXPECT_EQ(extras_of(trace, "nvtxRangeStartEx"), Lines{" 3 4004000000000000"});
+  EXPECT_EQ(trace.of("nvtxMark", format::kMoment).size(), 1u) << "no type of NVTX's";
 }
 
 ROLE(never_records) {

@@ -1,4 +1,6 @@
 """test_markers.py BUILD: what a job says of itself by the package of Python."""
+import glob
+import json
 import re
 
 import case
@@ -110,6 +112,27 @@ class Markers(case.Case):
         self.assertEqual(self.run_job(2, TRAINTRACE_GPU_TIMELINE="cupti"), [0, 0])
         rows = self.traintrace("report", "--by=step", "--format=csv", "--columns=rank,found_by,step").splitlines()
         self.assertEqual([row for row in rows if ",marks," in row], [f"{rank},marks,{step}" for rank in range(2) for step in range(100, 110)])
+
+    def test_are_in_exports(self):
+        self.assertEqual(self.run_job(2, TRAINTRACE_GPU_TIMELINE="cupti"), [0, 0])
+        self.traintrace("export", "perfetto", self.traces, "--output=all.perfetto")
+        with open(f"{self.folder}/all.perfetto", "rb") as file:
+            trace = file.read()
+        for name in (b"forward", b"backward", b"evaluate", b"step 100", b"step 109", b"samples 6432-6463"):
+            self.assertIn(name, trace)
+        self.traintrace("export", "kineto", self.traces, "--output=kineto")
+        for name in glob.glob(f"{self.folder}/kineto*/*.json") + glob.glob(f"{self.folder}/kineto*.json"):
+            with open(name, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+            marked = [event for event in events if event["cat"] == "user_annotation"]
+            names = [event["name"] for event in marked]
+            self.assertEqual([names.count(each) for each in ("forward", "backward", "evaluate", "ProfilerStep#107")], [10, 10, 10, 1])
+            backward = next(event for event in marked if event["name"] == "backward")
+            self.assertTrue(any(event["name"] == "cudaStreamSynchronize" and event["tid"] == backward["tid"]
+                                and backward["ts"] <= event["ts"] <= backward["ts"] + backward["dur"] for event in events))
+            break
+        else:
+            self.fail("no file")
 
 
 if __name__ == "__main__":

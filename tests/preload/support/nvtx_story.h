@@ -58,10 +58,11 @@ inline Lines story_of(const RawTrace& trace, uint32_t thread) {
     if (record.thread != thread || record.type == format::kLeave) {
       continue;
     }
-    const std::string what = call == "nvtxRangePush"    ? "> "
+    const std::string kind = call.ends_with("Ex") ? call.substr(0, call.size() - 2) : call;
+    const std::string what = kind == "nvtxRangePush"    ? "> "
                              : call == "nvtxRangePop"   ? "< "
-                             : call == "nvtxMark"       ? "! "
-                             : call == "nvtxRangeStart" ? "start "
+                             : kind == "nvtxMark"       ? "! "
+                             : kind == "nvtxRangeStart" ? "start "
                                                         : "";
     story.push_back(!what.empty()            ? what + name_in(trace, record.values.at(0))
                     : call == "nvtxRangeEnd" ? "end"
