@@ -136,8 +136,8 @@ run_tests() {
   log=$folder/Testing/Temporary/LastTestsFailed.log
   shift
   rm -f "$log"
-  # They wait for more than half of the time: for what is hung to be hung for long enough.
-  "${under[@]}" ctest --test-dir "$folder" --parallel $((2 * jobs)) --no-tests=error "$@" </dev/null && return
+  # They wait for most of the time: for what is hung to be hung for long enough.
+  "${under[@]}" ctest --test-dir "$folder" --parallel $((3 * jobs)) --no-tests=error "$@" </dev/null && return
   if [[ -s $log ]] && (($(wc -l <"$log") <= 3)); then
     failed=$(cut -d: -f2 "$log" | paste -sd ' ')
     say "once more, alone: $failed"
