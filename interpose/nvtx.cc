@@ -200,7 +200,10 @@ int push_ex(const EventAttributes* attributes) {
   GO_ON(push_ex, nvtx::kNoPushPopTracking, attributes);
 }
 int push_a(const char* text) {
-  range_pushed(nullptr, range_name(kDefaultDomainHash, text));
+  RangeExtras extras;
+  const RangeName name = range_name_of_operator(kDefaultDomainHash, text, extras.payload);
+  extras.payload_type = extras.payload != 0 ? nvtx::kFirstPayload : 0;
+  range_pushed(nullptr, name, extras);
   GO_ON(push_a, nvtx::kNoPushPopTracking, text);
 }
 int push_w(const wchar_t* text) {

@@ -53,6 +53,27 @@ const Registered* register_text(uint64_t key, uint64_t hash, const char* text, u
   return nullptr;
 }
 
+// Whether `tag` and a number is what the text ends with; then `bytes` is without them.
+template <size_t kSize>
+bool cut_number(const char* text, size_t& bytes, const char (&tag)[kSize], uint64_t& number) {
+  constexpr size_t kMostDigits = 9;
+  constexpr size_t kTag = kSize - 1;
+  size_t at = bytes;
+  uint64_t unit = 1;
+  uint64_t read = 0;
+  for (; at > 0 && bytes - at < kMostDigits && text[at - 1] >= '0' && text[at - 1] <= '9'; --at) {
+    read += unit * static_cast<uint64_t>(text[at - 1] - '0');
+    unit *= 10;
+  }
+  if (at == bytes || at <= kTag || memcmp(text + at - kTag, tag, kTag) != 0 ||
+      (text[at] == '0' && bytes - at > 1)) {
+    return false;
+  }
+  bytes = at - kTag;
+  number = read;
+  return true;
+}
+
 uint64_t key_of_category(const Registered* domain, uint32_t category) {
   constexpr uint64_t kCategories = 0x6361'7465'676f'7279;
   const uint64_t of_domain = domain == nullptr ? kDefaultDomainHash : domain->hash;
@@ -83,6 +104,22 @@ char* append_utf8(char* to, uint32_t code) {
 RangeName range_name(uint64_t domain_hash, const char* text) noexcept {
   text = text == nullptr ? "" : text;
   const size_t bytes = strnlen(text, kMostRangeName);
+  return {hash_of_text(domain_hash, text, bytes), text, static_cast<uint32_t>(bytes)};
+}
+
+RangeName range_name_of_operator(uint64_t domain_hash, const char* text,
+                                 uint64_t& numbers) noexcept {
+  text = text == nullptr ? "" : text;
+  size_t bytes = strnlen(text, kMostRangeName);
+  uint64_t id = 0;
+  uint64_t sequence = 0;
+  numbers = 0;
+  if (cut_number(text, bytes, ", op_id = ", id)) [[unlikely]] {
+    numbers = id & 0xffff'ffff;
+    if (cut_number(text, bytes, ", seq = ", sequence)) {
+      numbers |= (sequence + 1) << 32;
+    }
+  }
   return {hash_of_text(domain_hash, text, bytes), text, static_cast<uint32_t>(bytes)};
 }
 

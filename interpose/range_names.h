@@ -49,6 +49,12 @@ inline uint64_t hash_of_text(uint64_t hash, const char* text, size_t bytes) noex
 // Null text: an empty name.
 RangeName range_name(uint64_t domain_hash, const char* text) noexcept;
 
+// PyTorch's emit_nvtx numbers its operators: "aten::mm, seq = 7, op_id = 12".  Each would be a name
+// of its own.  `numbers`: the second number in the lower 32 bits and the first one, if there is
+// one, plus 1 in the upper; 0: it is no such name, and stays whole.
+RangeName range_name_of_operator(uint64_t domain_hash, const char* text,
+                                 uint64_t& numbers) noexcept;
+
 // A wide text as UTF-8.
 struct NarrowText {
   explicit NarrowText(const wchar_t* wide) noexcept;

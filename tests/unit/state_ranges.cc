@@ -136,6 +136,26 @@ TEST_F(Ranges, HandlesOfNobodyAreNone) {
   EXPECT_EQ(registered_of(this), register_string(nullptr, "newer"));
 }
 
+TEST_F(Ranges, OperatorsOfPyTorchAreCalledByTheirNamesAlone) {
+  const auto cut = [](const std::string& text) {
+    uint64_t numbers = 0;
+    const RangeName name = range_name_of_operator(kDefaultDomainHash, text.c_str(), numbers);
+    EXPECT_EQ(name.hash,
+              range_name(kDefaultDomainHash, std::string(name.text, name.bytes).c_str()).hash);
+    return std::string(name.text, name.bytes) + " " + std::to_string(numbers >> 32) + " " +
+           std::to_string(numbers & 0xffff'ffff);
+  };
+  EXPECT_EQ(cut("aten::mm, seq = 7, op_id = 12"), "aten::mm 8 12");
+  EXPECT_EQ(cut("aten::empty, op_id = 2"), "aten::empty 0 2");
+  EXPECT_EQ(cut("aten::mm, seq = 0, op_id = 999999999"), "aten::mm 1 999999999");
+  for (const std::string whole : {"", "7", "step 12", "op_id = 12", ", op_id = 12", "mm, seq = 7",
+                                  "mm, op_id = ", "mm, op_id = 012", "mm, op_id = 1234567890",
+                                  "mm, op_id = 12, sizes = [[2, 3]]"}) {
+    EXPECT_EQ(cut(whole), whole + " 0 0");
+  }
+  EXPECT_EQ(cut("mm, seq = 07, op_id = 12"), "mm, seq = 07 0 12");
+}
+
 TEST_F(Ranges, WideTextIsUtf8) {
   EXPECT_STREQ(NarrowText(L"a\u00e9\u20ac\U0001f600").text, "a\u00e9\u20ac\U0001f600");
   EXPECT_STREQ(NarrowText(nullptr).text, "");
