@@ -70,17 +70,31 @@ void add_notes(const Run& run, const Ranks& culprits, std::vector<std::string>& 
   }
 }
 
+// Where there are no culprits, those of a side of their own that do not wait.
+Ranks suspects_of(const Finding& finding) {
+  Ranks suspects = finding.culprits;
+  for (size_t i = 0; finding.culprits.empty() && i < finding.sides.size(); ++i) {
+    for (const Rank rank : finding.sides[i]) {
+      if (!contains(finding.victims, rank)) {
+        insert(suspects, rank);
+      }
+    }
+  }
+  return suspects;
+}
+
 }  // namespace
 
 void add_open_ranges(const Run& run, std::vector<Finding>& findings) {
   for (Finding& finding : findings) {
     if (is_about_where_they_are(finding)) {
+      const Ranks suspects = suspects_of(finding);
       Ranks others;
-      std::set_difference(finding.victims.begin(), finding.victims.end(), finding.culprits.begin(),
-                          finding.culprits.end(), std::back_inserter(others));
-      add_lines(run, finding.culprits, finding.evidence);
+      std::set_difference(finding.victims.begin(), finding.victims.end(), suspects.begin(),
+                          suspects.end(), std::back_inserter(others));
+      add_lines(run, suspects, finding.evidence);
       add_lines(run, others, finding.evidence);
-      add_notes(run, finding.culprits, finding.evidence);
+      add_notes(run, suspects, finding.evidence);
     }
   }
 }

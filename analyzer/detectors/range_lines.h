@@ -8,8 +8,8 @@
 
 namespace traintrace {
 
-// Lines of evidence for errors about hangs and deaths: the open ranges of NVTX of culprits and
-// victims.
+// Lines of evidence for errors about hangs and deaths: the open ranges of culprits and victims,
+// and notes of culprits.  Without culprits, of those who do not wait.
 void add_open_ranges(const Run& run, std::vector<Finding>& findings);
 
 }  // namespace traintrace

@@ -141,6 +141,18 @@ TEST(Ranges, StepsAreAmongThemAndNotesOfCulpritsAreBeside) {
             Lines{"rank 2 noted: file a"});
 }
 
+TEST(Ranges, OfThoseWhoMayBeWrongAreSaidWithoutACulprit) {
+  EXPECT_EQ(ranges_in("ranks 2\n" + std::string(kNames) + open({1, 4}) +
+                          "open-range 1 at=+1 name=\"file a\" sort=note\nranks 3\n" + kNames +
+                          open({1, 2}) +
+                          "communicator dp members=2,3\n"
+                          "+1 3 enqueues ncclAllReduce on dp @train.py:8:step\n"
+                          "+1 2 polls cudaStreamQuery @mining.py:41:mine\nend +40\n",
+                      "collective.missing-rank"),
+            (Lines{"rank 2 is in: step 1284 > eval", "rank 3 is in: step 1284 > backward",
+                   "rank 2 noted: file a"}));
+}
+
 TEST(Ranges, ANoteIsWholeWhereItsRecordsAreThere) {
   const std::string start = std::string(40, 'x');
   const std::string told =
