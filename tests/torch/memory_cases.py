@@ -545,6 +545,7 @@ def run(job, rank):
     with open(os.path.join(job["out"], "pid"), "w", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     torch.cuda.set_device(rank)
+    torch.cuda.synchronize()  # the current device may be set without a call of CUDA
     wait_for_the_tracer()
     if ranks > 1:
         dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=300))
