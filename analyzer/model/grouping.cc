@@ -1,6 +1,7 @@
 #include "analyzer/model/grouping.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -66,6 +67,9 @@ bool overlap(const Cluster& a, const Cluster& b) {
   return elapsed(a.end, b.start) <= kOverlapSlack && elapsed(b.end, a.start) <= kOverlapSlack;
 }
 
+// By host and pid, those before an exec first.
+using ByPid = std::map<std::pair<std::string, int>, std::vector<size_t>>;
+
 // Which of two processes with one environment is the rank: the one that has communicators, else the
 // older one.  Both, if both have.
 void follow(std::span<const ProcessTrace> traces, size_t older, size_t younger,
@@ -77,27 +81,90 @@ void follow(std::span<const ProcessTrace> traces, size_t older, size_t younger,
   }
 }
 
+bool are_at_one_time(const ProcessTrace& a, const ProcessTrace& b) {
+  return elapsed(last_sign_of_life(a), b.armed) <= kOverlapSlack &&
+         elapsed(last_sign_of_life(b), a.armed) <= kOverlapSlack;
+}
+
+bool have_one_rank(const ProcessTrace& a, const ProcessTrace& b) {
+  return launched_rank(a) && launched_rank(a) == launched_rank(b);
+}
+
+// Of the processes with the pid of its parent the one that was there with it, the latest if there
+// are several.  A child may well be recorded before its parent.  SIZE_MAX: there is none.
+size_t parent_of(std::span<const ProcessTrace> traces, const ByPid& by_pid, size_t child) {
+  const ProcessTrace& trace = traces[child];
+  const auto found = by_pid.find({trace.host, trace.parent_pid});
+  size_t parent = SIZE_MAX;
+  for (size_t i = 0; found != by_pid.end() && i < found->second.size(); ++i) {
+    const ProcessTrace& candidate = traces[found->second[i]];
+    const bool was_there = trace.start_time == 0 || candidate.start_time <= trace.start_time;
+    if (candidate.boot == trace.boot && was_there && have_one_rank(candidate, trace) &&
+        are_at_one_time(candidate, trace)) {
+      parent = found->second[i];
+    }
+  }
+  return parent == child ? SIZE_MAX : parent;
+}
+
+bool names_its_launch(const ProcessTrace& trace) {
+  constexpr const char* kNames[] = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
+                                    "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](const char* name) { return !environment(trace, name).empty(); });
+}
+
+// Descendants of a rank by way of processes that are not recorded, as a loader's workers that a
+// forkserver starts: they have all that the launcher said of the rank, began after it, and have no
+// communicators, as it has.
+void follow_from_afar(std::span<const ProcessTrace> traces, const std::vector<size_t>& order,
+                      std::vector<size_t>& leaders) {
+  std::map<std::tuple<std::string, std::string, int>, std::vector<size_t>> ranks;
+  const auto place = [&](const ProcessTrace& trace) {
+    return std::tuple(trace.host, launch_key(trace), launched_rank(trace).value_or(-1));
+  };
+  for (const size_t i : order) {
+    if (!traces[i].communicators.empty() && launched_rank(traces[i]) &&
+        names_its_launch(traces[i])) {
+      ranks[place(traces[i])].push_back(i);
+    }
+  }
+  for (const size_t i : order) {
+    const ProcessTrace& trace = traces[i];
+    const auto found =
+        leaders[i] == i && trace.communicators.empty() ? ranks.find(place(trace)) : ranks.end();
+    for (size_t j = 0; found != ranks.end() && j < found->second.size(); ++j) {
+      const ProcessTrace& rank = traces[found->second[j]];
+      if (rank.boot == trace.boot && rank.start_time < trace.start_time &&
+          are_at_one_time(rank, trace)) {
+        leaders[i] = found->second[j];
+      }
+    }
+  }
+}
+
 // Processes that only inherited their rank: children of a rank that use CUDA too, and what a rank
-// was before it called exec.  For each process the one it follows, or itself.
+// was before it called exec.  For each process the one it follows, or itself.  Who has
+// communicators follows nobody, so that nobody follows himself by way of others.
 std::vector<size_t> find_leaders(std::span<const ProcessTrace> traces,
                                  const std::vector<size_t>& order) {
   std::vector<size_t> leaders(traces.size());
   std::iota(leaders.begin(), leaders.end(), size_t{0});
-  std::map<std::pair<std::string, int>, size_t> youngest;  // so far, by host and pid
+  ByPid by_pid;
   for (const size_t i : order) {
-    const ProcessTrace& trace = traces[i];
-    const auto before_exec = youngest.find({trace.host, trace.pid});
-    const auto parent = youngest.find({trace.host, trace.parent_pid});
-    if (before_exec != youngest.end() &&
-        traces[before_exec->second].start_time == trace.start_time) {
-      follow(traces, before_exec->second, i, leaders);
-    } else if (parent != youngest.end() && launched_rank(trace) &&
-               launched_rank(traces[parent->second]) == launched_rank(trace) &&
-               elapsed(last_sign_of_life(traces[parent->second]), trace.armed) <= kOverlapSlack) {
-      follow(traces, parent->second, i, leaders);
-    }
-    youngest[{trace.host, trace.pid}] = i;
+    by_pid[{traces[i].host, traces[i].pid}].push_back(i);
   }
+  for (const auto& [pid, all] : by_pid) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const size_t parent = parent_of(traces, by_pid, all[i]);
+      if (i > 0 && traces[all[i - 1]].start_time == traces[all[i]].start_time) {
+        follow(traces, all[i - 1], all[i], leaders);
+      } else if (parent != SIZE_MAX) {
+        follow(traces, parent, all[i], leaders);
+      }
+    }
+  }
+  follow_from_afar(traces, order, leaders);
   for (const size_t i : order) {
     while (leaders[leaders[i]] != leaders[i]) {
       leaders[i] = leaders[leaders[i]];

@@ -92,6 +92,63 @@ TEST(Grouping, AChildWithCommunicatorsLeads) {
   EXPECT_EQ(groups[0].followers, std::vector<size_t>{0});
 }
 
+ProcessTrace of_rank(int pid, int parent, const char* rank, int armed_s) {
+  ProcessTrace trace = process(pid, armed_s * kSecond, 20 * kSecond);
+  trace.parent_pid = parent;
+  with_rank(trace, "RANK", rank).facts["env.MASTER_PORT"] = "29500";
+  return trace;
+}
+
+// Ranks 0 and 1, and a worker of rank 0, which is recorded before it.
+std::vector<ProcessTrace> with_a_worker(int worker_parent) {
+  std::vector<ProcessTrace> traces = {of_rank(10, 1, "0", 5), of_rank(11, 1, "1", 5),
+                                      of_rank(20, worker_parent, "0", 4)};
+  add_communicator(traces[0], 7, 0, 2);
+  add_communicator(traces[1], 7, 1, 2);
+  return traces;
+}
+
+TEST(Grouping, AWorkerThatIsRecordedFirstIsNoRank) {
+  const std::vector<ProcessTrace> traces = with_a_worker(10);
+  const std::vector<RunGroup> groups = group_runs(traces);
+  ASSERT_EQ(groups.size(), 1);
+  EXPECT_EQ(groups[0].ranks.size(), 2);
+  EXPECT_EQ(groups[0].followers, std::vector<size_t>{2});
+}
+
+TEST(Grouping, AWorkerOfAForkserverIsNoRank) {
+  std::vector<ProcessTrace> traces = with_a_worker(15);  // which is not recorded
+  EXPECT_EQ(group_runs(traces).size(), 1);
+  traces[2].armed = 10 * kSecond;
+  EXPECT_EQ(group_runs(traces).size(), 1);
+}
+
+// Nothing but the number of its rank in common.
+TEST(Grouping, AnotherJobIsNoWorker) {
+  const auto runs_if = [](const auto& change) {
+    std::vector<ProcessTrace> traces = with_a_worker(15);
+    change(traces[2]);
+    return group_runs(traces).size();
+  };
+  EXPECT_EQ(runs_if([](ProcessTrace& trace) { trace.facts["env.MASTER_PORT"] = "29501"; }), 2);
+  EXPECT_EQ(runs_if([](ProcessTrace& trace) { trace.host = "b"; }), 2);
+  EXPECT_EQ(runs_if([](ProcessTrace& trace) { trace.armed = 100 * kSecond; }), 2);
+  EXPECT_EQ(runs_if([](ProcessTrace& trace) { trace.start_time = 5; }), 2) << "it was there before";
+  EXPECT_EQ(
+      runs_if([](ProcessTrace& trace) { trace.facts["env.TORCHELASTIC_RESTART_COUNT"] = "1"; }), 2);
+  EXPECT_EQ(runs_if([](ProcessTrace& trace) { add_communicator(trace, 9, 0, 2); }), 2);
+}
+
+// Two workers start each other's like: all follow their rank, and none itself.
+TEST(Grouping, ChainsOfWorkersFollowTheirRank) {
+  std::vector<ProcessTrace> traces = with_a_worker(10);
+  traces.push_back(of_rank(30, 20, "0", 3));
+  traces.push_back(of_rank(40, 30, "0", 2));
+  const std::vector<RunGroup> groups = group_runs(traces);
+  ASSERT_EQ(groups.size(), 1);
+  EXPECT_EQ(groups[0].followers, (std::vector<size_t>{4, 3, 2}));
+}
+
 TEST(Ranks, LaunchersAreBelievedWhereTheyTellProcessesApart) {
   std::vector<ProcessTrace> traces = {process(1, 0, 0), process(2, 0, 0)};
   add_communicator(traces[0], 7, 0, 2);

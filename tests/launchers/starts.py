@@ -1,0 +1,35 @@
+"""starts.py FOLDER RANKS METHOD [nested]: a script that starts its ranks by multiprocessing, as torch.multiprocessing.spawn does.
+
+No environment says which rank a process is.  `nested`: each rank is started by a process of its own, as Ray's actors are.
+"""
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import worker
+
+
+def run(path, rank, ranks):
+    worker.train(path, rank, ranks)
+
+
+def run_nested(path, rank, ranks):
+    code = f"import worker; worker.train({path!r}, {rank}, {ranks})"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=os.path.dirname(os.path.abspath(__file__)))
+
+
+def main():
+    folder, ranks, method = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    context = multiprocessing.get_context(method)
+    target = run_nested if "nested" in sys.argv else run
+    started = [context.Process(target=target, args=(os.path.join(folder, "unique-id"), rank, ranks)) for rank in range(ranks)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    sys.exit(max(abs(process.exitcode) for process in started))
+
+
+if __name__ == "__main__":
+    main()
