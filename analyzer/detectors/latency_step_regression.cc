@@ -27,7 +27,8 @@ struct Part {
 
 struct Regression {
   const DeviceProfile* device;
-  size_t step;  // the first slow one
+  int64_t step;  // the first slow one, as the job counts, else from 0
+  bool counted_by_job;
   int64_t before_ns, after_ns, lost_ns;
   std::vector<Part> parts;  // that which grew most first
 
@@ -179,7 +180,10 @@ std::optional<Regression> regression_of(const Profile& profile, const DeviceProf
       !is_same_work(work.first(cut), work.subspan(cut, after.size()))) {
     return std::nullopt;
   }
-  Regression result = {&device, cut + 1, median(before), median(after), 0, {}};
+  const bool by_job =
+      !timeline.step_numbers.empty() && steps.starts.size() == timeline.step_starts.size();
+  const int64_t number = by_job ? step_number(timeline, cut + 1) : static_cast<int64_t>(cut + 1);
+  Regression result = {&device, number, by_job, median(before), median(after), 0, {}};
   const int64_t changed = steps.starts[cut + 1];
   for (const int64_t length : after) {
     result.lost_ns += length - result.before_ns;
@@ -243,14 +247,15 @@ std::vector<Finding> find_step_regression(const Profile& profile) {
   finding.title = fmt::format("steps take {} from step {} on, and {} before: {} on rank {}",
                               ms_text(first.after_ns), first.step, ms_text(first.before_ns),
                               text_of(first), first.device->rank.value);
-  finding.values = {{"step", static_cast<int64_t>(first.step)},
+  finding.values = {{"step", first.step},
                     {"before_ns", first.before_ns},
                     {"after_ns", first.after_ns},
                     {"slower_ns", first.lost_ns}};
   for (const Regression& each : slow) {
-    finding.evidence.push_back(fmt::format(
-        "rank {}: {} instead of {} from step {} (the first is 0) on: {}", each.device->rank.value,
-        ms_text(each.after_ns), ms_text(each.before_ns), each.step, text_of(each)));
+    finding.evidence.push_back(
+        fmt::format("rank {}: {} instead of {} from step {}{} on: {}", each.device->rank.value,
+                    ms_text(each.after_ns), ms_text(each.before_ns), each.step,
+                    each.counted_by_job ? "" : " (the first is 0)", text_of(each)));
   }
   finding.advice = "compare what the job does there with what it did before: `report --by=step`";
   return {finding};

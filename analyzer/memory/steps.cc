@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "analyzer/memory/history.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/told_steps.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -63,10 +65,32 @@ bool is_better(const std::vector<TimeNs>& times, const std::vector<TimeNs>& best
                                         : times.size() < best.size();
 }
 
+// What the job tells wins over what looks like steps.  Of work before and after them nothing is
+// known but that it is none of theirs.
+std::optional<Steps> as_told(const ProcessTrace& trace, const Sites& sites) {
+  const std::vector<ToldStep> told = told_steps(trace);
+  if (told.size() < kFewestSteps) {
+    return std::nullopt;
+  }
+  Steps steps;
+  steps.starts.reserve(told.size());
+  for (const ToldStep& step : told) {
+    steps.starts.push_back(step.began);
+  }
+  steps.work_end = steps.last();
+  for (const auto& [site, times] : sites) {
+    steps.work_end = std::max(steps.work_end, times.back());
+  }
+  return steps;
+}
+
 }  // namespace
 
 Steps steps_of(const ProcessTrace& trace) {
   const Sites sites = working_sites(trace);
+  if (const std::optional<Steps> told = as_told(trace, sites)) {
+    return *told;
+  }
   constexpr size_t kMostSites = 8192;  // more than a step has: nothing that repeats in few lines
   if (sites.size() > kMostSites) {
     return {};
