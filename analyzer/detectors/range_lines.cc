@@ -30,12 +30,21 @@ struct Line {
   Ranks who;
 };
 
+using RangesOf = std::string(const Run& run, const RankState& state);
+
+// Where it waited, if the wait ended with an abort, which it may have survived for a moment.
+std::string ranges_while_waiting(const Run& run, const RankState& state) {
+  std::string ranges = has_ended(state) ? ranges_at_abort_text(run, state) : "";
+  return ranges.empty() ? open_ranges_text(run, state) : ranges;
+}
+
 // Ranks that are in the same share a line.
-void add_lines(const Run& run, const Ranks& ranks, std::vector<std::string>& evidence) {
+void add_lines(const Run& run, const Ranks& ranks, RangesOf* ranges_of,
+               std::vector<std::string>& evidence) {
   std::vector<Line> lines;
   for (const Rank rank : ranks) {
     const RankState* const state = state_of(run, rank);
-    const std::string ranges = state == nullptr ? "" : open_ranges_text(run, *state);
+    const std::string ranges = state == nullptr ? "" : ranges_of(run, *state);
     if (ranges.empty()) {
       continue;
     }
@@ -92,8 +101,8 @@ void add_open_ranges(const Run& run, std::vector<Finding>& findings) {
       Ranks others;
       std::set_difference(finding.victims.begin(), finding.victims.end(), suspects.begin(),
                           suspects.end(), std::back_inserter(others));
-      add_lines(run, suspects, finding.evidence);
-      add_lines(run, others, finding.evidence);
+      add_lines(run, suspects, open_ranges_text, finding.evidence);
+      add_lines(run, others, ranges_while_waiting, finding.evidence);
       add_notes(run, suspects, finding.evidence);
     }
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/range_spans.h"
 
 namespace traintrace {
 namespace {
@@ -35,15 +36,8 @@ bool has_ranges(const ThreadText& thread) {
 }
 
 // The outermost and the innermost ones.
-std::string path_text(const ProcessTrace& trace, const ThreadText& thread) {
-  std::vector<const OpenRangeText*> ranges;
-  ranges.reserve(thread.ranges.size());
-  for (const OpenRangeText& range : thread.ranges) {
-    if (!is_note(range)) {
-      ranges.push_back(&range);
-    }
-  }
-  const size_t count = ranges.size();
+std::string path_text(const std::vector<std::string>& names) {
+  const size_t count = names.size();
   const size_t left_out = count > kMostNames ? count - kMostNames : 0;
   std::string text;
   for (size_t i = 0; i < count; ++i) {
@@ -51,10 +45,46 @@ std::string path_text(const ProcessTrace& trace, const ThreadText& thread) {
       text += fmt::format(" > ({} more)", left_out);
       i += left_out;
     }
-    text += (i == 0 ? "" : " > ") + shortened(range_name_text(trace, *ranges[i]));
+    text += (i == 0 ? "" : " > ") + shortened(names[i]);
   }
+  return text;
+}
+
+std::string path_text(const ProcessTrace& trace, const ThreadText& thread) {
+  std::vector<std::string> names;
+  names.reserve(thread.ranges.size());
+  for (const OpenRangeText& range : thread.ranges) {
+    if (!is_note(range)) {
+      names.push_back(range_name_text(trace, range));
+    }
+  }
+  const std::string text = path_text(names);
   return thread.deeper_ranges == 0 ? text
                                    : text + fmt::format(" > ({} more)", thread.deeper_ranges);
+}
+
+// 0: it gave none up.
+TimeNs first_abort(const ProcessTrace& trace) {
+  TimeNs first = 0;
+  for (const CommunicatorText& communicator : trace.communicators) {
+    const bool aborted = (communicator.flags & format::kAborted) != 0 && communicator.ended != 0;
+    first = aborted && (first == 0 || communicator.ended < first) ? communicator.ended : first;
+  }
+  return first;
+}
+
+// The last one that the thread told by then; null: none.
+const CallRecord* marked_step_at(const ProcessTrace& trace, uint32_t thread, TimeNs time) {
+  const CallRecord* latest = nullptr;
+  for (const CallRecord& event : trace.events) {
+    const bool may_be = event.moment && event.thread == thread && event.enter <= time;
+    const CallSchema* const schema = may_be ? schema_of(trace, event.call) : nullptr;
+    if (schema != nullptr && schema->kind == "step" &&
+        (latest == nullptr || event.enter >= latest->enter)) {
+      latest = &event;
+    }
+  }
+  return latest;
 }
 
 TimeNs last_heard_of(const ThreadText& thread) {
@@ -131,6 +161,34 @@ std::string open_ranges_text(const Run& run, const RankState& state) {
              : path + fmt::format("; in its thread {}: {}",
                                   latest->name.empty() ? std::to_string(latest->tid) : latest->name,
                                   path_text(trace, *latest));
+}
+
+std::string ranges_at_abort_text(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const TimeNs time = first_abort(trace);
+  const auto main = std::find_if(trace.threads.begin(), trace.threads.end(),
+                                 [&](const ThreadText& thread) { return thread.tid == trace.pid; });
+  if (time == 0 || main == trace.threads.end()) {
+    return "";
+  }
+  std::vector<std::pair<TimeNs, std::string>> open;
+  for (const RangeSpan& span : range_spans(trace)) {
+    if (span.pushed && span.thread == main->serial && span.began <= time && span.ended > time) {
+      open.emplace_back(span.began, range_name_text(trace, span.range));
+    }
+  }
+  if (const CallRecord* const step = marked_step_at(trace, main->serial, time)) {
+    const uint64_t number = value_of(trace, *step, "step").value_or(0);
+    open.emplace_back(step->enter, fmt::format("step {}", static_cast<int64_t>(number)));
+  }
+  std::stable_sort(open.begin(), open.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  names.reserve(open.size());
+  for (auto& [began, name] : open) {
+    names.push_back(std::move(name));
+  }
+  return path_text(names);
 }
 
 std::string notes_text(const Run& run, const RankState& state) {

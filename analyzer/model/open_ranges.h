@@ -18,6 +18,10 @@ std::string note_text(const ProcessTrace& trace, const CallRecord& event);
 // last if that is another one.  Empty: it is in none, or none is known.
 std::string open_ranges_text(const Run& run, const RankState& state);
 
+// The same of its main thread when the process first gave a communicator up.  Until then it waited;
+// an abort lets it go on for a moment.  Empty: it gave none up, or what it was in is not known.
+std::string ranges_at_abort_text(const Run& run, const RankState& state);
+
 // "samples 88211-88242": the newest note of each key, of all its threads.  Empty: none is known.
 std::string notes_text(const Run& run, const RankState& state);
 

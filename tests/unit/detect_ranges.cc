@@ -153,6 +153,29 @@ TEST(Ranges, OfThoseWhoMayBeWrongAreSaidWithoutACulprit) {
                    "rank 2 noted: file a"}));
 }
 
+// Its watchdog gave the communicator up, and its main thread went on until the process ended.
+TEST(Ranges, OfAVictimAreThoseInWhichItWaited) {
+  const std::string victim = "thread 1 tid=1003\nopen-range 1 at=+0.3 range=1\n";
+  const auto told = [&](const std::string& records) {
+    return ranges_in("ranks 2\n" + std::string(kNames) + open({1, 4}) + "ranks 3 pid=1003\n" +
+                         kNames + victim +
+                         "communicator dp members=2,3\n"
+                         "+1 3 enqueues ncclAllReduce on dp @train.py:8:step\n"
+                         "+1 2 polls cudaStreamQuery @mining.py:41:mine\n" +
+                         records +
+                         "+33 3 calls ncclCommAbort on dp @handler.py:7:give_up\n"
+                         "+34 3 dies\nend +40\n",
+                     "collective.missing-rank");
+  };
+  const std::string pushes =
+      "+0.3 3/1 * nvtxRangePush range=1\n+0.4 3/1 * step step=7\n+0.5 3/1 * step step=8\n"
+      "+0.6 3/1 * nvtxRangePush range=2\n+33.1 3/1 * nvtxRangePop range=2\n";
+  EXPECT_EQ(told(pushes), (Lines{"rank 2 is in: step 1284 > eval",
+                                 "rank 3 was in: step 1284 > step 8 > backward"}));
+  EXPECT_EQ(told(""), (Lines{"rank 2 is in: step 1284 > eval", "rank 3 was in: step 1284"}))
+      << "as far as is known";
+}
+
 TEST(Ranges, ANoteIsWholeWhereItsRecordsAreThere) {
   const std::string start = std::string(40, 'x');
   const std::string told =
