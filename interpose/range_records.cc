@@ -38,7 +38,7 @@ void write(ThreadState& thread, Moment moment, const uint64_t* fields, int field
 }
 
 // A category without a name is called by its number.  0: there is none.
-uint64_t id_of_category(ThreadState& thread, const RangeExtras& extras) {
+[[gnu::noinline]] uint64_t id_of_category(ThreadState& thread, const RangeExtras& extras) {
   if (extras.category == 0) {
     return 0;
   }
@@ -58,8 +58,9 @@ struct Moments {
   Moment with_extras;
 };
 template <int kFields>
-void write_with(ThreadState& thread, Moments moments, const uint64_t (&fields)[kFields],
-                const RangeExtras& extras, uint64_t ticks) {
+[[gnu::always_inline]] inline void write_with(ThreadState& thread, Moments moments,
+                                              const uint64_t (&fields)[kFields],
+                                              const RangeExtras& extras, uint64_t ticks) {
   if (extras.category == 0 && extras.payload_type == 0) [[likely]] {
     write(thread, moments.plain, fields, kFields, ticks);
     return;
@@ -78,16 +79,18 @@ constexpr Moments kMark = {Moment::nvtxMark, Moment::nvtxMarkEx};
 constexpr Moments kMarkerPush = {Moment::rangePush, Moment::rangePush};  // they have no extras
 constexpr Moments kMarkerMark = {Moment::mark, Moment::mark};
 
-void record_push(ThreadState& thread, Moments moments, const Registered* domain,
-                 uint32_t domain_number, const RangeName& name, const RangeExtras& extras,
-                 uint64_t ticks) {
+[[gnu::always_inline]] inline void record_push(ThreadState& thread, Moments moments,
+                                               const Registered* domain, uint32_t domain_number,
+                                               const RangeName& name, const RangeExtras& extras,
+                                               uint64_t ticks) {
   const uint64_t fields[] = {id_of_range(thread, domain, name)};
   range_opened(thread, domain_number, static_cast<uint32_t>(fields[0]), name, ticks);
   write_with(thread, moments, fields, extras, ticks);
 }
 
-void pushed(Moments moments, const Registered* domain, uint32_t domain_number,
-            const RangeName& name, const RangeExtras& extras) {
+[[gnu::always_inline]] inline void pushed(Moments moments, const Registered* domain,
+                                          uint32_t domain_number, const RangeName& name,
+                                          const RangeExtras& extras) {
   InsideMark mark;
   if (ThreadState* const thread = begin(mark, 1)) [[likely]] {
     record_push(*thread, moments, domain, domain_number, name, extras, clock_ticks());
