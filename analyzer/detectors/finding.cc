@@ -14,7 +14,7 @@ auto identity(const Finding& finding) {
                     finding.culprits, finding.title);
 }
 
-auto weight_of_root(const Finding& finding) {
+auto weight(const Finding& finding) {
   return std::tuple(finding.culprits.empty(), finding.certainty, ~finding.victims.size(),
                     finding.severity);
 }
@@ -27,11 +27,11 @@ bool is_reported_before(const Finding& a, const Finding& b) {
   if (leads(a) != leads(b)) {
     return leads(a);
   }
-  if (leads(a) && weight_of_root(a) != weight_of_root(b)) {
-    return weight_of_root(a) < weight_of_root(b);
-  }
   if (!leads(a) && a.severity != b.severity) {
     return a.severity < b.severity;
+  }
+  if (a.severity != Severity::kInfo && weight(a) != weight(b)) {
+    return weight(a) < weight(b);
   }
   return identity(a) < identity(b);
 }

@@ -35,16 +35,6 @@ std::vector<IdleSite> sites_about(std::string_view code, const DeviceProfile& de
   if (code == "latency.host-bound") {
     return late_sites(device);
   }
-  if (code == "latency.pause") {
-    std::vector<IdleSite> pauses;
-    for (const IdleCause cause :
-         {IdleCause::kDataStarvation, IdleCause::kSyncInduced, IdleCause::kAllocator,
-          IdleCause::kHostPeerWait, IdleCause::kHostBound, IdleCause::kLaunchCall}) {
-      std::vector<IdleSite> some = single_pauses(device, of_cause(cause));
-      std::move(some.begin(), some.end(), std::back_inserter(pauses));
-    }
-    return pauses;
-  }
   return {};
 }
 

@@ -71,6 +71,7 @@ std::vector<Finding> find_pauses(const Profile& profile) {
                         worst.rank.value, share_text(worst, losses.front().ns), pauses.size());
   finding.sides = {finding.culprits};
   finding.culprits.clear();
+  finding.evidence.clear();  // it says how much that is in each step
   finding.values = {{"idle_ns", losses.front().ns},
                     {"idle_percent", percent_of(worst, losses.front().ns)},
                     {"pause_count", static_cast<int64_t>(pauses.size())},
@@ -81,6 +82,11 @@ std::vector<Finding> find_pauses(const Profile& profile) {
     finding.evidence.push_back(
         fmt::format("rank {}: {}", worst.rank.value, pause_text(worst, pauses[i])));
   }
+  finding.values.emplace_back("gain_ns", losses.front().ns);
+  finding.evidence.push_back(fmt::format(
+      "without {} the recorded window of rank {} would take {} instead of {}, at best",
+      pauses.size() == 1 ? "it" : "them", worst.rank.value,
+      ms_text(worst.times.window_ns - losses.front().ns), ms_text(worst.times.window_ns)));
   for (const LossOn& loss : losses) {
     name_sites(*loss.device, pauses_of(*loss.device), finding);
   }

@@ -47,8 +47,20 @@ int64_t loss_of(const Finding& finding) {
   return 0;
 }
 
-// Waiting for who is late costs what they are late by: they are the reason.
+bool is_about_some_of(const Finding& finding, const Ranks& ranks) {
+  return std::all_of(finding.culprits.begin(), finding.culprits.end(),
+                     [&](Rank rank) { return contains(ranks, rank); });
+}
+
+// Waiting for who is late costs what they are late by: they are the reason.  Where only those who
+// are late lose time after a call that waits, it is not the call, which others make as well.
 bool is_explained(const Finding& finding, const std::vector<Finding>& findings) {
+  if (finding.code == "latency.sync-in-loop") {
+    return std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+      return other.code == "latency.straggler" && is_about_some_of(finding, other.culprits) &&
+             loss_of(other) >= loss_of(finding) / 2;
+    });
+  }
   return finding.code == "latency.wait-not-transfer" &&
          std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
            const bool names_who =
@@ -57,12 +69,33 @@ bool is_explained(const Finding& finding, const std::vector<Finding>& findings) 
          });
 }
 
-Finding nothing_lost(const Profile& profile) {
+int64_t value_of(const Finding& finding, std::string_view key) {
+  const auto found = std::find_if(finding.values.begin(), finding.values.end(),
+                                  [&](const auto& value) { return value.first == key; });
+  return found == finding.values.end() ? 0 : found->second;
+}
+
+// ", but for one pause of 250.0 ms (38 %)"
+std::string pauses_text(const std::vector<Finding>& findings) {
+  const auto pause = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.code == "latency.pause";
+  });
+  if (pause == findings.end()) {
+    return "";
+  }
+  const int64_t count = value_of(*pause, "pause_count");
+  return fmt::format(", but for {} of {} ({} %)",
+                     count == 1 ? "one pause" : fmt::format("{} single pauses", count),
+                     ms_text(value_of(*pause, "idle_ns")), value_of(*pause, "idle_percent"));
+}
+
+Finding nothing_lost(const Profile& profile, const std::vector<Finding>& findings) {
   Finding finding;
   finding.code = "run.healthy";
   finding.certainty = Certainty::kLikely;
-  finding.title = fmt::format("nothing in the time of {} GPU{} is lost that is worth a warning",
-                              profile.devices.size(), profile.devices.size() == 1 ? "" : "s");
+  finding.title = fmt::format("nothing in the time of {} GPU{} is lost that is worth a warning{}",
+                              profile.devices.size(), profile.devices.size() == 1 ? "" : "s",
+                              pauses_text(findings));
   return finding;
 }
 
@@ -132,7 +165,7 @@ std::vector<Finding> find_in_profile(const Profile& profile) {
   mark_root(findings);
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
-    findings.push_back(nothing_lost(profile));
+    findings.push_back(nothing_lost(profile, findings));
     add_profiling(profile, findings.back());
   }
   std::sort(findings.begin(), findings.end(),
