@@ -90,15 +90,18 @@ std::optional<size_t> process_with_highest_peak(const Run& run) {
   return found;
 }
 
-// What leaks, leaks on all ranks or shows in the tables of those where it does.  Not of processes
-// that somebody looks at again and again.
+// Those whose tables ask for it first.  Events and graphs have no table that would ask, and may be
+// left by one rank alone: then all of a node's, but of a larger run one will have to do.  Not of
+// processes that somebody looks at again and again.
 std::set<size_t> processes_to_read_for_memory(const Run& run) {
   constexpr size_t kMostAsked = 4;
   std::set<size_t> found;
-  const auto add = [&](size_t i) {
+  const auto can_be_read = [&](size_t i) {
     const ProcessTrace& trace = run.processes[i];
-    if (trace.events.empty() && !trace.threads.empty() && trace.looked == 0 &&
-        asks_for_events(trace)) {
+    return trace.events.empty() && !trace.threads.empty() && trace.looked == 0;
+  };
+  const auto add = [&](size_t i) {
+    if (can_be_read(i) && asks_for_events(run.processes[i])) {
       found.insert(i);
     }
   };
@@ -108,10 +111,12 @@ std::set<size_t> processes_to_read_for_memory(const Run& run) {
   for (size_t i = 0; i < run.processes.size() && found.size() < kMostAsked; ++i) {
     add(i);
   }
-  // Events and graphs have no table that would ask.
-  if (found.empty() && !run.processes.empty() && run.processes.front().looked == 0 &&
-      run.processes.front().events.empty() && !run.processes.front().threads.empty()) {
-    found.insert(0);
+  const bool is_small = run.processes.size() <= kMostProcesses;
+  const size_t others = is_small ? run.processes.size() : found.empty() ? 1 : 0;
+  for (size_t i = 0; i < others; ++i) {
+    if (can_be_read(i)) {
+      found.insert(i);
+    }
   }
   return found;
 }

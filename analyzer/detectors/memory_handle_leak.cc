@@ -102,6 +102,18 @@ class HandleLeaks {
   const Run& run_;
 };
 
+// Of a large run the records of a few processes are read.
+void say_how_many_were_read(const RunMemory& memory, Finding& finding) {
+  const auto read =
+      std::count_if(memory.processes.begin(), memory.processes.end(),
+                    [](const ProcessMemory& each) { return each.history.has_value(); });
+  const size_t all = memory.processes.size();
+  if (static_cast<size_t>(read) < all) {
+    finding.evidence.push_back(fmt::format(
+        "the records of {} of {} processes were looked at: others may do the same", read, all));
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> find_handle_leaks(const Run& run, const RunMemory& memory) {
@@ -123,6 +135,7 @@ std::vector<Finding> find_handle_leaks(const Run& run, const RunMemory& memory) 
                   finding.culprits.size() == 1 ? "it does" : "they do", count,
                   finding.where.empty() ? "" : ", at " + place_text(finding.where.front()));
   finding.values = {{"handle_count", count}};
+  say_how_many_were_read(memory, finding);
   finding.advice = "create them once and use them again, or destroy them at the end of the step";
   return {finding};
 }

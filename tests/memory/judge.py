@@ -1,7 +1,7 @@
 """judge.py BUILD CASE ENDING CODE [NAME=VALUE ..]: what is said about the memory of a program on simgpu under the preload.
 
 It must be exactly CODE (of several, `code,code`, the values are of the first; `-`: nothing above info; `-code`: nor CODE as info; `code~`: CODE as info and nothing above it), with the values that the
-program itself printed, in this source file, of the function that it named."""
+program itself printed, in this source file, of the function that it named, and the ranks alone that say so by a line `culprit.RANK 1`."""
 import json
 import os
 import subprocess
@@ -63,8 +63,11 @@ def problem(findings, printed):
     if len(found) != 1:
         return f"{len(found)} findings of {code}"
     values = found[0]["values"]
+    culprits = {int(key.split(".")[1]) for key in printed if key.startswith("culprit.")}
+    if culprits and culprits != set(found[0]["culprits"]):
+        return f"the ranks {sorted(culprits)} say that it is them, the finding {found[0]['culprits']}"
     for key, value in printed.items():
-        if values.get(key) != value:
+        if not key.startswith("culprit.") and values.get(key) != value:
             return f"{key}: the program says {value}, the finding {values.get(key)}"
     if code.rstrip("~") == "memory.unaccounted":
         return None  # which of all blocks is missing cannot be said

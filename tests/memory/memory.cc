@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "program.h"
@@ -191,6 +192,13 @@ void leak_handles(bool destroy, bool slow_start) {
     }
   }
   say("handle_count", 100);
+}
+
+void leak_handles_as(bool leaks) {
+  if (leaks) {
+    say(("culprit." + std::to_string(own_rank())).c_str(), 1);
+  }
+  leak_handles(!leaks, false);
 }
 
 // Libraries may keep what they make.
@@ -623,6 +631,8 @@ const Cases kCases = {
     {"pinned-left", pinned_left},
     {"events", [] { leak_handles(false, false); }},
     {"events-slow-start", [] { leak_handles(false, true); }},
+    {"events-of-one", [] { leak_handles_as(own_rank() == 2); }},
+    {"events-of-all", [] { leak_handles_as(true); }},
     {"events-destroyed", [] { leak_handles(true, false); }},
     {"event-pool", event_pool},
     {"streams", [] { leak_streams(false); }},
