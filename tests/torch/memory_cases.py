@@ -35,7 +35,7 @@ class Broken(RuntimeError):
 
 
 def megabytes(count):
-    return torch.zeros(count * MIB // 4, device="cuda")
+    return torch.zeros(count * MIB // 4, device="cuda")  # leak: cache
 
 
 class Training:
@@ -182,7 +182,17 @@ def ddp_outputs(job):
         outputs.append(torch.ones(MIB // 4, device="cuda"))  # leak: ddp_outputs
 
 
-LEAKS = [kept_graph, kept_outputs, cache, hook, hidden_state, tracebacks, optimizers, seldom, layers, extension, ddp_outputs]
+def evaluates_and_keeps(job):
+    """An evaluation after each third step, whose outputs nobody needs any more; training keeps nothing."""
+    training, kept = Training(), []
+    for step in job.steps():
+        training.step(step)
+        if step % 3 == 2:
+            with torch.no_grad():
+                kept.append(torch.cat([training.net(training.batch(i, 1024)[0]) for i in range(12)]))  # leak: evaluates_and_keeps
+
+
+LEAKS = [kept_graph, kept_outputs, cache, hook, hidden_state, tracebacks, optimizers, seldom, layers, extension, ddp_outputs, evaluates_and_keeps]
 
 
 # Running out of memory.
@@ -321,6 +331,17 @@ def evaluates(job):
             with torch.no_grad():
                 outputs = [training.net(training.batch(i, 1024)[0]) for i in range(12)]
                 torch.cat(outputs).sum().item()
+
+
+def evaluates_and_keeps_best(job):
+    """As evaluates_and_keeps, but the outputs of the best evaluation alone, which is a later one now and then."""
+    training, best = Training(), None
+    for step in job.steps():
+        training.step(step)
+        if step % 3 == 2:
+            with torch.no_grad():
+                outputs = torch.cat([training.net(training.batch(i, 1024)[0]) for i in range(12)])
+                best = outputs if best is None or step % 2 == 0 else best
 
 
 def evaluates_at_the_end(job):
@@ -514,7 +535,7 @@ def pipeline(job):
         optimizer.step()
 
 
-HEALTHY = [trains, first_step_of_optimizer, items, detached, plateau, full_queue, growing_lengths, varying_lengths, evaluates, evaluates_at_the_end,
+HEALTHY = [trains, first_step_of_optimizer, items, detached, plateau, full_queue, growing_lengths, varying_lengths, evaluates, evaluates_and_keeps_best, evaluates_at_the_end,
            empties_cache_per_epoch, loads_with_workers, checkpointed, saves, average_of_weights, accumulates, truncated, scaled, prefetches, collected,
            ddp, ddp_evaluates, fsdp, fsdp2, pipeline, caught]
 
