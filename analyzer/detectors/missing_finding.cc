@@ -31,11 +31,20 @@ Certainty missing_certainty(const Run& run, const Hang& hang) {
   return sure ? Certainty::kProof : Certainty::kLikely;
 }
 
+bool is_halted(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  return state != nullptr && state->life.halt != Halt::kNot;
+}
+
 bool one_is_halted(const Run& run, const Hang& hang) {
-  return std::any_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
-    const RankState* const state = state_of(run, rank);
-    return state != nullptr && state->life.halt != Halt::kNot;
-  });
+  return std::any_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return is_halted(run, rank); });
+}
+
+// What was seen of them counts for more than how many they are.
+bool all_are_halted(const Run& run, const Hang& hang) {
+  return std::all_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return is_halted(run, rank); });
 }
 
 const char* advice_for(const Run& run, const Hang& hang) {
@@ -138,7 +147,11 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
     if (finding.certainty != Certainty::kPossible) {
-      blame_roots(hang, finding);
+      if (all_are_halted(run, hang)) {
+        finding.culprits = hang.roots;
+      } else {
+        blame_roots(hang, finding);
+      }
       findings.push_back(std::move(finding));
       continue;
     }

@@ -140,6 +140,14 @@ void EventArray::drop() {
   }
 }
 
+// What stood before the events is whole, though they are not.
+void EventArray::close_rest() {
+  if (place_ == Place::kEvents && !closed_) {
+    closed_ = true;
+    rest_ += events_depth_ == 1 ? "]" : "]}";
+  }
+}
+
 std::optional<std::string_view> EventArray::next() {
   for (drop(); refill(); drop()) {
     scan();
@@ -161,6 +169,7 @@ std::optional<std::string_view> EventArray::next() {
   } else if (!error_ && place_ == Place::kBefore) {
     fail(0, "expected \"traceEvents\" or an array of events, found neither");
   }
+  close_rest();
   return std::nullopt;
 }
 

@@ -22,7 +22,8 @@ class EventArray {
   // Of the last piece, in the uncompressed text.
   uint64_t piece_offset() const { return piece_offset_; }
   // Once next() gave nothing: all that stands beside the events, as one JSON object with an empty
-  // "traceEvents"; an empty array where there is nothing else.
+  // "traceEvents"; an empty array where there is nothing else.  Whole, too, where the events are
+  // cut.
   const std::string& rest() const { return rest_; }
 
   static constexpr size_t kPadding = 64;
@@ -37,6 +38,7 @@ class EventArray {
   void begin_nested(char c, size_t at);
   void end_nested(char c, size_t at);
   void keep_rest(size_t to);
+  void close_rest();
   void fail(uint64_t offset, std::string message, bool truncated = false);
   std::string_view piece();
 
@@ -56,6 +58,7 @@ class EventArray {
   int depth_ = 0;
   int events_depth_ = 0;  // inside the array of events
   bool in_string_ = false;
+  bool closed_ = false;  // rest_ is whole
   bool escaped_ = false;
   std::string last_string_;  // before the events, cut
   std::string rest_;

@@ -492,7 +492,9 @@ bool is_flight_dump(const Value& root) {
 
 Result<FlightDump> flight_dump(const Value& root, const std::string& file) {
   if (!is_flight_dump(root)) {
-    return ReadError{file, 0, "expected a dump of PyTorch's Flight Recorder: version and entries",
+    return ReadError{file, 0,
+                     "expected a dump of PyTorch's Flight Recorder (version and entries) or a "
+                     "Kineto profile (traceEvents), found neither",
                      true, false};
   }
   const std::string_view version = root.find("version")->as_text();

@@ -45,9 +45,9 @@ Result<FileHeader> read_header(const TraceBytes& file) {
   const auto header = value_from<FileHeader>(std::span(bytes).first(got));
   if (got < sizeof header.magic ||
       std::memcmp(header.magic, format::kMagic, sizeof header.magic) != 0) {
-    return file.path().ends_with(".trace") && is_nothing(file)
-               ? not_begun(file, 0)
-               : fatal(0, "expected a trace, which begins with \"trtrace\"");
+    return file.path().ends_with(".trace") && is_nothing(file) ? not_begun(file, 0)
+           : got == 0 ? fatal(0, "expected a trace, the file is empty")
+                      : fatal(0, "expected a trace, which begins with \"trtrace\"");
   }
   if (got < sizeof header) {
     ReadError error = fatal(got, "expected the rest of the header, " +

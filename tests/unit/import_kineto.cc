@@ -104,6 +104,22 @@ TEST_F(ImportKineto, ReadsMoreThanAPiece) {
   EXPECT_GT(half.timeline.work.size(), size_t{kEvents} / 4);
 }
 
+// Whose profile it is, and when it began, stands before the events.
+TEST_F(ImportKineto, ReadsWhatStandsBeforeEventsThatAreCut) {
+  const std::string before = R"({"distributedInfo": {"rank": 3, "world_size": 4}, )"
+                             R"("baseTimeNanoseconds": 1700000000000000000, "traceEvents": [)";
+  const std::string text = before + std::string(kKernel) + "," + std::string(kKernel);
+  constexpr size_t kLength = sizeof kKernel - 1;
+  for (const size_t cut : {size_t{1}, kLength / 2, kLength, kLength + 1}) {
+    const KinetoTrace trace = read_kineto(file(text.substr(0, text.size() - cut)));
+    ASSERT_EQ(trace.errors.size(), 1U) << cut;
+    EXPECT_TRUE(trace.errors[0].truncated) << cut;
+    EXPECT_EQ(trace.timeline.rank, 3) << cut;
+    EXPECT_EQ(trace.timeline.world_size, 4) << cut;
+    EXPECT_EQ(trace.timeline.base_ns, 1700000000000000000) << cut;
+  }
+}
+
 TEST_F(ImportKineto, ReadsAnArrayAlone) {
   const KinetoTrace trace = read_kineto(file("[" + std::string(kKernel) + "]"));
   EXPECT_TRUE(trace.errors.empty());
