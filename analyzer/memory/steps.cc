@@ -11,7 +11,9 @@
 namespace traintrace {
 namespace {
 
-using Sites = std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<TimeNs>>;
+// The call, its stack and its caller, and its place in a cycle of sizes.
+using Site = std::tuple<uint32_t, uint32_t, uint64_t, size_t>;
+using Sites = std::map<Site, std::vector<TimeNs>>;
 
 bool has_peers(const ProcessTrace& trace) {
   return std::any_of(trace.communicators.begin(), trace.communicators.end(),
@@ -23,17 +25,57 @@ bool is_work(const std::string& kind, bool peers) {
                : kind == "launch" || kind == "graph-launch";
 }
 
+// After how many calls their sizes come again, as those of DDP's buckets do, which one line of
+// PyTorch sends; 1: they are equal, or in no such order.  The first quarter may differ: DDP forms
+// its buckets anew after the first step.
+size_t cycle_of(const std::vector<uint64_t>& sizes) {
+  constexpr size_t kLongestCycle = 64;
+  const size_t from = sizes.size() / 4;
+  const size_t kept = sizes.size() - from;
+  for (size_t length = 1; length <= kLongestCycle && length * kFewestSteps <= kept; ++length) {
+    size_t differ = 0;
+    for (size_t i = from + length; i < sizes.size(); ++i) {
+      differ += sizes[i] != sizes[i - length] ? 1 : 0;
+    }
+    if (differ == 0) {
+      return length;
+    }
+  }
+  return 1;
+}
+
+// Each place of the cycle is a site of its own: it is called once in each.
+void split_cycles(const std::map<Site, std::vector<uint64_t>>& sizes, Sites& sites) {
+  for (const auto& [site, each] : sizes) {
+    const size_t length = cycle_of(each);
+    if (length == 1) {
+      continue;
+    }
+    const std::vector<TimeNs> times = std::move(sites.extract(site).mapped());
+    const auto& [call, stack, caller, place] = site;
+    for (size_t i = 0; i < times.size(); ++i) {
+      sites[{call, stack, caller, 1 + (times.size() - 1 - i) % length}].push_back(times[i]);
+    }
+  }
+}
+
 Sites working_sites(const ProcessTrace& trace) {
   const bool peers = has_peers(trace);
   Sites sites;
+  std::map<Site, std::vector<uint64_t>> sizes;
   for (const CallRecord& event : trace.events) {
     const CallSchema* schema = schema_of(trace, event.call);
     if (schema == nullptr || event.enter == 0 || event.enter_lost || event.result != 0 ||
         !is_work(schema->kind, peers)) {
       continue;
     }
-    sites[{event.call, event.stack, event.caller}].push_back(event.enter);
+    const Site site{event.call, event.stack, event.caller, 0};
+    sites[site].push_back(event.enter);
+    if (peers) {
+      sizes[site].push_back(value_of(trace, event, "count").value_or(0));
+    }
   }
+  split_cycles(sizes, sites);
   return sites;
 }
 
