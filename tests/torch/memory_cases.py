@@ -561,6 +561,7 @@ def run(job, rank):
     ranks = job.get("ranks", 1)
     os.environ.update({"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
                        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(job.get("port", 1)), "CASE_OUT": job["out"],
+                       "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 makes the store: torchrun's is for the process that forks
                        "TRAINTRACE_DIR": os.path.join(job["out"], "traces"), "SIMGPU_NODE": "case-" + job["out"].replace("/", "-")[-40:],
                        **job.get("environment", {})})
     with open(os.path.join(job["out"], "pid"), "w", encoding="utf-8") as file:
