@@ -337,6 +337,24 @@ def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, tr
     return jobs
 
 
+def after_a_call(ranks, late, us):
+    """All wait for the whole device once in each step; then the hosts `late` do something else for so long."""
+    jobs = [Rank(number, ranks) for number in range(ranks)]
+    for step in range(STEPS):
+        began = [rank.now for rank in jobs]
+        for rank in jobs:
+            rank.host(us if rank.rank in late else 0.0)
+            layers(rank, us=500.0)
+        last = max(rank.free[7] for rank in jobs)
+        for rank in jobs:
+            start = rank.free[7]
+            rank.launch(last + 30.0 - start, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(start,))
+            rank.block("cudaDeviceSynchronize", stream=20)
+        for rank, start in zip(jobs, began):
+            rank.step(step, start)
+    return jobs
+
+
 def meet(jobs, members, name, k, ready, stream, transfer=30.0, numbered=True):
     """The k-th collective of a group; `ready`: when each member's stream comes to it."""
     starts = {number: max(ready[number], jobs[number].now + 3) for number in members}
@@ -478,6 +496,7 @@ def cases():
     yield "once", training(once), "latency.pause", [], ("idle_ns", 8000)
     yield "held up once", training(held_up(lambda step: 150_000 if step == 6 else 0)), "latency.pause", [], None
     yield "checkpoint", training(pausing(2_000_000)), "latency.pause", [], ("idle_ns", 2_000_000)
+    yield "checkpoint, what it costs", training(pausing(2_000_000)), "latency.pause", [], ("gain_ns", 2_000_000)
     yield "checkpoint, short", training(pausing(3000)), None, [], None
     yield "checkpoint beside a habit", training(pausing(2_000_000, each=70_000)), "latency.sync-in-loop", [0], ("idle_ns", 70_000 * STEPS)
     yield "start-up", start_up(300_000), "latency.pause", [], ("idle_ns", 300_000)
@@ -530,6 +549,9 @@ def cases():
     yield "room left", training(queueing(4000)), None, [], None
     yield "held up before", training(queueing(900)), None, [], None
     yield "long launches", training(queueing(4000, cost=150.0)), None, [], None
+    yield "straggler after a call of all", after_a_call(4, {2}, 6000.0), "latency.straggler", [2], ("late_ns", 6000 * (STEPS - 1))
+    yield "all late after a call", after_a_call(4, {0, 1, 2, 3}, 6000.0), "latency.sync-in-loop", [0, 1, 2, 3], None
+    yield "a call of all, healthy", after_a_call(4, set(), 0.0), None, [], None
     yield "straggler", together(4, one_late({2}, 400)), "latency.straggler", [2], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
@@ -631,7 +653,7 @@ def check(name, document, code, culprits, value):
     # Beside it, what follows from it: who waits for a straggler.
     allowed = {"latency.step-regression": {"latency.straggler", "latency.wait-not-transfer"},
                "latency.rotating-stall": {"latency.wait-not-transfer"},
-               "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound"},
+               "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound", "latency.sync-in-loop"},
                "latency.cpu-contention": {"latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
     if code == "latency.sync-in-loop" and "latency.harmless-sync" in found:
