@@ -21,14 +21,6 @@ bool others_lose_nothing(const Profile& profile, const Finding& finding) {
       });
 }
 
-bool is_of_device(const std::vector<LossOn>& losses) {
-  const std::vector<IdleSite> sites =
-      repeated_sites(*losses.front().device, [](const IdleSite& site) {
-        return site.cause == IdleCause::kSyncInduced && !is_copy(site.call);
-      });
-  return !sites.empty() && sites.front().call == "cudaDeviceSynchronize";
-}
-
 std::vector<Finding> find_blocking(const Profile& profile, bool copies) {
   const auto sites_of = [copies](const DeviceProfile& device) {
     return repeated_sites(device, [copies](const IdleSite& site) {
@@ -54,7 +46,7 @@ std::vector<Finding> find_blocking(const Profile& profile, bool copies) {
     return {finding};
   }
   finding.advice = copies ? "pin the host memory (pin_memory=True) and copy with non_blocking=True"
-                   : is_of_device(losses)
+                   : sites_of(*losses.front().device).front().call == "cudaDeviceSynchronize"
                        ? "leave out that call (torch.cuda.synchronize) where only times are "
                          "measured, or launch the next work before it"
                        : "do not read values of the GPU in each step: log every n-th, or keep "
