@@ -137,7 +137,7 @@ run_tests() {
   shift
   rm -f "$log"
   # They wait for most of the time: for what is hung to be hung for long enough.
-  "${under[@]}" ctest --test-dir "$folder" --parallel $((3 * jobs)) --no-tests=error "$@" </dev/null && return
+  "${under[@]}" ctest --test-dir "$folder" --parallel $((2 * jobs)) --no-tests=error "$@" </dev/null && return
   if [[ -s $log ]] && (($(wc -l <"$log") <= 3)); then
     failed=$(cut -d: -f2 "$log" | paste -sd ' ')
     say "once more, alone: $failed"

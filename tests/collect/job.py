@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -35,7 +36,14 @@ class Case(unittest.TestCase):
         return done.returncode, done.stdout, done.stderr
 
     def record(self, *options, program=None, **settings):
-        return self.traintrace("run", *options, "--", *(program or JOB), **settings)
+        """Returns once the keeper, too, has written its last word about each process: what is read later is always the same."""
+        recorded = self.traintrace("run", *options, "--", *(program or JOB), **settings)
+        folder = next((option[len("--out="):] for option in options if option.startswith("--out=")), "traintrace")
+        deadline = time.monotonic() + 60
+        while (dumped := self.traintrace("dump", folder)[1]) and dumped.count(" gone=+") < dumped.count("\nprocess "):
+            self.assertLess(time.monotonic(), deadline, "the keeper has not noticed the end of the job")
+            time.sleep(0.05)
+        return recorded
 
     def analyze(self, *traces):
         status, out, errors = self.traintrace("analyze", "--format=json", *traces)
