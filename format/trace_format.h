@@ -228,7 +228,7 @@ static_assert(sizeof(EventChunk) == 32);
 // For the recorder and the keeper: who writes a chunk, and whether it may be lost.
 struct ChunkState {
   uint64_t state;    // twice the chunk's ordinal, + 1 while a thread writes it
-  uint64_t kept;     // ordinal that is in a segment
+  uint64_t kept;     // twice the chunk's ordinal, + 1 once it is in a segment
   uint32_t records;  // once it is released
   uint32_t reserved;
 };

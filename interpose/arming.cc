@@ -78,6 +78,7 @@ void set_arm_state(ArmState state) {
 
 void disarm_child() {
   g_guard.words.armed = 0;
+  g_guard.words.counts = 0;
   set_arm_state(ArmState::kUnarmed);
 }
 
@@ -171,7 +172,6 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   __atomic_store_n(&region.header->ready, 1, __ATOMIC_RELEASE);
   have_it_kept(*self, region);
   __atomic_store_n(&g_guard.words.armed, generation, __ATOMIC_RELEASE);
-  take_early_stats();
   return true;
 }
 

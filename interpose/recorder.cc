@@ -104,9 +104,9 @@ format::EventChunk* take_chunk(uint64_t& ordinal) {
     const bool older_and_idle = state % 2 == 0 && state / 2 < ordinal;
     if (older_and_idle && __atomic_compare_exchange_n(&chunk.state, &state, ordinal * 2 + 1, false,
                                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-      const bool kept = __atomic_load_n(&chunk.kept, __ATOMIC_RELAXED) == state / 2;
-      if (chunk.records && !kept) {
-        count(format::Stat::RingOverwritten, chunk.records);
+      const uint64_t kept = __atomic_exchange_n(&chunk.kept, ordinal * 2, __ATOMIC_RELAXED);
+      if (chunk.records && kept != state + 1) {
+        count(format::Stat::RingOverwritten, chunk.records);  // until the writer says otherwise
       }
       return chunk_at(index);
     }

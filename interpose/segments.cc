@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "format/schema.h"
 #include "format/segments.h"
 #include "interpose/clock.h"
 #include "interpose/copy_place.h"
@@ -26,12 +27,6 @@ constexpr int kLevel = 1;
 constexpr size_t kZstdBytes = size_t{4} << 20;
 constexpr size_t kPackedBytes = kRawBytes + kRawBytes / 128 + 4096;
 constexpr size_t kMemoryBytes = kZstdBytes + kRawBytes + kPackedBytes;
-
-struct Chosen {
-  uint64_t index;
-  uint64_t ordinal;
-};
-Chosen g_chosen[kMostChunks];
 
 // Opened for each segment: a program that closes what it does not know would leave us with a number
 // that soon means a file of its own.
@@ -145,7 +140,7 @@ bool Segments::next_released(Walk& walk, uint64_t room, Released& chunk) const n
   for (; walk.seen < count; ++walk.seen) {
     const uint64_t index = (walk.first + walk.seen) % count;
     const uint64_t state = load(states_[index].state);
-    if (state == 0 || state % 2 != 0 || state / 2 == states_[index].kept) {
+    if (state == 0 || state % 2 != 0 || load(states_[index].kept) == state + 1) {
       continue;
     }
     const char* const from = at(trace_, *events_) + index * events_->element_bytes;
@@ -159,7 +154,7 @@ bool Segments::next_released(Walk& walk, uint64_t room, Released& chunk) const n
       return false;
     }
     ++walk.seen;
-    chunk = {index, state / 2, from, static_cast<uint32_t>(bytes)};
+    chunk = {index, state / 2, from, static_cast<uint32_t>(bytes), states_[index].records};
     return true;
   }
   return false;
@@ -170,10 +165,24 @@ bool Segments::is_still(const Released& chunk) const noexcept {
   return load(states_[chunk.index].state) == chunk.ordinal * 2;
 }
 
+// That it is overwritten is no loss from now on; where it was in the meantime, it was none.
+void Segments::is_in_segment(const Released& chunk) noexcept {
+  const uint64_t kept = chunk.ordinal * 2 + 1;
+  uint64_t found = kept - 1;
+  if (!__atomic_compare_exchange_n(&states_[chunk.index].kept, &found, kept, false,
+                                   __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+      found != kept) {  // a ring that grew meanwhile shows a chunk twice
+    auto* const stats = reinterpret_cast<uint64_t*>(at(trace_, section_of(trace_, format::kStats)));
+    __atomic_fetch_sub(&stats[static_cast<int>(format::Stat::RingOverwritten)], chunk.records,
+                       __ATOMIC_RELAXED);
+  }
+}
+
 void Segments::drain() noexcept {
   if (nanoseconds(CLOCK_MONOTONIC) < not_before_ns_) {
     return;
   }
+  static Released chosen[kMostChunks];
   char* const raw = memory_ + kZstdBytes;
   Walk walk;
   for (bool more = true; more;) {
@@ -183,7 +192,7 @@ void Segments::drain() noexcept {
          chunks < kMostChunks && (more = next_released(walk, kRawBytes - bytes, chunk));) {
       __builtin_memcpy(raw + bytes, chunk.from, chunk.bytes);
       if (is_still(chunk)) {
-        g_chosen[chunks++] = {chunk.index, chunk.ordinal};
+        chosen[chunks++] = chunk;
         bytes += chunk.bytes;
       }
     }
@@ -197,8 +206,7 @@ void Segments::drain() noexcept {
       return;
     }
     for (uint32_t i = 0; i < chunks; ++i) {
-      // That it is overwritten is no loss from now on.
-      publish(states_[g_chosen[i].index].kept, g_chosen[i].ordinal);
+      is_in_segment(chosen[i]);
     }
   }
 }

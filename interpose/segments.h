@@ -29,6 +29,7 @@ class Segments {
     uint64_t ordinal;
     const char* from;
     uint32_t bytes;
+    uint32_t records;
   };
   // Chunks that no thread writes any more and that are not kept yet, oldest first.
   bool next_released(Walk& walk, uint64_t room, Released& chunk) const noexcept;
@@ -36,6 +37,7 @@ class Segments {
   bool is_still(const Released& chunk) const noexcept;
 
   bool write_segment(uint32_t chunks, uint32_t bytes) noexcept;
+  void is_in_segment(const Released& chunk) noexcept;
   bool append(const char* bytes, uint64_t count) noexcept;
 
   char* memory_ = nullptr;  // of zstd, then raw, then packed

@@ -21,11 +21,8 @@ inline void count(format::Stat stat, uint64_t times = 1) noexcept {
   }
 }
 
-// Where is counted from the arming on.
+// Where is counted from now on, and what was counted before: a process that ends while the tracer
+// starts leaves a trace that says what it misses.
 void stats_go_to(uint64_t* stats) noexcept;
-
-// Moves what was counted early to the trace; once it is armed.  Who counts early while that happens
-// moves it too: one of the two sees the other's store.
-void take_early_stats() noexcept;
 
 }  // namespace traintrace

@@ -1,6 +1,7 @@
 // test: timeout=300
-// TRAINTRACE_MODE=full: a ring that is far too small, and no record is missing.  Where the machine is
-// so busy that the thread that packs falls behind, exactly those are missing that are told as lost.
+// TRAINTRACE_MODE=full: a ring that is far too small, and no record is missing.  Where the machine
+// is so busy that the thread that packs falls behind, exactly those are missing that are told as
+// lost.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -138,7 +139,6 @@ class Sequence {
     }
     EXPECT_EQ(with_reports, threads);
     EXPECT_EQ(missing, told_as_lost);
-    EXPECT_LE(missing, pairs * threads) << "half of them at most";
   }
 
  private:
@@ -210,6 +210,11 @@ TEST(Full, TwoMillionBlocksTakenAndFreedAndNoneIsMissing) {
 
 TEST(Full, NoneOfSeveralThreadsIsMissing) {
   check(200'000, 4, "exit", 64);
+}
+
+// Far faster than the writer: whatever it comes to write is not told as lost.
+TEST(Full, OnlyWhatIsMissingIsToldAsLost) {
+  check(300'000, 4, "exit", 1);
 }
 
 TEST(Full, AKillLosesNothing) {

@@ -210,7 +210,10 @@ ROLE(fork_while_loading) {
 
 TEST(Processes, AForkedChildDoesNotWaitForTheLoader) {
   for (const RawTrace& trace : traces_of("fork_while_loading")) {
-    EXPECT_EQ(trace.left("cuMemFree_v2"), 2u);
+    // It does not wait long for recording to begin either: what a busy machine lets it miss is
+    // told.
+    const auto missed = trace.stats.find("before-arming");
+    EXPECT_EQ(trace.left("cuMemFree_v2") + (missed == trace.stats.end() ? 0 : missed->second), 2u);
   }
 }
 
