@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/event_operations.h"
 #include "analyzer/model/lateness.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/timeline/spans.h"
@@ -14,7 +16,51 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kMostRead = 4;  // processes: each takes all its events
+constexpr size_t kMostRead = 4;      // processes: each takes all its events
+constexpr size_t kMostOlder = 1024;  // operations of a process: each is compared with its peers'
+
+// The tables of a run with what its event records have of the time before them, and as they were
+// once this ends.
+class LongerTables {
+ public:
+  explicit LongerTables(Run& run) : run_(run) {
+    for (ProcessTrace& trace : run_.processes) {
+      std::vector<std::vector<OperationText>>& kept = kept_.emplace_back();
+      for (const CommunicatorText& text : trace.communicators) {
+        kept.push_back(text.recent);
+      }
+      add_older(trace);
+    }
+  }
+  ~LongerTables() {
+    for (size_t i = 0; i < kept_.size(); ++i) {
+      for (size_t element = 0; element < kept_[i].size(); ++element) {
+        run_.processes[i].communicators[element].recent = std::move(kept_[i][element]);
+      }
+    }
+  }
+  LongerTables(const LongerTables&) = delete;
+  LongerTables& operator=(const LongerTables&) = delete;
+
+ private:
+  static void add_older(ProcessTrace& trace) {
+    std::vector<std::vector<OperationText>> older(trace.communicators.size());
+    for (EventOperation& one : newest_event_operations(trace, kMostOlder)) {
+      const std::vector<OperationText>& recent = trace.communicators[one.communicator].recent;
+      if (!recent.empty() && one.operation.enter < recent.front().enter) {
+        one.operation.flags = format::kLaunched | format::kFinished;
+        older[one.communicator].push_back(one.operation);
+      }
+    }
+    for (size_t element = 0; element < older.size(); ++element) {
+      std::vector<OperationText>& recent = trace.communicators[element].recent;
+      recent.insert(recent.begin(), older[element].begin(), older[element].end());
+    }
+  }
+
+  Run& run_;
+  std::vector<std::vector<std::vector<OperationText>>> kept_;  // by process and element
+};
 
 bool is_under_way(const Run& run) {
   return std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
@@ -25,8 +71,10 @@ bool is_under_way(const Run& run) {
   });
 }
 
-// In which the rank was late; by process.
-std::map<size_t, std::map<Rank, std::vector<Span>>> late_spans(const Run& run) {
+// In which the rank was late; by process.  As far back as records go: calls of that time count in
+// the pace of the job too.
+std::map<size_t, std::map<Rank, std::vector<Span>>> late_spans(Run& run) {
+  const LongerTables longer(run);
   std::map<size_t, std::map<Rank, std::vector<Span>>> spans;
   for (const Lateness& lateness : find_all_lateness(run)) {
     for (const Rank rank : lateness.late) {
