@@ -63,7 +63,7 @@ void add_cache_rungs(const Shortage& shortage, std::vector<std::string>& lines) 
     return;
   }
   lines.push_back(fmt::format(
-      "unused in PyTorch's allocator, {} bytes; {} of them where {} requests are served, the "
+      "unused in PyTorch's allocator, {} bytes; {} bytes of them where {} requests are served, the "
       "largest piece {} bytes; joined, and with what the device has free: {}",
       shortage.idle.value_or(0), *shortage.holes, caching::is_small(wanted) ? "small" : "large",
       shortage.largest_idle.value_or(0),

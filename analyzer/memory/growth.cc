@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "analyzer/memory/field_value.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
@@ -13,17 +14,6 @@
 
 namespace traintrace {
 namespace {
-
-using Values = std::span<const uint64_t>;
-
-std::optional<uint64_t> named(Values values, const CallSchema& schema, std::string_view name) {
-  for (size_t i = 0; i < values.size() && i < schema.fields.size(); ++i) {
-    if (schema.fields[i].name == name) {
-      return values[i];
-    }
-  }
-  return std::nullopt;
-}
 
 // Follows addresses through the records, in the order in which calls were entered.
 class SeriesFollower {
@@ -37,10 +27,10 @@ class SeriesFollower {
   TimeNs last_request = 0;
 
   template <class OnFree>
-  void see(const CallRecord& event, Values values, const CallSchema& schema, OnFree on_free) {
-    const uint64_t address = named(values, schema, "address").value_or(0);
+  void see(const CallRecord& event, FieldValues values, const CallSchema& schema, OnFree on_free) {
+    const uint64_t address = field_value(values, schema, "address").value_or(0);
     if (schema.kind == "tensor-block") {
-      const auto change = static_cast<int64_t>(named(values, schema, "change").value_or(0));
+      const auto change = static_cast<int64_t>(field_value(values, schema, "change").value_or(0));
       if (change > 0) {
         request(event, static_cast<uint64_t>(change));
         take(tensors_, address, event, static_cast<uint64_t>(change));
@@ -48,12 +38,13 @@ class SeriesFollower {
         give(tensors_, address, event, on_free);
       }
     } else if (schema.kind == "alloc" && kind_of_call(schema.name)) {
-      const uint64_t bytes = named(values, schema, "bytes").value_or(0);
+      const uint64_t bytes = field_value(values, schema, "bytes").value_or(0);
       request(event, bytes);
       if (event.result == 0) {
         take(calls_, address, event, bytes);
       }
-    } else if (schema.kind == "free" && event.result == 0 && !named(values, schema, "bytes")) {
+    } else if (schema.kind == "free" && event.result == 0 &&
+               !field_value(values, schema, "bytes")) {
       give(calls_, address, event, on_free);
     }
   }
@@ -245,7 +236,7 @@ GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history
 void GrowthJudge::follow() {
   SeriesFollower follower;
   const TimeNs last_step = history_.steps.last();
-  each_event(trace_, [&](const CallRecord& event, Values values) {
+  each_event(trace_, [&](const CallRecord& event, FieldValues values) {
     const CallSchema* schema = schema_of(trace_, event.call);
     if (schema != nullptr && !event.enter_lost && event.returned) {
       follower.see(event, values, *schema, [&](const SeriesFollower::Live& block, TimeNs time) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analyzer/memory/field_value.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/reader/stored_reports.h"
 
@@ -10,17 +11,6 @@ namespace traintrace {
 namespace {
 
 constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue, CUDA_ERROR_INVALID_VALUE
-
-using Values = std::span<const uint64_t>;
-
-std::optional<uint64_t> value_of(Values values, const CallSchema& schema, std::string_view name) {
-  for (size_t i = 0; i < values.size() && i < schema.fields.size(); ++i) {
-    if (schema.fields[i].name == name) {
-      return values[i];
-    }
-  }
-  return std::nullopt;
-}
 
 // From the first to the last time that the GPU was given something to do.
 struct Work {
@@ -59,7 +49,7 @@ class Follower {
   Follower(const ProcessTrace& trace, MemoryHistory& history)
       : trace_(trace), history_(history), work_(work_of(trace)) {}
 
-  void see(const CallRecord& event, Values values, const CallSchema& schema) {
+  void see(const CallRecord& event, FieldValues values, const CallSchema& schema) {
     if (schema.kind == "alloc") {
       see_allocation(event, values, schema);
     } else if (schema.kind == "free") {
@@ -74,17 +64,17 @@ class Follower {
     return event.device == format::kNoDevice ? -1 : event.device;
   }
 
-  void see_allocation(const CallRecord& event, Values values, const CallSchema& schema) {
-    const auto address = value_of(values, schema, "address");
+  void see_allocation(const CallRecord& event, FieldValues values, const CallSchema& schema) {
+    const auto address = field_value(values, schema, "address");
     if (event.result == 0 && address && kind_of_call(schema.name)) {
       known_[*address] = {event.stack, event.enter, false};
       ++history_.sites[event.stack].allocated;
     }
   }
 
-  void see_free(const CallRecord& event, Values values, const CallSchema& schema) {
-    const auto address = value_of(values, schema, "address");
-    if (!address || *address == 0 || value_of(values, schema, "bytes")) {
+  void see_free(const CallRecord& event, FieldValues values, const CallSchema& schema) {
+    const auto address = field_value(values, schema, "address");
+    if (!address || *address == 0 || field_value(values, schema, "bytes")) {
       return;  // of nothing; or a part of an address range
     }
     const auto known = known_.find(*address);
@@ -109,9 +99,9 @@ class Follower {
     }
   }
 
-  void see_tensor(const CallRecord& event, Values values, const CallSchema& schema) {
-    const uint64_t address = value_of(values, schema, "address").value_or(0);
-    const uint64_t change = value_of(values, schema, "change").value_or(0);
+  void see_tensor(const CallRecord& event, FieldValues values, const CallSchema& schema) {
+    const uint64_t address = field_value(values, schema, "address").value_or(0);
+    const uint64_t change = field_value(values, schema, "change").value_or(0);
     if (address == 0) {
       return;  // an old version, which does not say
     }
@@ -180,7 +170,7 @@ MemoryHistory history_of(const ProcessTrace& trace) {
   history.whole = all_is_recorded(trace);
   history.steps = steps_of(trace);
   Follower follower(trace, history);
-  each_event(trace, [&](const CallRecord& event, Values values) {
+  each_event(trace, [&](const CallRecord& event, FieldValues values) {
     const CallSchema* schema = schema_of(trace, event.call);
     if (schema != nullptr && !event.enter_lost && event.returned) {
       follower.see(event, values, *schema);

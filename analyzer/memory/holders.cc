@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyzer/memory/block_births.h"
 #include "analyzer/memory/growth.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
@@ -25,70 +26,68 @@ bool is_of_optimizer(const ProcessTrace& trace, uint32_t stack) {
                      });
 }
 
+// Told block by block, by the steps that it has lived through.
 class Roles {
  public:
-  Roles(const ProcessTrace& trace, const MemoryHistory& history)
-      : trace_(trace), history_(history), judge_(trace, history) {
-    for (const GrowingGroup& growing : judge_.growing()) {
+  Roles(const ProcessTrace& trace, const MemoryHistory& history, TimeNs failure) : trace_(trace) {
+    for (const GrowingGroup& growing : GrowthJudge(trace, history).growing()) {
       growing_.push_back(growing.group.stack);
     }
-  }
-
-  MemoryRole of(uint32_t stack) {
-    const auto [found, is_new] = known_.emplace(stack, MemoryRole::kUnknown);
-    if (is_new) {
-      found->second = look_at(stack);
+    for (const TimeNs start : history.steps.starts) {
+      if (start <= failure) {
+        starts_.push_back(start);
+      }
     }
-    return found->second;
   }
 
- private:
-  MemoryRole look_at(uint32_t stack) const {
+  MemoryRole of(uint32_t stack, TimeNs birth) const {
     if (std::find(growing_.begin(), growing_.end(), stack) != growing_.end()) {
       return MemoryRole::kGrowing;
     }
-    const auto series = judge_.series().find(stack);
-    const std::vector<TimeNs>& starts = history_.steps.starts;
-    const bool has_steps = series != judge_.series().end() && starts.size() > 1;
-    // What the optimizer makes for a moment is no state.
-    const bool is_kept =
-        has_steps && (series->second.last < starts[1] ||
-                      left_blocks(series->second) * 2 >= series->second.last_blocks);
+    const bool has_steps = starts_.size() > 1;
+    // The last step began somewhere within the round of the loop: what is younger than the start
+    // before may be of this round.  What the optimizer makes for a moment is no state.
+    const bool is_kept = has_steps && birth < starts_[starts_.size() - 2];
     if (is_of_optimizer(trace_, stack) && (is_kept || !has_steps)) {
       return MemoryRole::kOptimizer;
     }
-    return !has_steps ? MemoryRole::kUnknown : is_kept ? MemoryRole::kState : MemoryRole::kPassing;
+    return !has_steps           ? MemoryRole::kUnknown
+           : !is_kept           ? MemoryRole::kPassing
+           : birth < starts_[1] ? MemoryRole::kState
+                                : MemoryRole::kKept;
   }
 
-  static uint64_t left_blocks(const StackMemoryText& memory) {
-    uint64_t blocks = 0;
-    for (const LeftOver& each : left_over(memory)) {
-      blocks += each.blocks;
-    }
-    return blocks;
-  }
-
+ private:
   const ProcessTrace& trace_;
-  const MemoryHistory& history_;
-  const GrowthJudge judge_;
   std::vector<uint32_t> growing_;  // stacks
-  std::map<uint32_t, MemoryRole> known_;
+  std::vector<TimeNs> starts_;     // of steps, until the failure
 };
+
+// Where the job stood when a thread without a line of its own, as autograd's are, allocated.
+std::string place_before(const ProcessTrace& trace, const BlockBirth& birth) {
+  const auto place = birth.after == 0 ? std::nullopt : user_place(trace, {0}, birth.after);
+  return place ? "after " + place_text(*place) : "";
+}
 
 }  // namespace
 
 const char* name_of(MemoryRole role) {
-  constexpr const char* kNames[] = {"", "optimizer state", "more with every step",
+  constexpr const char* kNames[] = {"",
+                                    "optimizer state",
+                                    "more with every step",
                                     "kept since the first step, as weights are",
-                                    "comes and goes with each step, as activations do"};
+                                    "kept for more than a step",
+                                    "made in the last step, as activations are"};
   return kNames[static_cast<size_t>(role)];
 }
 
 std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHistory& history,
                                      const OutOfMemoryText& failure) {
-  Roles roles(trace, history);
+  const Roles roles(trace, history, failure.time);
+  const std::vector<BlockBirth> births = births_of(trace, failure);
   std::map<std::tuple<std::string, MemoryRole, Owner>, MemoryHolder> holders;
-  for (const HeldBlockText& block : failure.held) {
+  for (size_t i = 0; i < failure.held.size(); ++i) {
+    const HeldBlockText& block = failure.held[i];
     const bool tensor = is_block_report(trace, block.call);
     const auto kind =
         tensor ? std::optional(MemoryKind::kTensor) : kind_of_call(call_name(trace, block.call));
@@ -99,8 +98,8 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
     }
     MemoryHolder holder;
     const auto place = is_library(owner) ? std::nullopt : user_place(trace, {0}, block.stack);
-    holder.place = place ? place_text(*place) : "";
-    holder.role = is_library(owner) ? MemoryRole::kUnknown : roles.of(block.stack);
+    holder.place = place ? place_text(*place) : tensor ? place_before(trace, births[i]) : "";
+    holder.role = is_library(owner) ? MemoryRole::kUnknown : roles.of(block.stack, births[i].time);
     holder.owner = owner;
     MemoryHolder& sum =
         holders.try_emplace({holder.place, holder.role, owner}, holder).first->second;

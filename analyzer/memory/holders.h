@@ -13,13 +13,16 @@ enum class MemoryRole : uint8_t {
   kUnknown,    // there are no steps, or what would tell was not recorded
   kOptimizer,  // a frame of torch/optim is among those that allocated it: certain
   kGrowing,    // more is left with each step (memory.growth-leak)
-  kState,      // from before the second step, and still there: weights, gradients that are kept
-  kPassing,    // comes and goes with each step: activations, gradients, temporary copies
+  kState,      // from before the second step: weights, gradients that are kept
+  kKept,       // of a later step, and has lived through a whole one
+  kPassing,    // of the last step: activations, gradients, temporary copies
 };
 const char* name_of(MemoryRole role);
 
 struct MemoryHolder {
-  std::string place;  // "train.py:12 in step"; empty: no frame of the job
+  // "train.py:12 in step"; "after train.py:12 in step", by a thread without a frame of the job;
+  // empty: not known
+  std::string place;
   MemoryRole role = MemoryRole::kUnknown;
   Owner owner = Owner::kUnknown;
   uint64_t bytes = 0, blocks = 0;

@@ -35,7 +35,9 @@ std::string holder_text(const MemoryHolder& holder, uint64_t total) {
                  : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(holder.bytes) /
                                                   static_cast<double>(total)),
       holder.blocks, holder.blocks == 1 ? "" : "s",
-      holder.place.empty() ? name_of_owner(holder.owner) : holder.place);
+      holder.place.empty()                 ? name_of_owner(holder.owner)
+      : holder.place.starts_with("after ") ? "autograd or PyTorch itself, " + holder.place
+                                           : holder.place);
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
 }
 
@@ -67,16 +69,16 @@ void add_others(const Run& run, Rank rank, const OutOfMemoryText& failure,
   if (all.empty() || failure.reserved == 0) {
     return;
   }
-  lines.push_back(fmt::format("rank {} had {} bytes in use then, of {} held", rank.value,
+  lines.push_back(fmt::format("rank {} had {} bytes in use then, of {} bytes held", rank.value,
                               failure.allocated, failure.reserved));
   if (all.size() > kMostOtherRanks) {
     lines.push_back(fmt::format(
-        "{} others had at most {} to {} bytes in use, half of them {} or more", all.size(),
+        "{} others had at most {} bytes to {} bytes in use, half of them {} bytes or more", all.size(),
         all.back().allocated, all.front().allocated, all[all.size() / 2].allocated));
     return;
   }
   for (const RankBytes& other : all) {
-    lines.push_back(fmt::format("rank {} had at most {} bytes in use, of {} held", other.rank.value,
+    lines.push_back(fmt::format("rank {} had at most {} bytes in use, of {} bytes held", other.rank.value,
                                 other.allocated, other.reserved));
   }
 }

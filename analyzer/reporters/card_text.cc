@@ -244,8 +244,8 @@ std::string card_text(const Run& run, const FindingsReport& report, const CardOp
       constexpr size_t kMostLines = 9;
       std::vector<std::string> why = card.why;
       const std::vector<std::string> holders = take_holders(why, screen);
-      out += section("Why", at_most(why, kMostLines), screen);
       out += holders_text(holders, screen);
+      out += section("Why", at_most(why, kMostLines), screen);
       out += card.advice.empty() ? "" : section("Do", {card.advice}, screen);
       out += section("Next", next_lines(card, screen), screen) + '\n';
       out += others_text(report, *finding, screen);

@@ -168,7 +168,7 @@ class Imports(unittest.TestCase):
             first = self.analyzed(path)["findings"][0]
             self.assertEqual((first["code"], first["certainty"]), ("memory." + code, certainty))
             self.assertEqual((first["values"]["free_bytes"], first["values"]["idle_bytes"]), (device_free, 8 * MIB))
-        self.assertIn("unused in PyTorch's allocator, 8388608 bytes; 8388608 of them where large requests are served, the largest piece 4194304 bytes; "
+        self.assertIn("unused in PyTorch's allocator, 8388608 bytes; 8388608 bytes of them where large requests are served, the largest piece 4194304 bytes; "
                       "joined, and with what the device has free: still 512 bytes short", first["evidence"])
 
     def test_ranks_are_in_the_names(self):

@@ -26,11 +26,15 @@ uint64_t of(const Stats& stats, Stat stat) {
 void arm(Stats& stats) {
   stats_go_to(stats.data());
   __atomic_store_n(&g_guard.words.armed, 1, __ATOMIC_RELEASE);
-  take_early_stats();
+}
+
+// As a forked child finds it.
+void forget_trace() {
+  g_guard.words = {};
 }
 
 TEST(Stats, WhatWasCountedEarlyIsInTheTrace) {
-  g_guard.words.armed = 0;
+  forget_trace();
   Stats stats = {};
   count(Stat::BeforeArming);
   count(Stat::ThreadsFull, 3);
@@ -41,11 +45,25 @@ TEST(Stats, WhatWasCountedEarlyIsInTheTrace) {
   EXPECT_EQ(of(stats, Stat::ThreadsFull), 4u);
 }
 
+TEST(Stats, AreInTheTraceBeforeItIsArmed) {
+  forget_trace();
+  Stats stats = {};
+  stats_go_to(stats.data());
+  count(Stat::BeforeArming, 2);
+  EXPECT_EQ(of(stats, Stat::BeforeArming), 2u);
+  forget_trace();
+  count(Stat::BeforeArming);
+  EXPECT_EQ(of(stats, Stat::BeforeArming), 2u) << "a child does not write into its parent's";
+  Stats of_child = {};
+  stats_go_to(of_child.data());
+  EXPECT_EQ(of(of_child, Stat::BeforeArming), 1u);
+}
+
 TEST(Stats, NothingIsLostBetweenEarlyAndArmed) {
   constexpr int kThreads = 4;
   constexpr int kCounts = 200;
   for (int round = 0; round < 300; ++round) {
-    g_guard.words.armed = 0;
+    forget_trace();
     Stats stats = {};
     std::atomic<int> counting = 0;
     std::vector<std::thread> threads;

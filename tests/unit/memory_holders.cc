@@ -1,0 +1,99 @@
+// uses: analyzer
+// Who held the memory when an allocation failed: the role of each block, and its line.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "analyzer/memory/holders.h"
+#include "analyzer/text/dump_parser.h"
+
+namespace traintrace {
+namespace {
+
+// Ten steps of one launch a second each; step 11 has launched and fails at +11.5.
+std::string job(const std::string& blocks, const std::string& held) {
+  std::string text =
+      "ranks 0\n"
+      "stack 1 train.py:3:build\nstack 2 train.py:8:forward\nstack 3 train.py:9:evaluate\n"
+      "module 0x7f3100000000-0x7f3101000000 bias=0x7f3100000000 path=/usr/lib/libc10_cuda.so\n"
+      "stack 4 0x7f3100001234\n"
+      "out-of-memory 1 at=+11.5 call=reportOutOfMemoryToProfiler bytes=4096 device=0 "
+      "allocated=8192 reserved=8192 free=0 total=16384 @2\n";
+  for (const char each : held) {
+    text += fmt::format("held 1 0x{}000 bytes=1024 call=reportMemoryUsageToProfiler device=0 @{}\n",
+                        each,
+                        each == 'a'   ? 1
+                        : each == 'c' ? 3
+                        : each == 'd' ? 4
+                                      : 2);
+  }
+  return text + blocks + "+1 0 calls cudaLaunchKernel x11 every=1s @train.py:8:forward\nend +12\n";
+}
+
+std::string born(const char* time, char address, int stack) {
+  return fmt::format(
+      "{} 0/1 * reportMemoryUsageToProfiler address=0x{}000 change=1024 allocated=1024 "
+      "reserved=8192 @{} on-device=0\n",
+      time, address, stack);
+}
+
+std::vector<MemoryHolder> holders_of(const std::string& text) {
+  Result<DumpText> dump = parse_dump(text, "test");
+  if (!dump) {
+    ADD_FAILURE() << dump.error().message;
+    return {};
+  }
+  const ProcessTrace& trace = dump->processes.front();
+  return holders_at(trace, history_of(trace), trace.out_of_memory.at(0));
+}
+
+MemoryRole role_of(const char* time, int stack = 1) {
+  const std::vector<MemoryHolder> holders =
+      holders_of(job(born(time, stack == 1 ? 'a' : 'b', stack), stack == 1 ? "a" : "b"));
+  EXPECT_EQ(holders.size(), 1u);
+  return holders.empty() ? MemoryRole::kUnknown : holders[0].role;
+}
+
+TEST(MemoryHolders, AreToldByTheStepsThatABlockLivedThrough) {
+  EXPECT_EQ(role_of("+0.5"), MemoryRole::kState);
+  EXPECT_EQ(role_of("+1.5"), MemoryRole::kState) << "gradients, made in the first step";
+  EXPECT_EQ(role_of("+5.5"), MemoryRole::kKept);
+  EXPECT_EQ(role_of("+9.9"), MemoryRole::kKept);
+  EXPECT_EQ(role_of("+10.5"), MemoryRole::kPassing) << "its round of the loop may be the last";
+  EXPECT_EQ(role_of("+11.4"), MemoryRole::kPassing);
+}
+
+TEST(MemoryHolders, OfOneLineMayHaveSeveralRoles) {
+  const std::vector<MemoryHolder> holders =
+      holders_of(job(born("+0.5", 'b', 2) + born("+11.2", 'e', 2) + born("+11.3", 'f', 2), "bef"));
+  ASSERT_EQ(holders.size(), 2u);
+  EXPECT_EQ(holders[0].role, MemoryRole::kPassing);
+  EXPECT_EQ(holders[0].blocks, 2u);
+  EXPECT_EQ(holders[1].role, MemoryRole::kState);
+}
+
+TEST(MemoryHolders, ABlockIsAsOldAsItsNewestAllocation) {
+  const std::vector<MemoryHolder> holders =
+      holders_of(job(born("+0.5", 'b', 2) + born("+11.2", 'b', 2), "b"));
+  ASSERT_EQ(holders.size(), 1u);
+  EXPECT_EQ(holders[0].role, MemoryRole::kPassing);
+}
+
+TEST(MemoryHolders, WithoutALineOfTheirOwnHaveTheOneBefore) {
+  const std::vector<MemoryHolder> holders =
+      holders_of(job(born("+11.2", 'c', 3) + born("+11.3", 'd', 4), "cd"));
+  ASSERT_EQ(holders.size(), 2u);
+  std::vector<std::string> places = {holders[0].place, holders[1].place};
+  std::sort(places.begin(), places.end());
+  EXPECT_EQ(places,
+            (std::vector<std::string>{"after train.py:9 in evaluate", "train.py:9 in evaluate"}));
+}
+
+TEST(MemoryHolders, OfUnrecordedBirthAreOld) {
+  const std::vector<MemoryHolder> holders = holders_of(job("", "d"));
+  ASSERT_EQ(holders.size(), 1u);
+  EXPECT_EQ(holders[0].role, MemoryRole::kState);
+  EXPECT_EQ(holders[0].place, "");
+}
+
+}  // namespace
+}  // namespace traintrace
