@@ -73,13 +73,13 @@ void add_others(const Run& run, Rank rank, const OutOfMemoryText& failure,
                               failure.allocated, failure.reserved));
   if (all.size() > kMostOtherRanks) {
     lines.push_back(fmt::format(
-        "{} others had at most {} bytes to {} bytes in use, half of them {} bytes or more", all.size(),
-        all.back().allocated, all.front().allocated, all[all.size() / 2].allocated));
+        "{} others had at most {} bytes to {} bytes in use, half of them {} bytes or more",
+        all.size(), all.back().allocated, all.front().allocated, all[all.size() / 2].allocated));
     return;
   }
   for (const RankBytes& other : all) {
-    lines.push_back(fmt::format("rank {} had at most {} bytes in use, of {} bytes held", other.rank.value,
-                                other.allocated, other.reserved));
+    lines.push_back(fmt::format("rank {} had at most {} bytes in use, of {} bytes held",
+                                other.rank.value, other.allocated, other.reserved));
   }
 }
 
