@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "analyzer/reader/brought.h"
 #include "analyzer/reader/within.h"
@@ -103,7 +104,7 @@ Result<InputFile> InputFile::open(const std::string& path) {
 
 InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)),
-      descriptor_(other.release()),
+      descriptor_(std::exchange(other.descriptor_, -1)),
       bytes_(other.bytes_),
       modified_ns_(other.modified_ns_),
       source_(std::move(other.source_)) {}

@@ -2,9 +2,11 @@
 import gzip
 import os
 import re
+import shutil
 import struct
 import subprocess
 import tarfile
+import tempfile
 import time
 
 import job
@@ -18,11 +20,22 @@ def without_sources(text):
 
 
 class Packs(job.Case):
+    recorded = None  # by the first test, in a folder that the others copy
+
     def setUp(self):
         super().setUp()
-        self.assertEqual(self.record()[0], 0)
-        self.collect("packs")
+        if not Packs.recorded:
+            self.assertEqual(self.record()[0], 0)
+            self.collect("packs")
+            Packs.recorded = tempfile.mkdtemp(prefix="packs.")
+            shutil.copytree(self.folder, Packs.recorded, dirs_exist_ok=True)
+        shutil.copytree(Packs.recorded, self.folder, dirs_exist_ok=True)
         self.pack = self.files("packs/*.ttz")[0]
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.recorded:
+            shutil.rmtree(cls.recorded)
 
     def collect(self, to, *options, status=0):
         got, out, errors = self.traintrace("collect", "traintrace", f"--to={to}", *options)
@@ -42,6 +55,16 @@ class Packs(job.Case):
         self.assertLess(os.path.getsize(self.pack), os.path.getsize(self.files("traintrace/*.trace")[0]) / 4)
         self.assertEqual(os.stat(self.pack).st_mode & 0o777, 0o600)
         self.assertEqual(os.listdir(f"{self.folder}/packs"), [os.path.basename(self.pack)], "nothing else is left there")
+
+    def test_nothing_is_unpacked_as_a_whole(self):
+        """That of a job that runs has room for hundreds of megabytes: a copy, in memory too, would be a file that is written to."""
+        with tarfile.open(f"{self.folder}/packs.tar", "w") as tar:
+            tar.add(f"{self.folder}/packs", arcname="packs")
+        for pack in ("packs", "packs.tar"):
+            done = subprocess.run(["prlimit", "--fsize=0", job.TRAINTRACE, "dump", pack], cwd=self.folder, env=job.environment(),
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(without_sources(done.stdout), self.dump("traintrace"))
 
     def test_every_command_reads_them(self):
         for command in (["analyze"], ["report", "--by=stack"], ["report"], ["export", "csv", "--output=-"]):
