@@ -66,7 +66,7 @@ bool held_up_by_gpu(const Run& run, const Hang& hang) {
   }
   const std::vector<Stall> stalls = find_stalls(run);
   return std::any_of(stalls.begin(), stalls.end(),
-                     [&](const Stall& stall) { return holds_up(run, stall, hang); });
+                     [&](const Stall& stall) { return holds_up(run, stalls, stall, hang); });
 }
 
 // A thread that is to issue the parts of several ranks waits for the device on behalf of one.

@@ -8,6 +8,7 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/host_functions.h"
 #include "analyzer/model/late_hosts.h"
+#include "analyzer/model/message_stalls.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/stream_order.h"
@@ -97,20 +98,28 @@ bool is_before(const Run& run, const StalledRank& rank, const OperationText& oth
              : other.enter < rank.operation.enter;
 }
 
-bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& rank) {
-  for (size_t i = 0; i < run.communicators.size(); ++i) {
-    const Member* member =
-        i == stall.communicator ? nullptr : member_of(run.communicators[i], rank.rank);
-    if (member == nullptr) {
-      continue;
-    }
-    for (const OperationText& other : text_of(run, *member).recent) {
-      if (is_before(run, rank, other) && pending(run, *member, &other) != nullptr) {
-        return true;
-      }
-    }
+// Of the same communicator: a stall is about the first collective that is not known to be finished,
+// or about the first message.
+bool is_of_other_sort_before(const OperationText& operation, const OperationText& other) {
+  return other.collective != operation.collective && other.index < operation.index;
+}
+
+// Something of that communicator that is not kept any more lies before it, and may be pending: what
+// is kept is, back to the oldest.
+bool may_be_behind_evicted(const Run& run, const Member& member, const StalledRank& rank) {
+  const CommunicatorText& text = text_of(run, member);
+  if (text.recent.empty() || text.recent.front().index == 0) {
+    return false;
   }
-  return false;
+  const ProcessTrace& trace = run.processes[member.process];
+  const OperationText& oldest = text.recent.front();
+  if (pending(run, member, &oldest) == nullptr || oldest.gpu == GpuState::kReached ||
+      oldest.stream > trace.streams.size() ||
+      trace.streams[oldest.stream - 1].completed + 1 >= oldest.position) {
+    return false;
+  }
+  return oldest.stream == rank.operation.stream || !run.stream_orders.contains(rank.process) ||
+         is_told_behind(run, rank.process, {oldest.stream, 0}, rank.operation);
 }
 
 bool is_blocked_before(const Run& run, const Stall& stall, const StalledRank& rank) {
@@ -193,7 +202,8 @@ void classify(const Run& run, Stall& stall) {
         std::any_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
           return function_before(run, rank.process, rank.operation) != nullptr;
         });
-    stall.known = function || blocked.size() < count(GpuState::kReached) + stall.finished.size();
+    // Those that have come to it wait there, be they as few as those that have not.
+    stall.known = function || blocked.size() <= count(GpuState::kReached) + stall.finished.size();
   } else if (!stall.finished.empty()) {
     const Ranks elsewhere = waiting_elsewhere(run, stall);
     std::erase_if(stuck, [&](Rank rank) { return contains(elsewhere, rank); });
@@ -210,10 +220,10 @@ void classify(const Run& run, Stall& stall) {
   }
 }
 
-void add_member(const Run& run, const Member& member, Stall& stall) {
+void add_member(const Run& run, const Member& member, const OperationText& operation,
+                Stall& stall) {
   const ProcessTrace& trace = run.processes[member.process];
   const CommunicatorText& text = text_of(run, member);
-  const OperationText& operation = *collective_at(text, stall.sequence);
   if (finished(trace, operation)) {
     stall.finished.push_back(member.rank);
     return;
@@ -226,31 +236,49 @@ void add_member(const Run& run, const Member& member, Stall& stall) {
   stall.ranks.push_back(rank);
 }
 
-std::optional<Stall> stall_in(const Run& run, size_t index, uint64_t sequence) {
-  const Communicator& communicator = run.communicators[index];
+}  // namespace
+
+std::optional<Stall> stall_of_parts(const Run& run, size_t communicator, uint64_t sequence,
+                                    const std::vector<StallPart>& parts) {
   Stall stall;
-  stall.communicator = index;
+  stall.communicator = communicator;
   stall.sequence = sequence;
-  for (const Member& member : communicator.members) {
-    const OperationText* operation = collective_at(text_of(run, member), stall.sequence);
-    if (operation == nullptr) {
-      return std::nullopt;
-    }
-    stall.since = std::max(stall.since, operation->enter);
+  for (const StallPart& part : parts) {
+    stall.since = std::max(stall.since, part.operation->enter);
   }
-  for (const Member& member : communicator.members) {
-    add_member(run, member, stall);
+  for (const StallPart& part : parts) {
+    add_member(run, *part.member, *part.operation, stall);
   }
   // Divided, since times in a damaged trace may be anything.
   if (stall.waited < run.hang_after ||
-      stall.waited / kPaces < pace_of(run, communicator, stall.since)) {
+      stall.waited / kPaces < pace_of(run, run.communicators[communicator], stall.since)) {
     return std::nullopt;
   }
   classify(run, stall);
   if (stall.kind == StallKind::kBehind && stall.suspects.empty()) {
     return std::nullopt;
   }
+  // Of a message the suspect's side.
+  for (const StalledRank& rank : stall.ranks) {
+    if (contains(stall.suspects, rank.rank)) {
+      stall.function = call_name(run.processes[rank.process], rank.operation.call);
+    }
+  }
   return stall;
+}
+
+namespace {
+
+std::optional<Stall> stall_in(const Run& run, size_t index, uint64_t sequence) {
+  std::vector<StallPart> parts;
+  for (const Member& member : run.communicators[index].members) {
+    const OperationText* const operation = collective_at(text_of(run, member), sequence);
+    if (operation == nullptr) {
+      return std::nullopt;
+    }
+    parts.push_back({&member, operation});
+  }
+  return stall_of_parts(run, index, sequence, parts);
 }
 
 // What some are known to have finished others may just not have asked for: one further on of which
@@ -274,106 +302,34 @@ std::optional<Stall> stall_of(const Run& run, size_t index) {
   return first;
 }
 
-Ranks in_other_faults(const Run& run) {
-  Ranks ranks;
-  const auto add = [&](const Ranks& more) {
-    std::for_each(more.begin(), more.end(), [&](Rank rank) { insert(ranks, rank); });
-  };
-  for (const Hang& hang : run.waits.hangs) {
-    add(hang.roots);
-    add(hang.victims);
-  }
-  for (const Divergence& divergence : run.divergences) {
-    if (divergence.kind != DivergenceKind::kHarmlessType) {
-      add(divergence.deviants);
-      add(divergence.others);
-    }
-  }
-  return ranks;
-}
-
-// Takes out those that share a rank with these, or with another that does.
-void erase_consequences(const Run& run, Ranks involved, std::vector<Stall>& stalls) {
-  const auto follows = [&](const Stall& stall) {
-    const std::vector<Member>& members = run.communicators[stall.communicator].members;
-    return std::any_of(members.begin(), members.end(),
-                       [&](const Member& member) { return contains(involved, member.rank); });
-  };
-  for (auto found = stalls.begin();
-       (found = std::find_if(stalls.begin(), stalls.end(), follows)) != stalls.end();
-       stalls.erase(found)) {
-    for (const Member& member : run.communicators[found->communicator].members) {
-      insert(involved, member.rank);
-    }
-  }
-}
-
-Ranks members_of(const Run& run, const Stall& stall) {
-  Ranks ranks;
-  for (const Member& member : run.communicators[stall.communicator].members) {
-    insert(ranks, member.rank);
-  }
-  return ranks;
-}
-
-// What holds up one stream holds up all that lies behind it, of several communicators perhaps.
-void add_root(const Stall& stall, const Hang& hang, std::vector<RootStall>& roots) {
-  auto known = std::find_if(roots.begin(), roots.end(), [&](const RootStall& root) {
-    return root.stall.kind == stall.kind && root.stall.suspects == stall.suspects;
-  });
-  if (known == roots.end()) {
-    known = roots.insert(roots.end(), RootStall{stall, &hang, {}});
-  }
-  for (const Ranks& held : {hang.victims, hang.roots}) {
-    for (const Rank rank : held) {
-      if (!contains(stall.suspects, rank)) {
-        insert(known->victims, rank);
-      }
-    }
-  }
-}
-
-// Where functions run on all members, nobody waits for another - unless somebody else waits for
-// them.
-void erase_work(const Run& run, std::vector<RootStall>& roots, std::vector<Stall>& stalls) {
-  std::erase_if(stalls, [&](const Stall& stall) { return is_at_work(run, stall); });
-  std::erase_if(roots, [&](const RootStall& root) {
-    const Ranks members = members_of(run, root.stall);
-    return is_at_work(run, root.stall) &&
-           std::all_of(root.victims.begin(), root.victims.end(),
-                       [&](Rank rank) { return contains(members, rank); });
-  });
-}
-
-// It has come to the next collective, for which it needs those that are known to be in this one.
-bool waits_behind(const Run& run, const Stall& stall, Rank rank) {
-  const Communicator& communicator = run.communicators[stall.communicator];
-  const Member* const member = member_of(communicator, rank);
-  const uint64_t next = stall.sequence + 1;
-  return stall.kind == StallKind::kBehind && member != nullptr && contains(stall.finished, rank) &&
-         sequence_reached(run.processes[member->process], text_of(run, *member)) >= next &&
-         is_in(run, *member, next) &&
-         std::all_of(stall.suspects.begin(), stall.suspects.end(), [&](Rank suspect) {
-           return std::any_of(stall.ranks.begin(), stall.ranks.end(),
-                              [&](const StalledRank& other) {
-                                return other.rank == suspect && certainly_unfinished(other.gpu);
-                              });
-         });
-}
-
 }  // namespace
 
-bool holds_up(const Run& run, const Stall& stall, const Hang& hang) {
-  const auto waits_there = [&](Rank rank) {
-    return std::any_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& other) {
-      return other.rank == rank && other.stuck > 0;
-    });
-  };
-  return hang.blocked && stall.known &&
-         std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
-           return contains(stall.suspects, rank) || waits_there(rank) ||
-                  waits_behind(run, stall, rank);
-         });
+bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& rank) {
+  if (rank.gpu == GpuState::kReached) {
+    return false;
+  }
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    const Member* const member = member_of(run.communicators[i], rank.rank);
+    if (member == nullptr || run.communicators[i].size == 1) {
+      continue;
+    }
+    const bool own = i == stall.communicator;
+    const std::vector<OperationText>& recent = text_of(run, *member).recent;
+    if (may_be_behind_evicted(run, *member, rank) ||
+        std::any_of(recent.begin(), recent.end(), [&](const OperationText& other) {
+          return pending(run, *member, &other) != nullptr &&
+                 (own ? is_of_other_sort_before(rank.operation, other)
+                      : is_before(run, rank, other));
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_first(const Run& run, const Stall& stall) {
+  return std::none_of(stall.ranks.begin(), stall.ranks.end(),
+                      [&](const StalledRank& rank) { return is_behind_another(run, stall, rank); });
 }
 
 TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
@@ -403,6 +359,7 @@ std::vector<Stall> find_stalls(const Run& run) {
     if (auto stall = stall_of(run, i)) {
       stalls.push_back(std::move(*stall));
     }
+    add_message_stalls(run, i, stalls);
   }
   return stalls;
 }
@@ -428,39 +385,6 @@ std::optional<OccupyingOperation> holder_of(const Run& run, const Stall& stall,
     }
   }
   return std::nullopt;
-}
-
-std::vector<RootStall> root_stalls(const Run& run) {
-  std::vector<RootStall> roots;
-  if (run.waits.by_frontier) {
-    for (const FrontierStall& found : run.waits.stalls) {
-      roots.push_back({found.stall, nullptr, found.victims});
-    }
-    return roots;
-  }
-  std::vector<Stall> stalls = find_stalls(run);
-  for (const Hang& hang : run.waits.hangs) {
-    const auto found = std::find_if(stalls.begin(), stalls.end(),
-                                    [&](const Stall& stall) { return holds_up(run, stall, hang); });
-    if (found != stalls.end() && hang.divergences.empty()) {
-      add_root(*found, hang, roots);
-    }
-  }
-  erase_work(run, roots, stalls);
-  erase_consequences(run, in_other_faults(run), stalls);
-  for (const RootStall& root : roots) {
-    erase_consequences(run, members_of(run, root.stall), stalls);
-  }
-  // What is known counts before what is not, what came first before what came of it.
-  std::stable_sort(stalls.begin(), stalls.end(), [](const Stall& a, const Stall& b) {
-    return std::pair(!a.known, a.since) < std::pair(!b.known, b.since);
-  });
-  while (!stalls.empty()) {
-    roots.push_back({std::move(stalls.front()), nullptr, {}});
-    stalls.erase(stalls.begin());
-    erase_consequences(run, members_of(run, roots.back().stall), stalls);
-  }
-  return roots;
 }
 
 }  // namespace traintrace
