@@ -201,12 +201,12 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
     add(line);
   }
   if (divergence.matches > 0) {
-    add(fmt::format("behind that, {} {}{} agree{}", divergence.matches,
+    add(fmt::format("after that, {} {}{} agree{}", divergence.matches,
                     is_of_messages(divergence.kind) ? "message" : "collective",
                     divergence.matches == 1 ? "" : "s", divergence.matches == 1 ? "s" : ""));
   }
   if (divergence.more > 0) {
-    add(fmt::format("and {} further difference{} behind it", divergence.more,
+    add(fmt::format("and {} further difference{} after it", divergence.more,
                     divergence.more == 1 ? "" : "s"));
   }
   if (divergence.by_site) {

@@ -109,7 +109,7 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
           place_of(run, divergence.own), ranks_text(divergence.others), number,
           place_of(run, divergence.expected));
     case DivergenceKind::kGroups:
-      return fmt::format("{} called {}{} and the collective behind it {} one group, {} did{}", who,
+      return fmt::format("{} called {}{} and the collective after it {} one group, {} did{}", who,
                          number, place_of(run, divergence.own),
                          is_joined(divergence) ? "in" : "not in", ranks_text(divergence.others),
                          is_joined(divergence) ? " not" : "");

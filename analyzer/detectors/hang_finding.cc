@@ -76,7 +76,7 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
                                                          return contains(hang.victims, w.rank);
                                                        });
     if (behind && ++lines <= kEvidenceLines) {
-      finding.evidence.push_back("behind it: " + wait_text(run, other));
+      finding.evidence.push_back("held up by it: " + wait_text(run, other));
     }
   }
   if (lines > kEvidenceLines) {

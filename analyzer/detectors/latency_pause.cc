@@ -1,7 +1,10 @@
-// The GPU had nothing to do once and for long: a checkpoint, an evaluation, start-up.  No habit.
+// The GPU had nothing to do now and then, and for long: a checkpoint, an evaluation, start-up.  No
+// habit; those that come again at even intervals, and cost much, are worth a warning.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "analyzer/detectors/latency_finding.h"
 
@@ -50,6 +53,52 @@ std::string pause_text(const DeviceProfile& device, const IdleSite& pause) {
                      doing(pause.cause), pause.call, caller_text(pause));
 }
 
+// A line whose pauses come again: after as much work each time, and over two fifths of the work.
+bool comes_again(const DeviceProfile& device, const IdleSite& site) {
+  if (site.gaps.size() < kReturns) {
+    return false;
+  }
+  int64_t shortest = std::numeric_limits<int64_t>::max();
+  int64_t longest = 0;
+  int64_t all = 0;
+  for (size_t i = 1; i < site.gaps.size(); ++i) {
+    const IdleGap& gap = site.gaps[i];
+    const int64_t work = gap.until_ns - gap.ns - site.gaps[i - 1].until_ns;
+    shortest = std::min(shortest, work);
+    longest = std::max(longest, work);
+    all += work;
+  }
+  // Three at even distances leave out half of it at most; the ends of a window may be late.
+  return longest / 2 <= shortest && all >= (device.times.window_ns - site.ns) / 5 * 2;
+}
+
+// That which costs most; null: none comes again.
+std::optional<IdleSite> returning_of(const DeviceProfile& device) {
+  std::optional<IdleSite> most;
+  for (const IdleCause cause : kCauses) {
+    for (IdleSite& site : single_pauses(device, of_cause(cause))) {
+      if (comes_again(device, site) && (!most || site.ns > most->ns)) {
+        most = std::move(site);
+      }
+    }
+  }
+  return most;
+}
+
+void tell_returning(const DeviceProfile& device, const IdleSite& site, Finding& finding) {
+  const size_t count = site.gaps.size();
+  const int64_t every =
+      (site.gaps.back().until_ns - site.gaps.front().until_ns) / static_cast<int64_t>(count - 1);
+  finding.severity = Severity::kWarning;
+  finding.title =
+      fmt::format("the GPU of rank {} is idle for {} in {} pauses that come again every {}",
+                  device.rank.value, share_text(device, site.ns), count, ms_text(every));
+  finding.where = {place_of(device.rank, site)};
+  finding.values.emplace_back("returning_ns", site.ns);
+  finding.values.emplace_back("returning_count", static_cast<int64_t>(count));
+  finding.values.emplace_back("interval_ns", every);
+}
+
 }  // namespace
 
 std::vector<Finding> find_pauses(const Profile& profile) {
@@ -77,6 +126,10 @@ std::vector<Finding> find_pauses(const Profile& profile) {
                     {"pause_count", static_cast<int64_t>(pauses.size())},
                     {"longest_ns", pauses.front().ns}};
   finding.where.push_back(place_of(worst.rank, pauses.front()));
+  const std::optional<IdleSite> returning = returning_of(worst);
+  if (returning && worst.share(returning->ns) >= kReturningShare) {
+    tell_returning(worst, *returning, finding);
+  }
   constexpr size_t kMostPauses = 5;
   for (size_t i = 0; i < pauses.size() && i < kMostPauses; ++i) {
     finding.evidence.push_back(
@@ -91,7 +144,10 @@ std::vector<Finding> find_pauses(const Profile& profile) {
     name_sites(*loss.device, pauses_of(*loss.device), finding);
   }
   finding.advice =
-      "no action if it is a checkpoint, an evaluation or start-up; else look at that line";
+      finding.severity == Severity::kWarning
+          ? "a checkpoint or an evaluation: less often, or beside the training (async_save); else "
+            "look at that line"
+          : "no action if it is a checkpoint, an evaluation or start-up; else look at that line";
   return {finding};
 }
 

@@ -32,8 +32,8 @@ def training(each_step, ranks=1, lead=2000.0, steps=STEPS):
 
 # One rank.  Each function does one step; what it loses per step in us is returned by `lost` below.
 
-def pausing(us, each=50):
-    """As `item`, and a checkpoint of `us` in one step, which is a line of its own."""
+def pausing(us, each=50, when=lambda step: step == 6):
+    """As `item`, and a checkpoint of `us` in one step or some, which is a line of its own."""
     def step(rank, number):
         layers(rank, 20)
         began = rank.now
@@ -41,7 +41,7 @@ def pausing(us, each=50):
         rank.frame("train.py(31): log_loss", began - 1)
         rank.host(each)
         layers(rank, 20)
-        if number == 6:
+        if when(number):
             began = rank.now
             rank.block("cudaDeviceSynchronize")
             rank.frame("train.py(77): save_checkpoint", began - 1)
@@ -496,6 +496,11 @@ def cases():
     yield "once", training(once), "latency.pause", [], ("idle_ns", 8000)
     yield "held up once", training(held_up(lambda step: 150_000 if step == 6 else 0)), "latency.pause", [], None
     yield "checkpoint", training(pausing(2_000_000)), "latency.pause", [], ("idle_ns", 2_000_000)
+    again = pausing(2_000_000, when=lambda step: step % 3 == 2)
+    yield "checkpoint every third step", training(again), "latency.pause", [], ("returning_ns", 3 * 2_000_000)
+    for name, steps in (("twice", (3, 9)), ("unevenly", (2, 3, 10)), ("in one phase", (4, 5, 6))):
+        yield f"checkpoint {name}", training(pausing(2_000_000, when=lambda step, steps=steps: step in steps)), "run.healthy", [], None
+    yield "checkpoint every third step, quick", training(pausing(3000, when=lambda step: step % 3 == 2)), "run.healthy", [], None
     yield "checkpoint, what it costs", training(pausing(2_000_000)), "latency.pause", [], ("gain_ns", 2_000_000)
     yield "checkpoint, short", training(pausing(3000)), None, [], None
     yield "checkpoint beside a habit", training(pausing(2_000_000, each=70_000)), "latency.sync-in-loop", [0], ("idle_ns", 70_000 * STEPS)
