@@ -337,7 +337,7 @@ TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
   bool any = false;
   for (const Member& member : communicator.members) {
     const std::vector<OperationText>& recent = text_of(run, member).recent;
-    for (size_t i = 1; i < recent.size(); ++i) {
+    for (size_t i = 1; i < recent.size() && recent[i].enter <= until; ++i) {
       longest = std::max(longest, without_late_hosts(run, recent[i - 1].enter, recent[i].enter));
       any = true;
     }
