@@ -93,7 +93,7 @@ bool may_be_held_by_events(Run& run, const Blocked& blocked) {
   run.waits.waits = blocked.waits;
   run.waits.hangs = find_hangs(run, run.waits.waits);
   const std::vector<Hang>& hangs = run.waits.hangs;
-  return hangs.empty() ? !find_stalls(run).empty()
+  return hangs.empty() ? !find_stalls(run, HostWait::kAtMost).empty()
                        : std::any_of(hangs.begin(), hangs.end(), [&](const Hang& hang) {
                            return hang.fate == Fate::kAlive &&
                                   std::any_of(hang.roots.begin(), hang.roots.end(),

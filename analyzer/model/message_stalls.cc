@@ -6,7 +6,6 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/progress.h"
-#include "analyzer/model/stalls.h"
 #include "analyzer/model/stream_order.h"
 
 namespace traintrace {
@@ -17,8 +16,8 @@ using MessageUnit = std::vector<const OperationText*>;
 
 class MessageStalls {
  public:
-  MessageStalls(const Run& run, size_t index)
-      : run_(run), index_(index), communicator_(run.communicators[index]) {}
+  MessageStalls(const Run& run, size_t index, HostWait wait)
+      : run_(run), index_(index), communicator_(run.communicators[index]), wait_(wait) {}
 
   void add(std::vector<Stall>& stalls) {
     for (const Member& member : communicator_.members) {
@@ -115,7 +114,7 @@ class MessageStalls {
     std::sort(parts.begin(), parts.end(), [](const StallPart& a, const StallPart& b) {
       return a.member->rank < b.member->rank;
     });
-    if (auto stall = stall_of_parts(run_, index_, 0, parts)) {
+    if (auto stall = stall_of_parts(run_, index_, 0, parts, wait_)) {
       stalls.push_back(std::move(*stall));
     }
   }
@@ -123,13 +122,15 @@ class MessageStalls {
   const Run& run_;
   const size_t index_;
   const Communicator& communicator_;
+  const HostWait wait_;
   std::vector<MessageUnit> units_;  // by member
 };
 
 }  // namespace
 
-void add_message_stalls(const Run& run, size_t communicator, std::vector<Stall>& stalls) {
-  MessageStalls(run, communicator).add(stalls);
+void add_message_stalls(const Run& run, size_t communicator, HostWait wait,
+                        std::vector<Stall>& stalls) {
+  MessageStalls(run, communicator, wait).add(stalls);
 }
 
 }  // namespace traintrace

@@ -4,12 +4,14 @@
 #include <vector>
 
 #include "analyzer/model/run.h"
+#include "analyzer/model/stalls.h"
 
 namespace traintrace {
 
 // Of one communicator, to what is there: one for those that exchange messages with each other, the
 // oldest of each that is not known to be over.  None where one of them waits for what is not
 // issued, or lies behind other messages of its counterpart.
-void add_message_stalls(const Run& run, size_t communicator, std::vector<Stall>& stalls);
+void add_message_stalls(const Run& run, size_t communicator, HostWait wait,
+                        std::vector<Stall>& stalls);
 
 }  // namespace traintrace

@@ -64,14 +64,15 @@ TimeNs longest_call(const Run& run, const ProcessTrace& trace, TimeNs until) {
   return longest;
 }
 
-// How long it has shown that it waits there.  All had come at `from`.
-TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, TimeNs from) {
+// How long it waits there.  All had come at `from`.
+TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, TimeNs from,
+                 HostWait wait) {
   const ProcessTrace& trace = run.processes[member.process];
   const CommunicatorText& text = text_of(run, member);
   const RankState& state = *state_of(run, member.rank);
   TimeNs until = known_until(state.life, run.end);
   until = rank.aborted ? std::min(until, text.ended) : until;
-  if (certainly_unfinished(rank.gpu)) {
+  if (certainly_unfinished(rank.gpu) || wait == HostWait::kAtMost) {
     return std::max<TimeNs>(elapsed(from, until), 0);
   }
   TimeNs longest = 0;
@@ -220,7 +221,7 @@ void classify(const Run& run, Stall& stall) {
   }
 }
 
-void add_member(const Run& run, const Member& member, const OperationText& operation,
+void add_member(const Run& run, const Member& member, const OperationText& operation, HostWait wait,
                 Stall& stall) {
   const ProcessTrace& trace = run.processes[member.process];
   const CommunicatorText& text = text_of(run, member);
@@ -231,7 +232,7 @@ void add_member(const Run& run, const Member& member, const OperationText& opera
   stall.function = call_name(trace, operation.call);
   StalledRank rank{member.rank, member.process, operation, gpu_state(trace, operation), 0, false};
   rank.aborted = (text.flags & format::kAborted) != 0 && text.ended != 0;
-  rank.stuck = stuck_for(run, member, rank, stall.since);
+  rank.stuck = stuck_for(run, member, rank, stall.since, wait);
   stall.waited = std::max(stall.waited, rank.stuck);
   stall.ranks.push_back(rank);
 }
@@ -239,7 +240,7 @@ void add_member(const Run& run, const Member& member, const OperationText& opera
 }  // namespace
 
 std::optional<Stall> stall_of_parts(const Run& run, size_t communicator, uint64_t sequence,
-                                    const std::vector<StallPart>& parts) {
+                                    const std::vector<StallPart>& parts, HostWait wait) {
   Stall stall;
   stall.communicator = communicator;
   stall.sequence = sequence;
@@ -247,11 +248,12 @@ std::optional<Stall> stall_of_parts(const Run& run, size_t communicator, uint64_
     stall.since = std::max(stall.since, part.operation->enter);
   }
   for (const StallPart& part : parts) {
-    add_member(run, *part.member, *part.operation, stall);
+    add_member(run, *part.member, *part.operation, wait, stall);
   }
   // Divided, since times in a damaged trace may be anything.
   if (stall.waited < run.hang_after ||
-      stall.waited / kPaces < pace_of(run, run.communicators[communicator], stall.since)) {
+      (wait == HostWait::kShown &&
+       stall.waited / kPaces < pace_of(run, run.communicators[communicator], stall.since))) {
     return std::nullopt;
   }
   classify(run, stall);
@@ -269,7 +271,7 @@ std::optional<Stall> stall_of_parts(const Run& run, size_t communicator, uint64_
 
 namespace {
 
-std::optional<Stall> stall_in(const Run& run, size_t index, uint64_t sequence) {
+std::optional<Stall> stall_in(const Run& run, size_t index, uint64_t sequence, HostWait wait) {
   std::vector<StallPart> parts;
   for (const Member& member : run.communicators[index].members) {
     const OperationText* const operation = collective_at(text_of(run, member), sequence);
@@ -278,12 +280,12 @@ std::optional<Stall> stall_in(const Run& run, size_t index, uint64_t sequence) {
     }
     parts.push_back({&member, operation});
   }
-  return stall_of_parts(run, index, sequence, parts);
+  return stall_of_parts(run, index, sequence, parts, wait);
 }
 
 // What some are known to have finished others may just not have asked for: one further on of which
 // more is known says what holds them up.
-std::optional<Stall> stall_of(const Run& run, size_t index) {
+std::optional<Stall> stall_of(const Run& run, size_t index, HostWait wait) {
   const Communicator& communicator = run.communicators[index];
   if (communicator.members.size() < 2 || !communicator.absent.empty() ||
       static_cast<int>(communicator.members.size()) != communicator.size) {
@@ -291,7 +293,7 @@ std::optional<Stall> stall_of(const Run& run, size_t index) {
   }
   std::optional<Stall> first;
   for (const uint64_t sequence : stalled_sequences(run, communicator)) {
-    std::optional<Stall> stall = stall_in(run, index, sequence);
+    std::optional<Stall> stall = stall_in(run, index, sequence, wait);
     if (stall && stall->known) {
       return stall;
     }
@@ -347,7 +349,7 @@ TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
   return any ? longest : run.hang_after;
 }
 
-std::vector<Stall> find_stalls(const Run& run) {
+std::vector<Stall> find_stalls(const Run& run, HostWait wait) {
   std::vector<Stall> stalls;
   if (run.waits.by_frontier) {
     for (const FrontierStall& found : run.waits.stalls) {
@@ -356,10 +358,10 @@ std::vector<Stall> find_stalls(const Run& run) {
     return stalls;
   }
   for (size_t i = 0; i < run.communicators.size(); ++i) {
-    if (auto stall = stall_of(run, i)) {
+    if (auto stall = stall_of(run, i, wait)) {
       stalls.push_back(std::move(*stall));
     }
-    add_message_stalls(run, i, stalls);
+    add_message_stalls(run, i, wait, stalls);
   }
   return stalls;
 }

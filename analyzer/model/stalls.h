@@ -3,6 +3,7 @@
 // or what connects them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -10,8 +11,12 @@
 
 namespace traintrace {
 
-// By communicator.
-std::vector<Stall> find_stalls(const Run& run);
+// How long a host waited in an operation: as shown, for which the events are needed where it polls
+// or has returned since, or at most, by the tables alone.
+enum class HostWait : uint8_t { kShown, kAtMost };
+
+// By communicator.  By kAtMost there is one wherever there is one by kShown, and others.
+std::vector<Stall> find_stalls(const Run& run, HostWait wait = HostWait::kShown);
 // Those that nothing else explains, with the hangs that follow from each.
 struct RootStall {
   Stall stall;
@@ -38,7 +43,7 @@ struct StallPart {
 // If that operation has not ended for longer than the job's pace explains.  `sequence`: 0 for
 // messages.
 std::optional<Stall> stall_of_parts(const Run& run, size_t communicator, uint64_t sequence,
-                                    const std::vector<StallPart>& parts);
+                                    const std::vector<StallPart>& parts, HostWait wait);
 
 // What runs on the rank's device in place of it: an operation of another communicator.
 struct OccupyingOperation {
