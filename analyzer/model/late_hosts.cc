@@ -11,25 +11,32 @@
 #include "analyzer/model/event_operations.h"
 #include "analyzer/model/lateness.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/stalls.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
 
 constexpr size_t kMostRead = 4;      // processes: each takes all its events
+constexpr size_t kMostTables = 128;  // so too
 constexpr size_t kMostOlder = 1024;  // operations of a process: each is compared with its peers'
 
 // The tables of a run with what its event records have of the time before them, and as they were
 // once this ends.
 class LongerTables {
  public:
-  explicit LongerTables(Run& run) : run_(run) {
+  // `read_events`: null, if there are none but those in the traces.
+  LongerTables(Run& run, const ReadEvents& read_events) : run_(run) {
     for (ProcessTrace& trace : run_.processes) {
       std::vector<std::vector<OperationText>>& kept = kept_.emplace_back();
       for (const CommunicatorText& text : trace.communicators) {
         kept.push_back(text.recent);
       }
-      add_older(trace);
+      const bool here = !trace.events.empty() || !read_events || !has_older(trace);
+      const ProcessTrace* const whole = here ? &trace : read_events(trace);
+      if (whole != nullptr && whole->communicators.size() == trace.communicators.size()) {
+        add_older(*whole, trace);
+      }
     }
   }
   ~LongerTables() {
@@ -43,9 +50,21 @@ class LongerTables {
   LongerTables& operator=(const LongerTables&) = delete;
 
  private:
-  static void add_older(ProcessTrace& trace) {
+  // It has called more than its tables keep.
+  static bool has_older(const ProcessTrace& trace) {
+    return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                       [](const CommunicatorText& text) {
+                         return !text.recent.empty() && text.recent.front().index > 0;
+                       });
+  }
+
+  static void add_older(const ProcessTrace& whole, ProcessTrace& trace) {
+    // Those of the tables come first in both.
+    for (size_t call = trace.calls.size(); call < whole.calls.size(); ++call) {
+      trace.calls.push_back(whole.calls[call]);
+    }
     std::vector<std::vector<OperationText>> older(trace.communicators.size());
-    for (EventOperation& one : newest_event_operations(trace, kMostOlder)) {
+    for (EventOperation& one : newest_event_operations(whole, kMostOlder)) {
       const std::vector<OperationText>& recent = trace.communicators[one.communicator].recent;
       if (!recent.empty() && one.operation.enter < recent.front().enter) {
         one.operation.flags = format::kLaunched | format::kFinished;
@@ -71,10 +90,16 @@ bool is_under_way(const Run& run) {
   });
 }
 
+// What they are for: how fast the job was is asked about what does not end.
+bool asks_for_pace(const Run& run) {
+  return run.processes.size() <= kMostTables && !find_stalls(run, HostWait::kAtMost).empty();
+}
+
 // In which the rank was late; by process.  As far back as records go: calls of that time count in
 // the pace of the job too.
-std::map<size_t, std::map<Rank, std::vector<Span>>> late_spans(Run& run) {
-  const LongerTables longer(run);
+std::map<size_t, std::map<Rank, std::vector<Span>>> late_spans(Run& run,
+                                                               const ReadEvents& read_events) {
+  const LongerTables longer(run, read_events);
   std::map<size_t, std::map<Rank, std::vector<Span>>> spans;
   for (const Lateness& lateness : find_all_lateness(run)) {
     for (const Rank rank : lateness.late) {
@@ -113,8 +138,9 @@ void find_late_hosts(Run& run, const ReadEvents& read_events) {
   if (!is_under_way(run)) {
     return;
   }
+  const ReadEvents older = asks_for_pace(run) ? read_events : ReadEvents();
   size_t read = 0;
-  for (auto& [process, by_rank] : late_spans(run)) {
+  for (auto& [process, by_rank] : late_spans(run, older)) {
     const ProcessTrace* trace = &run.processes[process];
     if (trace->events.empty()) {
       trace = read_events && read++ < kMostRead ? read_events(*trace) : nullptr;
