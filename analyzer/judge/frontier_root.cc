@@ -92,8 +92,43 @@ class Roots {
     }
     if (graph_.hangs.size() == 1 && graph_.stalls.empty() && blocked_.disagreements.empty() &&
         !graph_.undated && !unknown) {
-      graph_.hangs.front().alone = graph_.hangs.front().roots.size() == 1;
+      Hang& hang = graph_.hangs.front();
+      hang.alone = hang.roots.size() == 1 && !is_asked_by_mistake(hang);
     }
+  }
+
+  // Nobody knows what the one without a trace called: one that waits for it in what has never come
+  // behind such a call there may have left out what the other is in.
+  bool is_asked_by_mistake(const Hang& hang) const {
+    const Wait& wait = graph_.waits[hang.wait];
+    return hang.fate == Fate::kUntraced && wait.kind == WaitKind::kCollective &&
+           std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+             return is_out_of_order(
+                 text_of(run_, *member_of(run_.communicators[wait.communicator], waiter.rank)),
+                 wait.sequence);
+           });
+  }
+
+  // What came before it on that communicator came before none of the earlier calls from its line.
+  static bool is_out_of_order(const CommunicatorText& text, uint64_t sequence) {
+    const std::vector<OperationText>& recent = text.recent;
+    const OperationText* const own = collective_at(text, sequence);
+    if (own == nullptr || own == recent.data()) {
+      return false;
+    }
+    const auto alike = [](const OperationText& a, const OperationText& b) {
+      return a.call == b.call && a.stack == b.stack;
+    };
+    size_t times = 0;
+    for (const OperationText* other = recent.data() + 1; other < own; ++other) {
+      if (alike(*other, *own)) {
+        ++times;
+        if (alike(*(other - 1), *(own - 1))) {
+          return false;
+        }
+      }
+    }
+    return times >= kHabitTimes;
   }
 
   // No time mends it.  Of dumps that were written one after the other, what a rank had not issued
