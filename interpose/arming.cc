@@ -45,7 +45,8 @@ namespace {
 // What a call of the job waits at most, once in the life of its thread, for recording to begin.
 // Beside others on a busy machine, arming takes longer than the milliseconds that it needs.
 constexpr uint64_t kPatienceNs = 1'000'000'000;
-// In a child that was forked while another thread held the loader's lock, it cannot end.
+// In a child that was forked while another thread held the loader's lock, it cannot end: so long it
+// waits there while the own thread waits for a lock.
 constexpr uint64_t kPatienceOfChildNs = 100'000'000;
 
 // Of this process, or of the parent that it was forked from.
@@ -79,6 +80,7 @@ void set_arm_state(ArmState state) {
 void disarm_child() {
   g_guard.words.armed = 0;
   g_guard.words.counts = 0;
+  g_guard.words.own_thread = 0;
   set_arm_state(ArmState::kUnarmed);
 }
 
@@ -210,6 +212,7 @@ bool start_recording(MemoryRegion& region) {
 // In the own thread, all of whose signals are blocked.
 format::FileHeader* arm_in_own_thread() noexcept {
   t_arming = true;
+  __atomic_store_n(&g_guard.words.own_thread, static_cast<uint32_t>(gettid()), __ATOMIC_RELEASE);
   MemoryRegion region = {};
   const bool armed = start_recording(region);
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
@@ -250,17 +253,43 @@ void begin_arming() {
   }
 }
 
+// Whether the own thread is in the system's call that waits for a lock, or that cannot be found out
+// (proc(5), /proc/pid/task/tid/syscall).  One that has no processor is not.
+bool own_thread_waits_for_lock() {
+  const uint32_t tid = __atomic_load_n(&g_guard.words.own_thread, __ATOMIC_ACQUIRE);
+  if (tid == 0) {
+    return false;
+  }
+  ShortText path;
+  path << "/proc/self/task/" << tid << "/syscall";
+  ShortText lock;
+  lock << SYS_futex << " ";
+  char call[32];
+  const size_t length = read_file(path.c_str(), call, sizeof call);
+  return length == 0 || __builtin_memcmp(call, lock.c_str(), lock.length()) == 0;
+}
+
+// Until it is over, or takes too long.
+void wait_while_arming(uint64_t patience_ns) {
+  constexpr auto kArming = static_cast<uint32_t>(ArmState::kArming);
+  const uint64_t give_up_ns = nanoseconds(CLOCK_MONOTONIC) + patience_ns;
+  for (uint64_t now_ns = 0; arm_state() == ArmState::kArming && now_ns < give_up_ns;) {
+    now_ns = nanoseconds(CLOCK_MONOTONIC);
+    futex_wait(&g_guard.words.state, kArming, now_ns < give_up_ns ? give_up_ns - now_ns : 0);
+  }
+}
+
 // Where that takes too long this thread waits no more, and its calls are counted until it is armed.
 bool wait_for_arming() {
-  constexpr auto kArming = static_cast<uint32_t>(ArmState::kArming);
   const pid_t here = getpid();
   if (t_waited_in != here) {
     t_waited_in = here;
-    const uint64_t give_up_ns =
-        nanoseconds(CLOCK_MONOTONIC) + (here == g_loaded_in ? kPatienceNs : kPatienceOfChildNs);
-    for (uint64_t now_ns = 0; arm_state() == ArmState::kArming && now_ns < give_up_ns;) {
-      now_ns = nanoseconds(CLOCK_MONOTONIC);
-      futex_wait(&g_guard.words.state, kArming, now_ns < give_up_ns ? give_up_ns - now_ns : 0);
+    const bool is_child = here != g_loaded_in;
+    const uint64_t patience_ns = is_child ? kPatienceOfChildNs : kPatienceNs;
+    for (uint64_t waited_ns = 0; arm_state() == ArmState::kArming && waited_ns < kPatienceNs &&
+                                 (waited_ns == 0 || !own_thread_waits_for_lock());
+         waited_ns += patience_ns) {
+      wait_while_arming(patience_ns);
     }
   }
   const bool arming = arm_state() == ArmState::kArming;  // before the look that counts

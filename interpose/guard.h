@@ -12,9 +12,10 @@ enum class ArmState : uint32_t { kUnarmed, kArming, kArmed, kSteppedAside };
 // armed and never writes into its parent's trace.
 union GuardPage {
   struct {
-    uint64_t armed;   // generation of the trace, 0: not armed
-    uint32_t state;   // ArmState
-    uint32_t counts;  // 1: there is a trace to count losses in; before it is armed
+    uint64_t armed;       // generation of the trace, 0: not armed
+    uint32_t state;       // ArmState
+    uint32_t counts;      // 1: there is a trace to count losses in; before it is armed
+    uint32_t own_thread;  // that arms, once it runs
   } words;
   char page[4096];
 };

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstring>
 
@@ -34,25 +35,34 @@ constexpr uint64_t kEveryNs = 1'000'000'000;
 // 64 MiB fill up in some 100 ms where all cores do nothing else.
 constexpr uint64_t kDrainEveryNs = 5'000'000;
 
-// Of the process whose memory this is; -1: the kernel has no such descriptors (before 5.3).
-int open_process(const format::FileHeader& memory) {
-  const auto process = static_cast<int>(syscall(SYS_pidfd_open, memory.pid, 0));
-  if (process >= 0 && start_time_of(memory.pid) != memory.start_time) {
-    close(process);
-    return -1;
-  }
-  return process;
-}
-
 // For the thread that waits for the end: it may be late, and outlive whoever started it.
 struct Watched {
   format::FileHeader* memory;
-  int process;  // a pidfd, -1: there is none
+  int process;   // a pidfd, -1: there is none
+  bool is_gone;  // before it was looked for
 };
 
-constinit Watched g_watched = {nullptr, -1};
+constinit Watched g_watched = {nullptr, -1, false};
+
+// The process whose memory this is.  The kernel has no such descriptors before 5.3.  What says that
+// there is no such process is right also where /proc is of another PID namespace, and has one.
+Watched watch(format::FileHeader* memory) {
+  const auto process = static_cast<int>(syscall(SYS_pidfd_open, memory->pid, 0));
+  if (process < 0) {
+    return {memory, -1, errno == ESRCH};
+  }
+  const uint64_t started = start_time_of(memory->pid);
+  if (started != 0 && started != memory->start_time) {
+    close(process);
+    return {memory, -1, true};
+  }
+  return {memory, process, false};
+}
 
 bool is_over(const Watched& watched) {
+  if (watched.is_gone) {
+    return true;
+  }
   if (watched.process < 0) {
     return !is_running(watched.memory->pid, watched.memory->start_time);
   }
@@ -212,7 +222,7 @@ void keep_copying(format::FileHeader* memory) noexcept {
     return;
   }
   Rounds rounds(memory, copy);
-  g_watched = {memory, open_process(*memory)};
+  g_watched = watch(memory);
   watch_end();
   Collecting collecting(memory);
   rounds.until([&] {

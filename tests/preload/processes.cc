@@ -110,9 +110,24 @@ ROLE(fork_with_cuda) {
   return status == 8 ? 0 : 1;
 }
 
+// A child waits a tenth of a second for recording to begin, and no longer, which a busy machine may
+// need; it tells what it misses.  Such a run says nothing of what is asked here.
+std::vector<RawTrace> traces_of_patient(const std::string& role, const std::string& how) {
+  constexpr int kMostTries = 20;
+  std::vector<RawTrace> traces;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    traces = traces_of(role, 0, {how});
+    if (std::none_of(traces.begin(), traces.end(),
+                     [](const RawTrace& trace) { return trace.stats.contains("before-arming"); })) {
+      break;
+    }
+  }
+  return traces;
+}
+
 TEST(Processes, AForkedChildThatUsesCudaHasItsOwnTrace) {
   for (const char* how : {"fork", "clone"}) {
-    auto traces = traces_of("fork_with_cuda", 0, {how});
+    auto traces = traces_of_patient("fork_with_cuda", how);
     ASSERT_EQ(traces.size(), 2u) << how;
     if (traces[0].header.pid == traces[1].header.parent_pid) {
       std::swap(traces[0], traces[1]);
