@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
@@ -126,6 +127,26 @@ class Keepers(unittest.TestCase):
         self.assertEqual(storage.Header(found[0]).keeper_pid, late.pid)
         self.assertNotEqual(storage.Header(found[0]).gone_how, 0)
         self.assertIsNone(storage.memory_of(job.pid))
+
+    def test_a_process_that_is_gone_before_it_looks(self):
+        """/proc, which is of another PID namespace, has a process of that number and of that age: it is not waited for."""
+        job, keeper = self.begin()
+        loader, memory = loader_of(job.pid), storage.memory_of(job.pid)
+        storage.kill(keeper)
+        job.kill()
+        job.communicate()
+        other = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(lambda: (other.kill(), other.wait()))
+        with open(f"/proc/{other.pid}/stat", encoding="utf-8") as stat:
+            age = int(stat.read().rpartition(")")[2].split()[19])
+        with open(memory, "r+b") as file:
+            for field, value in (("pid", other.pid), ("start_time", age), ("keeper_pid", 0)):
+                place, form = storage.FIELDS[field]
+                file.seek(place)
+                file.write(struct.pack(form, value))
+        late = subprocess.Popen(["unshare", "-p", "-f", "sh", "-c", 'exec "$0" "$1" 3<>"$2"', loader, storage.LIBRARY, memory])
+        self.addCleanup(lambda: (late.kill(), late.wait()))
+        self.assertEqual(late.wait(storage.LONG), 0)
 
     def test_segments_are_gone_on_with(self):
         """TRAINTRACE_MODE=full: after the keeper was killed, too, what the ring loses goes to its file."""
