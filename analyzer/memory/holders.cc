@@ -66,7 +66,7 @@ class Roles {
 // Where the job stood when a thread without a line of its own, as autograd's are, allocated.
 std::string place_before(const ProcessTrace& trace, const BlockBirth& birth) {
   const auto place = birth.after == 0 ? std::nullopt : user_place(trace, {0}, birth.after);
-  return place ? "after " + place_text(*place) : "";
+  return place ? place_text(*place) : "";
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
                                      const OutOfMemoryText& failure) {
   const Roles roles(trace, history, failure.time);
   const std::vector<BlockBirth> births = births_of(trace, failure);
-  std::map<std::tuple<std::string, MemoryRole, Owner>, MemoryHolder> holders;
+  std::map<std::tuple<std::string, PlaceIs, MemoryRole, Owner>, MemoryHolder> holders;
   for (size_t i = 0; i < failure.held.size(); ++i) {
     const HeldBlockText& block = failure.held[i];
     const bool tensor = is_block_report(trace, block.call);
@@ -98,11 +98,17 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
     }
     MemoryHolder holder;
     const auto place = is_library(owner) ? std::nullopt : user_place(trace, {0}, block.stack);
-    holder.place = place ? place_text(*place) : tensor ? place_before(trace, births[i]) : "";
+    if (place) {
+      holder.place = place_text(*place);
+    } else if (tensor) {
+      holder.place = place_before(trace, births[i]);
+      holder.place_is = PlaceIs::kBefore;
+    }
     holder.role = is_library(owner) ? MemoryRole::kUnknown : roles.of(block.stack, births[i].time);
     holder.owner = owner;
     MemoryHolder& sum =
-        holders.try_emplace({holder.place, holder.role, owner}, holder).first->second;
+        holders.try_emplace({holder.place, holder.place_is, holder.role, owner}, holder)
+            .first->second;
     sum.bytes = sum_of(sum.bytes, block.bytes);
     ++sum.blocks;
   }

@@ -19,10 +19,14 @@ enum class MemoryRole : uint8_t {
 };
 const char* name_of(MemoryRole role);
 
+enum class PlaceIs : uint8_t {
+  kOwn,     // of the allocation
+  kBefore,  // of the call before it, by whatever thread: its own has no frame of the job
+};
+
 struct MemoryHolder {
-  // "train.py:12 in step"; "after train.py:12 in step", by a thread without a frame of the job;
-  // empty: not known
-  std::string place;
+  std::string place;  // "train.py:12 in step"; empty: not known
+  PlaceIs place_is = PlaceIs::kOwn;
   MemoryRole role = MemoryRole::kUnknown;
   Owner owner = Owner::kUnknown;
   uint64_t bytes = 0, blocks = 0;

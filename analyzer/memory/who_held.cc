@@ -35,9 +35,9 @@ std::string holder_text(const MemoryHolder& holder, uint64_t total) {
                  : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(holder.bytes) /
                                                   static_cast<double>(total)),
       holder.blocks, holder.blocks == 1 ? "" : "s",
-      holder.place.empty()                 ? name_of_owner(holder.owner)
-      : holder.place.starts_with("after ") ? "autograd or PyTorch itself, " + holder.place
-                                           : holder.place);
+      holder.place.empty()                  ? name_of_owner(holder.owner)
+      : holder.place_is == PlaceIs::kBefore ? "autograd or PyTorch itself, after " + holder.place
+                                            : holder.place);
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
 }
 
