@@ -97,8 +97,8 @@ class Roots {
     }
   }
 
-  // Nobody knows what the one without a trace called: one that waits for it in what has never come
-  // behind such a call there may have left out what the other is in.
+  // What the one without a trace called is not known.  A rank that waits for it in a call that
+  // never came after such a call before may have left out the one that the other is in.
   bool is_asked_by_mistake(const Hang& hang) const {
     const Wait& wait = graph_.waits[hang.wait];
     return hang.fate == Fate::kUntraced && wait.kind == WaitKind::kCollective &&

@@ -18,7 +18,7 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostRead = 4;      // processes: each takes all its events
-constexpr size_t kMostTables = 128;  // so too
+constexpr size_t kMostTables = 128;  // of a run whose older calls are read: all its events, too
 constexpr size_t kMostOlder = 1024;  // operations of a process: each is compared with its peers'
 
 // The tables of a run with what its event records have of the time before them, and as they were
