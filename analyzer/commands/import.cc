@@ -105,28 +105,49 @@ int import_ras(const ImportArguments& arguments) {
   return write(files, arguments);
 }
 
+// Texts of telemetry files: the JSON of Prometheus may be about several hosts.
+Result<std::vector<std::string>> telemetry_texts(const std::string& kind, std::string_view bytes,
+                                                 const std::string& path, const std::string& host) {
+  if (kind == "prometheus") {
+    return telemetry_of_prometheus(bytes, path, host);
+  }
+  Result<std::string> text = kind == "nvidia-smi"   ? telemetry_of_nvidia_smi(bytes, path, host)
+                             : kind == "dcgmi-dmon" ? telemetry_of_dcgmi_dmon(bytes, path, host)
+                                                    : telemetry_of_kernel_log(bytes, path, host);
+  if (!text) {
+    return text.error();
+  }
+  return std::vector<std::string>{std::move(*text)};
+}
+
 // As telemetry files, which `analyze` looks for beside traces.
 int import_gpu_logs(const ImportArguments& arguments) {
-  const bool is_smi = arguments.kind == "nvidia-smi";
   std::vector<Imported> files;
   for (const std::string& path : arguments.files) {
     const Result<WholeFile> file = read_whole_file(path);
     if (!file) {
       return fail(file.error());
     }
-    Result<std::string> text = (is_smi ? telemetry_of_nvidia_smi : telemetry_of_kernel_log)(
-        file->bytes(), path, arguments.host);
-    if (!text) {
-      return fail(text.error());
+    Result<std::vector<std::string>> texts =
+        telemetry_texts(arguments.kind, file->bytes(), path, arguments.host);
+    if (!texts) {
+      return fail(texts.error());
     }
-    files.push_back(
-        {fmt::format("telemetry.{}.{}.log", arguments.kind, files.size()), std::move(*text)});
+    for (std::string& text : *texts) {
+      std::string name = fmt::format("telemetry.{}.{}.log", arguments.kind, files.size());
+      files.push_back({std::move(name), std::move(text)});
+    }
   }
   return write(files, arguments);
 }
 
+bool is_gpu_log(const std::string& kind) {
+  return kind == "nvidia-smi" || kind == "kernel-log" || kind == "dcgmi-dmon" ||
+         kind == "prometheus";
+}
+
 int import(const ImportArguments& arguments) {
-  if (arguments.kind == "nvidia-smi" || arguments.kind == "kernel-log") {
+  if (is_gpu_log(arguments.kind)) {
     return import_gpu_logs(arguments);
   }
   if (arguments.kind == "kineto") {
@@ -155,9 +176,9 @@ void declare_import(CLI::App& command, Invocation& invocation) {
   command.add_option("KIND", arguments->kind, "kind of the files")
       ->required()
       ->check(CLI::IsMember({"flight-recorder", "kineto", "torch-snapshot", "rmm-csv", "nccl-ras",
-                             "nvidia-smi", "kernel-log"}));
+                             "nvidia-smi", "kernel-log", "dcgmi-dmon", "prometheus"}));
   command.add_option("--host", arguments->host,
-                     "host of the GPUs, where nvidia-smi's or the kernel's log does not say it");
+                     "host of the GPUs, where the log itself does not say it");
   command.add_option("FILE", arguments->files, "files, or folders of them")->required();
   command
       .add_option("--out", arguments->out, "file to write, or folder to write it to; - is stdout")

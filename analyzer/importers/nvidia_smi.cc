@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "analyzer/importers/gpu_logs.h"
+#include "analyzer/importers/log_time.h"
 #include "analyzer/telemetry/telemetry_line.h"
 
 namespace traintrace {

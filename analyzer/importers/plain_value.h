@@ -52,6 +52,11 @@ class Value {
   int64_t as_integer(int64_t otherwise) const {
     return kind_ == Kind::kInteger || kind_ == Kind::kBool ? integer_ : otherwise;
   }
+  double as_number(double otherwise) const {
+    return kind_ == Kind::kReal      ? real_
+           : kind_ == Kind::kInteger ? static_cast<double>(integer_)
+                                     : otherwise;
+  }
   std::string_view as_text() const {
     return kind_ == Kind::kText ? std::string_view(text_, length_) : std::string_view();
   }

@@ -62,6 +62,48 @@ class Imported(unittest.TestCase):
         summary = next(each for each in report["findings"] if each["code"] == "run.healthy")
         self.assertIn(f"telemetry of {RANKS} GPUs shows no fault", summary["evidence"])
 
+    def dmon(self, hot):
+        """As `dcgmi discovery -l; dcgmi dmon -e 100,241,230 | ts '%FT%.T%z'` would say the same; DCGM counts GPUs the other way round."""
+        text = f"{RANKS} GPUs found.\n"
+        for rank in range(RANKS):
+            text += f"| {RANKS - 1 - rank}      | Name: simgpu |\n|        | Device UUID: {UUID.format(rank)} |\n"
+        for i in range(11):
+            ns = self.start + i * (self.end - self.start) // 10
+            when = datetime.datetime.fromtimestamp(ns / 1e9, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f+0000")
+            text += f"{when} #Entity   SMCLK      TVIOL      XIDER\n{when} ID\n" if i % 5 == 0 else ""
+            for rank in range(RANKS):
+                held = (ns - self.start) // 2 if rank in hot else 0
+                text += f"{when} GPU {RANKS - 1 - rank}     1980       {held}          {'79' if rank in hot and i > 5 else 'N/A'}\n"
+        return text
+
+    def test_dcgmi_dmon(self):
+        self.bring("dcgmi-dmon", self.dmon([2]))
+        self.assertEqual(findings(self.beside)[1], {"device.throttled": [2], "device.xid": [2]})
+
+    def test_dcgmi_dmon_of_healthy_gpus(self):
+        self.bring("dcgmi-dmon", self.dmon([]))
+        self.assertEqual(findings(self.beside)[1], {})
+
+    def range(self, hot):
+        """The answer of Prometheus for dcgm-exporter's metrics; each GPU had an Xid before the job."""
+        series = []
+        for rank in range(RANKS):
+            labels = {"UUID": UUID.format(rank), "gpu": "0", "Hostname": "exporter-x2f", "pci_bus_id": f"00000000:{rank + 1:02X}:00.0"}
+            times = [self.start + i * (self.end - self.start) // 10 for i in range(11)]
+            values = {"SM_CLOCK": [1980] * 11, "XID_ERRORS": [13] * 11,
+                      "THERMAL_VIOLATION": [(ns - self.start) // 2 if rank in hot else 5 for ns in times]}
+            series += [{"metric": {"__name__": f"DCGM_FI_DEV_{name}", **labels}, "values": [[ns / 1e9, str(value)] for ns, value in zip(times, each)]}
+                       for name, each in values.items()]
+        return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}})
+
+    def test_prometheus(self):
+        self.bring("prometheus", self.range([0]))
+        self.assertEqual(findings(self.beside)[1], {"device.throttled": [0]})
+
+    def test_prometheus_of_healthy_gpus(self):
+        self.bring("prometheus", self.range([]))
+        self.assertEqual(findings(self.beside)[1], {})
+
     def xid(self, ns, bus):
         when = datetime.datetime.fromtimestamp(ns / 1e9, datetime.timezone.utc).isoformat()
         return f"{when} {self.host} kernel: NVRM: Xid (PCI:0000:{bus:02x}:00): 79, pid=1, GPU has fallen off the bus.\n"

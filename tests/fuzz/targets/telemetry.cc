@@ -57,5 +57,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   check_imported(telemetry_of_nvidia_smi(text, "fuzz", "node"));
   check_imported(telemetry_of_kernel_log(text, "fuzz", "node"));
+  check_imported(telemetry_of_dcgmi_dmon(text, "fuzz", "node"));
+  const Result<std::vector<std::string>> texts = telemetry_of_prometheus(text, "fuzz", "");
+  check(texts || !texts.error().message.empty());
+  for (const std::string& each : texts ? *texts : std::vector<std::string>()) {
+    check_imported(each);
+  }
   return 0;
 }
