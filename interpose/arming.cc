@@ -18,6 +18,7 @@
 #include "interpose/growth.h"
 #include "interpose/identity.h"
 #include "interpose/keeper_start.h"
+#include "interpose/loader_walk.h"
 #include "interpose/marks.h"
 #include "interpose/memory_region.h"
 #include "interpose/on_abort.h"
@@ -94,6 +95,7 @@ void put_hooks_in_place() {
   if (!g_hooks_in_place) {
     g_hooks_in_place = true;
     pthread_atfork(nullptr, nullptr, disarm_child);
+    let_forks_wait_for_walks();
     on_exit(exited, nullptr);
   }
 }

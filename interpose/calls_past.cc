@@ -10,6 +10,7 @@
 #include "interpose/facts.h"
 #include "interpose/files.h"
 #include "interpose/guard.h"
+#include "interpose/loader_walk.h"
 #include "interpose/modules.h"
 #include "interpose/relocations.h"
 #include "interpose/stats.h"
@@ -58,7 +59,7 @@ void CallsPast::Places::add(uint64_t another) noexcept {
 // In seconds 1, 2, 4, .. after the last load.
 bool CallsPast::is_due() noexcept {
   uint64_t loads = 0;
-  dl_iterate_phdr(read_loads, &loads);
+  walk_loader(read_loads, &loads);
   if (loads != seen_loads_) {
     seen_loads_ = loads;
     seconds_ = 0;

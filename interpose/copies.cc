@@ -9,6 +9,7 @@
 #include "interpose/arming.h"
 #include "interpose/files.h"
 #include "interpose/guard.h"
+#include "interpose/loader_walk.h"
 #include "interpose/modules.h"
 #include "interpose/objects.h"
 #include "interpose/resolve.h"
@@ -68,7 +69,7 @@ int take_census(dl_phdr_info* info, size_t, void* context) {
 
 void renew_census() {
   Census census = {};
-  if (dl_iterate_phdr(take_census, &census) == 0) {
+  if (walk_loader(take_census, &census) == 0) {
     for (size_t i = 0; i < format::kLibraryCount; ++i) {
       __atomic_store_n(&g_census.count[i], census.count[i], __ATOMIC_RELAXED);
     }
@@ -179,7 +180,7 @@ bool is_only_copy(Library library) noexcept {
 
 bool path_of_any_copy(Library library, char* path, size_t size) noexcept {
   Search search = {library, path, size};
-  return may_ask_the_loader() && dl_iterate_phdr(look_for_copy, &search) != 0;
+  return may_ask_the_loader() && walk_loader(look_for_copy, &search) != 0;
 }
 
 void* handle_of_copy(Library library, int copy) noexcept {

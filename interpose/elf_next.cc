@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "interpose/files.h"
+#include "interpose/loader_walk.h"
 
 namespace traintrace {
 namespace {
@@ -133,13 +134,13 @@ uint64_t loads_so_far() noexcept {
     *static_cast<uint64_t*>(into) = info->dlpi_adds;
     return 1;
   };
-  dl_iterate_phdr(take, &loads);
+  walk_loader(take, &loads);
   return loads;
 }
 
 void* definition_elsewhere(const char* function) noexcept {
   Search search = {function, nullptr};
-  dl_iterate_phdr(look_in, &search);
+  walk_loader(look_in, &search);
   return search.found;
 }
 

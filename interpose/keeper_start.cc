@@ -22,6 +22,7 @@
 #include "interpose/identity.h"
 #include "interpose/keeper.h"
 #include "interpose/keeper_claim.h"
+#include "interpose/loader_walk.h"
 #include "interpose/own_files.h"
 #include "interpose/stderr_line.h"
 #include "interpose/tables.h"
@@ -75,7 +76,7 @@ bool find_programs() {
     library << folder << "/";
   }
   library << self.dli_fname;
-  dl_iterate_phdr(note_loader, nullptr);
+  walk_loader(note_loader, nullptr);
   return library.whole() && g_loader[0] == '/' && access(g_library, R_OK) == 0;
 }
 

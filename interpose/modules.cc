@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "interpose/loader_walk.h"
 #include "interpose/modules_elf.h"
 
 namespace traintrace {
@@ -179,7 +180,7 @@ ModulesRefresh refresh_alone() noexcept {
     report_missing(g_current, g_current_count, nullptr, 0, listener, true);
   }
   Collected collected;
-  dl_iterate_phdr(collect, &collected);
+  walk_loader(collect, &collected);
   if (collected.unchanged || collected.first) {
     return ModulesRefresh::kUnchanged;
   }
@@ -234,7 +235,7 @@ int run_if_wanted(dl_phdr_info* info, size_t bytes, void* context) noexcept {
 
 // If the lock is held for ever, only this thread waits.
 void* take_lock_once(void*) {
-  dl_iterate_phdr([](dl_phdr_info*, size_t, void*) { return 1; }, nullptr);
+  walk_loader([](dl_phdr_info*, size_t, void*) { return 1; }, nullptr);
   g_lock_in_doubt.store(false);
   return nullptr;
 }
@@ -302,7 +303,7 @@ bool with_module_at(uint64_t address, ModuleBody body, void* context) noexcept {
     return false;
   }
   Wanted wanted{address, body, context};
-  if (dl_iterate_phdr(run_if_wanted, &wanted) == 0) {
+  if (walk_loader(run_if_wanted, &wanted) == 0) {
     body(nullptr, context);
   }
   if (!wanted.first) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "interpose/copies.h"
+#include "interpose/loader_walk.h"
 #include "interpose/symbols.h"
 
 namespace traintrace {
@@ -152,7 +153,7 @@ bool any_in(const OwnMemory& memory, const Importer& importer, const ElfW(Rela) 
 
 int find_importers(Importer* into, int most) noexcept {
   Search search = {into, most, 0};
-  dl_iterate_phdr(note_importer, &search);
+  walk_loader(note_importer, &search);
   return search.count;
 }
 

@@ -232,6 +232,39 @@ TEST(Processes, AForkedChildDoesNotWaitForTheLoader) {
   }
 }
 
+// A child that was forked during a walk of the tracer's could load nothing: fork() waits for its
+// end.
+ROLE(fork_during_a_walk) {
+  const auto begun =
+      static_cast<std::atomic<int>*>(dlsym(RTLD_DEFAULT, "slow_walks_begun"));  // slow_walk.cc
+  call(1);
+  int failed = 0;
+  for (int i = 0; i < 3; ++i) {
+    const int before = *begun;  // the tracer's own thread walks once a second
+    for (int look = 0; look < 30'000 && *begun == before; ++look) {
+      usleep(1000);
+    }
+    failed += *begun == before;
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);  // ends it if it hangs
+      _exit(dlopen(PRELOAD_FIXTURES "/libfake_vendor.so", RTLD_NOW) != nullptr ? 0 : 1);
+    }
+    failed += wait_for(child) != 0;
+  }
+  return failed;
+}
+
+TEST(Processes, ForkWaitsForAWalkOfTheLoadersList) {
+  const Folder folder;
+  preload::Program program = preload::self("fork_during_a_walk", {folder.path()});
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
+  program.preload_before = PRELOAD_FIXTURES "/libslow_walk.so";
+  const Outcome outcome = preload::run(program);
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.output << outcome.errors;
+  EXPECT_EQ(outcome.errors, "");
+}
+
 constexpr useconds_t kLifeUs = 50'000;
 
 ROLE(end) {

@@ -1,0 +1,86 @@
+#include "interpose/loader_walk.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+
+namespace traintrace {
+namespace {
+
+constexpr int kLooks = 1000;
+constexpr timespec kBetweenLooks = {0, 100'000};
+
+std::atomic<int> g_walks{0};  // by all threads
+std::atomic<int> g_forks{0};
+std::atomic<bool> g_given_up{false};  // a thread was cancelled in its walk, say
+constinit thread_local int t_walks = 0;
+
+// Whether it is so within some 100 ms.  No cancellation point, unlike nanosleep().
+template <typename Condition>
+bool comes_true(Condition condition) {
+  const int saved_errno = errno;
+  bool is_true = condition();
+  for (int look = 0; !is_true && look < kLooks; ++look) {
+    syscall(SYS_nanosleep, &kBetweenLooks, nullptr);
+    is_true = condition();
+  }
+  errno = saved_errno;
+  return is_true;
+}
+
+void before_fork() {
+  g_forks.fetch_add(1);
+  const auto only_own_walk = [] { return g_walks.load() <= t_walks; };
+  if (!g_given_up.load() && !comes_true(only_own_walk)) {
+    g_given_up.store(true);
+  }
+}
+
+void after_fork_in_parent() {
+  g_forks.fetch_sub(1);
+}
+
+void after_fork_in_child() {
+  g_forks.store(0);
+  g_walks.store(t_walks);
+}
+
+// Counted first and looked at then, as before_fork() does: one of the two sees the other.
+void begin_walk() {
+  const auto begun = [] {
+    g_walks.fetch_add(1);
+    if (g_forks.load() == 0) {
+      return true;
+    }
+    g_walks.fetch_sub(1);
+    return false;
+  };
+  if (t_walks > 0 || g_given_up.load() || !comes_true(begun)) {
+    g_walks.fetch_add(1);
+  }
+  ++t_walks;
+}
+
+void end_walk() {
+  --t_walks;
+  g_walks.fetch_sub(1);
+}
+
+}  // namespace
+
+int walk_loader(int (*callback)(dl_phdr_info*, size_t, void*), void* context) noexcept {
+  begin_walk();
+  const int result = dl_iterate_phdr(callback, context);
+  end_walk();
+  return result;
+}
+
+void let_forks_wait_for_walks() noexcept {
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+}  // namespace traintrace
