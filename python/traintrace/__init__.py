@@ -13,10 +13,10 @@ Afterwards, in a notebook or a script:
     result = traintrace.analyze("traintrace")
     print(result.verdict)
 """
-from traintrace._markers import is_recorded, mark, note, range, step  # pylint: disable=redefined-builtin
+from traintrace._markers import is_recorded, mark, note, range, snapshot, step  # pylint: disable=redefined-builtin
 
 __all__ = ["Analysis", "Communicator", "Error", "Finding", "Loss", "Place", "Run", "Table", "analyze", "is_recorded", "mark", "note", "range",
-           "report", "step"]
+           "report", "snapshot", "step"]
 
 
 def __getattr__(name):

@@ -10,6 +10,14 @@ MOST_BYTES = 512  # that the recorder keeps of a text
 MOST_VALUES = 256
 
 
+def folder_of_traces():
+    """As the tracer sees it, which looks when recording begins: later the job may be elsewhere.  Empty: not known."""
+    try:
+        return os.path.abspath(os.environ.get("TRAINTRACE_DIR") or "traintrace")
+    except OSError:
+        return ""
+
+
 def load():
     """The functions of the library; None: it is not in this process."""
     if os.environ.get("TRAINTRACE_DISABLE", "0") not in ("", "0"):
@@ -85,11 +93,22 @@ class Nothing:
 
 NOTHING = Nothing()
 FUNCTIONS = load()
+FOLDER = folder_of_traces()
 
 
 def is_recorded():
     """Whether libtraintrace.so is in this process."""
     return FUNCTIONS is not None
+
+
+def snapshot(to):
+    """What is recorded of this process so far, packed into the folder `to`, while the job goes on: for `traintrace analyze`, with the snapshots
+    that other ranks packed there.  The folder's path; None if there is none: not recorded, no program `traintrace`, no place."""
+    try:
+        from traintrace._snapshot import packed  # pylint: disable=import-outside-toplevel
+        return packed(FOLDER, to) if FUNCTIONS else None
+    except Exception:  # pylint: disable=broad-exception-caught
+        return None
 
 
 if FUNCTIONS is None:

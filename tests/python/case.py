@@ -1,5 +1,6 @@
 """What the tests of the package share: a folder, the job of job.py, programs in Python under the preload."""
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -66,6 +67,12 @@ class Case(unittest.TestCase):
         done = subprocess.run([f"{BUILD}/bin/traintrace", *arguments], cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         return done.stdout
+
+
+def moments(dump):
+    """Without the ids of names."""
+    lines = [line.split(" * ", 1)[1] for line in dump.splitlines() if re.match(r"\+\S+ \S+ \* ", line)]
+    return [re.sub(r"(range|text\d)=\w+=", "", line).replace('"', "") for line in lines]
 
 
 def main():

@@ -1,7 +1,7 @@
 """test_markers.py BUILD: what a job says of itself by the package of Python."""
 import glob
 import json
-import re
+import os
 
 import case
 
@@ -58,23 +58,37 @@ assert list(generator()) == [1]
 """
 
 
-def moments(dump):
-    """Without the ids of names."""
-    lines = [line.split(" * ", 1)[1] for line in dump.splitlines() if re.match(r"\+\S+ \S+ \* ", line)]
-    return [re.sub(r"(range|text\d)=\w+=", "", line).replace('"', "") for line in lines]
+SNAPSHOT = """
+import ctypes, os, traintrace
+cuda = ctypes.CDLL("libcudart.so.13")
+assert traintrace.snapshot("early") is None
+cuda.cudaFree(None)
+traintrace.step(1)
+os.mkdir("other")
+os.chdir("other")
+at_one = traintrace.snapshot("../peak")
+traintrace.step(2)
+at_two = traintrace.snapshot("peak")
+traintrace.step(3)
+assert traintrace.snapshot("/proc/nowhere") is None
+if os.fork() == 0:
+    os._exit(traintrace.snapshot("of a child") is not None)
+assert os.wait()[1] == 0
+print(at_one, at_two, sep="\\n")
+"""
 
 
 class Markers(case.Case):
     def test_are_recorded(self):
         self.run_python(MARKED)
-        seen = moments(self.traintrace("dump"))
+        seen = case.moments(self.traintrace("dump"))
         step = [["step step=%d" % number, "note samples offset=0 bytes=%d %s" % (len(text), text if len(text) <= 8 else text[:8] + " " + text[8:]),
                  "rangePush forward", "mark here", "rangePop forward"] for number, text in enumerate(("0-1,5", "10-11,15", "20-21,25"))]
         self.assertEqual(seen, ["rangePush loop", *sum(step, []), "rangePop loop", "step step=3"])
 
     def test_take_whatever_they_are_given(self):
         self.run_python(ODD)
-        seen = moments(self.traintrace("dump"))
+        seen = case.moments(self.traintrace("dump"))
         notes = [line for line in seen if line.startswith("note ")]
         self.assertIn("(7 value s on cud a:0)", notes[0])
         self.assertIn("(KeyErro r)", notes[1])
@@ -107,6 +121,16 @@ class Markers(case.Case):
     def test_are_no_trouble_to_a_healthy_job(self):
         self.assertEqual(self.run_job(3), [0, 0, 0])
         self.assertIn("verdict: nothing is wrong", self.traintrace("analyze"))
+
+    def test_snapshot(self):
+        """Each has what was recorded until then; a place of no use, a process without a trace and a job without the tracer have none."""
+        folders = self.run_python(SNAPSHOT).splitlines()
+        self.assertEqual(folders, [f"{self.folder}/peak", f"{self.folder}/other/peak"])
+        for last, folder in enumerate(folders, 1):
+            self.assertEqual(case.moments(self.traintrace("dump", folder)), [f"step step={step}" for step in range(1, last + 1)])
+            self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
+        self.assertEqual(case.moments(self.traintrace("dump")), [f"step step={step}" for step in (1, 2, 3)])
+        self.assertEqual(self.run_python("import traintrace\nprint(traintrace.snapshot('peak'))", recorded=False), "None\n")
 
     def test_tell_the_steps_of_a_timeline(self):
         self.assertEqual(self.run_job(2, TRAINTRACE_GPU_TIMELINE="cupti"), [0, 0])
