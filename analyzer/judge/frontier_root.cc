@@ -55,7 +55,7 @@ class Roots {
   }
 
   void add_roots() {
-    const Ranks ranks = nodes_of_graph();
+    const Ranks ranks = ranks_to_judge();
     const WaitWalk walk(ranks, graph_.waits);
     std::map<MatchKey, Ranks> together;
     std::map<MatchKey, Ranks> behind;
@@ -183,6 +183,17 @@ class Roots {
       }
     }
     return ranks;
+  }
+
+  // If ranks without a trace called what they should, and others would wait for each other still,
+  // that is where it began: of the former nothing is known, and they do not explain it.
+  Ranks ranks_to_judge() const {
+    const Ranks all = nodes_of_graph();
+    Ranks traced = all;
+    std::erase_if(traced, [&](Rank rank) { return blocked_.nodes.at(rank).state == nullptr; });
+    const bool explains =
+        traced.size() == all.size() || !WaitWalk(traced, graph_.waits).has_circles();
+    return explains ? all : traced;
   }
 
   // Where that rank is awaited, by one of those where it is not empty: best where it is missing,

@@ -190,6 +190,10 @@ bool WaitWalk::is_free_of_circles(const std::vector<bool>& among) const {
   return size == 0;
 }
 
+bool WaitWalk::has_circles() const {
+  return !is_free_of_circles(std::vector<bool>(next_.size(), true));
+}
+
 bool WaitWalk::frees_all(const Ranks& circle, Rank rank) const {
   std::vector<bool> among(next_.size(), true);
   for (size_t i = 0; i < ranks_.size(); ++i) {

@@ -18,6 +18,8 @@ class WaitWalk {
   std::vector<Ranks> ends() const;
   // All from which there is a way to one of `roots`, themselves left out; by rank.
   Ranks all_before(const Ranks& roots) const;
+  // Some of its ranks wait for each other.
+  bool has_circles() const;
   // Without `rank` nobody in `circle`, an end of several ranks, waits in a circle: if it goes on,
   // all of them do.
   bool frees_all(const Ranks& circle, Rank rank) const;
