@@ -102,6 +102,18 @@ Ranks in_question(const Run& run, const std::vector<Program>& programs, const Wa
   return found;
 }
 
+// What a rank without a trace called, nobody knows: of those it keeps waiting, one that parted from
+// the ranks that run the same program may be the one that went wrong.
+void doubt_untraced(const std::vector<Departure>& departures, WaitGraph& graph) {
+  for (Hang& hang : graph.hangs) {
+    hang.alone = hang.alone && (hang.fate != Fate::kUntraced ||
+                                std::none_of(departures.begin(), departures.end(),
+                                             [&](const Departure& departure) {
+                                               return contains(hang.victims, departure.rank);
+                                             }));
+  }
+}
+
 bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>& programs,
                 WaitGraph& graph) {
   const std::vector<Departure> departures = departures_of(run, programs);
@@ -134,6 +146,7 @@ bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>
     graph.departed = true;
     return true;
   }
+  doubt_untraced(departures, graph);
   return false;
 }
 

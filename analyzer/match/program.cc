@@ -35,9 +35,13 @@ class KeyMaker {
     key = format::mixed(key, operation.count);
     key = format::mixed(key, static_cast<uint64_t>(operation.data_type));
     key = format::mixed(key, site(operation.stack));
-    return operation.collective
-               ? key
-               : format::mixed(key, static_cast<uint64_t>(operation.peer) * 2 + operation.receive);
+    if (operation.collective) {
+      return key;
+    }
+    // Single messages never meet those that are issued together.
+    const bool together = operation.group != 0 && (operation.flags & format::kUntracked) == 0;
+    key = format::mixed(key, static_cast<uint64_t>(operation.peer) * 2 + operation.receive);
+    return format::mixed(key, together ? 1 : 0);
   }
 
  private:

@@ -65,6 +65,16 @@ class Departures(unittest.TestCase):
                 folder, truth = self.of(seed, "died")
                 self.assertEqual(found(folder), [("collective.dead-rank", "likely", truth["culprits"])])
 
+    def test_a_rank_without_a_dump(self):
+        """It died; or one that waits for it, or one behind that, called something else than the ranks that run the same program."""
+        for seed in (19, 91, 145):
+            with self.subTest(seed=seed):
+                folder, truth = self.of(seed, "died")
+                self.assertEqual([one[1:] for one in found(folder)], [("likely", truth["culprits"])])
+        for seed in (300419, 600318):
+            with self.subTest(seed=seed):
+                self.assertEqual([one[1:] for one in found(self.of(seed, "cycle")[0])], [("possible", [])])
+
     def test_messages_in_a_batch_and_single_ones_do_not_meet(self):
         for seed in (17, 287):
             with self.subTest(seed=seed):
