@@ -240,8 +240,13 @@ class Blocker {
                node.unit->parts.end();
   }
 
+  // What keeps it from going on is not known to be its own.
+  static bool may_wait(const Node& node) {
+    return node.unit != nullptr && !node.stalled && !node.deviant && !node.gone;
+  }
+
   void add_edges(Node& node) {
-    if (node.unit == nullptr || node.stalled || node.deviant || node.gone) {
+    if (!may_wait(node)) {
       return;
     }
     node.vague = blocked_.standings.may_stand_earlier_than_kept(node.rank);
@@ -349,7 +354,7 @@ class Blocker {
     for (size_t before = 0; before != waiting.size();) {
       before = waiting.size();
       for (auto& [rank, node] : blocked_.nodes) {
-        if (node.unit == nullptr || node.unit->first().collective || waiting.contains(rank)) {
+        if (!may_wait(node) || node.unit->first().collective || waiting.contains(rank)) {
           continue;
         }
         for (const OperationText* part : node.unit->parts) {
