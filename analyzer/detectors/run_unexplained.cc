@@ -74,6 +74,24 @@ bool has_part_in_something(const Run& run, const RankState& state) {
   return false;
 }
 
+// Since when what its dump says to be in flight is, if that has passed its own time limit: it is
+// not known whether all that came before is kept, and so not for whom it waits.
+TimeNs overdue_since(const ProcessTrace& trace) {
+  const auto made = trace.facts.find("dump-time");
+  const bool passed = made != trace.facts.end() && made->second != "assumed" &&
+                      trace.first_limit != 0 &&
+                      elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
+  TimeNs since = 0;
+  for (const CommunicatorText& text : trace.communicators) {
+    for (const OperationText& operation : text.recent) {
+      if (passed && certainly_unfinished(gpu_state(trace, operation))) {
+        since = since == 0 ? operation.enter : std::min(since, operation.enter);
+      }
+    }
+  }
+  return since;
+}
+
 // How long it has been inside a call that waits, or its GPU said so, if that is longer than it may.
 TimeNs blocked_for(const Run& run, const RankState& state) {
   TimeNs longest = 0;
@@ -85,6 +103,7 @@ TimeNs blocked_for(const Run& run, const RankState& state) {
   };
   consider(blocked_in_nccl(run, state), known_until(state.life, run.end));
   consider(blocked_in_cuda(run, state), known_until(state.life, run.end));
+  consider(overdue_since(trace_of(run, state)), state.last_seen);
   for (const Wait& wait : run.waits.waits) {
     for (const Waiter& waiter : wait.waiters) {
       if (waiter.rank == state.rank && (waiter.blocked || waiter.unfinished)) {
@@ -159,6 +178,17 @@ bool joins_victims(const Run& run, Rank rank, std::vector<Finding>& findings) {
   return false;
 }
 
+// Its dump keeps nothing that came before what is in flight there.
+bool may_lack_cause(const Run& run, Rank rank) {
+  const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+  const TimeNs since = overdue_since(trace);
+  return since != 0 && trace.facts.contains("entries-overwritten") &&
+         std::all_of(trace.communicators.begin(), trace.communicators.end(),
+                     [&](const CommunicatorText& text) {
+                       return text.recent.empty() || text.recent.front().enter >= since;
+                     });
+}
+
 void add_evidence(const Run& run, const std::map<Rank, TimeNs>& ranks, Finding& finding) {
   for (const auto& [rank, waited] : ranks) {
     if (finding.evidence.size() < kEvidenceLines) {
@@ -191,6 +221,12 @@ Finding finding_about(const Run& run, const std::map<Rank, TimeNs>& ranks) {
       "{} {} been blocked for {}, and nothing that was recorded says why; culprit undetermined",
       ranks_text(finding.victims), ranks.size() == 1 ? "has" : "have", seconds(longest));
   add_evidence(run, ranks, finding);
+  if (std::any_of(ranks.begin(), ranks.end(),
+                  [&](const auto& entry) { return may_lack_cause(run, entry.first); })) {
+    finding.evidence.emplace_back(
+        "the oldest that dumps keep is in flight: what it waits for may be older, and overwritten; "
+        "TORCH_NCCL_TRACE_BUFFER_SIZE says how many entries they keep");
+  }
   if (run.waits.undated) {
     finding.evidence.emplace_back(
         "nothing says when these dumps were written, so that a slow step looks the same as a hang: "
