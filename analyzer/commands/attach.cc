@@ -11,12 +11,16 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "analyzer/commands/artifact.h"
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/judge_job.h"
 #include "analyzer/commands/verdict_hooks.h"
+#include "analyzer/commands/watch_metrics.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/telemetry_findings.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/live/job_now.h"
 #include "analyzer/live/mpi.h"
 #include "analyzer/live/several_hosts.h"
@@ -27,6 +31,7 @@
 #include "analyzer/page/page.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/judged_runs.h"
+#include "analyzer/telemetry/gpu_history.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/words.h"
 #include "analyzer/thresholds.h"
@@ -44,6 +49,8 @@ struct AttachOptions {
   std::string on_hang;
   std::vector<std::string> on;
   std::vector<VerdictHook> hooks;  // what both say
+  std::string prometheus;          // empty: no metrics
+  std::string artifacts;           // folder; empty: none are kept
   std::string snapshot;
   std::string format = "text";
   TimeNs hang_after_ns = 0;
@@ -114,21 +121,62 @@ struct Answer {
   std::string text;
   int status = 0;
   FindingsReport report;
-  std::string json;  // for commands of the user; empty: there are none
+  std::string json;      // for commands of the user; empty: there are none
+  std::string artifact;  // path of the tar file; empty: there is none
 };
 
-std::vector<Finding> findings_about(Run& run, const AttachOptions& options) {
+std::vector<Finding> findings_about(Run& run, const TelemetryRecord& telemetry,
+                                    const AttachOptions& options) {
   read_details(run);
   Symbolizer symbolizer;
   look_up_code(run, symbolizer);
-  return is_recorded(run.processes)
-             ? find_all(run)
-             : std::vector<Finding>{unrecorded_finding(run, options.job.interval)};
+  if (!is_recorded(run.processes)) {
+    return {unrecorded_finding(run, options.job.interval)};
+  }
+  std::vector<Finding> findings = find_all(run);
+  run_stage("telemetry", [&] { add_telemetry(run, telemetry, findings); });
+  return findings;
+}
+
+TelemetryRecord telemetry_of(const TraceSet& traces) {
+  std::vector<ReadError> problems;
+  TelemetryRecord telemetry = read_telemetry(traces.telemetry, problems);
+  for (const ReadError& problem : problems) {
+    say(problem);
+  }
+  return telemetry;
+}
+
+// Its path; empty: it is not wanted, or cannot be written, which is told.
+std::string keep_artifact(const Run& run, const Answer& answer, const JobNow& now,
+                          TelemetryRecord telemetry, const AttachOptions& options) {
+  if (options.artifacts.empty() || answer.status == 0) {
+    return "";
+  }
+  ArtifactParts parts;
+  parts.texts = {{"verdict.json", json_of(run, answer.report, now, options)},
+                 {"verdict.txt", text_of(run, answer.report, now, options)},
+                 {"verdict.html", page_html(run, answer.report, {{options.job.traces}})},
+                 {"stacks.collapsed", threads_collapsed(run)}};
+  parts.telemetry = now.traces.telemetry;
+  parts.gpus = std::move(telemetry);
+  parts.time = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count();
+  const Result<std::string> path = write_artifact(options.artifacts, run, parts);
+  if (!path) {
+    say(path.error());
+    return "";
+  }
+  note("all that belongs to this verdict is in " + *path);
+  return *path;
 }
 
 Result<Answer> judge(JobNow now, const std::vector<pid_t>& pids, const AttachOptions& options) {
-  Result<JudgedRun> judged = judge_job(now.traces, pids, options.hang_after_ns,
-                                       [&](Run& run) { return findings_about(run, options); });
+  TelemetryRecord telemetry = telemetry_of(now.traces);
+  Result<JudgedRun> judged = judge_job(now.traces, pids, options.hang_after_ns, [&](Run& run) {
+    return findings_about(run, telemetry, options);
+  });
   if (!judged) {
     return judged.error();
   }
@@ -152,6 +200,7 @@ Result<Answer> judge(JobNow now, const std::vector<pid_t>& pids, const AttachOpt
                                                 : text_of(run, report, now, options);
   answer.json = options.hooks.empty() ? "" : json_of(run, report, now, options);
   answer.report = report;
+  answer.artifact = keep_artifact(run, answer, now, std::move(telemetry), options);
   return answer;
 }
 
@@ -160,7 +209,8 @@ int say(const Result<Answer>& answer, const AttachOptions& options) {
     return fail(answer.error());
   }
   const int written = print(answer->text);
-  run_hooks(options.hooks, answer->report, answer->json);
+  write_verdict_metrics(options.prometheus, answer->report, answer->artifact);
+  run_hooks(options.hooks, answer->report, answer->json, answer->artifact);
   return written != 0 ? written : answer->status;
 }
 
@@ -237,6 +287,7 @@ int judge_ended(const Job& job, const AttachOptions& options) {
 }
 
 int watch(const AttachOptions& options) {
+  WatchMetrics metrics(options.prometheus, options.job, options.hang_after_ns);
   Result<Job> job = wait_for_job(options);
   if (!job) {
     return fail(job.error());
@@ -244,6 +295,7 @@ int watch(const AttachOptions& options) {
   while (job->is_running()) {
     if (seems_stuck(*job, options.hang_after_ns) && goes_on(*job, options) &&
         seems_stuck(*job, options.hang_after_ns)) {
+      metrics.stop();
       return attach_once(*job, options);
     }
     std::this_thread::sleep_for(std::chrono::nanoseconds(options.job.interval));
@@ -253,6 +305,7 @@ int watch(const AttachOptions& options) {
       job = std::move(again);
     }
   }
+  metrics.stop();
   return judge_ended(*job, options);
 }
 
@@ -332,6 +385,9 @@ int attach(AttachOptions options) {
   if (Mpi::is_started_by() && options.watch) {
     return fail("--watch watches one host: start it without mpirun or srun");
   }
+  if (!options.prometheus.empty() && !options.watch) {
+    return fail("--prometheus goes with --watch");
+  }
   if (options.watch) {
     return watch(options);
   }
@@ -376,6 +432,12 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
                   "CODE,..:COMMAND: the same for findings with these codes (collective.*: all "
                   "that begin so)")
       ->type_name("CODE,..:COMMAND");
+  command.add_option("--prometheus", options->prometheus,
+                     "with --watch: keep what each rank does, and then the verdict, in this file "
+                     "(*.prom), for node_exporter");
+  command.add_option("--artifacts", options->artifacts,
+                     "if there is an error: keep verdict, stacks, traces, telemetry and dumps as "
+                     "one tar file in this folder");
   command
       .add_option("--snapshot", options->snapshot,
                   "FOLDER: write the threads of the processes whose traces are in it beside the "

@@ -96,7 +96,7 @@ std::optional<VerdictHook> parse_hook(const std::string& text, std::string& comp
 }
 
 void run_hooks(const std::vector<VerdictHook>& hooks, const FindingsReport& report,
-               const std::string& json) {
+               const std::string& json, const std::string& artifact) {
   for (const VerdictHook& hook : hooks) {
     const Finding* const finding = finding_for(hook, report);
     if (finding == nullptr) {
@@ -105,6 +105,7 @@ void run_hooks(const std::vector<VerdictHook>& hooks, const FindingsReport& repo
     setenv("TRAINTRACE_VERDICT", printable(report.verdict).c_str(), 1);
     setenv("TRAINTRACE_CODE", std::string(finding->code).c_str(), 1);
     setenv("TRAINTRACE_CULPRITS", rank_list(finding->culprits).c_str(), 1);
+    setenv("TRAINTRACE_ARTIFACT", artifact.c_str(), 1);
     if (run_command(hook.command, json) != 0) {
       fail("the command for this verdict failed: " + hook.command);
     }

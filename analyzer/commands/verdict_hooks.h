@@ -18,9 +18,9 @@ struct VerdictHook {
 std::optional<VerdictHook> parse_hook(const std::string& text, std::string& complaint);
 
 // Runs those that are meant, one after the other, each with the findings as JSON on its stdin and
-// TRAINTRACE_VERDICT, TRAINTRACE_CODE and TRAINTRACE_CULPRITS ("2,5") in its environment.  What
-// fails is told on stderr.
+// TRAINTRACE_VERDICT, TRAINTRACE_CODE, TRAINTRACE_CULPRITS ("2,5") and TRAINTRACE_ARTIFACT (the
+// path of the tar file; empty: there is none) in its environment.  What fails is told on stderr.
 void run_hooks(const std::vector<VerdictHook>& hooks, const FindingsReport& report,
-               const std::string& json);
+               const std::string& json, const std::string& artifact);
 
 }  // namespace traintrace

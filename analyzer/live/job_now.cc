@@ -159,6 +159,7 @@ void append(TraceSet from, TraceSet& into) {
   }
   std::move(from.errors.begin(), from.errors.end(), std::back_inserter(into.errors));
   std::move(from.supporting.begin(), from.supporting.end(), std::back_inserter(into.supporting));
+  std::move(from.telemetry.begin(), from.telemetry.end(), std::back_inserter(into.telemetry));
 }
 
 }  // namespace

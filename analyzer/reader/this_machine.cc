@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -78,6 +79,11 @@ bool is_frozen(int pid, const std::string& root) {
 }
 
 }  // namespace
+
+std::string name_of_this_host() {
+  utsname names = {};
+  return uname(&names) == 0 ? names.nodename : "";
+}
 
 // As the tracer keeps it: the bytes of the 32 hexadecimal digits.
 std::optional<std::array<uint64_t, 2>> boot_id() {

@@ -13,6 +13,9 @@ namespace traintrace {
 
 std::optional<std::array<uint64_t, 2>> boot_id();
 
+// As uname(2) has it, and so traces; empty: it is not known.
+std::string name_of_this_host();
+
 // Whether the process of that header runs right now, by the kernel's own word: same start of the
 // machine, same PID namespace, same PID and start time.  Nothing: it lives, or lived, where this
 // process cannot look.

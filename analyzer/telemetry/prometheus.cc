@@ -1,38 +1,19 @@
 #include "analyzer/telemetry/prometheus.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <map>
 
-#include "analyzer/text/printable.h"
+#include "analyzer/text/metrics.h"
 
 namespace traintrace {
 namespace {
-
-// Value of a label: UTF-8 with \, " and newlines escaped.
-std::string label_value(const std::string& text) {
-  std::string escaped;
-  for (const char c : printable(text)) {
-    escaped += c == '\\' || c == '"' ? std::string{'\\', c} : std::string(1, c);
-  }
-  return escaped;
-}
 
 std::string labels_of(int device, const std::map<int, DeviceLine>& devices) {
   const auto known = devices.find(device);
   const DeviceLine line = known == devices.end() ? DeviceLine{} : known->second;
   return fmt::format(R"(gpu="{}",uuid="{}",pci="{}")", device, label_value(line.uuid),
                      label_value(line.pci));
-}
-
-std::string head_of_metric(std::string_view name, std::string_view type, std::string_view help) {
-  return fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
 }
 
 std::string readings_text(const TelemetryFile& file, size_t reading) {
@@ -79,25 +60,6 @@ std::string prometheus_text(const TelemetryFile& file, size_t hung) {
          head_of_metric(kHung, "gauge",
                         "queries to NVML that have not returned for ten intervals") +
          fmt::format("{} {}\n", kHung, hung);
-}
-
-bool write_for_prometheus(const std::string& path, const std::string& text, std::string& problem) {
-  constexpr mode_t kAllMayRead = 0644;
-  const std::string beside =
-      fmt::format("{}.{}.tmp", path, getpid());  // the collector reads *.prom
-  const int file =
-      open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kAllMayRead);
-  const bool written = file >= 0 && fchmod(file, kAllMayRead) == 0 &&
-                       write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (file >= 0) {
-    close(file);
-  }
-  if (!written || std::rename(beside.c_str(), path.c_str()) != 0) {
-    problem = path + ": " + std::strerror(errno);
-    unlink(beside.c_str());
-    return false;
-  }
-  return true;
 }
 
 }  // namespace traintrace

@@ -20,6 +20,7 @@
 #include "analyzer/telemetry/prometheus.h"
 #include "analyzer/telemetry/sampler.h"
 #include "analyzer/telemetry/telemetry_file.h"
+#include "analyzer/text/metrics.h"
 
 namespace traintrace {
 namespace {

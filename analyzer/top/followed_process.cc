@@ -154,6 +154,7 @@ RankView FollowedProcess::view(TimeNs now, TimeNs blocked_after, int world_size)
                         : newest_in->size > 0           ? fmt::format("{} ranks", newest_in->size)
                                                         : "?";
     view.sequence = newest.sequence;
+    view.entered = newest.enter;
     view.pending = !newest.finished;
   }
   for (const LiveMemory& memory : sample.memory) {

@@ -37,6 +37,7 @@ struct RankView {
   std::string communicator;  // of the last collective; empty: there was none
   std::string collective;    // ncclAllReduce
   uint64_t sequence = 0;     // of it
+  TimeNs entered = 0;        // when it was; 0: there was none
   bool pending = false;      // it is not known to be finished
   // Steps, counted by a collective that comes once in each; 0: not found.
   uint64_t step = 0;
