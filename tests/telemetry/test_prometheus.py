@@ -38,7 +38,7 @@ class Exported(unittest.TestCase):
             path = f"{beside.folder}/traintrace.prom"
             beside.start(f"--prometheus={path}")
             texts = []
-            while not (texts and "xid" in texts[-1] and "power_limit_watts" in texts[-1]):
+            while not (texts and "xid" in texts[-1] and all(texts[-1].count(f"{name}{{") == 2 for name in ("sm_clock_hertz", "power_limit_watts"))):
                 time.sleep(0.02)
                 if os.path.exists(path):
                     with open(path, encoding="utf-8") as file:
