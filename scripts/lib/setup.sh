@@ -29,6 +29,11 @@ need_to_compare=(  # what attach says beside what others see; tests without them
   "heaptrack_print --version|heaptrack"  # opens what is exported for it
   "protoc --version|protobuf-compiler"   # decodes what is exported for Perfetto
 )
+need_to_alert=(  # checks the rules in docs/alerts; CI alone installs them, as they are services that start by themselves
+  "promtool --version|prometheus"
+  "amtool --version|prometheus-alertmanager"
+  "prometheus-node-exporter --version|prometheus-node-exporter"
+)
 need_to_train=("test -x /usr/bin/torchrun|python3-torch")  # the example in PyTorch; the CPU is enough
 need_to_show=(  # the page of --format=html in a browser; tests without them are skipped
   "node --version|nodejs"
