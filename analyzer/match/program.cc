@@ -38,8 +38,10 @@ class KeyMaker {
     if (operation.collective) {
       return key;
     }
-    // Single messages never meet those that are issued together.
-    const bool together = operation.group != 0 && (operation.flags & format::kUntracked) == 0;
+    // Dumps name the same group for single messages and for those that are issued together, which
+    // never meet.  Our own traces tell them apart by their communicators.
+    const bool together = is_flight_dump(trace_) && operation.group != 0 &&
+                          (operation.flags & format::kUntracked) == 0;
     key = format::mixed(key, static_cast<uint64_t>(operation.peer) * 2 + operation.receive);
     return format::mixed(key, together ? 1 : 0);
   }

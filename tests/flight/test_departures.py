@@ -115,11 +115,11 @@ class Departures(unittest.TestCase):
                 self.assertEqual(found(folder), [("collective.dtype-mismatch", "proof", truth["culprits"])])
 
     def test_messages_left_out_in_native_traces(self):
-        for seed in (52094, 52074):
+        for seed, kind in ((52094, "missing-send"), (52074, "missing-send"), (160074, "missing-send"), (160015, "missing-recv")):
             with self.subTest(seed=seed):
                 folder = os.path.join(self.folder, f"native-{seed}")
-                truth = generate.generate(seed, "text", "missing-send", None, folder)
-                self.assertEqual(found(os.path.join(folder, "traces", "job.txt")), [("p2p.missing-send", "likely", truth["culprits"])])
+                truth = generate.generate(seed, "text", kind, None, folder)
+                self.assertEqual(found(os.path.join(folder, "traces", "job.txt")), [("p2p." + kind, "likely", truth["culprits"])])
 
     def job(self, calls_of, ranks=4):
         """`calls_of(rank)`: (group, size, whether it is done, line). Group 1 is of the ranks 2 and 3 alone."""
