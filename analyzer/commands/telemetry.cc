@@ -2,6 +2,8 @@
 #include <memory>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/telemetry_alerts.h"
+#include "analyzer/commands/verdict_hooks.h"
 #include "analyzer/telemetry/recording.h"
 #include "analyzer/text/words.h"
 
@@ -15,7 +17,25 @@ struct TelemetryArguments {
   uint64_t limit_mb = 128;
   bool nvlink = false;
   std::string prometheus;
+  std::vector<std::string> on;
 };
+
+// What --on says; false: it was not understood, as is told.
+bool read_hooks(const std::vector<std::string>& texts, std::vector<VerdictHook>& hooks) {
+  for (const std::string& text : texts) {
+    std::string complaint;
+    const std::optional<VerdictHook> hook = parse_hook(text, complaint);
+    if (!hook || !is_about_telemetry(*hook)) {
+      fail(hook ? "--on=" + text +
+                      ": telemetry finds device.xid, device.ecc, device.throttled and "
+                      "device.link-degraded; for others see `traintrace attach --watch`"
+                : complaint);
+      return false;
+    }
+    hooks.push_back(*hook);
+  }
+  return true;
+}
 
 int record(const TelemetryArguments& arguments) {
   constexpr int64_t kShortestNs = 100'000'000;
@@ -35,6 +55,15 @@ int record(const TelemetryArguments& arguments) {
   options.nvlink = arguments.nvlink;
   options.most_bytes = (arguments.limit_mb << 20) / 2;  // this file and the one before
   options.prometheus = arguments.prometheus;
+  std::vector<VerdictHook> hooks;
+  if (!read_hooks(arguments.on, hooks)) {
+    return 2;
+  }
+  TelemetryAlerts alerts(arguments.folder, hooks);
+  if (!hooks.empty()) {
+    options.alert = [&](const auto& codes) { return alerts.take(codes); };
+    options.last_alert = [&](const auto& codes) { alerts.finish(codes); };
+  }
   return record_telemetry(options, [](const std::string& line) { note(line); });
 }
 
@@ -58,6 +87,12 @@ void declare_telemetry(CLI::App& command, Invocation& invocation) {
                    "read the errors of NVLinks, too: a slow query, once a minute");
   command.add_option("--prometheus", arguments->prometheus,
                      "keep the latest readings in this file (*.prom), for node_exporter");
+  command
+      .add_option(
+          "--on", arguments->on,
+          "CODE,..:COMMAND: run this shell command once there is a finding device.* with one "
+          "of these codes; it gets the findings as JSON on stdin")
+      ->type_name("CODE,..:COMMAND");
   command.callback([arguments, &invocation] { invocation.status = record(*arguments); });
 }
 

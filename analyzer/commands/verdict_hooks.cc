@@ -15,12 +15,13 @@
 #include "analyzer/text/printable.h"
 
 namespace traintrace {
-namespace {
 
 bool is_meant(const std::string& pattern, std::string_view code) {
   return pattern.ends_with('*') ? code.starts_with(pattern.substr(0, pattern.size() - 1))
                                 : code == pattern;
 }
+
+namespace {
 
 // The finding that a hook is about: the leading one if that is meant; null: none is.
 const Finding* finding_for(const VerdictHook& hook, const FindingsReport& report) {

@@ -1,8 +1,9 @@
-// Commands of the user that are run once there is a verdict (attach --on, --on-hang).
+// Commands of the user that are run once there is a verdict (--on, --on-hang).
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/reporters/findings_report.h"
@@ -13,6 +14,9 @@ struct VerdictHook {
   std::vector<std::string> codes;  // "collective.*" is all that begin so; none: any error
   std::string command;             // of the shell
 };
+
+// Whether a finding with that code is one of `pattern`: the code itself, or "collective.*".
+bool is_meant(const std::string& pattern, std::string_view code);
 
 // "CODE,..:COMMAND".  What is wrong with it goes to `complaint`.
 std::optional<VerdictHook> parse_hook(const std::string& text, std::string& complaint);

@@ -129,6 +129,9 @@ class TelemetryRecording {
   void look(int64_t now) {
     note_hung(now);
     export_latest();
+    if (options_.alert && options_.alert(reasons_)) {
+      reasons_.clear();
+    }
     if (!job_.look()) {
       over_since_ = 0;
     } else if (over_since_ == 0) {
@@ -150,6 +153,7 @@ class TelemetryRecording {
     for (size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
       std::string expected;
       if (const auto line = parse_telemetry_line(pending_.substr(0, end), expected)) {
+        note_reasons(*line);
         add(*line);
       }
       pending_.erase(0, end + 1);
@@ -189,6 +193,33 @@ class TelemetryRecording {
       told_lost_ = true;
       tell_(fmt::format("telemetry: {}: not all can be written: {}", file_.path(),
                         std::strerror(errno)));
+    }
+  }
+
+  void give_reason(const std::string& code) {
+    if (std::find(reasons_.begin(), reasons_.end(), code) == reasons_.end()) {
+      reasons_.push_back(code);
+    }
+  }
+
+  // What the line says that is new and an error.
+  void note_reasons(const TelemetryLine& line) {
+    if (std::holds_alternative<XidLine>(line)) {
+      give_reason("device.xid");
+    }
+    const auto* const read = std::get_if<ReadLine>(&line);
+    const auto before = read == nullptr ? file_.latest().end() : file_.latest().find(read->device);
+    if (before == file_.latest().end()) {
+      return;
+    }
+    for (const auto& [reading, value] : read->values) {
+      const std::optional<int64_t>& known = before->second[static_cast<size_t>(reading)];
+      const bool is_error =
+          reading == GpuReading::kEccUncorrected || reading == GpuReading::kRowsUncorrected ||
+          reading == GpuReading::kRowsPending || reading == GpuReading::kRowsFailed;
+      if (is_error && known && value > *known) {
+        give_reason("device.ecc");
+      }
     }
   }
 
@@ -246,6 +277,9 @@ class TelemetryRecording {
       unlink(options_.prometheus.c_str());  // else it would look as if it were of now
     }
     sampler_.reset();
+    if (options_.last_alert && created_) {
+      options_.last_alert(reasons_);
+    }
   }
 
   TelemetryOptions options_;
@@ -254,7 +288,8 @@ class TelemetryRecording {
   TelemetryFile file_;
   std::unique_ptr<Sampler> sampler_;
   std::string pending_;
-  std::string why_;  // it ends
+  std::string why_;                   // it ends
+  std::vector<std::string> reasons_;  // for alerts: codes
   int status_ = 0;
   bool created_ = false;
   bool told_lost_ = false;

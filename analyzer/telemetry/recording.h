@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace traintrace {
 
@@ -14,6 +15,10 @@ struct TelemetryOptions {
   bool nvlink = false;
   uint64_t most_bytes = 0;  // of one file; there are two at most
   std::string prometheus;   // empty: nothing is written for it
+  // Codes of findings for which there are new reasons, each second until it was true; none: there
+  // is no reason.  Empty: nobody wants to know.
+  std::function<bool(const std::vector<std::string>& codes)> alert;
+  std::function<void(const std::vector<std::string>& codes)> last_alert;  // the job is over
 };
 
 // Returns once the job in the folder has ended, or SIGTERM, SIGINT or SIGHUP came: 0.  2: NVML

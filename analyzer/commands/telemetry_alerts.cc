@@ -1,0 +1,95 @@
+#include "analyzer/commands/telemetry_alerts.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "analyzer/commands/command.h"
+#include "analyzer/commands/judge_job.h"
+#include "analyzer/detectors/telemetry_findings.h"
+#include "analyzer/telemetry/gpu_history.h"
+
+namespace traintrace {
+namespace {
+
+constexpr std::string_view kTelemetryCodes[] = {"device.xid", "device.ecc", "device.throttled",
+                                                "device.link-degraded"};
+
+// Of all that there is to say about the job only what the counters say.
+int judge_telemetry(const std::string& folder, const std::vector<VerdictHook>& hooks,
+                    const std::vector<std::string>& codes) {
+  constexpr TimeNs kHangAfter = 5'000'000'000;
+  const TraceSet traces = read_traces(std::vector<std::string>{folder}, {.events = false});
+  std::vector<ReadError> problems;  // of telemetry that is being written: the rest is used
+  const TelemetryRecord telemetry = read_telemetry(traces.telemetry, problems);
+  Result<JudgedRun> judged = judge_job(traces, {}, kHangAfter, [&](const Run& run) {
+    std::vector<Finding> findings;
+    add_telemetry(run, telemetry, findings);
+    std::erase_if(findings, [&](const Finding& finding) {
+      return std::find(codes.begin(), codes.end(), finding.code) == codes.end();
+    });
+    return findings;
+  });
+  if (judged && !judged->findings.empty()) {
+    const Run& run = judged->run;
+    const FindingsReport report = report_findings(run, std::move(judged->findings));
+    run_hooks(hooks, report, findings_json(run, report), "");
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool is_about_telemetry(const VerdictHook& hook) {
+  return std::all_of(hook.codes.begin(), hook.codes.end(), [](const std::string& pattern) {
+    return std::any_of(std::begin(kTelemetryCodes), std::end(kTelemetryCodes),
+                       [&](std::string_view code) { return is_meant(pattern, code); });
+  });
+}
+
+void TelemetryAlerts::run(const std::vector<std::string>& codes) const {
+  // Those that end us are read from a descriptor; commands take them as everybody does.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  supervised([&] { return judge_telemetry(folder_, hooks_, codes); });
+  _exit(0);
+}
+
+bool TelemetryAlerts::take(const std::vector<std::string>& codes) {
+  if (child_ > 0 && waitpid(child_, nullptr, WNOHANG) == 0) {
+    return false;
+  }
+  child_ = -1;
+  if (!codes.empty() && !hooks_.empty()) {
+    child_ = fork();
+    if (child_ == 0) {
+      run(codes);
+    }
+  }
+  return true;
+}
+
+void TelemetryAlerts::finish(const std::vector<std::string>& codes) {
+  constexpr auto kLongest = std::chrono::minutes(1);
+  constexpr auto kTurn = std::chrono::milliseconds(20);
+  const auto until = std::chrono::steady_clock::now() + kLongest;
+  std::vector<std::string> last = codes;
+  last.insert(last.end(), {"device.throttled", "device.link-degraded"});
+  for (bool begun = false; std::chrono::steady_clock::now() < until;) {
+    if (take(begun ? std::vector<std::string>() : last)) {
+      if (begun || hooks_.empty()) {
+        return;
+      }
+      begun = true;
+    }
+    std::this_thread::sleep_for(kTurn);
+  }
+}
+
+}  // namespace traintrace
