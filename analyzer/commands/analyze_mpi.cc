@@ -11,6 +11,7 @@
 
 #include "analyzer/collect/pack_trace.h"
 #include "analyzer/commands/command.h"
+#include "analyzer/commands/temporary_folder.h"
 #include "analyzer/live/mpi.h"
 #include "analyzer/reader/brought.h"
 #include "analyzer/reader/file_bytes.h"
@@ -35,28 +36,6 @@ std::string own_host_name() {
 std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
-
-// Removed with all that is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code none;
-    std::string name = fs::temp_directory_path(none).string() + "/traintrace-mpi.XXXXXX";
-    path_ = mkdtemp(name.data()) == nullptr ? "" : name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) {
-      fs::remove_all(path_, ignored);
-    }
-  }
-  const std::string& path() const { return path_; }  // empty: there is none
-
- private:
-  std::string path_;
-};
 
 // How a file travels.
 enum class Travel { kPacked, kAsItIs, kNot };

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/judge_job.h"
+#include "analyzer/commands/temporary_folder.h"
 #include "analyzer/commands/verdict_hooks.h"
 #include "analyzer/commands/watch_metrics.h"
 #include "analyzer/detectors/detectors.h"
@@ -219,6 +221,17 @@ int attach_once(Job& job, const AttachOptions& options) {
   return supervised([&] { return say(judge(now, job.pids(), options), options); });
 }
 
+// What the hosts sent of their telemetry, as files.
+std::vector<std::string> telemetry_files(const JobNow& now, const std::string& folder) {
+  std::vector<std::string> paths;
+  paths.reserve(now.telemetry_texts.size());
+  for (const std::string& text : now.telemetry_texts) {
+    paths.push_back(fmt::format("{}/telemetry.{}.log", folder, paths.size()));
+    std::ofstream(paths.back(), std::ios::binary) << text;
+  }
+  return folder.empty() ? std::vector<std::string>() : paths;
+}
+
 // One process per host looks, and the first of them judges.
 int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& options) {
   JobNow own;
@@ -233,7 +246,9 @@ int attach_with_others(Mpi& others, Result<Job>& job, const AttachOptions& optio
   if (others.rank() != 0) {
     return 0;
   }
-  const JobNow all = unpacked(texts);
+  JobNow all = unpacked(texts);
+  const TemporaryFolder folder;
+  all.traces.telemetry = telemetry_files(all, folder.path());
   if (all.traces.processes.empty()) {
     return fail(all.limits.empty() ? "no process found on any host" : all.limits.front());
   }

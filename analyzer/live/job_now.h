@@ -27,7 +27,8 @@ struct JobNow {
   std::vector<std::string> limits;  // what could not be had, and why
   int looked_at = 0;                // processes
   int unrecorded = 0;
-  std::vector<int64_t> stops_ns;  // for how long each thread was held, shortest first
+  std::vector<int64_t> stops_ns;             // for how long each thread was held, shortest first
+  std::vector<std::string> telemetry_texts;  // files of other hosts (several_hosts.h)
 };
 
 class Job {

@@ -1,6 +1,8 @@
 #include "analyzer/live/several_hosts.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -26,6 +28,33 @@ bool comes_before(const ProcessTrace& a, const ProcessTrace& b) {
          std::tuple(b.now.size(), b.running_now.has_value(), b.last_alive);
 }
 
+// Of files that are so small only: they travel as they are.
+constexpr uint64_t kMostTelemetryBytes = 64 << 20;
+
+std::vector<std::string> telemetry_of(const JobNow& now) {
+  std::vector<std::string> texts;
+  for (const std::string& path : now.traces.telemetry) {
+    std::error_code problem;
+    const uint64_t bytes = std::filesystem::file_size(path, problem);
+    if (!problem && bytes <= kMostTelemetryBytes) {
+      std::ifstream file(path, std::ios::binary);
+      texts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+  }
+  return texts;
+}
+
+// Where hosts share a folder each sends the same file, one of them longer than the other.
+void add_telemetry_text(const std::string& text, std::vector<std::string>& texts) {
+  for (std::string& known : texts) {
+    if (known.starts_with(text) || text.starts_with(known)) {
+      known = std::max(known, text);
+      return;
+    }
+  }
+  texts.push_back(text);
+}
+
 void add(const Json& part, JobNow& now) {
   now.looked_at += part.value("looked_at", 0);
   now.unrecorded += part.value("unrecorded", 0);
@@ -33,6 +62,9 @@ void add(const Json& part, JobNow& now) {
     for (const std::string& text : part.value(list, std::vector<std::string>())) {
       now.limits.push_back(text);
     }
+  }
+  for (const std::string& text : part.value("telemetry", std::vector<std::string>())) {
+    add_telemetry_text(text, now.telemetry_texts);
   }
   const auto stops = part.value("stops_ns", std::vector<int64_t>());
   now.stops_ns.insert(now.stops_ns.end(), stops.begin(), stops.end());
@@ -50,8 +82,10 @@ void add(const Json& part, JobNow& now) {
 std::string packed(const JobNow& now, const std::string& problem) {
   std::string traces;
   print_dump(now.traces.processes, {}, [&](std::string_view text) { traces += text; });
-  Json part = {{"looked_at", now.looked_at}, {"unrecorded", now.unrecorded}, {"limits", now.limits},
-               {"problems", Json::array()},  {"stops_ns", now.stops_ns},     {"traces", traces}};
+  Json part = {{"looked_at", now.looked_at},    {"unrecorded", now.unrecorded},
+               {"limits", now.limits},          {"problems", Json::array()},
+               {"stops_ns", now.stops_ns},      {"traces", traces},
+               {"telemetry", telemetry_of(now)}};
   if (!problem.empty()) {
     part["problems"].push_back(problem);
   }
