@@ -35,15 +35,9 @@ class KeyMaker {
     key = format::mixed(key, operation.count);
     key = format::mixed(key, static_cast<uint64_t>(operation.data_type));
     key = format::mixed(key, site(operation.stack));
-    if (operation.collective) {
-      return key;
-    }
-    // Dumps name the same group for single messages and for those that are issued together, which
-    // never meet.  Our own traces tell them apart by their communicators.
-    const bool together = is_flight_dump(trace_) && operation.group != 0 &&
-                          (operation.flags & format::kUntracked) == 0;
-    key = format::mixed(key, static_cast<uint64_t>(operation.peer) * 2 + operation.receive);
-    return format::mixed(key, together ? 1 : 0);
+    return operation.collective
+               ? key
+               : format::mixed(key, static_cast<uint64_t>(operation.peer) * 2 + operation.receive);
   }
 
  private:

@@ -71,12 +71,12 @@ class Departures(unittest.TestCase):
             with self.subTest(seed=seed):
                 folder, truth = self.of(seed, "died")
                 self.assertEqual([one[1:] for one in found(folder)], [("likely", truth["culprits"])])
-        for seed in (300419, 600318):
+        for seed in (300419,):
             with self.subTest(seed=seed):
                 self.assertEqual([one[1:] for one in found(self.of(seed, "cycle")[0])], [("possible", [])])
 
     def test_messages_in_a_batch_and_single_ones_do_not_meet(self):
-        for seed in (17, 287):
+        for seed in (17, 287, 600448, 600503):
             with self.subTest(seed=seed):
                 codes = [(code, culprits) for code, _, culprits in found(self.of(seed, "cycle")[0]) if code != "run.unexplained"]
                 self.assertEqual(codes, [("p2p.cycle", [])])

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
 
 #include "analyzer/judge/judge.h"
 #include "analyzer/text/dump_parser.h"
@@ -53,30 +52,6 @@ TEST(MatchProgram, StagesWithCommunicatorsOfTwoAreToldApart) {
   for (size_t rank = 0; rank < programs.size(); rank += 2) {
     EXPECT_EQ(programs[rank].role, programs[rank + 1].role) << rank;
     EXPECT_TRUE(stages.insert(programs[rank].role).second) << rank;
-  }
-}
-
-// They never meet, so that a rank that issues them the one way departs from one that does the
-// other.  In our own traces they are on different communicators.
-TEST(MatchProgram, MessagesThatAreIssuedTogetherAreOtherCallsThanSingleOnes) {
-  constexpr const char* kExchange =
-      "communicator a members=0,3\n"
-      "communicator b members=1,4\n"
-      "communicator c members=2,5\n"
-      "+1 0 calls ncclSend on a peer=1 grouped group=1\n"
-      "+1 1 calls ncclSend on b peer=1 grouped group=7\n"
-      "+1 2 calls ncclSend on c peer=1\n";
-  for (const bool dumps : {true, false}) {
-    const std::string ranks = dumps ? "ranks 0-5\nfact source flight-recorder\n" : "ranks 0-5\n";
-    Result<DumpText> dump = parse_dump(ranks + kExchange, "exchange");
-    ASSERT_TRUE(dump) << dump.error().message;
-    Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
-    ASSERT_TRUE(judged);
-    const std::vector<Program> programs = programs_of(judged->run);
-    ASSERT_GE(programs.size(), 3u);
-    const auto key = [&](size_t rank) { return programs[rank].calls.at(0).key; };
-    EXPECT_EQ(key(0), key(1));
-    EXPECT_EQ(key(0) != key(2), dumps);
   }
 }
 
