@@ -1,5 +1,5 @@
 // The table of loaded modules against what the loader itself says.
-// uses: interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
 #include "interpose/modules.h"
 
 #include <dlfcn.h>

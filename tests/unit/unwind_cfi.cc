@@ -1,5 +1,5 @@
 // Unwind tables written by hand, byte by byte, and the rules that must come of them.
-// uses: interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
 // uses: interpose/unwind_cfi.cc interpose/unwind_row.cc
 // uses: interpose/unwind_expression.cc
 #include "interpose/unwind_cfi.h"

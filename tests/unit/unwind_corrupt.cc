@@ -2,7 +2,7 @@
 // their size and damaged in many ways.  Nothing may be read outside the buffer (sanitizers see it)
 // and every reading must end.
 // test: timeout=300
-// uses: interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
 // uses: interpose/unwind_cfi.cc interpose/unwind_row.cc
 // uses: interpose/unwind_expression.cc
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What a walk may touch: only memory that is there, whatever the stack holds; and what it may cost
 // on known code: no system call, no allocation, no look into tables.
-// uses: interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
 // uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
 // uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
 #include <errno.h>

@@ -1,5 +1,5 @@
 // The walker's stacks, frame by frame, beside those of glibc and of libunwind.
-// uses: interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
 // uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
 // uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
 #include <alloca.h>

@@ -1,6 +1,6 @@
 // Stacks taken inside a signal handler, at whatever instruction was interrupted.
 // test: timeout=300
-// uses: interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
 // uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
 // uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
 #include <gtest/gtest.h>
