@@ -81,7 +81,7 @@ std::string dead_rank_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), what_text(run, hang),
                      waiting_text(run, hang), hang.roots.size() == 1 ? "it" : "them",
-                     operation_text(run, wait), behind_text(run, hang));
+                     operation_text(run, wait), further_text(run, hang));
 }
 
 // "ended by signal 9 (Killed)"

@@ -33,7 +33,7 @@ std::string early_exit_title(const Run& run, const Hang& hang) {
   return fmt::format("{} exited with status {}{}; {} for {} in {}{}", ranks_text(hang.roots),
                      status_of(run, first), after, waiting_text(run, hang),
                      hang.roots.size() == 1 ? "it" : "them", operation_text(run, wait),
-                     behind_text(run, hang));
+                     further_text(run, hang));
 }
 
 Certainty early_exit_certainty(const Run& run, const Hang& hang) {

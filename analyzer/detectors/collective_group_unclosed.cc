@@ -29,7 +29,7 @@ Finding unclosed_group_finding(const Run& run, const Hang& hang) {
   finding.where.insert(finding.where.begin(), opened.begin(), opened.end());
   finding.title = fmt::format("{} called {} inside a group and never closed it; {} in it{}",
                               ranks_text(hang.roots), operation_text(run, wait),
-                              waiting_text(run, hang), behind_text(run, hang));
+                              waiting_text(run, hang), further_text(run, hang));
   finding.culprits = hang.roots;
   finding.certainty = doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
   finding.advice = "close the group on every path: an ncclGroupEnd for each ncclGroupStart";

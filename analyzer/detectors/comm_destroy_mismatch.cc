@@ -26,7 +26,7 @@ Finding destroy_finding(const Run& run, const Hang& hang) {
   finding.where.insert(finding.where.begin(), places.begin(), places.end());
   finding.title =
       fmt::format("{} destroyed the communicator of {}; {} in it{}", ranks_text(hang.roots),
-                  operation_text(run, wait), waiting_text(run, hang), behind_text(run, hang));
+                  operation_text(run, wait), waiting_text(run, hang), further_text(run, hang));
   const bool sure = !doubts_about(run, hang).any();
   finding.certainty = sure ? Certainty::kProof : Certainty::kLikely;
   if (is_minority(hang)) {

@@ -33,7 +33,7 @@ Finding found_in_dump(const Run& run, const Hang& hang) {
       "it; {} in {}{}",
       one ? "" : "s", ranks_text(hang.roots), one ? "does" : "do", one ? "it" : "they",
       one ? "its" : "their", waiting_text(run, hang),
-      operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
+      operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = Certainty::kLikely;
   blame_roots(hang, finding);
   for (size_t i = 0; i < std::min(hang.roots.size(), kEvidenceLines); ++i) {

@@ -269,11 +269,13 @@ std::string waiting_text(const Run& run, const Hang& hang) {
   return text;
 }
 
-std::string behind_text(const Run& run, const Hang& hang) {
+std::string further_text(const Run& run, const Hang& hang) {
   const Ranks direct = direct_waiters(wait_of(run, hang));
   const auto more = std::count_if(hang.victims.begin(), hang.victims.end(),
                                   [&](Rank rank) { return !contains(direct, rank); });
-  return more == 0 ? "" : fmt::format(", and {} more behind", more);
+  return more == 0 ? ""
+                   : fmt::format(", and {} more wait{} for {}", more, more == 1 ? "s" : "",
+                                 direct.size() == 1 ? "it" : "them");
 }
 
 std::string seconds(TimeNs duration) {

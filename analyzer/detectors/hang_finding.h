@@ -40,8 +40,8 @@ std::optional<uint64_t> bytes_of(const OperationText& operation);
 std::string operation_text(const Run& run, const Wait& wait);
 // "3 ranks wait", "rank 0 waits"
 std::string waiting_text(const Run& run, const Hang& hang);
-// ", and 12 more behind", or nothing
-std::string behind_text(const Run& run, const Hang& hang);
+// ", and 12 more wait for them", of those that wait for the former; or nothing
+std::string further_text(const Run& run, const Hang& hang);
 // "ranks 0,2 wait in ncclAllReduce #5 on communicator dp (4 ranks) since +2 s, for 28 s, called at
 // train.py:118 in train_step"
 std::string wait_text(const Run& run, const Wait& wait);

@@ -161,7 +161,7 @@ Finding found_by_look(const Run& run, const Hang& hang) {
   finding.title = fmt::format(
       "{}: rank {} {}{}; {} in {}{}", state_text(run, blamed), first.value, doing_text(thread),
       place ? " at " + place_text(*place) : "", waiting_text(run, hang),
-      operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
+      operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = certainty_of(run, hang, blamed);
   if (blamed.size() < hang.roots.size()) {
     finding.culprits = blamed;
@@ -182,7 +182,7 @@ Finding found_idle(const Run& run, const Hang& hang) {
       "{} {} stuck on the host, outside NCCL: all that {} issued is finished, and nothing came "
       "after it; {} in {}{}",
       ranks_text(hang.roots), one ? "is" : "are", one ? "it" : "they", waiting_text(run, hang),
-      operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
+      operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = Certainty::kLikely;
   blame_roots(hang, finding);
   finding.evidence.emplace_back("where they are stuck is not seen: no stack was taken");

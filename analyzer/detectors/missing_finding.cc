@@ -85,7 +85,7 @@ std::string missing_title(const Run& run, const Hang& hang) {
                            : wait.kind == WaitKind::kSend    ? "never received what is sent by"
                                                              : "never entered";
   return fmt::format("{} {} {}; {} in it{}", who, verb, operation_text(run, wait),
-                     waiting_text(run, hang), behind_text(run, hang));
+                     waiting_text(run, hang), further_text(run, hang));
 }
 
 // Held up in a way that nothing explains, as one GPU may hold up many: told once, of the one that

@@ -62,7 +62,7 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   finding.title =
       fmt::format("{}; {} for {} in {}{}", failure_text(run, first), waiting_text(run, hang),
                   hang.roots.size() == 1 ? "it" : "them",
-                  operation_text(run, run.waits.waits[hang.wait]), behind_text(run, hang));
+                  operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
   finding.culprits = hang.roots;
   put_places(run, hang, finding);
