@@ -8,7 +8,6 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
-#include "analyzer/model/ending.h"
 
 namespace traintrace {
 namespace {
@@ -80,12 +79,11 @@ Finding finding_about(const Run& run, const Misuse& misuse, std::string_view cod
   finding.evidence.push_back(
       fmt::format("{} at {} was refused", call, run_time(run, misuse.operation.enter)));
   add_victims(run, misuse, finding);
-  const Member* member = communicator == nullptr ? nullptr : member_of(*communicator, misuse.rank);
-  if (member != nullptr && gave_up(run, *member) != 0) {
+  if (misuse.is == MisuseIs::kConsequence) {
     finding.severity = Severity::kInfo;  // what it gave up is what is wrong
     finding.root = false;
     finding.culprits.clear();
-    finding.evidence.push_back("it had been waiting there for long, and was aborted for that");
+    finding.evidence.push_back("it had been waiting in NCCL, and aborted for that");
   }
   finding.advice =
       misuse.kind == MisuseKind::kTooEarly

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hangs.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -14,6 +17,24 @@ const OperationText* first_failed(const CommunicatorText& text) {
       text.recent.begin(), text.recent.end(),
       [](const OperationText& operation) { return (operation.flags & format::kFailed) != 0; });
   return found == text.recent.end() ? nullptr : &*found;
+}
+
+// Whether this process had been waiting in NCCL, on any communicator, when it first aborted one.
+bool had_waited(const ProcessTrace& trace) {
+  TimeNs aborted = 0;
+  for (const CommunicatorText& text : trace.communicators) {
+    if ((text.flags & format::kAborted) != 0 && text.ended != 0) {
+      aborted = aborted == 0 ? text.ended : std::min(aborted, text.ended);
+    }
+  }
+  const auto waits = [&](const OperationText& operation) {
+    return operation.enter < aborted && elapsed(operation.enter, aborted) >= kAbortedForAWait &&
+           !finished(trace, operation);
+  };
+  return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                     [&](const CommunicatorText& text) {
+                       return std::any_of(text.recent.begin(), text.recent.end(), waits);
+                     });
 }
 
 // Whatever NCCL answered.
@@ -28,6 +49,9 @@ std::optional<Misuse> use_after_end(const ProcessTrace& trace, size_t element) {
   misuse.element = text.parent_index - 1;
   if (operation != nullptr) {
     misuse.operation = *operation;
+  }
+  if ((trace.communicators[misuse.element].flags & format::kAborted) != 0 && had_waited(trace)) {
+    misuse.is = MisuseIs::kConsequence;
   }
   return operation == nullptr ? std::nullopt : std::optional(misuse);
 }
@@ -75,8 +99,9 @@ bool has_destroyed(const Run& run, const Member& member) {
 
 bool has_misused(const Run& run, const Member& member) {
   const std::vector<Misuse> misuses = misuses_of(run);
-  return std::any_of(misuses.begin(), misuses.end(),
-                     [&](const Misuse& misuse) { return misuse.rank == member.rank; });
+  return std::any_of(misuses.begin(), misuses.end(), [&](const Misuse& misuse) {
+    return misuse.rank == member.rank && misuse.is == MisuseIs::kCause;
+  });
 }
 
 bool is_explained(const Run& run, size_t communicator) {

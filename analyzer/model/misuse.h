@@ -12,8 +12,12 @@ enum class MisuseKind : uint8_t {
   kTooEarly,  // non-blocking, and what was under way had not been polled until it was done
 };
 
+// A watchdog aborts because a rank waited; what the job's other threads call then is refused, too.
+enum class MisuseIs : uint8_t { kCause, kConsequence };
+
 struct Misuse {
   MisuseKind kind = MisuseKind::kAfterEnd;
+  MisuseIs is = MisuseIs::kCause;
   Rank rank;
   size_t process = 0;       // in Run::processes
   size_t element = 0;       // the communicator that was meant, in that trace's `communicators`
@@ -31,7 +35,8 @@ struct AsyncErrors {
 };
 std::vector<AsyncErrors> async_errors_of(const Run& run);
 
-// Its roots do not come because of one of these; or because they have destroyed the communicator.
+// Its roots do not come because of one of these, a cause; or because they have destroyed the
+// communicator.
 bool is_misuse(const Run& run, const Hang& hang);
 bool is_async_error(const Run& run, const Hang& hang);
 bool is_destroyed(const Run& run, const Hang& hang);
