@@ -1,4 +1,5 @@
-// uses: interpose/detached_program.cc interpose/elf_next.cc interpose/loader_walk.cc interpose/files.cc
+// uses: interpose/detached_program.cc interpose/elf_next.cc interpose/files.cc
+// uses: interpose/loader_walk.cc
 // Programs that the tracer starts from a job: they are no children of it, and it knows that they
 // began.
 #include "interpose/detached_program.h"

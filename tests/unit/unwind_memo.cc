@@ -1,5 +1,6 @@
 // A remembered walk is taken for the same only where a new one would give the same frames.
-// uses: interpose/native_frames.cc interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
+// uses: interpose/native_frames.cc interpose/modules.cc interpose/modules_elf.cc
+// uses: interpose/loader_walk.cc
 // uses: interpose/unwind_cfi.cc interpose/unwind_expression.cc interpose/unwind_row.cc
 // uses: interpose/unwind_stack.cc interpose/undisturbed.cc
 #include <alloca.h>
