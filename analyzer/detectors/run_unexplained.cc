@@ -126,10 +126,10 @@ bool is_at_work_itself(const Run& run, const RankState& state) {
       });
 }
 
-// It has called something a short while ago.
+// It has called something a short while ago; if it is in there still, then for work of its own.
 bool is_moving(const Run& run, const RankState& state) {
   const auto activity = activity_of(run, state);
-  return activity && !activity->open &&
+  return activity && (!activity->open || activity->kind == "sync" || activity->kind == "copy") &&
          elapsed(activity->time, known_until(state.life, run.end)) < run.hang_after;
 }
 

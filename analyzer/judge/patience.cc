@@ -42,18 +42,22 @@ std::map<uint64_t, Arrival> arrivals_in(const Run& run, const Wait& wait) {
   return arrivals;
 }
 
-// It issued work for its GPU a short while ago, and is in no call that does not return.
+// It issued work for its GPU a short while ago, or waited for it as a loop does that reads a result
+// of each batch, and has been in no call for long.  A query says neither.
 bool is_working(const Run& run, const RankState& state) {
-  constexpr std::string_view kWork[] = {"launch", "graph-launch", "copy", "set"};
+  constexpr std::string_view kWork[] = {"launch", "graph-launch", "copy", "set", "sync"};
   const ProcessTrace& trace = trace_of(run, state);
   const TimeNs until = known_until(state.life, run.end);
+  const auto is_lately = [&](TimeNs time) { return elapsed(time, until) < run.hang_after; };
   return std::any_of(trace.threads.begin(), trace.threads.end(), [&](const ThreadText& thread) {
     const CallSchema* const schema =
         thread.last_call ? schema_of(trace, *thread.last_call) : nullptr;
-    return schema != nullptr && works_for(state, thread) && thread.open[0].enter == 0 &&
-           thread.open[1].enter == 0 &&
+    const bool hangs =
+        std::any_of(std::begin(thread.open), std::end(thread.open),
+                    [&](const auto& open) { return open.enter != 0 && !is_lately(open.enter); });
+    return schema != nullptr && works_for(state, thread) && !hangs &&
            std::find(std::begin(kWork), std::end(kWork), schema->kind) != std::end(kWork) &&
-           elapsed(thread.last_call_time, until) < run.hang_after;
+           is_lately(thread.last_call_time);
   });
 }
 
