@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <ctime>
 
 namespace traintrace {
@@ -15,8 +16,11 @@ constexpr int kLooks = 1000;
 constexpr timespec kBetweenLooks = {0, 100'000};
 
 std::atomic<int> g_walks{0};  // by all threads
-std::atomic<int> g_forks{0};
-std::atomic<bool> g_given_up{false};  // a thread was cancelled in its walk, say
+std::atomic<int> g_forks{0};  // under way
+std::atomic<uint32_t> g_forks_begun{0};
+std::atomic<uint32_t> g_too_long{0};  // the fork that a walk waited for in vain, as counted above
+std::atomic<bool> g_given_up{
+    false};  // fork() waited in vain: a thread was cancelled in its walk, say
 constinit thread_local int t_walks = 0;
 
 // Whether it is so within some 100 ms.  No cancellation point, unlike nanosleep().
@@ -33,6 +37,7 @@ bool comes_true(Condition condition) {
 }
 
 void before_fork() {
+  g_forks_begun.fetch_add(1);
   g_forks.fetch_add(1);
   const auto only_own_walk = [] { return g_walks.load() <= t_walks; };
   if (!g_given_up.load() && !comes_true(only_own_walk)) {
@@ -50,24 +55,30 @@ void after_fork_in_child() {
 }
 
 // Counted first and looked at then, as before_fork() does: one of the two sees the other.
+bool begins_outside_of_forks() {
+  g_walks.fetch_add(1);
+  if (g_forks.load() == 0) {
+    return true;
+  }
+  g_walks.fetch_sub(1);
+  return false;
+}
+
+// A fork that takes long, or whose other handlers wait for this very thread, is waited for once.
 void begin_walk() {
-  const auto begun = [] {
+  const bool is_inner = t_walks++ > 0;  // at first: a signal handler may fork here
+  const uint32_t fork = g_forks_begun.load();
+  if (is_inner || g_given_up.load() || (fork != 0 && g_too_long.load() == fork)) {
     g_walks.fetch_add(1);
-    if (g_forks.load() == 0) {
-      return true;
-    }
-    g_walks.fetch_sub(1);
-    return false;
-  };
-  if (t_walks > 0 || g_given_up.load() || !comes_true(begun)) {
+  } else if (!comes_true(begins_outside_of_forks)) {
+    g_too_long.store(fork);
     g_walks.fetch_add(1);
   }
-  ++t_walks;
 }
 
 void end_walk() {
-  --t_walks;
   g_walks.fetch_sub(1);
+  --t_walks;
 }
 
 }  // namespace

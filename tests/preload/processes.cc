@@ -232,19 +232,36 @@ TEST(Processes, AForkedChildDoesNotWaitForTheLoader) {
   }
 }
 
+const std::atomic<int>& slow_walks() {
+  return *static_cast<std::atomic<int>*>(dlsym(RTLD_DEFAULT, "slow_walks_begun"));  // slow_walk.cc
+}
+
+// The tracer's own thread walks once a second.
+bool is_a_walk_begun() {
+  const int before = slow_walks();
+  for (int look = 0; look < 30'000 && slow_walks() == before; ++look) {
+    usleep(1000);
+  }
+  return slow_walks() != before;
+}
+
+void expect_well_with_slow_walks(const std::string& role) {
+  const Folder folder;
+  preload::Program program = preload::self(role, {folder.path()});
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
+  program.preload_before = PRELOAD_FIXTURES "/libslow_walk.so";
+  const Outcome outcome = preload::run(program);
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.output << outcome.errors;
+  EXPECT_EQ(outcome.errors, "");
+}
+
 // A child that was forked during a walk of the tracer's could load nothing: fork() waits for its
 // end.
 ROLE(fork_during_a_walk) {
-  const auto begun =
-      static_cast<std::atomic<int>*>(dlsym(RTLD_DEFAULT, "slow_walks_begun"));  // slow_walk.cc
   call(1);
   int failed = 0;
   for (int i = 0; i < 3; ++i) {
-    const int before = *begun;  // the tracer's own thread walks once a second
-    for (int look = 0; look < 30'000 && *begun == before; ++look) {
-      usleep(1000);
-    }
-    failed += *begun == before;
+    failed += !is_a_walk_begun();
     const pid_t child = fork();
     if (child == 0) {
       alarm(10);  // ends it if it hangs
@@ -256,13 +273,24 @@ ROLE(fork_during_a_walk) {
 }
 
 TEST(Processes, ForkWaitsForAWalkOfTheLoadersList) {
-  const Folder folder;
-  preload::Program program = preload::self("fork_during_a_walk", {folder.path()});
-  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
-  program.preload_before = PRELOAD_FIXTURES "/libslow_walk.so";
-  const Outcome outcome = preload::run(program);
-  EXPECT_TRUE(outcome.exited_with(0)) << outcome.status << outcome.output << outcome.errors;
-  EXPECT_EQ(outcome.errors, "");
+  expect_well_with_slow_walks("fork_during_a_walk");
+}
+
+std::atomic<bool> g_walked_during_fork = false;
+
+// A handler of the job's, which runs after the tracer's, waits for a thread that is about to walk.
+ROLE(fork_that_waits_for_a_walk) {
+  pthread_atfork([] { g_walked_during_fork = is_a_walk_begun(); }, nullptr, nullptr);
+  call(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(0);
+  }
+  return wait_for(child) == 0 && g_walked_during_fork ? 0 : 1;
+}
+
+TEST(Processes, AWalkDoesNotWaitForeverForAFork) {
+  expect_well_with_slow_walks("fork_that_waits_for_a_walk");
 }
 
 constexpr useconds_t kLifeUs = 50'000;
