@@ -6,6 +6,7 @@
 
 #include "analyzer/importers/dcgm_fields.h"
 #include "analyzer/importers/gpu_logs.h"
+#include "analyzer/importers/log_lines.h"
 #include "analyzer/importers/log_time.h"
 
 namespace traintrace {
@@ -31,7 +32,7 @@ std::optional<int> dmon_number(std::string_view text) {
              : std::nullopt;
 }
 
-// Behind `name` in a cell of discovery's table: "|        | Device UUID: GPU-..  |"
+// What follows `name` in a cell of discovery's table: "|        | Device UUID: GPU-..  |"
 std::string cell_after(std::string_view line, std::string_view name) {
   const size_t found = line.find(name);
   if (found == line.npos) {
@@ -90,7 +91,7 @@ class DmonReader {
   };
 
   static constexpr std::string_view kHeaderExpected =
-      "lines of dcgmi dmon, #Entity and then GPU 0 .., behind those of dcgmi discovery -l";
+      "lines of dcgmi dmon, #Entity and then GPU 0 .., after those of dcgmi discovery -l";
 
   ReadError wrong(std::string_view expected) const {
     return {file_, number_, fmt::format("expected {}", expected), true};
@@ -181,15 +182,7 @@ class DmonReader {
 
 Result<std::string> telemetry_of_dcgmi_dmon(std::string_view text, const std::string& file,
                                             const std::string& host) {
-  DmonReader reader(file, host);
-  uint64_t number = 0;
-  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
-    if (std::optional<ReadError> error = reader.take(text.substr(0, end), ++number)) {
-      return *error;
-    }
-    text.remove_prefix(end + 1);
-  }
-  return std::move(reader).finish();
+  return read_lines(text, DmonReader(file, host));
 }
 
 }  // namespace traintrace

@@ -22,7 +22,7 @@ Result<std::string> telemetry_of_nvidia_smi(std::string_view text, const std::st
 Result<std::string> telemetry_of_kernel_log(std::string_view text, const std::string& file,
                                             const std::string& host);
 
-// `dcgmi dmon -e ..` behind `dcgmi discovery -l`, which says what the numbers of the GPUs mean,
+// `dcgmi dmon -e ..` after `dcgmi discovery -l`, which says what the numbers of the GPUs mean,
 // with an ISO time before each line of dmon: it prints none itself.  A last line without its end is
 // left out.
 Result<std::string> telemetry_of_dcgmi_dmon(std::string_view text, const std::string& file,

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "analyzer/importers/gpu_logs.h"
+#include "analyzer/importers/log_lines.h"
 #include "analyzer/importers/log_time.h"
 #include "analyzer/telemetry/telemetry_line.h"
 
@@ -240,15 +241,7 @@ class SmiReader {
 
 Result<std::string> telemetry_of_nvidia_smi(std::string_view text, const std::string& file,
                                             const std::string& host) {
-  SmiReader reader(file, host);
-  uint64_t number = 0;
-  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
-    if (std::optional<ReadError> error = reader.take(text.substr(0, end), ++number)) {
-      return *error;
-    }
-    text.remove_prefix(end + 1);
-  }
-  return std::move(reader).finish();
+  return read_lines(text, SmiReader(file, host));
 }
 
 }  // namespace traintrace

@@ -66,7 +66,7 @@ TEST(ImportDcgm, DmonWithTimesBehindDiscovery) {
 TEST(ImportDcgm, DmonThatIsDamagedIsRefusedByLine) {
   const std::string head = std::string(kDiscovery) + kHeader;  // 16 lines
   const std::string form =
-      "expected lines of dcgmi dmon, #Entity and then GPU 0 .., behind those of dcgmi discovery -l";
+      "expected lines of dcgmi dmon, #Entity and then GPU 0 .., after those of dcgmi discovery -l";
   EXPECT_EQ(dmon(""), "1: " + form);
   EXPECT_EQ(dmon(kDiscovery), "14: " + form);
   EXPECT_EQ(dmon(std::string(kDiscovery) + kRow), "15: " + form);  // no header
