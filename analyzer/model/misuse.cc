@@ -31,14 +31,16 @@ bool had_waited(const ProcessTrace& trace) {
     return operation.enter < aborted && elapsed(operation.enter, aborted) >= kAbortedForAWait &&
            !finished(trace, operation);
   };
-  return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+  return aborted != 0 &&
+         std::any_of(trace.communicators.begin(), trace.communicators.end(),
                      [&](const CommunicatorText& text) {
                        return std::any_of(text.recent.begin(), text.recent.end(), waits);
                      });
 }
 
 // Whatever NCCL answered.
-std::optional<Misuse> use_after_end(const ProcessTrace& trace, size_t element) {
+std::optional<Misuse> use_after_end(const ProcessTrace& trace, size_t element,
+                                    MisuseIs if_aborted) {
   const CommunicatorText& text = trace.communicators[element];
   if ((text.flags & format::kAfterEnd) == 0 || text.parent_index == 0 ||
       text.parent_index > trace.communicators.size()) {
@@ -50,8 +52,8 @@ std::optional<Misuse> use_after_end(const ProcessTrace& trace, size_t element) {
   if (operation != nullptr) {
     misuse.operation = *operation;
   }
-  if ((trace.communicators[misuse.element].flags & format::kAborted) != 0 && had_waited(trace)) {
-    misuse.is = MisuseIs::kConsequence;
+  if ((trace.communicators[misuse.element].flags & format::kAborted) != 0) {
+    misuse.is = if_aborted;
   }
   return operation == nullptr ? std::nullopt : std::optional(misuse);
 }
@@ -145,12 +147,13 @@ std::vector<Misuse> misuses_of(const Run& run) {
   std::vector<Misuse> found;
   for (const RankState& state : run.ranks) {
     const ProcessTrace& trace = trace_of(run, state);
+    const MisuseIs if_aborted = had_waited(trace) ? MisuseIs::kConsequence : MisuseIs::kCause;
     for (size_t i = 0; i < trace.communicators.size(); ++i) {
       const CommunicatorText& text = trace.communicators[i];
       if (state.device >= 0 && text.device >= 0 && text.device != state.device) {
         continue;
       }
-      auto misuse = use_after_end(trace, i);
+      auto misuse = use_after_end(trace, i, if_aborted);
       misuse = misuse ? misuse : use_too_early(trace, i);
       if (misuse) {
         misuse->rank = state.rank;
