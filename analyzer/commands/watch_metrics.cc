@@ -26,7 +26,7 @@ namespace {
 constexpr double kSecond = 1e-9;  // of ns
 
 struct RankMetric {
-  const char* name;  // behind traintrace_rank_
+  const char* name;  // after traintrace_rank_
   const char* help;
   // Nothing: it is not known of this rank.
   std::function<std::optional<double>(const RankView&, TimeNs now)> value;

@@ -102,8 +102,8 @@ Ranks in_question(const Run& run, const std::vector<Program>& programs, const Wa
   return found;
 }
 
-// What a rank without a trace called, nobody knows: of those it keeps waiting, one that parted from
-// the ranks that run the same program may be the one that went wrong.
+// What a rank without a trace called is not known.  One that waits for it and departed from the
+// ranks that run the same program may be the one that went wrong.
 void doubt_untraced(const std::vector<Departure>& departures, WaitGraph& graph) {
   for (Hang& hang : graph.hangs) {
     hang.alone = hang.alone && (hang.fate != Fate::kUntraced ||
