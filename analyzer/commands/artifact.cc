@@ -163,10 +163,12 @@ class Artifact {
 Result<std::string> write_artifact(const std::string& folder, const Run& run,
                                    const ArtifactParts& parts) {
   std::error_code problem;
-  if (fs::create_directories(folder, problem)) {
-    fs::permissions(folder, fs::perms::owner_all, problem);
+  const fs::path absolute = fs::absolute(folder, problem);
+  const std::string place = problem ? folder : absolute.lexically_normal().string();
+  if (fs::create_directories(place, problem)) {
+    fs::permissions(place, fs::perms::owner_all, problem);
   }
-  return Artifact(folder, run, parts).write();
+  return Artifact(place, run, parts).write();
 }
 
 }  // namespace traintrace

@@ -26,7 +26,8 @@ struct ArtifactParts {
 // Writes FOLDER/traintrace-RUN-HOST-TIME.tar, readable for its owner alone: the texts, packs of the
 // run's traces that lie on this host and what was seen of their threads, telemetry, Xids as lines,
 // dumps of PyTorch's Flight Recorder that the ranks have left since the run began.  What cannot be
-// had is named in notes.txt there.  Its path; an error: it cannot be written.
+// had is named in notes.txt there.  Its absolute path, since an alert is read elsewhere; an error:
+// it cannot be written.
 Result<std::string> write_artifact(const std::string& folder, const Run& run,
                                    const ArtifactParts& parts);
 

@@ -50,8 +50,8 @@ def by_rank(samples):
 
 def watch(folder, *arguments):
     return subprocess.Popen([os.path.join(build, "bin", "traintrace"), "attach", os.path.join(folder, "trace"), "--watch", "--interval=200ms",
-                             f"--prometheus={folder}/watch.prom", f"--artifacts={folder}/artifacts", *arguments],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                             f"--prometheus={folder}/watch.prom", "--artifacts=artifacts", *arguments],
+                            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for(condition, seconds=60):
