@@ -85,9 +85,11 @@ std::vector<std::string> role(int argc, char** argv) {
 }
 
 // Until no memory of a process that has ended waits to be copied (format/trace_format.h): a process
-// that is killed does not wait for its keeper.
+// that is killed does not wait for its keeper.  One that was killed early may be gone before its
+// keeper has started, so a memory that has none yet is given time.
 void wait_for_keepers() {
   constexpr int kMostRounds = 2000;
+  constexpr int kRoundsToStart = 600;
   const fs::path folder = "/dev/shm/traintrace-" + std::to_string(geteuid());
   struct stat own = {};
   stat("/proc/self/ns/pid", &own);
@@ -98,10 +100,12 @@ void wait_for_keepers() {
       traintrace::format::FileHeader header = {};
       std::ifstream file(entry.path(), std::ios::binary);
       file.read(reinterpret_cast<char*>(&header), sizeof header);
+      const bool will_be_copied = header.keeper_pid == 0
+                                      ? round < kRoundsToStart
+                                      : fs::exists("/proc/" + std::to_string(header.keeper_pid));
       any = any || (entry.path().extension() == ".trace" && file && header.ready != 0 &&
                     header.pid_namespace == own.st_ino &&
-                    !fs::exists("/proc/" + std::to_string(header.pid)) &&
-                    fs::exists("/proc/" + std::to_string(header.keeper_pid)));
+                    !fs::exists("/proc/" + std::to_string(header.pid)) && will_be_copied);
     }
     if (!any) {
       return;
