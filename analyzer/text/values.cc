@@ -1,7 +1,13 @@
 #include "analyzer/text/values.h"
 
+#include <fmt/format.h>
+
+#include <bit>
+#include <charconv>
+#include <cmath>
 #include <iterator>
 #include <span>
+#include <string>
 
 #include "analyzer/text/words.h"
 
@@ -139,12 +145,33 @@ std::optional<uint64_t> parse_grid(std::string_view text) {
   return *x | *y << 32 | *z << 48;
 }
 
+void append_real(std::string& out, uint64_t value) {
+  const auto number = std::bit_cast<double>(value);
+  if (!std::isfinite(number)) {
+    return append_hex(out, value);
+  }
+  const std::string text = fmt::format("{}", number);
+  out += text;
+  out += text.find_first_of(".e") == text.npos ? ".0" : "";
+}
+
+std::optional<uint64_t> parse_real(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with("0x") || text.find_first_of(".e") == text.npos) {
+    return parse_number(text);
+  }
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(std::bit_cast<uint64_t>(number))
+                                             : std::nullopt;
+}
+
 }  // namespace
 
 ValueFormat value_format(std::string_view name) {
   constexpr std::string_view kNames[] = {"hex",    "decimal",      "signed", "bytes",    "datatype",
                                          "redop",  "communicator", "grid",   "copykind", "cudatype",
-                                         "result", "range",        "text"};
+                                         "result", "range",        "text",   "real"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (kNames[i] == name) {
       return static_cast<ValueFormat>(i);
@@ -176,6 +203,8 @@ void append_value(std::string& out, ValueFormat format, uint64_t value) {
       return append_name(out, kCopyKinds, value);
     case ValueFormat::kCudaType:
       return append_name(out, kCudaTypes, value);
+    case ValueFormat::kReal:
+      return append_real(out, value);
   }
 }
 
@@ -191,6 +220,8 @@ std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text) {
       return parse_name(kCudaTypes, text);
     case ValueFormat::kGrid:
       return parse_grid(text);
+    case ValueFormat::kReal:
+      return parse_real(text);
     case ValueFormat::kRange:
     case ValueFormat::kText:
       return parse_number(text.substr(0, text.find('=')));

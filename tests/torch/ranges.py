@@ -10,6 +10,7 @@ import threading
 import time
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
@@ -25,6 +26,8 @@ parser.add_argument("--mistake", choices=[
     "eval",  # the last rank evaluates longer than the others wait for its gradients
     "raises",  # the last rank raises in the forward of step 5
     "loader",  # the last rank waits for data that do not come
+    "logs-alone",  # the last rank sums its loss over all ranks, which no other does
+    "out-of-memory",  # the last rank's batch of step 5 is larger than its GPU
 ])
 args = parser.parse_args()
 if args.markers:
@@ -72,9 +75,15 @@ def parallel(net, rank):
 
 
 def make_mistake(job, kind):
-    if args.mistake == kind and job.rank == job.size - 1:
-        if kind == "raises":
-            raise RuntimeError("a broken example")
+    if args.mistake != kind or job.rank != job.size - 1:
+        return
+    if kind == "raises":
+        raise RuntimeError("a broken example")
+    if kind == "out-of-memory":
+        torch.empty(1 << 34, device="cuda")
+    elif kind == "logs-alone":
+        dist.all_reduce(torch.ones(1, device="cuda"))
+    else:
         time.sleep(3 * args.timeout)
 
 
@@ -91,6 +100,7 @@ with rig.job(args.timeout) as job:
                 with named("load"):
                     if number == 5:
                         make_mistake(job, "loader")
+                        make_mistake(job, "out-of-memory")
                     x = torch.randn(2, WORDS, 8).cuda()
                 with named("forward"):
                     if number == 5:
@@ -105,6 +115,8 @@ with rig.job(args.timeout) as job:
                     optimizer.step()
                     optimizer.zero_grad()
                 with named("log"):
+                    if number == 5:
+                        make_mistake(job, "logs-alone")
                     loss.item()
     torch.cuda.nvtx.mark("trained")
     handle = torch.cuda.nvtx.range_start("saving")
