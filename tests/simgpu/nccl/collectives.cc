@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 
+#include "nccl/corruption.h"
 #include "nccl/kernel.h"
 #include "nccl/reduce.h"
 
@@ -373,7 +374,11 @@ bool Collective::tree_pass(std::vector<Inlet>& from_children, std::vector<Outlet
 }  // namespace
 
 bool run_collective(const KernelRun& run, const Operation& operation) {
-  return Collective(run, operation, ++run.comm().collective_sequence).run();
+  Corrupted corrupted(run.comm(), operation);
+  const bool finished =
+      Collective(run, corrupted.operation(), ++run.comm().collective_sequence).run();
+  corrupted.after();
+  return finished;
 }
 
 }  // namespace simgpu::nccl
