@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "interpose/checks.h"
 #include "interpose/clock.h"
 #include "interpose/elf_next.h"
 #include "interpose/facts.h"
@@ -335,6 +336,7 @@ bool is_process_of_load() noexcept {
 // A child of vfork shares this memory and ends by _exit if its exec fails: that is no exit of ours.
 void note_exit(int kind, int status) noexcept {
   if (armed_generation() && g_file->pid == getpid()) {
+    checks_exit();
     state_exit();
     // Who lived for less than a second has no other that tells how fast the clock goes.
     renew_clock_anchor(g_file);

@@ -174,7 +174,8 @@ struct Row {
                         get<Field::Communicator>(arguments...), get<Field::Count>(arguments...),
                         get_int<Field::DataType>(arguments...), get_int<Field::RedOp>(arguments...),
                         root >= 0 ? root : get_int<Field::Peer>(arguments...),
-                        get<Field::Stream>(arguments...), frame.stack, frame.ticks});
+                        get<Field::Stream>(arguments...), frame.stack, frame.ticks,
+                        get<Field::Source>(arguments...), get<Field::Destination>(arguments...)});
   }
 
   template <class... Arguments>

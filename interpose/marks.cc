@@ -5,6 +5,7 @@
 #include "interpose/communicators.h"
 #include "interpose/definitions.h"
 #include "interpose/files.h"
+#include "interpose/own_gpu.h"
 #include "interpose/stats.h"
 #include "interpose/streams.h"
 
@@ -31,8 +32,6 @@ struct Marks {
   uint8_t* eligible;  // by communicator
 };
 Marks g_marks;
-
-constexpr const char* kDoesNotBlock = "it does not block";
 
 // The streams of one launch.  A group with more than fit has some operations without marks.
 struct Launch {
@@ -220,20 +219,13 @@ void marks_communicator(ThreadState& thread, uint32_t number) noexcept {
     return;
   }
   const format::Communicator& communicator = communicator_at(number);
-  if (communicator.origin == format::kUnknownOrigin) {
-    say_why(thread, number, "it was made before the marks were there");
+  const bool known = communicator.origin != format::kUnknownOrigin;
+  if (known && communicator.device >= 0 && communicator.device != g_marks.device) {
+    marks_turn_off(thread, kOtherDevice);
     return;
   }
-  if (communicator.device >= 0 && communicator.device != g_marks.device) {
-    marks_turn_off(thread, "a communicator is on another device of the process");
-    return;
-  }
-  // A child does as its parent where its creation does not say otherwise.
-  const uint32_t parent = communicator.parent_index;
-  const uint32_t flags =
-      communicator.flags | (parent == 0 ? 0 : load(communicator_at(parent).flags));
-  if ((flags & format::kNonBlocking) != 0) {
-    say_why(thread, number, kDoesNotBlock);
+  if (const char* const why = own_gpu_reason_against(communicator)) {
+    say_why(thread, number, why);
     return;
   }
   publish(g_marks.eligible[index_of_communicator(number)], uint8_t{1});

@@ -1,18 +1,11 @@
-// Whether there are marks, decided once: by the time the first communicator is about to be made,
-// since pinning memory later would wait for what runs.  The only place where the tracer calls CUDA.
+// Turns marks on where they can be had, and writes them.
 #pragma once
-
-#include <cstdint>
 
 #include "interpose/thread.h"
 
 namespace traintrace {
 
-enum class MarksOccasion : uint8_t {
-  kUniqueId,        // communicators are to come, and so may the context
-  kCommunicator,    // now or never
-  kSeveralDevices,  // of this process, in one call
-};
-void marks_prepare(ThreadState& thread, MarksOccasion occasion) noexcept;
+// `against`: why there are none (own_gpu.h); null: they are tried.
+void marks_decide(ThreadState& thread, const char* against) noexcept;
 
 }  // namespace traintrace

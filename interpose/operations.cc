@@ -2,6 +2,7 @@
 
 #include "format/hashes.h"
 #include "interpose/captures.h"
+#include "interpose/checks.h"
 #include "interpose/communicators.h"
 #include "interpose/handle_map.h"
 #include "interpose/marks.h"
@@ -223,7 +224,9 @@ OperationRef operation_entered(ThreadState& thread, const OperationArguments& ar
   rest.flags = static_cast<uint8_t>(flags);
   rest.group = thread.group_depth > 0 ? thread.group : uint16_t{0};
   Operation* const published = publish_operation(communicator, operation, rest);
+  checks_operation(*published, {arguments.source, arguments.destination});
   if (thread.group_depth == 0) {
+    checks_before(thread, &published, 1);
     marks_before(thread, &published, 1);
   }
   plugin_operation_entered(thread, *published);
@@ -241,6 +244,7 @@ void operation_left(ThreadState& thread, const OperationRef& ref, int result,
   Operation& operation = *ref.operation;
   if (thread.group_depth == 0) {
     marks_after(thread, &ref.operation, 1, result);
+    checks_after(thread, &ref.operation, 1, result);
   }
   publish(operation.leave_ticks, ticks);
   const auto call = static_cast<CallId>(operation.call);
@@ -283,6 +287,7 @@ void group_started(ThreadState& thread, uint32_t stack) noexcept {
 
 void group_ending(ThreadState& thread) noexcept {
   if (thread.group_depth == 1) {
+    checks_before(thread, thread.grouped, grouped_count(thread));
     marks_before(thread, thread.grouped, grouped_count(thread));
   }
 }
@@ -299,6 +304,7 @@ void group_ended(ThreadState& thread, int result, uint64_t ticks) noexcept {
     return;
   }
   marks_after(thread, thread.grouped, grouped_count(thread), result);
+  checks_after(thread, thread.grouped, grouped_count(thread), result);
   communicators_group_ended(thread, result, ticks);
   const uint32_t count = thread.grouped_count;
   for (uint32_t i = count > kMaxGroupedOperations ? count - kMaxGroupedOperations : 0; i < count;

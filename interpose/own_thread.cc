@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "interpose/calls_past.h"
+#include "interpose/checks.h"
 #include "interpose/clock.h"
 #include "interpose/files.h"
 #include "interpose/futex.h"
@@ -25,6 +26,7 @@ namespace traintrace {
 namespace {
 
 constexpr uint64_t kTickNs = 1'000'000'000;
+constexpr uint64_t kChecksEveryNs = 20'000'000;  // their cells are soon used up
 constexpr uint64_t kLateNs = 2'000'000'000;
 constexpr size_t kStackBytes = 256UL * 1024;
 
@@ -70,7 +72,11 @@ void work_until(ThreadState* self, uint64_t due_ns) {
     if (samples) {
       host_samples_take(*self);
     }
-    const uint64_t pause = samples ? kSampleEveryNs : kTickNs;
+    const bool checks = self != nullptr && checks_are_on();
+    if (checks) {
+      checks_record(*self);
+    }
+    const uint64_t pause = samples ? kSampleEveryNs : checks ? kChecksEveryNs : kTickNs;
     sleep_until(std::min(due_ns, nanoseconds(CLOCK_MONOTONIC) + pause));
   }
 }
@@ -79,6 +85,7 @@ void tick(format::FileHeader* file, ThreadState* self, CallsPast& calls_past) {
   say_alive(file);
   if (self) {
     state_tick(*self);
+    checks_record(*self);
     calls_past.look(*self);
     torch_allocator_tick();
   }

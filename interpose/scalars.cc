@@ -49,12 +49,6 @@ void payload_start(ThreadState& thread, const Settings& settings) noexcept {
       write_fact(thread, "payload-refused", kRefused);
     }
   }
-  if (g_payload > Payload::kBatches) {
-    g_payload = Payload::kBatches;
-    constexpr const char* kLimited = "acts as batches: the rest is not built yet";
-    tell_refused(format::Setting::Payload, "fewer values are recorded", kLimited);
-    write_fact(thread, "payload-limited", kLimited);
-  }
 }
 
 }  // namespace traintrace

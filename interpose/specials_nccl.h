@@ -6,8 +6,8 @@
 
 #include <cstddef>
 
-#include "interpose/marks_driver.h"
 #include "interpose/on_abort.h"
+#include "interpose/own_gpu.h"
 #include "interpose/traced.h"
 
 namespace traintrace {
@@ -54,7 +54,7 @@ inline CommunicatorArguments creation(const OpenFrame& frame, format::Communicat
 template <>
 struct Special<format::CallId::ncclGetUniqueId> {
   static void before(OpenFrame& frame, Scratch&, auto...) {
-    marks_prepare(*frame.thread, MarksOccasion::kUniqueId);
+    own_gpu_prepare(*frame.thread, GpuOccasion::kUniqueId);
   }
   static void after(OpenFrame&, Scratch&, int, uint64_t, auto...) {}
 };
@@ -62,7 +62,7 @@ struct Special<format::CallId::ncclGetUniqueId> {
 struct InitRank {
   static void start(OpenFrame& frame, Scratch& scratch, const ncclUniqueId* id, int ranks, int rank,
                     const ncclConfig_t* config) {
-    marks_prepare(*frame.thread, MarksOccasion::kCommunicator);
+    own_gpu_prepare(*frame.thread, GpuOccasion::kCommunicator);
     CommunicatorArguments arguments = creation(frame, format::kInitRank, config);
     arguments.unique_id = id;
     arguments.size = ranks;
@@ -116,8 +116,8 @@ template <>
 struct Special<format::CallId::ncclCommInitAll> {
   static void before(OpenFrame& frame, Scratch& scratch, ncclComm_t*, int count,
                      const int* devices) {
-    marks_prepare(*frame.thread,
-                  count == 1 ? MarksOccasion::kCommunicator : MarksOccasion::kSeveralDevices);
+    own_gpu_prepare(*frame.thread,
+                    count == 1 ? GpuOccasion::kCommunicator : GpuOccasion::kSeveralDevices);
     for (int i = 0; i < count && i < Scratch::kMaxElements; ++i) {
       CommunicatorArguments arguments = creation(frame, format::kInitAll, nullptr);
       arguments.size = count;

@@ -7,6 +7,7 @@
 
 #include "interpose/allocations.h"
 #include "interpose/captures.h"
+#include "interpose/checks.h"
 #include "interpose/communicators.h"
 #include "interpose/definitions.h"
 #include "interpose/failures.h"
@@ -104,6 +105,7 @@ void state_reset_after_fork() noexcept {
   allocations_drop();
   captures_drop();
   plugin_drop();
+  checks_drop();
   marks_drop();
   marks_file_drop();
   streams_drop();

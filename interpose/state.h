@@ -35,6 +35,8 @@ struct OperationArguments {
   uint64_t stream;
   uint32_t stack;
   uint64_t ticks;
+  uint64_t source;  // addresses, 0: none
+  uint64_t destination;
 };
 struct OperationRef {
   uint32_t communicator;  // index in kCommunicators + 1, 0: unknown

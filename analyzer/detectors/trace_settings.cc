@@ -87,6 +87,9 @@ constexpr Refusal kRefusals[] = {
     {"on-abort", "nothing: ", "TRAINTRACE_ON_ABORT", "no stacks can be saved on an abort"},
     {"payload-refused", "", "TRAINTRACE_PAYLOAD", "no values were recorded"},
     {"payload-limited", "", "TRAINTRACE_PAYLOAD", "fewer values were recorded"},
+    {"payload-checks", "none: ", "TRAINTRACE_PAYLOAD", "buffers of collectives were not looked at"},
+    {"payload-checks-ended", "", "TRAINTRACE_PAYLOAD",
+     "from some time on, buffers of collectives were not looked at"},
     {"not-collected", "", "TRAINTRACE_COLLECT", "the trace was not collected"},
     {"not-in-folder", "", "TRAINTRACE_DIR", "the trace was written to another folder"},
 };

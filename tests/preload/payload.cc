@@ -100,19 +100,6 @@ TEST(Scalars, AreNotReadUnlessAskedFor) {
   EXPECT_EQ(scalars_of(trace_of("items", "off")), Lines());
 }
 
-TEST(Scalars, AreWhatLevelsAreThatAreNotBuilt) {
-  const Folder folder;
-  Program program = self("items", {});
-  program.environment = {{"TRAINTRACE_DIR", folder.path()}, {"TRAINTRACE_PAYLOAD", "check"}};
-  const Outcome outcome = run(program);
-  EXPECT_NE(outcome.errors.find("TRAINTRACE_PAYLOAD=check: fewer values are recorded"),
-            std::string::npos)
-      << outcome.errors;
-  const RawTrace trace = read_raw(folder.traces().at(0));
-  EXPECT_EQ(scalars_of(trace), kItems);
-  EXPECT_NE(trace.facts.at("payload-limited").find("not built yet"), std::string::npos);
-}
-
 // Several copies and one synchronisation, more than are remembered, of which the first are read.
 ROLE(many) {
   cudaStream_t stream = nullptr;
