@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "analyzer/model/ending.h"
 #include "analyzer/model/open_ranges.h"
@@ -24,44 +25,72 @@ bool is_about_where_they_are(const Finding& finding) {
                      [&](std::string_view area) { return finding.code.starts_with(area); });
 }
 
+enum class Tense : uint8_t { kIs, kWas, kWasLast };
+
+struct Place {
+  std::string ranges;  // empty: not known
+  Tense tense;
+};
+
 struct Line {
-  std::string ranges;
-  bool ended;
+  Place place;
   Ranks who;
 };
 
-using RangesOf = std::string(const Run& run, const RankState& state);
+using PlaceOf = Place(const Run& run, const RankState& state);
+
+Place place_now(const Run& run, const RankState& state) {
+  return {open_ranges_text(run, state), has_ended(state) ? Tense::kWas : Tense::kIs};
+}
 
 // Where it waited, if the wait ended with an abort, which it may have survived for a moment.
-std::string ranges_while_waiting(const Run& run, const RankState& state) {
+Place place_of_wait(const Run& run, const RankState& state) {
   std::string ranges = has_ended(state) ? ranges_at_abort_text(run, state) : "";
-  return ranges.empty() ? open_ranges_text(run, state) : ranges;
+  return ranges.empty() ? place_now(run, state) : Place{std::move(ranges), Tense::kWas};
+}
+
+// Of one that has ended, and left all ranges before that.
+Place place_of_suspect(const Run& run, const RankState& state) {
+  Place place = place_now(run, state);
+  return place.ranges.empty() && has_ended(state)
+             ? Place{last_ranges_text(run, state), Tense::kWasLast}
+             : place;
+}
+
+const char* verb(Tense tense, size_t ranks) {
+  switch (tense) {
+    case Tense::kIs:
+      return ranks == 1 ? "is" : "are";
+    case Tense::kWas:
+      return ranks == 1 ? "was" : "were";
+    case Tense::kWasLast:
+      return ranks == 1 ? "was last" : "were last";
+  }
+  return "";
 }
 
 // Ranks that are in the same share a line.
-void add_lines(const Run& run, const Ranks& ranks, RangesOf* ranges_of,
+void add_lines(const Run& run, const Ranks& ranks, PlaceOf* place_of,
                std::vector<std::string>& evidence) {
   std::vector<Line> lines;
   for (const Rank rank : ranks) {
     const RankState* const state = state_of(run, rank);
-    const std::string ranges = state == nullptr ? "" : ranges_of(run, *state);
-    if (ranges.empty()) {
+    Place place = state == nullptr ? Place{} : place_of(run, *state);
+    if (place.ranges.empty()) {
       continue;
     }
-    const bool ended = has_ended(*state);
     auto line = std::find_if(lines.begin(), lines.end(), [&](const Line& each) {
-      return each.ranges == ranges && each.ended == ended;
+      return each.place.ranges == place.ranges && each.place.tense == place.tense;
     });
     if (line == lines.end()) {
-      line = lines.insert(lines.end(), {ranges, ended, {}});
+      line = lines.insert(lines.end(), {std::move(place), {}});
     }
     line->who.push_back(rank);
   }
   for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
-    const auto& [ranges, ended, who] = lines[i];
-    const bool one = who.size() == 1;
-    evidence.push_back(fmt::format("{} {} in: {}", ranks_text(who),
-                                   ended ? (one ? "was" : "were") : (one ? "is" : "are"), ranges));
+    const auto& [place, who] = lines[i];
+    evidence.push_back(
+        fmt::format("{} {} in: {}", ranks_text(who), verb(place.tense, who.size()), place.ranges));
   }
   if (lines.size() > kMostLines) {
     evidence.push_back(fmt::format("and {} more are in other ranges", lines.size() - kMostLines));
@@ -101,8 +130,8 @@ void add_open_ranges(const Run& run, std::vector<Finding>& findings) {
       Ranks others;
       std::set_difference(finding.victims.begin(), finding.victims.end(), suspects.begin(),
                           suspects.end(), std::back_inserter(others));
-      add_lines(run, suspects, open_ranges_text, finding.evidence);
-      add_lines(run, others, ranges_while_waiting, finding.evidence);
+      add_lines(run, suspects, place_of_suspect, finding.evidence);
+      add_lines(run, others, place_of_wait, finding.evidence);
       add_notes(run, suspects, finding.evidence);
     }
   }

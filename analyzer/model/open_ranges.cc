@@ -87,6 +87,35 @@ const CallRecord* marked_step_at(const ProcessTrace& trace, uint32_t thread, Tim
   return latest;
 }
 
+const ThreadText* main_thread(const ProcessTrace& trace) {
+  const auto main = std::find_if(trace.threads.begin(), trace.threads.end(),
+                                 [&](const ThreadText& thread) { return thread.tid == trace.pid; });
+  return main == trace.threads.end() ? nullptr : &*main;
+}
+
+// What that thread was in, outermost first.
+std::string ranges_at(const ProcessTrace& trace, const ThreadText& thread,
+                      const std::vector<RangeSpan>& spans, TimeNs time) {
+  std::vector<std::pair<TimeNs, std::string>> open;
+  for (const RangeSpan& span : spans) {
+    if (span.pushed && span.thread == thread.serial && span.began <= time && span.ended > time) {
+      open.emplace_back(span.began, range_name_text(trace, span.range));
+    }
+  }
+  if (const CallRecord* const step = marked_step_at(trace, thread.serial, time)) {
+    const uint64_t number = value_of(trace, *step, "step").value_or(0);
+    open.emplace_back(step->enter, fmt::format("step {}", static_cast<int64_t>(number)));
+  }
+  std::stable_sort(open.begin(), open.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  names.reserve(open.size());
+  for (auto& [began, name] : open) {
+    names.push_back(std::move(name));
+  }
+  return path_text(names);
+}
+
 TimeNs last_heard_of(const ThreadText& thread) {
   return std::max({thread.last_call_time, thread.last_query_time, thread.open[0].enter,
                    thread.open[1].enter, thread.ranges.back().began});
@@ -166,29 +195,28 @@ std::string open_ranges_text(const Run& run, const RankState& state) {
 std::string ranges_at_abort_text(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);
   const TimeNs time = first_abort(trace);
-  const auto main = std::find_if(trace.threads.begin(), trace.threads.end(),
-                                 [&](const ThreadText& thread) { return thread.tid == trace.pid; });
-  if (time == 0 || main == trace.threads.end()) {
+  const ThreadText* const main = main_thread(trace);
+  return time == 0 || main == nullptr ? "" : ranges_at(trace, *main, range_spans(trace), time);
+}
+
+std::string last_ranges_text(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const ThreadText* const main = main_thread(trace);
+  if (main == nullptr) {
     return "";
   }
-  std::vector<std::pair<TimeNs, std::string>> open;
-  for (const RangeSpan& span : range_spans(trace)) {
-    if (span.pushed && span.thread == main->serial && span.began <= time && span.ended > time) {
-      open.emplace_back(span.began, range_name_text(trace, span.range));
+  const std::vector<RangeSpan> spans = range_spans(trace);
+  const RangeSpan* last = nullptr;
+  for (const RangeSpan& span : spans) {
+    // Those of libraries go on while a process ends.
+    const auto name = trace.ranges.find(span.range);
+    const bool is_own = name == trace.ranges.end() || name->second.domain.empty();
+    if (span.pushed && span.thread == main->serial && is_own &&
+        (last == nullptr || span.began >= last->began)) {
+      last = &span;
     }
   }
-  if (const CallRecord* const step = marked_step_at(trace, main->serial, time)) {
-    const uint64_t number = value_of(trace, *step, "step").value_or(0);
-    open.emplace_back(step->enter, fmt::format("step {}", static_cast<int64_t>(number)));
-  }
-  std::stable_sort(open.begin(), open.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<std::string> names;
-  names.reserve(open.size());
-  for (auto& [began, name] : open) {
-    names.push_back(std::move(name));
-  }
-  return path_text(names);
+  return last == nullptr ? "" : ranges_at(trace, *main, spans, last->began);
 }
 
 std::string notes_text(const Run& run, const RankState& state) {

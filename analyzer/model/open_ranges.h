@@ -22,6 +22,10 @@ std::string open_ranges_text(const Run& run, const RankState& state);
 // an abort lets it go on for a moment.  Empty: it gave none up, or what it was in is not known.
 std::string ranges_at_abort_text(const Run& run, const RankState& state);
 
+// What its main thread was in when it last came into a range of the job's own: an exception leaves
+// them all before the process ends.  Empty: that is not known.
+std::string last_ranges_text(const Run& run, const RankState& state);
+
 // "samples 88211-88242": the newest note of each key, of all its threads.  Empty: none is known.
 std::string notes_text(const Run& run, const RankState& state);
 

@@ -66,6 +66,28 @@ TEST(Ranges, OfADeadRankAreThoseThatItWasIn) {
   EXPECT_EQ(lines[1], "ranks 0,1,3 are in: step 1284");
 }
 
+// `with` leaves a range on its way out; what a library pushes while the process ends is not the
+// job's.
+TEST(Ranges, OfOneThatAnExceptionEndedAreThoseItCameInto) {
+  const auto told = [](const std::string& records) {
+    return ranges_in("ranks 2 pid=1002\n" + std::string(kNames) +
+                         "thread 1 tid=1002\nranks 0,1,3\ncommunicator dp members=0-3\n"
+                         "+1 0,1,3 enqueues ncclAllReduce on dp @train.py:8:step\n" +
+                         records + "+1.5 2 exits status=1\nend +40\n",
+                     "collective.early-exit");
+  };
+  const std::string pushes =
+      "+0.3 2/1 * nvtxRangePush range=1\n+0.6 2/1 * nvtxRangePush range=2\n"
+      "+0.7 2/1 * nvtxRangePush range=3\n+0.8 2/1 * nvtxRangePop range=3\n"
+      "+0.9 2/1 * nvtxRangePush range=4\n+1.0 2/1 * nvtxRangePop range=4\n"
+      "+1.1 2/1 * nvtxRangePop range=2\n+1.1 2/1 * nvtxRangePop range=1\n";
+  const Lines last = {"rank 2 was last in: step 1284 > backward > eval"};
+  EXPECT_EQ(told(pushes), last);
+  EXPECT_EQ(told(pushes + "+1.2 2/1 * nvtxRangePush range=5\n+1.3 2/1 * nvtxRangePop range=5\n"),
+            last);
+  EXPECT_EQ(told(""), Lines());
+}
+
 TEST(Ranges, ThatNobodyNamedAreNoEvidence) {
   EXPECT_EQ(ranges_in(hang("", ""), "collective.missing-rank"), Lines());
   EXPECT_EQ(ranges_in(hang("", open({1})), "collective.missing-rank"),
