@@ -93,7 +93,8 @@ Certainty certainty_of(const Run& run, const Divergence& divergence) {
   const bool guessed = divergence.kind == DivergenceKind::kWrongPeer && divergence.tie;
   const bool whole =
       !is_absence(divergence) || (!guessed && run.missing.empty() && run.unreadable.empty());
-  return seen && sure && whole && !divergence.by_site && divergence.twins.empty()
+  return seen && sure && whole && !divergence.by_site && !divergence.by_habit &&
+                 divergence.twins.empty()
              ? Certainty::kProof
              : Certainty::kLikely;
 }
@@ -214,6 +215,9 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
   }
   if (!divergence.twins.empty()) {
     add(twins_text(divergence));
+  } else if (divergence.by_habit) {
+    add(fmt::format("{} did otherwise there every time before; {} did not change",
+                    ranks_text(divergence.deviants), ranks_text(divergence.others)));
   }
   add(outcome_text(run, divergence, sum));
   if (is_doubtful(run, divergence)) {

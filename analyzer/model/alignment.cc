@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace traintrace {
@@ -41,11 +42,40 @@ int pair_cost(const SequenceItem& a, const SequenceItem& b, bool telling) {
   return kOtherArguments + (same_site ? kSameSite : other_site(a, b) ? kOtherSite : 0);
 }
 
+// How often each size occurs on the two sides of messages, as far as they are kept.
+class UsualSizes {
+ public:
+  UsualSizes(Items a, Items b) {
+    for (const SequenceItem& item : a) {
+      ++times_[item.key].in_a;
+    }
+    for (const SequenceItem& item : b) {
+      ++times_[item.key].in_b;
+    }
+  }
+
+  // The other side never has such a message, and what it has in its place comes again and again on
+  // both: it can hardly have left this one out.
+  bool is_foreign(const SequenceItem& lone, const SequenceItem& instead) const {
+    const Times& own = times_.at(lone.key);
+    const Times& usual = times_.at(instead.key);
+    return std::min(own.in_a, own.in_b) == 0 && std::min(usual.in_a, usual.in_b) >= kHabitTimes;
+  }
+
+ private:
+  struct Times {
+    size_t in_a = 0;
+    size_t in_b = 0;
+  };
+  std::unordered_map<uint64_t, Times> times_;  // by key
+};
+
 class Table {
  public:
   // `shifted_before`: what it costs that one of them is ahead where both begin; none: it is not.
-  Table(Items a, Items b, std::optional<int> shifted_before)
-      : a_(a), b_(b), cells_(3 * (a.size() + 1) * width()) {
+  // `sizes`: of the sides of messages; null: these are no sides.
+  Table(Items a, Items b, std::optional<int> shifted_before, const UsualSizes* sizes)
+      : a_(a), b_(b), sizes_(sizes), cells_(3 * (a.size() + 1) * width()) {
     at(State::kPaired, 0, 0).cost = 0;
     for (size_t i = 1; shifted_before && i <= a_.size(); ++i) {
       at(State::kPaired, i, 0).cost = *shifted_before + static_cast<int>(i);
@@ -66,7 +96,7 @@ class Table {
   std::pair<size_t, size_t> best_end() const {
     std::pair<size_t, size_t> best(a_.size(), b_.size());
     const auto cost_at = [&](size_t i, size_t j) {
-      const auto left = static_cast<int>(a_.size() - i + b_.size() - j);
+      const auto left = sizes_ != nullptr ? 0 : static_cast<int>(a_.size() - i + b_.size() - j);
       return at(State::kPaired, i, j).cost +
              (left == 0 ? 0 : std::min(kEndsFar, kEndsElsewhere + kEndsFurther * left));
     };
@@ -100,6 +130,17 @@ class Table {
     }
   }
 
+  // The pair before has the same two calls: that is one fault.
+  bool is_same_change(size_t i, size_t j) const {
+    return sizes_ != nullptr && at(State::kPaired, i, j).step == Step::kPair &&
+           a_[i].key != b_[j].key && a_[i - 1].key == a_[i].key && b_[j - 1].key == b_[j].key;
+  }
+
+  int gap_cost(State state, const SequenceItem& lone, const SequenceItem& instead) const {
+    const bool foreign = sizes_ != nullptr && sizes_->is_foreign(lone, instead);
+    return state != State::kPaired ? kGapLonger : kGap + (foreign ? kGapForeign : 0);
+  }
+
   // Where one can go from there.
   void leave(size_t i, size_t j) {
     const bool both = i < a_.size() && j < b_.size();
@@ -111,16 +152,18 @@ class Table {
         continue;
       }
       if (state == State::kPaired || a_[i].key == b_[j].key) {
-        reach(State::kPaired, i + 1, j + 1,
-              {cost + pair_cost(a_[i], b_[j], telling), Step::kPair, 0, state});
+        const int step = state == State::kPaired && is_same_change(i, j)
+                             ? kSameChange
+                             : pair_cost(a_[i], b_[j], telling);
+        reach(State::kPaired, i + 1, j + 1, {cost + step, Step::kPair, 0, state});
       }
       if (state != State::kInExtra) {
-        const int step = state == State::kPaired ? kGap : kGapLonger;
-        reach(State::kInSkip, i, j + 1, {cost + step, Step::kSkip, 0, state});
+        reach(State::kInSkip, i, j + 1,
+              {cost + gap_cost(state, b_[j], a_[i]), Step::kSkip, 0, state});
       }
       if (state != State::kInSkip) {
-        const int step = state == State::kPaired ? kGap : kGapLonger;
-        reach(State::kInExtra, i + 1, j, {cost + step, Step::kExtra, 0, state});
+        reach(State::kInExtra, i + 1, j,
+              {cost + gap_cost(state, a_[i], b_[j]), Step::kExtra, 0, state});
       }
     }
     if (both && at(State::kPaired, i, j).cost < kNever && a_[i].key != b_[j].key) {
@@ -151,6 +194,7 @@ class Table {
 
   Items a_;
   Items b_;
+  const UsualSizes* sizes_;
   std::vector<Cell> cells_;
 };
 
@@ -303,15 +347,17 @@ Windows windows_of(const Sequence& deviant, const Sequence& normal, uint64_t fro
 
 }  // namespace
 
-Alignment align(const Sequence& deviant, const Sequence& normal, uint64_t from) {
+Alignment align(const Sequence& deviant, const Sequence& normal, uint64_t from, Compared what) {
   const Windows windows = windows_of(deviant, normal, from);
   const bool open_start = windows.begin > from;
   // Hashes say that they differ somewhere before; without them a call left out there is a fault
   // like any other, and no cheaper.
   const int shifted = deviant.hashes.empty() ? kGap : kBeforeKnown;
+  const UsualSizes sizes(deviant.items, normal.items);
   const Table table(windows.deviant.subspan(windows.differing),
                     windows.normal.subspan(windows.differing),
-                    open_start ? std::optional(shifted) : std::nullopt);
+                    open_start ? std::optional(shifted) : std::nullopt,
+                    what == Compared::kSides ? &sizes : nullptr);
   Place start;
   std::vector<Place> path = path_of(table, start);
   for (Place& place : path) {

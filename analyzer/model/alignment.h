@@ -33,8 +33,13 @@ struct Alignment {
   int64_t shift = 0;          // by how much `deviant` is behind at the end of what is known
 };
 
+enum class Compared : uint8_t {
+  kMembers,  // two ranks that issue the same calls
+  kSides,    // the receives of one rank and the sends of another, of which either may be ahead
+};
+
 // Both agree up to the number before `from`.  Looks at most at as many items as a communicator
 // keeps, from a little before `from` on.
-Alignment align(const Sequence& deviant, const Sequence& normal, uint64_t from);
+Alignment align(const Sequence& deviant, const Sequence& normal, uint64_t from, Compared what);
 
 }  // namespace traintrace

@@ -81,7 +81,7 @@ void describe(const Run& run, const Channel& channel, const ChannelPlace& place,
   const Communicator& communicator = run.communicators[one.communicator];
   one.kind = kind_of_change(run, communicator, channel, channel.sends.at(place.number)->operation,
                             channel.receives.at(place.number)->operation);
-  const auto edit = align(channel.receives, channel.sends, place.number).first;
+  const auto edit = align(channel.receives, channel.sends, place.number, Compared::kSides).first;
   if (!edit || edit->kind == EditKind::kChanged || !edit->unique) {
     return;
   }

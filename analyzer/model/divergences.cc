@@ -94,7 +94,7 @@ Divergence compare(const Sequence& deviant, const Sequence& normal, const Split&
   Divergence found;
   found.sequence = split.from;
   found.sequence_last = found.met = split.number;
-  const Alignment alignment = align(deviant, normal, split.from);
+  const Alignment alignment = align(deviant, normal, split.from, Compared::kMembers);
   if (alignment.first) {
     describe_edit(*alignment.first, deviant, normal, found);
     found.more = alignment.edits - 1;

@@ -7,6 +7,7 @@
 
 #include "analyzer/model/messages.h"
 #include "analyzer/model/sequences.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -88,6 +89,52 @@ std::optional<Rank> outvoted(const Run& run, const Divergence& fault) {
   return for_receive > 0 && for_send == 0 ? std::optional(message.send.rank) : std::nullopt;
 }
 
+enum class SizeHabit : uint8_t { kNone, kKept, kBroken };
+
+// Whether the call has the size of all those of `before`; too few, or not of one size: kNone.
+SizeHabit size_habit(const std::vector<const OperationText*>& before, uint64_t size) {
+  const bool alike = before.size() >= kHabitTimes &&
+                     std::all_of(before.begin(), before.end(), [&](const OperationText* other) {
+                       return size_key(*other) == size_key(*before.front());
+                     });
+  return !alike                              ? SizeHabit::kNone
+         : size_key(*before.front()) == size ? SizeHabit::kKept
+                                             : SizeHabit::kBroken;
+}
+
+// By what its line had sent to that peer before, or received from it; of a new line, by what all
+// lines had.
+SizeHabit size_habit_of(const Run& run, const Communicator& communicator, const SideCall& call) {
+  const ProcessTrace& trace = run.processes[call.process];
+  const OperationText& own = call.item.operation;
+  std::vector<const OperationText*> of_line;
+  std::vector<const OperationText*> of_all;
+  for (const OperationText& other : text_of(run, *member_of(communicator, call.rank)).recent) {
+    if (!other.collective && other.receive == own.receive && other.peer == own.peer &&
+        other.sequence < own.sequence) {
+      of_all.push_back(&other);
+      if (site_of(trace, other.stack) == site_of(trace, own.stack)) {
+        of_line.push_back(&other);
+      }
+    }
+  }
+  return size_habit(of_line.empty() ? of_all : of_line, call.item.key);
+}
+
+// The side that did otherwise than every time before, where the other one did not.
+std::optional<Rank> side_that_changed(const Run& run, const Divergence& fault) {
+  const Communicator& communicator = run.communicators[fault.communicator];
+  const Message& message = fault.messages.front();
+  const SizeHabit sender = size_habit_of(run, communicator, message.send);
+  const SizeHabit receiver = size_habit_of(run, communicator, message.receive);
+  if (sender == SizeHabit::kBroken && receiver == SizeHabit::kKept) {
+    return message.send.rank;
+  }
+  return receiver == SizeHabit::kBroken && sender == SizeHabit::kKept
+             ? std::optional(message.receive.rank)
+             : std::nullopt;
+}
+
 Ranks ends_of(const Message& message) {
   Ranks ends;
   insert(ends, message.send.rank);
@@ -140,6 +187,17 @@ Ranks common_to_all(const Divergence& fault) {
   return common;
 }
 
+// If nothing speaks for the other side.
+void blame_one_side(const Run& run, Divergence& fault) {
+  const auto by_others = outvoted(run, fault);
+  const auto by_habit = side_that_changed(run, fault);
+  const auto culprit = by_others ? by_others : by_habit;
+  if (culprit && by_habit.value_or(*culprit) == *culprit) {
+    set_culprit(fault, *culprit);
+    fault.by_habit = !by_others;
+  }
+}
+
 void blame(const Run& run, Divergence& fault) {
   set_sides(fault);
   const Ranks common = common_to_all(fault);
@@ -149,9 +207,7 @@ void blame(const Run& run, Divergence& fault) {
   if (fault.messages.size() > 1 && common.size() == 1) {
     set_culprit(fault, common.front());
   } else if (fault.messages.size() == 1 && !one_sided) {
-    if (const auto culprit = outvoted(run, fault)) {
-      set_culprit(fault, *culprit);
-    }
+    blame_one_side(run, fault);
   }
   fault.parts = {fault.deviants};
 }

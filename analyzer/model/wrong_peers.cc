@@ -281,11 +281,28 @@ const SideCall& lone_call(const Divergence& fault) {
   return fault.kind == DivergenceKind::kMissingReceive ? fault.own : fault.expected;
 }
 
+bool is_same_call(const SideCall& a, const SideCall& b) {
+  return a.rank == b.rank && a.item.operation.receive == b.item.operation.receive &&
+         a.item.operation.index == b.item.operation.index;
+}
+
 bool is_excess(const Divergence& fault, const SideCall& call) {
-  return (fault.kind == DivergenceKind::kMissingSend ||
-          fault.kind == DivergenceKind::kMissingReceive) &&
-         lone_call(fault).rank == call.rank &&
-         lone_call(fault).item.operation.index == call.item.operation.index;
+  return fault.kind == DivergenceKind::kMessageCount
+             ? is_same_call(fault.own, call) || is_same_call(fault.expected, call)
+             : (fault.kind == DivergenceKind::kMissingSend ||
+                fault.kind == DivergenceKind::kMissingReceive) &&
+                   is_same_call(lone_call(fault), call);
+}
+
+// Of that rank: the only one, or one of a size that its other side does not have.
+const SideCall* excess_in(const Divergence& fault, bool send, Rank rank) {
+  if (fault.kind == DivergenceKind::kMessageCount) {
+    const SideCall& call = send ? fault.own : fault.expected;
+    return call.rank == rank ? &call : nullptr;
+  }
+  const bool lone =
+      fault.kind == (send ? DivergenceKind::kMissingReceive : DivergenceKind::kMissingSend);
+  return lone && lone_call(fault).rank == rank ? &lone_call(fault) : nullptr;
 }
 
 // What the rank that left out a message of that size called in excess instead.
@@ -295,11 +312,10 @@ std::optional<SideCall> excess_of(const Run& run, const std::vector<Divergence>&
   const Rank lacking = no_send ? fault.own.rank : fault.expected.rank;
   const SideCall& lone = lone_call(fault);
   for (const Divergence& other : faults) {
-    const bool opposite =
-        other.kind == (no_send ? DivergenceKind::kMissingReceive : DivergenceKind::kMissingSend);
-    if (opposite && other.communicator == fault.communicator && lone_call(other).rank == lacking &&
-        lone_call(other).item.key == lone.item.key) {
-      return lone_call(other);
+    const SideCall* const call = excess_in(other, no_send, lacking);
+    if (call != nullptr && other.communicator == fault.communicator &&
+        call->item.key == lone.item.key) {
+      return *call;
     }
   }
   const Communicator& communicator = run.communicators[fault.communicator];
