@@ -88,8 +88,17 @@ bool has_pending(const Run& run, Rank rank) {
       });
 }
 
+// Somebody waits for a rank whose stream is blocked: its other streams may wait for that one.
+bool is_stopped(const Wait& wait) {
+  return std::any_of(wait.awaited.begin(), wait.awaited.end(),
+                     [](const Awaited& awaited) { return awaited.stopped; });
+}
+
 // Nobody is missing, and yet it does not go on; or who is missing is in something else.
 bool may_be_held_by_events(Run& run, const Blocked& blocked) {
+  if (std::any_of(blocked.waits.begin(), blocked.waits.end(), is_stopped)) {
+    return true;
+  }
   run.waits.waits = blocked.waits;
   run.waits.hangs = find_hangs(run, run.waits.waits);
   const std::vector<Hang>& hangs = run.waits.hangs;

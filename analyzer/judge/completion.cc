@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/groups.h"
+#include "analyzer/model/host_functions.h"
 #include "analyzer/model/messages.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/peers.h"
@@ -126,10 +128,18 @@ void Completion::add_member(size_t index, const Member& member, uint64_t reached
   }
 }
 
+// That send is what does not go on: its kernel runs, or its host has not come out of the call.  A
+// host that waits for the whole stream may wait for something else there.
+bool Completion::is_held(const Member& member, const OperationText& operation) const {
+  return gpu_state(run_.processes[member.process], operation) == GpuState::kReached ||
+         (operation.leave == 0 &&
+          waiter_of(run_, member, operation.enter, operation.stack).blocked);
+}
+
 // Who only sends may be done long ago.
 bool Completion::needs_peers(const Member& member, const OperationText& operation) const {
   if (!operation.collective) {
-    return operation.receive || !is_eager(operation) || waits_for_certain(run_, member, operation);
+    return operation.receive || !is_eager(operation) || is_held(member, operation);
   }
   const Direction direction =
       direction_of(call_name(run_.processes[member.process], operation.call));
@@ -311,6 +321,9 @@ void Completion::make_units() {
         unit.before = units.size() > 1 ? 1 : 0;
       }
       part.unit = units.back();
+      // What comes of it is not defined: its sender may wait as well.
+      part.needs = part.needs || (matches_[part.match].differs &&
+                                  waits_for_certain(run_, *part.member, *part.operation));
       units_[part.unit].parts.push_back(at);
       units_[part.unit].unmet += part.needs ? 1 : 0;
       ++matches_[part.match].not_begun;
@@ -347,6 +360,18 @@ void Completion::order_by_events() {
   }
 }
 
+// A message is behind a function of the job's that runs; or the GPU said that it has not begun it,
+// though nothing of NCCL lies before it.  Of collectives stalls tell (model/stalls.h).
+bool Completion::is_held_by_stream(const Unit& unit, const Unit& at_first) const {
+  return std::any_of(unit.parts.begin(), unit.parts.end(), [&](size_t index) {
+    const OperationText& operation = *parts_[index].operation;
+    return !operation.collective &&
+           (function_before(run_, unit.process, operation) != nullptr ||
+            (at_first.before == 0 &&
+             gpu_state(run_.processes[unit.process], operation) == GpuState::kEnqueued));
+  });
+}
+
 void Completion::begin(size_t at, std::vector<size_t>& complete) {
   Unit& unit = units_[at];
   for (const size_t part : unit.parts) {
@@ -367,7 +392,60 @@ void Completion::begin(size_t at, std::vector<size_t>& complete) {
   }
 }
 
+// What lacks nothing but its own stream is stopped there.  Sends that may have been sent ahead are
+// taken to be through, unless nothing else is left that their host could wait for.
 void Completion::solve() {
+  const Start start{units_, matches_};
+  complete_all();
+  bool any = false;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    units_[i].stopped = units_[i].is_complete() && is_held_by_stream(units_[i], start.units[i]);
+    any = any || units_[i].stopped;
+  }
+  if (any) {
+    complete_again(start);
+  }
+  const std::vector<size_t> held = held_sends();
+  for (const size_t index : held) {
+    parts_[index].needs = true;
+  }
+  if (!held.empty()) {
+    complete_again(start);
+  }
+}
+
+void Completion::complete_again(const Start& start) {
+  matches_ = start.matches;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    Unit& unit = units_[i];
+    unit.before = start.units[i].before + (unit.stopped ? 1 : 0);
+    unit.unmet = static_cast<size_t>(std::count_if(
+        unit.parts.begin(), unit.parts.end(), [&](size_t part) { return parts_[part].needs; }));
+  }
+  complete_all();
+}
+
+// Of ranks that are through with all that they have issued, as far as that goes, and wait.
+std::vector<size_t> Completion::held_sends() const {
+  std::set<Rank> open;
+  for (const MatchPart& part : parts_) {
+    if (!units_[part.unit].is_complete()) {
+      open.insert(part.member->rank);
+    }
+  }
+  std::vector<size_t> held;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const MatchPart& part = parts_[i];
+    if (!part.needs && !part.operation->collective && !matches_[part.match].met &&
+        !open.contains(part.member->rank) &&
+        waits_for_certain(run_, *part.member, *part.operation)) {
+      held.push_back(i);
+    }
+  }
+  return held;
+}
+
+void Completion::complete_all() {
   std::vector<size_t> complete;
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     if (units_[unit].before == 0) {

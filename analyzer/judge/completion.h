@@ -45,6 +45,8 @@ class Completion {
   const std::vector<Match>& matches() const { return matches_; }
   const MatchPart& part(size_t index) const { return parts_[index]; }
   bool has_begun(const MatchPart& part) const { return units_[part.unit].before == 0; }
+  // What keeps it from beginning is on its own stream, and is no operation of NCCL.
+  bool is_stopped(const MatchPart& part) const { return units_[part.unit].stopped; }
 
  private:
   struct Unit {
@@ -53,6 +55,14 @@ class Completion {
     std::vector<size_t> next;  // that begin behind it
     size_t before = 0;         // units that have to be complete first
     size_t unmet = 0;          // matches that it needs
+    bool stopped = false;      // something that is no unit lies before it and does not end
+
+    bool is_complete() const { return before == 0 && unmet == 0; }
+  };
+  // Before anything was completed.
+  struct Start {
+    std::vector<Unit> units;
+    std::vector<Match> matches;
   };
   using Stream = std::pair<Rank, uint64_t>;  // of it; streams are devices', and so ranks'
   // communicator, collective, sequence, of messages from, to
@@ -73,10 +83,15 @@ class Completion {
   void set_differing(const Key& key);
   void make_units();
   void order_by_events();
+  bool is_held_by_stream(const Unit& unit, const Unit& at_first) const;
   void solve();
+  void complete_all();
+  void complete_again(const Start& start);
+  std::vector<size_t> held_sends() const;
   void begin(size_t unit, std::vector<size_t>& complete);
   Reached reached_until(const Member& member, TimeNs time) const;
   bool needs_peers(const Member& member, const OperationText& operation) const;
+  bool is_held(const Member& member, const OperationText& operation) const;
 
   const Run& run_;
   std::vector<MatchPart> parts_;

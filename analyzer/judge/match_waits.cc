@@ -46,6 +46,7 @@ class MatchWaits {
         Awaited& awaited = wait.awaited.emplace_back();
         awaited.rank = part.member->rank;
         awaited.entered = awaited.held_up = true;
+        awaited.stopped = completion_.is_stopped(part);
         awaited.moved = text_of(run_, *part.member).last;
       }
     }

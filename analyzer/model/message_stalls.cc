@@ -30,6 +30,11 @@ class MessageStalls {
       }
       add_stall(joined(i, seen), stalls);
     }
+    for (const Wait& wait : run_.waits.waits) {
+      if (wait.communicator == index_ && wait.sequence != 0) {
+        add_stopped(wait, stalls);
+      }
+    }
   }
 
  private:
@@ -93,6 +98,20 @@ class MessageStalls {
       }
     }
     return all;
+  }
+
+  // A message that its peer waits for, and that something else on its own stream holds up.
+  void add_stopped(const Wait& wait, std::vector<Stall>& stalls) const {
+    const bool is_message = wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend;
+    if (!is_message || wait.awaited.size() != 1 || !wait.awaited.front().stopped) {
+      return;
+    }
+    const Member& waiter = *member_of(communicator_, wait.waiters.front().rank);
+    const Member& awaited = *member_of(communicator_, wait.awaited.front().rank);
+    const OperationText* const other = counterpart(waiter, wait.details, awaited);
+    if (other != nullptr) {
+      add_stall({{}, {{&waiter, &wait.details}, {&awaited, other}}, true}, stalls);
+    }
   }
 
   static bool contains_part(const MessageUnit& unit, const OperationText* operation) {

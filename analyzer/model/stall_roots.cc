@@ -7,6 +7,7 @@
 #include "analyzer/model/host_functions.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/stalls.h"
+#include "analyzer/model/wait_search.h"
 
 namespace traintrace {
 namespace {
@@ -78,6 +79,13 @@ void add_root(const Stall& stall, const Hang& hang, std::vector<RootStall>& root
   }
   add_victims(hang.victims, *known);
   add_victims(hang.roots, *known);
+}
+
+// Those that wait for what lies behind the streams that it is about.
+void add_waiting(const WaitSearch& search, RootStall& root) {
+  if (root.stall.kind == StallKind::kBlocked) {
+    add_victims(search.victims_of(root.stall.suspects), root);
+  }
 }
 
 // Where functions run on all members, nobody waits for another - unless somebody else waits for
@@ -208,6 +216,8 @@ std::vector<RootStall> root_stalls(const Run& run) {
     stalls.erase(stalls.begin());
     add_victims(erase_consequences(run, members_of(run, roots.back().stall), stalls), roots.back());
   }
+  const WaitSearch search(run.waits.waits);
+  std::for_each(roots.begin(), roots.end(), [&](RootStall& root) { add_waiting(search, root); });
   return roots;
 }
 

@@ -39,6 +39,7 @@ struct Awaited {
   TimeNs moved = 0;       // its last operation on this communicator
   bool held_up = false;   // its part lies on a stream behind one that cannot finish
   bool by_order = false;  // so it seems: it was called behind one, and nothing is known of streams
+  bool stopped = false;   // held up by a function of its own, or by what is no operation of NCCL
 };
 
 struct Wait {
