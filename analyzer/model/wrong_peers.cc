@@ -8,6 +8,7 @@
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -40,6 +41,7 @@ struct Candidate {
   Posted wrong;
   Posted waiting;
   const OperationText* left_over = nullptr;  // without an answer: the wrong call, or a later one
+  bool by_other_lines = false;               // that it is wrong is told by what other lines called
 };
 
 std::vector<Candidate> candidates_in(const std::vector<Posted>& unanswered) {
@@ -53,9 +55,9 @@ std::vector<Candidate> candidates_in(const std::vector<Posted>& unanswered) {
       const bool from_there = receive.operation->peer == send.member->local_rank;
       const bool to_there = send.operation->peer == receive.member->local_rank;
       if (from_there && !to_there) {
-        found.push_back({send, receive, send.operation});
+        found.push_back({send, receive, send.operation, false});
       } else if (to_there && !from_there) {
-        found.push_back({receive, send, receive.operation});
+        found.push_back({receive, send, receive.operation, false});
       }
     }
   }
@@ -118,6 +120,26 @@ bool departs(const Run& run, const Posted& call, const OperationText& last, int 
   return period != 0 && line.at >= least_before(period, call.operation->index != last.index);
 }
 
+// Its line named the right peer again and again before it, and never this one; of a new line, all
+// messages of that size and direction did.
+bool names_new_peer(const Run& run, const Posted& call, int right) {
+  const ProcessTrace& trace = run.processes[call.member->process];
+  const OperationText& own = *call.operation;
+  const bool line_is_new = line_of(run, call, own).at == 0;
+  size_t times = 0;
+  for (const OperationText& other : text_of(run, *call.member).recent) {
+    const bool alike = !other.collective && other.receive == own.receive &&
+                       other.index < own.index &&
+                       (line_is_new ? size_key(other) == size_key(own)
+                                    : site_of(trace, other.stack) == site_of(trace, own.stack));
+    if (alike && other.peer == own.peer) {
+      return false;
+    }
+    times += alike && other.peer == right ? 1 : 0;
+  }
+  return times >= kHabitTimes;
+}
+
 // Both have called a collective that lies behind the call that waits: what that waits for is not to
 // come any more.
 bool is_past(const Run& run, const Candidate& candidate) {
@@ -153,8 +175,10 @@ Habit habit(const Run& run, const Candidate& candidate, Posted& broken) {
       continue;
     }
     broken = {left_over.member, &call};
-    if ((past || &call == left_over.operation) &&
-        departs(run, broken, *left_over.operation, candidate.waiting.member->local_rank)) {
+    const bool own = &call == left_over.operation;
+    const int right = candidate.waiting.member->local_rank;
+    if (((past || own) && departs(run, broken, *left_over.operation, right)) ||
+        (own && names_new_peer(run, broken, right))) {
       return Habit::kBroken;
     }
   }
@@ -240,8 +264,8 @@ Divergence wrong_peer(const Run& run, size_t communicator, const Candidate& cand
   one.others = {one.expected.rank};
   // Which of several calls was the wrong one is concluded from those around it; without stacks so
   // is which line it was.
-  one.exact =
-      candidate.wrong.operation == candidate.left_over && candidate.wrong.operation->stack != 0;
+  one.exact = candidate.wrong.operation == candidate.left_over &&
+              candidate.wrong.operation->stack != 0 && !candidate.by_other_lines;
   one.complete = run.missing.empty();
   return one;
 }
@@ -257,7 +281,8 @@ void add_likeliest(const Run& run, size_t index, const std::vector<Candidate>& c
     const Habit before =
         only || candidates.size() <= kMost ? habit(run, candidate, call) : Habit::kUnknown;
     if (before == Habit::kBroken) {
-      broken.push_back({call, candidate.waiting, candidate.left_over});
+      const bool line_is_new = line_of(run, call, *candidate.left_over).at == 0;
+      broken.push_back({call, candidate.waiting, candidate.left_over, line_is_new});
     }
     others.push_back(before == Habit::kBroken || !only
                          ? Evidence::kNone
