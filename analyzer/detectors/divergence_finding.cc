@@ -103,7 +103,7 @@ Severity severity_of(const Divergence& divergence, const Consequences& sum, Seve
   if (is_harmless(divergence)) {
     return Severity::kInfo;
   }
-  return divergence.grouped && !sum.hung ? Severity::kWarning : usual;
+  return (divergence.grouped || divergence.left_over) && !sum.hung ? Severity::kWarning : usual;
 }
 
 bool is_finished(const Run& run, const SideCall& call) {
@@ -155,6 +155,11 @@ void add_values(const Divergence& divergence, const Consequences& sum, Finding& 
   };
   if (sum.hung) {
     add("waited_ns", static_cast<uint64_t>(sum.waited));
+  }
+  if (divergence.left_over && is_absence(divergence)) {
+    const bool no_receive = divergence.kind == DivergenceKind::kMissingReceive;
+    add("sent_count", no_receive ? divergence.sequence_last : divergence.sequence - 1);
+    add("received_count", no_receive ? divergence.sequence - 1 : divergence.sequence_last);
   }
   if (divergence.kind == DivergenceKind::kSkipped) {
     add("skipped_count", divergence.length);
@@ -252,7 +257,8 @@ Finding finding_about(const Run& run, size_t index, const Consequences& sum,
     finding.sequence_last = divergence.sequence_last;
   }
   const bool own_only = divergence.kind == DivergenceKind::kExtra;
-  finding.operation = (own_only ? divergence.own : divergence.expected).item.function;
+  const bool by_own = own_only || divergence.expected.item.function.empty();
+  finding.operation = (by_own ? divergence.own : divergence.expected).item.function;
   if (divergence.kind != DivergenceKind::kSkipped) {
     add_place(run, divergence.own, finding);
   }

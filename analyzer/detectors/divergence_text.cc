@@ -127,7 +127,9 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
 std::string divergence_title(const Run& run, const Divergence& divergence) {
   std::string title = deed_text(run, divergence);
   if (divergence.tie) {
-    title += "; no culprit: as many did the one as the other";
+    title += divergence.left_over
+                 ? "; no culprit: one side made a call too many, or the other left one out"
+                 : "; no culprit: as many did the one as the other";
   }
   return title;
 }

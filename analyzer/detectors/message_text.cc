@@ -72,6 +72,16 @@ std::string message_to(const Run& run, const Divergence& one, const SideCall& ca
                      operation.receive ? "from" : "to", whom, own ? place_of_call(run, call) : "");
 }
 
+std::string left_over_text(const Run& run, const Divergence& one) {
+  const bool no_receive = one.kind == DivergenceKind::kMissingReceive;
+  const uint64_t sent = no_receive ? one.sequence_last : one.sequence - 1;
+  const uint64_t received = no_receive ? one.sequence - 1 : one.sequence_last;
+  return fmt::format("rank {} sent {} message{} to rank {}, which {} {}, and both have ended{}",
+                     one.own.rank.value, sent, sent == 1 ? "" : "s", one.expected.rank.value,
+                     no_receive ? "received" : "called a receive for", received,
+                     place_of_call(run, no_receive ? one.own : one.expected));
+}
+
 std::string absence_text(const Run& run, const Divergence& one) {
   const bool no_receive = one.kind == DivergenceKind::kMissingReceive;
   const SideCall& there = no_receive ? sender_of(one) : receiver_of(one);
@@ -92,7 +102,7 @@ std::string message_text(const Run& run, const Divergence& one) {
       return order_text(one) + "," + on;
     case DivergenceKind::kMissingReceive:
     case DivergenceKind::kMissingSend:
-      return absence_text(run, one) + "," + on;
+      return (one.left_over ? left_over_text(run, one) : absence_text(run, one)) + "," + on;
     default:
       break;
   }

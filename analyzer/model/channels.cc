@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analyzer/model/alignment.h"
+#include "analyzer/model/ending.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/messages.h"
 
@@ -100,22 +101,40 @@ SideCall call_at(const Run& run, const Sequence& sequence, uint64_t number) {
                          : call_of(run, *sequence.member, item->operation);
 }
 
+void set_calls(const Run& run, const Channel& channel, uint64_t number, Divergence& one) {
+  one.communicator = channel.communicator;
+  one.sequence = one.met = number;
+  one.exact = one.complete = one.tie = true;
+  one.deviants = {channel.from->rank};
+  one.others = {channel.to->rank};
+  one.own = call_at(run, channel.sends, number);
+  one.expected = call_at(run, channel.receives, number);
+  one.messages = {{one.own, one.expected}};
+}
+
 Divergence difference(const Run& run, const Channel& channel, const ChannelPlace& place) {
   Divergence one;
   one.communicator = channel.communicator;
   describe(run, channel, place, one);
-  one.exact = one.complete = true;
-  one.tie = true;
-  one.deviants = {channel.from->rank};
-  one.others = {channel.to->rank};
-  one.own = call_at(run, channel.sends, one.sequence);
-  one.expected = call_at(run, channel.receives, one.sequence);
+  set_calls(run, channel, one.sequence, one);
   if (one.kind == DivergenceKind::kMessageOrder) {
     one.own_second = call_at(run, channel.sends, one.sequence + one.length);
     one.expected_second = call_at(run, channel.receives, one.sequence + one.length);
   }
-  one.messages = {{one.own, one.expected}};
   return one;
+}
+
+// Its counts are what it did: it ended by itself, and nothing of it is damaged, or not counted as
+// it is called.
+bool is_complete(const Run& run, const Member& member) {
+  constexpr uint8_t kNot = format::kAborted | format::kAsyncError;
+  const CommunicatorText& text = text_of(run, member);
+  return exited_normally(run, *state_of(run, member.rank)) &&
+         run.processes[member.process].errors.empty() && (text.flags & kNot) == 0 &&
+         text.origin != format::kUnknownOrigin &&
+         std::none_of(text.recent.begin(), text.recent.end(), [](const OperationText& operation) {
+           return (operation.flags & (format::kCaptured | format::kReplayed)) != 0;
+         });
 }
 
 using PeersOf = std::map<std::tuple<size_t, uint32_t, bool, int>, const PeerText*>;
@@ -195,6 +214,22 @@ std::vector<Channel> differing_channels(const Run& run) {
 std::optional<Divergence> first_difference(const Run& run, const Channel& channel) {
   const auto place = first_place(channel);
   return place ? std::optional(difference(run, channel, *place)) : std::nullopt;
+}
+
+std::optional<Divergence> left_over_messages(const Run& run, const Channel& channel) {
+  const uint64_t sent = channel.sends.reached;
+  const uint64_t received = channel.receives.reached;
+  if (sent == received || first_place(channel) || differs_before(channel) != 0 ||
+      !is_complete(run, *channel.from) || !is_complete(run, *channel.to)) {
+    return std::nullopt;
+  }
+  Divergence one;
+  one.kind = sent > received ? DivergenceKind::kMissingReceive : DivergenceKind::kMissingSend;
+  one.left_over = true;
+  set_calls(run, channel, std::min(sent, received) + 1, one);
+  one.sequence_last = std::max(sent, received);
+  one.length = one.sequence_last - one.sequence + 1;
+  return one;
 }
 
 uint64_t differs_before(const Channel& channel) {

@@ -25,6 +25,10 @@ std::vector<Channel> differing_channels(const Run& run);
 // Nobody is blamed yet.
 std::optional<Divergence> first_difference(const Run& run, const Channel& channel);
 
+// Messages of one side that never had the other one, where both ranks have ended as they should and
+// all others agree.  Nobody is blamed.
+std::optional<Divergence> left_over_messages(const Run& run, const Channel& channel);
+
 // By their hashes, something differs before the first message that both sides hold: its number,
 // else 0.
 uint64_t differs_before(const Channel& channel);

@@ -79,7 +79,8 @@ struct Divergence {
   // Ranks that run the same program as the deviant, and agree with each other: what `expected` is
   // taken from (match/departures.h).  Empty: it was found in another way.
   Ranks twins;
-  bool by_habit = false;  // the deviant's own calls before that tell, not that the twins are more
+  bool by_habit = false;   // the deviant's own calls before that tell, not that the twins are more
+  bool left_over = false;  // messages without their other side, of ranks that have both ended
 };
 
 constexpr bool is_of_messages(DivergenceKind kind) {

@@ -200,7 +200,7 @@ void blame_one_side(const Run& run, Divergence& fault) {
 
 void blame(const Run& run, Divergence& fault) {
   set_sides(fault);
-  const Ranks common = common_to_all(fault);
+  const Ranks common = fault.left_over ? Ranks() : common_to_all(fault);
   const bool one_sided = fault.kind == DivergenceKind::kMissingSend ||
                          fault.kind == DivergenceKind::kMissingReceive ||
                          fault.kind == DivergenceKind::kHarmlessMessageType;

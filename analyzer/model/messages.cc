@@ -86,7 +86,9 @@ SideCall call_of(const Run& run, const Member& member, const OperationText& oper
 void find_message_faults(const Run& run, std::vector<Divergence>& found) {
   std::vector<Divergence> faults;
   for (const Channel& channel : differing_channels(run)) {
-    if (auto fault = first_difference(run, channel)) {
+    auto fault = first_difference(run, channel);
+    fault = fault ? std::move(fault) : left_over_messages(run, channel);
+    if (fault) {
       faults.push_back(std::move(*fault));
     }
   }
