@@ -127,6 +127,24 @@ std::optional<bool> departs(const Run& run, const Hang& circle, Rank rank) {
   return std::nullopt;
 }
 
+// Of two, one waits for a message where the other came to another call of its step instead.
+bool left_out_message(const Run& run, const Hang& circle, const Ranks& changed) {
+  bool message = false;
+  bool known = false;
+  for (const Wait& wait : run.waits.waits) {
+    if (!is_part(wait, circle.roots)) {
+      continue;
+    }
+    for (const Waiter& waiter : wait.waiters) {
+      const bool own = contains(changed, waiter.rank);
+      known = known || (own && departs_to_known(run, waiter.rank, wait.communicator, waiter.since));
+      message =
+          message || (!own && (wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend));
+    }
+  }
+  return message && known;
+}
+
 // Wherever they wait in the circle, it is one call of one line, if of several communicators.
 bool wait_in_one_call(const Run& run, const Hang& circle, const Ranks& ranks) {
   std::optional<std::tuple<std::string, uint64_t>> call;
@@ -158,7 +176,7 @@ Ranks who_can_undo(const Run& run, const Hang& circle, const Ranks& changed) {
 }
 
 // Where the circle's numbers do not tell: those who did otherwise than each time before, if they
-// are fewer than those of the whole run who did not.
+// are fewer than those of the whole run who did not, or one against one.
 void blame_change(const Run& run, const Hang& circle, Finding& finding) {
   Ranks changed;
   size_t unchanged = 0;
@@ -175,7 +193,9 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
       unchanged += now ? 1 : 0;
     }
   }
-  if (!finding.culprits.empty() || changed.empty() || changed.size() >= unchanged) {
+  const bool few = changed.size() < unchanged || (changed.size() == 1 && unchanged == 1 &&
+                                                  left_out_message(run, circle, changed));
+  if (!finding.culprits.empty() || changed.empty() || !few) {
     return;
   }
   const Ranks culprits = who_can_undo(run, circle, changed);

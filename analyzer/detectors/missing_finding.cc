@@ -11,6 +11,7 @@
 #include "analyzer/model/host_stuck.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/usual_order.h"
 
 namespace traintrace {
 namespace {
@@ -88,6 +89,32 @@ std::string missing_title(const Run& run, const Hang& hang) {
                      waiting_text(run, hang), further_text(run, hang));
 }
 
+// Of a message: the peer did otherwise than each time before, and none of those that wait for it.
+bool only_roots_changed(const Run& run, const Hang& hang) {
+  const Wait& wait = run.waits.waits[hang.wait];
+  return (wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend) &&
+         std::all_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return departs_to_known(run, rank); }) &&
+         std::none_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+           return departs_from_habit(run, waiter.rank, wait.communicator, waiter.since)
+               .value_or(true);
+         });
+}
+
+void blame_missing(const Run& run, const Hang& hang, Finding& finding) {
+  if (all_are_halted(run, hang)) {
+    finding.culprits = hang.roots;
+  } else if (!is_minority(hang) && only_roots_changed(run, hang)) {
+    finding.culprits = hang.roots;
+    finding.certainty = Certainty::kLikely;
+    finding.evidence.push_back(
+        fmt::format("{} issued a different call there in every earlier step; {} did not change",
+                    ranks_text(hang.roots), ranks_text(finding.victims)));
+  } else {
+    blame_roots(hang, finding);
+  }
+}
+
 // Held up in a way that nothing explains, as one GPU may hold up many: told once, of the one that
 // is awaited for the longest.
 class HeldUp {
@@ -147,11 +174,7 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
     if (finding.certainty != Certainty::kPossible) {
-      if (all_are_halted(run, hang)) {
-        finding.culprits = hang.roots;
-      } else {
-        blame_roots(hang, finding);
-      }
+      blame_missing(run, hang, finding);
       findings.push_back(std::move(finding));
       continue;
     }

@@ -69,18 +69,45 @@ size_t period_before(const std::vector<OrderStep>& steps, size_t now) {
   return found;
 }
 
-std::optional<bool> departs(const std::vector<OrderStep>& steps, size_t now) {
+struct Turn {
+  size_t at = 0;
+  bool departs = false;
+};
+
+std::optional<Turn> turn_at(const std::vector<OrderStep>& steps, size_t now) {
   if (now >= steps.size()) {
     return std::nullopt;
   }
   // If there is none now, it was left a little before.
   for (size_t at = now; at > 0; --at) {
     if (const size_t period = period_before(steps, at)) {
-      return now - at < 2 * period ? std::optional(steps[at].kind != steps[at - period].kind)
-                                   : std::nullopt;
+      return now - at < 2 * period
+                 ? std::optional(Turn{at, steps[at].kind != steps[at - period].kind})
+                 : std::nullopt;
     }
   }
   return std::nullopt;
+}
+
+std::optional<bool> departs(const std::vector<OrderStep>& steps, size_t now) {
+  const auto turn = turn_at(steps, now);
+  return turn ? std::optional(turn->departs) : std::nullopt;
+}
+
+bool departs_to_known(const std::vector<OrderStep>& steps, size_t now) {
+  const auto turn = turn_at(steps, now);
+  return turn && turn->departs &&
+         std::count_if(steps.begin(), steps.begin() + static_cast<ptrdiff_t>(turn->at),
+                       [&](const OrderStep& step) { return step.kind == steps[turn->at].kind; }) >=
+             static_cast<ptrdiff_t>(kHabitTimes);
+}
+
+// Where in `steps` it entered that; their end: nowhere.
+size_t place_of(const std::vector<OrderStep>& steps, size_t communicator, TimeNs enter) {
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](const OrderStep& step) {
+    return std::get<0>(step.kind) == communicator && step.enter == enter;
+  });
+  return static_cast<size_t>(found - steps.begin());
 }
 
 const OrderStep* step_before(const std::vector<OrderStep>& steps, TimeNs enter) {
@@ -116,10 +143,17 @@ bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vecto
 std::optional<bool> departs_from_habit(const Run& run, Rank rank, size_t communicator,
                                        TimeNs enter) {
   const std::vector<OrderStep> steps = steps_of(run, rank);
-  const auto found = std::find_if(steps.begin(), steps.end(), [&](const OrderStep& step) {
-    return std::get<0>(step.kind) == communicator && step.enter == enter;
-  });
-  return departs(steps, static_cast<size_t>(found - steps.begin()));
+  return departs(steps, place_of(steps, communicator, enter));
+}
+
+bool departs_to_known(const Run& run, Rank rank, size_t communicator, TimeNs enter) {
+  const std::vector<OrderStep> steps = steps_of(run, rank);
+  return departs_to_known(steps, place_of(steps, communicator, enter));
+}
+
+bool departs_to_known(const Run& run, Rank rank) {
+  const std::vector<OrderStep> steps = steps_of(run, rank);
+  return !steps.empty() && departs_to_known(steps, steps.size() - 1);
 }
 
 std::optional<bool> departs_from_habit(const Run& run, Rank rank) {

@@ -16,6 +16,12 @@ std::optional<bool> departs_from_habit(const Run& run, Rank rank, size_t communi
 // The same of the last that it called.
 std::optional<bool> departs_from_habit(const Run& run, Rank rank);
 
+// Whether it departs as above, to a call that it has made at least twice before: one that comes to
+// something new may be the one that goes on as it should, out of a loop that another turns once
+// more.
+bool departs_to_known(const Run& run, Rank rank, size_t communicator, TimeNs enter);
+bool departs_to_known(const Run& run, Rank rank);
+
 // Whether its operation of `enter` came directly behind one, of any communicator, behind which none
 // of those of `usual` came, of at least two of which that is known.
 bool is_behind_another(const Run& run, Rank rank, TimeNs enter, const std::vector<TimeNs>& usual);
