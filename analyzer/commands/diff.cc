@@ -103,7 +103,8 @@ std::optional<NumbersDiff> diff_of_values(const Run& a, const Run& b) {
   const std::optional<Numbers> of_a = numbers_if_few(a);
   const std::optional<Numbers> of_b = numbers_if_few(b);
   const auto is_empty = [](const std::optional<Numbers>& numbers) {
-    return !numbers || (numbers->scalars.empty() && numbers->batches.empty());
+    return !numbers ||
+           (numbers->scalars.empty() && numbers->batches.empty() && numbers->checks.all.empty());
   };
   return is_empty(of_a) || is_empty(of_b) ? std::nullopt
                                           : std::optional(diff_numbers(a, *of_a, b, *of_b));

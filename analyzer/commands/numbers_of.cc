@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <span>
 
 #include "analyzer/detectors/numeric.h"
 #include "analyzer/isolation/stage.h"
@@ -16,7 +17,15 @@ namespace {
 constexpr uint64_t kMostRecords = 40'000'000;
 
 // Values, and what tells one step from the next.
-constexpr std::string_view kKinds[] = {"scalar", "batch", "collective"};
+constexpr std::string_view kKinds[] = {"scalar", "batch", "collective", "check", "send-recv"};
+
+// Messages only where it matters whether they were checked.
+std::span<const std::string_view> kinds_of(const ProcessTrace& trace) {
+  const auto level = trace.facts.find("setting.TRAINTRACE_PAYLOAD");
+  const bool checks =
+      level != trace.facts.end() && (level->second == "small" || level->second == "check");
+  return std::span(kKinds).first(checks ? 5 : 3);
+}
 
 uint64_t records_to_read(const Run& run) {
   uint64_t records = 0;
@@ -28,8 +37,11 @@ uint64_t records_to_read(const Run& run) {
 
 void read_numbers(const Run& run, size_t process, Symbolizer& symbolizer, Numbers& numbers) {
   const ProcessTrace& tables = run.processes[process];
+  if (!tables.events.empty()) {  // of text: all of it is there
+    return add_numbers(run, process, tables, numbers);
+  }
   Result<ProcessTrace> trace =
-      read_trace(tables.source, {.only_kinds = kKinds, .booted = tables.booted});
+      read_trace(tables.source, {.only_kinds = kinds_of(tables), .booted = tables.booted});
   if (!trace || trace->events.empty()) {
     return;
   }

@@ -19,6 +19,7 @@
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_cause.h"
+#include "analyzer/reporters/report_check.h"
 #include "analyzer/reporters/report_scalar.h"
 #include "analyzer/reporters/report_slowdown.h"
 #include "analyzer/reporters/report_table.h"
@@ -272,7 +273,7 @@ int report_ranges(const ReportArguments& arguments) {
 }
 
 bool is_of_values(const std::string& by) {
-  return by == "scalar" || by == "value" || by == "batch";
+  return by == "scalar" || by == "value" || by == "batch" || by == "check";
 }
 
 int report_values(const ReportArguments& arguments) {
@@ -288,19 +289,20 @@ int report_values(const ReportArguments& arguments) {
     return fail(run.error().message);
   }
   const Numbers numbers = numbers_of(*run);
-  if (arguments.by == "batch" && numbers.batches.empty()) {
-    note(
-        "no batches are recorded: the job sent nothing of 512 bytes or more to its GPUs, or ran "
-        "without TRAINTRACE_PAYLOAD=batches");
-  } else if (arguments.by != "batch" && numbers.scalars.empty()) {
-    note(
-        "no values are recorded: the job fetched no numbers of 1 to 8 bytes from its GPUs, or ran "
-        "with TRAINTRACE_PAYLOAD=off");
+  const ReportTable table = arguments.by == "scalar"  ? report_by_scalar(*run, numbers)
+                            : arguments.by == "value" ? report_by_value(*run, numbers)
+                            : arguments.by == "batch" ? report_by_batch(*run, numbers)
+                                                      : report_by_check(*run, numbers.checks);
+  if (table.rows.empty()) {
+    note(arguments.by == "batch"
+             ? "no batches are recorded: the job sent nothing of 512 bytes or more to its GPUs, or "
+               "ran without TRAINTRACE_PAYLOAD=batches"
+         : arguments.by == "check"
+             ? "no checks are recorded: the job ran without TRAINTRACE_PAYLOAD=check"
+             : "no values are recorded: the job fetched no numbers of 1 to 8 bytes from its GPUs, "
+               "or ran with TRAINTRACE_PAYLOAD=off");
   }
-  return print_in_form(arguments.by == "scalar"  ? report_by_scalar(*run, numbers)
-                       : arguments.by == "value" ? report_by_value(*run, numbers)
-                                                 : report_by_batch(*run, numbers),
-                       arguments);
+  return print_in_form(table, arguments);
 }
 
 int report_operations(const ReportArguments& arguments) {
@@ -370,7 +372,7 @@ void declare_report(CLI::App& command, Invocation& invocation) {
   add_traces(command, arguments->traces);
   command.add_option("--by", arguments->by, "what each row stands for")
       ->check(CLI::IsMember({"call", "rank", "stream", "stack", "step", "kernel", "operator",
-                             "annotation", "module", "range", "scalar", "value", "batch",
+                             "annotation", "module", "range", "scalar", "value", "batch", "check",
                              "collective", "cause", "slowdown"}))
       ->capture_default_str();
   add_format(command, arguments->form, {"text", "json", "csv"});

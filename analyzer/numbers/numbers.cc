@@ -1,20 +1,15 @@
 #include "analyzer/numbers/numbers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/numbers/sites.h"
 #include "analyzer/reader/stored_reports.h"
 
 namespace traintrace {
 namespace {
-
-std::string_view base_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
 
 // Who fetched it, where a process holds several ranks.
 Rank rank_with(const Run& run, size_t process, int device) {
@@ -22,44 +17,6 @@ Rank rank_with(const Run& run, size_t process, int device) {
   const auto found = std::find_if(states.begin(), states.end(),
                                   [&](const RankState* state) { return state->device == device; });
   return found != states.end() ? (*found)->rank : states.empty() ? Rank{} : states.front()->rank;
-}
-
-constexpr size_t kMostFrames = 8;
-
-// Where a stack is in the job's code.
-struct Site {
-  std::optional<CodePlace> place;
-  std::string callers;
-  std::vector<std::string> frames;
-
-  auto key() const { return std::tuple(place ? place_text(*place) : "", callers, frames); }
-};
-
-Site site_of(const ProcessTrace& trace, Rank rank, uint32_t id) {
-  Site site{user_place(trace, rank, id), "", {}};
-  const auto stack = trace.stacks.find(id);
-  if (stack == trace.stacks.end()) {
-    return site;
-  }
-  const std::vector<PythonFrameText>& frames = stack->second.python;
-  for (size_t i = 0; i < frames.size() && i < kMostFrames; ++i) {
-    site.frames.push_back(fmt::format("{} {}", base_name(frames[i].file), frames[i].function));
-    if (is_user_file(frames[i].file)) {
-      break;
-    }
-  }
-  bool innermost = true;
-  for (const PythonFrameText& frame : frames) {
-    if (!is_user_file(frame.file)) {
-      continue;
-    }
-    if (!innermost) {
-      site.callers += fmt::format("{}{}:{}", site.callers.empty() ? "" : " < ",
-                                  base_name(frame.file), frame.line);
-    }
-    innermost = false;
-  }
-  return site;
 }
 
 class NumbersReader {
@@ -149,9 +106,11 @@ bool has_numbers(const ProcessTrace& trace) {
 
 void add_numbers(const Run& run, size_t process, const ProcessTrace& events, Numbers& numbers) {
   NumbersReader(run, process, events).read(numbers);
+  add_checks(run, process, events, numbers.checks);
 }
 
 void complete(Numbers& numbers) {
+  complete(numbers.checks);
   const auto of_scalars = [](const ScalarSeries& series) {
     return std::tuple(place_text(series), series.callers, series.frames, series.bytes, series.rank);
   };
@@ -165,7 +124,7 @@ void complete(Numbers& numbers) {
 }
 
 std::string place_text(const ValueSeries& series) {
-  return series.place ? place_text(*series.place) : "an unknown place";
+  return place_text(series.place);
 }
 
 std::string text_at(const ScalarSeries& series, size_t index) {

@@ -9,6 +9,7 @@
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/run.h"
+#include "analyzer/numbers/checks.h"
 #include "analyzer/numbers/scalar_type.h"
 
 namespace traintrace {
@@ -41,6 +42,7 @@ struct Numbers {
   std::vector<ScalarSeries> scalars;                // by place, callers, size, then rank
   std::vector<BatchSeries> batches;                 // by place, callers, then rank
   std::map<Rank, std::vector<TimeNs>> collectives;  // when the rank entered them
+  Checks checks;
 };
 
 // Whether its process was asked to record values, and did.

@@ -6,15 +6,13 @@
 #include <tuple>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/numbers/checks_diff.h"
 
 namespace traintrace {
 namespace {
 
 bool is_complete(const Run& run, const ValueSeries& series) {
-  const std::vector<LossText>& losses = run.processes[series.process].losses;
-  return std::none_of(losses.begin(), losses.end(), [](const LossText& loss) {
-    return loss.stat == "ring-overwritten" || loss.stat == "ring-shortened";
-  });
+  return is_complete(run.processes[series.process]);
 }
 
 auto key_of(const ScalarSeries& series) {
@@ -44,7 +42,7 @@ void set_values(const ScalarSeries& a, const ScalarSeries& b, size_t index, Valu
   diff.b = text_at(b, index);
 }
 void set_values(const BatchSeries&, const BatchSeries&, size_t, ValueDiff& diff) {
-  diff.is_batch = true;
+  diff.kind = DiffedValue::kBatch;
 }
 
 class Comparison {
@@ -62,6 +60,25 @@ class Comparison {
       if (other != by_key.end()) {
         compare(series, *other->second);
       }
+    }
+  }
+
+  void compare(const Checks& a, const Checks& b) {
+    if (a.all.empty() || b.all.empty()) {
+      return;
+    }
+    const auto whole = [](const Run& run) {
+      return std::all_of(run.processes.begin(), run.processes.end(),
+                         [](const ProcessTrace& trace) { return is_complete(trace); });
+    };
+    if (!whole(run_a_) || !whole(run_b_)) {
+      ++diff_.incomplete;
+      return;
+    }
+    ChecksDiff found = diff_checks(run_a_, a, run_b_, b);
+    diff_.same_operations = found.same;
+    if (found.first) {
+      diff_.differences.push_back(std::move(*found.first));
     }
   }
 
@@ -94,11 +111,10 @@ class Comparison {
   }
 
   void add(ValueDiff one) {
-    const auto like = std::find_if(diff_.differences.begin(), diff_.differences.end(),
-                                   [&](const ValueDiff& other) {
-                                     return other.is_batch == one.is_batch &&
-                                            other.place == one.place && other.number == one.number;
-                                   });
+    const auto like = std::find_if(
+        diff_.differences.begin(), diff_.differences.end(), [&](const ValueDiff& other) {
+          return other.kind == one.kind && other.place == one.place && other.number == one.number;
+        });
     if (like == diff_.differences.end()) {
       diff_.differences.push_back(std::move(one));
       return;
@@ -117,10 +133,17 @@ class Comparison {
 
 }  // namespace
 
+bool is_complete(const ProcessTrace& trace) {
+  return std::none_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
+    return loss.stat == "ring-overwritten" || loss.stat == "ring-shortened";
+  });
+}
+
 NumbersDiff diff_numbers(const Run& run_a, const Numbers& a, const Run& run_b, const Numbers& b) {
   Comparison comparison(run_a, run_b);
   comparison.compare(a.batches, b.batches);
   comparison.compare(a.scalars, b.scalars);
+  comparison.compare(a.checks, b.checks);
   return comparison.result();
 }
 

@@ -1,6 +1,7 @@
 // Two runs of one job: which of the recorded values differs first.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,21 +9,34 @@
 
 namespace traintrace {
 
+enum class DiffedValue : uint8_t {
+  kScalar,
+  kBatch,
+  kInput,   // of a checked operation
+  kResult,  // of one whose inputs are the same on all ranks
+};
+
 struct ValueDiff {
-  bool is_batch = false;
+  DiffedValue kind = DiffedValue::kScalar;
   Ranks ranks;  // of which the same value is the first that differs
   std::string place;
   size_t number = 0;  // from 1: as many as `number` - 1 before it are the same
   TimeNs since_a = 0,
          since_b = 0;  // from the start of each run until the first of these ranks had it
-  std::string a, b;    // of scalars: their values on that rank
+  std::string a, b;    // of scalars their values on that rank, of operations their norms
+  // Of operations: which one it is, and of inputs the rank's last one before.
+  std::string operation = {}, before = {};
 };
 
 struct NumbersDiff {
   std::vector<ValueDiff> differences;  // of each place the first one, by `since_a`
   size_t same = 0;                     // series that are equal as far as both go
+  size_t same_operations = 0;          // checked ones that are equal, up to the first that is not
   size_t incomplete = 0;               // series of which records are missing: not compared
 };
+
+// No records of it were overwritten.
+bool is_complete(const ProcessTrace& trace);
 
 // Values are compared by place in the code, rank and number, from the first on.
 NumbersDiff diff_numbers(const Run& run_a, const Numbers& a, const Run& run_b, const Numbers& b);

@@ -11,9 +11,42 @@ namespace {
 
 constexpr size_t kMostShown = 10;
 
+bool is_of_operation(const ValueDiff& diff) {
+  return diff.kind == DiffedValue::kInput || diff.kind == DiffedValue::kResult;
+}
+
 std::string value_headline(const ValueDiff& diff) {
-  return fmt::format("{} {} {} at {} by {}", diff.is_batch ? "batch" : "value", diff.number,
-                     diff.is_batch ? "sent" : "fetched", diff.place, ranks_text(diff.ranks));
+  const std::string ranks = ranks_text(diff.ranks);
+  switch (diff.kind) {
+    case DiffedValue::kScalar:
+      return fmt::format("value {} fetched at {} by {}", diff.number, diff.place, ranks);
+    case DiffedValue::kBatch:
+      return fmt::format("batch {} sent at {} by {}", diff.number, diff.place, ranks);
+    case DiffedValue::kInput:
+      return fmt::format("what {} gave {} at {}", ranks, diff.operation, diff.place);
+    case DiffedValue::kResult:
+      return fmt::format("what {} gave {} at {}", diff.operation, ranks, diff.place);
+  }
+  return "";
+}
+
+constexpr const char* kValueKinds[] = {"scalar", "batch", "input", "result"};
+constexpr const char* kValueWords[] = {"number", "data", "input of a collective",
+                                       "result of a collective"};
+
+const char* word_of(const ValueDiff& diff) {
+  return kValueWords[static_cast<size_t>(diff.kind)];
+}
+
+// What that means, of operations.
+std::string reason_text(const ValueDiff& diff) {
+  return diff.kind == DiffedValue::kResult
+             ? "    its inputs are the same on all ranks: the operation itself differs (NCCL's "
+               "version, algorithm, protocol or order of ranks)\n"
+         : diff.kind == DiffedValue::kInput
+             ? fmt::format("    so what {} computed before it differs{}\n", ranks_text(diff.ranks),
+                           diff.before.empty() ? "" : ", after " + diff.before)
+             : "";
 }
 
 }  // namespace
@@ -21,8 +54,7 @@ std::string value_headline(const ValueDiff& diff) {
 std::string numbers_verdict(const NumbersDiff& diff) {
   return diff.differences.empty()
              ? ""
-             : fmt::format("the first {} that differs is {}",
-                           diff.differences.front().is_batch ? "data" : "number",
+             : fmt::format("the first {} that differs is {}", word_of(diff.differences.front()),
                            value_headline(diff.differences.front()));
 }
 
@@ -35,12 +67,20 @@ std::string numbers_text(const NumbersDiff& diff) {
                         value_headline(one), one.a.empty() ? "" : one.a + " ",
                         duration_text(one.since_a), one.b.empty() ? "" : one.b + " ",
                         duration_text(one.since_b));
+    text += reason_text(one);
   }
   if (shown < diff.differences.size()) {
     text += fmt::format("values: {} lines more differ\n", diff.differences.size() - shown);
   }
   if (diff.same != 0) {
     text += fmt::format("values: {} series are the same\n", diff.same);
+  }
+  if (diff.same_operations != 0) {
+    text +=
+        fmt::format("values: {} checked operations {}are the same\n", diff.same_operations,
+                    std::any_of(diff.differences.begin(), diff.differences.end(), is_of_operation)
+                        ? "before the first that differs "
+                        : "");
   }
   if (diff.incomplete != 0) {
     text += fmt::format("values: {} series cannot be compared: records of them were overwritten\n",
@@ -52,7 +92,7 @@ std::string numbers_text(const NumbersDiff& diff) {
 nlohmann::ordered_json numbers_json(const NumbersDiff& diff) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const ValueDiff& one : diff.differences) {
-    nlohmann::ordered_json json = {{"kind", one.is_batch ? "batch" : "scalar"},
+    nlohmann::ordered_json json = {{"kind", kValueKinds[static_cast<size_t>(one.kind)]},
                                    {"ranks", nlohmann::ordered_json::array()},
                                    {"where", one.place},
                                    {"number", one.number},
@@ -61,15 +101,23 @@ nlohmann::ordered_json numbers_json(const NumbersDiff& diff) {
     for (const Rank rank : one.ranks) {
       json["ranks"].push_back(rank.value);
     }
-    if (!one.is_batch) {
+    if (is_of_operation(one)) {
+      json["operation"] = one.operation;
+      json["before"] = one.before;
+    }
+    if (one.kind != DiffedValue::kBatch) {
       json["a"] = one.a;
       json["b"] = one.b;
     }
     all.push_back(std::move(json));
   }
-  return {{"differences", std::move(all)},
-          {"same_count", diff.same},
-          {"incomplete_count", diff.incomplete}};
+  nlohmann::ordered_json json = {{"differences", std::move(all)},
+                                 {"same_count", diff.same},
+                                 {"incomplete_count", diff.incomplete}};
+  if (diff.same_operations != 0) {
+    json["same_operation_count"] = diff.same_operations;
+  }
+  return json;
 }
 
 }  // namespace traintrace

@@ -54,6 +54,11 @@ Chosen usual_columns(const ReportTable& table) {
   if (by == "batch") {
     return {{"place", "rank", "count", "changing_count", "batch_bytes", "most_batch_bytes"}, ""};
   }
+  if (by == "check") {
+    return {{"place", "communicator", "operation", "rank", "side", "count", "nan_count",
+             "inf_count", "largest", "first_norm", "last_norm", "most_norm"},
+            ""};
+  }
   if (by == "value") {
     return {{"place", "rank", "number", "time_ns", "value"}, ""};
   }
