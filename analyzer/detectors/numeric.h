@@ -1,6 +1,7 @@
 // What is found in the values that were recorded of a run (TRAINTRACE_PAYLOAD).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
@@ -14,6 +15,22 @@ std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers
 std::vector<Finding> find_skipped_steps(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_same_data(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_stuck_input(const Run& run, const Numbers& numbers);
+// Of what NCCL's operations were given and gave.
+std::vector<Finding> find_differing_results(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_wrong_deliveries(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_impossible_results(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_zero_gradients(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_norm_spikes(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_same_gradients(const Run& run, const Numbers& numbers);
+
+// What find_first_nonfinite says where operations were checked; none: they show no such data.
+std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
+                                             bool has_scaler);
+// The job reads the flag of a loss scaler, which skips steps whose gradients are not finite.
+bool has_loss_scaler(const Numbers& numbers);
+// Ranks that communicate among themselves alone may share their data rightly: those of a tensor,
+// context or pipeline parallel group, and the replicas of a shard.
+bool have_group(const Run& run, const Ranks& ranks);
 
 // What all of them find.
 std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers);

@@ -93,10 +93,19 @@ std::string tail_line(const Run& run, const Tail& tail) {
 
 std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers) {
   std::vector<Tail> tails = tails_of(numbers);
+  if (!tails.empty()) {
+    put_first_step_first(run, tails);
+  }
+  if (auto origin = first_nonfinite_input(run, numbers, has_loss_scaler(numbers))) {
+    for (const Tail& tail : tails) {
+      origin->evidence.push_back(tail_line(run, tail));
+    }
+    origin->evidence = cut(std::move(origin->evidence));
+    return {std::move(*origin)};
+  }
   if (tails.empty()) {
     return {};
   }
-  put_first_step_first(run, tails);
   const Tail& first = tails.front();
   Ranks at_once;
   Finding finding = numeric_finding("numeric.first-nonfinite");
@@ -106,6 +115,7 @@ std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers
     }
     finding.evidence.push_back(tail_line(run, tail));
   }
+  finding.severity = Severity::kWarning;
   finding.certainty = Certainty::kLikely;
   finding.sides = {at_once};
   finding.title = fmt::format(

@@ -24,16 +24,6 @@ bool lie_in(const Ranks& some, const Ranks& all) {
   return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
 
-// Ranks that communicate among themselves alone may share their data rightly: those of a tensor,
-// context or pipeline parallel group, and the replicas of a shard.
-bool have_group(const Run& run, const Ranks& ranks) {
-  return std::any_of(run.communicators.begin(), run.communicators.end(),
-                     [&](const Communicator& communicator) {
-                       const Ranks members = members_of(communicator);
-                       return members.size() > 1 && lie_in(members, ranks);
-                     });
-}
-
 Ranks ranks_of(const PlaceBatches& all) {
   Ranks ranks;
   for (const BatchSeries* const series : all) {
@@ -90,6 +80,14 @@ Finding of_all(const Run& run, const SameBatches& same) {
 }
 
 }  // namespace
+
+bool have_group(const Run& run, const Ranks& ranks) {
+  return std::any_of(run.communicators.begin(), run.communicators.end(),
+                     [&](const Communicator& communicator) {
+                       const Ranks members = members_of(communicator);
+                       return members.size() > 1 && lie_in(members, ranks);
+                     });
+}
 
 std::vector<Finding> find_same_data(const Run& run, const Numbers& numbers) {
   std::vector<Finding> findings;

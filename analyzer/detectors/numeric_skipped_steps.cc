@@ -26,9 +26,9 @@ constexpr Asker kAskers[] = {
     {"stage3.py ", "has_overflow"},
 };
 
-bool asks_for_overflow(const ScalarSeries& series) {
+bool asks_for_overflow(const std::vector<std::string>& frames) {
   return std::any_of(std::begin(kAskers), std::end(kAskers), [&](const Asker& asker) {
-    return std::any_of(series.frames.begin(), series.frames.end(), [&](const std::string& frame) {
+    return std::any_of(frames.begin(), frames.end(), [&](const std::string& frame) {
       return frame.starts_with(asker.file) && frame.find(asker.function) != std::string::npos;
     });
   });
@@ -75,6 +75,46 @@ std::string skips_line(const Skips& skips) {
       skips.late, skips.late_steps(), skips.longest_row);
 }
 
+// On how many ranks the flag was set before it was reduced, by rank; of the operations in which it
+// was.
+struct SetFlags {
+  std::map<Rank, int64_t> by_rank;
+  int64_t operations = 0;
+};
+
+SetFlags set_flags(const Checks& checks) {
+  constexpr uint64_t kMostFlags = 4;  // one per device of the process
+  SetFlags flags;
+  for (const CheckedOperation& operation : checks.operations) {
+    const Check& first = checks.all[operation.first];
+    if (first.operation != format::kCheckedAllReduce || first.count > kMostFlags ||
+        !operation.agrees || !asks_for_overflow(checks.sites[first.site].frames)) {
+      continue;
+    }
+    bool any = false;
+    for (const Check& check : side_of(checks_of(checks, operation), format::kCheckedInput)) {
+      const bool set = holds_nonfinite(check) || check.tally.largest != 0;
+      flags.by_rank[check.rank] += set ? 1 : 0;
+      any = any || set;
+    }
+    flags.operations += any ? 1 : 0;
+  }
+  return flags;
+}
+
+std::vector<std::string> flag_lines(const SetFlags& flags) {
+  std::vector<std::string> lines;
+  for (const auto& [rank, count] : flags.by_rank) {
+    if (count != 0) {
+      lines.push_back(fmt::format(
+          "rank {}: its own gradients were not finite in {} of {} steps in which those of any rank "
+          "were not",
+          rank.value, count, flags.operations));
+    }
+  }
+  return lines;
+}
+
 Finding skips_finding(std::string_view code, const std::vector<Skips>& all, const Skips& worst) {
   Finding finding = numeric_finding(code);
   Ranks ranks;
@@ -116,7 +156,7 @@ Finding collapse(const Run& run, const std::vector<Skips>& all, const Skips& wor
 std::vector<Finding> find_skipped_steps(const Run& run, const Numbers& numbers) {
   std::vector<Skips> all;
   for (const ScalarSeries& series : numbers.scalars) {
-    const Skips skips = asks_for_overflow(series) ? skips_of(series) : Skips{&series};
+    const Skips skips = asks_for_overflow(series.frames) ? skips_of(series) : Skips{&series};
     if (skips.all != 0) {
       all.push_back(skips);
     }
@@ -124,12 +164,18 @@ std::vector<Finding> find_skipped_steps(const Run& run, const Numbers& numbers) 
   if (all.empty()) {
     return {};
   }
+  const std::vector<std::string> flags = flag_lines(set_flags(numbers.checks));
+  const auto with_flags = [&](Finding finding) {
+    finding.evidence.insert(finding.evidence.begin(), flags.begin(), flags.end());
+    finding.evidence = cut(std::move(finding.evidence));
+    return std::vector<Finding>{std::move(finding)};
+  };
   const Skips& worst =
       *std::max_element(all.begin(), all.end(), [](const Skips& a, const Skips& b) {
         return std::pair(a.collapsed(), a.late) < std::pair(b.collapsed(), b.late);
       });
   if (worst.collapsed()) {
-    return {collapse(run, all, worst)};
+    return with_flags(collapse(run, all, worst));
   }
   Finding finding = skips_finding("numeric.overflow-skipped", all, worst);
   finding.title = fmt::format(
@@ -137,7 +183,12 @@ std::vector<Finding> find_skipped_steps(const Run& run, const Numbers& numbers) 
       "scale",
       worst.all, worst.steps(), ranks_text(finding.sides.front()));
   finding.advice = "nothing to do";
-  return {finding};
+  return with_flags(std::move(finding));
+}
+
+bool has_loss_scaler(const Numbers& numbers) {
+  return std::any_of(numbers.scalars.begin(), numbers.scalars.end(),
+                     [](const ScalarSeries& series) { return asks_for_overflow(series.frames); });
 }
 
 }  // namespace traintrace

@@ -53,7 +53,8 @@ class ChecksReader {
     for (uint32_t i = 0; i < run.communicators.size(); ++i) {
       for (const Member& member : run.communicators[i].members) {
         if (member.process == process) {
-          seats_.try_emplace(text_of(run, member).id, Seat{i, &member});
+          const CommunicatorText& text = text_of(run, member);
+          seats_.try_emplace(text.id, Seat{i, &member, aborted_since(text)});
         }
       }
     }
@@ -75,7 +76,20 @@ class ChecksReader {
   struct Seat {
     uint32_t communicator;
     const Member* member;
+    TimeNs aborted_since;
   };
+
+  // Operations called then or later ended by an abort or an error, or may have.
+  static TimeNs aborted_since(const CommunicatorText& text) {
+    TimeNs since = std::numeric_limits<TimeNs>::max();
+    if ((text.flags & (format::kAborted | format::kAsyncError)) != 0) {
+      for (const OperationText& operation : text.recent) {
+        const bool finished = (operation.flags & format::kFinished) != 0;
+        since = finished ? since : std::min(since, operation.enter);
+      }
+    }
+    return since;
+  }
 
   const Seat* seat_of(uint64_t number) const {
     if (number == 0 || number > trace_.communicators.size()) {
@@ -139,6 +153,7 @@ class ChecksReader {
     check.part = static_cast<uint32_t>(part);
     check.parts = std::max(1U, static_cast<uint32_t>(part >> 32 & 0xffff));
     check.side = static_cast<format::CheckedSide>(part >> 48);
+    check.aborted = event.enter >= seat->aborted_since;
     check.member = seat->member->local_rank;
     check.peer = static_cast<int32_t>(value(kPeerField));
     check.type = static_cast<int16_t>(value(kTypeField));
@@ -221,7 +236,9 @@ bool agree(std::span<const Check> operation) {
       return false;
     }
   }
-  return operation.front().sequence != 0 && operation.front().member >= 0;
+  return operation.front().sequence != 0 && operation.front().member >= 0 &&
+         std::none_of(operation.begin(), operation.end(),
+                      [](const Check& check) { return check.aborted; });
 }
 
 void join(Checks& checks) {

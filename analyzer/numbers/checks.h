@@ -32,14 +32,17 @@ struct Check {
   int16_t reduction = -1;  // as OperationText
   format::CheckedOperation operation = format::kCheckedNothing;
   format::CheckedSide side = format::kCheckedInput;
+  // The communicator was aborted, and this operation had not finished: whatever lay in the buffer
+  // then is no result.
+  bool aborted = false;
 };
 
 // One collective, or one message with both its ends.
 struct CheckedOperation {
   size_t first = 0, count = 0;  // in Checks::all: inputs before outputs, by member and part
   TimeNs time = 0;              // of the first call
-  // All are of one sort, type, reduction and size, and each part was recorded once.  Nothing else
-  // may be compared.
+  // All are of one sort, type, reduction and size, each part was recorded once, and no rank aborted
+  // it.  Nothing else may be compared.
   bool agrees = false;
 };
 

@@ -278,6 +278,9 @@ const char* kind_of(const Finding& finding) {
   if (code.starts_with("trace.")) {
     return "TRACES";
   }
+  if (code.starts_with("numeric.") && finding.severity == Severity::kError) {
+    return "WRONG NUMBERS";
+  }
   if (code.starts_with("internal.")) {
     return "INTERNAL ERROR";
   }

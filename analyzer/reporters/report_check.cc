@@ -79,7 +79,9 @@ ReportTable report_by_check(const Run& run, const Checks& checks) {
       // Its parts follow one another in both orders.
       size_t end = i + 1;
       while (end < own.size() && own[end] == own[end - 1] + 1 &&
-             checks.all[own[end]].time == first.time && checks.all[own[end]].side == first.side &&
+             checks.all[own[end]].side == first.side &&
+             checks.all[own[end]].communicator == first.communicator &&
+             checks.all[own[end]].peer == first.peer &&
              checks.all[own[end]].sequence == first.sequence) {
         ++end;
       }

@@ -22,6 +22,7 @@
 #include <random>
 #include <sstream>
 
+#include "analyzer/commands/numbers_of.h"
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/judge/judge.h"
@@ -163,7 +164,11 @@ Outcome judge(
   const Result<JudgedRun> judged =
       judge_runs(split_runs(std::move(processes)), {}, options, [&](Run& run) {
         read_more(run);
-        return find_all(run);
+        std::vector<Finding> findings = find_all(run);
+        if (std::any_of(run.processes.begin(), run.processes.end(), has_numbers)) {
+          add_numeric(run, findings);
+        }
+        return findings;
       });
   if (!judged) {
     Outcome failed;

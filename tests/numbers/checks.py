@@ -1,0 +1,42 @@
+"""checks.py BUILD SCENARIOS: what the commands say of the checks in the text of a trace."""
+import csv
+import io
+import json
+import subprocess
+import sys
+
+build, scenarios = sys.argv[1:3]
+
+
+def traintrace(*arguments, status=0):
+    done = subprocess.run([f"{build}/bin/traintrace", *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def scenario(name):
+    return f"{scenarios}/numeric_checks_{name}.txt"
+
+
+findings = json.loads(traintrace("analyze", scenario("first_nonfinite"), "--format=json", status=1))["findings"]
+assert [(finding["code"], finding["culprits"]) for finding in findings] == [("numeric.first-nonfinite", [1])], findings
+findings = json.loads(traintrace("analyze", scenario("first_nonfinite_healthy_twin"), "--format=json"))["findings"]
+assert all(finding["severity"] == "info" for finding in findings), findings
+
+rows = list(csv.DictReader(io.StringIO(traintrace("report", scenario("first_nonfinite"), "--by=check", "--format=csv"))))
+assert [(row["rank"], row["side"], row["count"], row["nan_count"]) for row in rows] == [
+    ("0", "input", "8", "51"), ("0", "output", "8", "68"), ("1", "input", "8", "68"), ("1", "output", "8", "68"),
+    ("2", "input", "8", "51"), ("2", "output", "8", "68")], rows
+assert rows[0]["place"] == "train.py:10 in step" and rows[0]["last_norm"] == "2", rows[0]
+report = json.loads(traintrace("report", scenario("first_nonfinite"), "--by=check", "--format=json"))
+assert len(report["rows"]) == 6 and report["rows"][0]["operation"] == "ncclAllReduce", report["rows"][0]
+
+runs = [scenario("result_differs_healthy_twin"), scenario("result_differs")]
+text = traintrace("diff", *runs)
+assert "what ncclAllReduce #3 on dp gave rank 2 at train.py:10 in step differs" in text, text
+assert "its inputs are the same on all ranks" in text, text
+values = json.loads(traintrace("diff", *runs, "--format=json"))["values"]
+first, = values["differences"]
+assert (first["kind"], first["ranks"], first["operation"]) == ("result", [2], "ncclAllReduce #3 on dp"), first
+assert values["same_operation_count"] == 2, values
+print("as expected")

@@ -1,0 +1,211 @@
+// uses: analyzer
+// What ranks give to NCCL's operations: NaN, zeros, spikes, and the same as others.
+#include "tests/unit/checked_job.h"
+
+namespace traintrace::testing {
+namespace {
+
+// From a step on one rank's gradient has a NaN, and then all weights have.
+void poison(Job& job, Random& random, const Ranks& who, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    std::vector<Data> inputs = random.gradients(job, kCount);
+    for (int rank = 0; rank < job.ranks(); ++rank) {
+      if (step > 0 || contains(who, Rank{rank})) {
+        inputs[static_cast<size_t>(rank)][3] = kNan;
+      }
+    }
+    job.all_reduce(inputs);
+  }
+}
+
+TEST(FirstNonfinite, IsTheRankThatNoneHadSentOne) {
+  Random random(1);
+  Job job(4);
+  train(job, random, 10);
+  poison(job, random, {Rank{2}}, 3);
+  EXPECT_EQ(found_in(job), (Lines{"error numeric.first-nonfinite proof culprits=2 side=2 "
+                                  "side=0,1,3 seq=11"}));
+}
+
+TEST(FirstNonfinite, OfSeveralAtOnceNamesNone) {
+  Random random(1);
+  Job job(4);
+  train(job, random, 10);
+  poison(job, random, {Rank{0}, Rank{2}}, 3);
+  EXPECT_EQ(found_in(job), (Lines{"error numeric.first-nonfinite proof side=0,2 side=1,3 "
+                                  "seq=11"}));
+  Job all(4);
+  train(all, random, 10);
+  poison(all, random, {Rank{0}, Rank{1}, Rank{2}, Rank{3}}, 3);
+  EXPECT_EQ(found_in(all), (Lines{"error numeric.first-nonfinite proof side=0-3 seq=11"}));
+}
+
+// A loss scaler skips such a step, and the next is finite again.
+TEST(FirstNonfinite, IsNoSkippedStep) {
+  Random random(1);
+  Job job(4);
+  train(job, random, 10);
+  poison(job, random, {Rank{2}}, 1);
+  EXPECT_EQ(found_in(job), Lines());
+  train(job, random, 5);
+  poison(job, random, {Rank{1}}, 1);
+  train(job, random, 5);
+  EXPECT_EQ(found_in(job), Lines());
+  // After more than it takes to forget it, a true one.
+  train(job, random, 110);
+  poison(job, random, {Rank{3}}, 4);
+  EXPECT_EQ(found_in(job).front().substr(0, 52),
+            "error numeric.first-nonfinite proof culprits=3 side=");
+}
+
+// A skipped step, and soon after a NaN that stays: whether the first one caused it is not known.
+TEST(FirstNonfinite, MayHaveBeenBroughtBefore) {
+  Random random(1);
+  Job job(4);
+  train(job, random, 10);
+  poison(job, random, {Rank{2}}, 1);
+  train(job, random, 3);
+  poison(job, random, {Rank{1}}, 4);
+  EXPECT_EQ(found_in(job), Lines());
+}
+
+TEST(FirstNonfinite, IsKnownOfAFailedJobWithoutAScaler) {
+  Random random(1);
+  Job job(4);
+  train(job, random, 10);
+  poison(job, random, {Rank{2}}, 1);
+  job.line("+10 0-3 exits status=1");
+  EXPECT_EQ(found_in(job), (Lines{"warning numeric.first-nonfinite likely culprits=2 side=2 "
+                                  "side=0,1,3 seq=11"}));
+}
+
+TEST(FirstNonfinite, IsNoMaximumNoMaskAndNoSmallNumber) {
+  Random random(1);
+  Job maxima(4);
+  maxima.reduction = "max";
+  train(maxima, random, 5);
+  poison(maxima, random, {Rank{2}}, 4);
+  EXPECT_EQ(found_in(maxima), Lines());
+  Job small(4);
+  for (int step = 0; step < 8; ++step) {
+    std::vector<Data> losses = random.gradients(small, 1);
+    losses[1][0] = step < 4 ? losses[1][0] : kNan;
+    small.all_reduce(losses);
+  }
+  EXPECT_EQ(found_in(small), Lines());
+  Job mask(4);  // from the first step on
+  poison(mask, random, {Rank{1}}, 6);
+  EXPECT_EQ(found_in(mask), Lines());
+}
+
+TEST(FirstNonfinite, IsNoPadding) {
+  Random random(1);
+  Job job(4);
+  for (int step = 0; step < 8; ++step) {
+    std::vector<Data> inputs = random.gradients(job, 4 * kCount);
+    inputs[1].back() = step < 4 ? 0 : kNan;
+    job.reduce_scatter(inputs);
+  }
+  EXPECT_EQ(found_in(job), Lines());
+}
+
+// What came by an operation that was not checked may have had it.
+TEST(FirstNonfinite, NamesNoneWhereNotAllWasChecked) {
+  Random random(1);
+  Job job(4);
+  train(job, random, 10);
+  job.unchecked_all_reduce();
+  poison(job, random, {Rank{2}}, 3);
+  EXPECT_EQ(found_in(job), (Lines{"warning numeric.first-nonfinite possible side=2 "
+                                  "side=0,1,3 seq=12"}));
+}
+
+TEST(ZeroGradient, IsOfOneRankForThreeSteps) {
+  for (const int steps : {2, 3}) {
+    Random random(1);
+    Job job(4);
+    train(job, random, 5);
+    for (int step = 0; step < steps; ++step) {
+      std::vector<Data> inputs = random.gradients(job, kCount);
+      inputs[1].assign(kCount, 0);
+      job.all_reduce(inputs);
+    }
+    EXPECT_EQ(
+        found_in(job),
+        (steps == 2 ? Lines() : Lines{"warning numeric.zero-gradient possible side=1 seq=6"}));
+  }
+}
+
+// An expert without tokens, or parameters that are not used.
+TEST(ZeroGradient, OfOneBucketIsNoAlarm) {
+  Random random(1);
+  Job job(4);
+  for (int step = 0; step < 5; ++step) {
+    job.line_number = 10;
+    job.all_reduce(random.gradients(job, kCount));
+    job.line_number = 20;
+    std::vector<Data> inputs = random.gradients(job, kCount);
+    inputs[1].assign(kCount, 0);
+    job.all_reduce(inputs);
+  }
+  EXPECT_EQ(found_in(job), (Lines{"info numeric.zero-gradient possible side=1 seq=2"}));
+}
+
+TEST(NormSpike, IsFarAboveItsOwnAndTheOthers) {
+  const auto job_with = [](int spikes, double others) {
+    Random random(1);
+    Job job(4);
+    train(job, random, 100);
+    for (int i = 0; i < spikes; ++i) {
+      std::vector<Data> inputs = random.gradients(job, kCount, 0.01 * others);
+      inputs[2] = random.gradients(job, kCount, 0.3).front();
+      job.all_reduce(inputs);
+    }
+    train(job, random, 2);
+    return found_in(job);
+  };
+  EXPECT_EQ(job_with(3, 1), (Lines{"warning numeric.norm-spike possible side=2 seq=101"}));
+  EXPECT_EQ(job_with(1, 1), (Lines{"info numeric.norm-spike possible side=2 seq=101"}));
+  EXPECT_EQ(job_with(3, 10), Lines());
+}
+
+TEST(SameGradients, AreOfTwoRanksForThreeSteps) {
+  const auto job_with = [](int steps, bool same_each_step) {
+    Random random(1);
+    Job job(4);
+    train(job, random, 2);
+    std::vector<Data> inputs = random.gradients(job, kCount);
+    for (int i = 0; i < steps; ++i) {
+      inputs = same_each_step ? inputs : random.gradients(job, kCount);
+      inputs[1] = inputs[0];
+      job.all_reduce(inputs);
+    }
+    return found_in(job);
+  };
+  EXPECT_EQ(job_with(3, false), (Lines{"warning numeric.same-data likely side=0,1 seq=3"}));
+  EXPECT_EQ(job_with(2, false), Lines());
+  EXPECT_EQ(job_with(3, true), Lines());
+}
+
+// Replicated layers of tensor parallel ranks, beside those that are divided.
+TEST(SameGradients, OfSomeBucketsOrOfAllRanksAreNone) {
+  Random random(1);
+  Job job(4);
+  for (int step = 0; step < 5; ++step) {
+    job.line_number = 10;
+    std::vector<Data> inputs = random.gradients(job, kCount);
+    inputs[1] = inputs[0];
+    job.all_reduce(inputs);
+    job.line_number = 20;
+    job.all_reduce(random.gradients(job, kCount));
+  }
+  EXPECT_EQ(found_in(job), Lines());
+  Job all(4);
+  for (int step = 0; step < 5; ++step) {
+    all.all_reduce(std::vector(4, random.gradients(all, kCount).front()));
+  }
+  EXPECT_EQ(found_in(all), Lines());
+}
+
+}  // namespace
+}  // namespace traintrace::testing
