@@ -1,4 +1,5 @@
 """job.py CASE: a rank that fetches numbers from its GPU in each step, as judge.py knows them."""
+import array
 import math
 import os
 import random
@@ -6,7 +7,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f"{HERE}/site-packages")
-from gpu import Communicator, Tensor, allocate, call, send
+from gpu import HOST_TO_DEVICE, Communicator, Tensor, allocate, call, send
 from amp.grad_scaler import GradScaler
 
 rank = int(os.environ["RANK"])
@@ -68,6 +69,32 @@ def of_first_two(step):
     return batch(step, rank if rank >= 2 else 0)
 
 
+ELEMENTS = 1000
+
+
+def gradients_of(step, spoiled=None):
+    generator = random.Random(repr((step, rank)))
+    values = [generator.gauss(0, 1) for _ in range(ELEMENTS)]
+    if spoiled is not None:
+        values[::100] = [spoiled] * len(values[::100])
+    return values
+
+
+def exchange(gradients, steps=30):
+    """Each step sums the gradients, and gathers what each rank has made of its part."""
+    world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
+    own, total, everybody = allocate(4 * ELEMENTS), allocate(4 * ELEMENTS), allocate(4 * ELEMENTS * 8)
+    for step in range(steps):
+        values = gradients(step)
+        if values is None:
+            call("cudaMemset", own, 0, 4 * ELEMENTS)
+        else:
+            call("cudaMemcpy", own, array.array("f", values).tobytes(), 4 * ELEMENTS, HOST_TO_DEVICE)
+        world.call("ncclAllReduce", own, total, ELEMENTS, Communicator.FLOAT, Communicator.SUM)  # SUM
+        world.call("ncclAllGather", own, everybody, ELEMENTS, Communicator.FLOAT)  # GATHER
+        call("cudaStreamSynchronize", None)
+
+
 def with_masks(batches):
     return [part for each in batches for part in (each, MASK)]
 
@@ -116,6 +143,10 @@ CASES = {
     "one-batch": lambda: train([batch(rank)] * 40 if rank == 1 else [batch(step, rank) for step in range(40)]),
     "data-of-a-run": lambda: train(batch(step, rank, rank == 1 and step >= CHANGED) for step in range(40)),
     "losses-of-a-run": lambda: log_losses(4.0 / (1 + step) if step < CHANGED else 0.75 for step in range(40)),
+    "gradients": lambda: exchange(gradients_of),
+    "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
+    "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),
+    "no-gradient": lambda: exchange(lambda step: None if rank == 1 and step >= 20 else gradients_of(step)),
     "skips": lambda: skip_steps(EARLY | {250, 390}, 400),
     "no-skips": lambda: skip_steps(set(), 400),
     "collapsed": lambda: skip_steps(EARLY | set(range(300, 400)), 400),

@@ -1,6 +1,7 @@
 """judge.py BUILD CASE RANKS CODE [KEY=VALUE ..]: what is said about the numbers that job.py fetched on simgpu under the preload.
 
-CODE alone at warning or above (`-`: nothing, `CODE~`: CODE as info and nothing above it), at the line of job.py that is marked `# AT`, with sides=RANKS and these values."""
+CODE alone at warning or above (`-`: nothing, `CODE~`: CODE as info and nothing above it), at the line of job.py that is marked `# AT`, with sides=RANKS and these values.
+NAMES in capitals are settings of the job's environment."""
 import json
 import sys
 import tempfile
@@ -8,7 +9,9 @@ import tempfile
 from recorded import line_of, record, traintrace
 
 build, case, ranks, code = sys.argv[1:5]
-wanted = dict(argument.split("=", 1) for argument in sys.argv[5:])
+given = dict(argument.split("=", 1) for argument in sys.argv[5:])
+settings = {key: value for key, value in given.items() if key.isupper()}
+wanted = {key: value for key, value in given.items() if not key.isupper()}
 
 
 def problem(findings):
@@ -37,7 +40,7 @@ def wrong_in(finding):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="numbers.") as folder:
-        record(build, case, ranks, folder)
+        record(build, case, ranks, folder, **settings)
         report = json.loads(traintrace(build, "analyze", f"{folder}/traces", "--format=json"))
         wrong = problem(report["findings"])
         if wrong:
