@@ -138,7 +138,7 @@ ROLE(waits_for_ever) {
   if (me.number == 0) {
     MUST(ncclAllReduce(me.from, me.into, kCount, ncclFloat32, ncclSum, comm, stream));
   }
-  usleep(500'000);
+  usleep(1'500'000);
   raise(SIGKILL);
   return 1;
 }
