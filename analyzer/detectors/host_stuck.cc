@@ -124,12 +124,11 @@ std::string state_text(const Run& run, const Ranks& ranks) {
 }
 
 Certainty certainty_of(const Run& run, const Hang& hang, const Ranks& blamed) {
-  const bool sure = blamed.size() == hang.roots.size() &&
-                    std::all_of(blamed.begin(), blamed.end(), [&](Rank rank) {
-                      const ThreadNow& thread = working_thread_of(run, rank);
-                      return thread.steady && !thread.ran && !may_wait_for_another(thread) &&
-                             thread.waiting != Waiting::kRuns;
-                    });
+  const bool sure =
+      blamed.size() == hang.roots.size() &&
+      std::all_of(blamed.begin(), blamed.end(), [&](Rank rank) {
+        return cannot_go_on(trace_of(run, *state_of(run, rank)), working_thread_of(run, rank));
+      });
   return sure && !doubts_about(run, hang).any() ? Certainty::kProof : Certainty::kLikely;
 }
 

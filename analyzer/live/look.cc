@@ -108,6 +108,7 @@ ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
   const WaitingFor waiting = waiting_of(process_, *thread, now, waits_for_gil);
   now.waiting = waiting.waiting;
   now.waiting_on = waiting.on;
+  now.timed = waiting.timed;
   now.waiting_on += arguments_of(modules_, stack, now);
   return now;
 }

@@ -182,6 +182,7 @@ OrderedJson threads_json(const Run& run) {
                       {"state", std::string(1, thread.state)},
                       {"waits_for", waiting_text(thread.waiting)},
                       {"waits_on", thread.waiting_on},
+                      {"timed", thread.timed},
                       {"holds_gil", thread.holds_gil},
                       {"steady", thread.steady},
                       {"ran", thread.ran},

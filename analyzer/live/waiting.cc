@@ -129,8 +129,8 @@ WaitingFor by_descriptor(const ProcProcess& process, uint64_t descriptor) {
 
 WaitingFor by_system_call(const ProcProcess& process, const SystemCall& call) {
   switch (call.number) {
-    case SYS_futex:
-      return {Waiting::kLock, ""};
+    case SYS_futex:  // (address, operation, value, timeout, ..)
+      return {Waiting::kLock, "", call.arguments[3] != 0};
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
       return {Waiting::kSleep, ""};

@@ -9,6 +9,7 @@ namespace traintrace {
 struct WaitingFor {
   Waiting waiting = Waiting::kUnknown;
   std::string on;
+  bool timed = false;  // it waits no longer than a time that it has set itself
 };
 
 // `waits_for_gil`: its futex is the one of the GIL.

@@ -1,6 +1,8 @@
 #include "analyzer/model/host_stuck.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
@@ -8,6 +10,19 @@
 
 namespace traintrace {
 namespace {
+
+// They serve a library, and hold no lock of the job's.
+bool serves_a_library(const ThreadNow& thread) {
+  constexpr std::string_view kServing[] = {"NCCL", "NCCL watchdog", "NCCL heartbeat", "NCCL proxy",
+                                           "CUDA", "TCPStore",      "traintrace"};
+  return std::find(std::begin(kServing), std::end(kServing), thread.role) != std::end(kServing);
+}
+
+// Who waits for the GIL wakes up at short intervals only to ask for it.
+bool waits_for_a_thread(const ThreadNow& thread) {
+  return thread.steady && !thread.timed &&
+         ((thread.waiting == Waiting::kLock && !thread.ran) || thread.waiting == Waiting::kGil);
+}
 
 bool is_stuck(const Run& run, Rank rank) {
   const RankState* const state = state_of(run, rank);
@@ -23,6 +38,17 @@ bool is_stuck(const Run& run, Rank rank) {
 }
 
 }  // namespace
+
+bool cannot_go_on(const ProcessTrace& trace, const ThreadNow& thread) {
+  const auto all = [&](const auto& holds) {
+    return std::all_of(trace.now.begin(), trace.now.end(), holds);
+  };
+  const bool has_holder = !all([](const ThreadNow& other) { return !other.holds_gil; });
+  return waits_for_a_thread(thread) && (thread.waiting != Waiting::kGil || has_holder) &&
+         all([](const ThreadNow& other) {
+           return serves_a_library(other) || waits_for_a_thread(other);
+         });
+}
 
 bool is_stuck_on_host(const Run& run, const Hang& hang) {
   return hang.fate == Fate::kAlive && hang.divergences.empty() &&

@@ -49,8 +49,9 @@ std::string doing_text(const ThreadNow& thread) {
                        thread.waiting_on.empty() ? waiting_text(thread.waiting) : thread.waiting_on,
                        holds);
   }
-  return fmt::format("waits for {}{}{}{}", waiting_text(thread.waiting),
-                     thread.waiting_on.empty() ? "" : " ", thread.waiting_on, holds);
+  return fmt::format("waits for {}{}{}{}{}", waiting_text(thread.waiting),
+                     thread.waiting_on.empty() ? "" : " ", thread.waiting_on,
+                     thread.timed ? ", up to a time limit" : "", holds);
 }
 
 }  // namespace traintrace

@@ -50,6 +50,7 @@ struct ThreadNow {
   bool python_is_whole = false;  // the walk reached the outermost frame
   bool steady = false;           // two looks saw the same stacks
   bool ran = false;              // between them, if only to look whether it may go on
+  bool timed = false;            // it waits no longer than a time that it has set itself
 };
 
 }  // namespace traintrace

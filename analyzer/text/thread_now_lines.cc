@@ -55,6 +55,7 @@ bool read_thread_now(DraftSet& drafts, Draft& draft, std::span<const std::string
   records::thread_now_keys(keys, thread);
   thread.steady = keys.take_word("steady");
   thread.ran = keys.take_word("ran");
+  thread.timed = keys.take_word("timed");
   thread.holds_gil = keys.take_word("holds-gil");
   thread.python_is_whole = keys.take_word("whole");
   const auto python = keys.take_behind("@");
@@ -87,6 +88,7 @@ void append_threads_now(std::string& out, const ProcessTrace& trace, TimeNs star
     records::thread_now_keys(keys, thread);
     out += thread.steady ? " steady" : "";
     out += thread.ran ? " ran" : "";
+    out += thread.timed ? " timed" : "";
     out += thread.holds_gil ? " holds-gil" : "";
     out += thread.python_is_whole ? " whole" : "";
     out += '\n';
