@@ -311,7 +311,8 @@ std::optional<Finding> left_out_send(const Run& run, const Hang& circle, std::st
   });
   one.wait = static_cast<size_t>(lacking - waits.begin());
   Finding finding = circle_finding(run, one, code);
-  finding.title = fmt::format("{} never sent what is awaited by {}; {}", ranks_text(changed),
+  finding.title = fmt::format("{} {} {}; {}", ranks_text(changed),
+                              never_text(run, changed, "sent what is awaited by"),
                               operation_text(run, *lacking), finding.title);
   return finding;
 }

@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
@@ -87,8 +86,7 @@ std::string dead_rank_title(const Run& run, const Hang& hang) {
 // "ended by signal 9 (Killed)"
 std::string status_text(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
-    const char* const name = strsignal(WTERMSIG(wait_status));
-    return fmt::format("ended by signal {} ({})", WTERMSIG(wait_status), name ? name : "unknown");
+    return "ended by " + signal_text(WTERMSIG(wait_status));
   }
   return WIFEXITED(wait_status)
              ? fmt::format("ended with status {}, past its exit handlers", WEXITSTATUS(wait_status))

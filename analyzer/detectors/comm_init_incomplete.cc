@@ -46,10 +46,10 @@ Finding finding_about(const Run& run, const IncompleteEnd& end) {
     finding.victims.push_back(open.rank);
   }
   finding.sides = {end.missing, finding.victims};
-  finding.title =
-      fmt::format("{} never entered {} on communicator {}; {} wait{} in it",
-                  ranks_text(end.missing), finding.operation, label_of(run, communicator),
-                  ranks_text(finding.victims), finding.victims.size() == 1 ? "s" : "");
+  finding.title = fmt::format("{} {} {} on communicator {}; {} wait{} in it",
+                              ranks_text(end.missing), never_text(run, end.missing, "entered"),
+                              finding.operation, label_of(run, communicator),
+                              ranks_text(finding.victims), finding.victims.size() == 1 ? "s" : "");
   if (end.missing.size() < finding.victims.size()) {
     finding.culprits = end.missing;
   } else {
@@ -75,8 +75,9 @@ Finding finding_about(const Run& run, const Hang& circle, const Ranks& missing) 
   finding.communicator = {communicator.id, communicator.name, communicator.size};
   finding.operation = wait->operation;
   finding.sequence.reset();
-  finding.title = fmt::format("{} never entered {}, where others wait; {}", ranks_text(missing),
-                              operation_text(run, *wait), finding.title);
+  finding.title =
+      fmt::format("{} {} {}, where others wait; {}", ranks_text(missing),
+                  never_text(run, missing, "entered"), operation_text(run, *wait), finding.title);
   finding.advice =
       "let all ranks call what creates a communicator, and at the same place in their order: a "
       "split is a collective of its parent, also for those who get no part of it";

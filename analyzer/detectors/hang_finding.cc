@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/evidence_lines.h"
@@ -278,9 +279,22 @@ std::string further_text(const Run& run, const Hang& hang) {
                                  direct.size() == 1 ? "it" : "them");
 }
 
+std::string never_text(const Run& run, const Ranks& ranks, std::string_view done) {
+  return fmt::format("{} {}",
+                     !run.live           ? "never"
+                     : ranks.size() == 1 ? "has not"
+                                         : "have not",
+                     done);
+}
+
 std::string seconds(TimeNs duration) {
   const double value = static_cast<double>(duration) / 1e9;
   return value < 10 ? fmt::format("{:.3g} s", value) : fmt::format("{:.1f} s", value);
+}
+
+std::string signal_text(int signal) {
+  const char* const name = strsignal(signal);
+  return fmt::format("signal {} ({})", signal, name == nullptr ? "unknown" : name);
 }
 
 std::string run_time(const Run& run, TimeNs time) {

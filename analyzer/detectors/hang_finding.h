@@ -42,10 +42,13 @@ std::string operation_text(const Run& run, const Wait& wait);
 std::string waiting_text(const Run& run, const Hang& hang);
 // ", and 12 more wait for them", of those that wait for the former; or nothing
 std::string further_text(const Run& run, const Hang& hang);
+// "never entered"; "has not entered" or "have not entered", as long as the job goes on.
+std::string never_text(const Run& run, const Ranks& ranks, std::string_view done);
 // "ranks 0,2 wait in ncclAllReduce #5 on communicator dp (4 ranks) since +2 s, for 28 s, called at
 // train.py:118 in train_step"
 std::string wait_text(const Run& run, const Wait& wait);
 std::string seconds(TimeNs duration);  // "41.2 s"
+std::string signal_text(int signal);   // "signal 9 (Killed)"
 // "+12.5 s" after the start of the run.
 std::string run_time(const Run& run, TimeNs time);
 

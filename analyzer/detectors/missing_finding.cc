@@ -78,13 +78,13 @@ std::string who_text(const Run& run, const Hang& hang) {
 std::string missing_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   const std::string who = who_text(run, hang);
-  const std::string verb = hang.fate == Fate::kUntraced
-                               ? are_elsewhere(run, hang.roots)
-                                     ? "(traces on another host) may not have entered"
-                                     : "left no trace, and may not have entered"
-                           : wait.kind == WaitKind::kReceive ? "never sent what is awaited by"
-                           : wait.kind == WaitKind::kSend    ? "never received what is sent by"
-                                                             : "never entered";
+  const std::string verb =
+      hang.fate == Fate::kUntraced      ? are_elsewhere(run, hang.roots)
+                                              ? "(traces on another host) may not have entered"
+                                              : "left no trace, and may not have entered"
+      : wait.kind == WaitKind::kReceive ? never_text(run, hang.roots, "sent what is awaited by")
+      : wait.kind == WaitKind::kSend    ? never_text(run, hang.roots, "received what is sent by")
+                                        : never_text(run, hang.roots, "entered");
   return fmt::format("{} {} {}; {} in it{}", who, verb, operation_text(run, wait),
                      waiting_text(run, hang), further_text(run, hang));
 }
@@ -178,7 +178,7 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
       findings.push_back(std::move(finding));
       continue;
     }
-    finding.title += "; no culprit yet";
+    finding.title += run.live ? "; no culprit yet" : "; culprit undetermined";
     if (hang.blocked) {
       held_up.add(hang, std::move(finding));
     } else {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <iterator>
 #include <optional>
 
@@ -86,8 +85,7 @@ std::string how_text(const Failure& failure) {
   if (failure.signal == 0) {
     return fmt::format("exited with status {}", failure.status);
   }
-  const char* const name = strsignal(failure.signal);
-  return fmt::format("died of signal {} ({})", failure.signal, name == nullptr ? "unknown" : name);
+  return "died of " + signal_text(failure.signal);
 }
 
 std::optional<CodePlace> last_place(const Run& run, const RankState& state) {
@@ -142,14 +140,17 @@ Finding finding_about(const Run& run, const std::vector<Failure>& own,
   if (place) {
     finding.where = {*place};
   }
-  finding.title = fmt::format(
-      "rank {} {} at {}{}{}", first.state->rank.value, how_text(first), run_time(run, first.time),
-      all.size() > 1 && sure ? fmt::format(", first of {} ranks that ended", all.size()) : "",
-      place ? "; last recorded call at " + place_text(*place) : "");
-  if (!sure) {
-    finding.title += fmt::format("; {} ranks failed within {}: culprit undetermined", own.size(),
-                                 seconds(elapsed(first.time, own.back().time)));
-  }
+  const std::string end = fmt::format("rank {} {} at {}", first.state->rank.value, how_text(first),
+                                      run_time(run, first.time));
+  const std::string last = place ? "; last recorded call at " + place_text(*place) : "";
+  finding.title =
+      sure ? fmt::format(
+                 "{}{}{}", end,
+                 all.size() > 1 ? fmt::format(", first of {} ranks that ended", all.size()) : "",
+                 last)
+           : fmt::format("{} failed within {}: culprit undetermined; {}{}",
+                         ranks_text(finding.sides.front()),
+                         seconds(elapsed(first.time, own.back().time)), end, last);
   finding.values = {first.signal == 0 ? std::pair<std::string, int64_t>("status", first.status)
                                       : std::pair<std::string, int64_t>("signal", first.signal),
                     {"rank_count", static_cast<int64_t>(own.size())}};

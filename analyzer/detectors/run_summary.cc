@@ -1,7 +1,9 @@
 // run.healthy and run.in-progress: what is said of a run in which nothing wrong was found.
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
@@ -105,29 +107,49 @@ TimeNs add_waits(const Run& run, Finding& finding) {
   return longest;
 }
 
-// How far it has come: "the run goes on", or "ranks 0-2 ended normally, rank 3 left no exit
-// record".
+// "ended normally"; empty: nothing says that it ended.
+std::string end_text(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  if (exited_normally(run, state)) {
+    return "ended normally";
+  }
+  if (state.ending == Ending::kExited) {
+    return fmt::format("exited with status {}", trace.exit_status);
+  }
+  if (!has_ended(state)) {
+    return "";
+  }
+  return trace.wait_status >= 0 && WIFSIGNALED(trace.wait_status)
+             ? "died of " + signal_text(WTERMSIG(trace.wait_status))
+             : "ended without an exit record, as by a signal";
+}
+
+// How far it has come: "the run goes on", or "ranks 0-2 ended normally, rank 3 died of signal 9
+// (Killed)".
 std::string state_text(const Run& run) {
-  Ranks normal;
-  Ranks failed;
+  std::vector<std::pair<std::string, Ranks>> ends;
   Ranks silent;
   for (const RankState& state : run.ranks) {
-    (exited_normally(run, state)     ? normal
-     : exited_abnormally(run, state) ? failed
-                                     : silent)
-        .push_back(state.rank);
+    const std::string end = end_text(run, state);
+    const auto known = std::find_if(ends.begin(), ends.end(),
+                                    [&](const auto& other) { return other.first == end; });
+    if (end.empty()) {
+      silent.push_back(state.rank);
+    } else if (known != ends.end()) {
+      known->second.push_back(state.rank);
+    } else {
+      ends.emplace_back(end, Ranks{state.rank});
+    }
   }
-  if (normal.empty() && failed.empty()) {
+  if (ends.empty()) {
     return run.live ? "the run goes on" : "the run was going on when its records end";
   }
-  std::string text = normal.empty() ? "" : ranks_text(normal) + " ended normally";
-  if (!failed.empty()) {
-    text += fmt::format("{}{} exited with status {}", text.empty() ? "" : ", ", ranks_text(failed),
-                        trace_of(run, *state_of(run, failed.front())).exit_status);
-  }
   if (!silent.empty()) {
-    text += fmt::format(", {} {}", ranks_text(silent),
-                        run.live ? "did not yet" : "left no exit record");
+    ends.emplace_back(run.live ? "did not yet" : "left no exit record", silent);
+  }
+  std::string text;
+  for (const auto& [end, ranks] : ends) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ranks_text(ranks), end);
   }
   return text;
 }

@@ -34,17 +34,16 @@ std::string function_text(const Run& run, const StalledRank& rank) {
 
 std::string blocked_title(const Run& run, const Stall& stall) {
   const std::string who = ranks_text(stall.suspects);
+  const std::string never = never_text(run, stall.suspects, "started");
   for (const StalledRank& rank : stall.ranks) {
     if (contains(stall.suspects, rank.rank) &&
         function_before(run, rank.process, rank.operation) != nullptr) {
-      return fmt::format("{} never started {} on the GPU: {}", who, operation_text(run, stall),
+      return fmt::format("{} {} {} on the GPU: {}", who, never, operation_text(run, stall),
                          function_text(run, rank));
     }
   }
-  return fmt::format(
-      "{} never started {} on the GPU: something before it on the stream does not "
-      "end",
-      who, operation_text(run, stall));
+  return fmt::format("{} {} {} on the GPU: something before it on the stream does not end", who,
+                     never, operation_text(run, stall));
 }
 
 Ranks all_of(const Stall& stall) {
@@ -120,8 +119,10 @@ void add_stream(const Run& run, const StalledRank& rank, std::vector<std::string
 std::string stall_title(const Run& run, const RootStall& root) {
   const Stall& stall = root.stall;
   const Ranks& victims = root.hang == nullptr ? Ranks{} : root.hang->victims;
-  const std::string waiting =
-      victims.empty() ? "" : fmt::format("; {} wait for that", ranks_text(victims));
+  const std::string waiting = victims.empty()
+                                  ? ""
+                                  : fmt::format("; {} wait{} for that", ranks_text(victims),
+                                                victims.size() == 1 ? "s" : "");
   switch (stall.kind) {
     case StallKind::kBehind:
       return fmt::format(
