@@ -1,4 +1,5 @@
-// The kernel of TRAINTRACE_PAYLOAD=check, compiled by scripts/check-kernel without any header of CUDA.
+// The kernel of TRAINTRACE_PAYLOAD=check, compiled by scripts/check-kernel without any header of
+// CUDA.
 #include "interpose/check_kernel.h"
 
 namespace {
