@@ -154,21 +154,17 @@ void look(ThreadState& thread, const Operation& operation, format::CheckedSide s
   const bool copies = g_payload < Payload::kCheck;
   const uint32_t blocks = copies ? 1 : blocks_for(part_bytes, view.parts);
   const uint32_t cells = copies ? 2 : blocks * view.parts;
+  // NCCL copies from any address; a load of a GPU from one that does not fit the type ends its
+  // context.
+  const bool loads = copies || view.address % check::bytes_of(operation.data_type) == 0;
   uint64_t ticket = 0;
-  if (view.parts > kMostParts || !reserve(cells, ticket)) {
+  if (!loads || view.parts > kMostParts || !reserve(cells, ticket)) {
     count(format::Stat::PayloadUnchecked);
     return;
   }
   const uint64_t at = ticket % kCheckCells;
   const uint64_t stamp = ticket + 1;
   const uint64_t stream = load(g_tables.streams[operation.stream - 1].handle_tag) - 1;
-  PayloadCell* const into = g_checks.device_cells + at;
-  const bool launched =
-      copies
-          ? g_checks.driver.copy(thread, stream, view.address, part_bytes * view.parts, into, stamp)
-          : g_checks.driver.launch(thread, stream,
-                                   {reinterpret_cast<const void*>(view.address), operation.count,
-                                    operation.data_type, view.parts, blocks, 0, into, stamp});
   Check& check = g_checks.ring[at];
   check.sequence = operation.sequence;
   check.count = operation.count;
@@ -183,10 +179,18 @@ void look(ThreadState& thread, const Operation& operation, format::CheckedSide s
   check.side = side;
   check.data_type = operation.data_type;
   check.device = thread.device;
-  check.way = !launched ? Way::kNone : copies ? Way::kCopy : Way::kKernel;
+  check.way = copies ? Way::kCopy : Way::kKernel;
   check.recorded = false;
-  publish(check.ready, stamp);
+  publish(check.ready, stamp);  // before the launch, which a thread that is cancelled may not leave
+  PayloadCell* const into = g_checks.device_cells + at;
+  const bool launched =
+      copies
+          ? g_checks.driver.copy(thread, stream, view.address, part_bytes * view.parts, into, stamp)
+          : g_checks.driver.launch(thread, stream,
+                                   {reinterpret_cast<const void*>(view.address), operation.count,
+                                    operation.data_type, view.parts, blocks, 0, into, stamp});
   if (!launched) {
+    publish(check.way, Way::kNone);
     count(format::Stat::PayloadUnchecked);
   }
 }

@@ -67,11 +67,20 @@ bool copy(ThreadState& thread, uint64_t stream, uint64_t from, uint64_t bytes, P
           uint64_t stamp) {
   PayloadCell* const into = g_cells + (cell - reinterpret_cast<PayloadCell*>(g_device_cells));
   const auto word = reinterpret_cast<CUdeviceptr>(&(cell + 1)->stamp);
-  const OwnCall own(thread);
-  return g_driver.memcpy_to_host(into, from, bytes, reinterpret_cast<CUstream>(stream)) ==
-             CUDA_SUCCESS &&
-         g_driver.stream_write_value(reinterpret_cast<CUstream>(stream), word, stamp,
-                                     CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS;
+  CUresult copied = CUDA_SUCCESS;
+  CUresult stamped = CUDA_SUCCESS;
+  {
+    const OwnCall own(thread);
+    copied = g_driver.memcpy_to_host(into, from, bytes, reinterpret_cast<CUstream>(stream));
+    if (copied == CUDA_SUCCESS) {
+      stamped = g_driver.stream_write_value(reinterpret_cast<CUstream>(stream), word, stamp,
+                                            CU_STREAM_WRITE_VALUE_DEFAULT);
+    }
+  }
+  if (stamped != CUDA_SUCCESS) {  // nothing will say when the cell may be used again
+    checks_turn_off(thread, "the driver refused to write a number behind a copy");
+  }
+  return copied == CUDA_SUCCESS;
 }
 
 // Wholly: with lazy loading the rest would come with the first launch, and wait for what runs then.

@@ -20,11 +20,12 @@ using format::PayloadTally;
 
 bool is_done(const Check& check, uint64_t ticket) {
   const PayloadCell* const cells = g_checks.cells + ticket % kCheckCells;
-  if (check.way == Way::kCopy) {
+  const Way way = load(check.way);
+  if (way == Way::kCopy) {
     return load(cells[1].stamp) == ticket + 1;
   }
   const uint32_t count = uint32_t{check.parts} * check.blocks;
-  return check.way == Way::kNone || std::all_of(cells, cells + count, [&](const PayloadCell& cell) {
+  return way == Way::kNone || std::all_of(cells, cells + count, [&](const PayloadCell& cell) {
            return load(cell.stamp) == ticket + 1;
          });
 }

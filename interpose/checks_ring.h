@@ -6,7 +6,7 @@
 
 namespace traintrace {
 
-enum class Way : uint8_t { kNone, kKernel, kCopy, kNoRoom };
+enum class Way : uint8_t { kNone, kKernel, kCopy };
 
 // What is under way, by the first of its cells.
 struct Check {

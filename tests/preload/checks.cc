@@ -116,6 +116,18 @@ ROLE(replays) {
   return me.rank.reduce_and_replay() ? 0 : 1;
 }
 
+// NCCL gathers bytes, wherever they lie.
+ROLE(crooked) {
+  Member me;
+  MUST(!me.make(arguments));
+  const auto& [comm, stream, data] = me.rank;
+  auto* const from = reinterpret_cast<char*>(me.from) + 1;
+  MUST(ncclAllGather(from, me.into, kCount, ncclFloat32, comm, stream));
+  MUST(ncclAllGather(from, me.into, kCount, ncclUint8, comm, stream));
+  MUST(cudaStreamSynchronize(stream));
+  return 0;
+}
+
 // More than the ring has room for at a time, none of them waited for.
 ROLE(many) {
   Member me;
@@ -325,6 +337,15 @@ TEST(Checks, CountWhatIsNotFinite) {
 TEST(Checks, OfCapturedOperationsAreCountedOnly) {
   const std::vector<RawTrace> traces = traces_of("replays", "check", 1);
   EXPECT_EQ(seen_in(traces[0]).size(), 4u);
+  EXPECT_EQ(traces[0].stats, (std::map<std::string, uint64_t>{{"payload-unchecked", 1}}));
+}
+
+TEST(Checks, LeaveOutWhatAGpuCannotLoad) {
+  const std::vector<RawTrace> traces = traces_of("crooked", "check", 1);
+  const std::vector<Seen> seen = seen_in(traces[0]);
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[0].side, 1u) << "what is gathered lies where it should";
+  EXPECT_EQ(seen[1].hash, seen[2].hash);
   EXPECT_EQ(traces[0].stats, (std::map<std::string, uint64_t>{{"payload-unchecked", 1}}));
 }
 
