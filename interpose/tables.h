@@ -14,11 +14,13 @@ namespace traintrace {
 // Words that other threads and readers of the file look at meanwhile.
 template <class T>
 inline T load(const T& word) noexcept {
-  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+  T value;  // the forms that end in _n take no enumeration in clang 14
+  __atomic_load(&word, &value, __ATOMIC_ACQUIRE);
+  return value;
 }
 template <class T>
 inline void publish(T& word, T value) noexcept {
-  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+  __atomic_store(&word, &value, __ATOMIC_RELEASE);
 }
 template <class T>
 inline bool exchange_if(T& word, T expected, T value) noexcept {

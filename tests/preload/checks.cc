@@ -24,7 +24,6 @@
 namespace {
 
 using namespace preload;
-namespace check = traintrace::check;
 namespace format = traintrace::format;
 using Arguments = std::vector<std::string>;
 
@@ -158,6 +157,7 @@ ROLE(waits_for_ever) {
 std::vector<RawTrace> traces_of(const std::string& role, const char* level, int ranks = 2) {
   const Folder folder;
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {

@@ -48,7 +48,7 @@ RawTrace trace_of(const std::string& role, Outcome& outcome) {
   preload::Program program = preload::self(role);
   program.environment = {{"TRAINTRACE_DIR", folder.path()}, {"TRAINTRACE_RING_MB", "128"}};
   outcome = preload::run(program);
-  EXPECT_TRUE(outcome.exited_with(0)) << outcome.errors;
+  EXPECT_TRUE(outcome.exited_with(0)) << "wait status " << outcome.status << ": " << outcome.errors;
   EXPECT_EQ(folder.traces().size(), 1u);
   return folder.traces().empty() ? RawTrace() : preload::read_raw(folder.traces().front());
 }
