@@ -82,9 +82,9 @@
     ldp x29, x30, [sp], #48
     .cfi_def_cfa_offset 0
     cbnz x10, 2f
-    adrp x9, tt_real_\name
-    ldr x9, [x9, #:lo12:tt_real_\name]
-    br x9
+    adrp x16, tt_real_\name
+    ldr x16, [x16, #:lo12:tt_real_\name]
+    br x16  // by another register it may not go where branches are guarded
 2:
     cmp x10, #1
     csel x0, xzr, x10, eq

@@ -6,8 +6,8 @@
     .type tt_keeper_entry, @function
 tt_keeper_entry:
     .cfi_startproc
-    .cfi_undefined rip
 #if defined(__x86_64__)
+    .cfi_undefined rip
     xor %ebp, %ebp
     mov %rsp, %rdi
     and $-16, %rsp

@@ -18,17 +18,32 @@
 
 namespace traintrace {
 
-// Return addresses of the callers, innermost first, of the function whose
-// __builtin_frame_address(0) is `frame`: one of the calling thread's, compiled with a frame
-// pointer.  Where a signal handler was called, the address after its return address is that of the
-// interrupted instruction.
-size_t native_frames(const void* frame, uint64_t* out, size_t max) noexcept;
+// Where a walk begins: in a function of the calling thread's that is compiled with a frame pointer.
+struct WalkStart {
+  const void* frame;  // its __builtin_frame_address(0): the caller's frame pointer and the address
+                      // to return to
+  const void* cfa;    // the stack pointer before the call
+};
+
+// Of the function that it is written in.
+[[gnu::always_inline]] inline WalkStart walk_from_here() noexcept {
+#if defined(__aarch64__)  // where functions keep those two words at the lower end of their frame
+  return {__builtin_frame_address(0), __builtin_dwarf_cfa()};
+#else
+  const void* const frame = __builtin_frame_address(0);
+  return {frame, static_cast<const uint64_t*>(frame) + 2};
+#endif
+}
+
+// Return addresses of the callers, innermost first.  Where a signal handler was called, the address
+// after its return address is that of the interrupted instruction.
+size_t native_frames(WalkStart start, uint64_t* out, size_t max) noexcept;
 
 // The same for a thread that remembers its walks, with a hash of the frames; and that hash alone,
 // where everything that the last walk from there has read is as it was.
-size_t native_frames(const void* frame, uint64_t* out, size_t max, NativeMemo& memo,
+size_t native_frames(WalkStart start, uint64_t* out, size_t max, NativeMemo& memo,
                      uint64_t& hash) noexcept;
-bool native_hash_known(const void* frame, const NativeMemo& memo, uint64_t& hash) noexcept;
+bool native_hash_known(WalkStart start, const NativeMemo& memo, uint64_t& hash) noexcept;
 
 // Looks into unwind tables since the start of the process.
 uint64_t native_frames_misses() noexcept;

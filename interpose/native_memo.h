@@ -14,7 +14,7 @@
 namespace traintrace {
 
 class NativeMemo {
-  static constexpr uint32_t kMaxReads = 100;  // 64 frames, half of which are found by rbp
+  static constexpr uint32_t kMaxReads = 100;  // 64 frames, half of which are found by fp
   static constexpr uint32_t kAtOnce = 4;
   static_assert(kMaxReads % kAtOnce == 0);
 

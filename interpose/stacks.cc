@@ -37,15 +37,15 @@ struct Frames {
 };
 
 // `hash_is_enough`: native frames are left out where their hash is remembered.
-void walk(Frames& frames, ThreadState& thread, const void* frame, bool hash_is_enough) {
+void walk(Frames& frames, ThreadState& thread, WalkStart start, bool hash_is_enough) {
   const bool python = g_stack_mode == Stacks::kPython || g_stack_mode == Stacks::kAll;
   const bool native = g_stack_mode == Stacks::kNative || g_stack_mode == Stacks::kAll;
   frames.python_count = python ? python_frames(frames.python, kPythonFrames + 1) : 0;
   frames.native_count = 0;
   frames.native_hash = 0;
   if (native &&
-      !(hash_is_enough && native_hash_known(frame, *thread.native_memo, frames.native_hash))) {
-    frames.native_count = native_frames(frame, frames.native, kNativeFrames + 1,
+      !(hash_is_enough && native_hash_known(start, *thread.native_memo, frames.native_hash))) {
+    frames.native_count = native_frames(start, frames.native, kNativeFrames + 1,
                                         *thread.native_memo, frames.native_hash);
   }
   frames.cut = frames.python_count > kPythonFrames || frames.native_count > kNativeFrames;
@@ -140,11 +140,11 @@ void seek_python() {
 }
 
 // Not inlined, so that the frames of known stacks do not make room for a description of code.
-[[gnu::noinline]] uint32_t first_seen(ThreadState& thread, const void* frame, Frames& frames) {
+[[gnu::noinline]] uint32_t first_seen(ThreadState& thread, WalkStart start, Frames& frames) {
   const Undisturbed undisturbed;
   define_modules(thread);
   seek_python();
-  walk(frames, thread, frame, false);
+  walk(frames, thread, start, false);
   const uint64_t hash = hash_of(frames, *thread.code_memo);
   if (hash == 0) {
     return 0;
@@ -190,15 +190,15 @@ bool is_hopeless(uint64_t hash) {
 
 constinit Stacks g_stack_mode = Stacks::kAll;
 
-uint32_t current_stack(ThreadState& thread, const void* frame) noexcept {
+uint32_t current_stack(ThreadState& thread, WalkStart start) noexcept {
   if (g_stack_mode == Stacks::kOff) {
     return 0;
   }
   Frames frames;
-  walk(frames, thread, frame, true);
+  walk(frames, thread, start, true);
   const uint64_t hash = hash_of(frames, *thread.code_memo);
   const uint32_t id = hash == 0 ? 0 : g_stacks.find(hash);
-  return id != 0 || is_hopeless(hash) ? id : first_seen(thread, frame, frames);
+  return id != 0 || is_hopeless(hash) ? id : first_seen(thread, start, frames);
 }
 
 uint32_t sampled_stack(ThreadState& own, const PythonThread& thread,

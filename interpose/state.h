@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "format/schema.h"
+#include "interpose/native_frames.h"
 #include "interpose/thread.h"
 
 namespace traintrace {
@@ -125,9 +126,9 @@ void kernel_registered(uint64_t function, const char* name) noexcept;
 void kernel_named(ThreadState& thread, uint64_t function, const char* name) noexcept;
 void kernel_launched(ThreadState& thread, uint64_t function) noexcept;
 
-// The id of the calling thread's stack: Python frames, then native ones from `frame` (the wrapper's
-// __builtin_frame_address(0)) on.  0: stacks are off, or there is no room.
-uint32_t current_stack(ThreadState& thread, const void* frame) noexcept;
+// The id of the calling thread's stack: Python frames, then native ones (the wrapper's callers).
+// 0: stacks are off, or there is no room.
+uint32_t current_stack(ThreadState& thread, WalkStart start) noexcept;
 
 // Start and reset, called by arming.cc with the mapped file.
 void state_start(format::FileHeader* file) noexcept;

@@ -94,7 +94,7 @@ void write_block(ThreadState& thread, const TensorReport& report) {
   if (ThreadState* const thread = begin(device, mark)) {
     report.device = report.has_totals ? number_of(device) : thread->device;
     // Of a free no stack: half of all reports, and a destructor's place explains nothing.
-    report.stack = report.change > 0 ? current_stack(*thread, __builtin_frame_address(0)) : 0;
+    report.stack = report.change > 0 ? current_stack(*thread, walk_from_here()) : 0;
     report.ticks = clock_ticks();
     tensor_reported(report);
     write_block(*thread, report);
@@ -107,7 +107,7 @@ void write_block(ThreadState& thread, const TensorReport& report) {
   InsideMark mark;
   if (ThreadState* const thread = begin(device, mark)) {
     constexpr auto kMoment = format::Moment::reportOutOfMemoryToProfiler;
-    const uint32_t stack = current_stack(*thread, __builtin_frame_address(0));
+    const uint32_t stack = current_stack(*thread, walk_from_here());
     const uint64_t ticks = clock_ticks();
     const uint64_t fields[] = {bytes, allocated, reserved};
     write_moment(*thread, kMoment, ticks, number_of(device), stack, fields, 3);

@@ -108,7 +108,7 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
       }
     }
     if constexpr (kSpec.stack) {
-      frame.stack = current_stack(*frame.thread, __builtin_frame_address(0));
+      frame.stack = current_stack(*frame.thread, walk_from_here());
     }
     Row::before(frame, scratch, arguments...);
     Special<kCall>::before(frame, scratch, arguments...);

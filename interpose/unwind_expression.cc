@@ -1,5 +1,7 @@
 #include "interpose/unwind_expression.h"
 
+#include "interpose/unwind_rule.h"
+
 namespace traintrace {
 namespace {
 
@@ -51,14 +53,16 @@ int64_t difference(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
 }
 
-UnwindPlace of_register(unsigned number_of_register, int64_t offset, uint64_t pc) {
+UnwindPlace of_register(unsigned number_of_register, int64_t offset, [[maybe_unused]] uint64_t pc) {
   switch (number_of_register) {
-    case 6:
-      return {UnwindPlace::Base::kRbp, false, offset};
-    case 7:
-      return {UnwindPlace::Base::kRsp, false, offset};
-    case 16:
+    case kDwarfFp:
+      return {UnwindPlace::Base::kFp, false, offset};
+    case kDwarfSp:
+      return {UnwindPlace::Base::kSp, false, offset};
+#if defined(__x86_64__)
+    case kDwarfReturnAddress:  // there the instruction's own address
       return number(sum(static_cast<int64_t>(pc), offset));
+#endif
     default:
       return {};
   }

@@ -11,7 +11,7 @@ namespace traintrace {
 
 // base + offset, or what lies in memory there.
 struct UnwindPlace {
-  enum class Base : uint8_t { kUnknown, kNumber, kRsp, kRbp, kCfa };
+  enum class Base : uint8_t { kUnknown, kNumber, kSp, kFp, kCfa };
   Base base = Base::kUnknown;
   bool in_memory = false;
   int64_t offset = 0;

@@ -78,6 +78,10 @@ bool UnwindInterpreter::step_extended(uint8_t opcode, UnwindBytes& code) {
     case 0x2E:  // GNU_args_size: of interest to exceptions only
       code.uleb();
       return true;
+#if defined(__aarch64__)
+    case 0x2D:  // AARCH64_negate_ra_state: whether the return address is signed
+      return true;
+#endif
     default:
       return step_cfa(opcode, code);
   }
@@ -132,15 +136,15 @@ bool put_cfa(const UnwindRow& row, uint64_t pc, UnwindFields& rule) {
   if (row.cfa_is_expression) {
     place = evaluate_expression(UnwindBytes(row.expression, row.expression_end), pc, false);
   } else {
-    place.base = row.cfa_register == kDwarfRsp   ? UnwindPlace::Base::kRsp
-                 : row.cfa_register == kDwarfRbp ? UnwindPlace::Base::kRbp
-                                                 : UnwindPlace::Base::kUnknown;
+    place.base = row.cfa_register == kDwarfSp   ? UnwindPlace::Base::kSp
+                 : row.cfa_register == kDwarfFp ? UnwindPlace::Base::kFp
+                                                : UnwindPlace::Base::kUnknown;
     place.offset = row.cfa_offset;
   }
-  if (place.base == UnwindPlace::Base::kRsp) {
-    rule.cfa_from = place.in_memory ? CfaFrom::kAtRsp : CfaFrom::kRsp;
-  } else if (place.base == UnwindPlace::Base::kRbp) {
-    rule.cfa_from = place.in_memory ? CfaFrom::kAtRbp : CfaFrom::kRbp;
+  if (place.base == UnwindPlace::Base::kSp) {
+    rule.cfa_from = place.in_memory ? CfaFrom::kAtSp : CfaFrom::kSp;
+  } else if (place.base == UnwindPlace::Base::kFp) {
+    rule.cfa_from = place.in_memory ? CfaFrom::kAtFp : CfaFrom::kFp;
   } else {
     return false;
   }
@@ -149,38 +153,54 @@ bool put_cfa(const UnwindRow& row, uint64_t pc, UnwindFields& rule) {
 }
 
 // Where a register lies in memory; an unknown base where it cannot be said.
-UnwindPlace place_of(const UnwindRegister& rule, uint64_t pc) {
-  if (rule.kind == UnwindRegister::Kind::kOffset) {
-    return {UnwindPlace::Base::kCfa, false, rule.offset};
+UnwindPlace place_of(const UnwindRegister& of, uint64_t pc, const UnwindFields& rule) {
+  if (of.kind == UnwindRegister::Kind::kExpression) {
+    return evaluate_expression(UnwindBytes(of.expression, of.expression_end), pc, true);
   }
-  if (rule.kind == UnwindRegister::Kind::kExpression) {
-    return evaluate_expression(UnwindBytes(rule.expression, rule.expression_end), pc, true);
+  if (of.kind != UnwindRegister::Kind::kOffset) {
+    return {};
   }
-  return {};
+  // At the lower end of a large frame, where Arm64 has it: not far from what the CFA is counted
+  // from.
+  if (!UnwindRule::fits_register(of.offset) && UnwindRule::fits_cfa(of.offset)) {
+    const int64_t offset = rule.cfa_offset + of.offset;
+    if (rule.cfa_from == CfaFrom::kSp) {
+      return {UnwindPlace::Base::kSp, false, offset};
+    }
+    if (rule.cfa_from == CfaFrom::kFp) {
+      return {UnwindPlace::Base::kFp, false, offset};
+    }
+  }
+  return {UnwindPlace::Base::kCfa, false, of.offset};
 }
 
-void put_rbp(const UnwindRow& row, uint64_t pc, UnwindFields& rule) {
-  if (row.rbp.kind == UnwindRegister::Kind::kSame) {
-    rule.rbp_from = RbpFrom::kSame;
+void put_fp(const UnwindRow& row, uint64_t pc, UnwindFields& rule) {
+  if (row.fp.kind == UnwindRegister::Kind::kSame) {
+    rule.fp_from = FpFrom::kSame;
     return;
   }
-  const UnwindPlace place = place_of(row.rbp, pc);
+  const UnwindPlace place = place_of(row.fp, pc, rule);
   if (place.in_memory || !UnwindRule::fits_register(place.offset)) {
-    rule.rbp_from = RbpFrom::kLost;
+    rule.fp_from = FpFrom::kLost;
     return;
   }
-  rule.rbp_from = place.base == UnwindPlace::Base::kCfa   ? RbpFrom::kAtCfa
-                  : place.base == UnwindPlace::Base::kRsp ? RbpFrom::kAtRsp
-                  : place.base == UnwindPlace::Base::kRbp ? RbpFrom::kAtRbp
-                                                          : RbpFrom::kLost;
-  rule.rbp_offset = place.offset;
+  rule.fp_from = place.base == UnwindPlace::Base::kCfa  ? FpFrom::kAtCfa
+                 : place.base == UnwindPlace::Base::kSp ? FpFrom::kAtSp
+                 : place.base == UnwindPlace::Base::kFp ? FpFrom::kAtFp
+                                                        : FpFrom::kLost;
+  rule.fp_offset = place.offset;
 }
 
 bool put_return_address(const UnwindRow& row, uint64_t pc, UnwindFields& rule) {
-  const UnwindPlace place = place_of(row.return_address, pc);
-  rule.return_at_rsp = place.base == UnwindPlace::Base::kRsp;
+  const UnwindPlace place = place_of(row.return_address, pc, rule);
+  if (place.base == UnwindPlace::Base::kFp && rule.fp_from == FpFrom::kAtFp && !place.in_memory &&
+      place.offset == rule.fp_offset + 8) {
+    rule.fp_from = FpFrom::kRecordAtFp;
+    return true;
+  }
+  rule.return_at_sp = place.base == UnwindPlace::Base::kSp;
   rule.return_offset = place.offset;
-  return (rule.return_at_rsp || place.base == UnwindPlace::Base::kCfa) && !place.in_memory &&
+  return (rule.return_at_sp || place.base == UnwindPlace::Base::kCfa) && !place.in_memory &&
          UnwindRule::fits_register(place.offset);
 }
 
@@ -192,8 +212,11 @@ UnwindRule rule_of_row(const UnwindRow& row, bool signal_frame, uint64_t pc) noe
   }
   UnwindFields rule;
   rule.interrupted = signal_frame;
-  put_rbp(row, pc, rule);
-  if (!put_cfa(row, pc, rule) || !put_return_address(row, pc, rule)) {
+  if (!put_cfa(row, pc, rule)) {
+    return UnwindRule(CfaFrom::kNowhere);
+  }
+  put_fp(row, pc, rule);
+  if (!put_return_address(row, pc, rule)) {
     return UnwindRule(CfaFrom::kNowhere);
   }
   return UnwindRule(rule);

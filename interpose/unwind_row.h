@@ -1,5 +1,5 @@
 // Call frame instructions: the table that DWARF describes by them (DWARF 5, 6.4), as far as the
-// CFA, rbp and the return address go.
+// CFA, the frame pointer and the return address go.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,6 @@
 #include "interpose/unwind_rule.h"
 
 namespace traintrace {
-
-inline constexpr unsigned kDwarfRbp = 6, kDwarfRsp = 7, kDwarfReturnAddress = 16;
 
 struct UnwindRegister {
   enum class Kind : uint8_t { kSame, kUndefined, kOffset, kExpression, kOther };
@@ -26,12 +24,12 @@ struct UnwindRow {
   int64_t cfa_offset = 0;
   uint64_t expression = 0;
   uint64_t expression_end = 0;
-  UnwindRegister rbp;
+  UnwindRegister fp;
   UnwindRegister return_address;
 
   // Null for the registers that are not followed.
   UnwindRegister* rule_for(uint64_t number) noexcept {
-    return number == kDwarfRbp ? &rbp : number == kDwarfReturnAddress ? &return_address : nullptr;
+    return number == kDwarfFp ? &fp : number == kDwarfReturnAddress ? &return_address : nullptr;
   }
 };
 

@@ -57,7 +57,7 @@ __attribute__((noinline)) void known(benchmark::State& state) {
   uint64_t frames[kFrames];
   for (auto _ : state) {
     benchmark::DoNotOptimize(
-        traintrace::native_frames(__builtin_frame_address(0), frames, kFrames));
+        traintrace::native_frames(traintrace::walk_from_here(), frames, kFrames));
     benchmark::ClobberMemory();
   }
 }
@@ -67,7 +67,7 @@ __attribute__((noinline)) void remembered(benchmark::State& state) {
   static traintrace::NativeMemo memo;
   uint64_t frames[kFrames];
   uint64_t hash = 0;
-  const void* frame = __builtin_frame_address(0);
+  const traintrace::WalkStart frame = traintrace::walk_from_here();
   traintrace::native_frames(frame, frames, kFrames, memo, hash);
   for (auto _ : state) {
     if (!traintrace::native_hash_known(frame, memo, hash)) {

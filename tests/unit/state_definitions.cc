@@ -23,7 +23,7 @@ std::string text_behind(const void* end, size_t skip, size_t bytes) {
 }
 
 [[gnu::noinline]] uint32_t stack_here(World& world, uint32_t thread = 0) {
-  const uint32_t id = current_stack(world.thread(thread), __builtin_frame_address(0));
+  const uint32_t id = current_stack(world.thread(thread), walk_from_here());
   asm volatile("");  // no tail call: this frame is wanted
   return id;
 }

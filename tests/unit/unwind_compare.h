@@ -46,6 +46,18 @@ inline Backtrace libunwind_backtrace() {
 #endif
 }
 
+// On Arm64 it gives addresses inside the instructions that called.
+inline int with(Backtrace libunwind, void** addresses) {
+  const int count = libunwind(addresses, Frames::kMax);
+#if defined(__aarch64__)
+  for (int i = 0; i < count; ++i) {
+    const auto address = reinterpret_cast<uint64_t>(addresses[i]);
+    addresses[i] = reinterpret_cast<void*>(address % 4 == 3 ? address + 1 : address);
+  }
+#endif
+  return count;
+}
+
 // Without the first frames, which are in the function that asked and in what a sanitizer puts
 // around backtrace().
 inline void keep_callers(void* const* addresses, int count, const Frames& ours, Frames& into) {
@@ -59,7 +71,7 @@ inline void keep_callers(void* const* addresses, int count, const Frames& ours, 
 #define TT_TAKE_STACKS(into)                                                                      \
   do {                                                                                            \
     using unwind_test::Frames;                                                                    \
-    const void* frame_ = __builtin_frame_address(0);                                              \
+    const traintrace::WalkStart frame_ = traintrace::walk_from_here();                            \
     (into).ours.count = traintrace::native_frames(frame_, (into).ours.addresses, Frames::kMax);   \
     (into).again.count = traintrace::native_frames(frame_, (into).again.addresses, Frames::kMax); \
     static thread_local void* addresses_[Frames::kMax];                                           \
@@ -67,8 +79,8 @@ inline void keep_callers(void* const* addresses, int count, const Frames& ours, 
                               (into).glibc);                                                      \
     (into).libunwind.count = 0;                                                                   \
     if (unwind_test::Backtrace libunwind_ = unwind_test::libunwind_backtrace()) {                 \
-      unwind_test::keep_callers(addresses_, libunwind_(addresses_, Frames::kMax), (into).ours,    \
-                                (into).libunwind);                                                \
+      unwind_test::keep_callers(addresses_, unwind_test::with(libunwind_, addresses_),            \
+                                (into).ours, (into).libunwind);                                   \
     }                                                                                             \
   } while (false)
 

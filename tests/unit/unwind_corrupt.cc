@@ -86,7 +86,7 @@ TEST_P(UnwindCorrupt, UndamagedTablesGiveTheSame) {
   for (const uint64_t pc : some_code(module, 20000, random)) {
     const auto rule = traintrace::rule_of(module, pc);
     EXPECT_EQ(rule, traintrace::rule_of(moved.module(), pc + moved.distance()));
-    known += rule.cfa_from() >= CfaFrom::kRsp;
+    known += rule.cfa_from() >= CfaFrom::kSp;
   }
   EXPECT_GT(known, 10000U);
 }

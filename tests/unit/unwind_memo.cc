@@ -17,7 +17,7 @@ namespace {
 NativeMemo g_memo;
 
 struct Capture {
-  const void* frame;
+  traintrace::WalkStart start;
   uint64_t hash;
   bool known;
   std::vector<uint64_t> frames;
@@ -27,15 +27,15 @@ struct Capture {
 // memory says.
 [[gnu::noinline]] Capture capture() {
   Capture result;
-  result.frame = __builtin_frame_address(0);
-  result.known = native_hash_known(result.frame, g_memo, result.hash);
+  result.start = traintrace::walk_from_here();
+  result.known = native_hash_known(result.start, g_memo, result.hash);
   uint64_t out[65];
-  size_t count = native_frames(result.frame, out, 65);
+  size_t count = native_frames(result.start, out, 65);
   result.frames.assign(out, out + count);
   static NativeMemo other;
   other.clear();
   uint64_t hash;
-  native_frames(result.frame, out, 65, result.known ? other : g_memo, hash);
+  native_frames(result.start, out, 65, result.known ? other : g_memo, hash);
   EXPECT_TRUE(!result.known || result.hash == hash);
   result.hash = hash;
   return result;
@@ -86,7 +86,7 @@ TEST(Memo, TellsCallersApartWhoseFramesLieAtTheSamePlace) {
   for (int i = 0; i < 4; ++i) {
     all.push_back(i % 2 == 0 ? first_caller(10) : second_caller(10));
   }
-  EXPECT_EQ(all[0].frame, all[1].frame) << "else this test shows nothing";
+  EXPECT_EQ(all[0].start.frame, all[1].start.frame) << "else this test shows nothing";
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(all[i].known, i >= 2) << "both are remembered beside one another";
   }

@@ -80,8 +80,13 @@ TEST(UnwindMemory, AskingLeavesErrnoAndSignalsAlone) {
   }
 }
 
+// As if a function had been called whose frame is there.
+traintrace::WalkStart from(uint64_t frame) {
+  return {reinterpret_cast<void*>(frame), reinterpret_cast<void*>(frame + 16)};
+}
+
 __attribute__((noinline)) size_t capture(uint64_t* out, size_t max) {
-  const size_t count = traintrace::native_frames(__builtin_frame_address(0), out, max);
+  const size_t count = traintrace::native_frames(traintrace::walk_from_here(), out, max);
   g_sink = static_cast<int>(count);
   return count;
 }
@@ -139,7 +144,7 @@ TEST(UnwindMemory, FrameThatIsNotMapped) {
   // asked about.
   const FencedPages pages(1);
   pages.words()[pages.word_count() - 1] = 0;
-  EXPECT_EQ(traintrace::native_frames(reinterpret_cast<void*>(pages.end() - 8), frames, 8), 0U);
+  EXPECT_EQ(traintrace::native_frames(from(pages.end() - 8), frames, 8), 0U);
 }
 
 // Stacks made of what misleads a walk most: true return addresses, addresses on the stack and near
@@ -182,11 +187,11 @@ TEST(UnwindMemory, StacksMadeUp) {
     }
     for (int start = 0; start < 20; ++start) {
       const uint64_t frame = pages.begin() + random() % (pages.word_count() - 2) * 8;
-      const size_t count = traintrace::native_frames(reinterpret_cast<void*>(frame), frames, 256);
+      const size_t count = traintrace::native_frames(from(frame), frames, 256);
       most = std::max(most, count);
     }
   }
-  EXPECT_GT(most, 5U);
+  EXPECT_GT(most, 3U);
 }
 
 // The same on the thread's own stack, whose memory is not asked about.
@@ -202,7 +207,7 @@ TEST(UnwindMemory, OwnStackMadeUp) {
       word = random() % 2 == 0 ? code[random() % code.size()] : near;
     }
     for (int start = 0; start < 20; ++start) {
-      traintrace::native_frames(words + random() % 1000, frames, 256);
+      traintrace::native_frames(from(low + random() % 1000 * 8), frames, 256);
     }
   }
 }

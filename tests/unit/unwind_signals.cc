@@ -60,6 +60,7 @@ TEST(UnwindSignals, OnAnotherStack) {
   free(own.ss_sp);
 }
 
+#if defined(__x86_64__)
 // With the trap flag set, the processor stops after every instruction: prologues, epilogues, stubs
 // of the procedure linkage table, the loader's resolver, hand-written assembly.
 struct Stepped {
@@ -76,7 +77,7 @@ void compare_at_step(int) {
   static Stacks stacks;
   static void* addresses[kDepth + 3];
   stacks.ours.count =
-      traintrace::native_frames(__builtin_frame_address(0), stacks.ours.addresses, kDepth);
+      traintrace::native_frames(traintrace::walk_from_here(), stacks.ours.addresses, kDepth);
   unwind_test::keep_callers(addresses, backtrace(addresses, kDepth + 3), stacks.ours, stacks.glibc);
   stacks.glibc.count = std::min(stacks.glibc.count, kDepth);
   const size_t common = std::min(stacks.ours.count, stacks.glibc.count);
@@ -166,5 +167,6 @@ TEST(UnwindSignals, EveryInstructionOfAnException) {
   // Two instructions of libgcc's jump to a landing pad find their caller through rcx.
   EXPECT_LT(g_stepped.shorter, 10U);
 }
+#endif
 
 }  // namespace

@@ -36,7 +36,7 @@ struct Taken {
 thread_local Taken t_taken;
 
 __attribute__((noinline)) int take() {
-  t_taken.count = traintrace::native_frames(__builtin_frame_address(0), t_taken.frames, 64);
+  t_taken.count = traintrace::native_frames(traintrace::walk_from_here(), t_taken.frames, 64);
   return g_sink;
 }
 
