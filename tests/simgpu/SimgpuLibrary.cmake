@@ -14,8 +14,13 @@ function(simgpu_library)
 
   set(stubs "// Generated from exports/${ARG_NAME}.txt.\n  .text\n")
   foreach(name IN LISTS names)
-    string(APPEND stubs "  .weak ${name}\n  .type ${name},@function\n${name}:\n"
-      "  leaq .Lname_${name}(%rip), %rdi\n  movl $${ARG_ERROR}, %esi\n  jmp simgpu_unsupported\n"
+    if(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64)
+      string(CONCAT refuse "  adrp x0, .Lname_${name}\n  add x0, x0, :lo12:.Lname_${name}\n"
+        "  mov w1, ${ARG_ERROR}\n  b simgpu_unsupported\n")
+    else()
+      string(CONCAT refuse "  leaq .Lname_${name}(%rip), %rdi\n  movl $${ARG_ERROR}, %esi\n  jmp simgpu_unsupported\n")
+    endif()
+    string(APPEND stubs "  .weak ${name}\n  .type ${name},@function\n${name}:\n${refuse}"
       "  .size ${name}, .-${name}\n")
   endforeach()
   string(APPEND stubs "  .section .rodata\n")

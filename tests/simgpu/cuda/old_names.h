@@ -6,9 +6,14 @@
 #pragma once
 #include <cuda.h>
 
-#define SIMGPU_OLD_NAME_(name, target)                                                     \
-  __asm__(".text\n.globl " #name "\n.type " #name ",@function\n" #name ":\n\tjmp " #target \
-          "@PLT\n.size " #name ", .-" #name "\n")
+#if defined(__aarch64__)
+#define SIMGPU_JUMP_TO(target) "\tb " target "\n"
+#else
+#define SIMGPU_JUMP_TO(target) "\tjmp " target "@PLT\n"
+#endif
+#define SIMGPU_OLD_NAME_(name, target)                                 \
+  __asm__(".text\n.globl " #name "\n.type " #name ",@function\n" #name \
+          ":\n" SIMGPU_JUMP_TO(#target) ".size " #name ", .-" #name "\n")
 #define SIMGPU_OLD_NAME(name, target) SIMGPU_OLD_NAME_(name, target)
 
 extern "C" CUresult simgpu_old_cuGetProcAddress(const char* name, void** address, int version,

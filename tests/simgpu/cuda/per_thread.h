@@ -32,6 +32,14 @@ struct PerThread<base> {
 };
 }  // namespace simgpu
 
+// Goes where a pointer leads, with all arguments as they are.
+#if defined(__aarch64__)
+#define SIMGPU_JUMP_BY(pointer) \
+  "\tadrp x16, " pointer "\n\tldr x16, [x16, #:lo12:" pointer "]\n\tbr x16\n"
+#else
+#define SIMGPU_JUMP_BY(pointer) "\tjmp *" pointer "(%rip)\n"
+#endif
+
 // A C name for an instance of a template: a jump through a pointer to it.  (g++ ignores an
 // assembler label on a member of a class template, so the name cannot be given directly.)
 #define SIMGPU_PER_THREAD(base, variant)                                                     \
@@ -40,4 +48,4 @@ struct PerThread<base> {
   [[gnu::used]] decltype(&base) const simgpu_to_##variant = &simgpu::PerThread<&base>::call; \
   }                                                                                          \
   __asm__(".text\n.globl " #variant "\n.type " #variant ",@function\n" #variant              \
-          ":\n\tjmp *simgpu_to_" #variant "(%rip)\n.size " #variant ", .-" #variant "\n")
+          ":\n" SIMGPU_JUMP_BY("simgpu_to_" #variant) ".size " #variant ", .-" #variant "\n")

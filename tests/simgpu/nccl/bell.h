@@ -45,6 +45,14 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free &&
                   std::atomic<uint64_t>::is_always_lock_free,
               "shared between processes");
 
+inline void relax() {
+#if defined(__aarch64__)
+  asm volatile("yield");
+#else
+  __builtin_ia32_pause();
+#endif
+}
+
 // Few spins: there are more ranks than cores.  The nap bounds how late a stop is seen that rings no
 // bell (a context that is destroyed).
 inline constexpr int kSpins = 32;
@@ -63,7 +71,7 @@ bool wait_on(Bell& bell, Ready&& ready, Stop&& stop) {
       return false;
     }
     if (round < kSpins) {
-      __builtin_ia32_pause();
+      relax();
     } else {
       bell.wait(seen, kNapNs);
     }

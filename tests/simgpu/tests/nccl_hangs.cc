@@ -375,7 +375,7 @@ TEST(Hangs, AbortBesideALaunchReturns) {
         });
         go = true;
         for (int i = 0; i < round * 5; ++i) {
-          __builtin_ia32_pause();
+          std::atomic_signal_fence(std::memory_order_seq_cst);
         }
         NCCL_OK(ncclCommAbort(child));
         launches.join();
