@@ -8,12 +8,22 @@
 
 namespace traintrace {
 
+// Of the function that this is written in: what its callers keep on the stack lies above, what it
+// keeps itself below.
+[[gnu::always_inline]] inline const void* here() noexcept {
+#if defined(__aarch64__)  // where a frame's pointer leads to its lower end
+  return __builtin_dwarf_cfa();
+#else
+  return __builtin_frame_address(0);
+#endif
+}
+
 inline uint64_t scrambled(const void* word) noexcept {
   return reinterpret_cast<uint64_t>(word) ^ 0x7472'6163'656d'6521u;
 }
 
 // Cold.  Whether the work of the tracer that `thread.inside` tells of goes on once the caller,
-// whose frame begins `here`, is done; else a handler of the job's left it for good (siglongjmp).
+// whose here() that is, is done; else a handler of the job's left it for good (siglongjmp).
 bool is_still_inside(ThreadState& thread, const void* here) noexcept;
 inline bool may_enter_tracer(ThreadState& thread, const void* here) noexcept {
   return thread.inside == nullptr || !is_still_inside(thread, here);
@@ -36,7 +46,7 @@ struct InsideMark {
 };
 [[gnu::always_inline]] inline bool enter_tracer_if_free(ThreadState& thread,
                                                         InsideMark& mark) noexcept {
-  if (!may_enter_tracer(thread, __builtin_frame_address(0))) [[unlikely]] {
+  if (!may_enter_tracer(thread, here())) [[unlikely]] {
     return false;
   }
   mark.alive = scrambled(&mark);

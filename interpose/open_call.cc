@@ -61,11 +61,11 @@ extern "C" int tt_call_unwound(int, int actions, uint64_t, void*, void*) noexcep
   if (!is_cleaning_up(actions) || !thread || thread->generation != armed_generation()) {
     return kContinueUnwind;
   }
-  const void* const here = __builtin_frame_address(0);
+  const void* const end = here();
   int innermost = -1;
   for (int layer = 0; layer < kLayers; ++layer) {
     const OpenFrame* const frame = thread->open_frame[layer];
-    if (is_open(frame, here) && (innermost < 0 || frame < thread->open_frame[innermost])) {
+    if (is_open(frame, end) && (innermost < 0 || frame < thread->open_frame[innermost])) {
       innermost = layer;
     }
   }

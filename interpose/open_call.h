@@ -53,12 +53,12 @@ inline bool is_open(const OpenFrame* frame, const void* here) noexcept {
 [[gnu::always_inline]] inline bool open_call(OpenFrame& frame, ThreadState* thread,
                                              format::CallId call, Layer layer,
                                              const void* caller) noexcept {
-  const void* const here = __builtin_frame_address(0);
-  if (!may_enter_tracer(*thread, here)) [[unlikely]] {
+  const void* const end = here();
+  if (!may_enter_tracer(*thread, end)) [[unlikely]] {
     refuse_in_signal(*thread);
     return false;
   }
-  if (is_open(thread->open_frame[static_cast<int>(layer)], here)) {
+  if (is_open(thread->open_frame[static_cast<int>(layer)], end)) {
     return false;
   }
   frame.alive = scrambled(&frame);
@@ -66,8 +66,8 @@ inline bool is_open(const OpenFrame* frame, const void* here) noexcept {
   constexpr Layer kOther[] = {Layer::kNccl, Layer::kCuda, Layer::kNccl};
   const Layer other = kOther[static_cast<int>(layer)];
   const OpenFrame* const outer = thread->open_frame[static_cast<int>(other)];
-  if (outer != nullptr && !is_open(outer, here)) [[unlikely]] {
-    forget_if_left(*thread, other, here);
+  if (outer != nullptr && !is_open(outer, end)) [[unlikely]] {
+    forget_if_left(*thread, other, end);
   }
   frame.thread = thread;
   frame.generation = thread->generation;
