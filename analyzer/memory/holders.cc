@@ -29,8 +29,9 @@ bool is_of_optimizer(const ProcessTrace& trace, uint32_t stack) {
 // Told block by block, by the steps that it has lived through.
 class Roles {
  public:
-  Roles(const ProcessTrace& trace, const MemoryHistory& history, TimeNs failure) : trace_(trace) {
-    for (const GrowingGroup& growing : GrowthJudge(trace, history).growing()) {
+  Roles(const ProcessTrace& trace, const MemoryHistory& history, TimeNs failure)
+      : trace_(trace), growth_(trace, history) {
+    for (const GrowingGroup& growing : growth_.growing()) {
       growing_.push_back(growing.group.stack);
     }
     for (const TimeNs start : history.steps.starts) {
@@ -41,7 +42,7 @@ class Roles {
   }
 
   MemoryRole of(uint32_t stack, TimeNs birth) const {
-    if (std::find(growing_.begin(), growing_.end(), stack) != growing_.end()) {
+    if (std::find(growing_.begin(), growing_.end(), growth_.path_of(stack)) != growing_.end()) {
       return MemoryRole::kGrowing;
     }
     const bool has_steps = starts_.size() > 1;
@@ -59,7 +60,8 @@ class Roles {
 
  private:
   const ProcessTrace& trace_;
-  std::vector<uint32_t> growing_;  // stacks
+  const GrowthJudge growth_;
+  std::vector<uint32_t> growing_;  // paths
   std::vector<TimeNs> starts_;     // of steps, until the failure
 };
 
