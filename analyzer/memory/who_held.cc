@@ -15,14 +15,16 @@ namespace {
 constexpr size_t kMostHolders = 6;
 constexpr size_t kMostOtherRanks = 4;
 
-const char* name_of_owner(Owner owner) {
-  switch (owner) {
+const char* name_of_owner(const MemoryHolder& holder) {
+  switch (holder.owner) {
     case Owner::kNccl:
       return "NCCL";
     case Owner::kCudaLibrary:
       return "cuBLAS and other CUDA libraries";
     case Owner::kTorch:
-      return "PyTorch itself or a thread of autograd's, no line of the job";
+      return holder.role == MemoryRole::kWorkspace
+                 ? "PyTorch"
+                 : "PyTorch itself or a thread of autograd's, no line of the job";
     default:
       return "an unknown place";
   }
@@ -35,7 +37,7 @@ std::string holder_text(const MemoryHolder& holder, uint64_t total) {
                  : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(holder.bytes) /
                                                   static_cast<double>(total)),
       holder.blocks, holder.blocks == 1 ? "" : "s",
-      holder.place.empty()                  ? name_of_owner(holder.owner)
+      holder.place.empty()                  ? name_of_owner(holder)
       : holder.place_is == PlaceIs::kBefore ? "autograd or PyTorch itself, after " + holder.place
                                             : holder.place);
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
