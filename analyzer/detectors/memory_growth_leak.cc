@@ -8,7 +8,9 @@
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/memory/growth.h"
+#include "analyzer/memory/held_at.h"
 #include "analyzer/memory/shortage.h"
+#include "analyzer/memory/who_held.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -17,6 +19,7 @@ namespace {
 struct GrowingSite {
   MemorySite site;
   Growth growth;
+  int device = -1;  // -1: not known
   bool scalars = false;
 };
 
@@ -56,8 +59,8 @@ std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
     }
     for (const auto& [group, growth] : GrowthJudge(run.processes[i], *memory.history).growing()) {
       if (rank_on(run, i, group.device).value >= 0) {
-        found.push_back(
-            {site_of_growth(run, i, group, growth), growth, holds_scalars(group, growth)});
+        found.push_back({site_of_growth(run, i, group, growth), growth, group.device,
+                         holds_scalars(group, growth)});
       }
     }
   }
@@ -101,6 +104,18 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   const std::vector<GrowingSite> growing = growing_sites(run, memory);
   if (growing.empty()) {
     return {};
+// When memory ran out; else when the newest copy was made, as all may be freed since.
+std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) {
+  const RankState& state = *state_of(run, most.site.rank);
+  const ProcessTrace& trace = run.processes[most.site.process];
+  const OutOfMemoryText* const failure = fatal_failure(trace);
+  if (failure != nullptr && !failure->held.empty()) {
+    return who_held(run, state, *failure);
+  }
+  const auto device = static_cast<uint8_t>(std::max(most.device, 0));
+  return who_held(run, state, held_at(trace, device, most.growth.newest));
+}
+
   }
   std::vector<MemorySite> sites;
   sites.reserve(growing.size());
@@ -144,6 +159,8 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
     finding.values.emplace_back("steps_before_count", since - 1);
   }
   finding.advice =
+  const std::vector<std::string> held = who_held_with(run, *most);
+  finding.evidence.insert(finding.evidence.end(), held.begin(), held.end());
       "free it at the end of the step; in Python, look for what still refers to it: a list that is "
       "appended to, a loss that keeps its graph (use .item() or .detach())";
   return {finding};

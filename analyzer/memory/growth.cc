@@ -320,6 +320,7 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const int64_t first = left.births.front().step;
   Growth growth;
   growth.since = left.since;
+  growth.newest = memory.last;
   growth.step_count = static_cast<uint64_t>(elapsed(first, end));
   growth.since_step = history_.whole ? first : 0;
   // How many there were before those that are recorded is an estimate.

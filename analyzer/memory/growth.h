@@ -14,6 +14,7 @@ namespace traintrace {
 
 struct Growth {
   TimeNs since = 0;             // birth of the oldest copy that was left
+  TimeNs newest = 0;            // and of the newest of all
   uint64_t bytes_per_step = 0;  // since then; 0: cannot be said
   uint64_t step_count = 0;      // since then, about
   int64_t since_step = 0;       // in which that was, from 1; 0: not all steps are recorded

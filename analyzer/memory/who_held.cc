@@ -97,7 +97,11 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
   const MemoryHistory history = has_events(trace) ? history_of(trace) : MemoryHistory();
   const std::vector<MemoryHolder> holders = holders_at(trace, history, failure);
   const Shortage shortage = shortage_of(trace, failure);
-  const uint64_t total = shortage.total.value_or(0);
+  uint64_t held = shortage.idle.value_or(0);
+  for (const MemoryHolder& holder : holders) {
+    held = sum_of(held, holder.bytes);
+  }
+  const uint64_t total = shortage.total.value_or(held);  // else shares of what is held
   uint64_t rest = 0;
   for (size_t i = 0; i < holders.size(); ++i) {
     if (i < kMostHolders) {
