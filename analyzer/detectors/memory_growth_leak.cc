@@ -67,12 +67,18 @@ std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
   return found;
 }
 
-// One place that adds one such block at a time: meant, as likely as not.
-bool is_a_list_of_scalars(const std::vector<GrowingSite>& growing) {
+bool holds_numbers_alone(const GrowingSite& entry) {
+  return entry.scalars && entry.growth.bytes <= kSmallestTensor * entry.growth.blocks;
+}
+
+// A loss and metrics that are kept for a plot: meant, as likely as not.  Of what a graph keeps more
+// than one place has blocks that are larger than a number's.
+bool are_lists_of_scalars(const std::vector<GrowingSite>& growing) {
   return std::all_of(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
     return entry.scalars && std::count_if(growing.begin(), growing.end(), [&](const auto& other) {
-                              return other.site.process == entry.site.process;
-                            }) == 1;
+                              return other.site.process == entry.site.process &&
+                                     !holds_numbers_alone(other);
+                            }) <= 1;
   });
 }
 
@@ -98,12 +104,6 @@ std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step)
       most.site.rank.value, per_step, began, *room / per_step);
 }
 
-}  // namespace
-
-std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) {
-  const std::vector<GrowingSite> growing = growing_sites(run, memory);
-  if (growing.empty()) {
-    return {};
 // When memory ran out; else when the newest copy was made, as all may be freed since.
 std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) {
   const RankState& state = *state_of(run, most.site.rank);
@@ -116,6 +116,12 @@ std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) 
   return who_held(run, state, held_at(trace, device, most.growth.newest));
 }
 
+}  // namespace
+
+std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) {
+  const std::vector<GrowingSite> growing = growing_sites(run, memory);
+  if (growing.empty()) {
+    return {};
   }
   std::vector<MemorySite> sites;
   sites.reserve(growing.size());
@@ -137,7 +143,7 @@ std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) 
   // That it goes on like this was seen, and that nobody will ever free it was not.
   finding.certainty = Certainty::kLikely;
   finding.root = true;
-  if (is_a_list_of_scalars(growing)) {
+  if (are_lists_of_scalars(growing)) {
     finding.severity = Severity::kInfo;
     finding.root = false;
     finding.culprits.clear();
@@ -153,14 +159,14 @@ std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) 
   if (const std::string text = forecast(run, *most, per_step); !text.empty()) {
     finding.evidence.insert(finding.evidence.begin(), text);
   }
+  const std::vector<std::string> held = who_held_with(run, *most);
+  finding.evidence.insert(finding.evidence.end(), held.begin(), held.end());
   finding.values.emplace_back("bytes_per_step", signed_bytes(per_step));
   finding.values.emplace_back("step_count", signed_bytes(steps));
   if (since > 0) {
     finding.values.emplace_back("steps_before_count", since - 1);
   }
   finding.advice =
-  const std::vector<std::string> held = who_held_with(run, *most);
-  finding.evidence.insert(finding.evidence.end(), held.begin(), held.end());
       "free it at the end of the step; in Python, look for what still refers to it: a list that is "
       "appended to, a loss that keeps its graph (use .item() or .detach())";
   return {finding};
