@@ -8,7 +8,9 @@
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/memory/growth.h"
+#include "analyzer/memory/held_at.h"
 #include "analyzer/memory/shortage.h"
+#include "analyzer/memory/who_held.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -17,6 +19,7 @@ namespace {
 struct GrowingSite {
   MemorySite site;
   Growth growth;
+  int device = -1;  // -1: not known
   bool scalars = false;
 };
 
@@ -56,20 +59,26 @@ std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
     }
     for (const auto& [group, growth] : GrowthJudge(run.processes[i], *memory.history).growing()) {
       if (rank_on(run, i, group.device).value >= 0) {
-        found.push_back(
-            {site_of_growth(run, i, group, growth), growth, holds_scalars(group, growth)});
+        found.push_back({site_of_growth(run, i, group, growth), growth, group.device,
+                         holds_scalars(group, growth)});
       }
     }
   }
   return found;
 }
 
-// One place that adds one such block at a time: meant, as likely as not.
-bool is_a_list_of_scalars(const std::vector<GrowingSite>& growing) {
+bool holds_numbers_alone(const GrowingSite& entry) {
+  return entry.scalars && entry.growth.bytes <= kSmallestTensor * entry.growth.blocks;
+}
+
+// A loss and metrics that are kept for a plot: meant, as likely as not.  Of what a graph keeps more
+// than one place has blocks that are larger than a number's.
+bool are_lists_of_scalars(const std::vector<GrowingSite>& growing) {
   return std::all_of(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
     return entry.scalars && std::count_if(growing.begin(), growing.end(), [&](const auto& other) {
-                              return other.site.process == entry.site.process;
-                            }) == 1;
+                              return other.site.process == entry.site.process &&
+                                     !holds_numbers_alone(other);
+                            }) <= 1;
   });
 }
 
@@ -93,6 +102,18 @@ std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step)
   return fmt::format(
       "rank {}: {} bytes a step {}; at that rate the device is full in {} more steps",
       most.site.rank.value, per_step, began, *room / per_step);
+}
+
+// When memory ran out; else when the newest copy was made, as all may be freed since.
+std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) {
+  const RankState& state = *state_of(run, most.site.rank);
+  const ProcessTrace& trace = run.processes[most.site.process];
+  const OutOfMemoryText* const failure = fatal_failure(trace);
+  if (failure != nullptr && !failure->held.empty()) {
+    return who_held(run, state, *failure);
+  }
+  const auto device = static_cast<uint8_t>(std::max(most.device, 0));
+  return who_held(run, state, held_at(trace, device, most.growth.newest));
 }
 
 }  // namespace
@@ -122,7 +143,7 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   // That it goes on like this was seen, and that nobody will ever free it was not.
   finding.certainty = Certainty::kLikely;
   finding.root = true;
-  if (is_a_list_of_scalars(growing)) {
+  if (are_lists_of_scalars(growing)) {
     finding.severity = Severity::kInfo;
     finding.root = false;
     finding.culprits.clear();
@@ -138,6 +159,8 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   if (const std::string text = forecast(run, *most, per_step); !text.empty()) {
     finding.evidence.insert(finding.evidence.begin(), text);
   }
+  const std::vector<std::string> held = who_held_with(run, *most);
+  finding.evidence.insert(finding.evidence.end(), held.begin(), held.end());
   finding.values.emplace_back("bytes_per_step", signed_bytes(per_step));
   finding.values.emplace_back("step_count", signed_bytes(steps));
   if (since > 0) {

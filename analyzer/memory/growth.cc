@@ -1,11 +1,12 @@
 #include "analyzer/memory/growth.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "analyzer/memory/field_value.h"
+#include "analyzer/memory/regular_growth.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
@@ -18,8 +19,10 @@ namespace {
 // Follows addresses through the records, in the order in which calls were entered.
 class SeriesFollower {
  public:
+  explicit SeriesFollower(CallPaths& paths) : paths_(paths) {}
+
   struct Live {
-    uint32_t stack = 0;
+    uint32_t stack = 0;  // its path
     TimeNs born = 0;
     uint64_t bytes = 0;
   };
@@ -65,8 +68,8 @@ class SeriesFollower {
     if (block.born != 0) {
       series.remove(block.stack, block.bytes);  // its free was not recorded
     }
-    block = {event.stack, event.enter, bytes};
-    series.add({event.stack, event.call, event.device, bytes, event.enter});
+    block = {paths_.of(event.stack), event.enter, bytes};
+    series.add({block.stack, event.call, event.device, bytes, event.enter});
   }
   template <class OnFree>
   void give(Blocks& blocks, uint64_t address, const CallRecord& event, OnFree on_free) {
@@ -78,6 +81,7 @@ class SeriesFollower {
     }
   }
 
+  CallPaths& paths_;
   Blocks tensors_, calls_;
 };
 
@@ -214,6 +218,10 @@ bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end
   return std::all_of(has.begin(), has.end() - 1, [](bool each) { return each; });
 }
 
+bool has_gathered(const StackMemoryText& memory) {
+  return memory.last_blocks >= std::min(kFewestCopies, kFewestRounds);
+}
+
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
   TimeNs start = trace.armed;
   for (const CommunicatorText& communicator : trace.communicators) {
@@ -223,7 +231,7 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
 }
 
 GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history)
-    : trace_(trace), history_(history) {
+    : trace_(trace), history_(history), paths_(trace) {
   is_preparation_ = was_preparation();
   if (all_since_armed(trace)) {
     follow();
@@ -234,10 +242,15 @@ GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history
 }
 
 void GrowthJudge::follow() {
-  SeriesFollower follower;
+  SeriesFollower follower(paths_);
   const TimeNs last_step = history_.steps.last();
+  bool is_last = false;  // the last step: what is freed in it may be the end of the process
   each_event(trace_, [&](const CallRecord& event, FieldValues values) {
     const CallSchema* schema = schema_of(trace_, event.call);
+    if (!is_last && event.enter > last_step) {
+      is_last = true;
+      follower.series.count_frees();
+    }
     if (schema != nullptr && !event.enter_lost && event.returned) {
       follower.see(event, values, *schema, [&](const SeriesFollower::Live& block, TimeNs time) {
         if (block.born <= last_step && last_step < time) {
@@ -246,13 +259,16 @@ void GrowthJudge::follow() {
       });
     }
   });
+  if (!is_last) {
+    follower.series.count_frees();
+  }
   series_ = follower.series.finish();
   last_request_ = follower.last_request;
 }
 
 // The job freed it and went on to ask for more memory: it has hold of such blocks.
-bool GrowthJudge::is_let_go(uint32_t stack, uint64_t left) const {
-  const auto freed = freed_late_.find(stack);
+bool GrowthJudge::is_let_go(uint32_t path, uint64_t left) const {
+  const auto freed = freed_late_.find(path);
   if (freed == freed_late_.end()) {
     return false;
   }
@@ -284,24 +300,27 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_) {
     return std::nullopt;
   }
-  const auto found = series_.find(group.stack);
+  const uint32_t path = paths_.of(group.stack);
+  const auto found = series_.find(path);
   const StackMemoryText memory = found != series_.end() ? found->second : series_of_live(group);
   const std::vector<LeftOver> all = left_over(memory);
   const int64_t start = first_step(trace_, history_);
   const auto end = static_cast<int64_t>(steps.starts.size());
   const Left left = left_in_steps(steps, all, start);
-  if (left.births.empty() || is_let_go(group.stack, left.blocks)) {
+  if (left.births.empty() || is_let_go(path, left.blocks)) {
     return std::nullopt;
   }
   // Then those that are left are all that there ever were, and may begin late.
   const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
   if (!grows_throughout(left.births, start, end,
-                        none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly)) {
+                        none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly) &&
+      !grows_by_rounds(rounds_of(memory, steps, start), start, end)) {
     return std::nullopt;
   }
   const int64_t first = left.births.front().step;
   Growth growth;
   growth.since = left.since;
+  growth.newest = memory.last;
   growth.step_count = static_cast<uint64_t>(elapsed(first, end));
   growth.since_step = history_.whole ? first : 0;
   // How many there were before those that are recorded is an estimate.
@@ -316,17 +335,37 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   return growth;
 }
 
-// Of what is live, and of each stack that has a series.
+void GrowthJudge::add_groups(const std::vector<BlockGroup>& from,
+                             std::vector<BlockGroup>& groups) const {
+  std::map<std::tuple<uint32_t, MemoryKind, int>, size_t> places;
+  for (const BlockGroup& group : from) {
+    const uint32_t path = paths_.of(group.stack);
+    const auto [place, is_new] =
+        places.emplace(std::tuple(path, group.kind, group.device), groups.size());
+    if (is_new) {
+      groups.push_back(group);
+      groups.back().stack = path;
+      continue;
+    }
+    BlockGroup& same = groups[place->second];
+    same.bytes = sum_of(same.bytes, group.bytes);
+    const auto middle = static_cast<std::ptrdiff_t>(same.blocks.size());
+    same.blocks.insert(same.blocks.end(), group.blocks.begin(), group.blocks.end());
+    std::inplace_merge(same.blocks.begin(), same.blocks.begin() + middle, same.blocks.end());
+  }
+}
+
+// Of what is live, and of each path that has a series.
 std::vector<BlockGroup> GrowthJudge::groups() const {
-  std::vector<BlockGroup> groups = live_groups(trace_);
-  std::vector<BlockGroup> tensors = tensor_groups(trace_);
-  std::move(tensors.begin(), tensors.end(), std::back_inserter(groups));
+  std::vector<BlockGroup> groups;
+  add_groups(live_groups(trace_), groups);
+  add_groups(tensor_groups(trace_), groups);
   std::set<uint32_t> live;
   for (const BlockGroup& group : groups) {
     live.insert(group.stack);
   }
   for (const auto& [stack, memory] : series_) {
-    const bool gathered = memory.last_blocks >= kFewestCopies && !live.contains(stack);
+    const bool gathered = has_gathered(memory) && !live.contains(stack);
     const auto group = gathered ? group_of(trace_, memory) : std::nullopt;
     if (group) {
       groups.push_back(*group);

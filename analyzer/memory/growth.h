@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "analyzer/memory/call_paths.h"
 #include "analyzer/memory/history.h"
 #include "analyzer/memory/stack_series.h"
 
@@ -13,6 +14,7 @@ namespace traintrace {
 
 struct Growth {
   TimeNs since = 0;             // birth of the oldest copy that was left
+  TimeNs newest = 0;            // and of the newest of all
   uint64_t bytes_per_step = 0;  // since then; 0: cannot be said
   uint64_t step_count = 0;      // since then, about
   int64_t since_step = 0;       // in which that was, from 1; 0: not all steps are recorded
@@ -37,6 +39,9 @@ enum class BeginsWhen : uint8_t {
 bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end,
                       BeginsWhen begins);
 
+// Whether there were ever enough blocks of that stack at a time to be judged.
+bool has_gathered(const StackMemoryText& memory);
+
 // The number of the first step that the job can have taken (Steps::number_at).
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history);
 
@@ -56,7 +61,10 @@ class GrowthJudge {
   // All memory of the job that grows.
   std::vector<GrowingGroup> growing() const;
 
-  const StackSeries& series() const { return series_; }  // empty: records are missing
+  // By path of calls; empty: records are missing.
+  const StackSeries& series() const { return series_; }
+  // As the growing groups name it.
+  uint32_t path_of(uint32_t stack) const { return paths_.of(stack); }
 
  private:
   struct Freed {
@@ -64,14 +72,16 @@ class GrowthJudge {
   };
   void follow();
   bool was_preparation() const;
-  bool is_let_go(uint32_t stack, uint64_t left) const;
-  std::vector<BlockGroup> groups() const;
+  bool is_let_go(uint32_t path, uint64_t left) const;
+  void add_groups(const std::vector<BlockGroup>& from, std::vector<BlockGroup>& groups) const;
+  std::vector<BlockGroup> groups() const;  // by path
 
   const ProcessTrace& trace_;
   const MemoryHistory& history_;
+  mutable CallPaths paths_;
   StackSeries series_;
   bool is_preparation_ = false;                        // what was repeated was no step
-  std::map<uint32_t, std::vector<Freed>> freed_late_;  // by stack: what the last step left
+  std::map<uint32_t, std::vector<Freed>> freed_late_;  // by path: what the last step left
   // When memory was last asked for, but for the smallest blocks, had or not.  What was freed before
   // that was freed on purpose; what was freed later may be the end of the process.
   TimeNs last_request_ = 0;

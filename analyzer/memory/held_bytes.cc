@@ -101,11 +101,15 @@ void add_growth(const ProcessTrace& trace, const MemoryLife& life,
     return;
   }
   const GrowthJudge judge(trace, history);
-  std::map<uint32_t, BlockGroup> groups;
+  std::map<uint32_t, BlockGroup> groups;  // by path
+  std::map<uint32_t, TimeNs> newest;
   for (const LiveBlock& block : life.live) {
     if (is_in_use(block)) {
-      BlockGroup& group = groups[block.stack];
-      group.stack = block.stack;
+      const uint32_t path = judge.path_of(block.stack);
+      BlockGroup& group = groups[path];
+      // What grew is told of one stack, that of the newest block.
+      group.stack = block.time >= newest[path] ? block.stack : group.stack;
+      newest[path] = std::max(newest[path], block.time);
       group.bytes = sum_of(group.bytes, block.bytes);
       group.blocks.emplace_back(block.time, block.bytes);
     }
@@ -113,10 +117,10 @@ void add_growth(const ProcessTrace& trace, const MemoryLife& life,
   for (auto& [stack, of_stack] : held) {
     of_stack.growth_per_step = 0;
   }
-  for (auto& [stack, group] : groups) {
+  for (auto& [path, group] : groups) {
     std::sort(group.blocks.begin(), group.blocks.end());
     const std::optional<Growth> growth = judge.growth_of(group);
-    held[stack].growth_per_step = growth ? growth->bytes_per_step : 0;
+    held[group.stack].growth_per_step = growth ? growth->bytes_per_step : 0;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "analyzer/memory/block_births.h"
 #include "analyzer/memory/growth.h"
+#include "analyzer/memory/workspaces.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
 
@@ -29,8 +30,9 @@ bool is_of_optimizer(const ProcessTrace& trace, uint32_t stack) {
 // Told block by block, by the steps that it has lived through.
 class Roles {
  public:
-  Roles(const ProcessTrace& trace, const MemoryHistory& history, TimeNs failure) : trace_(trace) {
-    for (const GrowingGroup& growing : GrowthJudge(trace, history).growing()) {
+  Roles(const ProcessTrace& trace, const MemoryHistory& history, TimeNs failure)
+      : trace_(trace), growth_(trace, history) {
+    for (const GrowingGroup& growing : growth_.growing()) {
       growing_.push_back(growing.group.stack);
     }
     for (const TimeNs start : history.steps.starts) {
@@ -40,9 +42,12 @@ class Roles {
     }
   }
 
-  MemoryRole of(uint32_t stack, TimeNs birth) const {
-    if (std::find(growing_.begin(), growing_.end(), stack) != growing_.end()) {
+  MemoryRole of(uint32_t stack, TimeNs birth) {
+    if (std::find(growing_.begin(), growing_.end(), growth_.path_of(stack)) != growing_.end()) {
       return MemoryRole::kGrowing;
+    }
+    if (is_workspace(stack)) {
+      return MemoryRole::kWorkspace;
     }
     const bool has_steps = starts_.size() > 1;
     // The last step began somewhere within the round of the loop: what is younger than the start
@@ -58,9 +63,17 @@ class Roles {
   }
 
  private:
+  bool is_workspace(uint32_t stack) {
+    const auto [found, is_new] = workspaces_.emplace(stack, false);
+    found->second = is_new ? is_cublas_workspace(trace_, stack) : found->second;
+    return found->second;
+  }
+
   const ProcessTrace& trace_;
-  std::vector<uint32_t> growing_;  // stacks
-  std::vector<TimeNs> starts_;     // of steps, until the failure
+  const GrowthJudge growth_;
+  std::map<uint32_t, bool> workspaces_;  // by stack
+  std::vector<uint32_t> growing_;        // paths
+  std::vector<TimeNs> starts_;           // of steps, until the failure
 };
 
 // Where the job stood when a thread without a line of its own, as autograd's are, allocated.
@@ -75,6 +88,7 @@ const char* name_of(MemoryRole role) {
   constexpr const char* kNames[] = {"",
                                     "optimizer state",
                                     "more with every step",
+                                    "cuBLAS workspace, one for each thread and stream",
                                     "kept since the first step, as weights are",
                                     "kept for more than a step",
                                     "made in the last step, as activations are"};
@@ -83,7 +97,7 @@ const char* name_of(MemoryRole role) {
 
 std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHistory& history,
                                      const OutOfMemoryText& failure) {
-  const Roles roles(trace, history, failure.time);
+  Roles roles(trace, history, failure.time);
   const std::vector<BlockBirth> births = births_of(trace, failure);
   std::map<std::tuple<std::string, PlaceIs, MemoryRole, Owner>, MemoryHolder> holders;
   for (size_t i = 0; i < failure.held.size(); ++i) {
@@ -106,6 +120,10 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
     }
     holder.role = is_library(owner) ? MemoryRole::kUnknown : roles.of(block.stack, births[i].time);
     holder.owner = owner;
+    if (holder.role == MemoryRole::kWorkspace) {  // the line that multiplied first does not hold it
+      holder.place.clear();
+      holder.place_is = PlaceIs::kOwn;
+    }
     MemoryHolder& sum =
         holders.try_emplace({holder.place, holder.place_is, holder.role, owner}, holder)
             .first->second;

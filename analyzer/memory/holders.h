@@ -13,6 +13,7 @@ enum class MemoryRole : uint8_t {
   kUnknown,    // there are no steps, or what would tell was not recorded
   kOptimizer,  // a frame of torch/optim is among those that allocated it: certain
   kGrowing,    // more is left with each step (memory.growth-leak)
+  kWorkspace,  // cuBLAS's, of no line of the job
   kState,      // from before the second step: weights, gradients that are kept
   kKept,       // of a later step, and has lived through a whole one
   kPassing,    // of the last step: activations, gradients, temporary copies

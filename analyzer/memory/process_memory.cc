@@ -47,7 +47,7 @@ void add_stacks_that_gathered(const ProcessTrace& trace, const MemoryHistory& hi
   const GrowthJudge judge(trace, history);
   std::vector<std::pair<uint64_t, uint32_t>> gathered;
   for (const auto& [stack, memory] : judge.series()) {
-    if (memory.last_blocks >= kFewestCopies) {
+    if (has_gathered(memory)) {
       gathered.emplace_back(memory.last_bytes, stack);
     }
   }

@@ -57,6 +57,14 @@ void SeriesBuilder::remove(uint32_t stack, uint64_t bytes) {
   }
 }
 
+void SeriesBuilder::count_frees() {
+  for (auto& [stack, memory] : series_) {
+    MemorySampleText& newest = memory.samples.back();  // one is made with each stack
+    newest.bytes = std::min(newest.bytes, memory.bytes);
+    newest.blocks = std::min(newest.blocks, memory.blocks);
+  }
+}
+
 std::vector<LeftOver> left_over(const StackMemoryText& memory) {
   std::vector<MemorySampleText> least = memory.samples;
   for (size_t i = least.size(); i-- > 1;) {

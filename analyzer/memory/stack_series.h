@@ -39,6 +39,8 @@ class SeriesBuilder {
   };
   void add(const Allocation& allocation);
   void remove(uint32_t stack, uint64_t bytes);
+  // What was freed since the newest allocation of its stack was not left.
+  void count_frees();
   StackSeries finish() { return std::move(series_); }
 
  private:

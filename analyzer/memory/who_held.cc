@@ -15,14 +15,16 @@ namespace {
 constexpr size_t kMostHolders = 6;
 constexpr size_t kMostOtherRanks = 4;
 
-const char* name_of_owner(Owner owner) {
-  switch (owner) {
+const char* name_of_owner(const MemoryHolder& holder) {
+  switch (holder.owner) {
     case Owner::kNccl:
       return "NCCL";
     case Owner::kCudaLibrary:
       return "cuBLAS and other CUDA libraries";
     case Owner::kTorch:
-      return "PyTorch itself or a thread of autograd's, no line of the job";
+      return holder.role == MemoryRole::kWorkspace
+                 ? "PyTorch"
+                 : "PyTorch itself or a thread of autograd's, no line of the job";
     default:
       return "an unknown place";
   }
@@ -35,7 +37,7 @@ std::string holder_text(const MemoryHolder& holder, uint64_t total) {
                  : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(holder.bytes) /
                                                   static_cast<double>(total)),
       holder.blocks, holder.blocks == 1 ? "" : "s",
-      holder.place.empty()                  ? name_of_owner(holder.owner)
+      holder.place.empty()                  ? name_of_owner(holder)
       : holder.place_is == PlaceIs::kBefore ? "autograd or PyTorch itself, after " + holder.place
                                             : holder.place);
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
@@ -95,7 +97,11 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
   const MemoryHistory history = has_events(trace) ? history_of(trace) : MemoryHistory();
   const std::vector<MemoryHolder> holders = holders_at(trace, history, failure);
   const Shortage shortage = shortage_of(trace, failure);
-  const uint64_t total = shortage.total.value_or(0);
+  uint64_t held = shortage.idle.value_or(0);
+  for (const MemoryHolder& holder : holders) {
+    held = sum_of(held, holder.bytes);
+  }
+  const uint64_t total = shortage.total.value_or(held);  // else shares of what is held
   uint64_t rest = 0;
   for (size_t i = 0; i < holders.size(); ++i) {
     if (i < kMostHolders) {

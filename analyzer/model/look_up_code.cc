@@ -2,6 +2,7 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/memory/process_memory.h"
+#include "analyzer/memory/workspaces.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/library_header.h"
 
@@ -50,6 +51,20 @@ const NativeFrame* user_frame(const std::vector<NativeFrame>& frames) {
   return found;
 }
 
+// What PyTorch allocated memory for is told by its own functions.
+void look_up_workspaces(ProcessTrace& trace, Symbolizer& symbolizer) {
+  for (const uint32_t stack : stacks_that_hold_most(trace)) {
+    for (const uint64_t address : frames_in_pytorch(trace, stack)) {
+      const NativeFrame* const frame =
+          trace.code.contains(address) ? nullptr : user_frame(symbolizer.frames(trace, address));
+      if (frame != nullptr) {
+        trace.code[address] = {frame->function, frame->file.empty() ? frame->module : frame->file,
+                               frame->line};
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void look_up_code(ProcessTrace& trace, const std::set<uint32_t>& stacks, Symbolizer& symbolizer) {
@@ -75,8 +90,10 @@ void look_up_code(Run& run, Symbolizer& symbolizer) {
     symbolizer.learn(trace);
   }
   for (ProcessTrace& trace : run.processes) {
-    run_stage("symbols of " + trace.source,
-              [&] { look_up_code(trace, stacks_to_name(trace), symbolizer); });
+    run_stage("symbols of " + trace.source, [&] {
+      look_up_code(trace, stacks_to_name(trace), symbolizer);
+      look_up_workspaces(trace, symbolizer);
+    });
   }
 }
 

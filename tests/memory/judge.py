@@ -1,7 +1,8 @@
 """judge.py BUILD CASE ENDING CODE [NAME=VALUE ..]: what is said about the memory of a program on simgpu under the preload.
 
 It must be exactly CODE (of several, `code,code`, the values are of the first; `-`: nothing above info; `-code`: nor CODE as info; `code~`: CODE as info and nothing above it), with the values that the
-program itself printed, in this source file, of the function that it named, and the ranks alone that say so by a line `culprit.RANK 1`."""
+program itself printed, in this source file, of the function that it named, and the ranks alone that say so by a line `culprit.RANK 1`.  A line `held.SOME-WORDS BYTES` wants
+these words in the evidence of who holds as many bytes."""
 import json
 import os
 import subprocess
@@ -66,6 +67,11 @@ def problem(findings, printed):
     culprits = {int(key.split(".")[1]) for key in printed if key.startswith("culprit.")}
     if culprits and culprits != set(found[0]["culprits"]):
         return f"the ranks {sorted(culprits)} say that it is them, the finding {found[0]['culprits']}"
+    held = {key.split(".", 1)[1].replace("-", " "): value for key, value in printed.items() if key.startswith("held.")}
+    for words, value in held.items():
+        if not any(line.startswith(f"held: {value} bytes") and words in line for line in found[0]["evidence"]):
+            return f"{words} does not hold {value} bytes: {found[0]['evidence']}"
+        del printed["held." + words.replace(" ", "-")]
     for key, value in printed.items():
         if not key.startswith("culprit.") and values.get(key) != value:
             return f"{key}: the program says {value}, the finding {values.get(key)}"

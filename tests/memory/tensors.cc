@@ -16,6 +16,11 @@
 #include "tests/simgpu/c10/c10_cuda.h"
 #include "tests/simgpu/c10/profiler.h"
 
+namespace at::cuda {
+// NOLINTNEXTLINE(readability-identifier-naming)
+void* getCurrentCUDABlasHandle(void* (*allocate)());  // workspace.cc
+}  // namespace at::cuda
+
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -48,6 +53,14 @@ void growth(int steps, size_t bytes) {
   }
   say("bytes", kept * rounded(bytes));
   say("block_count", kept);
+}
+
+// Whoever multiplies first makes PyTorch allocate that for cuBLAS.
+void growth_beside_a_workspace() {
+  constexpr size_t kWorkspace = 32 * kMiB;
+  at::cuda::getCurrentCUDABlasHandle([] { return tensor(kWorkspace); });
+  growth(40, kMiB);
+  say("held.cuBLAS-workspace", kWorkspace);
 }
 
 // An hour of ten steps a second.  Three milliseconds stand for ten seconds, so that a moment
@@ -674,6 +687,7 @@ const Cases kCases = {
     {"tensors-segments-unreported", [] { unreported_segments(4096); }},
     {"tensors-reported-late", [] { reported_late(4096); }},
     {"tensors-growth", [] { growth(200, 30'000); }},
+    {"tensors-workspace", growth_beside_a_workspace},
     {"tensors-hour", hour},
     {"tensors-losses", [] { growth(200, 4); }},
     {"tensors-graph", retained_graph},

@@ -29,6 +29,18 @@ extern "C" void cublas_like_event() {
   }
 }
 #else
+namespace at::cuda {
+// As PyTorch's, which allocates a workspace when a thread asks for a handle on another stream.
+// NOLINTNEXTLINE(readability-identifier-naming)
+void* getCurrentCUDABlasHandle(void* (*allocate)()) {
+  void* const memory = allocate();
+  if (memory == nullptr) {  // a tail call would leave no frame
+    abort();
+  }
+  return memory;
+}
+}  // namespace at::cuda
+
 extern "C" void* pinned_like_pytorch(size_t bytes) {
   void* memory = nullptr;
   return cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) == cudaSuccess ? memory : nullptr;

@@ -344,6 +344,31 @@ def evaluates_and_keeps_best(job):
                 best = outputs if best is None or step % 2 == 0 else best
 
 
+def evaluates_and_keeps_for_a_while(job):
+    """As evaluates_and_keeps, until the outputs of five evaluations are compared, in the second step after."""
+    training, kept = Training(), []
+    for step in job.steps():
+        training.step(step)
+        if step % 3 == 2:
+            with torch.no_grad():
+                kept.append(torch.cat([training.net(training.batch(i, 1024)[0]) for i in range(12)]))
+        elif step % 15 == 1:
+            kept.clear()
+
+
+def evaluates_and_plots(job):
+    """An evaluation after each third step, whose loss and error are kept."""
+    training, losses, errors = Training(), [], []
+    for step in job.steps():
+        training.step(step)
+        if step % 3 == 2:
+            with torch.no_grad():
+                x, y = training.batch(step)
+                out = training.net(x)
+                losses.append(nn.functional.mse_loss(out, y))
+                errors.append((out - y).sum())
+
+
 def evaluates_at_the_end(job):
     training = Training()
     for step in job.steps():
@@ -535,7 +560,8 @@ def pipeline(job):
         optimizer.step()
 
 
-HEALTHY = [trains, first_step_of_optimizer, items, detached, plateau, full_queue, growing_lengths, varying_lengths, evaluates, evaluates_and_keeps_best, evaluates_at_the_end,
+HEALTHY = [trains, first_step_of_optimizer, items, detached, plateau, full_queue, growing_lengths, varying_lengths, evaluates, evaluates_and_keeps_best,
+           evaluates_and_keeps_for_a_while, evaluates_and_plots, evaluates_at_the_end,
            empties_cache_per_epoch, loads_with_workers, checkpointed, saves, average_of_weights, accumulates, truncated, scaled, prefetches, collected,
            ddp, ddp_evaluates, fsdp, fsdp2, pipeline, caught]
 

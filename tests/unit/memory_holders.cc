@@ -94,5 +94,41 @@ TEST(MemoryHolders, OfUnrecordedBirthAreOld) {
   EXPECT_EQ(holders[0].place, "");
 }
 
+// PyTorch asks for it under the line that multiplies first; `function` is what is at
+// 0x7f3200001234.
+std::vector<MemoryHolder> holders_under(const std::string& function) {
+  Result<DumpText> dump = parse_dump(
+      "ranks 0\nstack 5 train.py:8:forward 0x7f3100001234 0x7f3200001234\n"
+      "module 0x7f3100000000-0x7f3101000000 bias=0x7f3100000000 path=/usr/lib/libc10_cuda.so\n"
+      "module 0x7f3200000000-0x7f3201000000 bias=0x7f3200000000 path=/usr/lib/libtorch_cuda.so\n"
+      "out-of-memory 1 at=+11.5 call=reportOutOfMemoryToProfiler bytes=4096 device=0 "
+      "allocated=8192 reserved=8192 free=0 total=16384 @5\n"
+      "held 1 0x1000 bytes=1024 call=reportMemoryUsageToProfiler device=0 @5\n" +
+          born("+0.5", '1', 5) +
+          "+1 0 calls cudaLaunchKernel x11 every=1s @train.py:8:forward\nend +12\n",
+      "test");
+  if (!dump) {
+    ADD_FAILURE() << dump.error().message;
+    return {};
+  }
+  ProcessTrace& trace = dump->processes.front();
+  trace.code[0x7f3200001234] = {function, "/usr/lib/libtorch_cuda.so", 0};
+  return holders_at(trace, history_of(trace), trace.out_of_memory.at(0));
+}
+
+TEST(MemoryHolders, AWorkspaceOfCublasIsOfNoLine) {
+  const std::vector<MemoryHolder> holders = holders_under("at::cuda::getCurrentCUDABlasHandle()");
+  ASSERT_EQ(holders.size(), 1u);
+  EXPECT_EQ(holders[0].role, MemoryRole::kWorkspace);
+  EXPECT_EQ(holders[0].place, "");
+}
+
+TEST(MemoryHolders, WhatAMultiplicationReturnsIsOfItsLine) {
+  const std::vector<MemoryHolder> holders = holders_under("at::native::structured_addmm_out_cuda");
+  ASSERT_EQ(holders.size(), 1u);
+  EXPECT_EQ(holders[0].role, MemoryRole::kState);
+  EXPECT_EQ(holders[0].place, "train.py:8 in forward");
+}
+
 }  // namespace
 }  // namespace traintrace

@@ -1,0 +1,26 @@
+// Memory that becomes more with every evaluation, or whatever else a job does every so many steps.
+#pragma once
+
+#include <span>
+
+#include "analyzer/memory/history.h"
+#include "analyzer/memory/stack_series.h"
+
+namespace traintrace {
+
+// All that one stack allocated in one step.
+struct Round {
+  int64_t step = 0;
+  uint64_t bytes = 0, blocks = 0;
+};
+
+// The allocations of one stack of which none was ever freed, by step, those from `start` on; empty:
+// some were freed.
+std::vector<Round> rounds_of(const StackMemoryText& memory, const Steps& steps, int64_t start);
+
+// Whether the same is left every so many steps, at equal distances from the beginning to `end`.
+// Far fewer rounds are judged than steps would have to be: only a rule of the job's own is as
+// regular, and what a model holds, or one step, is not allocated by such a rule.
+bool grows_by_rounds(std::span<const Round> rounds, int64_t start, int64_t end);
+
+}  // namespace traintrace
