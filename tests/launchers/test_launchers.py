@@ -118,6 +118,15 @@ class Launchers(unittest.TestCase):
         self.expect_healthy(2)
         self.assertEqual(len(self.traces()), 2)
 
+    def test_workers_of_ranks_that_nobody_launched(self):
+        for method in ("spawn", "forkserver"):
+            with self.subTest(method):
+                self.assertEqual(self.start("starts.py", 2, "spawn", "loader", method).wait(timeout=90), 0)
+                self.assertEqual(self.expect_healthy(2)["run"]["other_runs"], [])
+                self.assertEqual(len(self.traces()), 4)
+            self.tearDown()
+            self.setUp()
+
     # Workers of loaders have the environment of their rank, and are none.
 
     def check_loader(self, method, uses):
