@@ -127,6 +127,20 @@ class Launchers(unittest.TestCase):
             self.tearDown()
             self.setUp()
 
+    def test_a_kernel_of_ipython(self):
+        """Each start of the kernel is a run of its own, whichever process started it."""
+        project = os.path.dirname(os.path.dirname(HERE))
+        status = self.start("kernel.py", f"{project}/examples/common", f"{project}/python").wait(timeout=200)
+        if status == 77:
+            self.skipTest("no ipykernel here")
+        self.assertEqual(status, 0)
+        self.assertEqual(len(self.traces()), 2)
+        said = self.expect_healthy(1)
+        self.assertEqual([other["ranks"] for other in said["run"]["other_runs"]], [1])
+        rows = subprocess.run([f"{BUILD}/bin/traintrace", "report", f"{self.folder}/traces", "--by=range", "--format=csv", "--columns=range,count"],
+                              capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(rows, ["range,count", "cell,3"], "of the run that the report leads with")
+
     # Workers of loaders have the environment of their rank, and are none.
 
     def check_loader(self, method, uses):
