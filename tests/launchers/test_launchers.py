@@ -118,6 +118,11 @@ class Launchers(unittest.TestCase):
         self.expect_healthy(2)
         self.assertEqual(len(self.traces()), 2)
 
+    def test_a_first_rank_that_starts_the_others(self):
+        self.assertEqual(self.start("starts.py", 3, "first").wait(timeout=90), 0)
+        self.assertEqual(self.expect_healthy(3)["run"]["other_runs"], [])
+        self.assertEqual(len(self.traces()), 3)
+
     def test_workers_of_ranks_that_nobody_launched(self):
         for method in ("spawn", "forkserver"):
             with self.subTest(method):
