@@ -1,8 +1,6 @@
 #include "interpose/early_ranges.h"
 
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "interpose/clock.h"
 #include "interpose/files.h"
@@ -27,7 +25,7 @@ struct EarlyRange {
 };
 
 struct EarlyThread {
-  int32_t tid;    // 0: free
+  int32_t taken;  // 0: free
   int32_t depth;  // it may be more than there is room for
   EarlyRange ranges[format::kMostOpenRanges];
 };
@@ -42,9 +40,8 @@ EarlyThread* claim() {
       choose_clock();
       publish(g_clock_chosen, true);
     }
-    const auto tid = static_cast<int32_t>(syscall(SYS_gettid));
     for (EarlyThread& place : g_threads) {
-      if (load(place.tid) == 0 && exchange_if(place.tid, 0, tid)) {
+      if (load(place.taken) == 0 && exchange_if(place.taken, 0, 1)) {
         place.depth = 0;
         t_early = &place;
         break;
@@ -57,7 +54,7 @@ EarlyThread* claim() {
 void give_back() {
   EarlyThread* const early = t_early;
   t_early = nullptr;
-  publish(early->tid, 0);
+  publish(early->taken, 0);
 }
 
 int32_t kept(const EarlyThread& early) {

@@ -201,7 +201,8 @@ int push_ex(const EventAttributes* attributes) {
 }
 int push_a(const char* text) {
   RangeExtras extras;
-  const RangeName name = range_name_of_operator(kDefaultDomainHash, text, extras.payload);
+  OperatorName room;
+  const RangeName name = range_name_of_operator(kDefaultDomainHash, text, extras.payload, room);
   extras.payload_type = extras.payload != 0 ? nvtx::kFirstPayload : 0;
   range_pushed(nullptr, name, extras);
   GO_ON(push_a, nvtx::kNoPushPopTracking, text);

@@ -1,5 +1,6 @@
 #include "interpose/range_names.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "interpose/tables.h"
@@ -53,25 +54,99 @@ const Registered* register_text(uint64_t key, uint64_t hash, const char* text, u
   return nullptr;
 }
 
-// Whether `tag` and a number is what the text ends with; then `bytes` is without them.
+// A text, read from its front.
+struct Rest {
+  const char* at;
+  const char* end;
+};
+
 template <size_t kSize>
-bool cut_number(const char* text, size_t& bytes, const char (&tag)[kSize], uint64_t& number) {
-  constexpr size_t kMostDigits = 9;
+bool skip(Rest& rest, const char (&tag)[kSize]) {
   constexpr size_t kTag = kSize - 1;
-  size_t at = bytes;
-  uint64_t unit = 1;
-  uint64_t read = 0;
-  for (; at > 0 && bytes - at < kMostDigits && text[at - 1] >= '0' && text[at - 1] <= '9'; --at) {
-    read += unit * static_cast<uint64_t>(text[at - 1] - '0');
-    unit *= 10;
-  }
-  if (at == bytes || at <= kTag || memcmp(text + at - kTag, tag, kTag) != 0 ||
-      (text[at] == '0' && bytes - at > 1)) {
+  const bool found =
+      static_cast<size_t>(rest.end - rest.at) >= kTag && memcmp(rest.at, tag, kTag) == 0;
+  rest.at += found ? kTag : 0;
+  return found;
+}
+
+// Whether `tag` and a number come next; then they are behind.
+template <size_t kSize>
+bool skip_number(Rest& rest, const char (&tag)[kSize], uint64_t& number) {
+  constexpr int kMostDigits = 19;
+  Rest after = rest;
+  if (!skip(after, tag)) {
     return false;
   }
-  bytes = at - kTag;
+  const char* const digits = after.at;
+  uint64_t read = 0;
+  for (; after.at < after.end && *after.at >= '0' && *after.at <= '9'; ++after.at) {
+    read = 10 * read + static_cast<uint64_t>(*after.at - '0');
+  }
+  const auto count = after.at - digits;
+  if (count == 0 || count > kMostDigits || (count > 1 && *digits == '0')) {
+    return false;
+  }
   number = read;
+  rest = after;
   return true;
+}
+
+const char* find(const Rest& rest, const char* tag) {
+  const void* const found =
+      memmem(rest.at, static_cast<size_t>(rest.end - rest.at), tag, strlen(tag));
+  return static_cast<const char*>(found);
+}
+
+// What emit_nvtx put after the name of an operator.
+struct OperatorTail {
+  uint64_t numbers;
+  Rest sizes;  // ", sizes = [..]", or nothing
+};
+
+bool read_tail(Rest rest, OperatorTail& tail) {
+  uint64_t sequence = 0;
+  uint64_t id = 0;
+  const bool has_sequence = skip_number(rest, ", seq = ", sequence);
+  const bool has_id = skip_number(rest, ", op_id = ", id);
+  if (!has_sequence && !has_id) {
+    return false;
+  }
+  tail.numbers = (has_sequence ? (sequence + 1) << 32 : 0) | (id & 0xffff'ffff);
+  tail.sizes = {rest.at, rest.at};
+  Rest after = rest;
+  if (skip(after, ", sizes = [")) {
+    const char* const inputs = find(after, ", input_op_ids = [");
+    tail.sizes.end = rest.at = inputs != nullptr ? inputs : rest.end;
+  }
+  return rest.at == rest.end || skip(rest, ", input_op_ids = [");
+}
+
+// Where `tag` and a number begin that end before `end`; null: they do not.
+template <size_t kSize>
+const char* number_before(const char* text, const char* end, const char (&tag)[kSize]) {
+  constexpr ptrdiff_t kTag = kSize - 1;
+  const char* at = end;
+  while (at > text && at[-1] >= '0' && at[-1] <= '9') {
+    --at;
+  }
+  return at != end && at - text > kTag && memcmp(at - kTag, tag, kTag) == 0 ? at - kTag : nullptr;
+}
+
+// Where the tail of an operator's name begins; null: it has none.  Most names do not end as these
+// do, and of those nothing more is read.
+const char* tail_of(const char* text, size_t bytes) {
+  const char* const end = text + bytes;
+  const char last = bytes == 0 ? '\0' : end[-1];
+  if (last == ']' || bytes == kMostRangeName) [[unlikely]] {  // or cut
+    const char* const sequence = find({text, end}, ", seq = ");
+    return sequence != nullptr ? sequence : find({text, end}, ", op_id = ");
+  }
+  if (last < '0' || last > '9') [[likely]] {
+    return nullptr;
+  }
+  const char* const id = number_before(text, end, ", op_id = ");
+  const char* const sequence = number_before(text, id != nullptr ? id : end, ", seq = ");
+  return sequence != nullptr ? sequence : id;
 }
 
 uint64_t key_of_category(const Registered* domain, uint32_t category) {
@@ -107,17 +182,23 @@ RangeName range_name(uint64_t domain_hash, const char* text) noexcept {
   return {hash_of_text(domain_hash, text, bytes), text, static_cast<uint32_t>(bytes)};
 }
 
-RangeName range_name_of_operator(uint64_t domain_hash, const char* text,
-                                 uint64_t& numbers) noexcept {
+RangeName range_name_of_operator(uint64_t domain_hash, const char* text, uint64_t& numbers,
+                                 OperatorName& room) noexcept {
   text = text == nullptr ? "" : text;
   size_t bytes = strnlen(text, kMostRangeName);
-  uint64_t id = 0;
-  uint64_t sequence = 0;
   numbers = 0;
-  if (cut_number(text, bytes, ", op_id = ", id)) [[unlikely]] {
-    numbers = id & 0xffff'ffff;
-    if (cut_number(text, bytes, ", seq = ", sequence)) {
-      numbers |= (sequence + 1) << 32;
+  if (const char* const name_end = tail_of(text, bytes)) [[unlikely]] {
+    OperatorTail tail = {};
+    if (read_tail({name_end, text + bytes}, tail)) {
+      numbers = tail.numbers;
+      bytes = static_cast<size_t>(name_end - text);
+      if (tail.sizes.at != tail.sizes.end) {
+        const auto size_bytes = static_cast<size_t>(tail.sizes.end - tail.sizes.at);
+        memcpy(room, text, bytes);
+        memcpy(room + bytes, tail.sizes.at, size_bytes);
+        bytes += size_bytes;
+        text = room;
+      }
     }
   }
   return {hash_of_text(domain_hash, text, bytes), text, static_cast<uint32_t>(bytes)};

@@ -49,11 +49,14 @@ inline uint64_t hash_of_text(uint64_t hash, const char* text, size_t bytes) noex
 // Null text: an empty name.
 RangeName range_name(uint64_t domain_hash, const char* text) noexcept;
 
-// PyTorch's emit_nvtx numbers its operators: "aten::mm, seq = 7, op_id = 12".  Each would be a name
-// of its own.  `numbers`: the second number in the lower 32 bits and the first one, if there is
-// one, plus 1 in the upper; 0: it is no such name, and stays whole.
-RangeName range_name_of_operator(uint64_t domain_hash, const char* text,
-                                 uint64_t& numbers) noexcept;
+// PyTorch's emit_nvtx numbers its operators, and with record_shapes=True adds what they work on:
+//   aten::mm, seq = 7, op_id = 12, sizes = [[4, 8], [8, 2]], input_op_ids = [(9,0), (11,0)]
+// Each would be a name of its own.  The name is `aten::mm`, or `aten::mm, sizes = [[4, 8], [8,
+// 2]]`, which `room` holds.  `numbers`: op_id in the lower 32 bits and seq, if there is one, plus 1
+// in the upper; 0: it is no such name, and stays whole.
+using OperatorName = char[kMostRangeName];
+RangeName range_name_of_operator(uint64_t domain_hash, const char* text, uint64_t& numbers,
+                                 OperatorName& room) noexcept;
 
 // A wide text as UTF-8.
 struct NarrowText {

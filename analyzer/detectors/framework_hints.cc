@@ -1,70 +1,102 @@
 #include "analyzer/detectors/framework_hints.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
+
+#include "analyzer/detectors/framework_calls.h"
+#include "analyzer/model/activity.h"
 
 namespace traintrace {
 namespace {
 
-enum class Caller : uint8_t { kOther, kBatch, kDataParallel };
+struct FrameworkOperation {
+  Rank rank;
+  const ProcessTrace* trace;
+  const CommunicatorText* communicator;
+  const OperationText* operation;
+};
 
-bool is_of_torch(const ProcessTrace& trace, uint64_t address) {
-  return std::any_of(trace.modules.begin(), trace.modules.end(), [&](const ModuleText& module) {
-    return address >= module.begin && address < module.end &&
-           module.path.find("libtorch") != std::string::npos;
-  });
+bool is_about_messages(const Finding& finding) {
+  return finding.code.starts_with("p2p.");
 }
 
-Caller caller_of(const ProcessTrace& trace, const OperationText& operation) {
-  const auto stack = trace.stacks.find(operation.stack);
-  if (stack == trace.stacks.end()) {
-    return Caller::kOther;
-  }
-  for (const PythonFrameText& frame : stack->second.python) {
-    if (frame.function == "batch_isend_irecv") {
-      return Caller::kBatch;
+// Of that rank, the operation that the finding is about.  Messages are counted by peer and
+// direction; null: it has several of that number.
+const OperationText* operation_of(const Finding& finding, const ProcessTrace& trace,
+                                  const CommunicatorText& communicator) {
+  const OperationText* found = nullptr;
+  for (const OperationText& operation : communicator.recent) {
+    if (operation.sequence != finding.sequence ||
+        operation.collective == is_about_messages(finding) ||
+        (!operation.collective && call_name(trace, operation.call) != finding.operation)) {
+      continue;
     }
-    if (frame.file.ends_with("torch/nn/parallel/distributed.py")) {
-      return Caller::kDataParallel;
+    if (found != nullptr) {
+      return nullptr;
     }
+    found = &operation;
   }
-  // A thread of the autograd engine, which DDP sends from, has no Python.
-  const bool engine = stack->second.python.empty() && operation.collective &&
-                      std::any_of(stack->second.native.begin(), stack->second.native.end(),
-                                  [&](uint64_t address) { return is_of_torch(trace, address); });
-  return engine ? Caller::kDataParallel : Caller::kOther;
+  return found;
 }
 
-// Of the calls that the finding is about, on its first ranks.
-Caller caller_of(const Run& run, const Finding& finding) {
+// The calls that the finding is about, on its first ranks: those whose stacks name a framework.
+std::vector<FrameworkOperation> framework_operations(const Run& run, const Finding& finding) {
   constexpr size_t kMostRanks = 4;
   Ranks ranks = finding.victims;
   ranks.insert(ranks.begin(), finding.culprits.begin(), finding.culprits.end());
   ranks.resize(std::min(ranks.size(), kMostRanks));
+  std::vector<FrameworkOperation> all;
   for (const Communicator& communicator : run.communicators) {
     for (const Rank rank : ranks) {
-      const Member* member =
+      const Member* const member =
           communicator.id == finding.communicator->id ? member_of(communicator, rank) : nullptr;
-      for (const OperationText& operation :
-           member == nullptr ? std::vector<OperationText>{} : text_of(run, *member).recent) {
-        const Caller caller = operation.sequence == finding.sequence
-                                  ? caller_of(run.processes[member->process], operation)
-                                  : Caller::kOther;
-        if (caller != Caller::kOther) {
-          return caller;
-        }
+      if (member == nullptr) {
+        continue;
+      }
+      const ProcessTrace& trace = run.processes[member->process];
+      const OperationText* const operation = operation_of(finding, trace, text_of(run, *member));
+      if (operation != nullptr &&
+          framework_call_of(trace, *operation).call != FrameworkCall::kNone) {
+        all.push_back({rank, &trace, &text_of(run, *member), operation});
       }
     }
   }
-  return Caller::kOther;
+  return all;
 }
 
-const char* hint_for(Caller caller, std::string_view code) {
-  if (caller == Caller::kBatch) {
-    return "hint: PyTorch's batch_isend_irecv made these calls: its list must name the messages "
-           "between two ranks in the same order on both";
+// One for each that is something else to its framework.
+void add_words(const std::vector<FrameworkOperation>& operations,
+               std::vector<std::string>& evidence) {
+  constexpr size_t kMostLines = 2;
+  std::vector<std::string> said;
+  for (const auto& [rank, trace, communicator, operation] : operations) {
+    std::string words = framework_words(*trace, *communicator, *operation);
+    if (words.empty() || said.size() == kMostLines ||
+        std::find(said.begin(), said.end(), words) != said.end()) {
+      continue;
+    }
+    evidence.push_back(fmt::format("rank {} called {} #{} as {}", rank.value,
+                                   call_name(*trace, operation->call), operation->sequence, words));
+    said.push_back(std::move(words));
   }
-  if (code == "collective.early-exit") {
+}
+
+// Empty: there is none for such a finding.
+std::string_view hint_for(FrameworkCallOf call, const Finding& finding) {
+  if (is_about_messages(finding)) {
+    return !call.batched ? ""
+                         : "hint: PyTorch's batch_isend_irecv made these calls: its list must name "
+                           "the messages between two ranks in the same order on both";
+  }
+  if (call.call != FrameworkCall::kDataParallel && call.call != FrameworkCall::kGradientBucket) {
+    return "";
+  }
+  if (finding.code == "collective.early-exit") {
     return "hint: these calls look like DistributedDataParallel's: with uneven inputs, "
            "torch.distributed.algorithms.Join lets ranks that are through keep up with the others";
   }
@@ -86,10 +118,15 @@ void add_framework_hints(const Run& run, std::vector<Finding>& findings) {
         !finding.sequence || !is_about_order(finding.code)) {
       continue;
     }
-    const Caller caller = caller_of(run, finding);
-    if (caller != Caller::kOther &&
-        (caller == Caller::kBatch) == finding.code.starts_with("p2p.")) {
-      finding.evidence.emplace_back(hint_for(caller, finding.code));
+    const std::vector<FrameworkOperation> operations = framework_operations(run, finding);
+    if (operations.empty()) {
+      continue;
+    }
+    add_words(operations, finding.evidence);
+    const auto& [rank, trace, communicator, operation] = operations.front();
+    const std::string_view hint = hint_for(framework_call_of(*trace, *operation), finding);
+    if (!hint.empty()) {
+      finding.evidence.emplace_back(hint);
     }
   }
 }

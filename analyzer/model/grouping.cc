@@ -90,6 +90,29 @@ bool have_one_rank(const ProcessTrace& a, const ProcessTrace& b) {
   return launched_rank(a) && launched_rank(a) == launched_rank(b);
 }
 
+std::string_view command_line(const ProcessTrace& trace) {
+  const auto line = trace.facts.find("command-line");
+  return line == trace.facts.end() ? std::string_view() : line->second;
+}
+
+// How Python's multiprocessing starts a process: in a child, or in that of a server.
+bool is_of_multiprocessing(const ProcessTrace& trace) {
+  return command_line(trace).find("from multiprocessing.") != std::string_view::npos;
+}
+bool is_of_forkserver(const ProcessTrace& trace) {
+  return command_line(trace).find("from multiprocessing.forkserver") != std::string_view::npos;
+}
+
+// Without a launcher that said a rank: what a process starts that has communicators, and what
+// multiprocessing starts, or a fork.  Other programs are jobs of their own.  Lightning's first rank
+// starts the others, each with a local rank of its own.
+bool is_worker_of(const ProcessTrace& parent, const ProcessTrace& child) {
+  return !launched_rank(parent) && !launched_rank(child) && child.communicators.empty() &&
+         environment(parent, "LOCAL_RANK") == environment(child, "LOCAL_RANK") &&
+         (!parent.communicators.empty() || is_of_multiprocessing(child) ||
+          (!command_line(child).empty() && command_line(child) == command_line(parent)));
+}
+
 // Of the processes with the pid of its parent the one that was there with it, the latest if there
 // are several.  A child may well be recorded before its parent.  SIZE_MAX: there is none.
 size_t parent_of(std::span<const ProcessTrace> traces, const ByPid& by_pid, size_t child) {
@@ -99,7 +122,8 @@ size_t parent_of(std::span<const ProcessTrace> traces, const ByPid& by_pid, size
   for (size_t i = 0; found != by_pid.end() && i < found->second.size(); ++i) {
     const ProcessTrace& candidate = traces[found->second[i]];
     const bool was_there = trace.start_time == 0 || candidate.start_time <= trace.start_time;
-    if (candidate.boot == trace.boot && was_there && have_one_rank(candidate, trace) &&
+    if (candidate.boot == trace.boot && was_there &&
+        (have_one_rank(candidate, trace) || is_worker_of(candidate, trace)) &&
         are_at_one_time(candidate, trace)) {
       parent = found->second[i];
     }
@@ -143,9 +167,37 @@ void follow_from_afar(std::span<const ProcessTrace> traces, const std::vector<si
   }
 }
 
+// Workers that a forkserver started, which is not recorded, where no launcher said a rank: they
+// follow a process of the same host and folder, one with communicators if there is one.
+void follow_by_forkserver(std::span<const ProcessTrace> traces, const std::vector<size_t>& order,
+                          std::vector<size_t>& leaders) {
+  const auto folder = [](const ProcessTrace& trace) {
+    const auto fact = trace.facts.find("cwd");
+    return fact == trace.facts.end() ? std::string_view() : std::string_view(fact->second);
+  };
+  for (const size_t i : order) {
+    const ProcessTrace& worker = traces[i];
+    if (leaders[i] != i || !worker.communicators.empty() || launched_rank(worker) ||
+        !is_of_forkserver(worker)) {
+      continue;
+    }
+    for (const size_t j : order) {
+      const ProcessTrace& rank = traces[j];
+      const bool may_lead = !rank.communicators.empty() || !is_of_multiprocessing(rank);
+      const bool is_better = leaders[i] == i || (traces[leaders[i]].communicators.empty() &&
+                                                 !rank.communicators.empty());
+      if (j != i && may_lead && is_better && !launched_rank(rank) && rank.host == worker.host &&
+          rank.boot == worker.boot && folder(rank) == folder(worker) &&
+          rank.start_time < worker.start_time && are_at_one_time(rank, worker)) {
+        leaders[i] = j;
+      }
+    }
+  }
+}
+
 // Processes that only inherited their rank: children of a rank that use CUDA too, and what a rank
-// was before it called exec.  For each process the one it follows, or itself.  Who has
-// communicators follows nobody, so that nobody follows himself by way of others.
+// was before it called exec.  For each process the one it follows, or itself; also where a damaged
+// trace has two follow each other.
 std::vector<size_t> find_leaders(std::span<const ProcessTrace> traces,
                                  const std::vector<size_t>& order) {
   std::vector<size_t> leaders(traces.size());
@@ -165,9 +217,10 @@ std::vector<size_t> find_leaders(std::span<const ProcessTrace> traces,
     }
   }
   follow_from_afar(traces, order, leaders);
+  follow_by_forkserver(traces, order, leaders);
   for (const size_t i : order) {
-    while (leaders[leaders[i]] != leaders[i]) {
-      leaders[i] = leaders[leaders[i]];
+    for (size_t steps = 0; leaders[leaders[i]] != leaders[i]; ++steps) {
+      leaders[i] = steps < traces.size() ? leaders[leaders[i]] : i;
     }
   }
   return leaders;

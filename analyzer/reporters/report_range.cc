@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,6 +27,23 @@ struct RangeSums {
   int64_t launches = 0;
   int64_t gpu_ns = 0;
 };
+
+// The name of an operator of PyTorch, without what emit_nvtx adds that differs from call to call:
+// "aten::mm, sizes = [[2, 3]]", and the numbers in
+// traces of recorders that kept them.
+std::string without_tail(std::string name) {
+  for (const std::string_view tag : {", seq = ", ", op_id = ", ", sizes = ["}) {
+    const size_t at = name.find(tag);
+    const size_t after = at + tag.size();
+    const bool is_tail =
+        at != std::string::npos && at != 0 &&
+        (tag.back() == '[' || (after < name.size() && name[after] >= '0' && name[after] <= '9'));
+    if (is_tail) {
+      name.resize(at);
+    }
+  }
+  return name;
+}
 
 // By name.
 using RangeRows = std::map<std::string, RangeSums>;
@@ -103,7 +121,7 @@ class RangeReader {
   }
 
   RangeSums& row_of(uint64_t range) {
-    return rows_[range_name_text(trace_, static_cast<uint32_t>(range))];
+    return rows_[without_tail(range_name_text(trace_, static_cast<uint32_t>(range)))];
   }
 
   void push(const CallRecord& event) {
@@ -179,7 +197,7 @@ class RangeReader {
       if (!range.sort.empty()) {
         continue;  // steps and notes
       }
-      RangeSums& row = rows_[range_name_text(trace_, range)];
+      RangeSums& row = rows_[without_tail(range_name_text(trace_, range))];
       ++row.open;
       const bool counted = std::any_of(pushed.begin(), pushed.end(), [&](const Open& each) {
         return each.range == range.range && each.began == range.began;

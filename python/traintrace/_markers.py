@@ -104,9 +104,11 @@ def is_recorded():
 def snapshot(to):
     """What is recorded of this process so far, packed into the folder `to`, while the job goes on: for `traintrace analyze`, with the snapshots
     that other ranks packed there.  The folder's path; None if there is none: not recorded, no program `traintrace`, no place."""
+    if FUNCTIONS is None:
+        return None
     try:
         from traintrace._snapshot import packed  # pylint: disable=import-outside-toplevel
-        return packed(FOLDER, to) if FUNCTIONS else None
+        return packed(FOLDER, to)
     except Exception:  # pylint: disable=broad-exception-caught
         return None
 

@@ -118,6 +118,34 @@ class Launchers(unittest.TestCase):
         self.expect_healthy(2)
         self.assertEqual(len(self.traces()), 2)
 
+    def test_a_first_rank_that_starts_the_others(self):
+        self.assertEqual(self.start("starts.py", 3, "first").wait(timeout=90), 0)
+        self.assertEqual(self.expect_healthy(3)["run"]["other_runs"], [])
+        self.assertEqual(len(self.traces()), 3)
+
+    def test_workers_of_ranks_that_nobody_launched(self):
+        for method in ("spawn", "forkserver"):
+            with self.subTest(method):
+                self.assertEqual(self.start("starts.py", 2, "spawn", "loader", method).wait(timeout=90), 0)
+                self.assertEqual(self.expect_healthy(2)["run"]["other_runs"], [])
+                self.assertEqual(len(self.traces()), 4)
+            self.tearDown()
+            self.setUp()
+
+    def test_a_kernel_of_ipython(self):
+        """Each start of the kernel is a run of its own, whichever process started it."""
+        project = os.path.dirname(os.path.dirname(HERE))
+        status = self.start("kernel.py", f"{project}/examples/common", f"{project}/python").wait(timeout=200)
+        if status == 77:
+            self.skipTest("no ipykernel here")
+        self.assertEqual(status, 0)
+        self.assertEqual(len(self.traces()), 2)
+        said = self.expect_healthy(1)
+        self.assertEqual([other["ranks"] for other in said["run"]["other_runs"]], [1])
+        rows = subprocess.run([f"{BUILD}/bin/traintrace", "report", f"{self.folder}/traces", "--by=range", "--format=csv", "--columns=range,count"],
+                              capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(rows, ["range,count", "cell,3"], "of the run that the report leads with")
+
     # Workers of loaders have the environment of their rank, and are none.
 
     def check_loader(self, method, uses):

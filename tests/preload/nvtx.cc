@@ -2,8 +2,13 @@
 // NVTX ranges, from NVIDIA's headers to the trace: the preload is the injection library too.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <nvtx3/nvToolsExt.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -403,6 +408,56 @@ TEST(Nvtx, CategoriesAndPayloadsAreRecorded) {
   EXPECT_EQ(extras_of(trace, "nvtxMarkEx"), (Lines{"disk 0 0", "9 5 ffffffff"}));
   EXPECT_EQ(extras_of(trace, "nvtxRangeStartEx"), Lines{" 3 4004000000000000"});
   EXPECT_EQ(trace.of("nvtxMark", format::kMoment).size(), 1u) << "no type of NVTX's";
+}
+
+// From now on every system call of this thread but the end of the process kills it.
+bool forbid_system_calls() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+  };
+  const sock_fprog filter = {sizeof program / sizeof *program, program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+ROLE(makes_no_system_call) {
+  if (arguments.at(0) == "recorded") {
+    cudaFree(nullptr);
+  }
+  const auto push_and_pop = [] {
+    for (const char* const name : {"step 7", "aten::mm, seq = 7, op_id = 12, sizes = [[2, 3]]"}) {
+      nvtxRangePushA(name);
+      nvtxRangePop();
+    }
+  };
+  push_and_pop();  // it asks for the library, and names are new
+  if (!forbid_system_calls()) {
+    return 77;
+  }
+  for (int i = 0; i < 100; ++i) {
+    push_and_pop();
+  }
+  if (arguments.at(0) == "asks") {
+    getppid();
+  }
+  syscall(SYS_exit_group, 0);
+  return 1;
+}
+
+TEST(Nvtx, ARangeMakesNoSystemCall) {
+  const auto outcome_of = [](const std::string& how) {
+    const Folder folder;
+    return run(recorded("makes_no_system_call", folder, {how}));
+  };
+  if (outcome_of("early").exited_with(77)) {
+    GTEST_SKIP() << "no filter for system calls here";
+  }
+  EXPECT_TRUE(outcome_of("early").exited_with(0)) << "before recording begins";
+  EXPECT_TRUE(outcome_of("recorded").exited_with(0));
+  EXPECT_TRUE(outcome_of("asks").killed_by(SIGSYS)) << "the filter works";
 }
 
 ROLE(never_records) {

@@ -76,6 +76,18 @@ if os.fork() == 0:
 assert os.wait()[1] == 0
 print(at_one, at_two, sep="\\n")
 """
+IDLE = """
+import time, timeit, traintrace
+ids, ranged, until = list(range(32)), traintrace.range("f")(lambda: None), time.monotonic() + 30
+def within():
+    with traintrace.range("x"):
+        pass
+calls = {"step": lambda: traintrace.step(7), "mark": lambda: traintrace.mark("x"), "note": lambda: traintrace.note("samples", ids), "range": within,
+         "ranged": ranged, "is_recorded": traintrace.is_recorded, "snapshot": lambda: traintrace.snapshot("x")}
+while calls and time.monotonic() < until:
+    calls = {name: call for name, call in calls.items() if min(timeit.repeat(call, number=2000, repeat=30)) >= 2000 * 200e-9}
+print(*calls)
+"""
 
 
 class Markers(case.Case):
@@ -105,6 +117,11 @@ class Markers(case.Case):
     def test_do_nothing_without_the_library(self):
         self.run_python(ODD.replace('ctypes.CDLL("libcudart.so.13").cudaFree(None)', "assert not traintrace.is_recorded()"), recorded=False)
         self.run_python("import traintrace; assert not traintrace.is_recorded()", TRAINTRACE_DISABLE="1")
+
+    def test_without_the_library_take_no_time(self):
+        """Less than 200 ns each; a machine with other work may need some attempts."""
+        slow = self.run_python(IDLE, recorded=False).split()
+        self.assertEqual(slow, [])
 
     def test_without_the_library_load_nothing_more(self):
         code = "import sys, traintrace; traintrace.step(1); print('json' in sys.modules, 'dataclasses' in sys.modules)"

@@ -17,6 +17,7 @@ def of_witness(path):
     with open(path, encoding="utf-8") as file:
         for line in file:
             tid, kind, name = re.match(r"(\d+) (\w+) (.*)", line).groups()
+            name = kept_of(name)
             if kind == "push":
                 open_ranges.setdefault(tid, []).append(name)
             elif kind == "pop":
@@ -26,6 +27,11 @@ def of_witness(path):
     return threads, wrong
 
 
+def kept_of(name):
+    """Of a name, what the recorder keeps: what the inputs of an operator came from it leaves out."""
+    return name.encode()[:512].decode(errors="ignore").partition(", input_op_ids = [")[0]
+
+
 def of_dump(text):
     """By thread as the kernel numbers it."""
     tids, open_ranges = dict(re.findall(r"^thread (\d+) .*?\btid=(\d+)", text, re.M)), {}
@@ -33,7 +39,8 @@ def of_dump(text):
     for line in text.splitlines():
         found = RECORD.match(line)
         if found and found[2] in KINDS:
-            kind, name = KINDS[found[2]], found[3] + numbers_of(found[4])
+            bare, sizes = re.match(r"(.*?)(, sizes = \[.*)?$", found[3]).groups()
+            kind, name = KINDS[found[2]], bare + numbers_of(found[4]) + (sizes or "")
             if kind == "push":
                 open_ranges.setdefault(found[1], []).append((found[3], name))
             elif kind == "pop":  # it says the name alone, which must be that of the innermost one

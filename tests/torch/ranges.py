@@ -21,6 +21,7 @@ import rig
 parser = argparse.ArgumentParser()
 parser.add_argument("--sharded", action="store_true")
 parser.add_argument("--markers", action="store_true", help="the package traintrace in place of NVTX")
+parser.add_argument("--shapes", action="store_true", help="emit_nvtx says what operators work on")
 parser.add_argument("--timeout", type=float, default=60)
 parser.add_argument("--mistake", choices=[
     "eval",  # the last rank evaluates longer than the others wait for its gradients
@@ -93,7 +94,7 @@ with rig.job(args.timeout) as job:
     torch.manual_seed(2 + job.rank)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     # It pushes a range for each operator, and in the backward pass those that the forward pass had.
-    emits = contextlib.nullcontext() if args.mistake else torch.autograd.profiler.emit_nvtx()
+    emits = contextlib.nullcontext() if args.mistake else torch.autograd.profiler.emit_nvtx(record_shapes=args.shapes)
     with emits:
         for number in range(STEPS):
             with step(number):

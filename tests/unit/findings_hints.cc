@@ -9,21 +9,35 @@
 namespace traintrace {
 namespace {
 
-// The hints of the only finding of that code.
-std::vector<std::string> hints_in(const std::string& text, std::string_view code) {
+using Lines = std::vector<std::string>;
+
+// What the evidence of the only finding of that code says so.
+template <class Says>
+Lines evidence_in(const std::string& text, std::string_view code, Says says) {
   Result<DumpText> dump = parse_dump(text, "test");
   EXPECT_TRUE(dump);
   const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
   EXPECT_TRUE(judged);
-  std::vector<std::string> hints;
+  Lines lines;
   bool found = false;
   for (const Finding& finding : judged->findings) {
     found = found || finding.code == code;
-    std::copy_if(finding.evidence.begin(), finding.evidence.end(), std::back_inserter(hints),
-                 [](const std::string& line) { return line.starts_with("hint: "); });
+    std::copy_if(finding.evidence.begin(), finding.evidence.end(), std::back_inserter(lines), says);
   }
   EXPECT_TRUE(found) << code;
-  return hints;
+  return lines;
+}
+
+Lines hints_in(const std::string& text, std::string_view code) {
+  return evidence_in(text, code,
+                     [](const std::string& line) { return line.starts_with("hint: "); });
+}
+
+// What a call is to its framework.
+Lines words_in(const std::string& text, std::string_view code) {
+  return evidence_in(text, code, [](const std::string& line) {
+    return line.find(" called ncc") != line.npos && line.find(" as ") != line.npos;
+  });
 }
 
 std::string hang_at(const std::string& stack) {
@@ -58,6 +72,77 @@ TEST(FrameworkHints, NameBatchesOfMessages) {
       "p2p.missing-send");
   ASSERT_EQ(hints.size(), 1U);
   EXPECT_NE(hints[0].find("batch_isend_irecv"), std::string::npos);
+}
+
+// Steps 4 and 5 of each of the ranks that wait; in step 4 all call three times.
+std::string steps_with(const std::string& call, const std::string& stack,
+                       const std::string& ranges = "") {
+  std::string text =
+      "ranks 0-3\nmodule 0x7f00-0x8000 path=/usr/lib/libtorch_cuda.so\n"
+      "communicator dp members=0-3\n" +
+      ranges;
+  for (const char* const rank : {"0", "1", "2", "3"}) {
+    text += std::string("+1 ") + rank + "/1 * step step=4\n+2 " + rank + "/1 * step step=5\n";
+  }
+  return text + "+1.5 0-3 calls " + call + " on dp x3 @" + stack + "\n+2.1 0-3 calls " + call +
+         " on dp @" + stack + "\n+2.2 0,1,3 enqueues " + call + " on dp @" + stack +
+         "\n+2.2 2 polls cudaStreamQuery @mining.py:41:hard_examples\nend +40\n";
+}
+
+const std::string kFsdp = "/x/torch/distributed/fsdp/";
+
+TEST(FrameworkWords, NumberTheBucketsOfAStep) {
+  EXPECT_EQ(words_in(steps_with("ncclAllReduce", "0x7f10"), "collective.missing-rank"),
+            Lines{"rank 0 called ncclAllReduce #5 as DistributedDataParallel's gradient bucket 1 "
+                  "of step 5; the step before had 3"});
+  EXPECT_EQ(words_in(hang_at("0x7f10"), "collective.missing-rank"),
+            Lines{"rank 0 called ncclAllReduce #1 as DistributedDataParallel's gradient bucket"})
+      << "the job tells no steps";
+  EXPECT_EQ(words_in(steps_with("ncclAllReduce type=int32", "0x7f10"), "collective.missing-rank"),
+            Lines())
+      << "which parameters were used";
+}
+
+TEST(FrameworkWords, SayWhatFsdpDoes) {
+  EXPECT_EQ(words_in(steps_with("ncclAllGather",
+                                kFsdp + "_flat_param.py:9:FlatParamHandle._all_gather_flat_param," +
+                                    kFsdp + "_runtime_utils.py:8:_pre_forward,train.py:3:main"),
+                     "collective.missing-rank"),
+            Lines{"rank 0 called ncclAllGather #5 as FSDP's all-gather of a unit's parameters, "
+                  "call 2 of step 5; the step before had 3"});
+  const std::string in_unit =
+      "range 1 \"FSDP::post_backward_reduce (layers.3)\"\nopen-range 1 at=+2.15 range=1\n";
+  const Lines words =
+      words_in(steps_with("ncclReduceScatter",
+                          kFsdp + "_fully_shard/_fsdp_collectives.py:9:foreach_reduce", in_unit),
+               "collective.missing-rank");
+  EXPECT_EQ(words, Lines{"rank 0 called ncclReduceScatter #5 as FSDP's reduction of a unit's "
+                         "gradients, call 2 of step 5, in its range FSDP::post_backward_reduce "
+                         "(layers.3); the step before had 3"});
+}
+
+TEST(FrameworkWords, SayNothingOfAJobsOwnCalls) {
+  EXPECT_EQ(
+      words_in(steps_with("ncclAllReduce", "train.py:118:train_step"), "collective.missing-rank"),
+      Lines());
+  EXPECT_EQ(words_in(steps_with("ncclAllReduce", "/x/my/_flat_param.py:9:_all_gather_flat_param"),
+                     "collective.missing-rank"),
+            Lines());
+}
+
+TEST(FrameworkWords, SayWhatAPipelineDoes) {
+  EXPECT_EQ(words_in("ranks 0-1\ncommunicator pp members=0-1\n"
+                     "+1 0/1 * step step=4\n+1 1/1 * step step=4\n"
+                     "+1.1 0 calls ncclRecv on pp peer=1 "
+                     "@/x/pipeline_parallel/p2p_communication.py:9:recv_backward\n"
+                     "+1.1 1 calls ncclSend on pp peer=0 @pipe.py:1:f\n"
+                     "+1.15 0 calls ncclSend on pp peer=1 x2 @pipe.py:2:g\n"
+                     "+1.15 1 calls ncclRecv on pp peer=0 x2 @pipe.py:2:g\n"
+                     "+1.2 0 enqueues ncclRecv on pp peer=1 "
+                     "@/x/pipeline_parallel/p2p_communication.py:9:P2PCommunicator.recv_backward\n"
+                     "+1.2 1 polls cudaStreamQuery @mining.py:41:hard_examples\nend +40\n",
+                     "p2p.missing-send"),
+            Lines{"rank 0 called ncclRecv #2 as the pipeline's recv_backward, call 2 of step 4"});
 }
 
 }  // namespace

@@ -149,6 +149,73 @@ TEST(Grouping, ChainsOfWorkersFollowTheirRank) {
   EXPECT_EQ(groups[0].followers, (std::vector<size_t>{4, 3, 2}));
 }
 
+// As torch.multiprocessing.spawn starts ranks 0 and 1: no launcher says who they are.  A third
+// process, which has no communicators.
+std::vector<ProcessTrace> spawned(int parent, const std::string& command_line) {
+  std::vector<ProcessTrace> traces = {process(10, 5 * kSecond, 20 * kSecond),
+                                      process(11, 5 * kSecond, 20 * kSecond),
+                                      process(20, 6 * kSecond, 20 * kSecond)};
+  add_communicator(traces[0], 7, 0, 2);
+  add_communicator(traces[1], 7, 1, 2);
+  traces[2].parent_pid = parent;
+  for (ProcessTrace& trace : traces) {
+    trace.facts["cwd"] = "/job";
+  }
+  traces[2].facts["command-line"] = command_line;
+  return traces;
+}
+const std::string kForkserver = "python3 -c from multiprocessing.forkserver import main; main(..)";
+const std::string kSpawn = "python3 -c from multiprocessing.spawn import spawn_main; ..";
+
+TEST(Grouping, AChildOfARankThatNobodyLaunchedIsNoRun) {
+  const std::vector<RunGroup> groups = group_runs(spawned(11, "program"));
+  ASSERT_EQ(groups.size(), 1);
+  EXPECT_EQ(groups[0].followers, std::vector<size_t>{2});
+  EXPECT_EQ(group_runs(spawned(3, "program")).size(), 2) << "somebody else's child";
+}
+
+// Which has not come to its first communicator yet.
+TEST(Grouping, ARankThatItsFirstRankStartedIsNoWorker) {
+  std::vector<ProcessTrace> traces = spawned(10, "python3 train.py");
+  traces[2].facts["env.LOCAL_RANK"] = "1";
+  EXPECT_EQ(group_runs(traces).size(), 2);
+  traces[0].facts["env.LOCAL_RANK"] = "1";
+  EXPECT_EQ(group_runs(traces).size(), 1);
+}
+
+TEST(Grouping, AWorkerOfAForkserverThatNobodyLaunchedIsNoRun) {
+  EXPECT_EQ(group_runs(spawned(15, kForkserver)).size(), 1);
+  EXPECT_EQ(group_runs(spawned(15, kSpawn)).size(), 2);
+  std::vector<ProcessTrace> traces = spawned(15, kForkserver);
+  traces[2].facts["cwd"] = "/another";
+  EXPECT_EQ(group_runs(traces).size(), 2);
+  traces = spawned(15, kForkserver);
+  add_communicator(traces[2], 9, 0, 1);
+  EXPECT_EQ(group_runs(traces).size(), 2) << "a job of its own";
+}
+
+// One GPU, without NCCL.
+TEST(Grouping, WhatMultiprocessingStartsIsNoRun) {
+  const auto runs_of = [](const std::string& command_line) {
+    std::vector<ProcessTrace> traces = spawned(10, command_line);
+    traces.erase(traces.begin() + 1);
+    traces[0].communicators.clear();
+    traces[0].facts["command-line"] = "python3 train.py";
+    return group_runs(traces).size();
+  };
+  EXPECT_EQ(runs_of(kSpawn), 1);
+  EXPECT_EQ(runs_of(kForkserver), 1);
+  EXPECT_EQ(runs_of("python3 train.py"), 1) << "a fork";
+  EXPECT_EQ(runs_of("python3 another.py"), 2) << "a program that starts jobs";
+}
+
+TEST(Grouping, ParentsOfEachOtherAreReadToo) {
+  std::vector<ProcessTrace> traces = {of_rank(10, 20, "0", 5), of_rank(20, 10, "0", 5),
+                                      of_rank(30, 10, "0", 4)};
+  traces[0].start_time = traces[1].start_time = 0;
+  EXPECT_GE(group_runs(traces).size(), 1);
+}
+
 TEST(Ranks, LaunchersAreBelievedWhereTheyTellProcessesApart) {
   std::vector<ProcessTrace> traces = {process(1, 0, 0), process(2, 0, 0)};
   add_communicator(traces[0], 7, 0, 2);

@@ -70,6 +70,24 @@ TEST(ReportByRange, CountsWorkWithAllThatIsAroundItsLaunch) {
                   "max_ns=200000000 launch_count=1 gpu_ns=100"}));
 }
 
+// emit_nvtx(record_shapes=True): an operator is one row, whatever it works on.
+TEST(ReportByRange, OperatorsOfPyTorchAreOneRowEach) {
+  EXPECT_EQ(rows_of("start 0\nprocess 0 rank=0 pid=5\nthread 1 tid=5\n"
+                    "range 1 \"aten::mm, sizes = [[2, 3]]\"\nrange 2 \"aten::mm, sizes = [[4]]\"\n"
+                    "range 3 \"aten::mm, seq = 7, op_id = 12\"\nrange 4 \"forward, op_id = 5\"\n"
+                    "range 5 \"eval, seq = last\"\n"
+                    "+1 0/1 * nvtxRangePush range=1\n+1.1 0/1 * nvtxRangePop range=1\n"
+                    "+1.2 0/1 * nvtxRangePush range=2\n+1.4 0/1 * nvtxRangePop range=2\n"
+                    "+1.5 0/1 * nvtxRangePush range=3\n+1.6 0/1 * nvtxRangePop range=3\n"
+                    "+1.7 0/1 * nvtxRangePush range=4\n+1.8 0/1 * nvtxRangePop range=4\n"
+                    "open-range 1 at=+2 range=5\n"),
+            (Rows{"aten::mm rank=0 count=3 open_count=0 host_ns=400000000 mean_ns=133333333 "
+                  "max_ns=200000000",
+                  "forward rank=0 count=1 open_count=0 host_ns=100000000 mean_ns=100000000 "
+                  "max_ns=100000000",
+                  "eval, seq = last rank=0 count=1 open_count=1 host_ns=0 mean_ns=0 max_ns=0"}));
+}
+
 TEST(ReportByRange, OpenOnesAreThoseOfTheTable) {
   EXPECT_EQ(rows_of(std::string(kProcess) + "open-range 1 at=+0.5 range=1\n"
                                             "open-range 1 at=+1 range=2\n"

@@ -139,7 +139,8 @@ TEST_F(Ranges, HandlesOfNobodyAreNone) {
 TEST_F(Ranges, OperatorsOfPyTorchAreCalledByTheirNamesAlone) {
   const auto cut = [](const std::string& text) {
     uint64_t numbers = 0;
-    const RangeName name = range_name_of_operator(kDefaultDomainHash, text.c_str(), numbers);
+    OperatorName room;
+    const RangeName name = range_name_of_operator(kDefaultDomainHash, text.c_str(), numbers, room);
     EXPECT_EQ(name.hash,
               range_name(kDefaultDomainHash, std::string(name.text, name.bytes).c_str()).hash);
     return std::string(name.text, name.bytes) + " " + std::to_string(numbers >> 32) + " " +
@@ -148,12 +149,33 @@ TEST_F(Ranges, OperatorsOfPyTorchAreCalledByTheirNamesAlone) {
   EXPECT_EQ(cut("aten::mm, seq = 7, op_id = 12"), "aten::mm 8 12");
   EXPECT_EQ(cut("aten::empty, op_id = 2"), "aten::empty 0 2");
   EXPECT_EQ(cut("aten::mm, seq = 0, op_id = 999999999"), "aten::mm 1 999999999");
-  for (const std::string whole : {"", "7", "step 12", "op_id = 12", ", op_id = 12", "mm, seq = 7",
-                                  "mm, op_id = ", "mm, op_id = 012", "mm, op_id = 1234567890",
-                                  "mm, op_id = 12, sizes = [[2, 3]]"}) {
+  EXPECT_EQ(cut("mm, seq = 7"), "mm 8 0") << "as PyTorch 1.8 wrote it";
+  EXPECT_EQ(cut("mm, op_id = 1234567890123"), "mm 0 1912276171") << "the lower 32 bits";
+  for (const std::string whole :
+       {"", "7", "]", "step 12", "op_id = 12", "mm, op_id = ", "mm, op_id = 012",
+        "mm, op_id = 12345678901234567890", "mm, seq = 07, op_id = 12", "mm, op_id = 12 and 13",
+        "mm, sizes = [[2, 3]]", "mm, op_id = 12, shapes = [[2, 3]]"}) {
     EXPECT_EQ(cut(whole), whole + " 0 0");
   }
-  EXPECT_EQ(cut("mm, seq = 07, op_id = 12"), "mm, seq = 07 0 12");
+}
+
+// What record_shapes=True adds: the sizes are of the name, what the inputs came from is not.
+TEST_F(Ranges, OperatorsOfPyTorchKeepTheirSizes) {
+  const auto cut = [](const std::string& text) {
+    uint64_t numbers = 0;
+    OperatorName room;
+    const RangeName name = range_name_of_operator(kDefaultDomainHash, text.c_str(), numbers, room);
+    return std::string(name.text, name.bytes) + " " + std::to_string(numbers & 0xffff'ffff);
+  };
+  EXPECT_EQ(cut("mm, seq = 7, op_id = 12, sizes = [[4, 8], [8, 2]], input_op_ids = [(9,0)]"),
+            "mm, sizes = [[4, 8], [8, 2]] 12");
+  EXPECT_EQ(cut("mm, op_id = 12, sizes = [[], []]"), "mm, sizes = [[], []] 12");
+  EXPECT_EQ(cut("mm, op_id = 12, input_op_ids = [(9,0)]"), "mm 12");
+  const std::string many(600, '8');
+  const std::string cut_off = cut("_foreach_add_, op_id = 12, sizes = [[" + many);
+  EXPECT_EQ(cut_off.substr(0, 25), "_foreach_add_, sizes = [[");
+  EXPECT_EQ(cut_off.size(),
+            kMostRangeName - std::string(", op_id = 12").size() + std::string(" 12").size());
 }
 
 TEST_F(Ranges, WideTextIsUtf8) {
