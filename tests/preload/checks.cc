@@ -104,6 +104,7 @@ ROLE(not_finite) {
   const auto& [comm, stream, data] = me.rank;
   const float bad[] = {NAN, 1, -INFINITY, INFINITY};
   MUST(cudaMemcpy(me.from, bad, sizeof bad, cudaMemcpyHostToDevice));
+  MUST(cudaDeviceSynchronize());  // so few bytes may still be on their way, and not on `stream`
   MUST(ncclAllReduce(me.from, me.from, kCount, ncclFloat32, ncclSum, comm, stream));
   MUST(cudaStreamSynchronize(stream));
   return 0;
