@@ -5,11 +5,12 @@
 // MODE: launch    cudaLaunchKernel of a runtime that does nothing (recorded without a stack)
 //       stack     cudaStreamSynchronize below 20 known frames (recorded with its stack)
 //       block     a block of PyTorch's allocator taken and given back below the same 20 frames:
-//       what
-//                 it reports of that, which are two records
+//                 what it reports of that, which are two records
+//       range     an NVTX range pushed and popped, which are two records
 //       malloc    malloc and free below the same 20 frames (what heaptrack records)
 //       nothing   the loop alone
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 #include <time.h>
 
 #include <algorithm>
@@ -66,6 +67,13 @@ void blocks(long calls) {
   for (long i = 0; i < calls; ++i) {
     c10::reportMemoryUsageToProfiler(address, kBytes, kBytes, 1 << 21, device);
     c10::reportMemoryUsageToProfiler(address, -kBytes, 0, 1 << 21, device);
+  }
+}
+
+void ranges(long calls) {
+  for (long i = 0; i < calls; ++i) {
+    nvtxRangePushA("layers.17");
+    nvtxRangePop();
   }
 }
 
@@ -132,10 +140,13 @@ int main(int argc, char** argv) {
     printf("%.2f\n", measure(kFrames - 3, blocks, calls, threads));
   } else if (mode == "malloc") {
     printf("%.2f\n", measure(kFrames - 3, allocations, calls, threads));
+  } else if (mode == "range") {
+    printf("%.2f\n", measure(0, ranges, calls, threads));
   } else if (mode == "nothing") {
     printf("%.2f\n", measure(0, nothing, calls, threads));
   } else {
-    fprintf(stderr, "call_cost: launch, stack, block, malloc or nothing, not '%s'\n", mode.c_str());
+    fprintf(stderr, "call_cost: launch, stack, block, range, malloc or nothing, not '%s'\n",
+            mode.c_str());
     return 2;
   }
 }

@@ -99,6 +99,10 @@ def main(scratch):
     for threads in (1,) if options.instructions else (1, 2, 4):
         row(f"launch, no stack, {threads} thread(s)", added(measure, "launch", scratch, threads, **ours),
             "two events of LTTng-UST", lttng(threads))
+    for threads in (1,) if options.instructions else (1, 2, 4):
+        row(f"an NVTX range pushed and popped, {threads} thread(s)",
+            added(measure, "range", scratch, threads, **ours, NVTX_INJECTION64_PATH=preload),
+            "two events of LTTng-UST", lttng(threads))
     peer_of_one = None
     for threads in (1,) if options.instructions else (1, 2, 4):
         peer = None
