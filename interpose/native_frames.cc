@@ -31,6 +31,9 @@ __attribute__((no_sanitize("address", "thread", "alignment"))) inline uint64_t w
 constexpr uint64_t kAddresses = uint64_t{1} << 48;
 constexpr uint64_t kNotOfAProgram =
     1;  // instructions are at multiples of 4, which `learn` gets less 1
+// A bit of `sp` after a step by a frame pointer, which leads to the lower end of a frame whose size
+// nobody says; its other bits are then the least that it can be.
+constexpr uint64_t kSpUnknown = 1;
 // Without the signature that functions may give the address to which they return.
 constexpr uint64_t code_at(uint64_t word) noexcept {
   return word & (kAddresses - 1);
@@ -38,6 +41,7 @@ constexpr uint64_t code_at(uint64_t word) noexcept {
 #else
 constexpr uint64_t kAddresses = uint64_t{1} << 47;
 constexpr uint64_t kNotOfAProgram = kAddresses;
+constexpr uint64_t kSpUnknown = 0;  // a frame's pointer leads to its upper end
 constexpr uint64_t code_at(uint64_t word) noexcept {
   return word;
 }
@@ -195,13 +199,20 @@ bool step_by_frame_pointer(Position& at) noexcept {
   // A frame so large is rarer than a register that happens to point to another stack.
   constexpr uint64_t kMaxFrameBytes = 64 << 10;
   const uint64_t frame = at.fp;
-  if (frame - at.sp > kMaxFrameBytes || (frame & 7) != 0 || !at.read_pc(frame + 8) ||
-      !may_be_code(at.pc) || !at.read(frame, at.fp)) {
+  if (frame - (at.sp & ~kSpUnknown) > kMaxFrameBytes || (frame & 7) != 0 ||
+      !at.read_pc(frame + 8) || !may_be_code(at.pc) || !at.read(frame, at.fp)) {
     return false;
   }
-  at.sp = frame + 16;
+  at.sp = (frame + 16) | kSpUnknown;
   at.after_call = 1;
   return true;
+}
+
+// Rules that count from a stack pointer which is not known give way to frame pointers.
+UnwindRule usable(UnwindRule rule, uint64_t sp) noexcept {
+  const bool needs_sp = rule.cfa_from() == CfaFrom::kSp || rule.cfa_from() == CfaFrom::kAtSp ||
+                        rule.return_at_sp() || rule.fp_from() == FpFrom::kAtSp;
+  return (sp & kSpUnknown) != 0 && needs_sp ? UnwindRule(CfaFrom::kFramePointer) : rule;
 }
 
 // To the caller, by any rule.  False: there is none, or it cannot be found.
@@ -257,7 +268,7 @@ size_t walk(WalkStart from, uint64_t generation, uint64_t* out, size_t max,
     if (!g_cache.find_next(instruction, generation, found) || is_outdated(found.rule)) {
       found = learn(instruction);
     }
-    const UnwindRule rule = found.rule;
+    const UnwindRule rule = kSpUnknown != 0 ? usable(found.rule, sp) : found.rule;
     const uint64_t cfa = (rule.ordinary_from_fp() ? fp : sp) + rule.cfa_offset();
     const uint64_t saved_pc = cfa + rule.ordinary_return_offset();
     const uint64_t saved_fp = rule.ordinary_saves_fp() ? cfa + rule.fp_offset() : saved_pc;
