@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analyzer/memory/field_value.h"
+#include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/regular_growth.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
@@ -297,7 +298,10 @@ bool GrowthJudge::was_preparation() const {
 
 std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const Steps& steps = history_.steps;
-  if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_) {
+  // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
+  // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
+  if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_ ||
+      is_optimizer_state(trace_, group.stack)) {
     return std::nullopt;
   }
   const uint32_t path = paths_.of(group.stack);

@@ -6,6 +6,7 @@
 
 #include "analyzer/memory/block_births.h"
 #include "analyzer/memory/growth.h"
+#include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/workspaces.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
@@ -16,15 +17,6 @@ namespace {
 bool is_block_report(const ProcessTrace& trace, uint32_t call) {
   const CallSchema* schema = schema_of(trace, call);
   return schema != nullptr && schema->kind.starts_with("tensor-");
-}
-
-bool is_of_optimizer(const ProcessTrace& trace, uint32_t stack) {
-  const auto found = trace.stacks.find(stack);
-  return found != trace.stacks.end() &&
-         std::any_of(found->second.python.begin(), found->second.python.end(),
-                     [](const PythonFrameText& frame) {
-                       return frame.file.find("torch/optim/") != frame.file.npos;
-                     });
 }
 
 // Told block by block, by the steps that it has lived through.
@@ -53,7 +45,7 @@ class Roles {
     // The last step began somewhere within the round of the loop: what is younger than the start
     // before may be of this round.  What the optimizer makes for a moment is no state.
     const bool is_kept = has_steps && birth < starts_[starts_.size() - 2];
-    if (is_of_optimizer(trace_, stack) && (is_kept || !has_steps)) {
+    if (is_optimizer_state(trace_, stack) && (is_kept || !has_steps)) {
       return MemoryRole::kOptimizer;
     }
     return !has_steps           ? MemoryRole::kUnknown

@@ -11,7 +11,7 @@ namespace traintrace {
 // What memory is for, told by when in the steps it appears and how long it lives.
 enum class MemoryRole : uint8_t {
   kUnknown,    // there are no steps, or what would tell was not recorded
-  kOptimizer,  // a frame of torch/optim is among those that allocated it: certain
+  kOptimizer,  // torch/optim allocated it: certain
   kGrowing,    // more is left with each step (memory.growth-leak)
   kWorkspace,  // cuBLAS's, of no line of the job
   kState,      // from before the second step: weights, gradients that are kept

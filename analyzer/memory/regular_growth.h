@@ -20,7 +20,8 @@ std::vector<Round> rounds_of(const StackMemoryText& memory, const Steps& steps, 
 
 // Whether the same is left every so many steps, at equal distances from the beginning to `end`.
 // Far fewer rounds are judged than steps would have to be: only a rule of the job's own is as
-// regular, and what a model holds, or one step, is not allocated by such a rule.
+// regular.  What a model holds, or one step, is not allocated by such a rule; but for the state of
+// an optimizer where one layer after the other is unfrozen, which is not to be asked about here.
 bool grows_by_rounds(std::span<const Round> rounds, int64_t start, int64_t end);
 
 }  // namespace traintrace
