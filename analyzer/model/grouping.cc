@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/memory/shortage.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/thresholds.h"
@@ -103,11 +104,18 @@ bool is_of_forkserver(const ProcessTrace& trace) {
   return command_line(trace).find("from multiprocessing.forkserver") != std::string_view::npos;
 }
 
+// What failed is told of by itself: no worker's failure, and no trainer's that one process of a
+// driver began, is lost behind the process that it would follow.
+bool has_failed(const ProcessTrace& trace) {
+  return trace.exit_status != 0 || fatal_failure(trace) != nullptr;
+}
+
 // Without a launcher that said a rank: what a process starts that has communicators, and what
 // multiprocessing starts, or a fork.  Other programs are jobs of their own.  Lightning's first rank
 // starts the others, each with a local rank of its own.
 bool is_worker_of(const ProcessTrace& parent, const ProcessTrace& child) {
   return !launched_rank(parent) && !launched_rank(child) && child.communicators.empty() &&
+         !has_failed(child) &&
          environment(parent, "LOCAL_RANK") == environment(child, "LOCAL_RANK") &&
          (!parent.communicators.empty() || is_of_multiprocessing(child) ||
           (!command_line(child).empty() && command_line(child) == command_line(parent)));
@@ -178,7 +186,7 @@ void follow_by_forkserver(std::span<const ProcessTrace> traces, const std::vecto
   for (const size_t i : order) {
     const ProcessTrace& worker = traces[i];
     if (leaders[i] != i || !worker.communicators.empty() || launched_rank(worker) ||
-        !is_of_forkserver(worker)) {
+        !is_of_forkserver(worker) || has_failed(worker)) {
       continue;
     }
     for (const size_t j : order) {

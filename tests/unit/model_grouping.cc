@@ -194,6 +194,15 @@ TEST(Grouping, AWorkerOfAForkserverThatNobodyLaunchedIsNoRun) {
   EXPECT_EQ(group_runs(traces).size(), 2) << "a job of its own";
 }
 
+TEST(Grouping, WhatFailedIsToldOfByItself) {
+  for (const auto& [parent, command_line] : {std::pair(10, kSpawn), std::pair(15, kForkserver)}) {
+    std::vector<ProcessTrace> traces = spawned(parent, command_line);
+    EXPECT_EQ(group_runs(traces).size(), 1);
+    traces[2].exit_status = 1;
+    EXPECT_EQ(group_runs(traces).size(), 2);
+  }
+}
+
 // One GPU, without NCCL.
 TEST(Grouping, WhatMultiprocessingStartsIsNoRun) {
   const auto runs_of = [](const std::string& command_line) {
