@@ -42,11 +42,9 @@ std::optional<Failure> failure_of(const Run& run, const RankState& state) {
              : std::nullopt;
 }
 
-// By a launcher, a scheduler or a person; shells give a signal's number as 128 more.
+// Shells give a signal's number as 128 more.
 bool was_stopped(const Failure& failure) {
-  constexpr int kStopping[] = {SIGTERM, SIGINT, SIGHUP};
-  const int signal = failure.signal != 0 ? failure.signal : failure.status - 128;
-  return std::find(std::begin(kStopping), std::end(kStopping), signal) != std::end(kStopping);
+  return is_stop_signal(failure.signal != 0 ? failure.signal : failure.status - 128);
 }
 
 // Gone by what nobody was told (a status is known only where the parent asked for it in time), at

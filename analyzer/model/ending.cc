@@ -1,5 +1,7 @@
 #include "analyzer/model/ending.h"
 
+#include <signal.h>
+
 #include <algorithm>
 
 #include "analyzer/model/elapsed.h"
@@ -11,6 +13,11 @@ namespace traintrace {
 
 bool exited_normally(const Run& run, const RankState& state) {
   return state.ending == Ending::kExited && trace_of(run, state).exit_status == 0;
+}
+
+bool is_stop_signal(int signal) {
+  constexpr int kStopping[] = {SIGTERM, SIGINT, SIGHUP};
+  return std::find(std::begin(kStopping), std::end(kStopping), signal) != std::end(kStopping);
 }
 
 bool exited_abnormally(const Run& run, const RankState& state) {

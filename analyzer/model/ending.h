@@ -10,6 +10,8 @@ inline bool has_ended(const RankState& state) {
   return state.ending == Ending::kExited || state.ending == Ending::kGone;
 }
 
+// By a launcher, a scheduler or a person.
+bool is_stop_signal(int signal);
 bool exited_normally(const Run& run, const RankState& state);
 bool exited_abnormally(const Run& run, const RankState& state);
 

@@ -1,5 +1,8 @@
 #include "analyzer/model/grouping.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -12,6 +15,7 @@
 
 #include "analyzer/memory/shortage.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/thresholds.h"
 
@@ -106,8 +110,13 @@ bool is_of_forkserver(const ProcessTrace& trace) {
 
 // What failed is told of by itself: no worker's failure, and no trainer's that one process of a
 // driver began, is lost behind the process that it would follow.
+// Not by being stopped, alone or with the whole job.
 bool has_failed(const ProcessTrace& trace) {
-  return trace.exit_status != 0 || fatal_failure(trace) != nullptr;
+  const bool crashed = trace.wait_status >= 0 && WIFSIGNALED(trace.wait_status) &&
+                       WTERMSIG(trace.wait_status) != SIGKILL &&
+                       !is_stop_signal(WTERMSIG(trace.wait_status));
+  const bool gave_up = trace.exit_status != 0 && !is_stop_signal(trace.exit_status - 128);
+  return crashed || gave_up || fatal_failure(trace) != nullptr;
 }
 
 // Without a launcher that said a rank: what a process starts that has communicators, and what

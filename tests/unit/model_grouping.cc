@@ -3,6 +3,7 @@
 #include "analyzer/model/grouping.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "analyzer/model/rank_assignment.h"
 
@@ -200,6 +201,15 @@ TEST(Grouping, WhatFailedIsToldOfByItself) {
     EXPECT_EQ(group_runs(traces).size(), 1);
     traces[2].exit_status = 1;
     EXPECT_EQ(group_runs(traces).size(), 2);
+    traces[2].exit_status = 128 + SIGTERM;
+    EXPECT_EQ(group_runs(traces).size(), 1) << "stopped";
+    traces[2].exit_status = 0;
+    traces[2].wait_status = SIGSEGV;
+    EXPECT_EQ(group_runs(traces).size(), 2);
+    for (const int signal : {SIGTERM, SIGKILL}) {
+      traces[2].wait_status = signal;
+      EXPECT_EQ(group_runs(traces).size(), 1) << "stopped with the whole job";
+    }
   }
 }
 
