@@ -4,6 +4,8 @@
 #include <functional>
 #include <string_view>
 
+#include "format/hashes.h"
+
 namespace traintrace {
 namespace {
 
@@ -13,18 +15,42 @@ bool is_interpreter(const ModuleText& module) {
   return name.starts_with("python") || name.starts_with("libpython");
 }
 
-bool is_in_interpreter(const ProcessTrace& trace, uint64_t address) {
-  const auto module = std::find_if(
-      trace.modules.begin(), trace.modules.end(),
-      [&](const ModuleText& each) { return address >= each.begin && address < each.end; });
-  return module != trace.modules.end() && is_interpreter(*module);
-}
-
 bool is_same_line(const PythonFrameText& a, const PythonFrameText& b) {
   return a.line == b.line && a.function == b.function && a.file == b.file;
 }
 
+// Paths of one hash that are compared: more of them are made to be alike, in a trace that is not
+// the recorder's.
+constexpr size_t kMostAlike = 16;
+
+uint64_t hash_of(const std::vector<uint64_t>& native, const std::vector<PythonFrameText>& python) {
+  uint64_t hash = python.size();
+  for (const uint64_t address : native) {
+    hash = format::mixed(hash, address);
+  }
+  for (const PythonFrameText& frame : python) {
+    hash = format::mixed(hash, static_cast<uint64_t>(frame.line));
+    hash = format::mixed(hash, std::hash<std::string_view>{}(frame.function));
+    hash = format::mixed(hash, std::hash<std::string_view>{}(frame.file));
+  }
+  return hash;
+}
+
 }  // namespace
+
+CallPaths::CallPaths(const ProcessTrace& trace) : trace_(trace) {
+  for (const ModuleText& module : trace.modules) {
+    if (is_interpreter(module)) {
+      interpreter_.push_back({module.begin, module.end});
+    }
+  }
+}
+
+bool CallPaths::is_in_interpreter(uint64_t address) const {
+  return std::any_of(interpreter_.begin(), interpreter_.end(), [&](const Range& range) {
+    return address >= range.begin && address < range.end;
+  });
+}
 
 uint32_t CallPaths::of(uint32_t stack) {
   const auto [known, is_new] = known_.emplace(stack, stack);
@@ -33,27 +59,22 @@ uint32_t CallPaths::of(uint32_t stack) {
     return known->second;
   }
   const StackText& text = found->second;
-  const auto end = std::find_if(text.native.begin(), text.native.end(), [&](uint64_t address) {
-    return is_in_interpreter(trace_, address);
-  });
+  const auto end = std::find_if(text.native.begin(), text.native.end(),
+                                [&](uint64_t address) { return is_in_interpreter(address); });
   Path path{stack, Frames(text.native.begin(), end)};
-  size_t hash = text.python.size();
-  for (const uint64_t address : path.frames) {
-    hash = hash * 31 + std::hash<uint64_t>{}(address);
-  }
-  const auto [first, last] = paths_.equal_range(hash);
-  const auto same = std::find_if(first, last, [&](const auto& entry) {
-    const std::vector<PythonFrameText>& python = trace_.stacks.at(entry.second.stack).python;
-    return entry.second.frames == path.frames &&
+  std::vector<Path>& alike = paths_[hash_of(path.frames, text.python)];
+  const auto same = std::find_if(alike.begin(), alike.end(), [&](const Path& each) {
+    const std::vector<PythonFrameText>& python = trace_.stacks.at(each.stack).python;
+    return each.frames == path.frames &&
            std::equal(python.begin(), python.end(), text.python.begin(), text.python.end(),
                       is_same_line);
   });
-  if (same != last) {
-    known->second = same->second.stack;
-    return known->second;
+  if (same != alike.end()) {
+    known->second = same->stack;
+  } else if (alike.size() < kMostAlike) {
+    alike.push_back(std::move(path));
   }
-  paths_.emplace(hash, std::move(path));
-  return stack;
+  return known->second;
 }
 
 }  // namespace traintrace

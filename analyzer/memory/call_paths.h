@@ -15,7 +15,7 @@ namespace traintrace {
 // within the interpreter is told by the Python frames, and does not count.
 class CallPaths {
  public:
-  explicit CallPaths(const ProcessTrace& trace) : trace_(trace) {}
+  explicit CallPaths(const ProcessTrace& trace);
 
   // That of its path which was asked for first.
   uint32_t of(uint32_t stack);
@@ -27,9 +27,15 @@ class CallPaths {
     Frames frames;
   };
 
+  struct Range {
+    uint64_t begin = 0, end = 0;
+  };
+  bool is_in_interpreter(uint64_t address) const;
+
   const ProcessTrace& trace_;
+  std::vector<Range> interpreter_;
   std::unordered_map<uint32_t, uint32_t> known_;
-  std::unordered_multimap<size_t, Path> paths_;  // by a hash of their frames
+  std::unordered_map<uint64_t, std::vector<Path>> paths_;  // by a hash of their frames
 };
 
 }  // namespace traintrace
