@@ -103,12 +103,18 @@ struct OperatorTail {
   Rest sizes;  // ", sizes = [..]", or nothing
 };
 
-bool read_tail(Rest rest, OperatorTail& tail) {
+// As PyTorch calls its own: up to 1.8 emit_nvtx gave them a sequence number alone, as a job may
+// give one to a range of its own.
+bool is_of_pytorch(Rest name) {
+  return skip(name, "aten::") || skip(name, "autograd::");
+}
+
+bool read_tail(Rest name, Rest rest, OperatorTail& tail) {
   uint64_t sequence = 0;
   uint64_t id = 0;
   const bool has_sequence = skip_number(rest, ", seq = ", sequence);
   const bool has_id = skip_number(rest, ", op_id = ", id);
-  if (!has_sequence && !has_id) {
+  if (!has_id && !(has_sequence && is_of_pytorch(name))) {
     return false;
   }
   tail.numbers = (has_sequence ? (sequence + 1) << 32 : 0) | (id & 0xffff'ffff);
@@ -189,7 +195,7 @@ RangeName range_name_of_operator(uint64_t domain_hash, const char* text, uint64_
   numbers = 0;
   if (const char* const name_end = tail_of(text, bytes)) [[unlikely]] {
     OperatorTail tail = {};
-    if (read_tail({name_end, text + bytes}, tail)) {
+    if (read_tail({text, name_end}, {name_end, text + bytes}, tail)) {
       numbers = tail.numbers;
       bytes = static_cast<size_t>(name_end - text);
       if (tail.sizes.at != tail.sizes.end) {

@@ -28,19 +28,33 @@ struct RangeSums {
   int64_t gpu_ns = 0;
 };
 
+// Whether a number, or a list of lists of numbers, begins there.
+bool is_digit_at(std::string_view text, size_t at) {
+  return at < text.size() && text[at] >= '0' && text[at] <= '9';
+}
+bool is_list_at(std::string_view text, size_t at) {
+  return at < text.size() && (text[at] == '[' || text[at] == ']');
+}
+
 // The name of an operator of PyTorch, without what emit_nvtx adds that differs from call to call:
-// "aten::mm, sizes = [[2, 3]]", and the numbers in
-// traces of recorders that kept them.
+// "aten::mm, sizes = [[2, 3]]", and the numbers in traces of recorders that kept them.  A range of
+// the job's own may be called "attention, seq = 2048" or "load, sizes = [train]".
 std::string without_tail(std::string name) {
-  for (const std::string_view tag : {", seq = ", ", op_id = ", ", sizes = ["}) {
-    const size_t at = name.find(tag);
-    const size_t after = at + tag.size();
-    const bool is_tail =
-        at != std::string::npos && at != 0 &&
-        (tag.back() == '[' || (after < name.size() && name[after] >= '0' && name[after] <= '9'));
-    if (is_tail) {
-      name.resize(at);
-    }
+  constexpr std::string_view kSequence = ", seq = ", kId = ", op_id = ", kSizes = ", sizes = [";
+  const bool of_pytorch = name.starts_with("aten::") || name.starts_with("autograd::");
+  const size_t id = name.find(kId);
+  const bool has_id = id != std::string::npos && is_digit_at(name, id + kId.size());
+  size_t end = has_id ? id : name.size();
+  const size_t sequence = name.find(kSequence);
+  if (sequence < end && (has_id || of_pytorch) && is_digit_at(name, sequence + kSequence.size())) {
+    end = sequence;
+  }
+  const size_t sizes = name.find(kSizes);
+  if (sizes < end && is_list_at(name, sizes + kSizes.size())) {
+    end = sizes;
+  }
+  if (end != 0) {
+    name.resize(end);
   }
   return name;
 }

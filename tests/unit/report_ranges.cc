@@ -2,6 +2,8 @@
 // `report --by=range`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <limits>
 
 #include "analyzer/reporters/report_table.h"
@@ -86,6 +88,21 @@ TEST(ReportByRange, OperatorsOfPyTorchAreOneRowEach) {
                   "forward rank=0 count=1 open_count=0 host_ns=100000000 mean_ns=100000000 "
                   "max_ns=100000000",
                   "eval, seq = last rank=0 count=1 open_count=1 host_ns=0 mean_ns=0 max_ns=0"}));
+}
+
+TEST(ReportByRange, RangesOfTheJobsOwnKeepTheirNames) {
+  const Rows rows = rows_of(
+      "start 0\nprocess 0 rank=0 pid=5\nthread 1 tid=5\n"
+      "range 1 \"attention, seq = 2048\"\nrange 2 \"attention, seq = 4096\"\n"
+      "range 3 \"load, sizes = [train]\"\n"
+      "open-range 1 at=+1 range=1\nopen-range 1 at=+2 range=2\nopen-range 1 at=+3 range=3\n");
+  ASSERT_EQ(rows.size(), 3U);
+  for (const char* const name :
+       {"attention, seq = 2048 rank", "attention, seq = 4096 rank", "load, sizes = [train] rank"}) {
+    EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [&](const std::string& row) {
+      return row.starts_with(name);
+    })) << name;
+  }
 }
 
 TEST(ReportByRange, OpenOnesAreThoseOfTheTable) {

@@ -149,12 +149,13 @@ TEST_F(Ranges, OperatorsOfPyTorchAreCalledByTheirNamesAlone) {
   EXPECT_EQ(cut("aten::mm, seq = 7, op_id = 12"), "aten::mm 8 12");
   EXPECT_EQ(cut("aten::empty, op_id = 2"), "aten::empty 0 2");
   EXPECT_EQ(cut("aten::mm, seq = 0, op_id = 999999999"), "aten::mm 1 999999999");
-  EXPECT_EQ(cut("mm, seq = 7"), "mm 8 0") << "as PyTorch 1.8 wrote it";
+  EXPECT_EQ(cut("aten::mm, seq = 7"), "aten::mm 8 0") << "as PyTorch 1.8 wrote it";
   EXPECT_EQ(cut("mm, op_id = 1234567890123"), "mm 0 1912276171") << "the lower 32 bits";
   for (const std::string whole :
        {"", "7", "]", "step 12", "op_id = 12", "mm, op_id = ", "mm, op_id = 012",
         "mm, op_id = 12345678901234567890", "mm, seq = 07, op_id = 12", "mm, op_id = 12 and 13",
-        "mm, sizes = [[2, 3]]", "mm, op_id = 12, shapes = [[2, 3]]"}) {
+        "mm, sizes = [[2, 3]]", "mm, op_id = 12, shapes = [[2, 3]]", "attention, seq = 2048",
+        "attention, seq = 2048, sizes = [[2, 3]]"}) {
     EXPECT_EQ(cut(whole), whole + " 0 0");
   }
 }
