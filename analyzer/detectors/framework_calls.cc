@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "analyzer/model/activity.h"
 #include "analyzer/model/open_ranges.h"
 #include "analyzer/model/range_spans.h"
 #include "analyzer/model/told_steps.h"
@@ -59,6 +60,11 @@ bool is_of_torch(const ProcessTrace& trace, uint64_t address) {
   });
 }
 
+bool has_python(const ProcessTrace& trace) {
+  return std::any_of(trace.stacks.begin(), trace.stacks.end(),
+                     [](const auto& entry) { return !entry.second.python.empty(); });
+}
+
 // ncclFloat16 and what follows.  DistributedDataParallel sums up numbers of unused parameters, too.
 bool may_be_gradients(const OperationText& operation) {
   constexpr int kFirstFloat = 6;
@@ -85,7 +91,7 @@ std::string_view words_of(FrameworkCall call) {
   return "";
 }
 
-// Buckets are exchanged in the order of their numbers, from 0.
+// Buckets are exchanged in the order of their numbers, from 0, as PyTorch counts them.
 bool is_numbered(FrameworkCall call) {
   return call == FrameworkCall::kGradientBucket;
 }
@@ -186,8 +192,9 @@ FrameworkCallOf framework_call_of(const ProcessTrace& trace, const OperationText
   if (!python.empty()) {
     return {batched ? FrameworkCall::kMessages : FrameworkCall::kNone, "", batched};
   }
-  // A thread of the autograd engine, which DistributedDataParallel sends from, has no Python.
-  const bool engine = operation.collective &&
+  // A thread of the autograd engine, which DistributedDataParallel sends from, has no Python; where
+  // no thread has any, none was recorded.
+  const bool engine = call_name(trace, operation.call) == "ncclAllReduce" && has_python(trace) &&
                       std::any_of(stack->second.native.begin(), stack->second.native.end(),
                                   [&](uint64_t address) { return is_of_torch(trace, address); });
   return {!engine                       ? FrameworkCall::kNone
@@ -215,7 +222,7 @@ std::string framework_words(const ProcessTrace& trace, const CommunicatorText& c
   const std::string part = part_at(trace, operation.enter);
   words += part.empty() ? "" : fmt::format(", in its range {}", part);
   if (place && place->in_step_before) {
-    words += fmt::format("; the step before had {}", *place->in_step_before);
+    words += fmt::format("; the step before had {} of them", *place->in_step_before);
   }
   return words;
 }

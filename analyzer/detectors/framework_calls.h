@@ -28,9 +28,9 @@ struct FrameworkCallOf {
 
 FrameworkCallOf framework_call_of(const ProcessTrace& trace, const OperationText& operation);
 
-// "DistributedDataParallel's gradient bucket 1 of step 5; the step before had 3": which of the
-// calls of its sort it is in its step, if the job tells its steps and they are all known.  Empty:
-// its stack does not say what it is.
+// "DistributedDataParallel's gradient bucket 1 of step 5; the step before had 3 of them": which of
+// the calls of its sort it is in its step, if the job tells its steps and they are all known.
+// Empty: its stack does not say what it is.
 std::string framework_words(const ProcessTrace& trace, const CommunicatorText& communicator,
                             const OperationText& operation);
 

@@ -40,11 +40,14 @@ Lines words_in(const std::string& text, std::string_view code) {
   });
 }
 
-std::string hang_at(const std::string& stack) {
+const std::string kPython = "+0.5 0-3 polls cudaStreamQuery @train.py:9:main\n";
+
+std::string hang_at(const std::string& stack, const std::string& before = kPython,
+                    const std::string& call = "ncclAllReduce") {
   return "ranks 0-3\nmodule 0x7f00-0x8000 path=/usr/lib/libtorch_cuda.so\n"
-         "communicator dp members=0-3\n"
-         "+1 0,1,3 enqueues ncclAllReduce on dp @" +
-         stack + "\n+1 2 polls cudaStreamQuery @mining.py:41:hard_examples\nend +40\n";
+         "communicator dp members=0-3\n" +
+         before + "+1 0,1,3 enqueues " + call + " on dp @" + stack +
+         "\n+1 2 polls cudaStreamQuery @mining.py:41:hard_examples\nend +40\n";
 }
 
 TEST(FrameworkHints, NameWhatTheCallsShow) {
@@ -80,7 +83,7 @@ std::string steps_with(const std::string& call, const std::string& stack,
   std::string text =
       "ranks 0-3\nmodule 0x7f00-0x8000 path=/usr/lib/libtorch_cuda.so\n"
       "communicator dp members=0-3\n" +
-      ranges;
+      ranges + kPython;
   for (const char* const rank : {"0", "1", "2", "3"}) {
     text += std::string("+1 ") + rank + "/1 * step step=4\n+2 " + rank + "/1 * step step=5\n";
   }
@@ -94,7 +97,7 @@ const std::string kFsdp = "/x/torch/distributed/fsdp/";
 TEST(FrameworkWords, NumberTheBucketsOfAStep) {
   EXPECT_EQ(words_in(steps_with("ncclAllReduce", "0x7f10"), "collective.missing-rank"),
             Lines{"rank 0 called ncclAllReduce #5 as DistributedDataParallel's gradient bucket 1 "
-                  "of step 5; the step before had 3"});
+                  "of step 5; the step before had 3 of them"});
   EXPECT_EQ(words_in(hang_at("0x7f10"), "collective.missing-rank"),
             Lines{"rank 0 called ncclAllReduce #1 as DistributedDataParallel's gradient bucket"})
       << "the job tells no steps";
@@ -103,13 +106,20 @@ TEST(FrameworkWords, NumberTheBucketsOfAStep) {
       << "which parameters were used";
 }
 
+TEST(FrameworkWords, SayNothingOfBucketsWhereStacksDoNot) {
+  EXPECT_EQ(words_in(hang_at("0x7f10", ""), "collective.missing-rank"), Lines())
+      << "no Python was recorded";
+  EXPECT_EQ(words_in(hang_at("0x7f10", kPython, "ncclAllGather"), "collective.missing-rank"),
+            Lines());
+}
+
 TEST(FrameworkWords, SayWhatFsdpDoes) {
   EXPECT_EQ(words_in(steps_with("ncclAllGather",
                                 kFsdp + "_flat_param.py:9:FlatParamHandle._all_gather_flat_param," +
                                     kFsdp + "_runtime_utils.py:8:_pre_forward,train.py:3:main"),
                      "collective.missing-rank"),
             Lines{"rank 0 called ncclAllGather #5 as FSDP's all-gather of a unit's parameters, "
-                  "call 2 of step 5; the step before had 3"});
+                  "call 2 of step 5; the step before had 3 of them"});
   const std::string in_unit =
       "range 1 \"FSDP::post_backward_reduce (layers.3)\"\nopen-range 1 at=+2.15 range=1\n";
   const Lines words =
@@ -118,7 +128,7 @@ TEST(FrameworkWords, SayWhatFsdpDoes) {
                "collective.missing-rank");
   EXPECT_EQ(words, Lines{"rank 0 called ncclReduceScatter #5 as FSDP's reduction of a unit's "
                          "gradients, call 2 of step 5, in its range FSDP::post_backward_reduce "
-                         "(layers.3); the step before had 3"});
+                         "(layers.3); the step before had 3 of them"});
 }
 
 TEST(FrameworkWords, SayNothingOfAJobsOwnCalls) {
