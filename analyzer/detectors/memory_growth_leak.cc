@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
 
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/memory_detectors.h"
@@ -26,8 +28,7 @@ struct GrowingSite {
 // Numbers that are kept for a plot, a few KiB a step at most.  The storage of a mean may be larger
 // than it, as that of mean square errors is.
 bool holds_scalars(const BlockGroup& group, const Growth& growth) {
-  return group.kind == MemoryKind::kTensor && growth.bytes <= kLittleCopy * growth.blocks &&
-         growth.bytes < kMuchMemory;
+  return group.kind == MemoryKind::kTensor && growth.bytes <= kLittleCopy * growth.blocks;
 }
 
 std::string since_text(const Run& run, const Growth& growth) {
@@ -71,15 +72,49 @@ bool holds_numbers_alone(const GrowingSite& entry) {
   return entry.scalars && entry.growth.bytes <= kSmallestTensor * entry.growth.blocks;
 }
 
-// A loss and metrics that are kept for a plot: meant, as likely as not.  Of what a graph keeps more
-// than one place has blocks that are larger than a number's.
-bool are_lists_of_scalars(const std::vector<GrowingSite>& growing) {
-  return std::all_of(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
-    return entry.scalars && std::count_if(growing.begin(), growing.end(), [&](const auto& other) {
-                              return other.site.process == entry.site.process &&
-                                     !holds_numbers_alone(other);
-                            }) <= 1;
+// A loss and metrics that are kept for a plot: meant, as likely as not, while they are few and the
+// memory lasts.  Of what a graph keeps more than one place has blocks that are larger than a
+// number's.
+bool are_lists_of_scalars(const Run& run, const std::vector<GrowingSite>& growing) {
+  struct Kept {
+    uint64_t bytes = 0, bytes_per_step = 0;
+    size_t larger = 0;  // places of what is more than a number
+    bool scalars = true;
+  };
+  std::map<size_t, Kept> kept;  // by process
+  for (const GrowingSite& entry : growing) {
+    Kept& all = kept[entry.site.process];
+    all.bytes = sum_of(all.bytes, entry.growth.bytes);
+    all.bytes_per_step = sum_of(all.bytes_per_step, entry.growth.bytes_per_step);
+    all.larger += holds_numbers_alone(entry) ? 0 : 1;
+    all.scalars = all.scalars && entry.scalars;
+  }
+  return std::all_of(kept.begin(), kept.end(), [&](const auto& entry) {
+    const auto& [process, all] = entry;
+    return all.scalars && all.larger <= 1 && all.bytes < kMuchMemory &&
+           all.bytes_per_step <= kNumbersPerStep * kSmallestTensor &&
+           fatal_failure(run.processes[process]) == nullptr;
   });
+}
+
+// What all places of that rank leave every so many steps; none: they differ, or leave it each step.
+struct Rounds {
+  int64_t every = 0;
+  uint64_t bytes = 0;
+};
+std::optional<Rounds> rounds_of_rank(const std::vector<GrowingSite>& growing, Rank rank) {
+  Rounds rounds;
+  for (const GrowingSite& entry : growing) {
+    if (entry.site.rank != rank) {
+      continue;
+    }
+    if (entry.growth.every <= 1 || (rounds.every != 0 && rounds.every != entry.growth.every)) {
+      return std::nullopt;
+    }
+    rounds.every = entry.growth.every;
+    rounds.bytes = sum_of(rounds.bytes, entry.growth.bytes_per_round);
+  }
+  return rounds.every == 0 ? std::nullopt : std::optional(rounds);
 }
 
 // When the device is full at that rate: it was, or will be.
@@ -104,6 +139,15 @@ std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step)
       most.site.rank.value, per_step, began, *room / per_step);
 }
 
+// Of a thread that never chose one: the only one that PyTorch has memory of, else the first.
+uint8_t device_of(const ProcessTrace& trace, const GrowingSite& most) {
+  if (most.device >= 0) {
+    return static_cast<uint8_t>(most.device);
+  }
+  return trace.tensor_devices.size() == 1 ? static_cast<uint8_t>(trace.tensor_devices[0].device)
+                                          : 0;
+}
+
 // When memory ran out; else when the newest copy was made, as all may be freed since.
 std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) {
   const RankState& state = *state_of(run, most.site.rank);
@@ -112,8 +156,14 @@ std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) 
   if (failure != nullptr && !failure->held.empty()) {
     return who_held(run, state, *failure);
   }
-  const auto device = static_cast<uint8_t>(std::max(most.device, 0));
-  return who_held(run, state, held_at(trace, device, most.growth.newest));
+  std::vector<std::string> lines =
+      who_held(run, state, held_at(trace, device_of(trace, most), most.growth.newest));
+  if (!lines.empty()) {
+    lines.insert(lines.begin(),
+                 fmt::format("when the newest of it was allocated, at {}, rank {} held",
+                             run_time(run, most.growth.newest), most.site.rank.value));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -143,16 +193,19 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   // That it goes on like this was seen, and that nobody will ever free it was not.
   finding.certainty = Certainty::kLikely;
   finding.root = true;
-  if (are_lists_of_scalars(growing)) {
+  if (are_lists_of_scalars(run, growing)) {
     finding.severity = Severity::kInfo;
     finding.root = false;
     finding.culprits.clear();
   }
-  finding.title = fmt::format(
-      "memory of {} grows with every step: by {} bytes on rank {}, {} bytes in all, {}",
-      ranks_text(finding.sides.front()), per_step, first.value, finding.values.front().second,
-      finding.where.empty() ? "from an unknown place"
-                            : "allocated at " + place_text(finding.where.front()));
+  const auto rounds = rounds_of_rank(growing, first);
+  finding.title =
+      fmt::format("memory of {} grows {}: by {} bytes on rank {}, {} bytes in all, {}",
+                  ranks_text(finding.sides.front()),
+                  rounds ? fmt::format("every {} steps", rounds->every) : "with every step",
+                  rounds ? rounds->bytes : per_step, first.value, finding.values.front().second,
+                  finding.where.empty() ? "from an unknown place"
+                                        : "allocated at " + place_text(finding.where.front()));
   const auto most = std::find_if(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
     return entry.site.rank == first;
   });
@@ -167,7 +220,9 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
     finding.values.emplace_back("steps_before_count", since - 1);
   }
   finding.advice =
-      "free it at the end of the step; in Python, look for what still refers to it: a list that is "
+      std::string(rounds ? "free it at the end of the evaluation, or what else is done as often"
+                         : "free it at the end of the step") +
+      "; in Python, look for what still refers to it: a list that is "
       "appended to, a loss that keeps its graph (use .item() or .detach())";
   return {finding};
 }

@@ -316,15 +316,20 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   }
   // Then those that are left are all that there ever were, and may begin late.
   const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
-  if (!grows_throughout(left.births, start, end,
-                        none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly) &&
-      !grows_by_rounds(rounds_of(memory, steps, start), start, end)) {
+  const std::vector<Round> rounds = rounds_of(memory, steps, start);
+  const bool by_rounds = grows_by_rounds(rounds, start, end);
+  if (!by_rounds && !grows_throughout(left.births, start, end,
+                                      none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly)) {
     return std::nullopt;
   }
   const int64_t first = left.births.front().step;
   Growth growth;
   growth.since = left.since;
   growth.newest = memory.last;
+  if (by_rounds) {
+    growth.every = elapsed(rounds[0].step, rounds[1].step);
+    growth.bytes_per_round = rounds[0].bytes;
+  }
   growth.step_count = static_cast<uint64_t>(elapsed(first, end));
   growth.since_step = history_.whole ? first : 0;
   // How many there were before those that are recorded is an estimate.

@@ -13,12 +13,14 @@
 namespace traintrace {
 
 struct Growth {
-  TimeNs since = 0;             // birth of the oldest copy that was left
-  TimeNs newest = 0;            // and of the newest of all
-  uint64_t bytes_per_step = 0;  // since then; 0: cannot be said
-  uint64_t step_count = 0;      // since then, about
-  int64_t since_step = 0;       // in which that was, from 1; 0: not all steps are recorded
-  uint64_t bytes = 0;           // that had gathered when it was most
+  TimeNs since = 0;              // birth of the oldest copy that was left
+  TimeNs newest = 0;             // and of the newest of all
+  uint64_t bytes_per_step = 0;   // since then; 0: cannot be said
+  int64_t every = 1;             // so many steps the same is left, as an evaluation does
+  uint64_t bytes_per_round = 0;  // each time, where that is more than one
+  uint64_t step_count = 0;       // since then, about
+  int64_t since_step = 0;        // in which that was, from 1; 0: not all steps are recorded
+  uint64_t bytes = 0;            // that had gathered when it was most
   uint64_t blocks = 0;
 };
 

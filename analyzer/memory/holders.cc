@@ -79,7 +79,7 @@ std::string place_before(const ProcessTrace& trace, const BlockBirth& birth) {
 const char* name_of(MemoryRole role) {
   constexpr const char* kNames[] = {"",
                                     "optimizer state",
-                                    "more with every step",
+                                    "more and more",
                                     "cuBLAS workspace, one for each thread and stream",
                                     "kept since the first step, as weights are",
                                     "kept for more than a step",
