@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
 #include <limits>
 
 #include "analyzer/reporters/report_table.h"
