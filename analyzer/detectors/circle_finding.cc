@@ -48,9 +48,44 @@ void add_parts(const Run& run, const Hang& circle, Finding& finding) {
     if (!known) {
       finding.communicators.push_back({communicator.id, communicator.name, communicator.size});
     }
-    finding.title +=
-        (finding.sides.size() == 1 ? ": " : "; ") + who_waits_where(run, wait, circle.roots);
   }
+}
+
+std::string who_waits_for_whom(const Ranks& circle, const Ranks& culprits) {
+  Ranks others = circle;
+  std::erase_if(others, [&](Rank rank) { return contains(culprits, rank); });
+  return culprits.empty() || others.empty() || others.size() == circle.size()
+             ? fmt::format("{} wait for each other", ranks_text(circle))
+             : fmt::format("{} and {} wait for each other", ranks_text(culprits),
+                           ranks_text(others));
+}
+
+// Where the culprits wait comes first, then where most do for them; a line holds no more than a
+// few.
+std::string circle_title(const Run& run, const Hang& circle, const Ranks& culprits) {
+  constexpr size_t kMostParts = 4;
+  std::vector<const Wait*> parts;
+  for (const Wait& wait : run.waits.waits) {
+    if (is_part(wait, circle.roots)) {
+      parts.push_back(&wait);
+    }
+  }
+  const auto of_culprits = [&](const auto& ranks) {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](const auto& one) { return contains(culprits, one.rank); });
+  };
+  std::stable_sort(parts.begin(), parts.end(), [&](const Wait* a, const Wait* b) {
+    return std::tuple(of_culprits(a->waiters), of_culprits(a->awaited)) >
+           std::tuple(of_culprits(b->waiters), of_culprits(b->awaited));
+  });
+  std::string title = who_waits_for_whom(circle.roots, culprits);
+  const size_t shown = parts.size() <= kMostParts ? parts.size() : kMostParts - 1;
+  for (size_t i = 0; i < shown; ++i) {
+    title += (i == 0 ? ": " : "; ") + who_waits_where(run, *parts[i], circle.roots);
+  }
+  return shown == parts.size()
+             ? title
+             : title + fmt::format("; and so on in {} more operations", parts.size() - shown);
 }
 
 void blame(const Ranks& culprits, Finding& finding) {
@@ -66,27 +101,15 @@ bool has_part(const Wait& wait, Rank rank) {
          std::any_of(wait.awaited.begin(), wait.awaited.end(), is_it);
 }
 
-bool is_between(const Hang& circle, const Wait& wait, Rank rank) {
-  const bool waits = wait.waiters.size() == 1 && wait.waiters.front().rank == rank;
-  return !is_part(wait, circle.roots) || waits ||
-         std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
-           return awaited.rank == rank || !contains(circle.roots, awaited.rank);
-         });
-}
-
-// One that waits for several, each of which waits for nobody else in the circle.
-void blame_one_against_all(const Run& run, const Hang& circle, Finding& finding) {
-  Ranks found;
-  for (const Rank rank : circle.roots) {
-    const bool all = std::all_of(run.waits.waits.begin(), run.waits.waits.end(),
-                                 [&](const Wait& wait) { return is_between(circle, wait, rank); });
-    if (all) {
-      found.push_back(rank);
-    }
-  }
-  if (found.size() == 1 && circle.roots.size() > 2) {
-    blame(found, finding);
-  }
+void blame_repair(const Ranks& culprits, Finding& finding) {
+  blame(culprits, finding);
+  std::stable_partition(finding.sides.begin(), finding.sides.end(),
+                        [&](const Ranks& side) { return contains(side, culprits.front()); });
+  finding.certainty = Certainty::kLikely;
+  finding.evidence.push_back(
+      fmt::format("if {} went on, no rank would wait any more: no other "
+                  "rank alone would free all of them",
+                  ranks_text(culprits)));
 }
 
 // Who is missing from a creation, else the order that fewer ranks have, of those that have both
@@ -97,7 +120,9 @@ void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
     return;
   }
   if (finding.sides.size() != 2) {
-    blame_one_against_all(run, circle, finding);
+    if (const auto rank = repair_of(run, circle)) {
+      blame_repair({*rank}, finding);
+    }
     return;
   }
   const auto has_both = [&](Rank rank) {
@@ -244,24 +269,16 @@ void add_calls(const Run& run, const Hang& circle, Finding& finding) {
 
 Finding circle_finding(const Run& run, const Hang& circle, std::string_view code) {
   Finding finding = hang_finding(run, circle, code);
-  finding.title = fmt::format("{} wait for each other", ranks_text(circle.roots));
   finding.sides.clear();
   finding.evidence.clear();
   add_parts(run, circle, finding);
   if (!circle.culprits.empty()) {
-    blame(circle.culprits, finding);
-    std::stable_partition(finding.sides.begin(), finding.sides.end(), [&](const Ranks& side) {
-      return contains(side, circle.culprits.front());
-    });
-    finding.certainty = Certainty::kLikely;
-    finding.evidence.push_back(
-        fmt::format("if {} went on, no rank would wait any more: no other "
-                    "rank alone would free all of them",
-                    ranks_text(circle.culprits)));
+    blame_repair(circle.culprits, finding);
   } else if (!run.waits.by_frontier) {
     blame_minority(run, circle, finding);
     blame_change(run, circle, finding);
   }
+  finding.title = circle_title(run, circle, finding.culprits);
   add_calls(run, circle, finding);
   for (size_t i = 0; i < std::min(circle.roots.size(), kManyEvidenceLines); ++i) {
     finding.evidence.push_back(last_call_text(run, circle.roots[i]));

@@ -165,6 +165,11 @@ bool frees_all(const Run& run, const Hang& circle, Rank rank) {
   return WaitWalk(circle.roots, run.waits.waits).frees_all(circle.roots, rank);
 }
 
+std::optional<Rank> repair_of(const Run& run, const Hang& circle) {
+  const Rank rank = WaitWalk(circle.roots, run.waits.waits).repair_of(circle.roots);
+  return rank.value < 0 ? std::nullopt : std::optional(rank);
+}
+
 Ranks missing_from_creation(const Run& run, const Hang& circle) {
   Ranks creating;
   Ranks elsewhere;

@@ -1,6 +1,7 @@
 // Ranks that wait for each other (Fate::kCircle).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "analyzer/model/run.h"
@@ -30,6 +31,8 @@ bool is_all_called(const std::vector<Wait>& waits, const Hang& circle);
 
 // Nobody in it would wait in a circle if that rank went on.
 bool frees_all(const Run& run, const Hang& circle, Rank rank);
+// The only rank of which that is true; none: no rank, or each of several.
+std::optional<Rank> repair_of(const Run& run, const Hang& circle);
 
 // Those that the others of the circle, who are more, wait for in the creation of communicators, and
 // that wait elsewhere themselves; empty: it is another circle.
