@@ -108,10 +108,16 @@ void Completion::add_member(size_t index, const Member& member, uint64_t reached
       });
   if (kept != text.recent.end() && kept->sequence > first && reached >= first &&
       text.finished < first) {
-    // So long ago that it is not kept: at least as long as the oldest that is.
+    // So long ago that it is not kept: before all that is, of messages too.
+    const OperationText& oldest =
+        *std::find_if(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
+          return operation.stream == kept->stream;
+        });
     OperationText& evicted = evicted_.emplace_back(*kept);
     evicted.sequence = first;
     evicted.stack = 0;
+    evicted.enter = oldest.enter;
+    evicted.position = oldest.position;
     evicted.position -= evicted.position > 1 && evicted.position != format::kNeverReached ? 1 : 0;
     if (is_pending(trace, evicted)) {
       add_part(index, member, evicted);
@@ -332,6 +338,11 @@ void Completion::make_units() {
   }
 }
 
+bool Completion::is_evicted(const OperationText& operation) const {
+  return std::any_of(evicted_.begin(), evicted_.end(),
+                     [&](const OperationText& other) { return &other == &operation; });
+}
+
 void Completion::order_by_events() {
   for (auto& [stream, units] : streams_) {
     const size_t process = units_[units.front()].process;
@@ -345,6 +356,9 @@ void Completion::order_by_events() {
       }
       for (const size_t unit : units) {
         const OperationText& then = *parts_[units_[unit].parts.front()].operation;
+        if (is_evicted(then)) {
+          continue;  // when it was put on its stream is not known
+        }
         const auto last =
             std::find_if(other->second.rbegin(), other->second.rend(), [&](size_t before) {
               const OperationText& first = *parts_[units_[before].parts.front()].operation;
@@ -360,6 +374,13 @@ void Completion::order_by_events() {
   }
 }
 
+// What it issued before the oldest operation that is kept may not be over either.
+bool Completion::may_follow_evicted(const Member& member) const {
+  const std::vector<OperationText>& recent = text_of(run_, member).recent;
+  return !recent.empty() && recent.front().index != 0 &&
+         is_pending(run_.processes[member.process], recent.front());
+}
+
 // A message is behind a function of the job's that runs; or the GPU said that it has not begun it,
 // though nothing of NCCL lies before it.  Of collectives stalls tell (model/stalls.h).
 bool Completion::is_held_by_stream(const Unit& unit, const Unit& at_first) const {
@@ -367,7 +388,7 @@ bool Completion::is_held_by_stream(const Unit& unit, const Unit& at_first) const
     const OperationText& operation = *parts_[index].operation;
     return !operation.collective &&
            (function_before(run_, unit.process, operation) != nullptr ||
-            (at_first.before == 0 &&
+            (at_first.before == 0 && !may_follow_evicted(*parts_[index].member) &&
              gpu_state(run_.processes[unit.process], operation) == GpuState::kEnqueued));
   });
 }

@@ -82,6 +82,8 @@ class Completion {
   void find_differing();
   void set_differing(const Key& key);
   void make_units();
+  bool may_follow_evicted(const Member& member) const;
+  bool is_evicted(const OperationText& operation) const;
   void order_by_events();
   bool is_held_by_stream(const Unit& unit, const Unit& at_first) const;
   void solve();
