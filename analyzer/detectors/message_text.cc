@@ -63,13 +63,16 @@ std::string wrong_peer_text(const Run& run, const Divergence& one) {
 }
 
 // "send to rank 6"
-std::string message_to(const Run& run, const Divergence& one, const SideCall& call, bool own) {
+std::string message_to(const Run& run, size_t communicator, const SideCall& call) {
   const OperationText& operation = call.item.operation;
-  const Member* const peer = member_at(run.communicators[one.communicator], operation.peer);
+  if (operation.collective) {
+    return call.item.function;
+  }
+  const Member* const peer = member_at(run.communicators[communicator], operation.peer);
   const std::string whom = peer == nullptr ? fmt::format("peer {}", operation.peer)
                                            : fmt::format("rank {}", peer->rank.value);
-  return fmt::format("{} {} {}{}", operation.receive ? "receive" : "send",
-                     operation.receive ? "from" : "to", whom, own ? place_of_call(run, call) : "");
+  return fmt::format("{} {} {}", operation.receive ? "receive" : "send",
+                     operation.receive ? "from" : "to", whom);
 }
 
 std::string left_over_text(const Run& run, const Divergence& one) {
@@ -118,15 +121,17 @@ std::string message_text(const Run& run, const Divergence& one) {
 std::string departed_message_text(const Run& run, const Divergence& one) {
   const std::string who = ranks_text(one.deviants);
   const std::string on = " on communicator " + label_of(run, run.communicators[one.communicator]);
-  const std::string expected = message_to(run, one, one.expected, false);
+  const std::string expected = message_to(run, one.communicator, one.expected);
   const std::string place = place_of_call(run, one.expected);
   const std::string twins = ranks_text(one.twins);
   const char* const s = one.twins.size() == 1 ? "s" : "";
   switch (one.kind) {
     case DivergenceKind::kWrongPeer:
       return fmt::format(
-          "{} issued a {}{} instead of a {}: {}, which run{s} the same calls, name{s} that peer",
-          who, message_to(run, one, one.own, true), on, expected, twins, fmt::arg("s", s));
+          "{} issued a {}{} on communicator {} instead of a {}: {}, which run{s} the same calls, "
+          "name{s} that peer",
+          who, message_to(run, one.used, one.own), place_of_call(run, one.own),
+          label_of(run, run.communicators[one.used]), expected, twins, fmt::arg("s", s));
     case DivergenceKind::kMessageOrder:
       return fmt::format("{} called {}{} before the {}{}{}, {} in the other order", who,
                          one.own.item.function, place_of_call(run, one.own), expected, on, place,

@@ -85,6 +85,7 @@ class Describer {
                : own.receive  ? DivergenceKind::kMissingSend
                               : DivergenceKind::kMissingReceive;
       case CallEditKind::kSwapped:
+      case CallEditKind::kMoved:
         return swapped();
       case CallEditKind::kChanged:
         return changed(own, expected);
@@ -108,10 +109,12 @@ class Describer {
       found_.own_second = side_call(own_, later, found_.communicator);
     }
     found_.used = own_.calls[departure_.at].communicator;
+    const bool messages =
+        !found_.own.item.operation.collective && !found_.expected.item.operation.collective;
     const bool collectives =
         found_.own.item.operation.collective && found_.expected.item.operation.collective;
-    return !collectives            ? DivergenceKind::kMessageOrder
-           : on_one_communicator() ? DivergenceKind::kSwapped
+    return messages || (!collectives && on_one_communicator()) ? DivergenceKind::kMessageOrder
+           : on_one_communicator()                             ? DivergenceKind::kSwapped
                                    : DivergenceKind::kSwappedCommunicators;
   }
 
@@ -130,7 +133,8 @@ class Describer {
              : own.data_type != expected.data_type                     ? DivergenceKind::kType
                                                                        : DivergenceKind::kCount;
     }
-    return own.receive == expected.receive && own.peer != expected.peer
+    // Each pair of ranks may have a communicator of its own.
+    return own.receive == expected.receive && (own.peer != expected.peer || !on_one_communicator())
                ? std::optional(DivergenceKind::kWrongPeer)
                : std::nullopt;
   }

@@ -144,6 +144,7 @@ class Departures {
       return;
     }
     size_t common = agreeing_before(own, theirs, *at);
+    const bool is_all_before = common == std::min(at->own_at, at->their_at);
     while (at->own_at < own.calls.size() && at->their_at < theirs.calls.size()) {
       if (own.calls[at->own_at].key != theirs.calls[at->their_at].key) {
         if (common >= kLeastInCommon) {
@@ -155,7 +156,10 @@ class Departures {
       ++at->their_at;
       ++common;
     }
-    leader_[find(a)] = find(b);
+    // What they called before the oldest collective of both counts too.
+    if (is_all_before) {
+      leader_[find(a)] = find(b);
+    }
   }
 
   // How many calls before `at` are like those before `earlier`.

@@ -29,6 +29,7 @@ class Comparer {
     }
     for (size_t width = 1; width <= kWidestSwap; ++width) {
       consider_swap(width);
+      consider_move(width);
     }
     best_.unique = !tied_;
     return best_;
@@ -73,6 +74,22 @@ class Comparer {
     Agreement agreement = run_of(a_ + width + 1, b_ + width + 1);
     agreement.calls += between + (a_ + width < own_.size() ? 1 : 0);
     consider(CallEditKind::kSwapped, width, agreement);
+  }
+
+  // What belongs here comes after `width` others, which are as they should be.  Of one it is a
+  // swap.
+  void consider_move(size_t width) {
+    if (width < 2 || !is_same(a_ + width, b_)) {
+      return;
+    }
+    for (size_t i = 0; i < width; ++i) {
+      if (!is_same(a_ + i, b_ + 1 + i)) {
+        return;
+      }
+    }
+    Agreement agreement = run_of(a_ + width + 1, b_ + width + 1);
+    agreement.calls += width + 1;
+    consider(CallEditKind::kMoved, width, agreement);
   }
 
   void consider(CallEditKind kind, size_t length, const Agreement& agreement) {

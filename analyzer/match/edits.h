@@ -14,6 +14,7 @@ enum class CallEditKind : uint8_t {
   kSkipped,  // `length` calls left out
   kExtra,    // `length` calls more
   kSwapped,  // this one and the one `length` after it have changed places
+  kMoved,    // the one `length` after it belongs here, before all those
 };
 
 struct CallEdit {

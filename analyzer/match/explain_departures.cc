@@ -62,7 +62,8 @@ bool is_clear(const WaitGraph& graph, const Departure& departure, const Divergen
   if (is_of_messages(divergence.kind)) {
     return true;
   }
-  const bool swapped = departure.edit.kind == CallEditKind::kSwapped;
+  const bool swapped =
+      departure.edit.kind == CallEditKind::kSwapped || departure.edit.kind == CallEditKind::kMoved;
   return departure.edit.matches > 0 && departure.edit.unique &&
          (!swapped || std::none_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
            return hang.fate == Fate::kCircle && is_all_called(graph.waits, hang);

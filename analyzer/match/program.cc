@@ -12,8 +12,11 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/event_operations.h"
+#include "analyzer/model/groups.h"
 #include "analyzer/model/idle_host.h"
+#include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
+#include "analyzer/thresholds.h"
 #include "format/hashes.h"
 
 namespace traintrace {
@@ -27,17 +30,17 @@ class KeyMaker {
  public:
   explicit KeyMaker(const ProcessTrace& trace) : trace_(trace) {}
 
+  // `exchanges`: all messages of that communicator are parts of all-to-alls, with each member.
   uint64_t key_of(const OperationText& operation, const CommunicatorText& communicator,
-                  uint32_t ordinal) {
+                  uint32_t ordinal, bool exchanges) {
     uint64_t key = format::mixed(kSeed, ordinal);
     key = format::mixed(key, static_cast<uint64_t>(communicator.size));
     key = format::mixed(key, function_of(operation.call));
     key = format::mixed(key, operation.count);
     key = format::mixed(key, static_cast<uint64_t>(operation.data_type));
     key = format::mixed(key, site(operation.stack));
-    return operation.collective
-               ? key
-               : format::mixed(key, static_cast<uint64_t>(operation.peer) * 2 + operation.receive);
+    const uint64_t peer = exchanges ? 0 : static_cast<uint64_t>(operation.peer);
+    return operation.collective ? key : format::mixed(key, peer * 2 + operation.receive);
   }
 
  private:
@@ -60,11 +63,6 @@ class KeyMaker {
   const ProcessTrace& trace_;
   std::unordered_map<uint32_t, uint64_t> functions_, sites_;
 };
-
-bool has_messages(const CommunicatorText& text) {
-  return std::any_of(text.recent.begin(), text.recent.end(),
-                     [](const OperationText& operation) { return !operation.collective; });
-}
 
 // Which of its process's communicators it is, in the order in which it created them.  Our own
 // traces list them in that order.
@@ -107,6 +105,25 @@ TimeNs kept_since(const ProcessTrace& trace) {
   return since;
 }
 
+size_t messages_done(const ProcessTrace& trace, const CommunicatorText& text) {
+  return static_cast<size_t>(
+      std::count_if(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
+        return !operation.collective && !is_unfinished(trace, operation);
+      }));
+}
+
+// Made for a message between two ranks, as frameworks do, of a rank that has long exchanged others,
+// and not one has been done on it: it may be the call of a wrong peer that made it.
+bool is_fresh_pair(const ProcessTrace& trace, const CommunicatorText& text) {
+  return text.size == 2 && text.collectives == 0 &&
+         (text.recent.empty() || text.recent.front().index == 0) &&
+         messages_done(trace, text) == 0 &&
+         std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                     [&](const CommunicatorText& other) {
+                       return other.size == 2 && messages_done(trace, other) >= kHabitTimes;
+                     });
+}
+
 // Dumps say the sizes of all groups, our own traces have them.
 std::string sizes_of(const ProcessTrace& trace) {
   if (const auto sizes = trace.facts.find("group-sizes"); sizes != trace.facts.end()) {
@@ -114,18 +131,59 @@ std::string sizes_of(const ProcessTrace& trace) {
   }
   std::string sizes;
   for (const CommunicatorText& text : trace.communicators) {
-    sizes += fmt::format("{},", text.size);
+    if (!is_fresh_pair(trace, text)) {
+      sizes += fmt::format("{},", text.size);
+    }
   }
   return sizes;
+}
+
+// Of two members each sends to the other and receives from it.
+bool is_exchange_of_two(const CommunicatorText& text, const OperationText& operation) {
+  const std::vector<const OperationText*> group = group_of(text, operation);
+  const auto receives = std::count_if(group.begin(), group.end(),
+                                      [](const OperationText* one) { return one->receive; });
+  return receives > 0 && static_cast<size_t>(receives) < group.size();
+}
+
+// Messages that are no part of an all-to-all, in which all members do the same.  What is kept of
+// the first group may be its end only.
+bool has_messages(const Communicator& communicator, const CommunicatorText& text) {
+  uint32_t seen =
+      text.recent.empty() || text.recent.front().index == 0 ? 0 : text.recent.front().group;
+  return std::any_of(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
+    if (operation.collective || (operation.group != 0 && operation.group == seen)) {
+      return false;
+    }
+    seen = operation.group;
+    return communicator.size == 2 ? !is_exchange_of_two(text, operation)
+                                  : !is_exchange(communicator, text, operation);
+  });
+}
+
+// Neighbours in a pipeline exchange messages too, each from lines of its own.
+bool call_from_same_lines(const Run& run, const Communicator& communicator) {
+  std::set<std::set<uint64_t>> all;
+  for (const Member& member : communicator.members) {
+    std::set<uint64_t> lines;
+    for (const OperationText& operation : text_of(run, member).recent) {
+      if (!operation.collective) {
+        lines.insert(site_of(run.processes[member.process], operation.stack));
+      }
+    }
+    all.insert(std::move(lines));
+  }
+  return all.size() <= 1;
 }
 
 // The groups that carry messages anywhere, by how their processes count them.
 std::set<uint32_t> groups_with_messages(const Run& run) {
   std::set<uint32_t> ordinals;
-  for (const ProcessTrace& trace : run.processes) {
-    for (size_t i = 0; i < trace.communicators.size(); ++i) {
-      if (has_messages(trace.communicators[i])) {
-        ordinals.insert(ordinal_of(trace, i));
+  for (const Communicator& communicator : run.communicators) {
+    const bool alike = communicator.size != 2 || call_from_same_lines(run, communicator);
+    for (const Member& member : communicator.members) {
+      if (!alike || has_messages(communicator, text_of(run, member))) {
+        ordinals.insert(ordinal_of(run.processes[member.process], member.element));
       }
     }
   }
@@ -149,8 +207,9 @@ void tell_stages_apart(const Run& run, const std::set<uint32_t>& with_messages,
   for (const Communicator& communicator : run.communicators) {
     if (std::any_of(communicator.members.begin(), communicator.members.end(),
                     [&](const Member& member) {
-                      return with_messages.contains(
-                          ordinal_of(run.processes[member.process], member.element));
+                      const ProcessTrace& trace = run.processes[member.process];
+                      return with_messages.contains(ordinal_of(trace, member.element)) &&
+                             !is_fresh_pair(trace, text_of(run, member));
                     })) {
       carriers.push_back(&communicator);
     }
@@ -312,7 +371,8 @@ class Programs {
     const CommunicatorText& text = text_of(run_, member);
     Program& program = by_rank_.at(member.rank);
     const uint32_t ordinal = ordinal_of(run_.processes[member.process], member.element);
-    if (with_messages_.contains(ordinal)) {
+    const bool exchanges = !with_messages_.contains(ordinal);
+    if (!exchanges && !is_fresh_pair(run_.processes[member.process], text)) {
       program.role +=
           format::mixed(format::mixed(kSeed, ordinal), static_cast<uint64_t>(member.local_rank));
     }
@@ -320,7 +380,7 @@ class Programs {
       // Of these there are records only as long as they are not complete.
       if ((operation.flags & format::kUntracked) == 0 && operation.enter >= since_[member.rank] &&
           (operation.collective || operation.peer >= 0)) {
-        const uint64_t key = makers_.at(member.rank).key_of(operation, text, ordinal);
+        const uint64_t key = makers_.at(member.rank).key_of(operation, text, ordinal, exchanges);
         program.calls.push_back({key, &operation, communicator});
       }
     };

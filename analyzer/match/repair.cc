@@ -61,6 +61,8 @@ class Repair {
         return take_out(queue, 0, departure_.edit.length);
       case CallEditKind::kSwapped:
         return swap(queue);
+      case CallEditKind::kMoved:
+        return move(queue);
     }
     return false;
   }
@@ -145,6 +147,17 @@ class Repair {
     take_out(queue, 0, 1);
     move_in(queue, 0, later);
     move_in(queue, width, sooner);
+    return true;
+  }
+
+  bool move(Queue& queue) const {
+    const size_t from = departure_.edit.length;
+    if (from >= queue.size()) {
+      return false;
+    }
+    const Issued later = queue[from];
+    take_out(queue, from, 1);
+    move_in(queue, 0, later);
     return true;
   }
 
@@ -263,6 +276,10 @@ class Drain {
   // Of messages issued as one, all count as unfinished until the last of them is done.  Of those
   // that a rank exchanges with another, only the first can have met its other side.
   void mark_received(Rank rank, Queue& queue) const {
+    for (Issued& issued : queue) {
+      issued.met = issued.met || (!issued.added && !issued.operation->collective &&
+                                  is_other_side_evicted(rank, issued));
+    }
     if (partly_ != Partly::kFirst) {
       return;
     }
@@ -273,6 +290,23 @@ class Drain {
           seen.emplace(issued.communicator, issued.peer, issued.operation->receive).second;
       issued.met = issued.met || (first && !issued.added && is_other_side_done(rank, issued));
     }
+  }
+
+  // Its peer has issued the other side before all that is kept of it.
+  bool is_other_side_evicted(Rank rank, const Issued& issued) const {
+    const Communicator& communicator = run_.communicators[issued.communicator];
+    const Member* const own = member_of(communicator, rank);
+    const Member* const peer = member_at(communicator, issued.peer);
+    if (own == nullptr || peer == nullptr || issued.operation->sequence == 0) {
+      return false;
+    }
+    const auto& theirs = text_of(run_, *peer).recent;
+    const auto oldest = std::find_if(theirs.begin(), theirs.end(), [&](const OperationText& other) {
+      return !other.collective && other.receive != issued.operation->receive &&
+             other.peer == own->local_rank;
+    });
+    return oldest != theirs.end() && theirs.front().index != 0 &&
+           issued.operation->sequence < oldest->sequence;
   }
 
   // Its peer is through with the other side: by their numbers; where messages are not numbered, if

@@ -32,11 +32,12 @@ class Writer:
     def name(self, comm):
         return "%s_%d" % (comm.name, comm.uid)
 
-    def pair(self, comm, first, second):
-        """Single messages go over a communicator of the two (getKeySendRecv)."""
+    def pair(self, comm, first, second, time):
+        """Single messages go over a communicator of the two (getKeySendRecv), made when they first exchange one."""
         low, high = sorted((first, second))
         name = "%s_pair_%d_%d" % (self.name(comm), low, high)
-        self.pairs[name] = (comm.ranks[low], comm.ranks[high])
+        since = min(time, self.pairs.get(name, (time,))[0])
+        self.pairs[name] = (since, comm.ranks[low], comm.ranks[high])
         return name, 0 if second == low else 1, 0x100000 + comm.uid * 4096 + low * 64 + high
 
     # ---- operations
@@ -57,7 +58,7 @@ class Writer:
         own = comm.position[operation.rank.number]
         if spec is None and not operation.batched:
             direction, peer, shape, dtype = operation.parts[0]
-            name, peer, stream = self.pair(comm, own, peer)
+            name, peer, stream = self.pair(comm, own, peer, operation.created)
             return stream, [self.message(direction, name, peer, elements([shape]), dtype, None)]
         if spec is None:
             self.number += 1
@@ -178,8 +179,8 @@ def communicators(drawn, writer):
             first = min(rank.time for rank in comm.joined)
             line += " absent=%d created=%+.9f" % (drawn.fault.rank, first)
         yield line
-    for name, members in sorted(writer.pairs.items()):
-        yield "communicator %s members=%d,%d%s" % (name, members[0], members[1], "" if drawn.settings.mixed else " unnamed")
+    for name, (_, low, high) in sorted(writer.pairs.items(), key=lambda item: (item[1][0], item[0])):
+        yield "communicator %s members=%d,%d%s" % (name, low, high, "" if drawn.settings.mixed else " unnamed")
 
 
 def write(drawn, path):
