@@ -28,7 +28,7 @@ Certainty missing_certainty(const Run& run, const Hang& hang) {
   const bool unfinished = std::all_of(wait.waiters.begin(), wait.waiters.end(),
                                       [](const Waiter& waiter) { return waiter.unfinished; });
   const bool sure = (all_need_all || unfinished) && hang.witnessed >= run.hang_after &&
-                    !doubts_about(run, hang).any();
+                    !wait.inferred && !doubts_about(run, hang).any();
   return sure ? Certainty::kProof : Certainty::kLikely;
 }
 
@@ -173,6 +173,12 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.title = missing_title(run, hang);
     finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
+    if (run.waits.waits[hang.wait].inferred) {
+      finding.evidence.push_back(
+          fmt::format("no proof: who belongs to it was not recorded; no other rank than {} waits "
+                      "for nobody",
+                      ranks_text(hang.roots)));
+    }
     if (finding.certainty != Certainty::kPossible) {
       blame_missing(run, hang, finding);
       findings.push_back(std::move(finding));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -16,12 +17,13 @@
 #include "analyzer/model/progress.h"
 #include "analyzer/model/stalls.h"
 #include "analyzer/model/stream_order.h"
+#include "analyzer/model/wait_walk.h"
 
 namespace traintrace {
 namespace {
 
 // Creating the communicator: whoever has not begun to, or died while it did, is waited for.
-void add_init_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
+Wait init_wait(const Run& run, size_t index) {
   const Communicator& communicator = run.communicators[index];
   Wait wait;
   wait.kind = WaitKind::kInit;
@@ -49,8 +51,40 @@ void add_init_wait(const Run& run, size_t index, std::vector<Wait>& waits) {
   }
   std::sort(wait.awaited.begin(), wait.awaited.end(),
             [](const Awaited& a, const Awaited& b) { return a.rank < b.rank; });
-  if (!wait.waiters.empty() && !wait.awaited.empty()) {
-    waits.push_back(std::move(wait));
+  return wait;
+}
+
+bool lacks_members(const Run& run, const Wait& wait) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  return wait.awaited.empty() && static_cast<int>(communicator.members.size()) < communicator.size;
+}
+
+// Ranks that wait for nobody, as far as is known.
+Ranks free_ranks(const Run& run, const std::vector<Wait>& waits) {
+  Ranks ranks = run.missing;
+  for (const RankState& state : run.ranks) {
+    insert(ranks, state.rank);
+  }
+  for (const Wait& wait : waits) {
+    for (const Waiter& waiter : wait.waiters) {
+      std::erase(ranks, waiter.rank);
+    }
+  }
+  return ranks;
+}
+
+// The source does not say who the members are that have not come.  If no more ranks than those
+// wait for nobody, it is they: who waits elsewhere would come otherwise.
+void find_those_who_lack(const Run& run, const std::vector<Wait>& waits, Wait& wait) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  Ranks free = free_ranks(run, waits);
+  std::erase_if(free, [&](Rank rank) { return member_of(communicator, rank) != nullptr; });
+  const auto lacking = static_cast<size_t>(communicator.size) - communicator.members.size();
+  if (free.size() == lacking) {
+    wait.inferred = true;
+    for (const Rank rank : free) {
+      wait.awaited.push_back({rank, false, 0});
+    }
   }
 }
 
@@ -60,12 +94,68 @@ bool is_held_up(const Wait& wait) {
                      [](const Awaited& awaited) { return awaited.held_up; });
 }
 
-std::vector<Wait> waits_in(const Run& run) {
-  std::vector<Wait> waits;
-  for (size_t i = 0; i < run.communicators.size(); ++i) {
-    add_init_wait(run, i, waits);
+// Whom it named waits for something else, or is what others wait for too: that it does not answer
+// is no sign that another was meant.
+bool is_peer_held_up(const Run& run, const Divergence& divergence, const std::vector<Wait>& waits,
+                     const WaitWalk& walk) {
+  const Member* const peer =
+      member_at(run.communicators[divergence.communicator], divergence.own.item.operation.peer);
+  if (peer == nullptr) {
+    return false;
   }
+  bool waiting = false;
+  bool awaited = false;
+  for (const Wait& wait : waits) {
+    const auto is_peer = [&](const auto& one) { return one.rank == peer->rank; };
+    const auto is_other = [&](const Waiter& one) {
+      return !contains(divergence.deviants, one.rank);
+    };
+    waiting = waiting || std::any_of(wait.waiters.begin(), wait.waiters.end(), is_peer);
+    awaited = awaited || (std::any_of(wait.awaited.begin(), wait.awaited.end(), is_peer) &&
+                          std::any_of(wait.waiters.begin(), wait.waiters.end(), is_other));
+  }
+  return waiting ? !contains(walk.all_before(divergence.deviants), peer->rank) : awaited;
+}
+
+void leave_out_wrong_peers(Run& run, const std::vector<Wait>& waits) {
+  Ranks ranks;
+  for (const RankState& state : run.ranks) {
+    insert(ranks, state.rank);
+  }
+  std::optional<WaitWalk> walk;
+  std::erase_if(run.divergences, [&](const Divergence& divergence) {
+    if (divergence.kind != DivergenceKind::kWrongPeer) {
+      return false;
+    }
+    if (!walk) {
+      walk.emplace(ranks, waits);
+    }
+    return is_peer_held_up(run, divergence, waits, *walk);
+  });
+}
+
+std::vector<Wait> waits_in(Run& run) {
+  std::vector<Wait> waits;
+  std::vector<Wait> lacking;
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    Wait wait = init_wait(run, i);
+    if (!wait.waiters.empty() && lacks_members(run, wait)) {
+      lacking.push_back(std::move(wait));
+    } else if (!wait.waiters.empty() && !wait.awaited.empty()) {
+      waits.push_back(std::move(wait));
+    }
+  }
+  const auto known = static_cast<std::ptrdiff_t>(waits.size());
   add_match_waits(run, waits);
+  std::vector<Wait> all = waits;
+  std::copy(lacking.begin(), lacking.end(), std::back_inserter(all));
+  for (Wait& wait : lacking) {
+    find_those_who_lack(run, all, wait);
+  }
+  std::erase_if(lacking, [](const Wait& wait) { return wait.awaited.empty(); });
+  waits.insert(waits.begin() + known, std::make_move_iterator(lacking.begin()),
+               std::make_move_iterator(lacking.end()));
+  leave_out_wrong_peers(run, waits);
   std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) {
     return std::tuple(is_held_up(a), a.communicator) < std::tuple(is_held_up(b), b.communicator);
   });

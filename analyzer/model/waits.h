@@ -50,6 +50,8 @@ struct Wait {
   OperationText details;         // as one of the waiters entered it; `enter` 0: not known
   std::vector<Waiter> waiters;   // by rank
   std::vector<Awaited> awaited;  // by rank
+  // Who is a member was not recorded: they are the only ones that wait for nobody.
+  bool inferred = false;
 };
 
 enum class Fate : uint8_t {
