@@ -187,6 +187,18 @@ bool is_for_a_stopped_host_to_see(const Run& run, const Stall& stall, const Stal
          !certainly_unfinished(rank.gpu);
 }
 
+// Its GPU has come to it, and to nothing that was called on the communicator after it.
+bool is_seen_in_it(const Run& run, const Stall& stall, const StalledRank& rank) {
+  const ProcessTrace& trace = run.processes[rank.process];
+  const Member* const member = member_of(run.communicators[stall.communicator], rank.rank);
+  const std::vector<OperationText>& recent = text_of(run, *member).recent;
+  return rank.gpu == GpuState::kReached &&
+         std::none_of(recent.begin(), recent.end(), [&](const OperationText& other) {
+           return other.index > rank.operation.index &&
+                  gpu_state(trace, other) == GpuState::kReached;
+         });
+}
+
 void classify(const Run& run, Stall& stall) {
   Ranks blocked;
   Ranks stuck;
@@ -215,7 +227,14 @@ void classify(const Run& run, Stall& stall) {
     }
     stall.kind = StallKind::kBehind;
     stall.suspects = stuck;
-    stall.known = stuck.size() < stall.finished.size();
+    // Where all need all, who is through with it has had what every member gave: whoever's GPU is
+    // seen to be in it still is held up by itself.
+    const bool all_seen =
+        direction_of(stall.function) == Direction::kAllToAll &&
+        std::all_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
+          return !contains(stuck, rank.rank) || is_seen_in_it(run, stall, rank);
+        });
+    stall.known = all_seen || stuck.size() < stall.finished.size();
   } else {
     stall.known = count(GpuState::kReached) == stall.ranks.size();
   }
