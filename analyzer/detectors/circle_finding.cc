@@ -130,13 +130,14 @@ void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
       return !is_part(wait, circle.roots) || has_part(wait, rank);
     });
   };
-  const auto count = [&](const Ranks& side) {
-    return std::count_if(side.begin(), side.end(), has_both);
+  const auto with_both = [&](Ranks side) {
+    std::erase_if(side, [&](Rank rank) { return !has_both(rank); });
+    return side;
   };
-  const auto first = count(finding.sides[0]);
-  const auto second = count(finding.sides[1]);
-  if (first != second) {
-    blame(finding.sides[first < second ? 0 : 1], finding);
+  const Ranks first = with_both(finding.sides[0]);
+  const Ranks second = with_both(finding.sides[1]);
+  if (first.size() != second.size()) {
+    blame(first.size() < second.size() ? first : second, finding);
   }
 }
 

@@ -64,6 +64,14 @@ struct StreamOrder {
     Before before;  // and all that was said before that
   };
   std::map<Stream, std::vector<Told>> told;  // by time
+  // The last of what was put on that stream before `before` was not complete at `until`: the event
+  // behind it was asked for, and had not come.
+  struct Unfinished {
+    Stream stream;
+    TimeNs before = 0;
+    TimeNs until = 0;
+  };
+  std::vector<Unfinished> unfinished = {};
 };
 
 struct OtherRun {

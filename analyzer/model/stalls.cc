@@ -187,16 +187,18 @@ bool is_for_a_stopped_host_to_see(const Run& run, const Stall& stall, const Stal
          !certainly_unfinished(rank.gpu);
 }
 
-// Its GPU has come to it, and to nothing that was called on the communicator after it.
+// Its GPU has come to it, and to nothing that was called on the communicator after it; or its event
+// was asked for and had not come.
 bool is_seen_in_it(const Run& run, const Stall& stall, const StalledRank& rank) {
   const ProcessTrace& trace = run.processes[rank.process];
-  const Member* const member = member_of(run.communicators[stall.communicator], rank.rank);
-  const std::vector<OperationText>& recent = text_of(run, *member).recent;
-  return rank.gpu == GpuState::kReached &&
-         std::none_of(recent.begin(), recent.end(), [&](const OperationText& other) {
-           return other.index > rank.operation.index &&
-                  gpu_state(trace, other) == GpuState::kReached;
-         });
+  if (rank.gpu == GpuState::kReached) {
+    const Member* const member = member_of(run.communicators[stall.communicator], rank.rank);
+    const std::vector<OperationText>& recent = text_of(run, *member).recent;
+    return std::none_of(recent.begin(), recent.end(), [&](const OperationText& other) {
+      return other.index > rank.operation.index && gpu_state(trace, other) == GpuState::kReached;
+    });
+  }
+  return certainly_unfinished(rank.gpu) && rank.gpu != GpuState::kEnqueued;
 }
 
 void classify(const Run& run, Stall& stall) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/progress.h"
 
@@ -49,7 +50,13 @@ class Replay {
 
   void call(const CallRecord& event) {
     const CallSchema* const schema = schema_of(trace_, event.call);
-    if (schema == nullptr || event.moment || (event.returned && event.result != 0)) {
+    if (schema == nullptr || event.moment) {
+      return;
+    }
+    if (schema->kind == "query" && event.returned) {
+      ask(event);
+    }
+    if (event.returned && event.result != 0) {
       return;
     }
     if (schema->library == "nccl") {
@@ -65,6 +72,7 @@ class Replay {
       wait(*on, *with, event.enter);
     } else if (schema->kind == "create" && with && name.find("EventCreate") != name.npos) {
       events_.erase(*with);
+      asked_.erase(*with);
     } else if (name.find("StreamBeginCapture") != name.npos && on) {
       capturing_.insert(*on);
     } else if (name.find("StreamEndCapture") != name.npos) {
@@ -72,7 +80,18 @@ class Replay {
     }
   }
 
-  StreamOrder take() { return {std::move(told_)}; }
+  StreamOrder take() {
+    StreamOrder order;
+    order.told = std::move(told_);
+    for (const auto& [handle, asked] : asked_) {
+      const Event& recorded = events_.at(handle);
+      if (recorded.on) {
+        order.unfinished.push_back(
+            {*recorded.on, recorded.before.at(*recorded.on), until_of(asked)});
+      }
+    }
+    return order;
+  }
 
  private:
   // What a call or a group of NCCL issues is put on the streams at its end, as far as is known.
@@ -102,8 +121,37 @@ class Replay {
 
   struct Event {
     bool captured = false;
+    std::optional<Stream> on;
     Before before;
   };
+  // It had not come.
+  struct Asked {
+    uint32_t thread = 0;
+    TimeNs time = 0;
+  };
+
+  void ask(const CallRecord& event) {
+    constexpr int kNotReady = 600;  // cudaErrorNotReady, CUDA_ERROR_NOT_READY
+    const auto handle = value_of(trace_, event, "event");
+    if (!handle || !events_.contains(*handle)) {
+      return;
+    }
+    if (event.result == kNotReady) {
+      asked_[*handle] = {event.thread, event.leave};
+    } else {
+      asked_.erase(*handle);
+    }
+  }
+
+  // Asked again and again, as long as the answer is the same and the thread calls nothing else.
+  TimeNs until_of(const Asked& asked) const {
+    for (const ThreadText& thread : trace_.threads) {
+      if (thread.serial == asked.thread && thread.queries > 0) {
+        return std::max(asked.time, thread.last_query_time);
+      }
+    }
+    return asked.time;
+  }
 
   std::optional<Stream> stream_in(const CallRecord& event) const {
     const auto handle = value_of(trace_, event, "stream");
@@ -114,11 +162,13 @@ class Replay {
   void record(uint64_t event, const std::optional<Stream>& on, TimeNs time) {
     Event& recorded = events_[event];
     recorded = {};
+    asked_.erase(event);
     if (!on) {
       return;
     }
+    recorded.on = on;
     if (capturing_.contains(*on)) {
-      recorded.captured = true;
+      recorded = {true, std::nullopt, {}};
       return;
     }
     if (const auto found = told_.find(*on); found != told_.end()) {
@@ -151,6 +201,7 @@ class Replay {
   const TimeNs since_;
   std::map<Stream, std::vector<StreamOrder::Told>> told_;
   std::unordered_map<uint64_t, Event> events_;
+  std::map<uint64_t, Asked> asked_;  // by event
   std::set<Stream> capturing_;
   std::unordered_map<uint32_t, Issuing> issuing_;  // by thread
 };
@@ -190,6 +241,36 @@ std::map<size_t, Pending> pending_by_process(const Run& run) {
 
 }  // namespace
 
+namespace {
+
+// The newest operation that was put on that stream before a time.
+OperationText* last_put_on(ProcessTrace& trace, const Stream& stream, TimeNs before) {
+  OperationText* last = nullptr;
+  for (CommunicatorText& text : trace.communicators) {
+    for (OperationText& operation : text.recent) {
+      if (operation.enter < before && stream_at(trace, operation.stream) == stream &&
+          (last == nullptr || last->enter < operation.enter)) {
+        last = &operation;
+      }
+    }
+  }
+  return last;
+}
+
+// What frameworks poll for tells how far a GPU is, where nothing else does.
+void note_unfinished(const Run& run, const std::vector<StreamOrder::Unfinished>& unfinished,
+                     ProcessTrace& trace) {
+  for (const StreamOrder::Unfinished& one : unfinished) {
+    OperationText* const operation = last_put_on(trace, one.stream, one.before);
+    if (operation != nullptr && operation->gpu == GpuState::kUnknown &&
+        !finished(trace, *operation) && elapsed(operation->enter, one.until) >= run.hang_after) {
+      operation->gpu = GpuState::kPending;
+    }
+  }
+}
+
+}  // namespace
+
 StreamOrder stream_order_of(const ProcessTrace& trace, TimeNs since) {
   Replay replay(trace, since);
   std::vector<const CallRecord*> calls;
@@ -197,7 +278,7 @@ StreamOrder stream_order_of(const ProcessTrace& trace, TimeNs since) {
     const CallSchema* const schema = schema_of(trace, event.call);
     if (schema != nullptr &&
         (schema->kind == "record" || schema->kind == "wait" || schema->kind == "create" ||
-         schema->kind == "capture" || schema->library == "nccl")) {
+         schema->kind == "query" || schema->kind == "capture" || schema->library == "nccl")) {
       calls.push_back(&event);
     }
   }
@@ -219,6 +300,7 @@ bool find_stream_orders(Run& run, const ReadEvents& read_events) {
     const ProcessTrace* const trace =
         read_events ? read_events(run.processes[process]) : &run.processes[process];
     StreamOrder order = trace == nullptr ? StreamOrder() : stream_order_of(*trace, pending.since);
+    note_unfinished(run, order.unfinished, run.processes[process]);
     if (!order.told.empty()) {
       run.stream_orders.emplace(process, std::move(order));
     }
