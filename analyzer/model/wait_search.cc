@@ -91,8 +91,8 @@ Ranks WaitSearch::roots() const {
 }
 
 // If that is all of them, their streams hold each other up, and nobody came to the wrong place.  If
-// no more hold them up than there are, or one of the others alone could undo it as several of them
-// would have to, which of the two is the right order is not told.
+// no more hold them up than there are, or one of the others alone could undo it as well, which of
+// the two is the right order is not told.
 Ranks WaitSearch::in_other_place(const WaitWalk& walk, const Ranks& circle) const {
   Ranks held_up;
   std::copy_if(circle.begin(), circle.end(), std::back_inserter(held_up), [&](Rank rank) {
@@ -103,7 +103,7 @@ Ranks WaitSearch::in_other_place(const WaitWalk& walk, const Ranks& circle) cons
   if (held_up.size() >= holders_of(held_up).size()) {
     return {};
   }
-  const Ranks repairs = held_up.size() > 1 ? walk.repairs_of(circle) : Ranks();
+  const Ranks repairs = walk.repairs_of(circle);
   const bool told = std::all_of(repairs.begin(), repairs.end(),
                                 [&](Rank rank) { return contains(held_up, rank); });
   return told ? held_up : Ranks();

@@ -19,8 +19,8 @@ struct WaitSearch {
 
   // Ranks that are waited for and wait for nobody; and where there is no such rank behind a wait,
   // those that only wait for what lies behind it on the streams of more others: they came to
-  // another operation instead, which the others cannot begin for want of the first.  Several are
-  // not, if one of the others alone could undo it.
+  // another operation instead, which the others cannot begin for want of the first.  They are not
+  // if one of the others alone could undo it.
   Ranks roots() const;
 
   // All that wait or are waited for; by rank.
