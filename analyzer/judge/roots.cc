@@ -21,7 +21,7 @@ bool is_unexplained(const Run& run, const WaitGraph& graph) {
            const bool open =
                std::all_of(hang.divergences.begin(), hang.divergences.end(), [&](size_t index) {
                  const Divergence& one = run.divergences[index];
-                 return one.tie && is_of_messages(one.kind);
+                 return one.tie;
                });
            return open && (hang.fate == Fate::kCircle ||
                            (hang.fate == Fate::kAlive &&
