@@ -22,6 +22,9 @@ std::vector<Finding> find_impossible_results(const Run& run, const Numbers& numb
 std::vector<Finding> find_zero_gradients(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_norm_spikes(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_same_gradients(const Run& run, const Numbers& numbers);
+// Numbers that were the same on all ranks, and shards that were the same on their replicas.
+std::vector<Finding> find_replica_drift(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_shard_drift(const Run& run, const Numbers& numbers);
 
 // What find_first_nonfinite says where operations were checked; none: they show no such data.
 std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
