@@ -147,6 +147,8 @@ CASES = {
     "stuck-on-all": lambda: train(batch(min(step, 20), rank) for step in range(40)),
     "one-batch": lambda: train([batch(rank)] * 40 if rank == 1 else [batch(step, rank) for step in range(40)]),
     "data-of-a-run": lambda: train(batch(step, rank, rank == 1 and step >= CHANGED) for step in range(40)),
+    # Resumed with the batch after the one whose number is CHANGED.
+    "resumed-data": lambda: train(batch(step, rank) for step in range(CHANGED, CHANGED + 40)),
     "losses-of-a-run": lambda: log_losses(4.0 / (1 + step) if step < CHANGED else 0.75 for step in range(40)),
     "gradients": lambda: exchange(gradients_of),
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
