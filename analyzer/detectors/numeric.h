@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/finding.h"
 #include "analyzer/numbers/numbers.h"
+#include "analyzer/numbers/read_again.h"
 
 namespace traintrace {
 
@@ -34,6 +35,9 @@ bool has_loss_scaler(const Numbers& numbers);
 // Ranks that communicate among themselves alone may share their data rightly: those of a tensor,
 // context or pipeline parallel group, and the replicas of a shard.
 bool have_group(const Run& run, const Ranks& ranks);
+
+// Of a run that goes on with the work of another one, which is called `before`.
+std::vector<Finding> find_read_again(const std::string& before, const std::vector<ReadAgain>& all);
 
 // What all of them find.
 std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers);

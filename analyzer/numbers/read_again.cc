@@ -1,9 +1,6 @@
 #include "analyzer/numbers/read_again.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
-#include <unordered_map>
 
 #include "analyzer/numbers/batches.h"
 #include "analyzer/numbers/numbers_diff.h"
@@ -11,31 +8,11 @@
 namespace traintrace {
 namespace {
 
-struct SentBefore {
-  Rank rank;
-  size_t number = 0;  // from 0, of the changing ones
-  size_t of_number = 0;
-};
-using SentHashes = std::unordered_map<uint64_t, SentBefore>;
-using PlaceOfBatches = std::tuple<std::string, std::string, std::vector<std::string>>;
+using PlaceOfBatches = SentBatches::key_type;
+using SentHashes = SentBatches::mapped_type;
 
 PlaceOfBatches place_of(const PlaceBatches& all) {
   return {place_text(*all.front()), all.front()->callers, all.front()->frames};
-}
-
-std::map<PlaceOfBatches, SentHashes> sent_hashes(const Numbers& numbers) {
-  std::map<PlaceOfBatches, SentHashes> sent;
-  for (const PlaceBatches& all : batches_by_place(numbers)) {
-    SentHashes& hashes = sent[place_of(all)];
-    for (const BatchSeries* const series : all) {
-      const std::vector<size_t> changing = changing_batches(*series);
-      for (size_t i = 0; i < changing.size(); ++i) {
-        hashes.try_emplace(series->hashes[changing[i]],
-                           SentBefore{series->rank, i, changing.size()});
-      }
-    }
-  }
-  return sent;
 }
 
 // What the rank begins with, up to the first batch that is new.
@@ -57,35 +34,53 @@ Beginning beginning_of(const BatchSeries& series, const SentHashes& sent) {
     }
     beginning.first = beginning.count == 0 ? known->second : beginning.first;
     beginning.is_same_position = beginning.is_same_position && known->second.rank == series.rank &&
-                                 known->second.number == beginning.count;
+                                 known->second.number == beginning.count + 1;
   }
   return beginning;
 }
 
 }  // namespace
 
-std::vector<ReadAgain> read_again(const Run& earlier_run, const Numbers& earlier,
-                                  const Run& later_run, const Numbers& later) {
-  const std::map<PlaceOfBatches, SentHashes> sent = sent_hashes(earlier);
-  const bool is_whole = std::all_of(earlier_run.processes.begin(), earlier_run.processes.end(),
-                                    [](const ProcessTrace& trace) { return is_complete(trace); });
+SentBatches sent_batches(const Run& run, const Numbers& numbers) {
+  SentBatches sent;
+  if (!std::all_of(run.processes.begin(), run.processes.end(),
+                   [](const ProcessTrace& trace) { return is_complete(trace); })) {
+    return sent;
+  }
+  for (const PlaceBatches& all : batches_by_place(numbers)) {
+    SentHashes& hashes = sent[place_of(all)];
+    for (const BatchSeries* const series : all) {
+      const std::vector<size_t> changing = changing_batches(*series);
+      for (size_t i = 0; i < changing.size(); ++i) {
+        hashes.try_emplace(series->hashes[changing[i]],
+                           SentBefore{series->rank, i + 1, changing.size()});
+      }
+    }
+  }
+  return sent;
+}
+
+std::vector<ReadAgain> read_again(const SentBatches& earlier, const Run& later_run,
+                                  const Numbers& later, SameStart same_start) {
   std::vector<ReadAgain> found;
   for (const PlaceBatches& all : batches_by_place(later)) {
-    const auto before = sent.find(place_of(all));
-    if (before == sent.end() || !is_whole) {
+    const auto before = earlier.find(place_of(all));
+    if (before == earlier.end()) {
       continue;
     }
     ReadAgain again;
     for (const BatchSeries* const series : all) {
       const Beginning beginning = beginning_of(*series, before->second);
-      if (beginning.count == 0 || beginning.is_same_position ||
+      const bool is_another = beginning.is_same_position && same_start == SameStart::kAnotherRun;
+      if (beginning.count == 0 || is_another ||
           !is_complete(later_run.processes[series->process])) {
         continue;
       }
       if (again.ranks.empty()) {
         again.place = place_text(*series);
         again.rank = series->rank;
-        again.number = beginning.first.number + 1;
+        again.where = series->place;
+        again.number = beginning.first.number;
         again.of_number = beginning.first.of_number;
         again.earlier_rank = beginning.first.rank;
       }

@@ -20,11 +20,13 @@ Job run_of(int start_s, int from, int to, int shift = 0) {
   return job;
 }
 
-std::string again_in(const Job& earlier, const Job& later) {
+std::string again_in(const Job& earlier, const Job& later,
+                     SameStart same_start = SameStart::kAnotherRun) {
   const auto a = earlier.run();
   const auto b = later.run();
   std::string text;
-  for (const ReadAgain& again : read_again(*a, numbers_of(*a), *b, numbers_of(*b))) {
+  for (const ReadAgain& again :
+       read_again(sent_batches(*a, numbers_of(*a)), *b, numbers_of(*b), same_start)) {
     text += fmt::format("{}: {} of {} of {}, {} is {}/{} of {}", again.place, again.count,
                         again.all, rank_list(again.ranks), again.rank.value, again.number,
                         again.of_number, again.earlier_rank.value);
@@ -43,6 +45,8 @@ TEST(ReadAgain, IsNothingOfAPositionThatWasRestored) {
 
 TEST(ReadAgain, IsNothingOfTwoRunsThatDoTheSame) {
   EXPECT_EQ(again_in(run_of(1, 0, 40), run_of(50, 0, 60)), "");
+  EXPECT_EQ(again_in(run_of(1, 0, 40), run_of(50, 0, 60), SameStart::kReadAgain),
+            "data.py:7 in load: 80 of 120 of 0,1, 0 is 1/40 of 0");
 }
 
 // The ranks changed their parts of the data.
