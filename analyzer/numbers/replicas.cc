@@ -125,6 +125,7 @@ class AlignedReplicas {
       by_value[value(i, step)].push_back(i);
     }
     std::vector<std::vector<size_t>> classes;
+    classes.reserve(by_value.size());
     for (auto& [own, members] : by_value) {
       classes.push_back(std::move(members));
     }

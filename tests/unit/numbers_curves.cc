@@ -46,6 +46,7 @@ TEST(Curves, OfChecksAreNormsThatBreakOffWhereNotFinite) {
   const auto run = job.run();
   const std::vector<CurveGroup> groups = curves_of(*run, numbers_of(*run));
   std::vector<std::string> names;
+  names.reserve(groups.size());
   for (const CurveGroup& group : groups) {
     names.push_back(group.name);
   }
