@@ -8,6 +8,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/event_reader.h"
+#include "analyzer/commands/generations.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/output_file.h"
@@ -151,9 +152,11 @@ Result<Given> read_given(const std::vector<std::string>& arguments) {
 
 Result<Analysis> analyze_given(Given given, const AnalyzeOptions& options) {
   std::vector<RunInput> inputs = std::move(given.inputs);
+  Generations generations(inputs);
   Result<JudgedRun> judged =
       judge_runs(std::move(inputs), given.unreadable, options.run, [&](Run& run) {
         std::vector<Finding> findings = findings_about(run, given);
+        generations.add(run, findings);
         keep_only(options.only, findings);
         return findings;
       });

@@ -29,7 +29,8 @@ Result<std::string> export_profiles(const std::vector<std::string>& files, const
   return make(processes, find_in_profile(profiled->profile), {});
 }
 
-std::vector<ExportedProcess> processes_of(const Run& run, const std::vector<Timeline>& timelines) {
+std::vector<ExportedProcess> processes_of(const Run& run, const std::vector<Timeline>& timelines,
+                                          const std::vector<CurveGroup>& numbers) {
   std::vector<ExportedProcess> processes;
   for (size_t i = 0; i < run.processes.size(); ++i) {
     const ProcessTrace& trace = run.processes[i];
@@ -43,6 +44,7 @@ std::vector<ExportedProcess> processes_of(const Run& run, const std::vector<Time
     const auto own = std::find_if(
         timelines.begin(), timelines.end(),
         [&](const Timeline& timeline) { return contains(process.ranks, Rank{*timeline.rank}); });
+    process.numbers = exported_numbers(numbers, i);
     process.timeline = own == timelines.end() ? nullptr : &*own;
   }
   return processes;
@@ -85,7 +87,10 @@ Result<std::string> export_processes(const std::vector<std::string>& arguments,
     note(finding.title);
   }
   AllEvents events;
-  return make(processes_of(judged->run, own.timelines), judged->findings,
+  const std::vector<CurveGroup> numbers = judged->run.numbers == nullptr
+                                              ? std::vector<CurveGroup>()
+                                              : curves_of(judged->run, *judged->run.numbers);
+  return make(processes_of(judged->run, own.timelines, numbers), judged->findings,
               [&](const ProcessTrace& tables) { return events.read(tables); });
 }
 

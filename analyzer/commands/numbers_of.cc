@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <span>
 
@@ -83,10 +84,13 @@ std::optional<Numbers> numbers_if_few(const Run& run) {
   return records_to_read(run) > kMostRecords ? std::nullopt : std::optional(numbers_of(run));
 }
 
-void add_numeric(const Run& run, std::vector<Finding>& findings) {
+void add_numeric(Run& run, std::vector<Finding>& findings) {
   run_stage("recorded values", [&] {
-    const std::optional<Numbers> numbers = numbers_if_few(run);
-    std::vector<Finding> found = numbers ? find_in_numbers(run, *numbers) : std::vector<Finding>();
+    if (std::optional<Numbers> numbers = numbers_if_few(run)) {
+      run.numbers = std::make_shared<const Numbers>(std::move(*numbers));
+    }
+    std::vector<Finding> found =
+        run.numbers != nullptr ? find_in_numbers(run, *run.numbers) : std::vector<Finding>();
     if (std::any_of(found.begin(), found.end(), is_alarm)) {
       std::erase_if(findings, says_all_is_well);
     }

@@ -36,6 +36,34 @@ void join_same_data(std::vector<Finding>& findings) {
   }
 }
 
+// From the start of the run; 0 if it has no such value.
+int64_t since_ns(const Finding& finding) {
+  const auto value = std::find_if(finding.values.begin(), finding.values.end(),
+                                  [](const auto& one) { return one.first == "since_ns"; });
+  return value == finding.values.end() ? 0 : value->second;
+}
+
+// Where NCCL's operations are checked, what went wrong in one of them says why a number drifts.
+void join_drift(std::vector<Finding>& findings) {
+  const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.code == "numeric.result-differs" ||
+           finding.code == "numeric.delivered-differs" ||
+           finding.code == "numeric.impossible-result";
+  });
+  if (cause == findings.end()) {
+    return;
+  }
+  const auto follows = [since = since_ns(*cause)](const Finding& finding) {
+    return finding.code == "numeric.replica-drift" && since_ns(finding) >= since;
+  };
+  for (const Finding& finding : findings) {
+    if (follows(finding)) {
+      cause->evidence.push_back("what came of it: " + finding.title);
+    }
+  }
+  std::erase_if(findings, follows);
+}
+
 }  // namespace
 
 std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers) {
@@ -46,10 +74,12 @@ std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers) {
       TT_DETECTOR(find_differing_results),  TT_DETECTOR(find_wrong_deliveries),
       TT_DETECTOR(find_impossible_results), TT_DETECTOR(find_zero_gradients),
       TT_DETECTOR(find_norm_spikes),        TT_DETECTOR(find_same_gradients),
+      TT_DETECTOR(find_replica_drift),      TT_DETECTOR(find_shard_drift),
   };
   std::vector<Finding> findings;
   find_with_each(kDetectors, findings, run, numbers);
   join_same_data(findings);
+  join_drift(findings);
   return findings;
 }
 

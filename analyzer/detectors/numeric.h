@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/finding.h"
 #include "analyzer/numbers/numbers.h"
+#include "analyzer/numbers/read_again.h"
 
 namespace traintrace {
 
@@ -22,6 +23,9 @@ std::vector<Finding> find_impossible_results(const Run& run, const Numbers& numb
 std::vector<Finding> find_zero_gradients(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_norm_spikes(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_same_gradients(const Run& run, const Numbers& numbers);
+// Numbers that were the same on all ranks, and shards that were the same on their replicas.
+std::vector<Finding> find_replica_drift(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_shard_drift(const Run& run, const Numbers& numbers);
 
 // What find_first_nonfinite says where operations were checked; none: they show no such data.
 std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
@@ -31,6 +35,9 @@ bool has_loss_scaler(const Numbers& numbers);
 // Ranks that communicate among themselves alone may share their data rightly: those of a tensor,
 // context or pipeline parallel group, and the replicas of a shard.
 bool have_group(const Run& run, const Ranks& ranks);
+
+// Of a run that goes on with the work of another one, which is called `before`.
+std::vector<Finding> find_read_again(const std::string& before, const std::vector<ReadAgain>& all);
 
 // What all of them find.
 std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers);

@@ -115,6 +115,7 @@ void add_process(const ExportedProcess& process, uint64_t track, const ReadEvent
   if (trace != nullptr) {
     add_memory(*trace, track, out);
   }
+  add_numbers(process, track, out);
 }
 
 }  // namespace

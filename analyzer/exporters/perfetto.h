@@ -14,14 +14,19 @@
 
 namespace traintrace {
 
-// Each process with its threads, what it did on GPUs and communicators, counters of its memory, and
-// what is found about it.  `read_events` gives a process with all its events, until the next call.
+// Each process with its threads, what it did on GPUs and communicators, counters of its memory and
+// of the numbers that it recorded, and what is found about it.  `read_events` gives a process with
+// all its events, until the next call.
 std::string perfetto_trace(std::span<const ExportedProcess> processes,
                            std::span<const Finding> findings, const ReadEvents& read_events);
 
 // On each device what is in use, by whose it is, and what PyTorch's allocator holds; and when
 // memory ran out.  `process`: its track.
 void add_memory(const ProcessTrace& trace, uint64_t process, PerfettoWriter& out);
+
+// Counters of the numbers of `process`, and slices where they are not finite.  `track`: the
+// process's.
+void add_numbers(const ExportedProcess& process, uint64_t track, PerfettoWriter& out);
 
 // Arrows from launches to what they launched, one for each piece of work whose launch is known.
 struct LaunchArrows {

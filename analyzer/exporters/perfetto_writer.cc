@@ -1,6 +1,7 @@
 #include "analyzer/exporters/perfetto_writer.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 namespace traintrace {
@@ -18,7 +19,8 @@ constexpr uint32_t kProcessPid = 1, kProcessName = 6;
 constexpr uint32_t kCounterUnit = 3;
 constexpr uint64_t kBytes = 3;  // a unit
 constexpr uint32_t kEventNote = 4, kEventType = 9, kEventNameNumber = 10, kEventTrack = 11,
-                   kEventName = 23, kEventValue = 30, kEventFlow = 47, kEventFlowEnds = 48;
+                   kEventName = 23, kEventValue = 30, kEventReal = 44, kEventFlow = 47,
+                   kEventFlowEnds = 48;
 constexpr uint32_t kNoteText = 6, kNoteName = 10;
 constexpr uint64_t kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4;  // types
 
@@ -112,6 +114,10 @@ uint64_t PerfettoWriter::counter_of_bytes(std::string_view name, uint64_t parent
   return describe(name, parent, kTrackCounter, about);
 }
 
+uint64_t PerfettoWriter::counter(std::string_view name, uint64_t parent) {
+  return describe(name, parent, kTrackCounter, "");
+}
+
 void PerfettoWriter::event(uint64_t track, TimeNs time, uint64_t type, const std::string& more,
                            const std::string& interned) {
   std::string event;
@@ -132,6 +138,12 @@ void PerfettoWriter::event(uint64_t track, TimeNs time, uint64_t type, const std
 void PerfettoWriter::count(uint64_t counter, TimeNs time, int64_t value) {
   std::string more;
   append(more, kEventValue, static_cast<uint64_t>(value));
+  event(counter, time, kCounter, more);
+}
+
+void PerfettoWriter::count_real(uint64_t counter, TimeNs time, double value) {
+  std::string more;
+  append_fixed(more, kEventReal, std::bit_cast<uint64_t>(value));
   event(counter, time, kCounter, more);
 }
 

@@ -39,8 +39,11 @@ class PerfettoWriter {
   uint64_t process(std::string_view name, int pid);
   uint64_t track(std::string_view name, uint64_t parent);
   uint64_t counter_of_bytes(std::string_view name, uint64_t parent);
+  uint64_t counter(std::string_view name, uint64_t parent);  // without a unit
 
   void count(uint64_t counter, TimeNs time, int64_t value);
+  // `value` is finite: the viewer draws nothing else.
+  void count_real(uint64_t counter, TimeNs time, double value);
   void instant(uint64_t track, TimeNs time, std::string_view name, const PerfettoNotes& notes = {});
   // All that a track shows.  On one track slices must nest: those that do not go to another beside
   // it.

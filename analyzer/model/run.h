@@ -18,6 +18,7 @@
 
 namespace traintrace {
 
+struct Numbers;
 struct Profile;
 
 struct RankState {
@@ -118,6 +119,7 @@ struct Run {
   WaitGraph waits;
   std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them
   std::shared_ptr<const Profile> profile;       // of its GPUs (timeline/); null: none was recorded
+  std::shared_ptr<const Numbers> numbers;       // that were recorded (numbers/); null: not read
   std::vector<LostTime> lost_times;             // of GPUs with a timeline; by rank and device
 };
 

@@ -165,6 +165,31 @@ std::vector<size_t> changing_batches(const BatchSeries& series) {
   return changing;
 }
 
+bool sent_different_data(const Numbers& numbers, Rank a, Rank b, TimeNs until) {
+  const auto hashes_of = [&](const PlaceBatches& all, Rank rank) {
+    std::set<uint64_t> hashes;
+    for (const BatchSeries* const series : all) {
+      for (const size_t index :
+           series->rank == rank ? changing_batches(*series) : std::vector<size_t>()) {
+        if (series->times[index] < until) {
+          hashes.insert(series->hashes[index]);
+        }
+      }
+    }
+    return hashes;
+  };
+  for (const PlaceBatches& all : batches_by_place(numbers)) {
+    const std::set<uint64_t> of_a = hashes_of(all, a);
+    const std::set<uint64_t> of_b = hashes_of(all, b);
+    const bool any_same =
+        std::any_of(of_a.begin(), of_a.end(), [&](uint64_t hash) { return of_b.contains(hash); });
+    if (!any_same && of_a.size() >= kFewestSame && of_b.size() >= kFewestSame) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<SameBatches> same_batches(const PlaceBatches& all, const Numbers& numbers) {
   Rows rows;
   std::vector<std::vector<size_t>> changing;

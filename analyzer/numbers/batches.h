@@ -19,6 +19,10 @@ std::vector<PlaceBatches> batches_by_place(const Numbers& numbers);
 // and again, and what is read again after a short while, are none of them.
 std::vector<size_t> changing_batches(const BatchSeries& series);
 
+// Two ranks that sent kFewestSame changing batches or more from one line before that time, and none
+// that the other one sent, too.
+bool sent_different_data(const Numbers& numbers, Rank a, Rank b, TimeNs until);
+
 // Ranks that have sent kFewestSame changing batches or more in the same order at the same time.
 struct SameBatches {
   Ranks ranks;

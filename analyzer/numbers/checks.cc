@@ -327,6 +327,24 @@ double WholeTally::norm() const {
   return std::sqrt(square_sum);
 }
 
+void each_buffer(const Checks& checks, std::span<const uint32_t> own,
+                 const std::function<void(std::span<const Check> parts)>& see) {
+  for (size_t i = 0; i < own.size();) {
+    const Check& first = checks.all[own[i]];
+    // Its parts follow one another in both orders.
+    size_t end = i + 1;
+    while (end < own.size() && own[end] == own[end - 1] + 1 &&
+           checks.all[own[end]].side == first.side &&
+           checks.all[own[end]].communicator == first.communicator &&
+           checks.all[own[end]].peer == first.peer &&
+           checks.all[own[end]].sequence == first.sequence) {
+      ++end;
+    }
+    see(std::span(checks.all).subspan(own[i], end - i));
+    i = end;
+  }
+}
+
 WholeTally whole(std::span<const Check> parts) {
   WholeTally all;
   for (const Check& check : parts) {

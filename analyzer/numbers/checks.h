@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -68,6 +69,11 @@ std::span<const Check> checks_of(const Checks& checks, const CheckedOperation& o
 std::span<const Check> side_of(std::span<const Check> operation, format::CheckedSide side);
 // Those of one member, of a side.
 std::span<const Check> member_side(std::span<const Check> side, int32_t member);
+
+// `see` gets the parts of each input and output of `own` (Checks::of_rank), in the order of the
+// rank's calls.
+void each_buffer(const Checks& checks, std::span<const uint32_t> own,
+                 const std::function<void(std::span<const Check> parts)>& see);
 
 // All parts of a rank's input or output together.
 struct WholeTally {

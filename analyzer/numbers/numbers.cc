@@ -123,6 +123,11 @@ void complete(Numbers& numbers) {
                    [&](const auto& a, const auto& b) { return of_batches(a) < of_batches(b); });
 }
 
+bool are_of_one_line(const ScalarSeries& a, const ScalarSeries& b) {
+  return place_text(a) == place_text(b) && a.callers == b.callers && a.frames == b.frames &&
+         a.bytes == b.bytes;
+}
+
 std::string place_text(const ValueSeries& series) {
   return place_text(series.place);
 }

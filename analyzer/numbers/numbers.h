@@ -54,6 +54,10 @@ void add_numbers(const Run& run, size_t process, const ProcessTrace& events, Num
 // After the last one.
 void complete(Numbers& numbers);
 
+// Whether two ranks, or one of them twice, fetched values of the same size from the same line,
+// called from the same lines.
+bool are_of_one_line(const ScalarSeries& a, const ScalarSeries& b);
+
 // "train.py:118 in train_step"; "an unknown place".
 std::string place_text(const ValueSeries& series);
 std::string text_at(const ScalarSeries& series, size_t index);

@@ -144,7 +144,12 @@ NumbersDiff diff_numbers(const Run& run_a, const Numbers& a, const Run& run_b, c
   comparison.compare(a.batches, b.batches);
   comparison.compare(a.scalars, b.scalars);
   comparison.compare(a.checks, b.checks);
-  return comparison.result();
+  NumbersDiff diff = comparison.result();
+  diff.later = run_a.start > run_b.start ? DiffedRun::kA : DiffedRun::kB;
+  diff.again = diff.later == DiffedRun::kB
+                   ? read_again(sent_batches(run_a, a), run_b, b, SameStart::kAnotherRun)
+                   : read_again(sent_batches(run_b, b), run_a, a, SameStart::kAnotherRun);
+  return diff;
 }
 
 }  // namespace traintrace

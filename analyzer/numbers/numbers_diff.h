@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyzer/numbers/numbers.h"
+#include "analyzer/numbers/read_again.h"
 
 namespace traintrace {
 
@@ -28,11 +29,16 @@ struct ValueDiff {
   std::string operation = {}, before = {};
 };
 
+enum class DiffedRun : uint8_t { kA, kB };
+
 struct NumbersDiff {
   std::vector<ValueDiff> differences;  // of each place the first one, by `since_a`
   size_t same = 0;                     // series that are equal as far as both go
   size_t same_operations = 0;          // checked ones that are equal, up to the first that is not
   size_t incomplete = 0;               // series of which records are missing: not compared
+  // What the run that started later read again of the other one's data.
+  std::vector<ReadAgain> again;
+  DiffedRun later = DiffedRun::kB;
 };
 
 // No records of it were overwritten.

@@ -90,6 +90,7 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
   part("stacks", [&] { return page_stacks(run, first, texts); });
   part("memory", [&] { return page_memory(run, report.findings, options, texts); });
   part("steps", [&] { return page_steps(run, texts); });
+  part("numbers", [&] { return page_numbers(run, report.findings); });
   part("environment", [&] { return page_environment(run); });
   for (const char* const list : {"communicators", "memory", "environment"}) {
     if (json[list].is_null()) {

@@ -42,6 +42,8 @@ PageJson page_stacks(const Run& run, const Finding* leading, TextTable& texts);
 PageJson page_memory(const Run& run, const std::vector<Finding>& findings,
                      const PageOptions& options, TextTable& texts);
 PageJson page_steps(const Run& run, TextTable& texts);
+// Null if none were recorded, or none can be drawn.
+PageJson page_numbers(const Run& run, const std::vector<Finding>& findings);
 PageJson page_environment(const Run& run);
 PageJson page_card(const Card& card);
 

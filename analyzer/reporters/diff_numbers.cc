@@ -49,6 +49,43 @@ std::string reason_text(const ValueDiff& diff) {
              : "";
 }
 
+const char* later_run(const NumbersDiff& diff) {
+  return diff.later == DiffedRun::kA ? "A" : "B";
+}
+const char* earlier_run(const NumbersDiff& diff) {
+  return diff.later == DiffedRun::kA ? "B" : "A";
+}
+
+std::string again_text(const NumbersDiff& diff, const ReadAgain& again) {
+  return fmt::format(
+      "data: {} begins with {} batches that {} sent before it, at {}: {} of the {} of {}; the "
+      "first "
+      "of rank {} is batch {} of {} of {}'s rank {}\n",
+      later_run(diff), again.count, earlier_run(diff), again.place, again.count, again.all,
+      ranks_text(again.ranks), again.rank.value, again.number, again.of_number, earlier_run(diff),
+      again.earlier_rank.value);
+}
+
+nlohmann::ordered_json again_json(const NumbersDiff& diff) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ReadAgain& again : diff.again) {
+    nlohmann::ordered_json json = {{"later", later_run(diff)},
+                                   {"where", again.place},
+                                   {"ranks", nlohmann::ordered_json::array()},
+                                   {"again_count", again.count},
+                                   {"batch_count", again.all},
+                                   {"rank", again.rank.value},
+                                   {"earlier_rank", again.earlier_rank.value},
+                                   {"earlier_number", again.number},
+                                   {"earlier_count", again.of_number}};
+    for (const Rank rank : again.ranks) {
+      json["ranks"].push_back(rank.value);
+    }
+    all.push_back(std::move(json));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string numbers_verdict(const NumbersDiff& diff) {
@@ -68,6 +105,9 @@ std::string numbers_text(const NumbersDiff& diff) {
                         duration_text(one.since_a), one.b.empty() ? "" : one.b + " ",
                         duration_text(one.since_b));
     text += reason_text(one);
+  }
+  for (const ReadAgain& again : diff.again) {
+    text += again_text(diff, again);
   }
   if (shown < diff.differences.size()) {
     text += fmt::format("values: {} lines more differ\n", diff.differences.size() - shown);
@@ -116,6 +156,9 @@ nlohmann::ordered_json numbers_json(const NumbersDiff& diff) {
                                  {"incomplete_count", diff.incomplete}};
   if (diff.same_operations != 0) {
     json["same_operation_count"] = diff.same_operations;
+  }
+  if (!diff.again.empty()) {
+    json["read_again"] = again_json(diff);
   }
   return json;
 }

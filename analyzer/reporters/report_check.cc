@@ -74,22 +74,11 @@ ReportTable report_by_check(const Run& run, const Checks& checks) {
                          format::CheckedSide>;
   std::map<Key, CheckedSeries> series;
   for (const auto& [rank, own] : checks.of_rank) {
-    for (size_t i = 0; i < own.size();) {
-      const Check& first = checks.all[own[i]];
-      // Its parts follow one another in both orders.
-      size_t end = i + 1;
-      while (end < own.size() && own[end] == own[end - 1] + 1 &&
-             checks.all[own[end]].side == first.side &&
-             checks.all[own[end]].communicator == first.communicator &&
-             checks.all[own[end]].peer == first.peer &&
-             checks.all[own[end]].sequence == first.sequence) {
-        ++end;
-      }
-      add_buffer(std::span(checks.all).subspan(own[i], end - i),
-                 series[{checks.sites[first.site].key(), first.communicator, first.operation,
-                         first.type, rank, first.side}]);
-      i = end;
-    }
+    each_buffer(checks, own, [&, rank = rank](std::span<const Check> parts) {
+      const Check& first = parts.front();
+      add_buffer(parts, series[{checks.sites[first.site].key(), first.communicator, first.operation,
+                                first.type, rank, first.side}]);
+    });
   }
   ReportTable table{"check",
                     {"place", "communicator", "operation", "type", "rank", "side", "count",

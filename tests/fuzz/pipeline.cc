@@ -221,6 +221,8 @@ void run_pipeline(std::vector<ProcessTrace> processes) {
   export_memory(run.processes, symbolizer);
   export_dumps(run);
   export_timelines(timelines);
+  const std::vector<CurveGroup> numbers =
+      run.numbers == nullptr ? std::vector<CurveGroup>() : curves_of(run, *run.numbers);
   std::vector<ExportedProcess> exported;
   for (const RankState& state : run.ranks) {
     const Timeline* const own =
@@ -229,7 +231,8 @@ void run_pipeline(std::vector<ProcessTrace> processes) {
                         trace_of(run, state).pid,
                         {state.rank},
                         &trace_of(run, state),
-                        own});
+                        own,
+                        exported_numbers(numbers, state.process)});
   }
   export_run(exported, judged->findings, options.read_events);
   compare(run, options.read_events);

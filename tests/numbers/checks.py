@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import tempfile
 
 build, scenarios = sys.argv[1:3]
 
@@ -39,4 +40,24 @@ values = json.loads(traintrace("diff", *runs, "--format=json"))["values"]
 first, = values["differences"]
 assert (first["kind"], first["ranks"], first["operation"]) == ("result", [2], "ncclAllReduce #3 on dp"), first
 assert values["same_operation_count"] == 2, values
+
+
+def generation(number, first, start):
+    """Two ranks that send 40 batches of their own each."""
+    lines = ["run job7", f"ranks 0-1 armed=+{start} pid={1000 * number}", "fact setting.TRAINTRACE_PAYLOAD batches",
+             f"fact env.TORCHELASTIC_RESTART_COUNT {number - 1}", "communicator dp members=0-1"]
+    for batch in range(first, first + 40):
+        lines += [f"+{start + 1 + (batch - first) / 100:.2f} {rank}/1 * batchHash bytes=4096 value={0x1000 * (rank + 1) + batch:#x} @data.py:7:load"
+                  for rank in range(2)]
+    return lines + [f"+{start + 2} 0-1 exits" + (" status=1" if number == 1 else "")]
+
+
+for first, wanted in ((30, (20, 80, 31, 40)), (0, (80, 80, 1, 40)), (40, None)):
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(generation(1, 0, 0) + generation(2, first, 10)) + "\n")
+        file.flush()
+        done = subprocess.run([f"{build}/bin/traintrace", "analyze", file.name, "--format=json"], capture_output=True, text=True, timeout=120, check=False)
+    findings = json.loads(done.stdout)["findings"]
+    found = [tuple(finding["values"].values()) for finding in findings if finding["code"] == "numeric.read-again"]
+    assert found == ([wanted] if wanted else []), (first, findings)
 print("as expected")

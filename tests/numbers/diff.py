@@ -9,8 +9,8 @@ from recorded import line_of, record, traintrace
 build = sys.argv[1]
 
 
-def differences(folder, case, changed):
-    for run, step in (("a", "99"), ("b", changed)):
+def differences(folder, case, changed, first="99"):
+    for run, step in (("a", first), ("b", changed)):
         os.mkdir(f"{folder}/{case}.{run}")
         record(build, case, 2, f"{folder}/{case}.{run}", CHANGED=step)
     folders = [f"{folder}/{case}.{run}/traces" for run in "ab"]
@@ -44,7 +44,20 @@ def check_same(folder):
     assert verdict == "no difference in the collectives of the two runs", verdict
 
 
-for check in (check_data, check_numbers, check_same):
+def check_read_again(folder):
+    _, values, text = differences(folder, "resumed-data", "30", "0")
+    again, = values["read_again"]
+    assert (again["later"], again["ranks"], again["again_count"], again["batch_count"]) == ("B", [0, 1], 20, 80), again
+    assert (again["rank"], again["earlier_rank"], again["earlier_number"], again["earlier_count"]) == (0, 0, 31, 40), again
+    assert "data: B begins with 20 batches that A sent before it" in text, text
+
+
+def check_went_on(folder):
+    _, values, _ = differences(folder, "resumed-data", "40", "0")
+    assert "read_again" not in values, values
+
+
+for check in (check_data, check_numbers, check_same, check_read_again, check_went_on):
     with tempfile.TemporaryDirectory(prefix="numbers.") as scratch:
         check(scratch)
 print("as expected")

@@ -120,6 +120,11 @@ CASES = {
     "clock": lambda: log_losses([*range(1764130000, 1764130040), -1, -1, -1, -1], "<i"),
     "minus-one-of-64-bits": lambda: log_losses([*range(1, 40), -1, -1, -1, -1], "<q"),
     "halves": lambda: log_losses([*finite(40), NAN, NAN, NAN, NAN], "<e"),
+    # A norm that is reduced, and so the same on all ranks; on rank 1 it is another one from step 30 on.
+    "norms": lambda: log_losses(4.0 / (1 + step) for step in range(50)),
+    "drift": lambda: log_losses(4.0 / (1 + step) + (0.25 if rank == 1 and step >= 30 else 0) for step in range(50)),
+    # Rank 1 has fetched one more than the others when it ends.
+    "drift-by-a-step": lambda: log_losses(4.0 / (1 + step) for step in range(51 if rank == 1 else 50)),
     "own-data": lambda: train(batch(step, rank) for step in range(40)),
     "same-data": lambda: train(of_first_two(step) for step in range(40)),
     "same-data-and-masks": lambda: train(with_masks(of_first_two(step) for step in range(40))),
@@ -142,6 +147,8 @@ CASES = {
     "stuck-on-all": lambda: train(batch(min(step, 20), rank) for step in range(40)),
     "one-batch": lambda: train([batch(rank)] * 40 if rank == 1 else [batch(step, rank) for step in range(40)]),
     "data-of-a-run": lambda: train(batch(step, rank, rank == 1 and step >= CHANGED) for step in range(40)),
+    # Resumed with the batch after the one whose number is CHANGED.
+    "resumed-data": lambda: train(batch(step, rank) for step in range(CHANGED, CHANGED + 40)),
     "losses-of-a-run": lambda: log_losses(4.0 / (1 + step) if step < CHANGED else 0.75 for step in range(40)),
     "gradients": lambda: exchange(gradients_of),
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),

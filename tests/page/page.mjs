@@ -156,6 +156,60 @@ async function labels(one) {
   await done(one, opened);
 }
 
+async function numbers(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  const { charts } = JSON.parse(await page.textContent("#data")).numbers;
+  const loss = charts.find((chart) => chart.name === "train.py:20 in step: float32");
+  const norm = charts.find((chart) => chart.name === "train.py:30 in step: float32");
+  assert.equal(charts.indexOf(loss), 0, "what a finding is about comes first");
+  const broken = loss.lines.find((line) => line.ranks === "1");
+  assert.deepEqual([broken.nonfinite, broken.nonfinite_at, broken.v.at(-1), loss.lines.length], [20, 61, "NaN", 3]);
+  assert.deepEqual(norm.lines.map((line) => [line.ranks, line.count, line.most, line.most_at]), [["0-2", 5000, 50, 3210]], "equal ranks are one line");
+  const drawn = norm.lines[0];
+  assert.ok(drawn.v.length <= 600 && drawn.v.length === drawn.n.length, `${drawn.v.length} values`);
+  assert.equal(drawn.v[drawn.n.indexOf(3210)], 50, "a spike is kept");
+  assert.match(await page.locator(`[data-chart="${norm.name}"]`).textContent(), /of 5,000 values are drawn/);
+  // Only the cross and the line at what is not finite are in this colour.
+  const red = (name) => page.evaluate((name) => {
+    const canvas = document.querySelector(`[data-chart="${name}"] canvas`);
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let i = 0; i < data.length; i += 4) if (Math.abs(data[i] - 0xc0) < 8 && Math.abs(data[i + 1] - 0x39) < 8 && Math.abs(data[i + 2] - 0x2b) < 8 && data[i + 3] > 250) ++count;
+    return count;
+  }, name);
+  await page.evaluate(() => { document.documentElement.dataset.theme = "light"; dispatchEvent(new Event("resize")); });
+  await page.waitForTimeout(200);
+  assert.ok(await red(loss.name) > 100, "NaN is seen");
+  assert.equal(await red(norm.name), 0);
+  await page.locator("#verdict a.numbers").first().click();
+  await page.waitForFunction(() => location.hash.startsWith("#numbers?number="));
+  const box = page.locator(`[data-chart="${loss.name}"] .picture`);
+  await page.waitForFunction((name) => { const { top, bottom } = document.querySelector(`[data-chart="${name}"]`).getBoundingClientRect(); return top < innerHeight && bottom > 0; }, loss.name);
+  await box.focus();
+  await page.keyboard.press("End");
+  await page.keyboard.press("ArrowLeft");
+  assert.match(await page.textContent("#tip"), /^value 79.*rank 1: NaN/);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("value=79") && location.hash.includes("rank=1"));
+  const permalink = await page.evaluate(() => location.hash);
+  await page.locator("#numbers > details summary").click();
+  assert.match(await page.locator("#numbers > details tbody").textContent(), /train\.py:20 in step: float32/);
+  await done(one, opened);
+  const again = await open(one, { at: permalink });
+  assert.equal(await again.page.evaluate(() => location.hash), permalink, "the address brings back what was seen");
+  await done(one, again);
+}
+
+async function manyNumbers(one) {
+  const opened = await open(one);
+  const [chart] = JSON.parse(await opened.page.textContent("#data")).numbers.charts;
+  assert.equal(chart.lines[0].ranks, "700", "the odd one is first");
+  assert.deepEqual([chart.ranks, chart.lines.length, chart.more_ranks], [1024, 32, 992]);
+  assert.match(await opened.page.textContent("#numbers"), /992 of 1024 ranks are left out/);
+  await done(one, opened);
+}
+
 async function hostile(one) {
   const opened = await open(one);
   const { page } = opened;
@@ -176,6 +230,8 @@ try {
   await bare(named("hang"));
   await grid(named("many"));
   await hostile(named("hostile"));
+  await numbers(named("numbers"));
+  await manyNumbers(named("many-numbers"));
   console.log(`${pages.length} pages are right`);
 } finally {
   await browser.close();

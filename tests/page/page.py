@@ -6,9 +6,11 @@
 """
 import json
 import lzma
+import math
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -76,6 +78,29 @@ def out_of_memory():
     return "\n".join(lines) + "\n"
 
 
+def scalar(time, rank, value, line):
+    return f"+{time:.3f} {rank}/1 * scalarRead bytes=4 value={struct.unpack('<I', struct.pack('<f', value))[0]:#x} @train.py:{line}:step,train.py:90:main"
+
+
+def of_numbers():
+    """Three ranks fetch a loss of their own, NaN on rank 1 from value 61 to the end, and a norm that is the same on all, with a spike."""
+    lines = ["ranks 0-2", "fact setting.TRAINTRACE_PAYLOAD scalars", "communicator dp members=0-2"]
+    for step in range(80):
+        lines += [scalar(1 + step, rank, math.nan if rank == 1 and step >= 60 else 4 / (1 + step) + 0.1 * rank, 20) for rank in range(3)]
+    for step in range(5000):
+        norm = 50.0 if step == 3209 else 1 + math.sin(step / 50) / 10
+        lines += [scalar(1 + step / 100, rank, norm, 30) for rank in range(3)]
+    return "\n".join(lines) + "\nend +90\n"
+
+
+def numbers_of_many():
+    """1,024 ranks with losses of their own; that of rank 700 goes up."""
+    lines = [f"ranks 0-{RANKS - 1}", "fact setting.TRAINTRACE_PAYLOAD scalars", f"communicator dp members=0-{RANKS - 1}"]
+    for step in range(40):
+        lines += [scalar(1 + step, rank, 4 / (1 + step) + rank / 1e5 + (step if rank == 700 else 0), 20) for rank in range(RANKS)]
+    return "\n".join(lines) + "\nend +60\n"
+
+
 def profiles(folder):
     """Four ranks, of which the host of rank 2 is slow."""
     os.makedirs(folder)
@@ -129,6 +154,8 @@ def main():
         pages.append(make("many", write(os.path.join(folder, "many.txt"), hang_of_many()), folder, grid=RANKS))
         pages.append(make("hostile", write(os.path.join(folder, "hostile.txt"), HOSTILE), folder))
         pages.append(make("memory", write(os.path.join(folder, "memory.txt"), out_of_memory()), folder, screen="memory"))
+        pages.append(make("numbers", write(os.path.join(folder, "numbers.txt"), of_numbers()), folder, screen="numbers"))
+        pages.append(make("many-numbers", write(os.path.join(folder, "many-numbers.txt"), numbers_of_many()), folder, screen="numbers"))
         shutil.rmtree(os.path.join(folder, "slow"), ignore_errors=True)
         pages.append(make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps"))
         leak = os.path.join(os.path.dirname(HERE), "scenarios", "memory_growth.txt")

@@ -1,8 +1,10 @@
 """Exports for Perfetto, field by field, to the ns.   perfetto.py TRAINTRACE: of profiles;   perfetto.py BUILD recorded: of our own traces"""
 import collections
 import json
+import math
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -218,12 +220,41 @@ def of_hang(traintrace, folder):
                           lambda _: BASE + 60 * second)
 
 
+def scalar(time, rank, value, line="train.py:10:step"):
+    return f"+{time:.3f} {rank}/1 * scalarRead bytes=4 value={struct.unpack('<I', struct.pack('<f', value))[0]:#x} @{line}"
+
+
+def of_numbers(traintrace, folder):
+    """The loss of two ranks; that of rank 1 is NaN twice, then once infinite, and NaN from value 40 to the end."""
+    losses = [[4 / (1 + step) + rank for step in range(50)] for rank in range(2)]
+    losses[1][20:22], losses[1][30], losses[1][39:] = [math.nan] * 2, -math.inf, [math.nan] * 11
+    lines = ["start 1700000000", "ranks 0-1", "fact setting.TRAINTRACE_PAYLOAD scalars", "communicator dp members=0-1"]
+    lines += [scalar(1 + step / 10, rank, losses[rank][step]) for step in range(50) for rank in range(2)]
+    with open(f"{folder}/numbers", "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\nend +60\n")
+    run(traintrace, "export", "perfetto", f"{folder}/numbers", f"--output={folder}/out")
+    trace = Reader(f"{folder}/out")
+    name = "train.py:10 in step: float32"
+    counters = {trace.process_of(track): values for track, values in trace.counters.items() if trace.tracks[track] == name}
+    for rank in range(2):
+        found = counters[f"rank {rank}"]
+        wanted = [(BASE + 1_000_000_000 + step * 100_000_000, value) for step, value in enumerate(losses[rank]) if math.isfinite(value)]
+        assert [time for time, _ in found] == [time for time, _ in wanted], found
+        assert all(math.isclose(a, b, rel_tol=1e-6) for (_, a), (_, b) in zip(found, wanted)), found
+    at = [BASE + 1_000_000_000 + step * 100_000_000 for step in range(50)]
+    slices = [(trace.process_of(each.track), each.name, each.start, each.end, dict(each.notes)["values"]) for each in trace.slices
+              if trace.tracks[each.track] == name + ": NaN or Inf"]
+    assert sorted(slices, key=lambda each: each[2]) == [("rank 1", "NaN", at[20], at[22], "2"), ("rank 1", "-Inf", at[30], at[31], "1"),
+                                                        ("rank 1", "NaN", at[39], None, "11")], slices
+    return check_findings(trace, json.loads(run(traintrace, "analyze", f"{folder}/numbers", "--format=json"))["findings"])
+
+
 def main(where, *mode):
     if not shutil.which("protoc"):
         print("SKIPPED: no protoc")
         return 77
     with tempfile.TemporaryDirectory(prefix="perfetto.") as folder:
-        findings = of_traces(f"{where}/bin/traintrace", where, folder) if mode else of_profiles(where, folder) + of_hang(where, folder)
+        findings = of_traces(f"{where}/bin/traintrace", where, folder) if mode else of_profiles(where, folder) + of_hang(where, folder) + of_numbers(where, folder)
     print(f"as expected, with {findings} findings")
     return 0
 

@@ -90,7 +90,8 @@ class Reader:
         elif kind == "TYPE_INSTANT":
             self.instants.append(Instant(track, name, time, notes))
         else:
-            self.counters[track].append((time, int(event["counter_value"][0])))
+            value = float(event["double_counter_value"][0]) if event["double_counter_value"] else int(event["counter_value"][0])
+            self.counters[track].append((time, value))
 
     def process_of(self, track):
         while self.parents[track] != 0:

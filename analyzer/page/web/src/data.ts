@@ -41,6 +41,16 @@ export interface Steps {
   sites: { cause: string; call: number; place: number; ns: number; gaps: number; ranks: string }[];
   arrivals: { why_not: string; ranks: number[]; operations: number[]; late: number[][] };
 }
+// JSON has no NaN and no infinity.
+export type Recorded = number | "NaN" | "Inf" | "-Inf";
+// n: the number of each value that is drawn; absent: all are, from 1.  least, most: of finite values.
+export interface NumberLine {
+  ranks: string; count: number; begin: number; end: number; first: Recorded; last: Recorded; least?: number; most?: number; most_at?: number;
+  nonfinite: number; nonfinite_at?: number; nonfinite_us?: number; v: Recorded[]; n?: number[];
+}
+// findings: indices of those that are about it
+export interface NumberChart { name: string; kind: "scalar" | "norm" | "nonfinite"; ranks: number; more_ranks: number; nonfinite: number; findings: number[]; lines: NumberLine[] }
+export interface Numbers { charts: NumberChart[]; more_charts: number; shortened: string }
 export interface Fact { name: string; count: number; values: { value: string; ranks: string }[] }
 export interface Data {
   schema: string; version: string; verdict: string; run_line: string; leading: number; source_link: string;
@@ -48,7 +58,7 @@ export interface Data {
   losses: { stat: string; rank: number; count: number; severity: string; advice: string }[];
   run: { id: string; ranks: number[]; missing_ranks: number[]; world_size: number; hosts: string[]; start_ns: number; end_ns: number; records: number; live: boolean };
   texts: string[]; ranks: Ranks | null; communicators: Communicator[]; lanes: Lanes | null; waits: Waits | null; stacks: Stacks | null;
-  memory: Memory[]; steps: Steps | null; environment: Fact[];
+  memory: Memory[]; steps: Steps | null; numbers: Numbers | null; environment: Fact[];
 }
 export const data: Data = JSON.parse(document.getElementById("data")!.textContent!);
 export const text = (index: number): string => data.texts[index] ?? "";

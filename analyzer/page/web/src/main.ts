@@ -3,6 +3,7 @@ import { h, hideTip } from "./dom";
 import { environment } from "./environment";
 import { lanes } from "./lanes";
 import { memory } from "./memory";
+import { numbers } from "./numbers";
 import { ranks } from "./ranks";
 import { stacks } from "./stacks";
 import { choose, link, pinned, screen, whenChosen } from "./state";
@@ -19,6 +20,7 @@ const screens: [string, string, string, () => HTMLElement[] | null][] = [
   ["stacks", "Stacks", "Where the ranks are: merged stacks", stacks],
   ["memory", "Memory", "Memory", memory],
   ["steps", "Steps", "Where GPU time went", steps],
+  ["numbers", "Numbers", "Numbers: losses, norms and what else was recorded", numbers],
   ["environment", "Environment", "Versions, settings, losses", environment],
 ];
 
@@ -41,7 +43,7 @@ for (const [id, name, title, make] of screens) {
 const pin = h("button", { class: "pin", click: () => choose("rank", null), title: "unpin" });
 const theme = h("button", { title: "light or dark (t)", "aria-label": "light or dark", click: switchTheme }, "\u25d0");
 const help = h("dialog", { class: "help" }, h("h2", {}, "Keys"),
-  ...[["1 .. 8", "go to a screen"], ["j, k", "next, previous screen"], ["arrows, Enter", "in the pictures: move, pin or open"], ["+ - 0", "in the lanes: zoom, all"], ["t", "light or dark"], ["c", "copy the verdict as text"], ["Esc", "unpin"]]
+  ...[["1 .. 9", "go to a screen"], ["j, k", "next, previous screen"], ["arrows, Enter", "in the pictures: move, pin or open"], ["+ - 0", "in the lanes: zoom, all"], ["t", "light or dark"], ["c", "copy the verdict as text"], ["Esc", "unpin"]]
     .map(([keys, what]) => h("p", {}, h("kbd", {}, keys!), " ", what!)), h("form", { method: "dialog" }, h("button", {}, "close")));
 nav.append(pin, theme, h("button", { title: "keys (?)", click: () => help.showModal() }, "?"));
 document.body.append(h("header", {}, nav), main, help);
@@ -67,7 +69,7 @@ addEventListener("keydown", (event) => {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName)) return;
   const current = Math.max(0, shown.indexOf(screen()));
-  if (/^[1-8]$/.test(event.key)) go(screens[Number(event.key) - 1]![0]);
+  if (/^[1-9]$/.test(event.key)) go(screens[Number(event.key) - 1]![0]);
   else if (event.key === "j") go(shown[Math.min(current + 1, shown.length - 1)]);
   else if (event.key === "k") go(shown[Math.max(current - 1, 0)]);
   else if (event.key === "t") switchTheme();

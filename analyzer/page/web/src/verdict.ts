@@ -1,5 +1,6 @@
 import { Actor, Finding, data } from "./data";
 import { copy, h } from "./dom";
+import { linkTo } from "./numbers";
 import { bytes, forPeople, percent } from "./units";
 
 const meanings: Record<string, string> = {
@@ -58,11 +59,18 @@ function owners(finding: Finding): HTMLElement | null {
       h("td", {}, owner.growth_bytes_per_step ? `grew ${bytes(owner.growth_bytes_per_step)}/step` : ""))))));
 }
 
+// The pictures of the numbers that a finding is about.
+function pictures(one: Finding): HTMLElement[] {
+  const index = data.findings.indexOf(one);
+  return (data.numbers?.charts ?? []).filter((chart) => chart.findings.includes(index))
+    .map((chart) => h("p", {}, h("a", { href: linkTo(chart), class: "numbers" }, `see the numbers: ${chart.name}`)));
+}
+
 function finding(one: Finding): HTMLElement {
   return h("details", { class: `finding ${one.severity}`, id: `finding-${one.code}` },
     h("summary", {}, docs(one.code), ` ${one.certainty}: ${forPeople(one.title)}`), owners(one),
     h("ul", {}, ...one.where.map((at) => h("li", { class: "mono" }, `rank ${at.rank}: ${at.file}${at.line ? ":" + at.line : ""} ${at.function}`)),
-      ...one.evidence.map((line) => h("li", {}, forPeople(line)))), one.advice ? h("p", {}, forPeople(one.advice)) : null);
+      ...one.evidence.map((line) => h("li", {}, forPeople(line)))), ...pictures(one), one.advice ? h("p", {}, forPeople(one.advice)) : null);
 }
 
 export function verdict(): HTMLElement[] {
@@ -78,7 +86,7 @@ export function verdict(): HTMLElement[] {
         h("span", { class: "chip", title: meanings[card.certainty] ?? "", tabindex: 0 }, card.certainty), " ", slack),
       h("h1", { id: "headline" }, card.headline), owners(leading),
       h("ul", {}, ...card.why.slice(0, 12).map((line) => h("li", {}, line)), card.why.length > 12 ? h("li", { class: "quiet" }, `and ${card.why.length - 12} lines more, below`) : null),
-      card.advice ? h("p", {}, h("b", {}, "What to do: "), card.advice) : null,
+      ...pictures(leading), card.advice ? h("p", {}, h("b", {}, "What to do: "), card.advice) : null,
       h("dl", { class: "next" }, ...card.next.filter((next) => !next.command.includes("--format=html")).flatMap((next) => [h("dt", {}, h("code", {}, next.command)), h("dd", { class: "quiet" }, next.purpose)])),
       h("p", { class: "quiet" }, data.run_line, " \u00b7 ", docs(leading.code)),
       ...[...data.losses.map((loss) => `rank ${loss.rank} lost ${loss.count} ${loss.stat} (${loss.severity}) ${loss.advice}`), ...missing]
