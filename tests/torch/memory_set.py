@@ -58,7 +58,7 @@ add(Kind.LEAK, "streams_kept events_kept", ("memory.handle-leak",), (12, 40))
 add(Kind.LEAK, "pinned_kept", (), (12,))
 add(Kind.LEAK, "ddp_outputs one_keeps fsdp_keeps stage_keeps", (LEAK,), (12, 35), ranks=2)
 add(Kind.LEAK, "one_of_three_keeps", (LEAK,), (14, 40), ranks=3, culprits=(1,))
-add(Kind.LEAK, "last_of_nine_streams", ("memory.handle-leak",), (24,), ranks=9, culprits=(8,))
+add(Kind.LEAK, "last_of_nine_events", ("memory.handle-leak",), (24,), ranks=9, culprits=(8,))
 
 add(Kind.FULL, "leak_until_full leak_with_lengths_until_full", (LEAK, CAPACITY), environment={"SIMGPU_MEMORY": "128M"})
 add(Kind.FULL, "graph_until_full grows_until_full", (LEAK, CAPACITY), environment={"SIMGPU_MEMORY": "256M"})
