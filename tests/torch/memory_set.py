@@ -68,7 +68,7 @@ add(Kind.FULL, "too_large_batch", (CAPACITY,), environment={"SIMGPU_MEMORY": "12
 add(Kind.FULL, "first_step_does_not_fit", (CAPACITY,), environment={"SIMGPU_MEMORY": "224M"})
 add(Kind.FULL, "loaded_beside", (CAPACITY,), environment={"SIMGPU_MEMORY": "320M"})
 add(Kind.FULL, "pieces", (FRAGMENTED,), environment={"SIMGPU_MEMORY": "272M"})
-add(Kind.FULL, "pieces_between_kept", (FRAGMENTED,), environment={"SIMGPU_MEMORY": "144M"})
+add(Kind.FULL, "pieces_between_kept", (FRAGMENTED,), environment={"SIMGPU_MEMORY": "224M"})
 add(Kind.FULL, "neighbour", ("memory.neighbour-oom",), environment={"SIMGPU_MEMORY": "256M"})
 add(Kind.FULL, "many_groups", ("memory.library-oom",), ranks=2, environment={"SIMGPU_MEMORY": "448M", "SIMGPU_NCCL_BUFFERS": str(16 << 20)})
 add(Kind.FULL, "one_until_full", (LEAK, "run.oom-then-hang"), ends=(End.HANG,), ranks=2, environment={"SIMGPU_MEMORY": "128M"})
@@ -86,7 +86,7 @@ add(Kind.HEALTHY, "filled_cache generates generates_long average_by_copy teacher
     "window_of_metrics metrics_per_epoch loads_pretrained best_weights last_checkpoints filled_at_the_end warmed_caches", steps=(16, 80))
 add(Kind.HEALTHY, "profiles offloads checkpointed_again accumulates_lengths clipped scaled_with_overflows empties_after_evaluation replays_graph "
     "times_steps events_of_steps logs_in_thread moving_batches anomalies recurrent tries_settings inferences guarded", steps=(15, 64))
-add(Kind.HEALTHY, "halves_batch_after_failure", steps=(12,), environment={"SIMGPU_MEMORY": "512M"})
+add(Kind.HEALTHY, "halves_batch_after_failure", steps=(12,), environment={"SIMGPU_MEMORY": "160M"})
 add(Kind.HEALTHY, "ddp ddp_evaluates fsdp fsdp2 pipeline ddp_accumulates ddp_scaled ddp_shards_optimizer ddp_evaluates_on_first ddp_gathers fsdp_saves "
     "async_sums columns", steps=(12, 40), ranks=2)
 add(Kind.HEALTHY, "pipeline_of_four", steps=(12,), ranks=4)

@@ -12,6 +12,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = os.path.join(HERE, "memory_scripts")
 # What is told of a case that raises or is killed, or that runs out of memory.
 OF_THE_END = ("run.rank-failed", "run.unexplained")
+# PyTorch's: a request from here on is not served from segments of 20 MiB, but has its own, rounded.
+LARGE_BLOCK, ROUNDED_TO = 10 << 20, 2 << 20
 
 
 class Outcome(enum.Enum):
@@ -19,6 +21,7 @@ class Outcome(enum.Enum):
     OTHER = "other"  # another code, line or rank
     MISSED = "missed"
     FALSE = "false warnings"
+    FAILED = "failed scripts"
 
 
 Problem = collections.namedtuple("Problem", "outcome text")
@@ -75,8 +78,11 @@ def message_problem(job, report):
     if not message or not finding:
         return Problem(Outcome.MISSED, "no message, or no finding")
     values = finding["values"]
-    names = ["segment_bytes" if "segment_bytes" in values else "requested_bytes", "total_bytes", "free_bytes", "job_bytes", "idle_bytes"]
-    ours = tuple(size_text(values[name]) if name in values else None for name in names)
+    asked = values.get("segment_bytes", values["requested_bytes"])
+    if "expandable" in job["environment"].get("PYTORCH_CUDA_ALLOC_CONF", "") and values["requested_bytes"] >= LARGE_BLOCK:
+        asked = -(-values["requested_bytes"] // ROUNDED_TO) * ROUNDED_TO  # the message's: each piece that is mapped has 20 MiB
+    names = ["total_bytes", "free_bytes", "job_bytes", "idle_bytes"]
+    ours = tuple(size_text(each) if each is not None else None for each in [asked, *(values.get(name) for name in names)])
     return None if ours == message.groups() else Problem(Outcome.OTHER, f"{ours}, PyTorch says {message.groups()}")
 
 
@@ -90,8 +96,20 @@ def place_problem(case, finding):
     return None
 
 
+def script_problem(job):
+    """An exception that it was not asked for."""
+    for rank in range(job["ranks"]):
+        with open(os.path.join(job["out"], f"output.{rank}"), encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        if "Traceback" in text and "Broken: " not in text and "OutOfMemoryError" not in text:
+            return Problem(Outcome.FAILED, f"the script itself fails: {text[-300:]}")
+    return None
+
+
 def problem(case, job, report):
     """What is wrong; nothing if all is right."""
+    if failed := script_problem(job):
+        return failed
     if case.kind is Kind.FIGURES:
         return message_problem(job, report)
     ends_badly = job["end"] != End.EXIT or case.kind is Kind.FULL

@@ -26,7 +26,7 @@ class Training:
 
     def batch(self, step, rows=256):
         x = torch.ones(rows, 16) * (step % 3)
-        return x.cuda(), x[:, :4].cuda()
+        return x.cuda(), x[:, :4].cuda()  # leak: hooks_pile_up
 
     def step(self, step, rows=256):
         x, y = self.batch(step, rows)

@@ -4,7 +4,7 @@ import ctypes
 import torch
 from torch import nn
 
-from memory_scripts.common import MIB, Training
+from memory_scripts.common import MIB, Training, megabytes
 
 
 def kept_graph(job):

@@ -22,7 +22,7 @@ def evaluates_with_graph(job):
 
 def keeps_every_epoch(job):
     """An epoch has six steps; a copy of the weights is kept of each."""
-    training, best = Training(width=512), []
+    training, best = Training(width=256), []
     for step in job.steps():
         training.step(step)
         if step % 6 == 5:
@@ -34,7 +34,7 @@ def buffer_grows(job):
     training, history = Training(), torch.zeros(0, 64, device="cuda")
     for step in job.steps():
         training.step(step)
-        x, _ = training.batch(step, 4096)
+        x, _ = training.batch(step, 1024)
         with torch.no_grad():
             hidden = training.net[:2](x)
         history = torch.cat([history, hidden])  # leak: buffer_grows
@@ -75,7 +75,7 @@ def hooks_pile_up(job):
     """A hook is registered in each step and never removed; it holds the batch."""
     training = Training()
     for step in job.steps():
-        x, y = training.batch(step, 2048)  # leak: hooks_pile_up
+        x, y = training.batch(step, 2048)
         training.net[0].register_forward_hook(functools.partial(lambda batch, module, inputs, output: None, x))
         training.optimizer.zero_grad()
         nn.functional.mse_loss(training.net(x), y).backward()
