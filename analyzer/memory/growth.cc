@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analyzer/memory/field_value.h"
+#include "analyzer/memory/held_at.h"
 #include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/regular_growth.h"
 #include "analyzer/model/activity.h"
@@ -278,8 +279,8 @@ bool GrowthJudge::was_preparation() const {
   return later > within;
 }
 
-GrowthJudge::Pattern GrowthJudge::pattern_of(std::vector<LeftOver> all,
-                                             std::vector<Round> rounds) const {
+GrowthJudge::Pattern GrowthJudge::pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds,
+                                             Weigh weigh) const {
   const Steps& steps = history_.steps;
   const int64_t start = first_step(trace_, history_);
   Pattern pattern{std::move(all), {}, 0, 0, std::move(rounds)};
@@ -287,7 +288,7 @@ GrowthJudge::Pattern GrowthJudge::pattern_of(std::vector<LeftOver> all,
     // What was allocated before the first step is not of the steps.
     if (const int64_t step = steps.number_at(each.time); step > start) {
       pattern.since = pattern.births.empty() ? each.time : pattern.since;
-      pattern.births.push_back({step, each.blocks});
+      pattern.births.push_back({step, weigh == Weigh::kBytes ? each.bytes : each.blocks});
       pattern.pieces = sum_of(pattern.pieces, each.blocks);
     }
   }
@@ -306,8 +307,9 @@ bool GrowthJudge::grows(const Pattern& pattern, BeginsWhen begins) const {
 
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
     uint32_t path, const StackMemoryText& memory) const {
-  Pattern pattern = pattern_of(left_over(memory),
-                               rounds_of(memory, history_.steps, first_step(trace_, history_)));
+  const int64_t start = first_step(trace_, history_);
+  Pattern pattern =
+      pattern_of(left_over(memory), rounds_of(memory, history_.steps, start), Weigh::kBlocks);
   // Then those that are left are all that there ever were, and may begin late.
   const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
   if (!grows(pattern, none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
@@ -317,12 +319,15 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
   return pattern;
 }
 
+// The larger it is, the fewer additions are seen: PyTorch rounds sizes to 2 MiB.  So they are
+// weighed by their bytes.
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
     const StackMemoryText& memory) const {
-  Pattern pattern =
-      pattern_of(added_to_one(memory),
-                 rounds_of_additions(memory, history_.steps, first_step(trace_, history_)));
-  if (!grows(pattern, BeginsWhen::kEarly) || works_through(memory)) {
+  const int64_t start = first_step(trace_, history_);
+  Pattern pattern = pattern_of(added_to_one(memory),
+                               rounds_of_additions(memory, history_.steps, start), Weigh::kBytes);
+  const bool is_enough = !pattern.rounds.empty() || pattern.pieces >= kFewestCopies;
+  if (!is_enough || !grows(pattern, BeginsWhen::kEarly) || works_through(memory)) {
     return std::nullopt;
   }
   return pattern;
@@ -337,12 +342,33 @@ bool GrowthJudge::works_through(const StackMemoryText& memory) const {
   });
 }
 
+// Whether there are more blocks of a size than everything but optimizers has: a parameter has one
+// of each line of its optimizer, as large as itself.  What is of no parameter's size may be a
+// history, as LBFGS has.
+bool GrowthJudge::exceeds_parameters(uint32_t path, int device, TimeNs time) const {
+  const auto of = static_cast<uint8_t>(std::max(device, 0));
+  std::map<uint64_t, uint64_t> parameters;  // by size
+  std::map<uint64_t, uint64_t> own;
+  for (const HeldBlockText& block : held_at(trace_, of, time).held) {
+    const CallSchema* const schema = schema_of(trace_, block.call);
+    if (schema == nullptr || !schema->kind.starts_with("tensor-")) {
+      continue;
+    }
+    if (paths_.of(block.stack) == path) {
+      ++own[block.bytes];
+    } else if (!is_optimizer_state(trace_, block.stack)) {
+      ++parameters[block.bytes];
+    }
+  }
+  return std::any_of(own.begin(), own.end(), [&](const auto& entry) {
+    const auto found = parameters.find(entry.first);
+    return found != parameters.end() && entry.second > found->second;
+  });
+}
+
 std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const Steps& steps = history_.steps;
-  // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
-  // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
-  if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_ ||
-      is_optimizer_state(trace_, group.stack)) {
+  if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_) {
     return std::nullopt;
   }
   const uint32_t path = paths_.of(group.stack);
@@ -350,7 +376,10 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const StackMemoryText memory = found != series_.end() ? found->second : series_of_live(group);
   const std::optional<Pattern> blocks = growing_blocks(path, memory);
   const std::optional<Pattern> pattern = blocks ? blocks : growing_block(memory);
-  if (!pattern) {
+  // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
+  // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
+  if (!pattern || (is_optimizer_state(trace_, group.stack) &&
+                   !exceeds_parameters(path, group.device, memory.last))) {
     return std::nullopt;
   }
   const int64_t first = pattern->births.front().step;

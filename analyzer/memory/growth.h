@@ -84,11 +84,13 @@ class GrowthJudge {
     std::vector<Round> rounds;  // not empty: it grows by these
   };
   void follow();
-  Pattern pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds) const;
+  enum class Weigh : uint8_t { kBlocks, kBytes };
+  Pattern pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds, Weigh weigh) const;
   bool grows(const Pattern& pattern, BeginsWhen begins) const;
   std::optional<Pattern> growing_blocks(uint32_t path, const StackMemoryText& memory) const;
   std::optional<Pattern> growing_block(const StackMemoryText& memory) const;
   bool works_through(const StackMemoryText& memory) const;
+  bool exceeds_parameters(uint32_t path, int device, TimeNs time) const;
   bool was_preparation() const;
   bool is_let_go(uint32_t path, uint64_t left) const;
   void add_groups(const std::vector<BlockGroup>& from, std::vector<BlockGroup>& groups) const;
