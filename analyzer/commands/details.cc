@@ -93,13 +93,13 @@ std::optional<size_t> process_with_highest_peak(const Run& run) {
 
 // Those whose tables ask for it first.  Events and graphs have no table that would ask, and may be
 // left by one rank alone: then all of a node's, and of a larger run as many as have no more records
-// than a node's, but at least one.  Not of processes that somebody looks at again and again.
+// than a node's, but at least one.
 std::set<size_t> processes_to_read_for_memory(const Run& run) {
   constexpr size_t kMostAsked = 4;
   std::set<size_t> found;
   const auto can_be_read = [&](size_t i) {
     const ProcessTrace& trace = run.processes[i];
-    return trace.events.empty() && !trace.threads.empty() && trace.looked == 0;
+    return trace.events.empty() && !trace.threads.empty();
   };
   const auto add = [&](size_t i) {
     if (can_be_read(i) && asks_for_events(run.processes[i])) {

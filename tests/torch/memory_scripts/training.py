@@ -14,7 +14,7 @@ from memory_scripts.common import MIB, Training
 def profiles(job):
     """torch.profiler looks at every step, memory too."""
     training = Training()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         for step in job.steps():
             training.step(step)
             profiler.step()
