@@ -96,7 +96,9 @@ CASES["cache"] = EVERY_LENGTH
 
 QUICK = [("cache", 23, End.EXCEPTION), ("kept_graph", 14, End.EXIT), ("layers", 33, End.KILL), ("leak_with_lengths_until_full", 0, End.EXIT),
          ("pieces", 12, End.EXIT), ("evaluates_at_the_end", 24, End.EXIT), ("plateau", 24, End.EXIT), ("full_queue", 24, End.EXIT),
-         ("ddp_evaluates", 12, End.EXIT)]
+         ("ddp_evaluates", 12, End.EXIT), ("buffer_grows", 23, End.LIVE), ("optimizers", 17, End.KILL), ("keeps_every_epoch", 42, End.EXIT),
+         ("neighbour", 12, End.EXIT), ("random_state", 7, End.EXIT), ("random_state", 31, End.EXIT), ("unfreezes", 24, End.EXIT),
+         ("generates_long", 24, End.EXIT)]
 
 
 def rows(lengths, every_end):
