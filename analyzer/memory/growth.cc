@@ -324,8 +324,10 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
     const StackMemoryText& memory) const {
   const int64_t start = first_step(trace_, history_);
-  Pattern pattern = pattern_of(added_to_one(memory),
-                               rounds_of_additions(memory, history_.steps, start), Weigh::kBytes);
+  std::vector<LeftOver> added = added_to_one(memory);
+  added.erase(added.begin(), added.begin() + (added.empty() ? 0 : 1));  // what it began with
+  Pattern pattern = pattern_of(std::move(added), rounds_of_additions(memory, history_.steps, start),
+                               Weigh::kBytes);
   const bool is_enough = !pattern.rounds.empty() || pattern.pieces >= kFewestCopies;
   if (!is_enough || !grows(pattern, BeginsWhen::kEarly) || works_through(memory)) {
     return std::nullopt;
