@@ -17,8 +17,9 @@ namespace {
 
 // Rings are large.  Who is in a hang of more shows it in the first of them.
 constexpr size_t kMostProcesses = 8;
-constexpr size_t kMostEvents = 20'000;    // the newest
-constexpr TimeNs kLongCall = 50'000'000;  // of the older ones
+constexpr uint64_t kMostRecordsForMemory = 8'000'000;  // about what so many full rings hold
+constexpr size_t kMostEvents = 20'000;                 // the newest
+constexpr TimeNs kLongCall = 50'000'000;               // of the older ones
 
 bool has_pending(const ProcessTrace& trace) {
   return std::any_of(
@@ -91,14 +92,14 @@ std::optional<size_t> process_with_highest_peak(const Run& run) {
 }
 
 // Those whose tables ask for it first.  Events and graphs have no table that would ask, and may be
-// left by one rank alone: then all of a node's, but of a larger run one will have to do.  Not of
-// processes that somebody looks at again and again.
+// left by one rank alone: then all of a node's, and of a larger run as many as have no more records
+// than a node's, but at least one.
 std::set<size_t> processes_to_read_for_memory(const Run& run) {
   constexpr size_t kMostAsked = 4;
   std::set<size_t> found;
   const auto can_be_read = [&](size_t i) {
     const ProcessTrace& trace = run.processes[i];
-    return trace.events.empty() && !trace.threads.empty() && trace.looked == 0;
+    return trace.events.empty() && !trace.threads.empty();
   };
   const auto add = [&](size_t i) {
     if (can_be_read(i) && asks_for_events(run.processes[i])) {
@@ -112,10 +113,16 @@ std::set<size_t> processes_to_read_for_memory(const Run& run) {
     add(i);
   }
   const bool is_small = run.processes.size() <= kMostProcesses;
-  const size_t others = is_small ? run.processes.size() : found.empty() ? 1 : 0;
-  for (size_t i = 0; i < others; ++i) {
-    if (can_be_read(i)) {
+  uint64_t records = 0;
+  for (const size_t i : found) {
+    records = sum_of(records, run.processes[i].records);
+  }
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    const uint64_t with_it = sum_of(records, run.processes[i].records);
+    if (can_be_read(i) && !found.contains(i) &&
+        (is_small || found.empty() || with_it <= kMostRecordsForMemory)) {
       found.insert(i);
+      records = with_it;
     }
   }
   return found;

@@ -28,7 +28,7 @@ struct GrowingSite {
 // Numbers that are kept for a plot, a few KiB a step at most.  The storage of a mean may be larger
 // than it, as that of mean square errors is.
 bool holds_scalars(const BlockGroup& group, const Growth& growth) {
-  return group.kind == MemoryKind::kTensor && growth.bytes <= kLittleCopy * growth.blocks;
+  return group.kind == MemoryKind::kTensor && growth.bytes <= kLittleCopy * growth.pieces;
 }
 
 std::string since_text(const Run& run, const Growth& growth) {
@@ -69,7 +69,7 @@ std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
 }
 
 bool holds_numbers_alone(const GrowingSite& entry) {
-  return entry.scalars && entry.growth.bytes <= kSmallestTensor * entry.growth.blocks;
+  return entry.scalars && entry.growth.bytes <= kSmallestTensor * entry.growth.pieces;
 }
 
 // A loss and metrics that are kept for a plot: meant, as likely as not, while they are few and the

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analyzer/memory/field_value.h"
+#include "analyzer/memory/held_at.h"
 #include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/regular_growth.h"
 #include "analyzer/model/activity.h"
@@ -99,25 +100,6 @@ StackMemoryText series_of_live(const BlockGroup& group) {
     memory.samples.push_back({memory.last, memory.last_bytes, memory.last_blocks});
   }
   return memory;
-}
-
-struct Left {
-  std::vector<Births> births;  // in the steps
-  TimeNs since = 0;
-  uint64_t blocks = 0;
-};
-
-Left left_in_steps(const Steps& steps, const std::vector<LeftOver>& all, int64_t start) {
-  Left left;
-  for (const LeftOver& each : all) {
-    // What was allocated before the first step is not of the steps.
-    if (const int64_t step = steps.number_at(each.time); step > start) {
-      left.since = left.births.empty() ? each.time : left.since;
-      left.births.push_back({step, each.blocks});
-      left.blocks = sum_of(left.blocks, each.blocks);
-    }
-  }
-  return left;
 }
 
 // From the first step in which something was left, at least `lower`, to the last one.
@@ -220,7 +202,8 @@ bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end
 }
 
 bool has_gathered(const StackMemoryText& memory) {
-  return memory.last_blocks >= std::min(kFewestCopies, kFewestRounds);
+  const size_t fewest = std::min(kFewestCopies, kFewestRounds);
+  return memory.last_blocks >= fewest || memory.enlargings >= fewest;
 }
 
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
@@ -296,51 +279,134 @@ bool GrowthJudge::was_preparation() const {
   return later > within;
 }
 
+GrowthJudge::Pattern GrowthJudge::pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds,
+                                             Weigh weigh) const {
+  const Steps& steps = history_.steps;
+  const int64_t start = first_step(trace_, history_);
+  Pattern pattern{std::move(all), {}, 0, 0, std::move(rounds)};
+  for (const LeftOver& each : pattern.all) {
+    // What was allocated before the first step is not of the steps.
+    if (const int64_t step = steps.number_at(each.time); step > start) {
+      pattern.since = pattern.births.empty() ? each.time : pattern.since;
+      pattern.births.push_back({step, weigh == Weigh::kBytes ? each.bytes : each.blocks});
+      pattern.pieces = sum_of(pattern.pieces, each.blocks);
+    }
+  }
+  if (!grows_by_rounds(pattern.rounds, start, static_cast<int64_t>(steps.starts.size()))) {
+    pattern.rounds.clear();
+  }
+  return pattern;
+}
+
+bool GrowthJudge::grows(const Pattern& pattern, BeginsWhen begins) const {
+  return !pattern.births.empty() &&
+         (!pattern.rounds.empty() ||
+          grows_throughout(pattern.births, first_step(trace_, history_),
+                           static_cast<int64_t>(history_.steps.starts.size()), begins));
+}
+
+std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
+    uint32_t path, const StackMemoryText& memory) const {
+  const int64_t start = first_step(trace_, history_);
+  Pattern pattern =
+      pattern_of(left_over(memory), rounds_of(memory, history_.steps, start), Weigh::kBlocks);
+  // Then those that are left are all that there ever were, and may begin late.
+  const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
+  if (!grows(pattern, none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
+      is_let_go(path, pattern.pieces)) {
+    return std::nullopt;
+  }
+  return pattern;
+}
+
+// The larger it is, the fewer additions are seen: PyTorch rounds sizes to 2 MiB.  So they are
+// weighed by their bytes.
+std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
+    const StackMemoryText& memory) const {
+  const int64_t start = first_step(trace_, history_);
+  std::vector<LeftOver> added = added_to_one(memory);
+  added.erase(added.begin(), added.begin() + (added.empty() ? 0 : 1));  // what it began with
+  Pattern pattern = pattern_of(std::move(added), rounds_of_additions(memory, history_.steps, start),
+                               Weigh::kBytes);
+  const bool is_enough = !pattern.rounds.empty() || pattern.pieces >= kFewestCopies;
+  if (!is_enough || !grows(pattern, BeginsWhen::kEarly) || works_through(memory)) {
+    return std::nullopt;
+  }
+  return pattern;
+}
+
+// Whether what comes and goes is enlarged about as often.  Then steps compute something of all of
+// it: it is their input, as where batches become longer and longer, or the keys of one long text.
+bool GrowthJudge::works_through(const StackMemoryText& memory) const {
+  return std::any_of(series_.begin(), series_.end(), [&](const auto& entry) {
+    const StackMemoryText& other = entry.second;
+    return other.samples.back().blocks == 0 && 2 * other.enlargings >= memory.enlargings;
+  });
+}
+
+// Whether there are more blocks of a size than everything but optimizers has: a parameter has one
+// of each line of its optimizer, as large as itself.  What is of no parameter's size may be a
+// history, as LBFGS has.
+bool GrowthJudge::exceeds_parameters(uint32_t path, int device, TimeNs time) const {
+  const auto of = static_cast<uint8_t>(std::max(device, 0));
+  std::map<uint64_t, uint64_t> parameters;  // by size
+  std::map<uint64_t, uint64_t> own;
+  for (const HeldBlockText& block : held_at(trace_, of, time).held) {
+    const CallSchema* const schema = schema_of(trace_, block.call);
+    if (schema == nullptr || !schema->kind.starts_with("tensor-")) {
+      continue;
+    }
+    if (paths_.of(block.stack) == path) {
+      ++own[block.bytes];
+    } else if (!is_optimizer_state(trace_, block.stack)) {
+      ++parameters[block.bytes];
+    }
+  }
+  return std::any_of(own.begin(), own.end(), [&](const auto& entry) {
+    const auto found = parameters.find(entry.first);
+    return found != parameters.end() && entry.second > found->second;
+  });
+}
+
 std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const Steps& steps = history_.steps;
-  // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
-  // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
-  if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_ ||
-      is_optimizer_state(trace_, group.stack)) {
+  if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_) {
     return std::nullopt;
   }
   const uint32_t path = paths_.of(group.stack);
   const auto found = series_.find(path);
   const StackMemoryText memory = found != series_.end() ? found->second : series_of_live(group);
-  const std::vector<LeftOver> all = left_over(memory);
-  const int64_t start = first_step(trace_, history_);
-  const auto end = static_cast<int64_t>(steps.starts.size());
-  const Left left = left_in_steps(steps, all, start);
-  if (left.births.empty() || is_let_go(path, left.blocks)) {
+  const std::optional<Pattern> blocks = growing_blocks(path, memory);
+  const std::optional<Pattern> pattern = blocks ? blocks : growing_block(memory);
+  // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
+  // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
+  if (!pattern || (is_optimizer_state(trace_, group.stack) &&
+                   !exceeds_parameters(path, group.device, memory.last))) {
     return std::nullopt;
   }
-  // Then those that are left are all that there ever were, and may begin late.
-  const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
-  const std::vector<Round> rounds = rounds_of(memory, steps, start);
-  const bool by_rounds = grows_by_rounds(rounds, start, end);
-  if (!by_rounds && !grows_throughout(left.births, start, end,
-                                      none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly)) {
-    return std::nullopt;
-  }
-  const int64_t first = left.births.front().step;
+  const int64_t first = pattern->births.front().step;
   Growth growth;
-  growth.since = left.since;
+  growth.since = pattern->since;
   growth.newest = memory.last;
-  if (by_rounds) {
+  if (const std::vector<Round>& rounds = pattern->rounds; !rounds.empty()) {
     growth.every = elapsed(rounds[0].step, rounds[1].step);
     growth.bytes_per_round = rounds[0].bytes;
   }
-  growth.step_count = static_cast<uint64_t>(elapsed(first, end));
+  growth.step_count =
+      static_cast<uint64_t>(elapsed(first, static_cast<int64_t>(steps.starts.size())));
   growth.since_step = history_.whole ? first : 0;
   // How many there were before those that are recorded is an estimate.
-  growth.bytes_per_step = bytes_per_step(steps, all, std::max<int64_t>(first, 1));
+  growth.bytes_per_step = bytes_per_step(steps, pattern->all, std::max<int64_t>(first, 1));
   if (growth.bytes_per_step == 0) {
-    growth.bytes_per_step = bytes_per_step(steps, all, first);
+    growth.bytes_per_step = bytes_per_step(steps, pattern->all, first);
   }
   // Partly freed, as where an exception unwinds: then what was there before counts.
-  const bool is_live = group.blocks.size() >= left.blocks - left.blocks / 4;
-  growth.bytes = is_live ? group.bytes : memory.last_bytes;
-  growth.blocks = is_live ? group.blocks.size() : memory.last_blocks;
+  const uint64_t left = blocks ? pattern->pieces : 1;
+  const bool is_live = group.blocks.size() >= left - left / 4;
+  const uint64_t last_bytes = blocks ? memory.last_bytes : memory.newest;
+  growth.bytes = is_live ? group.bytes : last_bytes;
+  growth.blocks = is_live ? group.blocks.size() : blocks ? memory.last_blocks : 1;
+  growth.pieces = blocks ? growth.blocks : pattern->pieces;
   return growth;
 }
 

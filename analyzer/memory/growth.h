@@ -8,6 +8,7 @@
 
 #include "analyzer/memory/call_paths.h"
 #include "analyzer/memory/history.h"
+#include "analyzer/memory/regular_growth.h"
 #include "analyzer/memory/stack_series.h"
 
 namespace traintrace {
@@ -22,6 +23,7 @@ struct Growth {
   int64_t since_step = 0;        // in which that was, from 1; 0: not all steps are recorded
   uint64_t bytes = 0;            // that had gathered when it was most
   uint64_t blocks = 0;
+  uint64_t pieces = 0;  // in which it came: blocks, or what was added to one that was replaced
 };
 
 // Copies that were left, and the step in which they were born.
@@ -41,7 +43,8 @@ enum class BeginsWhen : uint8_t {
 bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end,
                       BeginsWhen begins);
 
-// Whether there were ever enough blocks of that stack at a time to be judged.
+// Whether there were ever enough blocks of that stack at a time to be judged, or it was enlarged as
+// often.
 bool has_gathered(const StackMemoryText& memory);
 
 // The number of the first step that the job can have taken (Steps::number_at).
@@ -72,7 +75,22 @@ class GrowthJudge {
   struct Freed {
     TimeNs born = 0, freed = 0;
   };
+  // What was left of one path of calls, and how it was judged.
+  struct Pattern {
+    std::vector<LeftOver> all;
+    std::vector<Births> births;  // in the steps
+    TimeNs since = 0;
+    uint64_t pieces = 0;
+    std::vector<Round> rounds;  // not empty: it grows by these
+  };
   void follow();
+  enum class Weigh : uint8_t { kBlocks, kBytes };
+  Pattern pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds, Weigh weigh) const;
+  bool grows(const Pattern& pattern, BeginsWhen begins) const;
+  std::optional<Pattern> growing_blocks(uint32_t path, const StackMemoryText& memory) const;
+  std::optional<Pattern> growing_block(const StackMemoryText& memory) const;
+  bool works_through(const StackMemoryText& memory) const;
+  bool exceeds_parameters(uint32_t path, int device, TimeNs time) const;
   bool was_preparation() const;
   bool is_let_go(uint32_t path, uint64_t left) const;
   void add_groups(const std::vector<BlockGroup>& from, std::vector<BlockGroup>& groups) const;

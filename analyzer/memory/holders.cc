@@ -7,6 +7,7 @@
 #include "analyzer/memory/block_births.h"
 #include "analyzer/memory/growth.h"
 #include "analyzer/memory/optimizer_state.h"
+#include "analyzer/memory/shortage.h"
 #include "analyzer/memory/workspaces.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
@@ -98,7 +99,7 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
     const auto kind =
         tensor ? std::optional(MemoryKind::kTensor) : kind_of_call(call_name(trace, block.call));
     const Owner owner = tensor ? Owner::kTorch : owner_of(trace, block.stack);
-    if (block.device != failure.device || !kind || (!tensor && !on_device(*kind)) ||
+    if (!is_on_its_device(trace, block, failure) || !kind || (!tensor && !on_device(*kind)) ||
         (!tensor && owner == Owner::kTorch && failure.reserved != 0)) {
       continue;
     }

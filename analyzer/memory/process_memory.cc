@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "analyzer/memory/growing_places.h"
 #include "analyzer/memory/growth.h"
 #include "analyzer/memory/memory_use.h"
 #include "analyzer/model/activity.h"
@@ -87,6 +88,7 @@ RunMemory memory_of(const Run& run) {
     if (has_events(trace)) {
       process.history = history_of(trace);
       process.allocators = allocator_histories(trace);
+      set_growth_aside(trace, *process.history, process.allocators);
     }
   }
   return memory;

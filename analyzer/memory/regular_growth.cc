@@ -6,9 +6,29 @@
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
+namespace {
+
+// By step, without what came before the first step.
+std::vector<Round> by_step(const std::vector<LeftOver>& all, const Steps& steps, int64_t start) {
+  std::vector<Round> rounds;
+  for (const LeftOver& each : all) {
+    const int64_t step = steps.number_at(each.time);
+    if (step <= start) {
+      continue;
+    }
+    if (rounds.empty() || rounds.back().step != step) {
+      rounds.push_back({step});
+    }
+    rounds.back().bytes = sum_of(rounds.back().bytes, each.bytes);
+    rounds.back().blocks = sum_of(rounds.back().blocks, each.blocks);
+  }
+  return rounds;
+}
+
+}  // namespace
 
 std::vector<Round> rounds_of(const StackMemoryText& memory, const Steps& steps, int64_t start) {
-  const std::vector<LeftOver> left = left_over(memory);
+  std::vector<LeftOver> left = left_over(memory);
   uint64_t blocks = 1;  // the newest allocation, which is not among those that were left
   for (const LeftOver& each : left) {
     blocks = sum_of(blocks, each.blocks);
@@ -16,23 +36,17 @@ std::vector<Round> rounds_of(const StackMemoryText& memory, const Steps& steps, 
   if (blocks != memory.allocations || memory.samples.empty()) {
     return {};
   }
-  std::vector<Round> rounds;
-  const auto add = [&](TimeNs time, uint64_t bytes, uint64_t count) {
-    const int64_t step = steps.number_at(time);
-    if (step <= start) {
-      return;  // before the first step
-    }
-    if (rounds.empty() || rounds.back().step != step) {
-      rounds.push_back({step});
-    }
-    rounds.back().bytes = sum_of(rounds.back().bytes, bytes);
-    rounds.back().blocks = sum_of(rounds.back().blocks, count);
-  };
-  for (const LeftOver& each : left) {
-    add(each.time, each.bytes, each.blocks);
+  left.push_back({memory.last, memory.last_bytes - memory.samples.back().bytes, 1});
+  return by_step(left, steps, start);
+}
+
+std::vector<Round> rounds_of_additions(const StackMemoryText& memory, const Steps& steps,
+                                       int64_t start) {
+  std::vector<LeftOver> added = added_to_one(memory);
+  if (!added.empty() && memory.newest > memory.samples.back().bytes) {
+    added.push_back({memory.last, memory.newest - memory.samples.back().bytes, 1});
   }
-  add(memory.last, memory.last_bytes - memory.samples.back().bytes, 1);
-  return rounds;
+  return by_step(added, steps, start);
 }
 
 bool grows_by_rounds(std::span<const Round> rounds, int64_t start, int64_t end) {

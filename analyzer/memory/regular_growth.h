@@ -18,6 +18,10 @@ struct Round {
 // some were freed.
 std::vector<Round> rounds_of(const StackMemoryText& memory, const Steps& steps, int64_t start);
 
+// The same of what was added to its one block (added_to_one).
+std::vector<Round> rounds_of_additions(const StackMemoryText& memory, const Steps& steps,
+                                       int64_t start);
+
 // Whether the same is left every so many steps, at equal distances from the beginning to `end`.
 // Far fewer rounds are judged than steps would have to be: only a rule of the job's own is as
 // regular.  What a model holds, or one step, is not allocated by such a rule; but for the state of

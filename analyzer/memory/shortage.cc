@@ -50,7 +50,7 @@ struct Held {
 Held held_by_pytorch(const ProcessTrace& trace, Shortage& shortage) {
   Held held;
   for (const HeldBlockText& block : shortage.failure->held) {
-    if (block.device != shortage.failure->device) {
+    if (!is_on_its_device(trace, block, *shortage.failure)) {
       continue;
     }
     if (is_report(trace, block.call)) {
@@ -242,6 +242,12 @@ ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
 }
 
 }  // namespace
+
+bool is_on_its_device(const ProcessTrace& trace, const HeldBlockText& block,
+                      const OutOfMemoryText& failure) {
+  return block.device == failure.device ||
+         (block.device == format::kNoDevice && trace.tensor_devices.size() <= 1);
+}
 
 const OutOfMemoryText* fatal_failure(const ProcessTrace& trace) {
   if (trace.out_of_memory.empty()) {

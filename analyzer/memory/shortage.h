@@ -43,6 +43,10 @@ const OutOfMemoryText* fatal_failure(const ProcessTrace& trace);
 // Free on the device, as the job itself asked last; none: it never did.
 std::optional<uint64_t> room_left(const ProcessTrace& trace);
 
+// Of a thread that never chose a device nothing else is known than that it is on the only one.
+bool is_on_its_device(const ProcessTrace& trace, const HeldBlockText& block,
+                      const OutOfMemoryText& failure);
+
 Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure);
 
 }  // namespace traintrace

@@ -18,6 +18,16 @@ void join_samples(StackMemoryText& memory) {
   memory.stride *= 2;
 }
 
+// Before each sample, what is not freed until the newest allocation.
+std::vector<MemorySampleText> lasting(const StackMemoryText& memory) {
+  std::vector<MemorySampleText> least = memory.samples;
+  for (size_t i = least.size(); i-- > 1;) {
+    least[i - 1].bytes = std::min(least[i - 1].bytes, least[i].bytes);
+    least[i - 1].blocks = std::min(least[i - 1].blocks, least[i].blocks);
+  }
+  return least;
+}
+
 }  // namespace
 
 void SeriesBuilder::add(const Allocation& allocation) {
@@ -44,6 +54,11 @@ void SeriesBuilder::add(const Allocation& allocation) {
   ++memory.allocations;
   memory.bytes += allocation.bytes;
   ++memory.blocks;
+  memory.newest = allocation.bytes;
+  if (allocation.bytes > memory.largest) {
+    memory.largest = allocation.bytes;
+    ++memory.enlargings;
+  }
   memory.last = allocation.time;
   memory.last_bytes = memory.bytes;
   memory.last_blocks = memory.blocks;
@@ -66,11 +81,7 @@ void SeriesBuilder::count_frees() {
 }
 
 std::vector<LeftOver> left_over(const StackMemoryText& memory) {
-  std::vector<MemorySampleText> least = memory.samples;
-  for (size_t i = least.size(); i-- > 1;) {
-    least[i - 1].bytes = std::min(least[i - 1].bytes, least[i].bytes);
-    least[i - 1].blocks = std::min(least[i - 1].blocks, least[i].blocks);
-  }
+  const std::vector<MemorySampleText> least = lasting(memory);
   std::vector<LeftOver> left;
   for (size_t i = 1; i < least.size(); ++i) {
     const uint64_t blocks = least[i].blocks - least[i - 1].blocks;
@@ -79,6 +90,20 @@ std::vector<LeftOver> left_over(const StackMemoryText& memory) {
     }
   }
   return left;
+}
+
+std::vector<LeftOver> added_to_one(const StackMemoryText& memory) {
+  const std::vector<MemorySampleText> least = lasting(memory);
+  std::vector<LeftOver> added;
+  for (size_t i = 1; i < least.size(); ++i) {
+    if (least[i].blocks != 1) {
+      return {};
+    }
+    if (least[i].bytes > least[i - 1].bytes) {
+      added.push_back({least[i - 1].time, least[i].bytes - least[i - 1].bytes, 1});
+    }
+  }
+  return added;
 }
 
 }  // namespace traintrace

@@ -22,6 +22,9 @@ struct StackMemoryText {
   uint64_t allocations = 0, bytes = 0, blocks = 0;
   TimeNs last = 0;  // the newest allocation, and what was live after it
   uint64_t last_bytes = 0, last_blocks = 0;
+  uint64_t largest = 0;     // of its blocks
+  uint64_t newest = 0;      // bytes of the newest block
+  uint64_t enlargings = 0;  // allocations that were larger than all before
   uint32_t stride = 0;
   std::vector<MemorySampleText> samples;  // by time
 };
@@ -58,5 +61,9 @@ struct LeftOver {
   uint64_t bytes = 0, blocks = 0;
 };
 std::vector<LeftOver> left_over(const StackMemoryText& memory);
+
+// What was added to the one block that there is of a stack, where that is made anew and larger
+// again and again, as `history = torch.cat([history, new])` does.  The first is what it began with.
+std::vector<LeftOver> added_to_one(const StackMemoryText& memory);
 
 }  // namespace traintrace

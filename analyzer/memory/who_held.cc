@@ -30,12 +30,20 @@ const char* name_of_owner(const MemoryHolder& holder) {
   }
 }
 
-std::string holder_text(const MemoryHolder& holder, uint64_t total) {
+// Of the device, if its size is known; else of all that is held.
+struct Whole {
+  uint64_t bytes = 0;
+  const char* name = "";
+};
+
+std::string holder_text(const MemoryHolder& holder, const Whole& whole) {
   std::string text = fmt::format(
       "held: {} bytes{} in {} block{}, {}", holder.bytes,
-      total == 0 ? ""
-                 : fmt::format(" ({:.0f} %)", 100.0 * static_cast<double>(holder.bytes) /
-                                                  static_cast<double>(total)),
+      whole.bytes == 0 ? ""
+                       : fmt::format(" ({:.0f} % of {})",
+                                     100.0 * static_cast<double>(holder.bytes) /
+                                         static_cast<double>(whole.bytes),
+                                     whole.name),
       holder.blocks, holder.blocks == 1 ? "" : "s",
       holder.place.empty()                  ? name_of_owner(holder)
       : holder.place_is == PlaceIs::kBefore ? "autograd or PyTorch itself, after " + holder.place
@@ -101,11 +109,12 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
   for (const MemoryHolder& holder : holders) {
     held = sum_of(held, holder.bytes);
   }
-  const uint64_t total = shortage.total.value_or(held);  // else shares of what is held
+  const Whole whole =
+      shortage.total ? Whole{*shortage.total, "the device"} : Whole{held, "what is held"};
   uint64_t rest = 0;
   for (size_t i = 0; i < holders.size(); ++i) {
     if (i < kMostHolders) {
-      lines.push_back(holder_text(holders[i], total));
+      lines.push_back(holder_text(holders[i], whole));
     } else {
       rest = sum_of(rest, holders[i].bytes);
     }

@@ -97,12 +97,13 @@ std::string section(const char* name, const std::vector<std::string>& lines, con
   return out;
 }
 
-// Evidence of who held memory, "held: 2.19 GiB (55 %) in 7 blocks, train.py:11 in activations", as
-// rows with bars; what is no such line stays in `lines`.
+// Evidence of who held memory, "held: 2.19 GiB (55 % of the device) in 7 blocks, train.py:11 in
+// activations", as rows with bars; what is no such line stays in `lines`.
 std::vector<std::string> take_holders(std::vector<std::string>& lines, const Screen& screen) {
   constexpr std::string_view kHeld = "held: ";
   constexpr size_t kBar = 20;
   std::vector<std::string> rows;
+  std::string shares;  // "of the device"
   const auto rest = std::stable_partition(lines.begin(), lines.end(), [&](const std::string& line) {
     return !line.starts_with(kHeld);
   });
@@ -112,18 +113,23 @@ std::vector<std::string> take_holders(std::vector<std::string>& lines, const Scr
     const size_t size_end = text.find(' ', std::min(text.find(' '), text.size() - 1) + 1);
     const std::string_view size = text.substr(0, size_end);
     std::string_view what = text.substr(std::min(size.size() + 1, text.size()));
-    const size_t percent_end = what.starts_with('(') ? what.find(" %)") : what.npos;
+    const size_t percent_end = what.starts_with('(') ? what.find(" % ") : what.npos;
+    const size_t share_end = what.find(')');
     std::string share(kBar + 8, ' ');
     size_t percent = 0;
-    if (percent_end != what.npos &&
+    if (percent_end < share_end && share_end != what.npos &&
         std::from_chars(&what[1], what.data() + percent_end, percent).ec == std::errc()) {
       const size_t filled = std::min<size_t>((percent * kBar + 50) / 100, kBar);
       share = fmt::format("{:>3} %  ", percent) +
               painted(std::string(filled, '#'), Paint::kYellow, screen) +
               std::string(kBar + 1 - filled, ' ');
-      what.remove_prefix(std::min(percent_end + 4, what.size()));
+      shares = what.substr(percent_end + 1, share_end - percent_end - 1);
+      what.remove_prefix(std::min(share_end + 2, what.size()));
     }
     rows.push_back(fmt::format("{:>9}  {} {}", size, share, printable(what)));
+  }
+  if (!shares.empty()) {
+    rows.push_back(fmt::format("{:>9}  {}", "", printable(shares)));
   }
   lines.erase(rest, lines.end());
   return rows;

@@ -632,6 +632,7 @@ const Cases kCases = {
     {"events", [] { leak_handles(false, false); }},
     {"events-slow-start", [] { leak_handles(false, true); }},
     {"events-of-one", [] { leak_handles_as(own_rank() == 2); }},
+    {"events-of-ninth", [] { leak_handles_as(own_rank() == 8); }},
     {"events-of-all", [] { leak_handles_as(true); }},
     {"events-destroyed", [] { leak_handles(true, false); }},
     {"event-pool", event_pool},

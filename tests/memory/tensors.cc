@@ -459,6 +459,18 @@ void churn() {
   }
 }
 
+// Each step leaves as many blocks, in turn of two lines.
+void many_steps(int steps, int blocks) {
+  for (int i = 0; i < steps; ++i) {
+    step();
+    for (int k = 0; k < blocks; k += 2) {
+      tensor(512);
+      tensor(1024);
+    }
+  }
+  say("live", static_cast<size_t>(steps) * static_cast<size_t>(blocks));
+}
+
 // A million blocks come and go; up to `limit` at a time.
 void two_million(size_t limit) {
   std::mt19937 random(7);
@@ -633,6 +645,7 @@ const Cases kCases = {
     {"tensors-good-run-a-little-more", [] { one_of_two_runs(5 * kMiB, false); }},
     {"tensors-bad-run", [] { one_of_two_runs(80 * kMiB, false); }},
     {"tensors-bad-run-otherwise", [] { one_of_two_runs(80 * kMiB, true); }},
+    {"tensors-many-steps", [] { many_steps(100'000, 100); }},
     {"tensors-two-million", [] { two_million(50'000); }},
     {"tensors-two-million-large", [] { two_million(250'000); }},
     {"tensors-faster-than-own-thread", faster_than_own_thread},

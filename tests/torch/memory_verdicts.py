@@ -1,35 +1,64 @@
-"""What `traintrace analyze` must say of the cases of memory_cases.py, and whether it does."""
+"""Whether what `traintrace` says of a case (memory_set.py) is what must be said."""
+import collections
+import enum
 import json
 import os
 import re
 import subprocess
 
+from memory_set import End, Kind
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-LEAK = "memory.growth-leak"
-# The first finding that is no info; beside it others may stand, but none of `memory.`.
-WANTED = {
-    "leak_until_full": [LEAK, "memory.capacity-oom"],
-    "leak_with_lengths_until_full": [LEAK, "memory.capacity-oom"],
-    "too_large": ["memory.capacity-oom"],
-    "too_large_batch": ["memory.capacity-oom"],
-    "pieces": ["memory.fragmentation-oom"],
-    "limited": ["memory.capacity-oom"],
-}
+SCRIPTS = os.path.join(HERE, "memory_scripts")
 # What is told of a case that raises or is killed, or that runs out of memory.
 OF_THE_END = ("run.rank-failed", "run.unexplained")
+# PyTorch's: a request from here on is not served from segments of 20 MiB, but has its own, rounded.
+LARGE_BLOCK, ROUNDED_TO = 10 << 20, 2 << 20
+
+
+class Outcome(enum.Enum):
+    EXACT = "exact"
+    OTHER = "other"  # another code, line or rank
+    MISSED = "missed"
+    FALSE = "false warnings"
+    FAILED = "failed scripts"
+
+
+Problem = collections.namedtuple("Problem", "outcome text")
+
+
+def outcome(problem_of_case):
+    return problem_of_case.outcome if problem_of_case else Outcome.EXACT
 
 
 def marked_lines(name):
-    with open(os.path.join(HERE, "memory_cases.py"), encoding="utf-8") as file:
-        return {number for number, line in enumerate(file, 1) if re.search(rf"# leak: {name}$", line.rstrip())}
+    """(file, line) of the lines that may be named."""
+    found = set()
+    for base in os.listdir(SCRIPTS):
+        if base.endswith(".py"):
+            with open(os.path.join(SCRIPTS, base), encoding="utf-8") as file:
+                found |= {(base, number) for number, line in enumerate(file, 1) if re.search(rf"# leak: (.* )?{name}( |$)", line.rstrip())}
+    return found
 
 
-def analyze(traintrace, out):
-    done = subprocess.run([traintrace, "analyze", os.path.join(out, "traces"), "--format=json"], capture_output=True, text=True, check=False)
+def nothing_said(text):
+    return {"findings": [{"code": "no-verdict", "severity": "error", "title": text, "where": []}]}
+
+
+def report_of(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         return json.loads(done.stdout)
     except ValueError:
-        return {"findings": [{"code": "no-verdict", "severity": "error", "title": done.stderr[-300:], "where": []}]}
+        return nothing_said(done.stderr[-300:])
+
+
+def analyze(traintrace, out):
+    return report_of(traintrace, "analyze", os.path.join(out, "traces"), "--format=json")
+
+
+def attach(traintrace, out):
+    return report_of(traintrace, "attach", os.path.join(out, "traces"), "--interval=0.5", "--format=json")
 
 
 def size_text(size):
@@ -44,31 +73,53 @@ def message_problem(job, report):
     """The finding's figures against PyTorch's own message."""
     with open(os.path.join(job["out"], "output.0"), encoding="utf-8") as file:
         message = re.search(r"Tried to allocate (\S+ \S+)\. GPU 0 has a total capacity of (\S+ \S+) of which (\S+ \S+) is free\. "
-                            r"Of the allocated memory (\S+ \S+) is allocated by PyTorch, and (\S+ \S+) is reserved", file.read())
+                            r"(?:\S+ \S+ allowed; )?Of the allocated memory (\S+ \S+) is allocated by PyTorch, and (\S+ \S+) is reserved", file.read())
     finding = next((each for each in report["findings"] if each["code"].endswith("-oom")), None)
     if not message or not finding:
-        return "no message, or no finding"
+        return Problem(Outcome.MISSED, "no message, or no finding")
     values = finding["values"]
-    names = ["segment_bytes" if "segment_bytes" in values else "requested_bytes", "total_bytes", "free_bytes", "job_bytes", "idle_bytes"]
-    ours = tuple(size_text(values[name]) if name in values else None for name in names)
-    return None if ours == message.groups() else f"{ours}, PyTorch says {message.groups()}"
+    asked = values.get("segment_bytes", values["requested_bytes"])
+    if "expandable" in job["environment"].get("PYTORCH_CUDA_ALLOC_CONF", "") and values["requested_bytes"] >= LARGE_BLOCK:
+        asked = -(-values["requested_bytes"] // ROUNDED_TO) * ROUNDED_TO  # the message's: each piece that is mapped has 20 MiB
+    names = ["total_bytes", "free_bytes", "job_bytes", "idle_bytes"]
+    ours = tuple(size_text(each) if each is not None else None for each in [asked, *(values.get(name) for name in names)])
+    return None if ours == message.groups() else Problem(Outcome.OTHER, f"{ours}, PyTorch says {message.groups()}")
 
 
-def problem(job, report, leaks):
-    """What is wrong, as text; nothing if all is right."""
-    if job["name"] == "random_state":
+def place_problem(case, finding):
+    lines = marked_lines(case.name)
+    places = [(os.path.basename(place["file"]), place["line"]) for place in finding["where"]]
+    if lines and (not places or places[0] not in lines):
+        return f"{finding['code']} at {places}, not at {sorted(lines)}"
+    if case.culprits and tuple(finding["culprits"]) != case.culprits:
+        return f"{finding['code']} of ranks {finding['culprits']}, not {case.culprits}"
+    return None
+
+
+def script_problem(job):
+    """An exception that it was not asked for."""
+    for rank in range(job["ranks"]):
+        with open(os.path.join(job["out"], f"output.{rank}"), encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        if "Traceback" in text and "Broken: " not in text and "OutOfMemoryError" not in text:
+            return Problem(Outcome.FAILED, f"the script itself fails: {text[-300:]}")
+    return None
+
+
+def problem(case, job, report):
+    """What is wrong; nothing if all is right."""
+    if failed := script_problem(job):
+        return failed
+    if case.kind is Kind.FIGURES:
         return message_problem(job, report)
-    wanted = WANTED.get(job["name"], [LEAK] if job["name"] in leaks else [])
-    ends_badly = job["ending"] != "exit" or job["name"] in WANTED
+    ends_badly = job["end"] != End.EXIT or case.kind is Kind.FULL
     found = [finding for finding in report["findings"]
              if finding["severity"] != "info" and not (ends_badly and finding["code"] in OF_THE_END)]
     codes = [finding["code"] for finding in found]
-    if sorted(codes) != sorted(wanted):
-        return f"expected {wanted}, found {[(finding['code'], finding['title'][:160]) for finding in found]}"
-    lines = marked_lines(job["name"])
-    if wanted and lines:
-        first = next(finding for finding in found if finding["code"] == wanted[0])
-        places = [(os.path.basename(place["file"]), place["line"]) for place in first["where"]]
-        if not places or places[0][0] != "memory_cases.py" or places[0][1] not in lines:
-            return f"{wanted[0]} at {places}, not at {sorted(lines)}"
+    if sorted(codes) != sorted(case.wanted):
+        text = f"expected {list(case.wanted)}, found {[(finding['code'], finding['title'][:160]) for finding in found]}"
+        kind = Outcome.FALSE if not case.wanted else Outcome.OTHER if codes else Outcome.MISSED
+        return Problem(kind, text)
+    if case.wanted and (text := place_problem(case, next(finding for finding in found if finding["code"] == case.wanted[0]))):
+        return Problem(Outcome.OTHER, text)
     return None
