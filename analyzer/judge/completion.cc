@@ -109,10 +109,9 @@ void Completion::add_member(size_t index, const Member& member, uint64_t reached
   if (kept != text.recent.end() && kept->sequence > first && reached >= first &&
       text.finished < first) {
     // So long ago that it is not kept: before all that is, of messages too.
-    const OperationText& oldest =
-        *std::find_if(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
-          return operation.stream == kept->stream;
-        });
+    const OperationText& oldest = *std::find_if(
+        text.recent.begin(), text.recent.end(),
+        [&](const OperationText& operation) { return operation.stream == kept->stream; });
     OperationText& evicted = evicted_.emplace_back(*kept);
     evicted.sequence = first;
     evicted.stack = 0;
