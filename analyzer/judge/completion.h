@@ -90,7 +90,7 @@ class Completion {
   void complete_all();
   void complete_again(const Start& start);
   std::vector<size_t> held_sends() const;
-  void begin(size_t unit, std::vector<size_t>& complete);
+  void begin(size_t at, std::vector<size_t>& complete);
   Reached reached_until(const Member& member, TimeNs time) const;
   bool needs_peers(const Member& member, const OperationText& operation) const;
   bool is_held(const Member& member, const OperationText& operation) const;

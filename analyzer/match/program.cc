@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analyzer/judge/standing.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/event_operations.h"
 #include "analyzer/model/groups.h"

@@ -74,7 +74,7 @@ TEST(MemoryReplaced, SizesThatVaryDoNotGrow) {
 TEST(MemoryReplaced, MoreThanOneAtATimeIsNotJudged) {
   SeriesBuilder builder;
   for (int i = 0; i < 20; ++i) {
-    builder.add({7, 0, 0, 4096U * static_cast<uint64_t>(i + 1), i * 1000});
+    builder.add({7, 0, 0, 4096U * static_cast<uint64_t>(i + 1), i * TimeNs{1000}});
     if (i > 1) {
       builder.remove(7, 4096U * static_cast<uint64_t>(i - 1));
     }
