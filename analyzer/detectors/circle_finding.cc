@@ -85,7 +85,7 @@ std::string circle_title(const Run& run, const Hang& circle, const Ranks& culpri
   }
   return shown == parts.size()
              ? title
-             : title + fmt::format("; and so on in {} more operations", parts.size() - shown);
+             : title + fmt::format("; and so on in {} more waits", parts.size() - shown);
 }
 
 void blame(const Ranks& culprits, Finding& finding) {
@@ -107,9 +107,29 @@ void blame_repair(const Ranks& culprits, Finding& finding) {
                         [&](const Ranks& side) { return contains(side, culprits.front()); });
   finding.certainty = Certainty::kLikely;
   finding.evidence.push_back(
-      fmt::format("if {} went on, no rank would wait any more: no other "
-                  "rank alone would free all of them",
+      fmt::format("if {} went on, this cycle would end; no other rank alone would end it",
                   ranks_text(culprits)));
+}
+
+// What that rank waits in, in the circle.
+std::optional<bool> departs(const Run& run, const Hang& circle, Rank rank) {
+  for (const Wait& wait : run.waits.waits) {
+    const auto own = std::find_if(wait.waiters.begin(), wait.waiters.end(),
+                                  [&](const Waiter& waiter) { return waiter.rank == rank; });
+    if (is_part(wait, circle.roots) && wait.kind != WaitKind::kInit && own != wait.waiters.end()) {
+      return departs_from_habit(run, rank, wait.communicator, own->since);
+    }
+  }
+  return std::nullopt;
+}
+
+// It is not known to have done as always, and no other in the circle is known to have changed
+// before it is.
+bool may_be_first_to_change(const Run& run, const Hang& circle, Rank rank) {
+  const std::optional<bool> own = departs(run, circle, rank);
+  return own.value_or(std::none_of(circle.roots.begin(), circle.roots.end(), [&](Rank other) {
+    return departs(run, circle, other).value_or(false);
+  }));
 }
 
 // Who is missing from a creation, else the order that fewer ranks have, of those that have both
@@ -120,7 +140,10 @@ void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
     return;
   }
   if (finding.sides.size() != 2) {
-    if (const auto rank = repair_of(run, circle)) {
+    // Messages alone go round in either direction; and who needs several others may be the one that
+    // did as always.
+    const auto rank = is_of_peers(run, circle) ? std::nullopt : repair_of(run, circle);
+    if (rank && may_be_first_to_change(run, circle, *rank)) {
       blame_repair({*rank}, finding);
     }
     return;
@@ -139,18 +162,6 @@ void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
   if (first.size() != second.size()) {
     blame(first.size() < second.size() ? first : second, finding);
   }
-}
-
-// What that rank waits in, in the circle.
-std::optional<bool> departs(const Run& run, const Hang& circle, Rank rank) {
-  for (const Wait& wait : run.waits.waits) {
-    const auto own = std::find_if(wait.waiters.begin(), wait.waiters.end(),
-                                  [&](const Waiter& waiter) { return waiter.rank == rank; });
-    if (is_part(wait, circle.roots) && wait.kind != WaitKind::kInit && own != wait.waiters.end()) {
-      return departs_from_habit(run, rank, wait.communicator, own->since);
-    }
-  }
-  return std::nullopt;
 }
 
 // Of two, one waits for a message where the other came to another call of its step instead.

@@ -174,10 +174,11 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
     if (run.waits.waits[hang.wait].inferred) {
-      finding.evidence.push_back(
-          fmt::format("no proof: who belongs to it was not recorded; no other rank than {} waits "
-                      "for nobody",
-                      ranks_text(hang.roots)));
+      finding.evidence.push_back(fmt::format(
+          "not proof: the members of the communicator were not recorded; {} {} the only "
+          "other rank{} that wait{} in nothing",
+          ranks_text(hang.roots), hang.roots.size() == 1 ? "is" : "are",
+          hang.roots.size() == 1 ? "" : "s", hang.roots.size() == 1 ? "s" : ""));
     }
     if (finding.certainty != Certainty::kPossible) {
       blame_missing(run, hang, finding);

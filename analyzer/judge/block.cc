@@ -73,14 +73,31 @@ Ranks free_ranks(const Run& run, const std::vector<Wait>& waits) {
   return ranks;
 }
 
-// The source does not say who the members are that have not come.  If no more ranks than those
-// wait for nobody, it is they: who waits elsewhere would come otherwise.
-void find_those_who_lack(const Run& run, const std::vector<Wait>& waits, Wait& wait) {
+bool is_awaited(Rank rank, const std::vector<Wait>& waits) {
+  return std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) {
+    return std::any_of(wait.awaited.begin(), wait.awaited.end(),
+                       [&](const Awaited& awaited) { return awaited.rank == rank; });
+  });
+}
+
+bool is_at_large(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  return state != nullptr && !exited_normally(run, *state) && !ended_early(run, *state);
+}
+
+// The source does not say who the members are that have not come.  It is taken to be the ranks that
+// wait in nothing, if no others do and each of them is missing elsewhere too: who has nothing to do
+// with these ranks may wait in nothing as well.
+void infer_missing_members(const Run& run, const std::vector<Wait>& waits, Wait& wait) {
   const Communicator& communicator = run.communicators[wait.communicator];
   Ranks free = free_ranks(run, waits);
   std::erase_if(free, [&](Rank rank) { return member_of(communicator, rank) != nullptr; });
   const auto lacking = static_cast<size_t>(communicator.size) - communicator.members.size();
-  if (free.size() == lacking) {
+  const bool known =
+      free.size() == lacking && std::all_of(free.begin(), free.end(), [&](Rank rank) {
+        return is_at_large(run, rank) && is_awaited(rank, waits);
+      });
+  if (known) {
     wait.inferred = true;
     for (const Rank rank : free) {
       wait.awaited.push_back({rank, false, 0});
@@ -117,7 +134,7 @@ bool is_peer_held_up(const Run& run, const Divergence& divergence, const std::ve
   return waiting ? !contains(walk.all_before(divergence.deviants), peer->rank) : awaited;
 }
 
-void leave_out_wrong_peers(Run& run, const std::vector<Wait>& waits) {
+void drop_unproven_wrong_peers(Run& run, const std::vector<Wait>& waits) {
   Ranks ranks;
   for (const RankState& state : run.ranks) {
     insert(ranks, state.rank);
@@ -150,12 +167,12 @@ std::vector<Wait> waits_in(Run& run) {
   std::vector<Wait> all = waits;
   std::copy(lacking.begin(), lacking.end(), std::back_inserter(all));
   for (Wait& wait : lacking) {
-    find_those_who_lack(run, all, wait);
+    infer_missing_members(run, all, wait);
   }
   std::erase_if(lacking, [](const Wait& wait) { return wait.awaited.empty(); });
   waits.insert(waits.begin() + known, std::make_move_iterator(lacking.begin()),
                std::make_move_iterator(lacking.end()));
-  leave_out_wrong_peers(run, waits);
+  drop_unproven_wrong_peers(run, waits);
   std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) {
     return std::tuple(is_held_up(a), a.communicator) < std::tuple(is_held_up(b), b.communicator);
   });

@@ -115,6 +115,16 @@ void doubt_untraced(const std::vector<Departure>& departures, WaitGraph& graph) 
   }
 }
 
+// Of a collective, of which as many did the one as the other: a call that one of them never made
+// before may be the next thing that both have to do, in an evaluation or a new epoch.
+bool is_tie_of_collectives(const Run& run, const WaitGraph& graph) {
+  return std::any_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
+    return std::any_of(hang.divergences.begin(), hang.divergences.end(), [&](size_t index) {
+      return run.divergences[index].tie && !is_of_messages(run.divergences[index].kind);
+    });
+  });
+}
+
 bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>& programs,
                 WaitGraph& graph) {
   const std::vector<Departure> departures = departures_of(run, programs);
@@ -123,6 +133,9 @@ bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>
   }
   const Standings standings(run);
   for (const Departure& departure : departures) {
+    if (departure.by_habit && is_tie_of_collectives(run, graph)) {
+      continue;
+    }
     const auto divergence = divergence_of(run, programs, departure);
     const Ranks victims = waiting(run, standings, departure.rank);
     if (!divergence ||

@@ -139,14 +139,6 @@ std::string sizes_of(const ProcessTrace& trace) {
   return sizes;
 }
 
-// Of two members each sends to the other and receives from it.
-bool is_exchange_of_two(const CommunicatorText& text, const OperationText& operation) {
-  const std::vector<const OperationText*> group = group_of(text, operation);
-  const auto receives = std::count_if(group.begin(), group.end(),
-                                      [](const OperationText* one) { return one->receive; });
-  return receives > 0 && static_cast<size_t>(receives) < group.size();
-}
-
 // Messages that are no part of an all-to-all, in which all members do the same.  What is kept of
 // the first group may be its end only.
 bool has_messages(const Communicator& communicator, const CommunicatorText& text) {
@@ -157,33 +149,16 @@ bool has_messages(const Communicator& communicator, const CommunicatorText& text
       return false;
     }
     seen = operation.group;
-    return communicator.size == 2 ? !is_exchange_of_two(text, operation)
-                                  : !is_exchange(communicator, text, operation);
+    return !is_exchange(communicator, text, operation);
   });
-}
-
-// Neighbours in a pipeline exchange messages too, each from lines of its own.
-bool call_from_same_lines(const Run& run, const Communicator& communicator) {
-  std::set<std::set<uint64_t>> all;
-  for (const Member& member : communicator.members) {
-    std::set<uint64_t> lines;
-    for (const OperationText& operation : text_of(run, member).recent) {
-      if (!operation.collective) {
-        lines.insert(site_of(run.processes[member.process], operation.stack));
-      }
-    }
-    all.insert(std::move(lines));
-  }
-  return all.size() <= 1;
 }
 
 // The groups that carry messages anywhere, by how their processes count them.
 std::set<uint32_t> groups_with_messages(const Run& run) {
   std::set<uint32_t> ordinals;
   for (const Communicator& communicator : run.communicators) {
-    const bool alike = communicator.size != 2 || call_from_same_lines(run, communicator);
     for (const Member& member : communicator.members) {
-      if (!alike || has_messages(communicator, text_of(run, member))) {
+      if (has_messages(communicator, text_of(run, member))) {
         ordinals.insert(ordinal_of(run.processes[member.process], member.element));
       }
     }

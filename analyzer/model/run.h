@@ -65,8 +65,7 @@ struct StreamOrder {
     Before before;  // and all that was said before that
   };
   std::map<Stream, std::vector<Told>> told;  // by time
-  // The last of what was put on that stream before `before` was not complete at `until`: the event
-  // behind it was asked for, and had not come.
+  // The event that was recorded on that stream at `before` was still pending at `until`.
   struct Unfinished {
     Stream stream;
     TimeNs before = 0;

@@ -189,7 +189,7 @@ bool is_for_a_stopped_host_to_see(const Run& run, const Stall& stall, const Stal
 
 // Its GPU has come to it, and to nothing that was called on the communicator after it; or its event
 // was asked for and had not come.
-bool is_seen_in_it(const Run& run, const Stall& stall, const StalledRank& rank) {
+bool is_observed_in_it(const Run& run, const Stall& stall, const StalledRank& rank) {
   const ProcessTrace& trace = run.processes[rank.process];
   if (rank.gpu == GpuState::kReached) {
     const Member* const member = member_of(run.communicators[stall.communicator], rank.rank);
@@ -199,6 +199,14 @@ bool is_seen_in_it(const Run& run, const Stall& stall, const StalledRank& rank) 
     });
   }
   return certainly_unfinished(rank.gpu) && rank.gpu != GpuState::kEnqueued;
+}
+
+bool is_on_one_host(const Run& run, const Stall& stall) {
+  const std::string& host = run.processes[stall.ranks.front().process].host;
+  const Communicator& communicator = run.communicators[stall.communicator];
+  return std::all_of(
+      communicator.members.begin(), communicator.members.end(),
+      [&](const Member& member) { return run.processes[member.process].host == host; });
 }
 
 void classify(const Run& run, Stall& stall) {
@@ -229,12 +237,14 @@ void classify(const Run& run, Stall& stall) {
     }
     stall.kind = StallKind::kBehind;
     stall.suspects = stuck;
-    // Where all need all, who is through with it has had what every member gave: whoever's GPU is
-    // seen to be in it still is held up by itself.
+    // Where all need all, who is through with it has had what every member gave: of as many ranks
+    // of one host those whose GPUs are seen to be in it are held up by themselves.  Between hosts
+    // it may be the network.
     const bool all_seen =
         direction_of(stall.function) == Direction::kAllToAll &&
+        stuck.size() == stall.finished.size() && is_on_one_host(run, stall) &&
         std::all_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
-          return !contains(stuck, rank.rank) || is_seen_in_it(run, stall, rank);
+          return !contains(stuck, rank.rank) || is_observed_in_it(run, stall, rank);
         });
     stall.known = all_seen || stuck.size() < stall.finished.size();
   } else {

@@ -54,7 +54,7 @@ class Replay {
       return;
     }
     if (schema->kind == "query" && event.returned) {
-      ask(event);
+      poll(event);
     }
     if (event.returned && event.result != 0) {
       return;
@@ -72,7 +72,7 @@ class Replay {
       wait(*on, *with, event.enter);
     } else if (schema->kind == "create" && with && name.find("EventCreate") != name.npos) {
       events_.erase(*with);
-      asked_.erase(*with);
+      polled_.erase(*with);
     } else if (name.find("StreamBeginCapture") != name.npos && on) {
       capturing_.insert(*on);
     } else if (name.find("StreamEndCapture") != name.npos) {
@@ -83,11 +83,11 @@ class Replay {
   StreamOrder take() {
     StreamOrder order;
     order.told = std::move(told_);
-    for (const auto& [handle, asked] : asked_) {
+    for (const auto& [handle, poll] : polled_) {
       const Event& recorded = events_.at(handle);
-      if (recorded.on) {
+      if (poll.pending && recorded.on) {
         order.unfinished.push_back(
-            {*recorded.on, recorded.before.at(*recorded.on), until_of(asked)});
+            {*recorded.on, recorded.before.at(*recorded.on), last_polled(poll)});
       }
     }
     return order;
@@ -124,33 +124,34 @@ class Replay {
     std::optional<Stream> on;
     Before before;
   };
-  // It had not come.
-  struct Asked {
+  // The event was not complete when a thread asked.
+  struct PendingPoll {
     uint32_t thread = 0;
     TimeNs time = 0;
+    bool pending = true;
   };
 
-  void ask(const CallRecord& event) {
+  void poll(const CallRecord& event) {
     constexpr int kNotReady = 600;  // cudaErrorNotReady, CUDA_ERROR_NOT_READY
     const auto handle = value_of(trace_, event, "event");
     if (!handle || !events_.contains(*handle)) {
       return;
     }
-    if (event.result == kNotReady) {
-      asked_[*handle] = {event.thread, event.leave};
-    } else {
-      asked_.erase(*handle);
-    }
+    polled_[*handle] = {event.thread, event.leave, event.result == kNotReady};
   }
 
-  // Asked again and again, as long as the answer is the same and the thread calls nothing else.
-  TimeNs until_of(const Asked& asked) const {
+  // Polls are no records as long as the answer is the same and the thread calls nothing else: when
+  // the last was is known of the thread, and so of what it began to poll last.
+  TimeNs last_polled(const PendingPoll& poll) const {
+    const bool is_last = std::none_of(polled_.begin(), polled_.end(), [&](const auto& other) {
+      return other.second.thread == poll.thread && other.second.time > poll.time;
+    });
     for (const ThreadText& thread : trace_.threads) {
-      if (thread.serial == asked.thread && thread.queries > 0) {
-        return std::max(asked.time, thread.last_query_time);
+      if (is_last && thread.serial == poll.thread && thread.queries > 0) {
+        return std::max(poll.time, thread.last_query_time);
       }
     }
-    return asked.time;
+    return poll.time;
   }
 
   std::optional<Stream> stream_in(const CallRecord& event) const {
@@ -162,7 +163,7 @@ class Replay {
   void record(uint64_t event, const std::optional<Stream>& on, TimeNs time) {
     Event& recorded = events_[event];
     recorded = {};
-    asked_.erase(event);
+    polled_.erase(event);
     if (!on) {
       return;
     }
@@ -201,7 +202,7 @@ class Replay {
   const TimeNs since_;
   std::map<Stream, std::vector<StreamOrder::Told>> told_;
   std::unordered_map<uint64_t, Event> events_;
-  std::map<uint64_t, Asked> asked_;  // by event
+  std::map<uint64_t, PendingPoll> polled_;  // by event
   std::set<Stream> capturing_;
   std::unordered_map<uint32_t, Issuing> issuing_;  // by thread
 };
@@ -257,13 +258,29 @@ OperationText* last_put_on(ProcessTrace& trace, const Stream& stream, TimeNs bef
   return last;
 }
 
+// Kernels, copies or waits that the job put on that stream in between: then the event says nothing
+// of what came before them.
+bool has_other_work(const ProcessTrace& trace, const Stream& stream, TimeNs from, TimeNs to) {
+  return std::any_of(trace.events.begin(), trace.events.end(), [&](const CallRecord& event) {
+    if (event.enter <= from || event.enter >= to || event.moment) {
+      return false;
+    }
+    const CallSchema* const schema = schema_of(trace, event.call);
+    const auto handle = value_of(trace, event, "stream");
+    return schema != nullptr && schema->library != "nccl" && schema->kind != "record" &&
+           schema->kind != "query" && handle &&
+           stream_of(*handle, event.device == format::kNoDevice ? -1 : event.device) == stream;
+  });
+}
+
 // What frameworks poll for tells how far a GPU is, where nothing else does.
-void note_unfinished(const Run& run, const std::vector<StreamOrder::Unfinished>& unfinished,
-                     ProcessTrace& trace) {
+void note_unfinished(const Run& run, const ProcessTrace& with_events,
+                     const std::vector<StreamOrder::Unfinished>& unfinished, ProcessTrace& trace) {
   for (const StreamOrder::Unfinished& one : unfinished) {
     OperationText* const operation = last_put_on(trace, one.stream, one.before);
     if (operation != nullptr && operation->gpu == GpuState::kUnknown &&
-        !finished(trace, *operation) && elapsed(operation->enter, one.until) >= run.hang_after) {
+        !finished(trace, *operation) && elapsed(operation->enter, one.until) >= run.hang_after &&
+        !has_other_work(with_events, one.stream, operation->enter, one.before)) {
       operation->gpu = GpuState::kPending;
     }
   }
@@ -300,7 +317,9 @@ bool find_stream_orders(Run& run, const ReadEvents& read_events) {
     const ProcessTrace* const trace =
         read_events ? read_events(run.processes[process]) : &run.processes[process];
     StreamOrder order = trace == nullptr ? StreamOrder() : stream_order_of(*trace, pending.since);
-    note_unfinished(run, order.unfinished, run.processes[process]);
+    if (trace != nullptr) {
+      note_unfinished(run, *trace, order.unfinished, run.processes[process]);
+    }
     if (!order.told.empty()) {
       run.stream_orders.emplace(process, std::move(order));
     }

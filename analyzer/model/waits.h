@@ -50,7 +50,7 @@ struct Wait {
   OperationText details;         // as one of the waiters entered it; `enter` 0: not known
   std::vector<Waiter> waiters;   // by rank
   std::vector<Awaited> awaited;  // by rank
-  // Who is a member was not recorded: they are the only ones that wait for nobody.
+  // Who is a member was not recorded: they are the only ranks that wait in nothing.
   bool inferred = false;
 };
 
