@@ -58,8 +58,11 @@ size_t series_of(LineOfCode line, Rank rank) {
 // Values of ranks that work on the same data are the same without being reduced; and when their
 // data become their own, so do these values.
 bool had_data_of_their_own(const Numbers& numbers, LineOfCode line, const Drift& drift) {
+  constexpr std::ptrdiff_t kMostSides = 4;  // each reads what its ranks sent
   const ScalarSeries& first = line[series_of(line, drift.sides.front().front())];
-  return std::all_of(drift.sides.begin() + 1, drift.sides.end(), [&](const Ranks& side) {
+  const auto others = static_cast<std::ptrdiff_t>(drift.sides.size()) - 1;
+  const auto begin = drift.sides.begin() + 1;
+  return std::all_of(begin, begin + std::min(others, kMostSides), [&](const Ranks& side) {
     return sent_different_data(numbers, first.rank, side.front(),
                                first.times[drift.first[series_of(line, first.rank)]]);
   });
@@ -143,7 +146,7 @@ std::vector<Finding> with_later_lines(std::vector<Finding> found) {
 }  // namespace
 
 void set_drift(const Drift& drift, int64_t since_ns, Finding& finding) {
-  const bool is_lasting = drift.differing >= kFewestDrifted && !drift.is_rounding;
+  const bool is_lasting = drift.differing >= kFewestDrifted && !drift.is_over && !drift.is_rounding;
   finding.severity = is_lasting ? finding.severity : Severity::kInfo;
   finding.certainty = drift.odd ? Certainty::kLikely : Certainty::kPossible;
   if (drift.odd && is_lasting) {

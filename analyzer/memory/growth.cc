@@ -214,9 +214,32 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
   return all_since_armed(trace) ? 0 : std::min<int64_t>(history.steps.number_at(start), 0);
 }
 
+namespace {
+
+bool any_frame_in(const ProcessTrace& trace, std::string_view folder) {
+  return std::any_of(trace.stacks.begin(), trace.stacks.end(), [&](const auto& entry) {
+    const auto& frames = entry.second.python;
+    return std::any_of(frames.begin(), frames.end(), [&](const PythonFrameText& frame) {
+      return frame.file.find(folder) != frame.file.npos;
+    });
+  });
+}
+
+// What PyTorch runs there is no training: what it keeps of a text, so as not to compute it again,
+// grows up to the text's end.
+bool only_infers(const ProcessTrace& trace) {
+  return any_frame_in(trace, "/torch/nn/") && !any_frame_in(trace, "torch/optim/") &&
+         !any_frame_in(trace, "torch/autograd/") &&
+         std::none_of(trace.communicators.begin(), trace.communicators.end(),
+                      [](const CommunicatorText& text) { return text.operations != 0; });
+}
+
+}  // namespace
+
 GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history)
     : trace_(trace), history_(history), paths_(trace) {
   is_preparation_ = was_preparation();
+  only_infers_ = only_infers(trace);
   if (all_since_armed(trace)) {
     follow();
   }
@@ -322,14 +345,16 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
 // The larger it is, the fewer additions are seen: PyTorch rounds sizes to 2 MiB.  So they are
 // weighed by their bytes.
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
-    const StackMemoryText& memory) const {
+    uint32_t path, const StackMemoryText& memory) const {
+  constexpr uint64_t kOneOfTwo = 2;  // the one that is left
   const int64_t start = first_step(trace_, history_);
   std::vector<LeftOver> added = added_to_one(memory);
   added.erase(added.begin(), added.begin() + (added.empty() ? 0 : 1));  // what it began with
   Pattern pattern = pattern_of(std::move(added), rounds_of_additions(memory, history_.steps, start),
                                Weigh::kBytes);
   const bool is_enough = !pattern.rounds.empty() || pattern.pieces >= kFewestCopies;
-  if (!is_enough || !grows(pattern, BeginsWhen::kEarly) || works_through(memory)) {
+  if (!is_enough || !grows(pattern, BeginsWhen::kEarly) || works_through(memory) ||
+      is_let_go(path, kOneOfTwo) || only_infers_) {
     return std::nullopt;
   }
   return pattern;
@@ -377,11 +402,12 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const auto found = series_.find(path);
   const StackMemoryText memory = found != series_.end() ? found->second : series_of_live(group);
   const std::optional<Pattern> blocks = growing_blocks(path, memory);
-  const std::optional<Pattern> pattern = blocks ? blocks : growing_block(memory);
+  const std::optional<Pattern> pattern = blocks ? blocks : growing_block(path, memory);
   // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
   // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
-  if (!pattern || (is_optimizer_state(trace_, group.stack) &&
-                   !exceeds_parameters(path, group.device, memory.last))) {
+  if (!pattern || is_bounded_history(trace_, group.stack) ||
+      (is_optimizer_state(trace_, group.stack) &&
+       !exceeds_parameters(path, group.device, memory.last))) {
     return std::nullopt;
   }
   const int64_t first = pattern->births.front().step;

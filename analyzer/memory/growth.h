@@ -88,7 +88,7 @@ class GrowthJudge {
   Pattern pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds, Weigh weigh) const;
   bool grows(const Pattern& pattern, BeginsWhen begins) const;
   std::optional<Pattern> growing_blocks(uint32_t path, const StackMemoryText& memory) const;
-  std::optional<Pattern> growing_block(const StackMemoryText& memory) const;
+  std::optional<Pattern> growing_block(uint32_t path, const StackMemoryText& memory) const;
   bool works_through(const StackMemoryText& memory) const;
   bool exceeds_parameters(uint32_t path, int device, TimeNs time) const;
   bool was_preparation() const;
@@ -100,7 +100,8 @@ class GrowthJudge {
   const MemoryHistory& history_;
   mutable CallPaths paths_;
   StackSeries series_;
-  bool is_preparation_ = false;                        // what was repeated was no step
+  bool is_preparation_ = false;  // what was repeated was no step
+  bool only_infers_ = false;     // no backward pass, no optimizer, no collective
   std::map<uint32_t, std::vector<Freed>> freed_late_;  // by path: what the last step left
   // When memory was last asked for, but for the smallest blocks, had or not.  What was freed before
   // that was freed on purpose; what was freed later may be the end of the process.

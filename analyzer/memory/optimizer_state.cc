@@ -21,4 +21,13 @@ bool is_optimizer_state(const ProcessTrace& trace, uint32_t stack) {
   return first != frames.end() && is_of_optimizer(*first);
 }
 
+bool is_bounded_history(const ProcessTrace& trace, uint32_t stack) {
+  const auto found = trace.stacks.find(stack);
+  return found != trace.stacks.end() &&
+         std::any_of(found->second.python.begin(), found->second.python.end(),
+                     [](const PythonFrameText& frame) {
+                       return frame.file.ends_with("torch/optim/lbfgs.py");
+                     });
+}
+
 }  // namespace traintrace

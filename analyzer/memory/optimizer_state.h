@@ -11,4 +11,8 @@ namespace traintrace {
 // computes the loss, comes before any frame of torch/optim, and is none.
 bool is_optimizer_state(const ProcessTrace& trace, uint32_t stack);
 
+// LBFGS keeps what it computed in its newest steps, a hundred unless `history_size` says otherwise
+// (torch.optim.LBFGS): it grows up to that, each time by as much as all parameters.
+bool is_bounded_history(const ProcessTrace& trace, uint32_t stack);
+
 }  // namespace traintrace

@@ -4,6 +4,7 @@
 
 #include "analyzer/numbers/batches.h"
 #include "analyzer/numbers/numbers_diff.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -15,7 +16,7 @@ PlaceOfBatches place_of(const PlaceBatches& all) {
   return {place_text(*all.front()), all.front()->callers, all.front()->frames};
 }
 
-// What the rank begins with, up to the first batch that is new.
+// What the rank begins with, in the order in which one rank sent it, up to the first that is new.
 struct Beginning {
   size_t count = 0;
   size_t all = 0;
@@ -23,18 +24,34 @@ struct Beginning {
   bool is_same_position = true;
 };
 
+// Of that rank, else of whoever sent it first; null: nobody did.
+const SentBefore* sent_by(const SentHashes& sent, uint64_t hash, Rank rank) {
+  const auto known = sent.find(hash);
+  if (known == sent.end()) {
+    return nullptr;
+  }
+  const auto own = std::find_if(known->second.begin(), known->second.end(),
+                                [&](const SentBefore& one) { return one.rank == rank; });
+  return own == known->second.end() ? &known->second.front() : &*own;
+}
+
 Beginning beginning_of(const BatchSeries& series, const SentHashes& sent) {
   const std::vector<size_t> changing = changing_batches(series);
   Beginning beginning;
   beginning.all = changing.size();
   for (; beginning.count < changing.size(); ++beginning.count) {
-    const auto known = sent.find(series.hashes[changing[beginning.count]]);
-    if (known == sent.end()) {
+    const Rank rank = beginning.count == 0 ? series.rank : beginning.first.rank;
+    const SentBefore* const known = sent_by(sent, series.hashes[changing[beginning.count]], rank);
+    if (known == nullptr) {
       break;
     }
-    beginning.first = beginning.count == 0 ? known->second : beginning.first;
-    beginning.is_same_position = beginning.is_same_position && known->second.rank == series.rank &&
-                                 known->second.number == beginning.count + 1;
+    if (beginning.count == 0) {
+      beginning.first = *known;
+    } else if (known->rank != rank || known->number != beginning.first.number + beginning.count) {
+      break;
+    }
+    beginning.is_same_position = beginning.is_same_position && known->rank == series.rank &&
+                                 known->number == beginning.count + 1;
   }
   return beginning;
 }
@@ -51,9 +68,16 @@ SentBatches sent_batches(const Run& run, const Numbers& numbers) {
     SentHashes& hashes = sent[place_of(all)];
     for (const BatchSeries* const series : all) {
       const std::vector<size_t> changing = changing_batches(*series);
+      const uint64_t last = changing.empty() ? 0 : series->hashes[changing.back()];
       for (size_t i = 0; i < changing.size(); ++i) {
-        hashes.try_emplace(series->hashes[changing[i]],
-                           SentBefore{series->rank, i + 1, changing.size()});
+        std::vector<SentBefore>& all_of_hash = hashes[series->hashes[changing[i]]];
+        const bool goes_on = i > 0 && series->hashes[changing[i - 1]] == last;
+        if (!all_of_hash.empty() && all_of_hash.back().rank == series->rank) {
+          all_of_hash.back().number = i + 1;
+          all_of_hash.back().goes_on = all_of_hash.back().goes_on || goes_on;
+        } else {
+          all_of_hash.push_back({series->rank, i + 1, changing.size(), goes_on});
+        }
       }
     }
   }
@@ -72,7 +96,7 @@ std::vector<ReadAgain> read_again(const SentBatches& earlier, const Run& later_r
     for (const BatchSeries* const series : all) {
       const Beginning beginning = beginning_of(*series, before->second);
       const bool is_another = beginning.is_same_position && same_start == SameStart::kAnotherRun;
-      if (beginning.count == 0 || is_another ||
+      if (beginning.count < kFewestSame || beginning.first.goes_on || is_another ||
           !is_complete(later_run.processes[series->process])) {
         continue;
       }

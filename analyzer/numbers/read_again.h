@@ -30,13 +30,15 @@ struct ReadAgain {
 
 struct SentBefore {
   Rank rank;
-  size_t number = 0;     // from 1, of the changing batches of that rank
+  size_t number = 0;     // from 1, of the changing batches of that rank: the last time
   size_t of_number = 0;  // how many it sent
+  // The batch that it sent last came before that one, too: its data repeat, and go on there.
+  bool goes_on = false;
 };
 // By line of code (place, callers, frames), then by hash.  Batches count if they change
 // (batches.h).
 using SentBatches = std::map<std::tuple<std::string, std::string, std::vector<std::string>>,
-                             std::unordered_map<uint64_t, SentBefore>>;
+                             std::unordered_map<uint64_t, std::vector<SentBefore>>>;  // by hash
 // Empty if records of the run are missing: where its batches stood is not known then.
 SentBatches sent_batches(const Run& run, const Numbers& numbers);
 

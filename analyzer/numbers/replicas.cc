@@ -12,9 +12,6 @@
 namespace traintrace {
 namespace {
 
-// A value that follows on another rank this many steps before or after is one of another step.
-constexpr size_t kSlip = 64;
-
 using PlacesOfValues = std::unordered_map<uint64_t, size_t>;
 
 // Where values are that occur once.
@@ -135,9 +132,10 @@ class AlignedReplicas {
     return classes;
   }
 
-  // Whether the value of one in that step is one of the other in a step near it.
+  // Whether the value of one in that step is one of the other in another step: it fetches more
+  // often, or some of its records were dropped.
   bool has_slipped(size_t a, size_t b, size_t step) const {
-    return occurs_near(b, value(a, step), step) || occurs_near(a, value(b, step), step);
+    return occurs(b, value(a, step)) || occurs(a, value(b, step));
   }
 
   bool is_rounding(size_t step) const {
@@ -154,12 +152,9 @@ class AlignedReplicas {
   }
 
  private:
-  bool occurs_near(size_t series, uint64_t wanted, size_t step) const {
+  bool occurs(size_t series, uint64_t wanted) const {
     const std::span<const uint64_t> values = all_[series].values;
-    const size_t at = place(series, step);
-    const size_t begin = at - std::min(at, kSlip);
-    const auto near = values.subspan(begin, std::min(values.size(), at + kSlip) - begin);
-    return std::find(near.begin(), near.end(), wanted) != near.end();
+    return std::find(values.begin(), values.end(), wanted) != values.end();
   }
 
   std::span<const ReplicaSeries> all_;
@@ -199,7 +194,13 @@ std::optional<Drift> drift_of(std::span<const ReplicaSeries> all) {
   drift.is_rounding = true;
   for (size_t step = drift.equal; step < comparison.steps(); ++step) {
     if (comparison.agrees(step)) {
+      drift.is_over = true;
       continue;
+    }
+    // Replicas that have parted are never equal again, bit for bit: what differs now and then each
+    // rank computes by itself, as a metric of its own, or steps between two that average.
+    if (drift.is_over) {
+      return std::nullopt;
     }
     ++drift.differing;
     drift.is_rounding = drift.is_rounding && comparison.is_rounding(step);

@@ -25,7 +25,8 @@ struct Drift {
   size_t equal = 0;           // steps before it in which all had the same
   std::vector<size_t> first;  // in each series: its value of the first step that differs
   std::vector<Ranks> sides;   // who had the same then, most ranks first
-  size_t differing = 0;       // steps that differ, of those that all have
+  size_t differing = 0;       // steps that differ, in a row, of those that all have
+  bool is_over = false;       // after them all have the same again
   std::optional<Rank> odd;    // in each of these steps all others, two or more, had the same
   bool is_rounding = false;   // numbers never differ by more than kReplicaRounding
 };

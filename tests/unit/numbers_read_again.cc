@@ -55,6 +55,29 @@ TEST(ReadAgain, IsAnotherRanksPart) {
             "data.py:7 in load: 80 of 120 of 0,1, 0 is 1/40 of 1");
 }
 
+// A mask that is sent once, at the start.
+TEST(ReadAgain, IsNothingOfAConstant) {
+  EXPECT_EQ(again_in(run_of(1, 0, 1), run_of(50, 0, 1), SameStart::kReadAgain), "");
+}
+
+// Epochs of 100 equal batches: it goes on after 250, which is the middle of the third.
+TEST(ReadAgain, IsNothingOfEpochsThatGoOn) {
+  const auto epochs = [](int start_s, int from, int to) {
+    Job job(2);
+    for (int batch = from; batch < to; ++batch) {
+      for (int rank = 0; rank < 2; ++rank) {
+        job.line(fmt::format("+{}ms {}/1 * batchHash bytes=4096 value=0x{:x} @data.py:7:load",
+                             start_s * 1000 + (batch - from) * 10, rank,
+                             0x1000 + 1000 * rank + batch % 100));
+      }
+    }
+    return job;
+  };
+  EXPECT_EQ(again_in(epochs(1, 0, 250), epochs(50, 250, 300), SameStart::kReadAgain), "");
+  EXPECT_EQ(again_in(epochs(1, 0, 250), epochs(50, 230, 300), SameStart::kReadAgain),
+            "data.py:7 in load: 40 of 140 of 0,1, 0 is 231/250 of 0");
+}
+
 TEST(ReadAgain, IsToldByDiff) {
   const auto a = run_of(1, 0, 40).run();
   const auto b = run_of(50, 30, 70).run();

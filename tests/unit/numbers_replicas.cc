@@ -160,18 +160,41 @@ TEST(ReplicaDrift, IsFoundWhereOldValuesAreLost) {
                                   "side=2"}));
 }
 
+// Rank 0 fetches each value, the others each hundredth from then on.
 TEST(ReplicaDrift, IsNoneOfALoggerOnOneRank) {
   Job job(4);
-  for (int step = 0; step < 60; ++step) {
+  for (int step = 0; step < 900; ++step) {
     for (int rank = 0; rank < 4; ++rank) {
-      if (rank == 0 || step % 10 == 0) {
+      if (rank == 0 || step < 100 || step % 100 == 0) {
         job.line(fmt::format("+{}ms {}/1 * scalarRead bytes=4 value={} @train.py:30:step",
-                             1000 + step * 10, rank, bits(norm_at(step) + (rank == 0 ? 1 : 0))));
+                             1000 + step * 10, rank, bits(norm_at(step))));
       }
     }
-    job.line(fmt::format("+{}ms 0/1 * scalarRead bytes=4 value={} @train.py:31:log",
-                         1000 + step * 10, bits(norm_at(step))));
   }
+  EXPECT_EQ(found_in(job), Lines());
+}
+
+// An evaluation on rank 0 alone adds to what is reduced otherwise.
+TEST(ReplicaDrift, IsNoneOfWhatDiffersNowAndThen) {
+  Job job(4);
+  fetch(
+      job,
+      [](int rank, int step) {
+        return norm_at(step) + (rank == 0 && step >= 40 && step % 10 == 0 ? 1 : 0);
+      },
+      0, 100);
+  EXPECT_EQ(found_in(job), Lines());
+}
+
+// Steps between two averages, once the job has begun with them.
+TEST(ReplicaDrift, IsNoneOfLocalSteps) {
+  Job job(4);
+  fetch(
+      job,
+      [](int rank, int step) {
+        return norm_at(step) + (step >= 40 && step % 10 != 0 ? rank * 1e-3 : 0);
+      },
+      0, 100);
   EXPECT_EQ(found_in(job), Lines());
 }
 
