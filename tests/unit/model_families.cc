@@ -47,9 +47,8 @@ std::string text_of(const std::vector<Finding>& findings) {
 }
 
 bool is_right(const Finding& finding, const FamilyCase& one) {
-  const bool blamed =
-      finding.culprits == one.culprits || (one.wrong && finding.culprits == Ranks{*one.wrong});
-  return finding.code == one.code && blamed && finding.sequence.value_or(0) <= one.sequence &&
+  return finding.code == one.code && finding.culprits == one.culprits &&
+         finding.sequence.value_or(0) <= one.sequence &&
          one.sequence <= finding.sequence_last.value_or(finding.sequence.value_or(0));
 }
 

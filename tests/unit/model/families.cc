@@ -93,7 +93,6 @@ FamilyCase case_of(const std::string& function, const Fault& fault, int ranks, i
                          mode == Mode::kHang ? "hangs" : "finishes");
   one.code = fault.code;
   one.culprits = ranks > 2 ? Ranks{{culprit}} : Ranks{};
-  one.wrong = {culprit};
   const Calls normal = step_of(function);
   one.sequence = kSteps * normal.size() + fault.sequence;
   const Ranks everybody = all_but(ranks, -1);
@@ -128,7 +127,6 @@ FamilyCase misplaced(const std::string& function, int ranks, int culprit, bool p
                          waits ? "waits" : "goes on");
   one.code = peers ? "p2p.against-collective" : "collective.wrong-communicator";
   one.culprits = ranks > 2 ? Ranks{{culprit}} : Ranks{};
-  one.wrong = {culprit};
   const Calls normal = step_of(function);
   one.sequence = kSteps * normal.size() + 1;
   const Ranks everybody = all_but(ranks, -1);
@@ -163,7 +161,6 @@ FamilyCase other_order(const std::string& function, int ranks, int culprit) {
   one.name = fmt::format("{} by rank {} of {}", function, culprit, ranks);
   one.code = "collective.cross-communicator-deadlock";
   one.culprits = ranks > 2 ? Ranks{{culprit}} : Ranks{};
-  one.wrong = {culprit};
   const Calls normal = step_of(function);
   const Call on_tp = {"ncclAllReduce", "count=8", "train.py:35:tp"};
   const Ranks everybody = all_but(ranks, -1);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,6 @@ struct FamilyCase {
   std::string text;
   std::string code;  // empty: nothing at warning or above
   Ranks culprits;
-  std::optional<Rank> wrong;  // who did it: to blame that rank is right too, where nobody has to be
   uint64_t sequence = 0;
 };
 
