@@ -80,7 +80,7 @@ bool is_awaited(Rank rank, const std::vector<Wait>& waits) {
   });
 }
 
-bool is_at_large(const Run& run, Rank rank) {
+bool has_not_ended(const Run& run, Rank rank) {
   const RankState* const state = state_of(run, rank);
   return state != nullptr && !exited_normally(run, *state) && !ended_early(run, *state);
 }
@@ -95,7 +95,7 @@ void infer_missing_members(const Run& run, const std::vector<Wait>& waits, Wait&
   const auto lacking = static_cast<size_t>(communicator.size) - communicator.members.size();
   const bool known =
       free.size() == lacking && std::all_of(free.begin(), free.end(), [&](Rank rank) {
-        return is_at_large(run, rank) && is_awaited(rank, waits);
+        return has_not_ended(run, rank) && is_awaited(rank, waits);
       });
   if (known) {
     wait.inferred = true;

@@ -187,8 +187,8 @@ bool is_for_a_stopped_host_to_see(const Run& run, const Stall& stall, const Stal
          !certainly_unfinished(rank.gpu);
 }
 
-// Its GPU has come to it, and to nothing that was called on the communicator after it; or its event
-// was asked for and had not come.
+// Its GPU has come to it, and to nothing that was called on the communicator after it; or the event
+// behind it was still pending when it was polled.
 bool is_observed_in_it(const Run& run, const Stall& stall, const StalledRank& rank) {
   const ProcessTrace& trace = run.processes[rank.process];
   if (rank.gpu == GpuState::kReached) {
