@@ -101,7 +101,9 @@ void Holes::update(const AllocatorReplay& replay, const PendingBlocks& pending, 
   if (hole == nullptr || hole->address + hole->value.bytes < begin) {
     hole = holes_.at_or_behind(begin);
   }
-  while (hole != nullptr && hole->address <= end) {
+  // Holes that touch those belong to other segments: empty ones may lie side by side by thousands.
+  const uint64_t changed_until = end;
+  while (hole != nullptr && hole->address <= changed_until) {
     const auto [address, gone] = *hole;
     begin = std::min(begin, address);
     end = std::max(end, address + gone.bytes);
