@@ -54,11 +54,6 @@ bool is_from_current_device(const char* name) {
 }
 bool g_from_current_device[format::kCallCount];  // by call id
 
-uint8_t device_of(const ThreadState& thread, CallId call) {
-  return !thread.device_chosen && g_from_current_device[static_cast<size_t>(call)] ? 0
-                                                                                   : thread.device;
-}
-
 LiveIndex g_index;
 
 uint64_t key_of(CallId call, uint64_t address) {
@@ -74,6 +69,10 @@ void remove(uint32_t index) {
 
 }  // namespace
 
+uint8_t device_allocating(const ThreadState& thread, uint16_t call) noexcept {
+  return !thread.device_chosen && g_from_current_device[call] ? 0 : thread.device;
+}
+
 void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t bytes, uint64_t stream,
                uint32_t stack, uint64_t ticks) noexcept {
   const uint64_t key = key_of(call, address);
@@ -88,7 +87,7 @@ void allocated(ThreadState& thread, CallId call, uint64_t address, uint64_t byte
   }
   replace(g_tables.allocations[place.index],
           {address, bytes, ticks, stream, stack, static_cast<uint16_t>(call),
-           device_of(thread, call), 0},
+           device_allocating(thread, static_cast<uint16_t>(call)), 0},
           kFreed);
 }
 

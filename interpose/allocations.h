@@ -4,7 +4,14 @@
 // full.
 #pragma once
 
+#include <cstdint>
+
+#include "interpose/thread.h"
+
 namespace traintrace {
+
+// That such a call takes memory from on this thread; format::kNoDevice: not known.
+uint8_t device_allocating(const ThreadState& thread, uint16_t call) noexcept;
 
 void allocations_start() noexcept;
 void allocations_drop() noexcept;

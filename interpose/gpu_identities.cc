@@ -20,12 +20,13 @@ namespace {
 constexpr int kMostDevices = 64;
 constexpr uint32_t kMostAttempts = 64;  // of a driver that is never initialized
 
-// The last two may be missing.
+// The last three may be missing.
 struct Driver {
   decltype(&cuDeviceGetCount) get_count;
   decltype(&cuDeviceGet) get;
   decltype(&cuDeviceGetUuid) get_uuid;
   decltype(&cuDeviceGetPCIBusId) get_bus;
+  CUresult (*get_memory)(size_t*, CUdevice);
 };
 constinit Driver g_driver = {};
 constinit uint32_t g_found = 0;
@@ -41,6 +42,7 @@ bool find(void* library, const char* name, Function& into) {
 struct Identity {
   CUuuid uuid;
   char bus[32];
+  size_t memory;  // bytes; 0: not told
   bool has_uuid;
   bool has_bus;
 };
@@ -55,6 +57,10 @@ Identity ask(ThreadState& thread, int ordinal) {
         driver.get_uuid != nullptr && driver.get_uuid(&identity.uuid, device) == CUDA_SUCCESS;
     identity.has_bus = driver.get_bus != nullptr &&
                        driver.get_bus(identity.bus, sizeof identity.bus, device) == CUDA_SUCCESS;
+    if (driver.get_memory == nullptr ||
+        driver.get_memory(&identity.memory, device) != CUDA_SUCCESS) {
+      identity.memory = 0;
+    }
   }
   return identity;
 }
@@ -87,6 +93,13 @@ void define(ThreadState& thread, int ordinal) {
     }
     identity.bus[sizeof identity.bus - 1] = '\0';
     write_fact(thread, key.c_str(), identity.bus);
+  }
+  if (identity.memory != 0) {
+    ShortText key;
+    ShortText value;
+    key << "gpu-" << int64_t{ordinal} << "-memory";
+    value << static_cast<int64_t>(identity.memory);
+    write_fact(thread, key.c_str(), value.c_str());
   }
 }
 
@@ -122,6 +135,7 @@ void gpu_identities_sought(format::Library library, void* handle) noexcept {
     find(handle, "cuDeviceGetUuid_v2", g_driver.get_uuid);
   }
   find(handle, "cuDeviceGetPCIBusId", g_driver.get_bus);
+  find(handle, "cuDeviceTotalMem_v2", g_driver.get_memory);
   publish(g_found, 1U);
 }
 

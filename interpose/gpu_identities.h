@@ -1,6 +1,7 @@
 // Which GPUs the process sees, as facts that other tools can be joined by: `gpu-0-uuid` is
 // "GPU-1f2e3d4c-..", `gpu-0-pci` is "0000:1b:00.0".  Numbers are the process's own: with
-// CUDA_VISIBLE_DEVICES they are not those of NVML.
+// CUDA_VISIBLE_DEVICES they are not those of NVML.  And how much memory there is, for when it runs
+// out: `gpu-0-memory` in bytes.
 #pragma once
 
 #include "format/schema.h"

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "interpose/allocations.h"
 #include "interpose/effects.h"
 #include "interpose/gpu_identities.h"
 #include "interpose/gpu_timeline.h"
@@ -127,7 +128,8 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     if constexpr (kLayer == Layer::kCuda && !kIsQuery) {
       if (result == kMemoryRanOut) [[unlikely]] {
         memory_ran_out(*frame.thread, FailureSort::kCall,
-                       {static_cast<uint16_t>(kCall), result, frame.thread->device,
+                       {static_cast<uint16_t>(kCall), result,
+                        device_allocating(*frame.thread, static_cast<uint16_t>(kCall)),
                         Row::asked_bytes(arguments...), 0, 0, frame.stack, ticks});
       }
     }

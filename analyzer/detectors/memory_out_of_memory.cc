@@ -84,8 +84,16 @@ std::vector<std::string> ladder(const Shortage& shortage) {
     add_cache_rungs(shortage, lines);
     lines.push_back(fmt::format("asked of the device for it: {} bytes", wanted));
   }
-  rung("free on the device", shortage.free);
-  rung("without other processes and contexts", shortage.others);
+  if (shortage.free || !shortage.total) {
+    rung("free on the device", shortage.free);
+    rung("without other processes and contexts", shortage.others);
+  } else {
+    rung("on a device that nothing else uses", room_alone(shortage));
+  }
+  if (!shortage.knows_device) {
+    lines.emplace_back("what this process held there: not known, it has memory on several devices");
+    return lines;
+  }
   rung("without NCCL, cuBLAS and cuDNN", shortage.libraries);
   lines.push_back(fmt::format("the job itself held {} bytes", shortage.job));
   return lines;
@@ -118,7 +126,7 @@ bool is_told_already(const Run& run, Rank rank) {
 }
 
 std::vector<std::pair<std::string, int64_t>> values_of(const Shortage& shortage) {
-  const bool counted = is_counted(*shortage.failure);
+  const bool counted = is_counted(*shortage.failure) && shortage.knows_device;
   const std::pair<const char*, std::optional<uint64_t>> all[] = {
       {"requested_bytes", shortage.failure->bytes},
       {"segment_bytes", counted && shortage.segment != shortage.failure->bytes

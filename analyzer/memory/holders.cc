@@ -93,13 +93,14 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
   Roles roles(trace, history, failure.time);
   const std::vector<BlockBirth> births = births_of(trace, failure);
   std::map<std::tuple<std::string, PlaceIs, MemoryRole, Owner>, MemoryHolder> holders;
+  const DeviceOfFailure device(trace, failure);
   for (size_t i = 0; i < failure.held.size(); ++i) {
     const HeldBlockText& block = failure.held[i];
     const bool tensor = is_block_report(trace, block.call);
     const auto kind =
         tensor ? std::optional(MemoryKind::kTensor) : kind_of_call(call_name(trace, block.call));
     const Owner owner = tensor ? Owner::kTorch : owner_of(trace, block.stack);
-    if (!is_on_its_device(trace, block, failure) || !kind || (!tensor && !on_device(*kind)) ||
+    if (!device.has(block) || !kind || (!tensor && !on_device(*kind)) ||
         (!tensor && owner == Owner::kTorch && failure.reserved != 0)) {
       continue;
     }

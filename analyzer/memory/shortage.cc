@@ -1,6 +1,10 @@
 #include "analyzer/memory/shortage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
+#include <set>
 
 #include "analyzer/memory/caching_rules.h"
 #include "analyzer/memory/free_space.h"
@@ -49,8 +53,9 @@ struct Held {
 
 Held held_by_pytorch(const ProcessTrace& trace, Shortage& shortage) {
   Held held;
+  const DeviceOfFailure device(trace, *shortage.failure);
   for (const HeldBlockText& block : shortage.failure->held) {
-    if (!is_on_its_device(trace, block, *shortage.failure)) {
+    if (!device.has(block)) {
       continue;
     }
     if (is_report(trace, block.call)) {
@@ -208,6 +213,35 @@ bool is_fragmented(const Shortage& shortage) {
   return failure.bytes <= sum_of(holes, free) && holes >= failure.reserved / kMuchInHoles;
 }
 
+uint64_t own_bytes(const Shortage& shortage) {
+  return sum_of(sum_of(shortage.job, shortage.libraries), shortage.idle.value_or(0));
+}
+
+// Of what the device had free then is not known how much others held: only what would not have
+// fitted without them either is certain.
+ShortageKind kind_alone(const Shortage& shortage) {
+  const uint64_t room = room_alone(shortage);
+  if (shortage.segment <= room) {
+    return ShortageKind::kUnknown;
+  }
+  return shortage.segment <= sum_of(room, shortage.libraries) ? ShortageKind::kLibrary
+                                                              : ShortageKind::kCapacity;
+}
+
+std::optional<uint64_t> whole_number(const std::string& text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+// Of the device, as its driver told at the start; none: it is not known, or which one it is.
+std::optional<uint64_t> memory_of_device(const ProcessTrace& trace, uint8_t device) {
+  const auto fact = trace.facts.find(fmt::format("gpu-{}-memory", device));
+  return device == format::kNoDevice || fact == trace.facts.end() ? std::nullopt
+                                                                  : whole_number(fact->second);
+}
+
 ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
   const uint64_t wanted = shortage.failure->bytes;
   if (wanted == 0) {
@@ -229,8 +263,11 @@ ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
   if (has_room && shortage.failure->reserved != 0) {
     return ShortageKind::kCapacity;
   }
-  if (!shortage.total || !shortage.others) {
+  if (!shortage.total) {
     return ShortageKind::kUnknown;
+  }
+  if (!shortage.others) {
+    return kind_alone(shortage);
   }
   const uint64_t others = without(*shortage.others, of_contexts(*shortage.total));
   uint64_t room = sum_of(shortage.free.value_or(0), others);
@@ -243,10 +280,24 @@ ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
 
 }  // namespace
 
-bool is_on_its_device(const ProcessTrace& trace, const HeldBlockText& block,
-                      const OutOfMemoryText& failure) {
-  return block.device == failure.device ||
-         (block.device == format::kNoDevice && trace.tensor_devices.size() <= 1);
+DeviceOfFailure::DeviceOfFailure(const ProcessTrace& trace, const OutOfMemoryText& failure)
+    : number_(failure.device), only_one_(trace.tensor_devices.size() <= 1) {
+  if (number_ != format::kNoDevice) {
+    return;
+  }
+  std::set<uint8_t> devices;
+  for (const HeldBlockText& block : failure.held) {
+    devices.insert(block.device);
+  }
+  devices.erase(format::kNoDevice);
+  one_of_several_ = devices.size() > 1;
+  if (devices.size() == 1) {
+    number_ = *devices.begin();
+  }
+}
+
+bool DeviceOfFailure::has(const HeldBlockText& block) const {
+  return block.device == number_ || (block.device == format::kNoDevice && only_one_);
 }
 
 const OutOfMemoryText* fatal_failure(const ProcessTrace& trace) {
@@ -293,18 +344,25 @@ Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure) 
   if (!is_counted(failure)) {
     return shortage;
   }
+  const DeviceOfFailure device(trace, failure);
+  shortage.knows_device = !device.is_one_of_several();
   add_up(trace, shortage);
   if (const auto answer = device_at(trace, failure)) {
     shortage.free = answer->free;
     if (answer->total != 0) {
       shortage.total = answer->total;
-      const uint64_t own =
-          sum_of(sum_of(shortage.job, shortage.libraries), shortage.idle.value_or(0));
-      shortage.others = without(without(answer->total, answer->free), own);
+      shortage.others = without(without(answer->total, answer->free), own_bytes(shortage));
     }
+  }
+  if (!shortage.total) {
+    shortage.total = memory_of_device(trace, device.number());
   }
   shortage.kind = kind_of(trace, shortage);
   return shortage;
+}
+
+uint64_t room_alone(const Shortage& shortage) {
+  return without(shortage.total.value_or(0), own_bytes(shortage));
 }
 
 }  // namespace traintrace

@@ -23,12 +23,13 @@ struct Shortage {
   ShortageKind kind = ShortageKind::kUnknown;
   uint64_t job = 0;  // live, allocated by the job's own code or by PyTorch for it
   uint64_t libraries = 0;
-  uint64_t segment = 0;                  // what was asked of the device for the request
-  bool refused = false;                  // that the device refused it is recorded
+  uint64_t segment = 0;      // what was asked of the device for the request
+  bool refused = false;      // that the device refused it is recorded
+  bool knows_device = true;  // which device ran out, and so what of `job` and `libraries` is on it
   std::optional<uint64_t> idle;          // held by PyTorch's allocator and not in use
   std::optional<uint64_t> holes;         // of that, in the pool that serves such requests
   std::optional<uint64_t> largest_idle;  // piece of these
-  std::optional<uint64_t> free, total;   // of the device
+  std::optional<uint64_t> free, total;   // of the device: as it was then; as it ever is
   std::optional<uint64_t> others;        // of the device, held by nobody that is known
 };
 
@@ -43,10 +44,25 @@ const OutOfMemoryText* fatal_failure(const ProcessTrace& trace);
 // Free on the device, as the job itself asked last; none: it never did.
 std::optional<uint64_t> room_left(const ProcessTrace& trace);
 
-// Of a thread that never chose a device nothing else is known than that it is on the only one.
-bool is_on_its_device(const ProcessTrace& trace, const HeldBlockText& block,
-                      const OutOfMemoryText& failure);
+// The device that ran out.  Of a thread that never chose one nothing else is known than that it is
+// on the only one.
+class DeviceOfFailure {
+ public:
+  DeviceOfFailure(const ProcessTrace& trace, const OutOfMemoryText& failure);
+  bool has(const HeldBlockText& block) const;
+  uint8_t number() const { return number_; }  // format::kNoDevice: it is not known
+  // It may be any of those that the process has memory on.
+  bool is_one_of_several() const { return one_of_several_; }
+
+ private:
+  uint8_t number_;
+  bool only_one_;
+  bool one_of_several_ = false;
+};
 
 Shortage shortage_of(const ProcessTrace& trace, const OutOfMemoryText& failure);
+
+// What a device of `total` bytes would have had free, were nothing on it but this process.
+uint64_t room_alone(const Shortage& shortage);
 
 }  // namespace traintrace

@@ -59,6 +59,7 @@ TEST(GpuIdentities, AreThoseOfTheDriver) {
     EXPECT_EQ(facts["gpu-1-uuid"], "GPU-73696d67-7075-2d64-6576-6963652d0001") << role;
     EXPECT_EQ(facts["gpu-0-pci"], "0000:01:00.0") << role;
     EXPECT_EQ(facts["gpu-1-pci"], "0000:02:00.0") << role;
+    EXPECT_EQ(facts["gpu-1-memory"], "17179869184") << role;  // SIMGPU_MEMORY's default
     EXPECT_EQ(facts.count("gpu-2-uuid") + facts.count("gpu-2-pci"), 0U) << role;
   }
 }
@@ -72,6 +73,9 @@ TEST(GpuIdentities, OfADriverThatRefusesAreLeftOut) {
   facts = facts_of("allocates_once", simgpu("cuDeviceGetPCIBusId@1+=1"));
   EXPECT_EQ(facts.count("gpu-0-pci") + facts.count("gpu-1-pci"), 0U);
   EXPECT_EQ(facts.count("gpu-0-uuid"), 1U);
+  facts = facts_of("allocates_once", simgpu("cuDeviceTotalMem_v2@1=1"));
+  EXPECT_EQ(facts.count("gpu-0-memory"), 0U);
+  EXPECT_EQ(facts.count("gpu-1-memory"), 1U);
 }
 
 ROLE(asks_for_its_error) {
