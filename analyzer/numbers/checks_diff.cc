@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -137,29 +138,36 @@ class ChecksComparison {
     }
   }
 
-  // Clocks of hosts may differ: of the same rank the order of calls counts.
-  const Pair& earliest(const Pair& pair) const {
-    const Pair* best = &pair;
-    std::map<const CheckedOperation*, const Pair*> different;
-    for (const Pair& one : pairs_) {
-      if (one.differs()) {
-        different.emplace(one.a, &one);
+  struct FirstOfRank {
+    const Pair* pair = nullptr;
+    TimeNs time = 0;  // by the rank's own clock
+  };
+
+  // Of each rank, the operation that differs and that it called first.
+  std::map<Rank, FirstOfRank> first_differences() const {
+    std::map<Rank, FirstOfRank> firsts;
+    for (const Pair& pair : pairs_) {
+      for (const Check& check : checks_of(a_, *pair.a)) {
+        FirstOfRank& first = firsts[check.rank];
+        if (pair.differs() && (first.pair == nullptr || check.time < first.time)) {
+          first = {&pair, check.time};
+        }
       }
     }
-    for (bool moved = true; moved;) {
-      moved = false;
+    return firsts;
+  }
+
+  // Clocks of hosts may differ: of the same rank the order of calls counts.  Where ranks called two
+  // of them in different orders, neither is earlier than the other.
+  const Pair& earliest(const Pair& pair) const {
+    const std::map<Rank, FirstOfRank> firsts = first_differences();
+    const Pair* best = &pair;
+    std::set<const Pair*> seen;
+    while (seen.insert(best).second) {
       for (const Check& check : checks_of(a_, *best->a)) {
-        for (const auto& [operation, other] : different) {
-          const std::span<const Check> own = checks_of(a_, *operation);
-          const auto mine = std::find_if(own.begin(), own.end(),
-                                         [&](const Check& one) { return one.rank == check.rank; });
-          if (mine != own.end() && mine->time < check.time) {
-            best = other;
-            moved = true;
-            break;
-          }
-        }
-        if (moved) {
+        const FirstOfRank& first = firsts.at(check.rank);
+        if (first.pair != nullptr && !seen.contains(first.pair)) {
+          best = first.pair;
           break;
         }
       }

@@ -97,10 +97,11 @@ class Job {
         "+{}ms {}/1 * payloadCheck comm=dp seq={} operation={} part={}x{}x{} type={} op={} peer={} "
         "count={} nan={} inf={} largest={} sum={} abs_sum={} square_sum={} hash=0x{:x} "
         "@train.py:{}:step\n",
-        time_ms_, rank, end ? end->number : sequence_, static_cast<int>(operation), part.part,
-        part.parts, part.output ? 1 : 0, name_of(type), average ? "avg" : reduction,
-        end ? end->peer : 0, data.size(), tally.nans, tally.infinities, real(tally.largest),
-        real(tally.sum), real(tally.absolute_sum), real(tally.square_sum), tally.hash, line_number);
+        time_ms_ + (part.output ? 1 : 0), rank, end ? end->number : sequence_,
+        static_cast<int>(operation), part.part, part.parts, part.output ? 1 : 0, name_of(type),
+        average ? "avg" : reduction, end ? end->peer : 0, data.size(), tally.nans, tally.infinities,
+        real(tally.largest), real(tally.sum), real(tally.absolute_sum), real(tally.square_sum),
+        tally.hash, line_number);
   }
 
   // A ring: each rank adds its data to those of the ranks before it.
