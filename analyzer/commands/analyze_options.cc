@@ -49,7 +49,8 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
   add_communication_kernels(command);
   add_traces(command, options->traces);
   command.add_option("--only", options->only, "report only findings with these codes")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--run", options->run.run, "analyze this run, if the folder has several");
   command
       .add_option("--hang-after", *hang_after,

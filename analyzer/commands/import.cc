@@ -14,6 +14,7 @@
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/testimony.h"
 #include "analyzer/importers/whole_file.h"
+#include "analyzer/telemetry/gpu_history.h"
 #include "analyzer/text/dump_printer.h"
 
 namespace traintrace {
@@ -36,6 +37,25 @@ std::string target_of(const ImportArguments& arguments, const std::string& name)
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(arguments.out, ignored);
   return folder ? arguments.out + "/" + name : arguments.out;
+}
+
+bool holds(const std::string& path, std::string_view bytes) {
+  const Result<WholeFile> file = read_whole_file(path);
+  return file && file->bytes() == bytes;
+}
+
+// Of `NAME.0.log`, `NAME.1.log` ..: the first that is not there, or holds just that already.  Each
+// host's log is imported by a command of its own.
+std::string free_name(const std::string& folder, const std::string& before,
+                      std::string_view bytes) {
+  std::error_code ignored;
+  for (size_t number = 0;; ++number) {
+    std::string name = fmt::format("{}.{}.log", before, number);
+    const std::string path = folder + "/" + name;
+    if (!std::filesystem::exists(path, ignored) || holds(path, bytes)) {
+      return name;
+    }
+  }
 }
 
 // Several need a folder.
@@ -120,9 +140,27 @@ Result<std::vector<std::string>> telemetry_texts(const std::string& kind, std::s
   return std::vector<std::string>{std::move(*text)};
 }
 
+// What is to be found beside traces goes into a folder, which is made.  Empty: it is there, or a
+// file was named that import itself wrote, or a new one.
+std::string prepare_folder(const std::string& out) {
+  std::error_code error;
+  const std::filesystem::path path(out);
+  if (out == "-" || std::filesystem::is_directory(path, error)) {
+    return "";
+  }
+  if (std::filesystem::exists(path, error)) {
+    return is_telemetry(out) ? "" : out + ": is there, and is no telemetry file: not overwritten";
+  }
+  if (path.extension() == ".log") {
+    return "";
+  }
+  std::filesystem::create_directories(path, error);
+  return error ? out + ": cannot be made: " + error.message() : "";
+}
+
 // As telemetry files, which `analyze` looks for beside traces.
 int import_gpu_logs(const ImportArguments& arguments) {
-  std::vector<Imported> files;
+  std::vector<std::string> all;
   for (const std::string& path : arguments.files) {
     const Result<WholeFile> file = read_whole_file(path);
     if (!file) {
@@ -133,12 +171,27 @@ int import_gpu_logs(const ImportArguments& arguments) {
     if (!texts) {
       return fail(texts.error());
     }
-    for (std::string& text : *texts) {
-      std::string name = fmt::format("telemetry.{}.{}.log", arguments.kind, files.size());
-      files.push_back({std::move(name), std::move(text)});
+    all.insert(all.end(), std::make_move_iterator(texts->begin()),
+               std::make_move_iterator(texts->end()));
+  }
+  if (const std::string problem = prepare_folder(arguments.out); !problem.empty()) {
+    return fail(problem);
+  }
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(arguments.out, ignored)) {
+    std::vector<Imported> files;
+    for (std::string& text : all) {
+      files.push_back({"", std::move(text)});
+    }
+    return write(files, arguments);
+  }
+  for (std::string& text : all) {
+    const std::string name = free_name(arguments.out, "telemetry." + arguments.kind, text);
+    if (const int status = write({{name, std::move(text)}}, arguments); status != 0) {
+      return status;
     }
   }
-  return write(files, arguments);
+  return 0;
 }
 
 bool is_gpu_log(const std::string& kind) {

@@ -379,7 +379,8 @@ void declare_report(CLI::App& command, Invocation& invocation) {
   command
       .add_option("--columns", arguments->choice.columns,
                   "columns to show, or all; on a terminal those that matter are shown")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command
       .add_option("--frames", arguments->frames,
                   "frames of stacks on a terminal: the job's own, or all")

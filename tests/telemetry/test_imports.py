@@ -128,6 +128,31 @@ class Imported(unittest.TestCase):
         self.assertEqual(done.stderr, f"traintrace: {path}: at 2: expected a number for clocks.current.sm\n")
         self.assertFalse(os.path.exists(f"{self.beside.traces}/telemetry.nvidia-smi.0.log"))
 
+    def test_each_host_by_a_command_of_its_own(self):
+        folder = f"{self.beside.folder}/logs"
+        log = f"{self.beside.folder}/dmesg"
+        for host in ("node17", "node18", "node17"):
+            with open(log, "w", encoding="utf-8") as file:
+                file.write(self.xid((self.start + self.end) // 2, 2).replace(f" {self.host} ", f" {host} "))
+            done = traintrace("import", "kernel-log", log, f"--out={folder}")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        names = sorted(os.listdir(folder))
+        self.assertEqual(names, ["telemetry.kernel-log.0.log", "telemetry.kernel-log.1.log"])
+        for name, host in zip(names, ("node17", "node18")):
+            with open(f"{folder}/{name}", encoding="utf-8") as file:
+                self.assertIn(f"fact host {host}\n", file.read())
+
+    def test_no_file_of_somebody_elses_is_overwritten(self):
+        log = f"{self.beside.folder}/dmesg"
+        text = self.xid((self.start + self.end) // 2, 2)
+        with open(log, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = traintrace("import", "kernel-log", log, f"--out={log}")
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, f"traintrace: {log}: is there, and is no telemetry file: not overwritten\n"))
+        with open(log, encoding="utf-8") as file:
+            self.assertEqual(file.read(), text)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

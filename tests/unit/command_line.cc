@@ -69,6 +69,17 @@ class CommandLine : public ::testing::Test {
   std::string program_;
 };
 
+// `--only=CODE TRACE`: what follows a value is no other value of it.
+TEST_F(CommandLine, OptionsWithSeveralValuesTakeThemBetweenCommas) {
+  write("run.txt", "ranks 0\n+1 0 calls cudaLaunchKernel x20 every=10ms\n+2 0 exits status=0\n");
+  const Said only = traintrace("analyze --only=latency.pause,run.healthy run.txt");
+  EXPECT_EQ(only.status, 0) << only.err;
+  EXPECT_NE(only.out.find("info run.healthy"), std::string::npos) << only.out;
+  const Said columns = traintrace("report --columns=count,call run.txt --by=call");
+  EXPECT_EQ(columns.status, 0) << columns.err;
+  EXPECT_NE(columns.out.find("cudaLaunchKernel"), std::string::npos) << columns.out;
+}
+
 TEST_F(CommandLine, UnknownNamesAreRefusedWithTheNearestOne) {
   expect_refused("analyse x", "there is no command 'analyse'; did you mean analyze?");
   expect_refused("dump --rnk=3", "dump has no option --rnk; did you mean --rank?");
