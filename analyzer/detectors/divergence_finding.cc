@@ -113,22 +113,22 @@ bool is_finished(const Run& run, const SideCall& call) {
 std::string outcome_text(const Run& run, const Divergence& divergence, const Consequences& sum) {
   for (const Member& member : run.communicators[divergence.communicator].members) {
     if (text_of(run, member).async_error != 0) {
-      return fmt::format("what came of it: NCCL reported error {} on rank {}",
+      return fmt::format("consequence: NCCL reported error {} on rank {}",
                          text_of(run, member).async_error, member.rank.value);
     }
   }
   if (sum.hung) {
     const Ranks& who = sum.victims.empty() ? divergence.deviants : sum.victims;
-    return fmt::format("what came of it: {} wait{} since, for {}", ranks_text(who),
-                       who.size() == 1 ? "s" : "", seconds(sum.waited));
+    return fmt::format("consequence: {} {} been blocked for {}", ranks_text(who),
+                       who.size() == 1 ? "has" : "have", seconds(sum.waited));
   }
   if (is_harmless(divergence) || is_absence(divergence)) {
     return "";
   }
   return divergence.exact && is_finished(run, divergence.own) &&
                  is_finished(run, divergence.expected)
-             ? "what came of it: it finished, and the results may be wrong"
-             : "what came of it is not known";
+             ? "consequence: it finished, and the results may be wrong"
+             : "consequence: not known";
 }
 
 // Who is right, and why.
@@ -207,9 +207,10 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
     add(line);
   }
   if (divergence.matches > 0) {
-    add(fmt::format("after that, {} {}{} agree{}", divergence.matches,
-                    is_of_messages(divergence.kind) ? "message" : "collective",
-                    divergence.matches == 1 ? "" : "s", divergence.matches == 1 ? "s" : ""));
+    const char* const what = is_of_messages(divergence.kind) ? "message" : "collective";
+    add(divergence.matches == 1
+            ? fmt::format("the next {} matches on all ranks", what)
+            : fmt::format("the next {} {}s match on all ranks", divergence.matches, what));
   }
   if (divergence.more > 0) {
     add(fmt::format("and {} further difference{} after it", divergence.more,

@@ -58,7 +58,7 @@ void join_drift(std::vector<Finding>& findings) {
   };
   for (const Finding& finding : findings) {
     if (follows(finding)) {
-      cause->evidence.push_back("what came of it: " + finding.title);
+      cause->evidence.push_back("consequence: " + finding.title);
     }
   }
   std::erase_if(findings, follows);

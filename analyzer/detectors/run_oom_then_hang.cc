@@ -27,7 +27,7 @@ std::string what_then(const Run& run, Rank rank) {
   const RankState& state = *state_of(run, rank);
   return state.ending == Ending::kExited ? fmt::format("rank {} then exited with status {}",
                                                        rank.value, trace_of(run, state).exit_status)
-         : state.ending == Ending::kGone ? fmt::format("rank {} is gone since", rank.value)
+         : state.ending == Ending::kGone ? fmt::format("rank {} has been gone since", rank.value)
                                          : "";
 }
 

@@ -26,7 +26,7 @@ std::string function_text(const Run& run, const StalledRank& rank) {
   const HostFunctionText& function = *function_before(run, rank.process, rank.operation);
   const auto place = user_place(trace, rank.rank, function.stack);
   return fmt::format(
-      "a function that {} put on {}{} is running since {}", call_name(trace, function.call),
+      "a function that {} put on {}{} has been running since {}", call_name(trace, function.call),
       function.stream == rank.operation.stream ? "its stream"
                                                : "a stream that its own waits for, by an event,",
       place ? " at " + place_text(*place) : "", run_time(run, function.entered));

@@ -53,6 +53,7 @@ PageJson page_card(const Card& card) {
                     {"culprit", actor.culprit},
                     {"who", actor.who},
                     {"doing", actor.doing},
+                    {"framesAre", actor.frames_are},
                     {"frames", PageJson::array()},
                     {"source", PageJson::array()}};
     for (const CodePlace& frame : actor.frames) {

@@ -10,6 +10,8 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/reporters/card_actor.h"
+#include "analyzer/reporters/card_victims.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/text/units.h"
 
@@ -17,6 +19,7 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostActors = 6;
+constexpr const char* kCallInQuestion = "made that call at";
 
 // The GPU of that rank; -1: not known.
 int device_of(const Run& run, const RankState& state) {
@@ -31,36 +34,8 @@ int device_of(const Run& run, const RankState& state) {
   return -1;
 }
 
-std::string who_is(const Run& run, const Ranks& ranks) {
-  std::set<std::string> hosts;
-  for (const Rank rank : ranks) {
-    if (const RankState* const state = state_of(run, rank)) {
-      hosts.insert(trace_of(run, *state).host);
-    }
-  }
-  hosts.erase("");
-  if (ranks.size() > 1) {
-    return hosts.size() == 1 ? "host " + *hosts.begin()
-           : hosts.empty()   ? ""
-                             : fmt::format("{} hosts", hosts.size());
-  }
-  const RankState* const state = ranks.empty() ? nullptr : state_of(run, ranks.front());
-  if (state == nullptr) {
-    return "left no trace";
-  }
-  const ProcessTrace& trace = trace_of(run, *state);
-  std::string who = trace.host.empty() ? "" : "host " + trace.host;
-  if (trace.pid > 0) {
-    who += fmt::format("{}pid {}", who.empty() ? "" : ", ", trace.pid);
-  }
-  if (const int device = device_of(run, *state); device >= 0) {
-    who += fmt::format("{}GPU {}", who.empty() ? "" : ", ", device);
-  }
-  return who;
-}
-
-// What it did last, without the place, which the frames below say.
-std::string doing_of(const Run& run, Rank rank) {
+// What it did last, without the place, which the frames below say, unless it is `elsewhere`.
+std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere) {
   const RankState* const state = state_of(run, rank);
   const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
   if (state == nullptr || !activity || state->life.halt != Halt::kNot) {
@@ -76,12 +51,26 @@ std::string doing_of(const Run& run, Rank rank) {
       : state->ending == Ending::kGone ? "is gone; "
                                        : "";
   const bool over = has_ended(*state);
-  return ended + (activity->open ? fmt::format("{} inside {} since {}", over ? "was" : "is",
-                                               activity->call, when)
-                  : activity->queries > 0
-                      ? fmt::format("{} {}: {} times, the last at {}", over ? "polled" : "polls",
-                                    activity->call, count_text(activity->queries), when)
-                      : fmt::format("last call {}, at {}", activity->call, when));
+  const std::string at = elsewhere.empty() ? "" : ", at " + elsewhere;
+  return ended +
+         (activity->open
+              ? fmt::format("{} inside {} since {}", over ? "was" : "is", activity->call, when)
+          : activity->queries > 0
+              ? fmt::format("{} {}: {} times, the last at {}", over ? "polled" : "polls",
+                            activity->call, count_text(activity->queries), when)
+              : fmt::format("last call {}, at {}", activity->call, when)) +
+         at;
+}
+
+// What they all did last; empty: not the same.
+std::string doing_of_all(const Run& run, const Ranks& ranks) {
+  constexpr size_t kMostCompared = 64;
+  const std::string first = doing_of(run, ranks.front(), "");
+  const bool same = std::all_of(
+      ranks.begin(),
+      ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kMostCompared)),
+      [&](Rank rank) { return doing_of(run, rank, "") == first; });
+  return same && ranks.size() <= kMostCompared ? first : "";
 }
 
 // Where its last call was made from, if no evidence names a place of it.
@@ -97,6 +86,7 @@ std::vector<CodePlace> last_frames(const Run& run, Rank rank) {
 std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
   using Key = std::tuple<std::string, int, std::string, std::string>;
   std::map<Key, CardActor> by_place;
+  std::map<Rank, std::string> elsewhere;
   for (const Rank rank : finding.culprits) {
     const auto place = std::find_if(finding.where.begin(), finding.where.end(),
                                     [&](const CodePlace& other) { return other.rank == rank; });
@@ -104,6 +94,10 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
     CardActor& actor = by_place[known ? Key{place->file, place->line, place->function, ""} : Key{}];
     if (actor.ranks.empty() && known) {
       actor.frames = job_frames(run, *place);
+      if (const auto now = place_elsewhere(run, *place); now && !actor.frames.empty()) {
+        actor.frames_are = kCallInQuestion;
+        elsewhere[rank] = place_text(*now);
+      }
     }
     actor.ranks.push_back(rank);
     actor.culprit = true;
@@ -112,69 +106,16 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
   for (auto& [key, actor] : by_place) {
     actor.who = who_is(run, actor.ranks);
     if (actor.ranks.size() == 1) {
-      actor.doing = doing_of(run, actor.ranks.front());
+      actor.doing = doing_of(run, actor.ranks.front(), elsewhere[actor.ranks.front()]);
       actor.frames =
           actor.frames.empty() ? last_frames(run, actor.ranks.front()) : std::move(actor.frames);
+    } else {
+      actor.doing = doing_of_all(run, actor.ranks);
     }
     actors.push_back(std::move(actor));
   }
   std::sort(actors.begin(), actors.end(),
             [](const CardActor& a, const CardActor& b) { return a.ranks < b.ranks; });
-  return actors;
-}
-
-std::string waits_in(const Run& run, const Wait& wait, const Finding& finding) {
-  TimeNs since = 0;
-  TimeNs longest = 0;
-  for (const Waiter& waiter : wait.waiters) {
-    if (contains(finding.victims, waiter.rank)) {
-      since = since == 0 ? waiter.since : std::min(since, waiter.since);
-      longest = std::max(longest, waiter.until - waiter.since);
-    }
-  }
-  const std::string what =
-      wait.details.enter == 0 ? "" : for_people(arguments_text("", wait.details)).substr(0, 80);
-  return fmt::format("blocked in {} since {}, for {}{}", operation_text(run, wait),
-                     run_time(run, since), duration_text(longest),
-                     what.size() > 4 ? "; " + what.substr(4) : "");  // behind " of "
-}
-
-// Victims by the operation that they wait in; those that wait in none together.
-std::vector<CardActor> victims_of(const Run& run, const Finding& finding) {
-  std::vector<CardActor> actors;
-  Ranks rest = finding.victims;
-  for (const Wait& wait : run.waits.waits) {
-    CardActor actor;
-    for (const Waiter& waiter : wait.waiters) {
-      if (contains(rest, waiter.rank) && !contains(finding.culprits, waiter.rank)) {
-        if (const auto place = actor.ranks.empty() ? user_place(run.processes[waiter.process],
-                                                                waiter.rank, waiter.stack)
-                                                   : std::nullopt) {
-          actor.frames = job_frames(run, *place);
-        }
-        actor.ranks.push_back(waiter.rank);
-      }
-    }
-    if (!actor.ranks.empty()) {
-      std::erase_if(rest, [&](Rank rank) { return contains(actor.ranks, rank); });
-      actor.doing = waits_in(run, wait, finding);
-      actors.push_back(std::move(actor));
-    }
-  }
-  std::erase_if(rest, [&](Rank rank) { return contains(finding.culprits, rank); });
-  if (!rest.empty()) {
-    CardActor& actor = actors.emplace_back();
-    actor.ranks = rest;
-    const auto place = std::find_if(finding.where.begin(), finding.where.end(),
-                                    [&](const CodePlace& p) { return contains(rest, p.rank); });
-    if (place != finding.where.end()) {
-      actor.frames = job_frames(run, *place);
-    }
-    actor.doing = actors.size() > 1 ? "blocked behind these" : "blocked";
-  }
-  for (CardActor& actor : actors) {
-    actor.who = who_is(run, actor.ranks);
-  }
   return actors;
 }
 
@@ -194,7 +135,7 @@ std::vector<CardActor> others_of(const Run& run, const Finding& finding) {
   CardActor actor;
   actor.who = who_is(run, ranks);
   actor.frames = last_frames(run, ranks.front());
-  actor.doing = ranks.size() == 1 ? doing_of(run, ranks.front()) : "";
+  actor.doing = ranks.size() == 1 ? doing_of(run, ranks.front(), "") : "";
   actor.ranks = std::move(ranks);
   return {std::move(actor)};
 }
@@ -251,6 +192,42 @@ std::vector<CardCommand> next_commands(const Run& run, const Finding& finding,
 }
 
 }  // namespace
+
+std::string who_is(const Run& run, const Ranks& ranks) {
+  std::set<std::string> hosts;
+  for (const Rank rank : ranks) {
+    if (const RankState* const state = state_of(run, rank)) {
+      hosts.insert(trace_of(run, *state).host);
+    }
+  }
+  hosts.erase("");
+  if (ranks.size() > 1) {
+    return hosts.size() == 1 ? "host " + *hosts.begin()
+           : hosts.empty()   ? ""
+                             : fmt::format("{} hosts", hosts.size());
+  }
+  const RankState* const state = ranks.empty() ? nullptr : state_of(run, ranks.front());
+  if (state == nullptr) {
+    return "left no trace";
+  }
+  const ProcessTrace& trace = trace_of(run, *state);
+  std::string who = trace.host.empty() ? "" : "host " + trace.host;
+  if (trace.pid > 0) {
+    who += fmt::format("{}pid {}", who.empty() ? "" : ", ", trace.pid);
+  }
+  if (const int device = device_of(run, *state); device >= 0) {
+    who += fmt::format("{}GPU {}", who.empty() ? "" : ", ", device);
+  }
+  return who;
+}
+
+std::optional<CodePlace> place_elsewhere(const Run& run, const CodePlace& place) {
+  const RankState* const state = state_of(run, place.rank);
+  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+  auto now =
+      activity ? user_place(trace_of(run, *state), place.rank, activity->stack) : std::nullopt;
+  return now && (now->file != place.file || now->line != place.line) ? now : std::nullopt;
+}
 
 const char* kind_of(const Finding& finding) {
   const std::string_view code = finding.code;
@@ -325,11 +302,11 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options)
   if (!card.actors.empty() || !finding.code.starts_with("latency.")) {
     std::vector<CardActor> others = others_of(run, finding);
     std::move(others.begin(), others.end(), std::back_inserter(card.actors));
-    std::vector<CardActor> victims = victims_of(run, finding);
+    card.actors.resize(std::min(card.actors.size(), kMostActors - 1));
+    std::vector<CardActor> victims = card_victims(run, finding, kMostActors - card.actors.size());
     std::move(victims.begin(), victims.end(), std::back_inserter(card.actors));
     told = told_already(run, finding);
   }
-  card.actors.resize(std::min(card.actors.size(), kMostActors));
   for (CardActor& actor : card.actors) {
     if (!actor.frames.empty()) {
       actor.source = source_lines(actor.frames.front(), run.start, options.source_lines);

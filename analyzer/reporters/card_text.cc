@@ -65,7 +65,7 @@ std::string actor_text(const CardActor& actor, const Screen& screen) {
     return out;
   }
   const CodePlace& place = actor.frames.front();
-  out += wrapped(blanks,
+  out += wrapped(blanks + (actor.frames_are.empty() ? "" : actor.frames_are + " "),
                  linked(painted(printable(file_and_line(place)), Paint::kCyan, screen), place.file,
                         place.line, screen) +
                      (place.file.empty() ? "" : "  " + printable(place.function)),

@@ -1,4 +1,5 @@
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/card_actor.h"
 
 #include <fmt/format.h>
 
@@ -40,9 +41,11 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
     // Where memory was allocated says nothing about where the rank is.
     if (contains(first.culprits, place.rank) && !first.code.starts_with("memory.")) {
       const RankState* const state = state_of(run, place.rank);
-      verdict += fmt::format("; rank {} {} {}", place.rank.value,
-                             state != nullptr && has_ended(*state) ? "was last at" : "is at",
-                             place_text(place));
+      const bool over = state != nullptr && has_ended(*state);
+      const auto now = place_elsewhere(run, place);
+      verdict += fmt::format("; rank {} {}{} {}", place.rank.value,
+                             now ? "made that call at " + place_text(place) + " and " : "",
+                             over ? "was last at" : "is at", place_text(now.value_or(place)));
       break;
     }
   }

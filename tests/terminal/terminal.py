@@ -50,6 +50,23 @@ communicator dp members=0-3
 +10.1 0,1,3 enters cudaStreamSynchronize @train.py:5:train_step
 end +40
 """
+# A wrong count in one of four groups; the stages after it wait in receives of their own pairs, two lines each.
+FURTHER = """ranks 0-7
+communicator tp_0 members=0-3
+communicator pp_0 members=0,4
+communicator pp_1 members=1,5
+communicator pp_2 members=2,6
+communicator pp_3 members=3,7
++1 0-3 calls ncclAllReduce on tp_0 x20 @train.py:5:train_step,train.py:13:train
++2 0,2,3 enqueues ncclBroadcast on tp_0 count=4097 root=0 @train.py:4:train_step,train.py:13:train
++2 1 enqueues ncclBroadcast on tp_0 count=8194 root=0 @train.py:4:train_step,train.py:13:train
++2.1 0-3 enters cudaStreamSynchronize @train.py:5:train_step,train.py:13:train
++2 4 enqueues ncclRecv on pp_0 peer=0 @train.py:12:train
++2 5 enqueues ncclRecv on pp_1 peer=0 @train.py:12:train
++2 6 enqueues ncclRecv on pp_2 peer=0 @train.py:12:train
++2 7 enqueues ncclRecv on pp_3 peer=0 @train.py:12:train
+end +60
+"""
 HEALTHY = "ranks 0-1\ncommunicator dp members=0-1\n+1 0-1 calls ncclAllReduce on dp x20\n+2 0-1 exits\n"
 # Names that would move the cursor, or look like another line of ours.
 HOSTILE = """ranks 0-3
@@ -208,7 +225,7 @@ def main():
         os.chdir(folder)
         write("train.py", PROGRAM)
         check_hang()
-        for name, text in (("oom", OUT_OF_MEMORY), ("healthy", HEALTHY)):
+        for name, text in (("oom", OUT_OF_MEMORY), ("further", FURTHER), ("healthy", HEALTHY)):
             write(name + ".txt", text)
             compare(name, on_terminal(["analyze", name + ".txt"], 100, NO_COLOR="1"))
         slow_profiles("profiles")

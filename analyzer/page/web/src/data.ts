@@ -1,7 +1,7 @@
 // What traintrace embeds (analyzer/page/page_data.h).  Times are us since the start of the run, other durations ns.
 export interface Frame { file: string; path: string; line: number; function: string }
 export interface Actor {
-  ranks: number[]; title: string; culprit: boolean; who: string; doing: string; frames: Frame[];
+  ranks: number[]; title: string; culprit: boolean; who: string; doing: string; framesAre?: string; frames: Frame[];
   source: { n: number; text: string; marked: boolean }[];
 }
 export interface Card {

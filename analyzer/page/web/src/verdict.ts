@@ -25,6 +25,7 @@ function dedented(source: Actor["source"]): Actor["source"] {
 function actor(actor: Actor): HTMLElement {
   return h("article", { class: actor.culprit ? "actor culprit" : "actor" },
     h("h3", {}, actor.culprit ? "\u25cf " : "", actor.title), h("p", { class: "quiet" }, actor.who), h("p", {}, actor.doing),
+    actor.framesAre && h("p", { class: "quiet" }, actor.framesAre),
     actor.source.length > 0 && h("pre", { class: "source", tabindex: 0, "aria-label": "source" },
       ...dedented(actor.source).map((line) => h("span", line.marked ? { class: "marked" } : {}, `${String(line.n).padStart(5)}  ${line.text}`))),
     actor.frames.length > 0 && h("ol", { class: "frames" }, ...actor.frames.slice(0, 6).map((frame) =>
@@ -39,7 +40,7 @@ export function asText(): string {
   for (const one of card.actors) {
     lines.push(`- ${one.title} (${one.who}): ${one.doing}`);
     const top = one.frames[0];
-    if (top) lines.push(`    ${top.file}:${top.line} ${top.function}`);
+    if (top) lines.push(`    ${one.framesAre ? `${one.framesAre} ` : ""}${top.file}:${top.line} ${top.function}`);
     for (const line of one.source) if (line.marked) lines.push(`    > ${line.text.trim()}`);
   }
   for (const line of card.why) lines.push(`  ${line}`);

@@ -1,0 +1,184 @@
+#include "analyzer/reporters/card_victims.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/communicators.h"
+#include "analyzer/reporters/card_actor.h"
+#include "analyzer/text/units.h"
+
+namespace traintrace {
+namespace {
+
+struct Blocked {
+  CardActor actor;
+  std::vector<const Wait*> waits;
+  size_t side = 0;  // of Finding::sides, which go from the culprits to those that are furthest away
+};
+
+bool meet(const Ranks& a, const Ranks& b) {
+  return std::any_of(a.begin(), a.end(), [&](Rank rank) { return contains(b, rank); });
+}
+
+size_t side_of(const Ranks& ranks, const Finding& finding) {
+  const auto side = std::find_if(finding.sides.begin(), finding.sides.end(),
+                                 [&](const Ranks& each) { return meet(each, ranks); });
+  return static_cast<size_t>(side - finding.sides.begin());
+}
+
+// Communicators for the same purpose have one name in all groups of ranks: "dp (ranks 0,4)".
+std::string purpose_of(const Run& run, const Wait& wait) {
+  const std::string label = label_of(run, run.communicators[wait.communicator]);
+  return label.substr(0, label.find(" ("));
+}
+
+// "communicator dp (4 ranks)", "4 communicators (pp_4, pp_5, pp_6, ..)".
+std::string on_what(const Run& run, const std::vector<const Wait*>& waits) {
+  constexpr size_t kMostNames = 3;
+  std::set<size_t> communicators;
+  std::set<std::string> names;
+  for (const Wait* const wait : waits) {
+    communicators.insert(wait->communicator);
+    names.insert(purpose_of(run, *wait));
+  }
+  if (communicators.size() == 1) {
+    return "communicator " + label_of(run, run.communicators[*communicators.begin()]);
+  }
+  std::string text;
+  size_t told = 0;
+  for (const std::string& name : names) {
+    if (told++ < kMostNames) {
+      text += (text.empty() ? "" : ", ") + name;
+    }
+  }
+  return fmt::format("{} communicators ({}{})", communicators.size(), text,
+                     names.size() > kMostNames ? ", .." : "");
+}
+
+std::string waits_in(const Run& run, const Blocked& blocked) {
+  TimeNs since = 0;
+  TimeNs longest = 0;
+  for (const Wait* const wait : blocked.waits) {
+    for (const Waiter& waiter : wait->waiters) {
+      if (contains(blocked.actor.ranks, waiter.rank)) {
+        since = since == 0 ? waiter.since : std::min(since, waiter.since);
+        longest = std::max(longest, waiter.until - waiter.since);
+      }
+    }
+  }
+  const Wait& first = *blocked.waits.front();
+  const bool one = blocked.waits.size() == 1;
+  const std::string operation =
+      one ? operation_text(run, first)
+          : fmt::format("{} on {}", first.operation.empty() ? "collectives" : first.operation,
+                        on_what(run, blocked.waits));
+  const std::string what = !one || first.details.enter == 0
+                               ? ""
+                               : for_people(arguments_text("", first.details)).substr(0, 80);
+  return fmt::format("blocked in {} since {}, for {}{}", operation, run_time(run, since),
+                     duration_text(longest),
+                     what.size() > 4 ? "; " + what.substr(4) : "");  // behind " of "
+}
+
+// By operation and line; of different communicators together.
+std::vector<Blocked> blocked_in_waits(const Run& run, const Finding& finding, Ranks& rest) {
+  using Key = std::tuple<std::string, std::string, int, size_t>;
+  std::vector<Blocked> all;
+  std::map<Key, size_t> places;
+  for (const Wait& wait : run.waits.waits) {
+    CardActor actor;
+    for (const Waiter& waiter : wait.waiters) {
+      if (contains(rest, waiter.rank) && !contains(finding.culprits, waiter.rank)) {
+        if (const auto place = actor.ranks.empty() ? user_place(run.processes[waiter.process],
+                                                                waiter.rank, waiter.stack)
+                                                   : std::nullopt) {
+          actor.frames = job_frames(run, *place);
+        }
+        actor.ranks.push_back(waiter.rank);
+      }
+    }
+    if (actor.ranks.empty()) {
+      continue;
+    }
+    std::erase_if(rest, [&](Rank rank) { return contains(actor.ranks, rank); });
+    const size_t side = side_of(actor.ranks, finding);
+    const Key key = actor.frames.empty() ? Key{wait.operation, purpose_of(run, wait), -1, side}
+                                         : Key{wait.operation, actor.frames.front().file,
+                                               actor.frames.front().line, side};
+    const auto [place, is_new] = places.emplace(key, all.size());
+    if (is_new) {
+      all.push_back({std::move(actor), {&wait}, side});
+      continue;
+    }
+    Blocked& same = all[place->second];
+    for (const Rank rank : actor.ranks) {
+      insert(same.actor.ranks, rank);
+    }
+    same.waits.push_back(&wait);
+  }
+  return all;
+}
+
+// Those for which there is no room.
+CardActor folded(const std::vector<Blocked>& all, size_t first) {
+  CardActor actor;
+  std::set<std::string> operations;
+  for (size_t i = first; i < all.size(); ++i) {
+    for (const Rank rank : all[i].actor.ranks) {
+      insert(actor.ranks, rank);
+    }
+    for (const Wait* const wait : all[i].waits) {
+      operations.insert(wait->operation.empty() ? "collectives" : wait->operation);
+    }
+  }
+  std::string text;
+  for (const std::string& operation : operations) {
+    text += (text.empty() ? "" : ", ") + operation;
+  }
+  actor.doing = text.empty() ? "blocked" : "blocked in " + text;
+  return actor;
+}
+
+}  // namespace
+
+std::vector<CardActor> card_victims(const Run& run, const Finding& finding, size_t most) {
+  Ranks rest = finding.victims;
+  std::vector<Blocked> all = blocked_in_waits(run, finding, rest);
+  for (Blocked& blocked : all) {
+    blocked.actor.doing = waits_in(run, blocked);
+  }
+  std::erase_if(rest, [&](Rank rank) { return contains(finding.culprits, rank); });
+  if (!rest.empty()) {
+    Blocked& blocked = all.emplace_back();
+    blocked.actor.ranks = rest;
+    const auto place = std::find_if(finding.where.begin(), finding.where.end(),
+                                    [&](const CodePlace& p) { return contains(rest, p.rank); });
+    if (place != finding.where.end()) {
+      blocked.actor.frames = job_frames(run, *place);
+    }
+    blocked.actor.doing = all.size() > 1 ? "blocked behind these" : "blocked";
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Blocked& a, const Blocked& b) { return a.side < b.side; });
+  std::vector<CardActor> actors;
+  const size_t shown = all.size() <= most ? all.size() : std::max<size_t>(most, 1) - 1;
+  for (size_t i = 0; i < shown; ++i) {
+    actors.push_back(std::move(all[i].actor));
+  }
+  if (shown < all.size()) {
+    actors.push_back(folded(all, shown));
+  }
+  for (CardActor& actor : actors) {
+    actor.who = who_is(run, actor.ranks);
+  }
+  return actors;
+}
+
+}  // namespace traintrace
