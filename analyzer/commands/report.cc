@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "analyzer/commands/analyze.h"
@@ -161,6 +162,7 @@ Ranks ranks_of(const Run& run, size_t process) {
 
 std::vector<RankPeak> peaks_of(const Run& run) {
   std::vector<RankPeak> peaks;
+  std::map<std::string, Ranks> unknown;  // by reason
   EventReader events;
   for (size_t i = 0; i < run.processes.size(); ++i) {
     const DevicePeaks found =
@@ -172,10 +174,12 @@ std::vector<RankPeak> peaks_of(const Run& run) {
         peaks.push_back({rank_on(run, i, peak.device).value, run.processes[i].source, peak});
       }
     }
-    if (!found.unknown.empty() && !ranks.empty()) {
-      note(fmt::format("how much memory {} had at most is not known: {}", ranks_text(ranks),
-                       found.unknown));
+    for (const Rank rank : found.unknown.empty() ? Ranks() : ranks) {
+      insert(unknown[found.unknown], rank);
     }
+  }
+  for (const auto& [reason, ranks] : unknown) {
+    note(fmt::format("how much memory {} had at most is not known: {}", ranks_text(ranks), reason));
   }
   return peaks;
 }

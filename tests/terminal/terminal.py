@@ -206,6 +206,9 @@ def check_reports():
     wrong = subprocess.run([*piped, "--columns=idle"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "there is no column idle; there are rank," in wrong.stderr and wrong.stdout == "", wrong
     assert "gemm flops" in on_terminal(["report", "--by=rank", "profiles", "--columns=all"], 300)
+    notes = subprocess.run([TRAINTRACE, "report", "--by=rank", "further.txt"], capture_output=True, text=True, check=True).stderr
+    assert [line for line in notes.splitlines() if "how much memory" in line] == [
+        "traintrace: how much memory ranks 0-7 had at most is not known: it was not recorded by traintrace"], notes
     written = subprocess.run([*piped, "-o", "report.out"], stdout=subprocess.PIPE, text=True, check=True).stdout
     with open("report.out", encoding="utf-8") as file:
         assert file.read() == whole and written == ""
