@@ -36,6 +36,13 @@ struct NamedLoss {
   int64_t ns = 0;
 };
 
+// A GPU that computes slower than usual: with the others' speed it would take this share of its
+// time; not reported as such.
+struct SlowerGpu {
+  size_t device = 0;  // in Profile::devices
+  double share = 1;
+};
+
 struct Finding {
   std::string_view code;  // of the catalogue
   Severity severity = Severity::kInfo;
@@ -55,6 +62,7 @@ struct Finding {
   std::vector<std::string> evidence;
   std::string advice;
   std::vector<NamedLoss> named;
+  std::vector<SlowerGpu> slower;
 };
 
 // The order of a report (contract): roots first; among them those that name culprits, then the more

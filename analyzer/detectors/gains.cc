@@ -88,11 +88,15 @@ Removal removal_of(const Profile& profile, const Finding& finding) {
   removal.late_ranks = std::find(std::begin(kOfLateRanks), std::end(kOfLateRanks), finding.code) !=
                        std::end(kOfLateRanks);
   add_idle(profile, finding, removal);
+  for (const SlowerGpu& slower : finding.slower) {
+    removal.faster.push_back({slower.device, slower.share});
+  }
   return removal;
 }
 
 bool is_empty(const Removal& removal) {
-  return removal.idle.empty() && removal.communication.empty() && !removal.late_ranks;
+  return removal.idle.empty() && removal.communication.empty() && removal.faster.empty() &&
+         !removal.late_ranks;
 }
 
 std::string gain_text(const DeviceProfile& device, int64_t window_ns) {

@@ -128,6 +128,25 @@ bool is_slow(const Slow& slow) {
          slow.device->share(whole(slow.lost_ns)) >= kWarnShare;
 }
 
+// Who meets it in collectives.
+Ranks who_meets(const Profile& profile, const Ranks& slow) {
+  Ranks victims;
+  for (const Arrivals& arrivals : profile.groups) {
+    Ranks members;
+    for (const size_t member : arrivals.members) {
+      insert(members, Rank{*profile.timelines[member].rank});
+    }
+    if (std::any_of(slow.begin(), slow.end(), [&](Rank rank) { return contains(members, rank); })) {
+      for (const Rank rank : members) {
+        if (!contains(slow, rank)) {
+          insert(victims, rank);
+        }
+      }
+    }
+  }
+  return victims;
+}
+
 }  // namespace
 
 std::vector<Finding> find_slow_device(const Profile& profile) {
@@ -155,11 +174,18 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
         "% of the usual together; {:.1f} us from launch to start",
         each.device->rank.value, each.kernels, percent(each),
         static_cast<double>(each.device->median_lead_ns) / 1e3));
+    finding.evidence.push_back(fmt::format(
+        "rank {}: compared where nothing ran beside a kernel on any rank, {} of {} of computing; "
+        "the rest is likely to be slower by as much",
+        each.device->rank.value, ms_text(whole(each.compared_ns)),
+        ms_text(each.device->times.compute_ns)));
+    finding.slower.push_back({each.device->index, 100 / percent(each)});
   }
+  finding.victims = who_meets(profile, finding.culprits);
   const Slow& worst = slow.front();
   finding.title = fmt::format(
       "the GPU{} of {} take{} longer for the same kernels than those of "
-      "the others: {} lost",
+      "the others: {} lost in kernels that ran alone",
       slow.size() == 1 ? "" : "s", ranks_text(finding.culprits), slow.size() == 1 ? "s" : "",
       share_text(*worst.device, whole(worst.lost_ns)));
   finding.values = {{"slower_ns", whole(worst.lost_ns)},

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/gpu_straggler.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
 
@@ -20,14 +22,15 @@ int64_t span_of(const Arrivals& arrivals) {
 // A member that was late, in the group in which it cost most.
 struct Straggler {
   const Arrivals* arrivals;
-  OwnLateness lateness;
   Rank rank;
-
-  size_t collectives() const { return arrivals->list.size() - arrivals->contradicted; }
+  int64_t charged_ns = 0;
+  size_t times = 0;
+  size_t collectives = 0;                     // from the second on
+  std::optional<WorkDifference> by_gpu = {};  // none: its host was late
 };
 
-Rank rank_of(const Profile& profile, const Arrivals& arrivals, const OwnLateness& lateness) {
-  return {*profile.timelines[arrivals.members[lateness.member]].rank};
+Rank rank_of(const Profile& profile, const Arrivals& arrivals, size_t member) {
+  return {*profile.timelines[arrivals.members[member]].rank};
 }
 
 bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
@@ -46,18 +49,41 @@ bool is_certain(const Arrivals& arrivals, const OwnLateness& lateness) {
              kWarnShareByHost * static_cast<double>(span_of(arrivals));
 }
 
-// Empty where most are late: then that means nothing.
-std::vector<Straggler> stragglers_of(const Profile& profile, const Arrivals& arrivals) {
+std::vector<Straggler> stragglers_by_host(const Profile& profile, const Arrivals& arrivals) {
   std::vector<Straggler> late;
-  if (!arrivals.usable() || arrivals.list.size() < 2) {
-    return late;
-  }
   for (const OwnLateness& each : own_lateness(arrivals)) {
     if (is_straggler(arrivals, each) && (!arrivals.by_host || is_certain(arrivals, each))) {
-      late.push_back({&arrivals, each, rank_of(profile, arrivals, each)});
+      late.push_back({&arrivals, rank_of(profile, arrivals, each.member), each.charged_ns,
+                      each.times, arrivals.list.size() - arrivals.contradicted - 1});
     }
   }
-  return 2 * late.size() < arrivals.members.size() ? late : std::vector<Straggler>{};
+  return late;
+}
+
+// Empty where most are late: then that means nothing.
+std::vector<Straggler> stragglers_of(const Profile& profile, const Arrivals& arrivals) {
+  if (!arrivals.usable() || arrivals.list.size() < 2) {
+    return {};
+  }
+  std::vector<Straggler> late = stragglers_by_host(profile, arrivals);
+  if (arrivals.members.size() == 2) {
+    late.clear();  // one of two is always the later one
+  }
+  for (const GpuStraggler& each : gpu_stragglers(profile, arrivals)) {
+    const Rank rank = rank_of(profile, arrivals, each.lateness.member);
+    const Straggler straggler = {
+        &arrivals,        rank,           each.lateness.charged_ns, each.lateness.times,
+        each.collectives, each.difference};
+    const auto known = std::find_if(late.begin(), late.end(),
+                                    [&](const Straggler& other) { return other.rank == rank; });
+    if (known == late.end()) {
+      late.push_back(straggler);
+    } else if (known->charged_ns < straggler.charged_ns) {
+      *known = straggler;
+    }
+  }
+  const bool are_few = late.size() < 2 || 2 * late.size() < arrivals.members.size();
+  return are_few ? late : std::vector<Straggler>{};
 }
 
 // Of all groups, each rank once; who cost most first.
@@ -66,7 +92,7 @@ std::vector<Straggler> stragglers_of(const Profile& profile) {
   for (const Arrivals& arrivals : profile.groups) {
     for (const Straggler& late : stragglers_of(profile, arrivals)) {
       const auto [known, is_new] = worst.try_emplace(late.rank, late);
-      if (!is_new && known->second.lateness.charged_ns < late.lateness.charged_ns) {
+      if (!is_new && known->second.charged_ns < late.charged_ns) {
         known->second = late;
       }
     }
@@ -77,7 +103,7 @@ std::vector<Straggler> stragglers_of(const Profile& profile) {
     all.push_back(late);
   }
   std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
-    return a.lateness.charged_ns > b.lateness.charged_ns;
+    return a.charged_ns > b.charged_ns;
   });
   return all;
 }
@@ -97,10 +123,46 @@ Ranks victims_of(const Profile& profile, const std::vector<Straggler>& late,
   return victims;
 }
 
-bool is_habit(const Straggler& late) {
-  return late.collectives() > kStragglerMany &&
-         static_cast<double>(late.lateness.times) >=
-             kStragglerHabit * static_cast<double>(late.collectives() - 1);
+// That its GPU has more to do may be meant (stages, shards), and is no proof against it.
+bool is_proven(const Straggler& late) {
+  return !late.by_gpu && late.collectives >= kStragglerMany &&
+         static_cast<double>(late.times) >= kStragglerHabit * static_cast<double>(late.collectives);
+}
+
+std::string straggler_text(const Profile& profile, const Straggler& late) {
+  return fmt::format(
+      "rank {} delayed {} of {} collectives{} ({:.3f} ms in all); {}", late.rank.value, late.times,
+      late.collectives, group_text(profile, *late.arrivals),
+      static_cast<double>(late.charged_ns) / 1e6,
+      late.by_gpu
+          ? "its GPU worked longer between them than the others': " + work_text(*late.by_gpu)
+          : "the time went to host code between them");
+}
+
+std::string straggler_title(const std::vector<Straggler>& late, const Ranks& culprits) {
+  const Straggler& worst = late.front();
+  return fmt::format(
+      "{} {}: {:.2f} of {:.2f} ms{}, by arriving late at collectives{}{}", ranks_text(culprits),
+      late.size() == 1 ? "is a straggler and delays the others"
+                       : "are stragglers and delay the others",
+      static_cast<double>(worst.charged_ns) / 1e6,
+      static_cast<double>(span_of(*worst.arrivals)) / 1e6,
+      late.size() == 1 ? "" : " for one of them",
+      worst.collectives < kStragglerMany ? fmt::format(" ({} recorded)", worst.collectives + 1)
+                                         : "",
+      late.size() == 1 && worst.by_gpu ? ": " + cause_text(*worst.by_gpu) : "");
+}
+
+const char* straggler_advice(const Straggler& worst) {
+  if (!worst.by_gpu) {
+    return "compare what these ranks do between collectives with what the others do: data, CPU, "
+           "NUMA";
+  }
+  return is_slower_at_same_work(*worst.by_gpu)
+             ? "compare the sizes of the data; then clocks, power and temperature of that GPU "
+               "(nvidia-smi -q). Does it stay with the rank or with the machine?"
+             : "give each rank as much to compute: balance batches by tokens, experts, shards; it "
+               "may be meant (stages of a pipeline, sharded embeddings)";
 }
 
 Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& late) {
@@ -108,39 +170,49 @@ Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& 
   Finding finding;
   finding.code = "latency.straggler";
   finding.severity = catalogue_row(finding.code)->severity;
-  const bool habit = std::all_of(late.begin(), late.end(), is_habit);
-  finding.certainty = habit ? Certainty::kProof : Certainty::kLikely;
+  finding.certainty =
+      std::all_of(late.begin(), late.end(), is_proven) ? Certainty::kProof : Certainty::kLikely;
   for (const Straggler& each : late) {
     insert(finding.culprits, each.rank);
-    finding.evidence.push_back(fmt::format(
-        "rank {} delayed {} of {} collectives{} ({:.3f} ms in all); the time went to host code "
-        "between them",
-        each.rank.value, each.lateness.times, each.collectives() - 1,
-        group_text(profile, *each.arrivals), static_cast<double>(each.lateness.charged_ns) / 1e6));
+    finding.evidence.push_back(straggler_text(profile, each));
   }
   finding.victims = victims_of(profile, late, finding.culprits);
-  finding.title = fmt::format("{} {}: {:.2f} of {:.2f} ms{}, by arriving late at collectives{}",
-                              ranks_text(finding.culprits),
-                              late.size() == 1 ? "is a straggler and delays the others"
-                                               : "are stragglers and delay the others",
-                              static_cast<double>(worst.lateness.charged_ns) / 1e6,
-                              static_cast<double>(span_of(*worst.arrivals)) / 1e6,
-                              late.size() == 1 ? "" : " for one of them",
-                              worst.collectives() <= kStragglerMany
-                                  ? fmt::format(" ({} recorded)", worst.collectives())
-                                  : "");
-  finding.values = {{"late_ns", worst.lateness.charged_ns},
-                    {"late_count", static_cast<int64_t>(worst.lateness.times)},
-                    {"collective_count", static_cast<int64_t>(worst.collectives())}};
+  finding.title = straggler_title(late, finding.culprits);
+  finding.values = {{"late_ns", worst.charged_ns},
+                    {"late_count", static_cast<int64_t>(worst.times)},
+                    {"collective_count", static_cast<int64_t>(worst.collectives + 1)}};
   name_waits(profile, finding);
   finding.evidence.push_back(
       "counted from the second collective on, without the time they waited for the GPU; what they "
       "entered the window with is not counted");
   add_clocks(*worst.arrivals, finding);
   add_unknown(*worst.arrivals, finding);
-  finding.advice =
-      "compare what these ranks do between collectives with what the others do: data, CPU, NUMA";
+  finding.advice = straggler_advice(worst);
   return finding;
+}
+
+bool is_straggler(const std::vector<Straggler>& late, Rank rank) {
+  return std::any_of(late.begin(), late.end(),
+                     [&](const Straggler& each) { return each.rank == rank; });
+}
+
+// What came after it, as far as known.
+std::string later_text(const Arrivals& arrivals, const OwnLateness& late) {
+  if (!arrivals.usable()) {
+    return "whether it was late from there on is unknown";
+  }
+  if (is_straggler(arrivals, late)) {
+    return "";
+  }
+  if (!arrivals.by_host) {
+    const GpuLatenesses all = gpu_lateness(arrivals);
+    const GpuLateness& gpu = all.members[late.member];
+    if (gpu.last >= kStragglerAgain &&
+        static_cast<double>(gpu.last) >= kStragglerHabit * static_cast<double>(all.known)) {
+      return fmt::format("started last on the GPU in {} of {} later ones", gpu.last, all.known);
+    }
+  }
+  return "was no straggler from there on";
 }
 
 }  // namespace
@@ -164,19 +236,20 @@ std::vector<Finding> find_entry_skew(const Profile& profile) {
       }
     }
   }
-  if (group == nullptr || last.entry_ns < kEntryNs ||
-      (group->usable() && is_straggler(*group, last))) {
+  if (group == nullptr || last.entry_ns < kEntryNs) {
     return {};
   }
-  const Rank rank = rank_of(profile, *group, last);
+  const Rank rank = rank_of(profile, *group, last.member);
+  const std::string later = later_text(*group, last);
+  if (later.empty() || is_straggler(stragglers_of(profile), rank)) {
+    return {};
+  }
   Finding finding;
   finding.code = "latency.entry-skew";
   finding.severity = catalogue_row(finding.code)->severity;
   finding.title = fmt::format(
       "rank {} entered the first recorded collective{} {:.2f} ms after the median, and {}",
-      rank.value, group_text(profile, *group), static_cast<double>(last.entry_ns) / 1e6,
-      group->usable() ? "was no straggler from there on"
-                      : "whether it was late from there on is unknown");
+      rank.value, group_text(profile, *group), static_cast<double>(last.entry_ns) / 1e6, later);
   finding.values = {{"entry_ns", last.entry_ns}};
   finding.sides = {{rank}};
   finding.evidence = {"what happened before the window is not recorded: no culprit"};

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/gpu_straggler.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
 
@@ -56,6 +57,7 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
   finding.values = {{"waited_ns", losses.front().ns},
                     {"transfer_ns", transfer},
                     {"communication_ns", worst.times.communication_ns}};
+  add_last_arrivals(profile, finding);
   for (const Arrivals& arrivals : profile.groups) {
     add_clocks(arrivals, finding);
     add_unknown(arrivals, finding);

@@ -30,10 +30,8 @@ constexpr NamedDetector<ProfileDetector> kProfileDetectors[] = {
 
 // What calls alone can prove.
 constexpr NamedDetector<ProfileDetector> kByHost[] = {
-    TT_DETECTOR(find_data_starvation),
-    TT_DETECTOR(find_sync_in_loop),
-    TT_DETECTOR(find_implicit_sync),
-    TT_DETECTOR(find_stragglers),
+    TT_DETECTOR(find_data_starvation), TT_DETECTOR(find_sync_in_loop),
+    TT_DETECTOR(find_implicit_sync),   TT_DETECTOR(find_stragglers),
 };
 
 int64_t loss_of(const Finding& finding) {
@@ -52,21 +50,41 @@ bool is_about_some_of(const Finding& finding, const Ranks& ranks) {
                      [&](Rank rank) { return contains(ranks, rank); });
 }
 
+// Whether it names ranks, and none of those that only wait.
+bool names_others_than(const Finding& finding, const Ranks& waiting) {
+  return !finding.culprits.empty() &&
+         std::none_of(finding.culprits.begin(), finding.culprits.end(),
+                      [&](Rank rank) { return contains(waiting, rank); });
+}
+
+// What another finding is the reason for, as that says who is late or why.
+bool is_reason_for(const Finding& other, const Finding& finding, size_t ranks) {
+  if (finding.code == "latency.sync-in-loop") {
+    return other.code == "latency.straggler" && is_about_some_of(finding, other.culprits);
+  }
+  if (finding.code == "latency.straggler") {
+    return other.code == "latency.slow-device" && is_about_some_of(finding, other.culprits);
+  }
+  if (finding.code == "latency.wait-not-transfer") {
+    return other.code == "latency.straggler" || other.code == "latency.rotating-stall" ||
+           names_others_than(other, finding.victims);
+  }
+  if (finding.code == "latency.exposed-communication") {
+    // Where it is not known who came late, it may all be waiting for a few ranks that lose as much.
+    const bool names_few = !other.culprits.empty() && 2 * other.culprits.size() < ranks;
+    return other.code == "latency.straggler" ||
+           (finding.certainty != Certainty::kProof && names_few);
+  }
+  return false;
+}
+
 // Waiting for who is late costs what they are late by: they are the reason.  Where only those who
 // are late lose time after a call that waits, it is not the call, which others make as well.
-bool is_explained(const Finding& finding, const std::vector<Finding>& findings) {
-  if (finding.code == "latency.sync-in-loop") {
-    return std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
-      return other.code == "latency.straggler" && is_about_some_of(finding, other.culprits) &&
-             loss_of(other) >= loss_of(finding) / 2;
-    });
-  }
-  return finding.code == "latency.wait-not-transfer" &&
-         std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
-           const bool names_who =
-               other.code == "latency.straggler" || other.code == "latency.rotating-stall";
-           return names_who && loss_of(other) >= loss_of(finding) / 2;
-         });
+bool is_explained(const Finding& finding, const std::vector<Finding>& findings, size_t ranks) {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+    return other.severity != Severity::kInfo && is_reason_for(other, finding, ranks) &&
+           loss_of(other) >= loss_of(finding) / 2;
+  });
 }
 
 int64_t value_of(const Finding& finding, std::string_view key) {
@@ -100,11 +118,11 @@ Finding nothing_lost(const Profile& profile, const std::vector<Finding>& finding
 }
 
 // What costs most is what the verdict is about.
-void mark_root(std::vector<Finding>& findings) {
+void mark_root(std::vector<Finding>& findings, size_t ranks) {
   auto worst = findings.end();
   for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
     if (finding->severity != Severity::kInfo && loss_of(*finding) != 0 &&
-        !is_explained(*finding, findings) &&
+        !is_explained(*finding, findings, ranks) &&
         (worst == findings.end() || loss_of(*finding) > loss_of(*worst))) {
       worst = finding;
     }
@@ -149,7 +167,7 @@ std::vector<Finding> find_by_host(const Profile& profile) {
         "no GPU timeline was recorded: by the host's calls alone, a lower bound. After a "
         "synchronization has returned the streams it waited for are empty, until the next launch");
   }
-  mark_root(findings);
+  mark_root(findings, profile.timelines.size());
   return findings;
 }
 
@@ -162,7 +180,7 @@ std::vector<Finding> find_in_profile(const Profile& profile) {
   std::move(rest.begin(), rest.end(), std::back_inserter(findings));
   doubt_where_work_is_missing(findings);
   run_stage("gains", [&] { add_gains(profile, findings); });
-  mark_root(findings);
+  mark_root(findings, profile.timelines.size());
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
     findings.push_back(nothing_lost(profile, findings));

@@ -2,31 +2,18 @@
 #include "analyzer/thresholds.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <unordered_map>
 
 #include "analyzer/timeline/collective_groups.h"
 #include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/median.h"
+#include "analyzer/timeline/own_work.h"
 #include "analyzer/timeline/spans.h"
+#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace {
-
-constexpr int64_t kLongest = int64_t{1} << 61;
-
-int64_t median(std::vector<int64_t> values) {
-  const size_t half = values.size() / 2;
-  std::sort(values.begin(), values.end());
-  return values.size() % 2 == 1 ? values[half]
-                                : values[half - 1] + (values[half] - values[half - 1]) / 2;
-}
-
-// Times are untrusted, and these are sums of many.
-int64_t added(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
 
 struct Side {
   Spans idle;  // of a timeline by the host's calls: for certain
@@ -109,6 +96,25 @@ void add_member(const Timeline& timeline, const Side& side, const GroupKernel& c
   }
 }
 
+// Arrival::worked_ns of one member.
+void add_work(const Timeline& timeline, const Side& side, const std::vector<GroupKernel>& kernels,
+              std::vector<Arrival>& list) {
+  const auto launch_of = [&](const GpuWork& work) {
+    const auto launch = side.launches.find(work.correlation);
+    return launch == side.launches.end() ? work.start_ns : launch->second->start_ns;
+  };
+  std::vector<LaunchPlace> places;
+  for (const GroupKernel& kernel : kernels) {
+    const LaunchPlace place = {launch_of(*kernel.first), kernel.first->start_ns};
+    places.push_back(places.empty() ? place : std::max(place, places.back()));
+  }
+  const std::vector<int64_t> worked =
+      worked_between(timeline, kernels.front().first->device, places, launch_of);
+  for (size_t index = 0; index < list.size(); ++index) {
+    list[index].worked_ns.push_back(worked[index]);
+  }
+}
+
 void compare_ends(Arrivals& arrivals) {
   arrivals.contradicted = 0;
   arrivals.greatest_end_skew_ns = 0;
@@ -177,6 +183,11 @@ Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side
     }
     arrivals.list.push_back(std::move(arrival));
   }
+  for (const GroupSide& side : group.sides) {
+    if (!by_host && !arrivals.list.empty()) {
+      add_work(timelines[side.timeline], sides[side.timeline], side.kernels, arrivals.list);
+    }
+  }
   compare_ends(arrivals);
   // Where a profile does not name its host, only its ends can say that its clock is another one.
   if (arrivals.contradicted != 0 || are_on_several_hosts(timelines, arrivals)) {
@@ -193,7 +204,7 @@ int64_t Arrival::last_start() const {
   return *std::max_element(start_ns.begin(), start_ns.end());
 }
 int64_t Arrival::median_end() const {
-  return median(end_ns);
+  return middle_median(end_ns);
 }
 int64_t Arrival::wait_of(size_t i) const {
   return std::clamp<int64_t>(last_start() - start_ns[i], 0, end_ns[i] - start_ns[i]);
@@ -268,8 +279,6 @@ void note_late_peers(const std::vector<Arrivals>& groups, std::span<Timeline> ti
   }
 }
 
-namespace {
-
 // Where those between are not known, it is not known either who came last to them.
 size_t known_before(const Arrivals& arrivals, size_t index) {
   size_t before = index - 1;
@@ -279,28 +288,37 @@ size_t known_before(const Arrivals& arrivals, size_t index) {
   return before;
 }
 
-}  // namespace
+namespace {
 
-std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
-  const Arrival& arrival = arrivals.list[index];
-  const int64_t usual_start = median(arrival.start_ns);
+// What each member's host did since the last known one, without waiting.
+std::vector<int64_t> host_intervals(const Arrivals& arrivals, size_t index) {
   const size_t before = known_before(arrivals, index);
   std::vector<int64_t> intervals;
   for (size_t i = 0; i < arrivals.members.size(); ++i) {
     int64_t blocked = 0;
     for (size_t between = before + 1; between <= index; ++between) {
-      blocked = std::min(kLongest, added(blocked, arrivals.list[between].blocked_ns[i]));
+      blocked = added_within(blocked, arrivals.list[between].blocked_ns[i]);
     }
-    intervals.push_back(arrival.launch_ns[i] - arrivals.list[before].launch_ns[i] - blocked);
-  }
-  const int64_t usual = median(intervals);
-  for (size_t i = 0; i < intervals.size(); ++i) {
-    intervals[i] = std::min(intervals[i] - usual, arrival.start_ns[i] - usual_start);
-    if (!arrival.most_own_ns.empty()) {
-      intervals[i] = std::min(intervals[i], arrival.most_own_ns[i]);
-    }
+    intervals.push_back(arrivals.list[index].launch_ns[i] - arrivals.list[before].launch_ns[i] -
+                        blocked);
   }
   return intervals;
+}
+
+}  // namespace
+
+std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
+  const Arrival& arrival = arrivals.list[index];
+  const int64_t usual_start = middle_median(arrival.start_ns);
+  std::vector<int64_t> late = host_intervals(arrivals, index);
+  const int64_t usual = middle_median(late);
+  for (size_t i = 0; i < late.size(); ++i) {
+    late[i] = std::min(late[i] - usual, arrival.start_ns[i] - usual_start);
+    if (!arrival.most_own_ns.empty()) {
+      late[i] = std::min(late[i], arrival.most_own_ns[i]);
+    }
+  }
+  return late;
 }
 
 std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
@@ -308,7 +326,7 @@ std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
   for (size_t member = 0; member < result.size(); ++member) {
     result[member].member = member;
   }
-  const int64_t usual_entry = median(arrivals.entered_ns);
+  const int64_t usual_entry = middle_median(arrivals.entered_ns);
   for (OwnLateness& each : result) {
     each.entry_ns = arrivals.entered_ns[each.member] - usual_entry;
   }

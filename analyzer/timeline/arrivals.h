@@ -22,6 +22,9 @@ struct Arrival {
   // Host time in calls that wait for the GPU, or in which the profiler worked for itself, between
   // the last collective's launch and this one's.
   std::vector<int64_t> blocked_ns;
+  // How long the GPU worked on what was launched since the last collective, without communication.
+  // Empty by the host's calls alone.
+  std::vector<int64_t> worked_ns;
   // By the host's calls alone: times are those of entering, ends are no measure, and as its own
   // doing counts at most while the member's GPU certainly had nothing to do.  Else empty.
   std::vector<int64_t> most_own_ns;
@@ -83,6 +86,9 @@ struct OwnLateness {
   int64_t entry_ns = 0;    // later than the median at the first collective; <= 0: not late
   int64_t waited_ns = 0;   // for others
 };
+
+// The one before `index` of which it is known who came late, else the first.
+size_t known_before(const Arrivals& arrivals, size_t index);
 
 // By how much each member itself made the `index`th collective later than the median, from the
 // second on; negative: earlier.  In the order of the members; of known ones only.

@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/gpu_lateness.h"
+#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace replay {
@@ -19,7 +21,15 @@ struct Changes {
   std::vector<int64_t> sooner_ns;  // by work: so much sooner after its launch
   std::vector<int64_t> closer_ns;  // so much sooner after what it waited for
   std::vector<bool> communicates;  // work that takes no time
+  std::vector<float> shares;       // by work: of its time that it takes; empty: all of it
 };
+
+int64_t length_of(const Process& process, const Changes& changes, size_t work) {
+  const int64_t ns = process.works[work].end_ns - process.works[work].start_ns;
+  return changes.shares.empty()
+             ? ns
+             : static_cast<int64_t>(static_cast<double>(ns) * changes.shares[work]);
+}
 
 class Changing {
  public:
@@ -48,6 +58,9 @@ class Changing {
     if (removal_.late_ranks) {
       be_in_time();
     }
+    for (const Removal::Faster& faster : removal_.faster) {
+      compute_faster(faster);
+    }
     return std::move(changes_);
   }
 
@@ -55,6 +68,10 @@ class Changing {
   bool is_left_out(const Charge& charge) const;
   static void leave_out(const Process& process, const Charge& charge, Changes& changes);
   void be_in_time();
+  void do_the_usual(const Arrivals& arrivals, const std::vector<GpuCharges>& charges,
+                    size_t member);
+  void compute_faster(const Removal::Faster& faster);
+  void shorten(size_t process, size_t work, double share);
 
   const ReplayGraph& graph_;
   const Profile& profile_;
@@ -122,6 +139,10 @@ void Changing::be_in_time() {
     if (!arrivals.usable() || arrivals.by_host) {
       continue;
     }
+    const std::vector<GpuCharges> charges = gpu_charges(arrivals);
+    for (size_t member = 0; member < arrivals.members.size(); ++member) {
+      do_the_usual(arrivals, charges, member);
+    }
     for (size_t index = 1; index < arrivals.list.size(); ++index) {
       if (!arrivals.list[index].is_known()) {
         continue;
@@ -137,6 +158,70 @@ void Changing::be_in_time() {
       }
     }
   }
+}
+
+// By collective: the share of what a member's GPU worked before it that is no more than usual.
+std::vector<double> usual_shares(const Arrivals& arrivals, const std::vector<GpuCharges>& all,
+                                 size_t member) {
+  std::vector<double> shares(arrivals.list.size(), 1);
+  for (size_t index = 1; index < shares.size(); ++index) {
+    if (!arrivals.list[index].is_known() || all[index].charged_ns[member] < arrivals.noise_ns() ||
+        all[index].more_ns[member] <= 0) {
+      continue;
+    }
+    int64_t worked = 0;
+    const size_t before = known_before(arrivals, index);
+    for (size_t between = before + 1; between <= index; ++between) {
+      worked = added_within(worked, arrivals.list[between].worked_ns[member]);
+    }
+    const double share =
+        1 - static_cast<double>(all[index].more_ns[member]) / static_cast<double>(worked);
+    std::fill(shares.begin() + static_cast<ptrdiff_t>(before) + 1,
+              shares.begin() + static_cast<ptrdiff_t>(index) + 1, share);
+  }
+  return shares;
+}
+
+// What a GPU worked beyond the usual before a collective that it made late is left out of all that
+// it did in that part.
+void Changing::do_the_usual(const Arrivals& arrivals, const std::vector<GpuCharges>& charges,
+                            size_t member) {
+  const size_t index_of_process = arrivals.members[member];
+  const Process& process = graph_.processes[index_of_process];
+  const std::vector<double> shares = usual_shares(arrivals, charges, member);
+  std::vector<int64_t> launched;
+  for (const Arrival& arrival : arrivals.list) {
+    const int64_t ns = arrival.launch_ns[member] - process.offset_ns;
+    launched.push_back(launched.empty() ? ns : std::max(ns, launched.back()));
+  }
+  for (size_t index = 0; index < process.works.size(); ++index) {
+    const Work& work = process.works[index];
+    const int64_t ns = work.launch == kNone ? work.start_ns : process.calls[work.launch].begin_ns;
+    const auto next = std::upper_bound(launched.begin(), launched.end(), ns);
+    if (next != launched.end()) {
+      shorten(index_of_process, index, shares[static_cast<size_t>(next - launched.begin())]);
+    }
+  }
+}
+
+void Changing::compute_faster(const Removal::Faster& faster) {
+  const DeviceProfile& device = profile_.devices[faster.device];
+  const Timeline& timeline = profile_.timelines[device.timeline];
+  for (size_t work = 0; work < timeline.work.size(); ++work) {
+    if (timeline.work[work].device == device.device &&
+        timeline.work[work].kind == WorkKind::kCompute) {
+      shorten(device.timeline, work, faster.share);
+    }
+  }
+}
+
+void Changing::shorten(size_t process, size_t work, double share) {
+  if (share >= 1 || graph_.processes[process].works[work].communicates) {
+    return;
+  }
+  std::vector<float>& shares = changes_[process].shares;
+  shares.resize(graph_.processes[process].works.size(), 1);
+  shares[work] = std::min(shares[work], static_cast<float>(std::clamp(share, 0.0, 1.0)));
 }
 
 // A process while it is run again.
@@ -219,10 +304,13 @@ class Rerun {
   void end_call(size_t process, size_t index);
   void start_work(size_t process, size_t index);
   void end_work(size_t process, size_t index);
-  int64_t end_of(const HostClock& clock, const Work& work, size_t index) const {
-    return clock.ended[index]     ? clock.end_ns[index]
-           : clock.started[index] ? clock.start_ns[index] + work.end_ns - work.start_ns
-                                  : work.end_ns;
+  int64_t end_of(size_t process, size_t index) const {
+    const HostClock& clock = clocks_[process];
+    const Process& recorded = graph_.processes[process];
+    return clock.ended[index] ? clock.end_ns[index]
+           : clock.started[index]
+               ? clock.start_ns[index] + length_of(recorded, changes_[process], index)
+               : recorded.works[index].end_ns;
   }
 
   const ReplayGraph& graph_;
@@ -243,7 +331,7 @@ void Rerun::end_call(size_t index_of_process, size_t index) {
   for (size_t i = call.awaited.begin; i < call.awaited.end; ++i) {
     const size_t work = process.works_awaited[i];
     latest = std::max(latest, process.works[work].end_ns);
-    until = std::max(until, end_of(clock, process.works[work], work));
+    until = std::max(until, end_of(index_of_process, work));
   }
   const int64_t recorded = call.end_ns - call.begin_ns;
   const bool waited = latest > call.begin_ns;
@@ -276,7 +364,7 @@ void Rerun::start_work(size_t index_of_process, size_t index) {
   const int64_t gap = work.gap_ns - std::min(work.gap_ns, changes.closer_ns[index]);
   for (size_t i = work.before.begin; i < work.before.end; ++i) {
     const size_t before = process.works_before[i];
-    start = std::max(start, end_of(clock, process.works[before], before) +
+    start = std::max(start, end_of(index_of_process, before) +
                                 std::min(gap, work.start_ns - process.works[before].end_ns));
   }
   if (work.launch == kNone && work.before.begin == work.before.end) {
@@ -295,7 +383,8 @@ void Rerun::start_work(size_t index_of_process, size_t index) {
 void Rerun::end_work(size_t index_of_process, size_t index) {
   HostClock& clock = clocks_[index_of_process];
   const Work& work = graph_.processes[index_of_process].works[index];
-  int64_t end = clock.start_ns[index] + work.end_ns - work.start_ns;
+  int64_t end = clock.start_ns[index] +
+                length_of(graph_.processes[index_of_process], changes_[index_of_process], index);
   if (changes_[index_of_process].communicates[index]) {
     end = clock.start_ns[index];
   } else if (work.meeting != kNone) {

@@ -20,8 +20,15 @@ struct Removal {
   std::vector<Idle> idle;
   // On these GPUs (in Profile::devices) communication takes no time and waits for no rank.
   std::vector<size_t> communication;
-  // No rank makes a collective late by its own doing (own_lateness).
+  // No rank makes a collective late by its own doing (own_lateness), nor by what its GPU has to do
+  // beyond the usual (gpu_lateness).
   bool late_ranks = false;
+  // On this GPU (in Profile::devices) computing takes only this share of the time.
+  struct Faster {
+    size_t device = 0;
+    double share = 1;
+  };
+  std::vector<Faster> faster = {};
 };
 
 // For each of Profile::devices, from the start of its first work to the end of its last, in ns.

@@ -337,6 +337,47 @@ def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, tr
     return jobs
 
 
+def on_gpu(ranks, works, steps=STEPS, per_step=4, hidden=False, transfer=30.0):
+    """Hosts that launch a step ahead; works(rank, k): kernels before the k-th collective, as (us, name, grid).
+    Computing goes on behind each collective, or, where these are `hidden`, behind the last of a step."""
+    jobs = [Rank(number, ranks) for number in range(ranks)]
+    for step in range(steps):
+        began, after = [rank.now for rank in jobs], {rank.rank: 0.0 for rank in jobs}
+        for k in range(step * per_step, (step + 1) * per_step):
+            ready = {}
+            for rank in jobs:
+                for us, name, size in works(rank.rank, k):
+                    ready[rank.rank] = rank.launch(us, name, after=(after[rank.rank],), grid=[size, 1, 1], block=[128, 1, 1])
+            end = meet(jobs, list(range(ranks)), "0", k, {number: max(ready[number], jobs[number].free.get(20, 0.0)) for number in ready}, 20, transfer)
+            if not hidden:
+                after = dict.fromkeys(after, end)
+        for rank, start in zip(jobs, began):
+            rank.launch(100.0, "update", after=(rank.free[20],), grid=[7, 1, 1], block=[128, 1, 1])
+            rank.block()
+            rank.step(step, start)
+    return jobs
+
+
+def even(us=200.0, kernels=5):
+    return [(us, f"kernel{number}", 10 + number) for number in range(kernels)]
+
+
+def more_on(ranks, kernels=2):
+    return lambda rank, k: even(kernels=5 + kernels if rank in ranks else 5)
+
+
+def slower_on(ranks, times, each_grid_once=False):
+    """The same kernels take longer there; where each grid is seen seldom, no kernel has runs enough to call a device slow."""
+    def works(rank, k):
+        return [(us * (times if rank in ranks else 1.0), name, grid + (100 * (k % 8) if each_grid_once else 0)) for us, name, grid in even()]
+    return works
+
+
+def uneven_by_chance(share):
+    source = random.Random(3)
+    return lambda rank, k: even(us=200.0 * (1 + share * source.uniform(-1, 1)))
+
+
 def after_a_call(ranks, late, us):
     """All wait for the whole device once in each step; then the hosts `late` do something else for so long."""
     jobs = [Rank(number, ranks) for number in range(ranks)]
@@ -559,6 +600,19 @@ def cases():
     yield "a call of all, healthy", after_a_call(4, set(), 0.0), None, [], None
     yield "straggler", together(4, one_late({2}, 400)), "latency.straggler", [2], ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two stragglers", together(8, one_late({4, 5}, 400)), "latency.straggler", [4, 5], ("late_ns", 400 * (STEPS * 5 - 1))
+    # The host launches in time, and the GPU comes late.
+    later = ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "more work on one GPU", on_gpu(4, more_on({2})), "latency.straggler", [2], later
+    yield "more work, hidden", on_gpu(4, more_on({2}), hidden=True), "latency.straggler", [2], None
+    yield "as much work", on_gpu(4, more_on(set())), None, [], None
+    yield "hardly more work", on_gpu(4, lambda rank, k: even(us=206.0 if rank == 2 else 200.0)), None, [], None
+    yield "more work on half", on_gpu(4, more_on({2, 3})), "latency.wait-not-transfer", [], None
+    yield "more work in turn", on_gpu(4, lambda rank, k: even(kernels=7 if k // 4 % 4 == rank else 5)), "latency.wait-not-transfer", [], None
+    yield "work uneven by chance", on_gpu(4, uneven_by_chance(0.4)), "latency.wait-not-transfer", [], None
+    yield "slower, in seldom grids", on_gpu(4, slower_on({1}, 1.4, True), per_step=2), "latency.straggler", [1], ("late_ns", 400 * (STEPS * 2 - 1))
+    yield "slow GPU that others wait for", on_gpu(4, slower_on({1}, 1.4)), "latency.slow-device", [1], ("slower_ns", 400 * STEPS * 4)
+    yield "of two the slower", on_gpu(2, slower_on({1}, 1.4)), "latency.straggler", [1], later
+    yield "of two the one with more", on_gpu(2, more_on({1})), "latency.wait-not-transfer", [], None
     yield "entry", together(4, lambda rank, k: 0, entry=lambda rank: 9000.0 if rank == 3 else 0.0), None, [], None
     yield "hidden waits", hidden_waits(), None, [], None
     yield "rotating", together(6, stalls(3, 1500)), "latency.rotating-stall", [], ("late_ns", 1500 * 19)
@@ -659,6 +713,7 @@ def check(name, document, code, culprits, value):
     allowed = {"latency.step-regression": {"latency.straggler", "latency.wait-not-transfer"},
                "latency.rotating-stall": {"latency.wait-not-transfer"},
                "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound", "latency.sync-in-loop"},
+               "latency.slow-device": {"latency.straggler", "latency.wait-not-transfer"},
                "latency.cpu-contention": {"latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
     if code == "latency.sync-in-loop" and "latency.harmless-sync" in found:
@@ -678,6 +733,25 @@ def beside_traces(traintrace):
     return [] if done.returncode == 2 and "of a profiler not looked at" in done.stderr else [f"{done.returncode}: {done.stderr}"]
 
 
+def causes_of_lateness(traintrace):
+    """What made a GPU late is said, who came last, and no rank that is late all along is cleared by the sentence about its entry."""
+    wrong = []
+    for jobs, title, evidence in ((on_gpu(4, more_on({2})), "its GPU has more work", "96 kernels more than usual take 19.2 ms"),
+                                  (on_gpu(4, slower_on({1}, 1.4, True), per_step=2), "its GPU takes longer for the same kernels", "the same kernels with the same grids take 38 % longer"),
+                                  (on_gpu(2, more_on({1})), "waiting for the last rank", "rank 1 started last on the GPU in 47 of 47 collectives")):
+        document = json.loads(analyze(traintrace, jobs, range(len(jobs))))
+        if not any(title in finding["title"] for finding in document["findings"]):
+            wrong.append(f"{title}: {[finding['title'] for finding in document['findings']]}")
+        if not any(evidence in line for finding in document["findings"] for line in finding["evidence"]):
+            wrong.append(f"{evidence}: {document['findings'][0]['evidence']}")
+        wrong += [finding["title"] for finding in document["findings"] if "was no straggler" in finding["title"]]
+        gain = document["findings"][0]["values"]["gain_ns"]
+        collectives = sum(event["name"].startswith("nccl") for event in jobs[0].events)
+        if abs(gain - 400_000 * collectives) > 1_000_000:
+            wrong.append(f"{title}: gain_ns is {gain}")
+    return wrong
+
+
 def with_own_kernels(traintrace):
     """A kernel that only the job's authors know to communicate; and an expression that is none."""
     with tempfile.TemporaryDirectory() as folder:
@@ -693,7 +767,7 @@ def with_own_kernels(traintrace):
 
 def main(traintrace):
     failed = 0
-    for each in beside_traces(traintrace) + with_own_kernels(traintrace):
+    for each in beside_traces(traintrace) + causes_of_lateness(traintrace) + with_own_kernels(traintrace):
         print(f"beside the cases: {each}")
         failed += 1
     for name, jobs, code, culprits, value in cases():

@@ -1,0 +1,109 @@
+#include "analyzer/detectors/gpu_straggler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/latency_finding.h"
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostLastRanks = 3;
+
+bool costs_enough(const Arrivals& arrivals, const GpuLateness& late) {
+  const int64_t span = arrivals.list.back().median_end() - arrivals.list.front().median_end();
+  const double least = kWarnShare * static_cast<double>(span);
+  return static_cast<double>(late.charged_ns) >= least &&
+         static_cast<double>(late.more_ns) >= least;
+}
+
+bool is_proven_of_two(const WorkDifference& difference) {
+  return is_slower_at_same_work(difference) && difference.knows_grids &&
+         difference.same_kernels >= kSlowDeviceSamples &&
+         1 + difference.longer() >= kSlowDeviceSlower;
+}
+
+struct LastArrivals {
+  const Arrivals* arrivals;
+  GpuLateness late;
+  size_t known;
+};
+
+}  // namespace
+
+std::vector<GpuStraggler> gpu_stragglers(const Profile& profile, const Arrivals& arrivals) {
+  std::vector<GpuStraggler> stragglers;
+  if (!arrivals.usable() || arrivals.by_host || arrivals.list.size() < 2) {
+    return stragglers;
+  }
+  const GpuLatenesses all = gpu_lateness(arrivals);
+  for (const GpuLateness& late : all.members) {
+    if (!is_gpu_habit(all, late) || !costs_enough(arrivals, late)) {
+      continue;
+    }
+    const WorkDifference difference = work_difference(profile, arrivals, late.member);
+    if (arrivals.members.size() > 2 || is_proven_of_two(difference)) {
+      stragglers.push_back({late, all.known, difference});
+    }
+  }
+  return stragglers;
+}
+
+bool is_slower_at_same_work(const WorkDifference& difference) {
+  return difference.longer_ns >= std::max(difference.more_ns, difference.copies_ns);
+}
+
+std::string work_text(const WorkDifference& difference) {
+  if (is_slower_at_same_work(difference)) {
+    return fmt::format(
+        "the same kernels{} take {:.0f} % longer ({}): their data are larger, or the GPU is slower",
+        difference.knows_grids ? " with the same grids" : ", whose grids were not all recorded,",
+        100 * difference.longer(), ms_text(difference.longer_ns));
+  }
+  if (difference.copies_ns >= difference.more_ns) {
+    return fmt::format("its copies take {} longer", ms_text(difference.copies_ns));
+  }
+  const std::string kernels =
+      difference.more_kernels > 0
+          ? fmt::format("{} kernels more than usual", difference.more_kernels)
+          : "other kernels than usual";
+  return fmt::format("it has more work: {} take {}", kernels, ms_text(difference.more_ns));
+}
+
+std::string cause_text(const WorkDifference& difference) {
+  return is_slower_at_same_work(difference)           ? "its GPU takes longer for the same kernels"
+         : difference.copies_ns >= difference.more_ns ? "the copies on its GPU take longer"
+                                                      : "its GPU has more work";
+}
+
+void add_last_arrivals(const Profile& profile, Finding& finding) {
+  std::vector<LastArrivals> lasts;
+  for (const Arrivals& arrivals : profile.groups) {
+    if (!arrivals.usable() || arrivals.by_host) {
+      continue;
+    }
+    const GpuLatenesses all = gpu_lateness(arrivals);
+    for (const GpuLateness& late : all.members) {
+      if (late.last != 0) {
+        lasts.push_back({&arrivals, late, all.known});
+      }
+    }
+  }
+  std::stable_sort(lasts.begin(), lasts.end(), [](const LastArrivals& a, const LastArrivals& b) {
+    return a.late.late_ns > b.late.late_ns;
+  });
+  lasts.resize(std::min(lasts.size(), kMostLastRanks));
+  for (const LastArrivals& each : lasts) {
+    finding.evidence.push_back(fmt::format(
+        "rank {} started last on the GPU in {} of {} collectives{}, {:.3f} ms after the {} on "
+        "average",
+        *profile.timelines[each.arrivals->members[each.late.member]].rank, each.late.last,
+        each.known, group_text(profile, *each.arrivals),
+        static_cast<double>(each.late.late_ns) / 1e6 / static_cast<double>(each.late.last),
+        each.arrivals->members.size() == 2 ? "other" : "median"));
+  }
+}
+
+}  // namespace traintrace
