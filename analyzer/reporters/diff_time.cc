@@ -58,6 +58,24 @@ std::string changes_text(const ProfileDiff& diff, const std::vector<size_t>& buc
   return text;
 }
 
+// "rank 1: compute grew by 3.478 ms; the others wait 3.485 ms longer for ranks"; empty: no rank
+// stands out.
+std::string apart_text(const ProfileDiff& diff) {
+  std::string text;
+  Rank last;
+  for (const RankChange& each : diff.apart) {
+    text += fmt::format("{}{}{} grew by {}", text.empty() ? "" : ", ",
+                        each.rank == last ? "" : fmt::format("rank {}: ", each.rank.value),
+                        label(each.bucket), ms(each.ns.change()));
+    last = each.rank;
+  }
+  if (!text.empty() && diff.has_grown(diff.waiting)) {
+    text += fmt::format("; in consequence the others wait {} longer for ranks",
+                        ms(diff.waiting.change()));
+  }
+  return text;
+}
+
 Json pair_json(const Pair& pair) {
   return {{"a_ns", std::llround(pair.a)}, {"b_ns", std::llround(pair.b)}};
 }
@@ -121,6 +139,9 @@ std::string time_verdict(const ProfileDiff& diff) {
   const double growth = diff.growth(diff.window_ns);
   const std::string steps = fmt::format("{} instead of {} ({:+.1f} %)", ms(diff.window_ns.b),
                                         ms(diff.window_ns.a), 100 * growth);
+  if (const std::string apart = apart_text(diff); !apart.empty()) {
+    return fmt::format("a step takes {}: {}", steps, apart);
+  }
   if (std::abs(growth) < kGrown) {
     return more.empty() ? "no part of a step grew by 5 % of it: a step takes " + steps
                         : "a step takes " + steps + ", but " + what;
@@ -176,6 +197,7 @@ Json time_json(const ProfileDiff& diff) {
                {"only_in_b", numbers(diff.only_in_b)},
                {"window", pair_json(diff.window_ns)},
                {"buckets", Json::array()},
+               {"ranks_apart", Json::array()},
                {"kernels", Json::array()},
                {"synchronisations", Json::array()},
                {"new_kernels", Json::array()},
@@ -185,6 +207,11 @@ Json time_json(const ProfileDiff& diff) {
     bucket["bucket"] = bucket_name(i);
     bucket["idle"] = is_idle_bucket(i);
     bucket["grew"] = diff.has_grown(diff.buckets[i]);
+  }
+  for (const RankChange& each : diff.apart) {
+    Json& apart = json["ranks_apart"].emplace_back(pair_json(each.ns));
+    apart["rank"] = each.rank.value;
+    apart["bucket"] = bucket_name(each.bucket);
   }
   const auto [all_a, all_b] = kernel_time(diff);
   for (size_t i = 0; i < kKernelCategories; ++i) {

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 
+#include "analyzer/timeline/median.h"
 #include "analyzer/timeline/steps.h"
 
 namespace traintrace {
@@ -206,6 +208,83 @@ void add_ranks(const Profile& a, const Profile& b, ProfileDiff& diff) {
   }
 }
 
+// In which a rank waits for others.
+bool is_waiting(size_t bucket) {
+  constexpr std::string_view kWaiting[] = {"exposed-communication", "communication-wait",
+                                           "straggler-wait", "host-peer-wait"};
+  return std::find(std::begin(kWaiting), std::end(kWaiting), bucket_name(bucket)) !=
+         std::end(kWaiting);
+}
+
+struct RankBuckets {
+  Rank rank;
+  std::array<Pair, kTimeBuckets> buckets;
+};
+
+std::vector<RankBuckets> buckets_by_rank(const Profile& a, const Profile& b, const Ranks& ranks) {
+  std::vector<RankBuckets> all;
+  for (const Rank rank : ranks) {
+    const Sums of_a = sums_of(a, {rank});
+    const Sums of_b = sums_of(b, {rank});
+    if (!comparable(of_a, of_b)) {
+      return {};
+    }
+    const Scale scale(of_a, of_b, true);
+    RankBuckets& each = all.emplace_back(RankBuckets{rank, {}});
+    for (size_t i = 0; i < kTimeBuckets; ++i) {
+      each.buckets[i] = scale.pair(of_a.buckets[i], of_b.buckets[i]);
+    }
+  }
+  return all;
+}
+
+// Of one part: the ranks on which it grew by so much more than usual.
+void add_apart(const std::vector<RankBuckets>& ranks, size_t bucket, ProfileDiff& diff) {
+  std::vector<int64_t> changes;
+  for (const RankBuckets& each : ranks) {
+    changes.push_back(std::llround(each.buckets[bucket].change()));
+  }
+  const auto usual = static_cast<double>(median_or_lesser(changes));
+  std::vector<RankChange> apart;
+  for (const RankBuckets& each : ranks) {
+    const Pair& pair = each.buckets[bucket];
+    if (diff.has_grown(pair) && diff.has_grown({usual, pair.change()})) {
+      apart.push_back({each.rank, bucket, pair});
+    }
+  }
+  if (apart.size() == 1 || 2 * apart.size() < ranks.size()) {
+    std::move(apart.begin(), apart.end(), std::back_inserter(diff.apart));
+  }
+}
+
+void add_ranks_apart(const Profile& a, const Profile& b, ProfileDiff& diff) {
+  if (!diff.per_step || diff.ranks.size() < 2) {
+    return;
+  }
+  const std::vector<RankBuckets> ranks = buckets_by_rank(a, b, diff.ranks);
+  for (size_t bucket = 0; bucket < kTimeBuckets && !ranks.empty(); ++bucket) {
+    if (!is_waiting(bucket)) {
+      add_apart(ranks, bucket, diff);
+    }
+  }
+  std::stable_sort(
+      diff.apart.begin(), diff.apart.end(),
+      [](const RankChange& x, const RankChange& y) { return x.ns.change() > y.ns.change(); });
+  double others = 0;
+  for (const RankBuckets& each : ranks) {
+    if (std::any_of(diff.apart.begin(), diff.apart.end(),
+                    [&](const RankChange& apart) { return apart.rank == each.rank; })) {
+      continue;
+    }
+    ++others;
+    for (size_t bucket = 0; bucket < kTimeBuckets; ++bucket) {
+      diff.waiting.a += is_waiting(bucket) ? each.buckets[bucket].a : 0;
+      diff.waiting.b += is_waiting(bucket) ? each.buckets[bucket].b : 0;
+    }
+  }
+  diff.waiting = {diff.waiting.a / std::max(1.0, others), diff.waiting.b / std::max(1.0, others)};
+}
+
 }  // namespace
 
 KernelCategory category_of(WorkKind kind, std::string_view name) {
@@ -253,6 +332,7 @@ ProfileDiff diff_profiles(const Profile& a, const Profile& b) {
   for (size_t i = 0; i < kKernelCategories; ++i) {
     diff.kernels[i] = scale.pair(of_a.kernels[i], of_b.kernels[i]);
   }
+  add_ranks_apart(a, b, diff);
   add_syncs(of_a, of_b, scale, diff);
   add_kernels(of_a, of_b, scale, diff);
   return diff;

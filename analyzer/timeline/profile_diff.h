@@ -47,6 +47,13 @@ struct KernelChange {
   Pair ns;
 };
 
+// A part of one rank's time.
+struct RankChange {
+  Rank rank;
+  size_t bucket;
+  Pair ns;
+};
+
 struct ProfileDiff {
   Ranks ranks;  // of both runs; compared
   Ranks only_in_a, only_in_b;
@@ -56,6 +63,10 @@ struct ProfileDiff {
   Pair steps;
   Pair window_ns;  // the sum of the buckets
   std::array<Pair, kTimeBuckets> buckets;
+  // Parts that grew on these ranks and not on most: not those in which a rank waits for others.
+  // By change, largest first; empty without steps.
+  std::vector<RankChange> apart;
+  Pair waiting;  // then: of the other ranks, what their waiting for ranks takes; means
   std::array<Pair, kKernelCategories> kernels;  // time in them, whatever ran beside
   std::vector<SyncChange> syncs;     // much more often in one of them; by change, largest first
   std::vector<KernelChange> only_a;  // kernels that only A has; by time, longest first

@@ -152,8 +152,51 @@ def check_none(document, _):
     assert document["time"]["ranks"] == [] and "no rank in common" in document["verdict"]
 
 
+def together(slow=None, us=40.0, host=0.0, ranks=4, steps=12):
+    """Each step one collective behind the layers; rank `slow` takes `us` longer for each layer, or its host stops for so long before it."""
+    jobs = [Rank(number, ranks) for number in range(ranks)]
+    for step in range(steps):
+        began = [rank.now for rank in jobs]
+        for rank in jobs:
+            if rank.rank == slow:
+                rank.host(host)
+            layers(rank, LAYERS, 200.0 + (us if rank.rank == slow and not host else 0.0))
+        last = max(rank.free[7] for rank in jobs)
+        for rank, start in zip(jobs, began):
+            begins = rank.free[7]
+            rank.launch(last + 100.0 - begins, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=20, after=(begins,))
+            rank.block(stream=20)
+            rank.step(step, start)
+    return jobs
+
+
+def apart(document):
+    return [(each["rank"], each["bucket"]) for each in document["time"]["ranks_apart"]]
+
+
+def check_slow_rank(document, text):
+    assert apart(document) == [(2, "compute")], text
+    change_ns = document["time"]["ranks_apart"][0]["b_ns"] - document["time"]["ranks_apart"][0]["a_ns"]
+    assert abs(change_ns - 1_600_000) < 20_000, change_ns
+    assert "rank 2: compute grew by 1.600 ms; in consequence the others wait 1.6" in document["verdict"], document["verdict"]
+
+
+def check_late_rank(document, _):
+    assert apart(document) == [(2, "sync-induced")] and "rank 2: idle, sync-induced grew by" in document["verdict"], document["verdict"]
+
+
+def check_no_rank(document, _):
+    assert apart(document) == [] and "rank" not in document["verdict"], document["verdict"]
+
+
 def cases():
     good = run_of(healthy)
+    even = together()
+    yield "one rank slower", even, together(slow=2), check_slow_rank
+    yield "one rank hardly slower", even, together(slow=2, us=8.0), check_no_rank
+    yield "one host late", even, together(slow=2, host=1600.0), check_late_rank
+    yield "one of three slower", together(ranks=3), together(slow=2, ranks=3), check_slow_rank
+    yield "all slower", run_of(healthy, ranks=3), run_of(slower(220.0), ranks=3), check_no_rank
     yield "equal", good, run_of(healthy), check_quiet
     yield "longer recording", good, run_of(healthy, steps=24), check_quiet
     yield "item", good, run_of(item), check_item
