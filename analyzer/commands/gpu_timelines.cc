@@ -46,6 +46,16 @@ std::string reason_of(const ProcessTrace& trace) {
              : "";
 }
 
+// That a run ended as it should is no proof that it lost no time.
+void judged_by_host_alone(Finding& healthy) {
+  constexpr std::string_view kNothing = "nothing is wrong: ";
+  if (healthy.title.starts_with(kNothing)) {
+    healthy.title = "nothing wrong was found: " + healthy.title.substr(kNothing.size()) +
+                    "; time was judged by the host's calls only";
+  }
+  healthy.certainty = std::max(healthy.certainty, Certainty::kLikely);
+}
+
 // Where it is in nobody's way: beside the sentence that nothing is wrong, else as a finding of its
 // own.
 void say_without_timeline(const std::string& reason, const Ranks& without,
@@ -62,6 +72,9 @@ void say_without_timeline(const std::string& reason, const Ranks& without,
   const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
   if (summary != findings.end()) {
     summary->evidence.push_back(what + "; " + advice);
+    if (summary->code == "run.healthy") {
+      judged_by_host_alone(*summary);
+    }
     return;
   }
   Finding& finding = findings.emplace_back();

@@ -22,6 +22,7 @@ std::vector<Finding> find_exposed_communication(const Profile& profile);
 std::vector<Finding> find_waiting_collectives(const Profile& profile);
 std::vector<Finding> find_entry_skew(const Profile& profile);
 std::vector<Finding> find_stragglers(const Profile& profile);
+std::vector<Finding> find_late_entries(const Profile& profile);  // by the host's calls alone
 std::vector<Finding> find_rotating_stall(const Profile& profile);
 std::vector<Finding> find_small_collectives(const Profile& profile);
 std::vector<Finding> find_slow_device(const Profile& profile);

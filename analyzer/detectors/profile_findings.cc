@@ -32,6 +32,7 @@ constexpr NamedDetector<ProfileDetector> kProfileDetectors[] = {
 constexpr NamedDetector<ProfileDetector> kByHost[] = {
     TT_DETECTOR(find_data_starvation), TT_DETECTOR(find_sync_in_loop),
     TT_DETECTOR(find_implicit_sync),   TT_DETECTOR(find_stragglers),
+    TT_DETECTOR(find_late_entries),
 };
 
 int64_t loss_of(const Finding& finding) {
@@ -163,6 +164,9 @@ std::vector<Finding> find_by_host(const Profile& profile) {
   std::vector<Finding> findings;
   find_with_each(kByHost, findings, profile);
   for (Finding& finding : findings) {
+    if (finding.severity == Severity::kInfo) {
+      continue;  // says itself what is not known
+    }
     finding.evidence.push_back(
         "no GPU timeline was recorded: by the host's calls alone, a lower bound. After a "
         "synchronization has returned the streams it waited for are empty, until the next launch");

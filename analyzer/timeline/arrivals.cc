@@ -321,6 +321,17 @@ std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
   return late;
 }
 
+std::vector<int64_t> host_lateness_at(const Arrivals& arrivals, size_t index) {
+  const Arrival& arrival = arrivals.list[index];
+  const int64_t usual_start = median_or_lesser(arrival.start_ns);
+  std::vector<int64_t> late = host_intervals(arrivals, index);
+  const int64_t usual = median_or_lesser(late);
+  for (size_t i = 0; i < late.size(); ++i) {
+    late[i] = std::min(late[i] - usual, arrival.start_ns[i] - usual_start);
+  }
+  return late;
+}
+
 std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
   std::vector<OwnLateness> result(arrivals.members.size());
   for (size_t member = 0; member < result.size(); ++member) {

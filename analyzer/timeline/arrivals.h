@@ -94,6 +94,10 @@ size_t known_before(const Arrivals& arrivals, size_t index);
 // second on; negative: earlier.  In the order of the members; of known ones only.
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index);
 
+// The same, of what each member's host needed beyond the usual, also where it is not certain that
+// its GPU had nothing to do meanwhile.  Of two members the usual is what the other needs.
+std::vector<int64_t> host_lateness_at(const Arrivals& arrivals, size_t index);
+
 // Host time between two collectives beyond the median of all ranks is charged to a rank, less what
 // it spent waiting for the GPU, and at most as much as it then came later than the median.
 std::vector<OwnLateness> own_lateness(const Arrivals& arrivals);

@@ -107,6 +107,20 @@ void comes_late(Job& job, int steps, int which) {
   say("waited_ns", late);
 }
 
+// As comes_late, but each step has launched something before: whether the GPU is through with it
+// when rank 1 goes on, calls alone do not say.
+void comes_late_behind_work(Job& job, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    job.launch(job.forward);
+    if (world_rank() == 1) {
+      lose(kLostUs);
+    }
+    job.step(true);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    job.synchronise();
+  }
+}
+
 // Before its first collective, for which NCCL connects the ranks: the others wait on their hosts.
 void connects_late(Job& job, int steps) {
   if (world_rank() == 1) {
@@ -275,6 +289,7 @@ std::map<std::string, Case> cases() {
       {"late", [](Job& job, int steps) { comes_late(job, steps, -1); }},
       {"late-once", [](Job& job, int steps) { comes_late(job, steps, steps / 2); }},
       {"late-at-first", [](Job& job, int steps) { comes_late(job, steps, 0); }},
+      {"late-behind-work", comes_late_behind_work},
       {"late-to-connect", connects_late},
       {"in-time", [](Job& job, int steps) { comes_late(job, steps, steps); }},
       {"in-turn", [](Job& job, int steps) { stops_in_turn(job, steps, 3, world_size()); }},
