@@ -378,14 +378,14 @@ def uneven_by_chance(share):
     return lambda rank, k: even(us=200.0 * (1 + share * source.uniform(-1, 1)))
 
 
-def after_a_call(ranks, late, us):
-    """All wait for the whole device once in each step; then the hosts `late` do something else for so long."""
+def after_a_call(ranks, late, us, more=0.0):
+    """All wait for the whole device once in each step; then the hosts `late` do something else for so long, and their kernels take `more`."""
     jobs = [Rank(number, ranks) for number in range(ranks)]
     for step in range(STEPS):
         began = [rank.now for rank in jobs]
         for rank in jobs:
             rank.host(us if rank.rank in late else 0.0)
-            layers(rank, us=500.0)
+            layers(rank, us=500.0 + (more if rank.rank in late else 0.0))
         last = max(rank.free[7] for rank in jobs)
         for rank in jobs:
             start = rank.free[7]
@@ -752,6 +752,14 @@ def causes_of_lateness(traintrace):
     return wrong
 
 
+def symptom_and_cause(traintrace):
+    """Of two ranks none is called a straggler; but that one waits longer than the other is idle is no reason to begin with the one that waits."""
+    jobs = after_a_call(2, {1}, 6000.0, more=20.0)
+    findings = json.loads(analyze(traintrace, jobs, range(2)))["findings"]
+    codes = [(finding["code"], finding["culprits"]) for finding in findings if finding["severity"] != "info"]
+    return [] if codes == [("latency.sync-in-loop", [1]), ("latency.wait-not-transfer", [])] else [f"symptom and cause: {codes}"]
+
+
 def with_own_kernels(traintrace):
     """A kernel that only the job's authors know to communicate; and an expression that is none."""
     with tempfile.TemporaryDirectory() as folder:
@@ -767,7 +775,7 @@ def with_own_kernels(traintrace):
 
 def main(traintrace):
     failed = 0
-    for each in beside_traces(traintrace) + causes_of_lateness(traintrace) + with_own_kernels(traintrace):
+    for each in beside_traces(traintrace) + causes_of_lateness(traintrace) + symptom_and_cause(traintrace) + with_own_kernels(traintrace):
         print(f"beside the cases: {each}")
         failed += 1
     for name, jobs, code, culprits, value in cases():
