@@ -241,6 +241,7 @@ std::vector<RankBuckets> buckets_by_rank(const Profile& a, const Profile& b, con
 // Of one part: the ranks on which it grew by so much more than usual.
 void add_apart(const std::vector<RankBuckets>& ranks, size_t bucket, ProfileDiff& diff) {
   std::vector<int64_t> changes;
+  changes.reserve(ranks.size());
   for (const RankBuckets& each : ranks) {
     changes.push_back(std::llround(each.buckets[bucket].change()));
   }
