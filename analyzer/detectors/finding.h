@@ -32,7 +32,7 @@ struct FindingCommunicator {
 // What of a GPU's lost time a finding is about (time_account.h); not reported as such.
 struct NamedLoss {
   size_t device = 0;  // in Profile::devices
-  size_t kind = 0;    // an IdleCause, or kExposedLoss
+  size_t kind = 0;    // an IdleCause, kExposedLoss or kCopyLoss
   int64_t ns = 0;
 };
 

@@ -13,17 +13,13 @@
 namespace traintrace {
 namespace {
 
-bool is_copy(const IdleSite& site) {
-  return site.call.find("Memcpy") != site.call.npos && site.call.find("Async") != site.call.npos;
-}
-
 // The idle time that a finding with that code is about.
 std::vector<IdleSite> sites_about(std::string_view code, const DeviceProfile& device) {
   const auto repeated = [&](IdleCause cause) { return repeated_sites(device, of_cause(cause)); };
   if (code == "latency.sync-in-loop" || code == "latency.pageable-copy") {
     const bool copies = code == "latency.pageable-copy";
     return repeated_sites(device, [copies](const IdleSite& site) {
-      return site.cause == IdleCause::kSyncInduced && is_copy(site) == copies;
+      return site.cause == IdleCause::kSyncInduced && is_after_pageable_copy(site) == copies;
     });
   }
   if (code == "latency.data-starvation") {
@@ -36,6 +32,16 @@ std::vector<IdleSite> sites_about(std::string_view code, const DeviceProfile& de
     return late_sites(device);
   }
   return {};
+}
+
+// The copies that it is about.
+std::vector<IdleSite> copies_about(std::string_view code, const DeviceProfile& device) {
+  const bool pageable = code == "latency.pageable-copy";
+  if (!pageable && code != "latency.exposed-copy") {
+    return {};
+  }
+  return repeated_copies(
+      device, [pageable](const IdleSite& copy) { return is_pageable(copy) == pageable; });
 }
 
 struct WholeCause {
@@ -62,6 +68,16 @@ void add_sites(std::string_view code, const DeviceProfile& device, Removal& remo
   for (auto& [cause, until_ns] : ends) {
     std::sort(until_ns.begin(), until_ns.end());
     removal.idle.push_back({device.index, cause, std::move(until_ns)});
+  }
+  std::vector<int64_t> copied;  // when they began
+  for (const IdleSite& site : copies_about(code, device)) {
+    for (const IdleGap& copy : site.gaps) {
+      copied.push_back(copy.until_ns);
+    }
+  }
+  if (!copied.empty()) {
+    std::sort(copied.begin(), copied.end());
+    removal.copies.push_back({device.index, std::move(copied), code == "latency.pageable-copy"});
   }
 }
 
@@ -95,7 +111,8 @@ Removal removal_of(const Profile& profile, const Finding& finding) {
 }
 
 bool is_empty(const Removal& removal) {
-  return removal.idle.empty() && removal.communication.empty() && removal.faster.empty() &&
+  return removal.idle.empty() && removal.communication.empty() && removal.copies.empty() &&
+         removal.faster.empty() &&
          !removal.late_ranks;
 }
 
@@ -159,22 +176,27 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
   }
   const ReplayGraph graph = replay_graph(profile);
   const std::vector<int64_t> unchanged = replayed_windows(graph, profile, {});
-  const std::vector<int64_t> in_time = replayed_windows(graph, profile, {{}, {}, true});
+  const std::vector<int64_t> in_time = replayed_windows(graph, profile, {{}, {}, {}, true});
   for (const DeviceProfile& device : profile.devices) {
     gains.push_back({device.index, "none", 0, unchanged[device.index]});
     for (size_t cause = 0; cause < kIdleCauses; ++cause) {
       if (device.idle[cause] != 0) {
-        const Removal removal{{{device.index, static_cast<IdleCause>(cause)}}, {}, false};
+        const Removal removal{{{device.index, static_cast<IdleCause>(cause)}}, {}, {}, false};
         gains.push_back({device.index, kIdleCauseNames[cause], device.idle[cause],
                          replayed_windows(graph, profile, removal)[device.index]});
       }
     }
     if (const int64_t exposed = device.times.exposed_communication_ns; exposed != 0) {
-      const Removal removal{{}, {device.index}, false};
+      const Removal removal{{}, {device.index}, {}, false};
       gains.push_back({device.index, "communication", exposed,
                        replayed_windows(graph, profile, removal)[device.index]});
       gains.push_back({device.index, "late-ranks", collective_times(profile, device).waited_ns,
                        in_time[device.index]});
+    }
+    if (const int64_t copies = device.times.exposed_memory_ns; copies != 0) {
+      const Removal removal{{}, {}, {{device.index}}, false};
+      gains.push_back(
+          {device.index, "copies", copies, replayed_windows(graph, profile, removal)[device.index]});
     }
   }
   return gains;

@@ -14,11 +14,13 @@ using ProfileDetector = std::vector<Finding> (*)(const Profile&);
 // One file each, named as its code: latency_host_bound.cc.
 std::vector<Finding> find_data_starvation(const Profile& profile);
 std::vector<Finding> find_host_bound(const Profile& profile);
-std::vector<Finding> find_sync_in_loop(const Profile& profile);  // and pageable-copy
+std::vector<Finding> find_sync_in_loop(const Profile& profile);
+std::vector<Finding> find_pageable_copies(const Profile& profile);
 std::vector<Finding> find_default_stream(const Profile& profile);
 std::vector<Finding> find_harmless_sync(const Profile& profile);
 std::vector<Finding> find_implicit_sync(const Profile& profile);
 std::vector<Finding> find_exposed_communication(const Profile& profile);
+std::vector<Finding> find_exposed_copies(const Profile& profile);
 std::vector<Finding> find_waiting_collectives(const Profile& profile);
 std::vector<Finding> find_entry_skew(const Profile& profile);
 std::vector<Finding> find_stragglers(const Profile& profile);

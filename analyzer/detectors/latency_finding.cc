@@ -12,6 +12,7 @@
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/time_account.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/exposed_copies.h"
 
 namespace traintrace {
 namespace {
@@ -48,15 +49,25 @@ int64_t longest_repeated(const DeviceProfile& device, const std::vector<IdleSite
   return traintrace::longest_repeated(device, std::move(gaps));
 }
 
+// "16 gaps at cudaLaunchKernel", "20 times Memcpy HtoD (Pinned -> Device) by cudaMemcpyAsync"
+std::string gaps_text(const IdleSite& site) {
+  const size_t count = site.gaps.size();
+  if (!site.copy.empty()) {
+    return fmt::format("{} time{} {}{}", count, count == 1 ? "" : "s", site.copy,
+                       site.call.empty() ? "" : " by " + site.call);
+  }
+  return fmt::format("{} gap{} at {}", count, count == 1 ? "" : "s", site.call);
+}
+
 // The sites with those of their gaps that `keeps`, most idle time first.
-std::vector<IdleSite> parts_of(const DeviceProfile& device, const SiteFilter& is_of,
+std::vector<IdleSite> parts_of(const std::vector<IdleSite>& sites, const SiteFilter& is_of,
                                const std::function<bool(const IdleGap&)>& keeps) {
   std::vector<IdleSite> parts;
-  for (const IdleSite& site : device.sites) {
+  for (const IdleSite& site : sites) {
     if (!is_of(site)) {
       continue;
     }
-    IdleSite part{site.cause, site.call, site.site, site.op};
+    IdleSite part{site.cause, site.call, site.site, site.op, 0, {}, site.copy};
     for (const IdleGap& gap : site.gaps) {
       if (keeps(gap)) {
         part.gaps.push_back(gap);
@@ -123,14 +134,21 @@ int64_t repeated_ns(const DeviceProfile& device, const std::vector<int64_t>& gap
 
 std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of) {
   const int64_t longest = longest_repeated(device, device.sites, is_of);
-  return parts_of(device, is_of, [&](const IdleGap& gap) {
+  return parts_of(device.sites, is_of, [&](const IdleGap& gap) {
     return gap.ns <= longest && !is_start_up(device, gap);
+  });
+}
+
+std::vector<IdleSite> repeated_copies(const DeviceProfile& device, const SiteFilter& is_of) {
+  const int64_t longest = longest_repeated(device, device.copies, is_of);
+  return parts_of(device.copies, is_of, [&](const IdleGap& copy) {
+    return copy.ns <= longest && !is_start_up(device, copy);
   });
 }
 
 std::vector<IdleSite> single_pauses(const DeviceProfile& device, const SiteFilter& is_of) {
   const int64_t longest = longest_repeated(device, device.sites, is_of);
-  return parts_of(device, is_of, [&](const IdleGap& gap) {
+  return parts_of(device.sites, is_of, [&](const IdleGap& gap) {
     return device.share(gap.ns) >= kPauseShare && (gap.ns > longest || is_start_up(device, gap));
   });
 }
@@ -145,6 +163,15 @@ int64_t sum_ns(const std::vector<IdleSite>& sites) {
 
 SiteFilter of_cause(IdleCause cause) {
   return [cause](const IdleSite& site) { return site.cause == cause; };
+}
+
+bool is_after_pageable_copy(const IdleSite& site) {
+  return site.cause == IdleCause::kSyncInduced && site.call.find("Memcpy") != site.call.npos &&
+         site.call.find("Async") != site.call.npos;
+}
+
+bool is_pageable(const IdleSite& site) {
+  return is_pageable_copy(site.copy);
 }
 
 int64_t repeated_loss(const DeviceProfile& device, IdleCause cause) {
@@ -342,7 +369,8 @@ std::string why_not_text(const Profile& profile) {
 
 void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding) {
   for (const IdleSite& site : sites) {
-    name_loss(device, static_cast<size_t>(site.cause), site.ns, finding);
+    name_loss(device, site.copy.empty() ? static_cast<size_t>(site.cause) : kCopyLoss, site.ns,
+              finding);
   }
 }
 
@@ -354,18 +382,18 @@ void add_sites(const std::vector<LossOn>& losses,
     name_sites(*loss.device, sites, finding);
     size_t shown = 0;
     for (const IdleSite& site : sites) {
-      if (site.call.empty() || shown == kMostSites) {
+      if ((site.call.empty() && site.copy.empty()) || shown == kMostSites) {
         continue;
       }
       // A launch with no frame above it is no place in anybody's code.
-      const bool tells = !site.site.empty() || !is_launch(site.cause);
+      const bool tells = !site.site.empty() || !is_launch(site.cause) || !site.copy.empty();
       if (++shown == 1 && tells && finding.where.size() < kManyEvidenceLines) {
         finding.where.push_back(place_of(loss.device->rank, site));
       }
       if (&loss == &losses.front()) {
-        finding.evidence.push_back(fmt::format(
-            "rank {}: {} in {} gap{} at {}{}", loss.device->rank.value, ms_text(site.ns),
-            site.gaps.size(), site.gaps.size() == 1 ? "" : "s", site.call, caller_text(site)));
+        finding.evidence.push_back(fmt::format("rank {}: {} in {}{}", loss.device->rank.value,
+                                               ms_text(site.ns), gaps_text(site),
+                                               caller_text(site)));
       }
     }
   }

@@ -51,10 +51,16 @@ using SiteFilter = std::function<bool(const IdleSite&)>;
 // The sites of a kind of loss with those of their gaps that come again and again, most idle time
 // first.  What was before the first step, or came once, is left out.
 std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of);
+// The same of copies and sets with nothing else beside them.
+std::vector<IdleSite> repeated_copies(const DeviceProfile& device, const SiteFilter& is_of);
 // And the others: each of 1 % of the window at least, longest first.
 std::vector<IdleSite> single_pauses(const DeviceProfile& device, const SiteFilter& is_of);
 int64_t sum_ns(const std::vector<IdleSite>& sites);
 SiteFilter of_cause(IdleCause cause);
+// Of idle time after asynchronous copies that blocked the host, being from or to pageable memory.
+bool is_after_pageable_copy(const IdleSite& site);
+// A copy from or to pageable memory itself.
+bool is_pageable(const IdleSite& site);
 
 // The idle time of that cause that comes again and again, where it is enough to warn of; else 0.
 int64_t repeated_loss(const DeviceProfile& device, IdleCause cause);

@@ -25,19 +25,20 @@ constexpr NamedDetector<ProfileDetector> kProfileDetectors[] = {
     TT_DETECTOR(find_slow_kernel_path),    TT_DETECTOR(find_graph_gaps),
     TT_DETECTOR(find_lazy_loads),          TT_DETECTOR(find_pauses),
     TT_DETECTOR(find_incomplete_timeline), TT_DETECTOR(find_missing_work),
-    TT_DETECTOR(find_step_regression),
+    TT_DETECTOR(find_step_regression),     TT_DETECTOR(find_exposed_copies),
+    TT_DETECTOR(find_pageable_copies),
 };
 
 // What calls alone can prove.
 constexpr NamedDetector<ProfileDetector> kByHost[] = {
     TT_DETECTOR(find_data_starvation), TT_DETECTOR(find_sync_in_loop),
-    TT_DETECTOR(find_implicit_sync),   TT_DETECTOR(find_stragglers),
-    TT_DETECTOR(find_late_entries),
+    TT_DETECTOR(find_pageable_copies), TT_DETECTOR(find_implicit_sync),
+    TT_DETECTOR(find_stragglers),      TT_DETECTOR(find_late_entries),
 };
 
 int64_t loss_of(const Finding& finding) {
   constexpr std::string_view kLosses[] = {"idle_ns", "exposed_ns", "waited_ns", "slower_ns",
-                                          "late_ns"};
+                                          "late_ns",   "lost_ns"};
   for (const auto& [key, value] : finding.values) {
     if (std::find(std::begin(kLosses), std::end(kLosses), key) != std::end(kLosses)) {
       return value;

@@ -44,7 +44,8 @@ const char* name_of_kind(size_t kind) {
       "work that was launched in time and began late",
       "gaps inside replays of graphs",
       "launches that were not recorded",
-      "exposed communication"};
+      "exposed communication",
+      "exposed copies"};
   return kNames[kind];
 }
 
@@ -67,11 +68,15 @@ std::string rule_of(const DeviceProfile& device, size_t kind) {
     return "below the threshold of each finding about communication, or waiting for ranks whose "
            "arrival is not known";
   }
-  if (cause == IdleCause::kHostPeerWait || cause > IdleCause::kLaunchLatency) {
+  if (kind != kCopyLoss &&
+      (cause == IdleCause::kHostPeerWait || cause > IdleCause::kLaunchLatency)) {
     return "the other side was not recorded";
   }
+  const std::vector<IdleSite> again =
+      kind == kCopyLoss ? repeated_copies(device, [](const IdleSite&) { return true; })
+                        : repeated_sites(device, of_cause(cause));
   return fmt::format("{} of it comes again and again, below the threshold of a finding",
-                     ms_text(sum_ns(repeated_sites(device, of_cause(cause)))));
+                     ms_text(sum_ns(again)));
 }
 
 std::vector<size_t> largest_first(const LossTimes& times) {
@@ -121,6 +126,7 @@ LossTimes losses_of(const DeviceProfile& device) {
   LossTimes times{};
   std::copy(device.idle.begin(), device.idle.end(), times.begin());
   times[kExposedLoss] = device.times.exposed_communication_ns;
+  times[kCopyLoss] = device.times.exposed_memory_ns;
   return times;
 }
 
@@ -167,8 +173,9 @@ std::vector<Finding> find_unattributed(const Profile& profile,
   if (is_detail(worst, sum_of(rest), findings)) {
     finding.severity = Severity::kInfo;
   }
-  finding.values = {{"idle_ns", sum_of(rest) - rest[kExposedLoss]},
+  finding.values = {{"idle_ns", sum_of(rest) - rest[kExposedLoss] - rest[kCopyLoss]},
                     {"exposed_ns", rest[kExposedLoss]},
+                    {"copy_ns", rest[kCopyLoss]},
                     {"unattributed_percent", percent_of(worst, sum_of(rest))},
                     {"total_idle_ns", worst.times.idle_ns}};
   for (const size_t kind : largest_first(rest)) {

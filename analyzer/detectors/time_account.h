@@ -10,9 +10,11 @@
 
 namespace traintrace {
 
-// Kinds of loss: each cause of idle time, and communication that nothing was computed beside.
+// Kinds of loss: each cause of idle time, communication that nothing was computed beside, and copies
+// and sets of memory that nothing was computed or communicated beside.
 inline constexpr size_t kExposedLoss = kIdleCauses;
-inline constexpr size_t kLossKinds = kIdleCauses + 1;
+inline constexpr size_t kCopyLoss = kIdleCauses + 1;
+inline constexpr size_t kLossKinds = kIdleCauses + 2;
 using LossTimes = std::array<int64_t, kLossKinds>;
 
 // What a GPU lost, by kind.

@@ -19,6 +19,7 @@
 #include "analyzer/importers/kineto_waits.h"
 #include "analyzer/reader/input_file.h"
 #include "analyzer/timeline/communication_kernels.h"
+#include "analyzer/timeline/exposed_copies.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -271,7 +272,7 @@ void Import::find_blocking_copies() {
   std::unordered_set<uint64_t> pageable;
   for (const GpuWork& work : trace_.timeline.work) {
     if (work.correlation != 0 && work.kind == WorkKind::kMemory &&
-        trace_.timeline.names[work.name].find("Pageable") != std::string::npos) {
+        is_pageable_copy(trace_.timeline.names[work.name])) {
       pageable.insert(work.correlation);
     }
   }

@@ -33,17 +33,6 @@ struct Thread {
   std::array<std::vector<const HostCall*>, kBusyKinds.size()> calls;  // by start
 };
 
-Spans within(const Spans& spans, const Span& window) {
-  Spans result;
-  auto at = std::upper_bound(spans.begin(), spans.end(), window.begin_ns,
-                             [](int64_t begin, const Span& span) { return begin < span.end_ns; });
-  for (; at != spans.end() && at->begin_ns < window.end_ns; ++at) {
-    result.push_back(
-        {std::max(at->begin_ns, window.begin_ns), std::min(at->end_ns, window.end_ns)});
-  }
-  return result;
-}
-
 const HostCall* last_begun(const std::vector<const HostCall*>& calls, int64_t before_ns) {
   const auto after =
       std::lower_bound(calls.begin(), calls.end(), before_ns,

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "analyzer/timeline/blocking.h"
+#include "analyzer/timeline/exposed_copies.h"
 #include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/steps.h"
 
@@ -61,6 +62,41 @@ std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork
   return result;
 }
 
+// Copies and sets with nothing else beside them, by kind and place.
+std::vector<IdleSite> copies_of(const Timeline& timeline, std::span<const GpuWork> work) {
+  std::unordered_map<uint64_t, const HostCall*> launches;
+  for (const HostCall& call : timeline.calls) {
+    launches.try_emplace(call.correlation, &call);
+  }
+  launches.erase(0);
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, IdleSite> sites;
+  for (const ExposedCopy& copy : exposed_copies(work)) {
+    const auto found = launches.find(copy.work->correlation);
+    const HostCall* const call = found == launches.end() ? nullptr : found->second;
+    const uint32_t name = call == nullptr ? kNoName : call->name;
+    const uint32_t place = call == nullptr ? kNoName : call->site;
+    const uint32_t op =
+        call == nullptr || place != kNoName ? kNoName : timeline.context_of(*call).op;
+    IdleSite& site = sites[{copy.work->name, name, place, op}];
+    site.ns += copy.ns;
+    site.gaps.push_back({copy.ns, copy.work->start_ns});
+  }
+  std::vector<IdleSite> result;
+  for (auto& [key, site] : sites) {
+    const auto& [copy, name, place, op] = key;
+    site.copy = timeline.names[copy];
+    site.call = name == kNoName ? "" : timeline.names[name];
+    site.site = place == kNoName ? "" : timeline.names[place];
+    site.op = op == kNoName ? "" : timeline.names[op];
+    result.push_back(std::move(site));
+  }
+  std::sort(result.begin(), result.end(), [](const IdleSite& a, const IdleSite& b) {
+    return std::tie(b.ns, a.copy, a.call, a.site, a.op) <
+           std::tie(a.ns, b.copy, b.call, b.site, b.op);
+  });
+  return result;
+}
+
 // While the device had its window and any thread was in such a call for it.
 int64_t blocked_for(const Timeline& timeline, int device, std::span<const GpuWork> work) {
   std::vector<Span> blocked;
@@ -111,6 +147,9 @@ void add_devices(Profile& profile, size_t index) {
     device.times = partition_of(work);
     device.idle = idle_by_cause(timeline, work);
     device.sites = sites_of(timeline, work);
+    if (!timeline.by_host) {
+      device.copies = copies_of(timeline, work);
+    }
     device.blocked_ns = blocked_for(timeline, number, work);
     if (const std::optional<Spans> blocking = blocking_communication(timeline, work)) {
       device.blocking_communication_ns = length_ns(*blocking);

@@ -15,13 +15,13 @@
 
 namespace traintrace {
 
-// What one gap has of a cause.
+// What one gap has of a cause, or one copy with nothing else beside it.
 struct IdleGap {
   int64_t ns;
-  int64_t until_ns;  // when work began again
+  int64_t until_ns;  // when work began again; of a copy: when it began
 };
 
-// Idle time of one cause at one place.
+// Idle time of one cause at one place; or the time of copies.
 struct IdleSite {
   IdleCause cause;
   std::string call;     // the loader's, blocking, allocating or launching one
@@ -29,6 +29,9 @@ struct IdleSite {
   std::string op = {};  // where that is so: the operator around the call, "aten::item"
   int64_t ns = 0;
   std::vector<IdleGap> gaps = {};  // in their order
+  // Not idle: what the GPU did with nothing computed or communicated beside it, "Memcpy HtoD (Pinned
+  // -> Device)".  Then `call` launched it, and `cause` means nothing.
+  std::string copy = {};
 };
 
 // One GPU of one process.
@@ -39,7 +42,8 @@ struct DeviceProfile {
   size_t timeline = 0;  // in Profile::timelines
   TimePartition times;
   IdleTimes idle{};
-  std::vector<IdleSite> sites;  // by time, longest first
+  std::vector<IdleSite> sites;   // by time, longest first
+  std::vector<IdleSite> copies;  // the same; add up to TimePartition::exposed_memory_ns
   // Of exposed communication, what the next computation waited for; none: not known.
   std::optional<int64_t> blocking_communication_ns;
   std::optional<int64_t> pipeline_bubble_ns;  // none: it is no stage of a pipeline

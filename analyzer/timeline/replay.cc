@@ -20,8 +20,8 @@ struct Changes {
   std::vector<bool> free_calls;    // these wait for nothing
   std::vector<int64_t> sooner_ns;  // by work: so much sooner after its launch
   std::vector<int64_t> closer_ns;  // so much sooner after what it waited for
-  std::vector<bool> communicates;  // work that takes no time
-  std::vector<float> shares;       // by work: of its time that it takes; empty: all of it
+  std::vector<bool> takes_no_time;  // by work
+  std::vector<float> shares;        // by work: of its time that it takes; empty: all of it
 };
 
 int64_t length_of(const Process& process, const Changes& changes, size_t work) {
@@ -42,12 +42,12 @@ class Changing {
       changes_[i].free_calls.resize(process.calls.size());
       changes_[i].sooner_ns.resize(process.works.size());
       changes_[i].closer_ns.resize(process.works.size());
-      changes_[i].communicates.resize(process.works.size());
-      for (size_t work = 0; work < process.works.size(); ++work) {
-        changes_[i].communicates[work] =
-            process.works[work].communicates &&
-            std::find(removal_.communication.begin(), removal_.communication.end(),
-                      process.works[work].device) != removal_.communication.end();
+      for (const Work& work : process.works) {
+        const Removal::Copies* const copies = copies_with(work);
+        changes_[i].takes_no_time.push_back(copies != nullptr || is_left_out(work));
+        if (copies != nullptr && copies->unblocks && work.launch != kNone) {
+          changes_[i].free_calls[work.launch] = true;
+        }
       }
       for (const Charge& charge : process.charges) {
         if (is_left_out(charge)) {
@@ -66,6 +66,8 @@ class Changing {
 
  private:
   bool is_left_out(const Charge& charge) const;
+  bool is_left_out(const Work& work) const;
+  const Removal::Copies* copies_with(const Work& work) const;
   static void leave_out(const Process& process, const Charge& charge, Changes& changes);
   void be_in_time();
   void do_the_usual(const Arrivals& arrivals, const std::vector<GpuCharges>& charges,
@@ -86,6 +88,22 @@ bool Changing::is_left_out(const Charge& charge) const {
            (idle.until_ns.empty() ||
             std::binary_search(idle.until_ns.begin(), idle.until_ns.end(), until));
   });
+}
+
+bool Changing::is_left_out(const Work& work) const {
+  return work.kind == WorkKind::kCommunication &&
+         std::find(removal_.communication.begin(), removal_.communication.end(), work.device) !=
+             removal_.communication.end();
+}
+
+const Removal::Copies* Changing::copies_with(const Work& work) const {
+  const auto found = std::find_if(
+      removal_.copies.begin(), removal_.copies.end(), [&](const Removal::Copies& copies) {
+        return work.kind == WorkKind::kMemory && copies.device == work.device &&
+               (copies.start_ns.empty() ||
+                std::binary_search(copies.start_ns.begin(), copies.start_ns.end(), work.start_ns));
+      });
+  return found == removal_.copies.end() ? nullptr : &*found;
 }
 
 void Changing::leave_out(const Process& process, const Charge& charge, Changes& changes) {
@@ -385,7 +403,7 @@ void Rerun::end_work(size_t index_of_process, size_t index) {
   const Work& work = graph_.processes[index_of_process].works[index];
   int64_t end = clock.start_ns[index] +
                 length_of(graph_.processes[index_of_process], changes_[index_of_process], index);
-  if (changes_[index_of_process].communicates[index]) {
+  if (changes_[index_of_process].takes_no_time[index]) {
     end = clock.start_ns[index];
   } else if (work.meeting != kNone) {
     const Meeting& meeting = graph_.meetings[work.meeting];

@@ -78,7 +78,7 @@ void Builder::add_works() {
   for (size_t i = 0; i < timeline_.work.size(); ++i) {
     const GpuWork& work = timeline_.work[i];
     process_.works.push_back({work.start_ns, std::max(work.start_ns, work.end_ns)});
-    process_.works.back().communicates = work.kind == WorkKind::kCommunication;
+    process_.works.back().kind = work.kind;
     by_end_[work.device].push_back(i);
     if (work.correlation != 0) {
       works_of_[work.correlation].push_back(i);
@@ -307,7 +307,7 @@ void add_meetings(const Profile& profile, ReplayGraph& graph) {
   for (size_t i = 0; i < profile.timelines.size(); ++i) {
     graph.processes[i].offset_ns = profile.timelines[i].base_ns;
     for (size_t work = 0; work < profile.timelines[i].work.size(); ++work) {
-      if (graph.processes[i].works[work].communicates) {
+      if (graph.processes[i].works[work].kind == WorkKind::kCommunication) {
         kernels[i].try_emplace(profile.timelines[i].work[work].correlation, work);
       }
     }

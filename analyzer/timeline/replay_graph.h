@@ -37,7 +37,7 @@ struct Work {
   Part before = {};        // that, in Process::works_before
   size_t meeting = kNone;  // in ReplayGraph::meetings
   size_t member = 0;       // of that
-  bool communicates = false;
+  WorkKind kind = WorkKind::kCompute;
 };
 
 // Why a GPU was idle, in a part of a gap.

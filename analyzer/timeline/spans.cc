@@ -65,6 +65,17 @@ Spans difference(const Spans& a, const Spans& b) {
   return result;
 }
 
+Spans within(const Spans& spans, const Span& window) {
+  Spans result;
+  auto at = std::upper_bound(spans.begin(), spans.end(), window.begin_ns,
+                             [](int64_t begin, const Span& span) { return begin < span.end_ns; });
+  for (; at != spans.end() && at->begin_ns < window.end_ns; ++at) {
+    result.push_back(
+        {std::max(at->begin_ns, window.begin_ns), std::min(at->end_ns, window.end_ns)});
+  }
+  return result;
+}
+
 int64_t common_ns(const Spans& a, const Spans& b) {
   int64_t sum = 0;
   for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {

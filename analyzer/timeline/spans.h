@@ -22,6 +22,8 @@ int64_t length_ns(const Spans& spans);
 // What lies in both.
 Spans common(const Spans& a, const Spans& b);
 int64_t common_ns(const Spans& a, const Spans& b);
+// What of `spans` lies in that window; quick where they are many.
+Spans within(const Spans& spans, const Span& window);
 // What lies in `a` and not in `b`.
 Spans difference(const Spans& a, const Spans& b);
 

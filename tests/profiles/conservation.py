@@ -36,8 +36,8 @@ def check(traintrace, trace):
     unnamed = 0.0
     for key in sorted(rows.keys() & table.keys()):
         lost, row = rows[key], table[key]
-        if lost["lost_ns"] != row["idle_ns"] + row["exposed_communication_ns"] or lost["window_ns"] != row["window_ns"]:
-            wrong.append(f"{name}: {key} lost {lost['lost_ns']} ns, but was idle for {row['idle_ns']} and exposed for {row['exposed_communication_ns']}")
+        if lost["lost_ns"] != row["idle_ns"] + row["exposed_communication_ns"] + row["exposed_memory_ns"] or lost["window_ns"] != row["window_ns"]:
+            wrong.append(f"{name}: {key} lost {lost['lost_ns']} ns, but was idle for {row['idle_ns']}, exposed for {row['exposed_communication_ns']}, copied for {row['exposed_memory_ns']}")
         if lost["named_ns"] + lost["unattributed_ns"] != lost["lost_ns"] or min(lost["named_ns"], lost["unattributed_ns"]) < 0:
             wrong.append(f"{name}: {key} {lost}")
         unnamed = max(unnamed, lost["unattributed_ns"] / max(1, lost["window_ns"]))

@@ -162,12 +162,22 @@ def once(rank, step):
     layers(rank)
 
 
-def pageable(us):
+def pageable(us, copy=100):
+    """The host is held until the copy is done, and needs `us` to go on."""
     def step(rank, _):
-        end = rank.launch(100, "Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", category="gpu_memcpy", cost=1.0)
+        end = rank.launch(copy, "Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", category="gpu_memcpy", cost=1.0)
         rank.events[-2]["dur"] = round(end - rank.events[-2]["ts"], 3)
         rank.now = end
         rank.host(us)
+        layers(rank)
+    return step
+
+
+def copied(us, stream=7, name="Memcpy HtoD (Pinned -> Device)", when=lambda step: True):
+    """A copy of `us`, on the stream that computes or beside it."""
+    def step(rank, number):
+        if when(number):
+            rank.launch(us, name, call="cudaMemcpyAsync", category="gpu_memcpy", stream=stream)
         layers(rank)
     return step
 
@@ -558,6 +568,12 @@ def cases():
     yield "loader, one takes long", training(lambda rank, step: loader(60_000 if step == 6 else 60)(rank, step)), "latency.pause", [], ("idle_ns", 60_000)
     yield "pageable", training(pageable(1500)), "latency.pageable-copy", [0], ("idle_ns", 1503 * STEPS)
     yield "pageable quick", training(pageable(20)), None, [], None
+    yield "pageable, long", training(pageable(0, copy=3000)), "latency.pageable-copy", [0], ("exposed_ns", 3000 * STEPS)
+    yield "pageable, short", training(pageable(0, copy=240)), None, [], None
+    yield "copied first", training(copied(1000)), "latency.exposed-copy", [0], ("exposed_ns", 1000 * STEPS)
+    yield "copied beside", training(copied(1000, stream=8)), None, [], None
+    yield "copied quick", training(copied(250)), None, [], None
+    yield "copied on the GPU", training(copied(1000, name="Memcpy DtoD (Device -> Device)")), "latency.exposed-copy", [0], ("exposed_ns", 1000 * STEPS)
     yield "slow host", training(slow_host(15), lead=10), "latency.host-bound", [0], None
     yield "half recorded", training(half_recorded(15), lead=10), "latency.unattributed", [], None
     yield "exposed and unknown", training(exposed_unknown), "latency.unattributed", [], None
