@@ -73,9 +73,7 @@ std::vector<GpuWork> with_neighbours(const std::vector<GpuWork>& work, int64_t b
 }
 
 // Adds up to `idle_ns`, also where nothing ran yet.
-ReportParts idle_parts_of(const Timeline& timeline, const std::vector<GpuWork>& work,
-                          int64_t idle_ns) {
-  IdleTimes idle = idle_by_cause(timeline, work);
+ReportParts idle_parts_of(IdleTimes idle, int64_t idle_ns) {
   idle[static_cast<size_t>(IdleCause::kUnattributed)] +=
       idle_ns - std::accumulate(idle.begin(), idle.end(), int64_t{0});
   return idle_parts(idle);
@@ -83,6 +81,8 @@ ReportParts idle_parts_of(const Timeline& timeline, const std::vector<GpuWork>& 
 
 void add_steps(const Source& source, const char* found_by, const std::vector<int64_t>& starts,
                std::optional<int64_t> usual, ReportTable& table) {
+  const bool marked = !usual;
+  const std::vector<IdleTimes> idle = idle_by_cause(*source.timeline, source.work, starts);
   int64_t end = 0;
   for (const GpuWork& work : source.work) {
     end = std::max(end, work.end_ns);
@@ -97,8 +97,7 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
     }
     row.emplace_back(int64_t{source.device});
     row.emplace_back(std::string(found_by));
-    row.emplace_back(&starts == &source.timeline->step_starts ? step_number(*source.timeline, i)
-                                                              : static_cast<int64_t>(i));
+    row.emplace_back(marked ? step_number(*source.timeline, i) : static_cast<int64_t>(i));
     for (const int64_t ns :
          {starts[i] - starts[0], until - starts[i], static_cast<int64_t>(work.size()),
           times.busy_ns, until - starts[i] - times.busy_ns, times.compute_ns,
@@ -106,8 +105,7 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
           times.exposed_memory_ns}) {
       row.emplace_back(ns);
     }
-    const std::vector<GpuWork> whole = with_neighbours(source.work, starts[i], until);
-    row.emplace_back(idle_parts_of(*source.timeline, whole, until - starts[i] - times.busy_ns));
+    row.emplace_back(idle_parts_of(idle[i], until - starts[i] - times.busy_ns));
     row.emplace_back();
     if (usual) {
       row.back() = *usual;
@@ -120,7 +118,12 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
       row[row.size() - 2] = common_ns(*source.blocking, {{starts[i], until}});
     }
     if (source.stage) {
-      row.back() = bubble_ns(*source.timeline, *source.stage, whole);
+      row.back() = bubble_ns(*source.timeline, *source.stage,
+                             with_neighbours(source.work, starts[i], until));
+    }
+    row.emplace_back();
+    if (marked && i + 1 < source.timeline->step_starts.size()) {
+      row.back() = source.timeline->step_starts[i + 1] - source.timeline->step_starts[i];
     }
     row.emplace_back(source.timeline->source);
     table.rows.push_back(std::move(row));
@@ -151,6 +154,7 @@ ReportTable report_by_step(std::span<const Timeline> timelines) {
                      "mfu_percent",
                      "blocking_communication_ns",
                      "pipeline_bubble_ns",
+                     "marked_ns",
                      "source"},
                     {}};
   const std::vector<std::optional<PipelineStage>> stages = find_stages(timelines);
@@ -165,7 +169,9 @@ ReportTable report_by_step(std::span<const Timeline> timelines) {
       const Source source{timeline, device, std::move(work),
                           stages[static_cast<size_t>(timeline - timelines.data())],
                           std::move(blocking)};
-      add_steps(source, "marks", timeline->step_starts, std::nullopt, table);
+      if (!timeline->step_starts.empty()) {
+        add_steps(source, "marks", steps_on_device(*timeline, device), std::nullopt, table);
+      }
       if (period && period->device == device) {
         add_steps(source, "period", period->starts, period->step_ns, table);
       }

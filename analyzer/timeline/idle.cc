@@ -2,6 +2,7 @@
 #include "analyzer/thresholds.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "analyzer/timeline/collective_note.h"
@@ -42,16 +43,20 @@ const HostCall* last_begun(const std::vector<const HostCall*>& calls, int64_t be
 
 class Attribution {
  public:
-  Attribution(const Timeline& timeline, const std::function<void(const IdleCharge&)>& visit);
+  Attribution(const Timeline& timeline, const std::function<void(const IdleCharge&)>& visit,
+              std::span<const int64_t> cuts);
   void add(const Span& gap, const GpuWork& next, const GpuWork& before);
 
  private:
-  void add(IdleCause cause, int64_t ns, const HostCall* call = nullptr) {
-    if (ns != 0) {
-      visit_({cause, ns, call, next_, gap_});
-    }
+  void add(IdleCause cause, int64_t ns, const HostCall* call = nullptr);
+  // Where the first cut after `begin_ns` shortens a span to `end_ns`.
+  int64_t cut_short(int64_t begin_ns, int64_t end_ns) const {
+    const auto cut = std::upper_bound(cuts_.begin(), cuts_.end(), begin_ns);
+    return cut == cuts_.end() ? end_ns : std::min(*cut, end_ns);
   }
   void add_late_host(const Span& late, const HostCall& launch);
+  int64_t add_late_part(const Span& part, const HostCall& launch, const HostCall* returned,
+                        int64_t most_induced_ns);
   void add_launched(const Span& gap, const GpuWork& next, const GpuWork& before,
                     const HostCall& launch);
   void add_device_side(const Span& gap, const GpuWork& next, const GpuWork& before);
@@ -66,6 +71,8 @@ class Attribution {
 
   const Timeline& timeline_;
   const std::function<void(const IdleCharge&)>& visit_;
+  std::span<const int64_t> cuts_;
+  int64_t charged_until_ns_ = 0;  // in the gap
   std::unordered_map<uint64_t, const HostCall*> launches_;
   std::unordered_map<uint32_t, int64_t> first_use_;  // by name: when work of it first began
   std::vector<Thread> threads_;
@@ -75,9 +82,11 @@ class Attribution {
 };
 
 Attribution::Attribution(const Timeline& timeline,
-                         const std::function<void(const IdleCharge&)>& visit)
+                         const std::function<void(const IdleCharge&)>& visit,
+                         std::span<const int64_t> cuts)
     : timeline_(timeline),
       visit_(visit),
+      cuts_(cuts),
       threads_(timeline.threads.size()),
       predecessors_(timeline) {
   std::vector<std::array<std::vector<Span>, 3>> busy(threads_.size());
@@ -112,35 +121,63 @@ Attribution::Attribution(const Timeline& timeline,
 // call that blocks by itself is no refill: what it launches comes when the host calls it.
 void Attribution::add_late_host(const Span& late, const HostCall& launch) {
   const Thread& thread = threads_[launch.thread];
-  const Spans loading = within(thread.busy[0], late);
-  int64_t left = late.end_ns - late.begin_ns - length_ns(loading);
-  add(IdleCause::kDataStarvation, length_ns(loading), last_begun(thread.calls[0], late.end_ns));
   const auto after =
       std::upper_bound(thread.blocking.begin(), thread.blocking.end(), late.end_ns,
                        [](int64_t time, const HostCall* call) { return time < call->end_ns; });
   const HostCall* returned = after == thread.blocking.begin() ? nullptr : *(after - 1);
-  if (returned != nullptr && returned->end_ns >= late.begin_ns &&
-      launch.kind != HostCallKind::kBlocking) {
-    // Without a GPU timeline nothing else is known of the host: only while it was blocked could it
-    // have done what it did afterwards.  A call that returned at once found the queue empty.
-    const int64_t induced =
-        timeline_.by_host ? std::min(left, returned->end_ns - returned->start_ns) : left;
+  if (returned != nullptr &&
+      (returned->end_ns < late.begin_ns || launch.kind == HostCallKind::kBlocking)) {
+    returned = nullptr;
+  }
+  // Without a GPU timeline nothing else is known of the host: only while it was blocked could it
+  // have done what it did afterwards.  A call that returned at once found the queue empty.
+  int64_t most_induced = timeline_.by_host && returned != nullptr
+                             ? returned->end_ns - returned->start_ns
+                             : std::numeric_limits<int64_t>::max();
+  for (Span part = late; part.begin_ns < late.end_ns; part = {part.end_ns, late.end_ns}) {
+    part.end_ns = cut_short(part.begin_ns, late.end_ns);
+    most_induced -= add_late_part(part, launch, returned, most_induced);
+  }
+}
+
+// `returned`: the call that waited for the GPU and returned in the gap; null: none.  How much of
+// the part it answers for.
+int64_t Attribution::add_late_part(const Span& part, const HostCall& launch,
+                                   const HostCall* returned, int64_t most_induced_ns) {
+  const Thread& thread = threads_[launch.thread];
+  const Spans loading = within(thread.busy[0], part);
+  int64_t left = part.end_ns - part.begin_ns - length_ns(loading);
+  add(IdleCause::kDataStarvation, length_ns(loading), last_begun(thread.calls[0], part.end_ns));
+  if (returned != nullptr) {
+    const int64_t induced = std::min(left, most_induced_ns);
     add(IdleCause::kSyncInduced, induced, returned);
-    return add(IdleCause::kHostBound, left - induced, &launch);
+    add(IdleCause::kHostBound, left - induced, &launch);
+    return induced;
   }
   Spans explained = loading;
   for (size_t i = 1; i < kBusyKinds.size(); ++i) {
     const int64_t before = length_ns(explained);
-    explained = united(explained, within(thread.busy[i], late));
-    add(kBusyCauses[i], length_ns(explained) - before, last_begun(thread.calls[i], late.end_ns));
+    explained = united(explained, within(thread.busy[i], part));
+    add(kBusyCauses[i], length_ns(explained) - before, last_begun(thread.calls[i], part.end_ns));
     left -= length_ns(explained) - before;
   }
   add(IdleCause::kHostBound, left, &launch);
+  return 0;
+}
+
+void Attribution::add(IdleCause cause, int64_t ns, const HostCall* call) {
+  while (ns != 0) {
+    const int64_t part = cut_short(charged_until_ns_, charged_until_ns_ + ns) - charged_until_ns_;
+    visit_({cause, part, call, next_, gap_, charged_until_ns_});
+    charged_until_ns_ += part;
+    ns -= part;
+  }
 }
 
 void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& before) {
   next_ = &next;
   gap_ = gap;
+  charged_until_ns_ = gap.begin_ns;
   const int64_t length = gap.end_ns - gap.begin_ns;
   const auto found = next.correlation == 0 ? launches_.end() : launches_.find(next.correlation);
   if (found == launches_.end()) {
@@ -262,11 +299,12 @@ bool is_launch(IdleCause cause) {
 }
 
 void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,
-                const std::function<void(const IdleCharge&)>& visit) {
+                const std::function<void(const IdleCharge&)>& visit,
+                std::span<const int64_t> cuts) {
   if (work.empty()) {
     return;
   }
-  Attribution attribution(timeline, visit);
+  Attribution attribution(timeline, visit, cuts);
   const GpuWork* last = &work[0];  // of those so far, the one that ends last
   for (const GpuWork& next : work.subspan(1)) {
     if (next.start_ns > last->end_ns) {
@@ -283,6 +321,22 @@ IdleTimes idle_by_cause(const Timeline& timeline, std::span<const GpuWork> work)
   visit_idle(timeline, work, [&](const IdleCharge& charge) {
     times[static_cast<size_t>(charge.cause)] += charge.ns;
   });
+  return times;
+}
+
+std::vector<IdleTimes> idle_by_cause(const Timeline& timeline, std::span<const GpuWork> work,
+                                     std::span<const int64_t> starts) {
+  std::vector<IdleTimes> times(starts.size());
+  visit_idle(
+      timeline, work,
+      [&](const IdleCharge& charge) {
+        const auto after = std::upper_bound(starts.begin(), starts.end(), charge.begin_ns);
+        if (after != starts.begin()) {
+          times[static_cast<size_t>(after - starts.begin() - 1)]
+               [static_cast<size_t>(charge.cause)] += charge.ns;
+        }
+      },
+      starts);
   return times;
 }
 

@@ -46,6 +46,7 @@ struct IdleCharge {
   const HostCall* call;
   const GpuWork* next;  // what ends the gap
   Span gap;             // all of it
+  int64_t begin_ns;     // where in the gap the part stands
 };
 
 // Whether the host is the reason, as far as known.
@@ -53,12 +54,17 @@ bool is_hosts(IdleCause cause);
 // Whether it is charged to the launch of what ends the gap.
 bool is_launch(IdleCause cause);
 
-// Parts of gaps in their order; `work` as below.
+// Parts of gaps in their order; `work` as below.  None reaches beyond one of `cuts`, which are in
+// order: why a gap is there does not depend on them, and what has a cause adds up to the same.
 void visit_idle(const Timeline& timeline, std::span<const GpuWork> work,
-                const std::function<void(const IdleCharge&)>& visit);
+                const std::function<void(const IdleCharge&)>& visit,
+                std::span<const int64_t> cuts = {});
 
 // `work`: of one device of the timeline, by start.  The sum is exactly the idle time of
 // partition_of.
 IdleTimes idle_by_cause(const Timeline& timeline, std::span<const GpuWork> work);
+// The same from each of `starts`, which are in order, to the next; the last is open.
+std::vector<IdleTimes> idle_by_cause(const Timeline& timeline, std::span<const GpuWork> work,
+                                     std::span<const int64_t> starts);
 
 }  // namespace traintrace

@@ -3,7 +3,9 @@
 #include "analyzer/timeline/median.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 namespace traintrace {
@@ -98,6 +100,72 @@ std::vector<int64_t> step_starts_of(const Timeline& timeline) {
   }
   std::optional<StepPeriod> period = find_step_period(timeline);
   return period ? std::move(period->starts) : std::vector<int64_t>{};
+}
+
+namespace {
+
+// What was launched within one step, or before the first.
+struct LaunchedWork {
+  int64_t first_start = std::numeric_limits<int64_t>::max();
+  int64_t last_end = std::numeric_limits<int64_t>::min();
+};
+
+// For each mark; what was launched before the first comes first.  Empty: no launch is known.
+std::vector<LaunchedWork> launched_by_step(const Timeline& timeline, int32_t device) {
+  std::unordered_map<uint64_t, int64_t> launched;
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      launched.try_emplace(call.correlation, call.start_ns);
+    }
+  }
+  const std::vector<int64_t>& marks = timeline.step_starts;
+  std::vector<LaunchedWork> steps(marks.size() + 1);
+  bool any = false;
+  for (const GpuWork& work : timeline.work) {
+    const auto launch = launched.find(work.correlation);
+    if (work.device != device || launch == launched.end()) {
+      continue;
+    }
+    any = true;
+    const auto after = std::upper_bound(marks.begin(), marks.end(), launch->second);
+    LaunchedWork& step = steps[static_cast<size_t>(after - marks.begin())];
+    step.first_start = std::min(step.first_start, work.start_ns);
+    step.last_end = std::max(step.last_end, work.end_ns);
+  }
+  return any ? steps : std::vector<LaunchedWork>{};
+}
+
+}  // namespace
+
+std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device) {
+  std::vector<int64_t> starts = step_starts_of(timeline);
+  if (timeline.step_starts.empty() || timeline.by_host) {
+    return starts;
+  }
+  const std::vector<LaunchedWork> steps = launched_by_step(timeline, device);
+  if (steps.empty()) {
+    return starts;
+  }
+  std::vector<int64_t> next(steps.size());  // the first start of that step or a later one
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (size_t i = steps.size(); i-- > 0;) {
+    first = std::min(first, steps[i].first_start);
+    next[i] = first;
+  }
+  int64_t done = std::numeric_limits<int64_t>::min();  // all of the steps before
+  for (size_t i = 0; i < starts.size(); ++i) {
+    done = std::max(done, steps[i].last_end);
+    const int64_t begins = next[i + 1];
+    if (begins == std::numeric_limits<int64_t>::max()) {
+      starts[i] = std::max(starts[i], done);  // nothing more was launched
+    } else if (done == std::numeric_limits<int64_t>::min() || begins <= done) {
+      starts[i] = begins;
+    } else {
+      starts[i] = std::clamp(starts[i], done, begins);
+    }
+    starts[i] = i == 0 ? starts[i] : std::max(starts[i], starts[i - 1]);
+  }
+  return starts;
 }
 
 int64_t step_number(const Timeline& timeline, size_t index) {
