@@ -69,7 +69,7 @@ void add_sites(std::string_view code, const DeviceProfile& device, Removal& remo
     std::sort(until_ns.begin(), until_ns.end());
     removal.idle.push_back({device.index, cause, std::move(until_ns)});
   }
-  std::vector<int64_t> copied;  // when they began
+  std::vector<int64_t> copied;  // when they were done
   for (const IdleSite& site : copies_about(code, device)) {
     for (const IdleGap& copy : site.gaps) {
       copied.push_back(copy.until_ns);

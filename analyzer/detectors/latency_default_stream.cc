@@ -14,7 +14,7 @@ namespace {
 
 struct Waits {
   int64_t ns = 0;  // while anything waited
-  std::vector<int64_t> each_ns;
+  std::vector<IdleGap> each;
   std::vector<IdleSite> sites;  // what was launched on the legacy stream, longest first
 };
 
@@ -35,7 +35,7 @@ Waits waits_of(const Profile& profile, const DeviceProfile& device) {
     if (wait.device != device.device || launch == launches.end()) {
       continue;
     }
-    waits.each_ns.push_back(wait.end_ns - wait.begin_ns);
+    waits.each.push_back({wait.end_ns - wait.begin_ns, wait.end_ns});
     spans.push_back({wait.begin_ns, wait.end_ns});
     const std::string call = timeline.names[launch->second->name];
     const std::string place =
@@ -62,7 +62,7 @@ std::vector<Finding> find_default_stream(const Profile& profile) {
   const std::vector<LossOn> losses =
       losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
         const Waits waits = waits_of(profile, device);
-        return device.share(repeated_ns(device, waits.each_ns)) >= kWarnShare ? waits.ns : 0;
+        return device.share(Habit(device, waits.each).sum_ns()) >= kWarnShare ? waits.ns : 0;
       });
   if (losses.empty()) {
     return {};
@@ -77,7 +77,7 @@ std::vector<Finding> find_default_stream(const Profile& profile) {
       "for {} work of {} waits for the legacy default stream, or that for other streams",
       share_text(worst, waits.ns), ranks_text(finding.culprits));
   finding.values = {{"waited_ns", waits.ns},
-                    {"wait_count", static_cast<int64_t>(waits.each_ns.size())}};
+                    {"wait_count", static_cast<int64_t>(waits.each.size())}};
   constexpr size_t kMostSites = 3;
   for (size_t i = 0; i < waits.sites.size() && i < kMostSites; ++i) {
     const IdleSite& site = waits.sites[i];

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/evidence_lines.h"
@@ -26,29 +27,6 @@ std::string per_step_text(const DeviceProfile& device, int64_t ns) {
                            ms_text(ns / static_cast<int64_t>(device.steps)), device.steps);
 }
 
-// In half of the steps, at least twice.
-size_t fewest_gaps(const DeviceProfile& device) {
-  const size_t of_steps = device.steps < 2 ? kFewestGaps : std::max<size_t>(2, device.steps / 2);
-  return device.by_host ? std::max(of_steps, kFewestGapsByHost) : of_steps;
-}
-
-bool is_start_up(const DeviceProfile& device, const IdleGap& gap) {
-  return device.loop_start_ns && gap.until_ns <= *device.loop_start_ns;
-}
-
-int64_t longest_repeated(const DeviceProfile& device, const std::vector<IdleSite>& sites,
-                         const SiteFilter& is_of) {
-  std::vector<int64_t> gaps;
-  for (const IdleSite& site : sites) {
-    for (const IdleGap& gap : site.gaps) {
-      if (is_of(site) && !is_start_up(device, gap)) {
-        gaps.push_back(gap.ns);
-      }
-    }
-  }
-  return traintrace::longest_repeated(device, std::move(gaps));
-}
-
 // "16 gaps at cudaLaunchKernel", "20 times Memcpy HtoD (Pinned -> Device) by cudaMemcpyAsync"
 std::string gaps_text(const IdleSite& site) {
   const size_t count = site.gaps.size();
@@ -57,6 +35,17 @@ std::string gaps_text(const IdleSite& site) {
                        site.call.empty() ? "" : " by " + site.call);
   }
   return fmt::format("{} gap{} at {}", count, count == 1 ? "" : "s", site.call);
+}
+
+Habit habit_of(const DeviceProfile& device, const std::vector<IdleSite>& sites,
+               const SiteFilter& is_of) {
+  std::vector<IdleGap> gaps;
+  for (const IdleSite& site : sites) {
+    if (is_of(site)) {
+      gaps.insert(gaps.end(), site.gaps.begin(), site.gaps.end());
+    }
+  }
+  return {device, gaps};
 }
 
 // The sites with those of their gaps that `keeps`, most idle time first.
@@ -109,48 +98,33 @@ std::string idle_text(const std::vector<LossOn>& losses) {
                      share_text(*worst.device, worst.ns));
 }
 
-bool is_repeated(const DeviceProfile& device, size_t gaps) {
-  return gaps >= fewest_gaps(device);
-}
-
-int64_t longest_repeated(const DeviceProfile& device, std::vector<int64_t> gaps) {
-  const size_t fewest = fewest_gaps(device);
-  if (gaps.size() < fewest) {
-    return 0;
-  }
-  const auto usual = gaps.begin() + static_cast<ptrdiff_t>(fewest - 1);
-  std::nth_element(gaps.begin(), usual, gaps.end(), std::greater<>());
-  return std::min(*usual, std::numeric_limits<int64_t>::max() / kPauseTimes) * kPauseTimes;
-}
-
-int64_t repeated_ns(const DeviceProfile& device, const std::vector<int64_t>& gaps) {
-  const int64_t longest = longest_repeated(device, gaps);
-  int64_t sum = 0;
-  for (const int64_t gap : gaps) {
-    sum += gap <= longest ? gap : 0;
-  }
-  return sum;
-}
-
 std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of) {
-  const int64_t longest = longest_repeated(device, device.sites, is_of);
-  return parts_of(device.sites, is_of, [&](const IdleGap& gap) {
-    return gap.ns <= longest && !is_start_up(device, gap);
-  });
+  const Habit habit = habit_of(device, device.sites, is_of);
+  return parts_of(device.sites, is_of, [&](const IdleGap& gap) { return habit.has(gap); });
 }
 
 std::vector<IdleSite> repeated_copies(const DeviceProfile& device, const SiteFilter& is_of) {
-  const int64_t longest = longest_repeated(device, device.copies, is_of);
-  return parts_of(device.copies, is_of, [&](const IdleGap& copy) {
-    return copy.ns <= longest && !is_start_up(device, copy);
-  });
+  const Habit habit = habit_of(device, device.copies, is_of);
+  return parts_of(device.copies, is_of, [&](const IdleGap& copy) { return habit.has(copy); });
 }
 
 std::vector<IdleSite> single_pauses(const DeviceProfile& device, const SiteFilter& is_of) {
-  const int64_t longest = longest_repeated(device, device.sites, is_of);
-  return parts_of(device.sites, is_of, [&](const IdleGap& gap) {
-    return device.share(gap.ns) >= kPauseShare && (gap.ns > longest || is_start_up(device, gap));
-  });
+  const Habit habit = habit_of(device, device.sites, is_of);
+  return parts_of(device.sites, is_of, [&](const IdleGap& gap) { return !habit.has(gap); });
+}
+
+std::vector<IdleSite> single_copies(const DeviceProfile& device) {
+  std::vector<IdleSite> sites;
+  for (const bool pageable : {true, false}) {
+    const SiteFilter is_of = [pageable](const IdleSite& copy) {
+      return is_pageable(copy) == pageable;
+    };
+    const Habit habit = habit_of(device, device.copies, is_of);
+    std::vector<IdleSite> some =
+        parts_of(device.copies, is_of, [&](const IdleGap& copy) { return !habit.has(copy); });
+    std::move(some.begin(), some.end(), std::back_inserter(sites));
+  }
+  return sites;
 }
 
 int64_t sum_ns(const std::vector<IdleSite>& sites) {
@@ -248,7 +222,8 @@ void add_profiling(const DeviceProfile& device, Finding& finding) {
   }
 }
 
-Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
+Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses, Comes comes) {
+  const bool per_step = comes == Comes::kAgainAndAgain;
   Finding finding;
   finding.code = code;
   finding.severity = catalogue_row(code)->severity;
@@ -258,14 +233,14 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses) {
     if (finding.evidence.size() < kManyEvidenceLines) {
       finding.evidence.push_back(fmt::format("rank {}: {}, {}{}", loss.device->rank.value,
                                              ms_text(loss.ns), share_text(*loss.device, loss.ns),
-                                             per_step_text(*loss.device, loss.ns)));
+                                             per_step ? per_step_text(*loss.device, loss.ns) : ""));
     }
   }
   const DeviceProfile& worst = *losses.front().device;
   add_profiling(worst, finding);
   const int64_t ns = losses.front().ns;
   finding.values = {{"idle_ns", ns}, {"idle_percent", percent_of(worst, ns)}};
-  if (worst.steps > 1) {
+  if (per_step && worst.steps > 1) {
     finding.values.emplace_back("idle_ns_per_step", ns / static_cast<int64_t>(worst.steps));
   }
   return finding;
@@ -334,12 +309,44 @@ CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& de
           first || !arrival.is_known() ? arrival.end_ns[*member] - arrival.start_ns[*member] : 0;
     }
   }
+  for (const CollectiveWait& wait : single_waits(device)) {
+    times.single_ns += wait.ns;
+  }
+  times.single_ns = std::min(times.single_ns, times.waited_ns);
   return times;
 }
 
-void name_waits(const Profile& profile, Finding& finding) {
+Habit habit_of_waits(const DeviceProfile& device) {
+  std::vector<IdleGap> all;
+  for (const CollectiveWait& wait : device.waits) {
+    all.push_back({wait.ns, wait.at_ns + wait.ns});
+  }
+  return {device, all};
+}
+
+std::vector<CollectiveWait> single_waits(const DeviceProfile& device) {
+  std::vector<CollectiveWait> single;
+  if (device.steps < 2) {
+    return single;
+  }
+  const Habit habit = habit_of_waits(device);
+  std::set<int64_t> steps;  // with such of which one is worth a line
+  for (const CollectiveWait& wait : device.waits) {
+    const IdleGap gap = {wait.ns, wait.at_ns + wait.ns};
+    if (wait.ns > 0 && !habit.has(gap)) {
+      single.push_back(wait);
+      if (device.share(wait.ns) >= kPauseShare) {
+        steps.insert(stretch_of(device, gap));
+      }
+    }
+  }
+  return steps.size() < kReturns ? single : std::vector<CollectiveWait>{};
+}
+
+void name_waits(const Profile& profile, Finding& finding, bool single_too) {
   for (const DeviceProfile& device : profile.devices) {
-    name_loss(device, kExposedLoss, collective_times(profile, device).waited_ns, finding);
+    const CollectiveTimes times = collective_times(profile, device);
+    name_loss(device, kExposedLoss, times.waited_ns - (single_too ? 0 : times.single_ns), finding);
     name_loss(device, static_cast<size_t>(IdleCause::kStragglerWait),
               device.idle_for(IdleCause::kStragglerWait), finding);
   }

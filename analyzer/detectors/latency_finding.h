@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/detectors/habit.h"
 #include "analyzer/detectors/latency.h"
 #include "analyzer/thresholds.h"
 
@@ -29,23 +30,17 @@ std::vector<LossOn> losses_of(const Profile& profile, double share,
 std::vector<LossOn> idle_losses_of(const Profile& profile, double share,
                                    const std::function<int64_t(const DeviceProfile&)>& loss);
 
+// What comes in each step may be told per step.
+enum class Comes : uint8_t { kAgainAndAgain, kNowAndThen };
 // With code, severity, certainty, culprits (the ranks that lose it), `values` idle_ns, idle_percent
-// and, where steps are known, idle_ns_per_step of the one that loses most, and a line of evidence
-// for each.
-Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses);
+// and, where it is a habit and steps are known, idle_ns_per_step of the one that loses most, and a
+// line of evidence for each.
+Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses,
+                     Comes comes = Comes::kAgainAndAgain);
 
 // "the GPU of rank 0 is idle for 28.6 % of 996.5 ms", "the GPUs of ranks 0,1 are idle for up to
 // ..".
 std::string idle_text(const std::vector<LossOn>& losses);
-
-// Whether that many gaps are a habit and not something that happened once: in at least half of the
-// steps, and at least twice; more often where steps are not known.
-bool is_repeated(const DeviceProfile& device, size_t gaps);
-// The longest gap that is still one of a habit: gaps of at least a quarter of it come in half of
-// the steps.  0: nothing comes again.  A longer gap is a single pause, whatever is beside it.
-int64_t longest_repeated(const DeviceProfile& device, std::vector<int64_t> gaps);
-// Of such gaps together.
-int64_t repeated_ns(const DeviceProfile& device, const std::vector<int64_t>& gaps);
 
 using SiteFilter = std::function<bool(const IdleSite&)>;
 // The sites of a kind of loss with those of their gaps that come again and again, most idle time
@@ -53,8 +48,9 @@ using SiteFilter = std::function<bool(const IdleSite&)>;
 std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of);
 // The same of copies and sets with nothing else beside them.
 std::vector<IdleSite> repeated_copies(const DeviceProfile& device, const SiteFilter& is_of);
-// And the others: each of 1 % of the window at least, longest first.
+// And the others, idle time and copies.
 std::vector<IdleSite> single_pauses(const DeviceProfile& device, const SiteFilter& is_of);
+std::vector<IdleSite> single_copies(const DeviceProfile& device);
 int64_t sum_ns(const std::vector<IdleSite>& sites);
 SiteFilter of_cause(IdleCause cause);
 // Of idle time after asynchronous copies that blocked the host, being from or to pageable memory.
@@ -87,13 +83,19 @@ void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& fi
 struct CollectiveTimes {
   bool known = false;         // of any group
   int64_t waited_ns = 0;      // for others, from the second collective of a group on
+  int64_t single_ns = 0;      // of that, what is no habit: somebody was late once
   int64_t first_wait_ns = 0;  // in the first, for what lies before the recording
   int64_t unknown_ns = 0;     // in those of which it is not known who came late to them
   int64_t left_out_ns = 0;    // all of the first ones and the unknown ones
 };
 CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& device);
-// Waiting for late ranks in collectives from the second on, as far as known; in the first.
-void name_waits(const Profile& profile, Finding& finding);
+// Of all waits in collectives.
+Habit habit_of_waits(const DeviceProfile& device);
+// What is none, and does not come again either: in one step or two.  Empty where steps are not known.
+std::vector<CollectiveWait> single_waits(const DeviceProfile& device);
+// Waiting for late ranks in collectives from the second on, as far as known; without what is no
+// habit, or with it; in the first.
+void name_waits(const Profile& profile, Finding& finding, bool single_too = false);
 void name_first_waits(const Profile& profile, Finding& finding);
 // " of group dp", where it has a name and there are others.
 std::string group_text(const Profile& profile, const Arrivals& arrivals);

@@ -19,7 +19,7 @@ std::vector<Finding> find_harmless_sync(const Profile& profile) {
   if (blocked.empty()) {
     return {};
   }
-  Finding finding = loss_finding("latency.harmless-sync", blocked);
+  Finding finding = loss_finding("latency.harmless-sync", blocked, Comes::kNowAndThen);
   const DeviceProfile& worst = *blocked.front().device;
   const int64_t idle = worst.idle_for(IdleCause::kSyncInduced);
   finding.certainty = Certainty::kProof;

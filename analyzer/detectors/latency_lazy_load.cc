@@ -33,7 +33,7 @@ std::vector<Finding> find_lazy_loads(const Profile& profile) {
   if (losses.empty()) {
     return {};
   }
-  Finding finding = loss_finding("latency.lazy-load", losses);
+  Finding finding = loss_finding("latency.lazy-load", losses, Comes::kNowAndThen);
   const DeviceProfile& worst = *losses.front().device;
   const bool in_the_loop = std::any_of(losses.begin(), losses.end(), [](const LossOn& loss) {
     return is_in_the_loop(*loss.device, sites_of(*loss.device));

@@ -110,7 +110,7 @@ Finding finding_of(const Profile& profile, const Arrivals& arrivals, const Stall
   }
   finding.evidence = {who, fmt::format("one stall in {} at the median, each for {} on the host",
                                        ms_text(period), ms_text(length))};
-  name_waits(profile, finding);
+  name_waits(profile, finding, true);
   add_clocks(arrivals, finding);
   add_unknown(arrivals, finding);
   return finding;

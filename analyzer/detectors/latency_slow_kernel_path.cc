@@ -48,6 +48,7 @@ struct SlowWork {
   int64_t exposed_ns = 0;
   double known_ns = 0, all_ns = 0;  // of kernels whose shape is known, of all
   size_t count = 0;
+  std::vector<IdleGap> each;
   std::map<uint32_t, SameKernel> kernels;  // by name
 };
 
@@ -131,6 +132,7 @@ void add(const GpuWork& work, bool known, SlowWork& slow) {
   slow.all_ns += static_cast<double>(ns);
   slow.known_ns += known ? static_cast<double>(ns) : 0;
   ++slow.count;
+  slow.each.push_back({ns, work.end_ns});
   SameKernel& kernel = slow.kernels[work.name];
   ++kernel.count;
   kernel.ns += static_cast<double>(ns);
@@ -212,7 +214,7 @@ std::vector<Finding> find_slow_kernel_path(const Profile& profile) {
     const std::vector<LossOn> losses =
         losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
           const SlowWork& work = slow[&device] = slow_work(profile, device, text.path);
-          return is_repeated(device, work.count) ? work.exposed_ns : 0;
+          return Habit(device, work.each).sum_ns() > 0 ? work.exposed_ns : 0;
         });
     if (losses.empty()) {
       continue;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -33,6 +35,25 @@ Rank rank_of(const Profile& profile, const Arrivals& arrivals, size_t member) {
   return {*profile.timelines[arrivals.members[member]].rank};
 }
 
+// Without what happened once: so much longer than what comes again that it is a pause.
+OwnLateness again_and_again(OwnLateness lateness) {
+  std::vector<int64_t>& charges = lateness.charges;
+  if (charges.size() < kStragglerAgain) {
+    return lateness;
+  }
+  std::vector<int64_t> usual = charges;
+  const auto least = usual.begin() + (kStragglerAgain - 1);
+  std::nth_element(usual.begin(), least, usual.end(), std::greater<>());
+  std::erase_if(charges, [&](int64_t charge) { return charge / kPauseTimes > *least; });
+  lateness.times = charges.size();
+  lateness.charged_ns = 0;
+  for (const int64_t charge : charges) {
+    lateness.charged_ns =
+        std::min(lateness.charged_ns, std::numeric_limits<int64_t>::max() - charge) + charge;
+  }
+  return lateness;
+}
+
 bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
   return lateness.times >= kStragglerAgain &&
          static_cast<double>(lateness.charged_ns) >=
@@ -51,7 +72,8 @@ bool is_certain(const Arrivals& arrivals, const OwnLateness& lateness) {
 
 std::vector<Straggler> stragglers_by_host(const Profile& profile, const Arrivals& arrivals) {
   std::vector<Straggler> late;
-  for (const OwnLateness& each : own_lateness(arrivals)) {
+  for (const OwnLateness& all : own_lateness(arrivals)) {
+    const OwnLateness each = again_and_again(all);
     if (is_straggler(arrivals, each) && (!arrivals.by_host || is_certain(arrivals, each))) {
       late.push_back({&arrivals, rank_of(profile, arrivals, each.member), each.charged_ns,
                       each.times, arrivals.list.size() - arrivals.contradicted - 1});

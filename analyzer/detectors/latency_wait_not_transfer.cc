@@ -34,16 +34,19 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
     const CollectiveTimes times = collective_times(profile, device);
     const int64_t other = device.times.communication_ns - times.left_out_ns;
     // What was computed meanwhile is no loss.
-    return times.waited_ns > other / 2
-               ? std::min(times.waited_ns, device.times.exposed_communication_ns)
+    const int64_t waited = times.waited_ns - times.single_ns;  // the rest is latency.pause
+    return waited > (other - times.single_ns) / 2
+               ? std::min(waited, device.times.exposed_communication_ns)
                : 0;
   };
   const std::vector<LossOn> losses = losses_of(profile, kWarnShare, waited);
   if (losses.empty()) {
     return {};
   }
-  Finding finding = loss_finding("latency.wait-not-transfer", losses);
   const DeviceProfile& worst = *losses.front().device;
+  const bool again = 2 * habit_of_waits(worst).sum_ns() >= losses.front().ns;
+  Finding finding = loss_finding("latency.wait-not-transfer", losses,
+                                 again ? Comes::kAgainAndAgain : Comes::kNowAndThen);
   const int64_t transfer = transfers_of(profile, worst);
   finding.certainty = Certainty::kProof;
   finding.title = fmt::format(

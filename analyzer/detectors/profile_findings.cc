@@ -104,9 +104,11 @@ std::string pauses_text(const std::vector<Finding>& findings) {
     return "";
   }
   const int64_t count = value_of(*pause, "pause_count");
+  const int64_t idle = value_of(*pause, "idle_ns");  // 0: nobody had a pause, some waited
   return fmt::format(", but for {} of {} ({} %)",
                      count == 1 ? "one pause" : fmt::format("{} single pauses", count),
-                     ms_text(value_of(*pause, "idle_ns")), value_of(*pause, "idle_percent"));
+                     ms_text(idle ? idle : value_of(*pause, "waited_ns")),
+                     value_of(*pause, idle ? "idle_percent" : "waited_percent"));
 }
 
 Finding nothing_lost(const Profile& profile, const std::vector<Finding>& findings) {

@@ -167,7 +167,7 @@ std::vector<Finding> find_unattributed(const Profile& profile,
   }
   const DeviceProfile& worst = *losses.front().device;
   const LossTimes rest = unnamed_losses(worst, findings);
-  Finding finding = loss_finding("latency.unattributed", losses);
+  Finding finding = loss_finding("latency.unattributed", losses, Comes::kNowAndThen);
   finding.title = title_of(worst, rest);
   finding.culprits.clear();
   if (is_detail(worst, sum_of(rest), findings)) {

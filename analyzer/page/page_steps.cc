@@ -3,7 +3,6 @@
 
 #include "analyzer/page/page_data.h"
 #include "analyzer/timeline/profile.h"
-#include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
@@ -28,19 +27,20 @@ PageJson devices_json(const Profile& profile) {
   return list;
 }
 
-std::vector<int64_t> starts_of(const Timeline& timeline) {
-  if (timeline.step_starts.size() > 1) {
-    return timeline.step_starts;
-  }
-  const std::optional<StepPeriod> period = find_step_period(timeline);
-  return period ? period->starts : std::vector<int64_t>();
+// On the first of its GPUs.
+std::vector<int64_t> starts_of(const Profile& profile, const Timeline& timeline) {
+  const auto device = std::find_if(
+      profile.devices.begin(), profile.devices.end(), [&](const DeviceProfile& each) {
+        return &profile.timelines[each.timeline] == &timeline;
+      });
+  return device == profile.devices.end() ? std::vector<int64_t>() : device->step_starts;
 }
 
 PageJson steps_json(const Profile& profile) {
   constexpr size_t kMostRanks = 64;
   PageJson list = PageJson::array();
   for (const Timeline& timeline : profile.timelines) {
-    const std::vector<int64_t> starts = starts_of(timeline);
+    const std::vector<int64_t> starts = starts_of(profile, timeline);
     if (starts.size() < 2 || !timeline.rank || list.size() >= kMostRanks) {
       continue;
     }

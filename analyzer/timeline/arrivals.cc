@@ -353,6 +353,7 @@ std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
       if (own >= arrivals.noise_ns()) {
         each.charged_ns = added(each.charged_ns, own);
         ++each.times;
+        each.charges.push_back(own);
       }
     }
   }

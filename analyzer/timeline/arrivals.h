@@ -83,6 +83,7 @@ struct OwnLateness {
   size_t member = 0;       // in Arrivals::members
   int64_t charged_ns = 0;  // sum over the collectives that it made late
   size_t times = 0;        // how many these are
+  std::vector<int64_t> charges;  // of each of them, in their order
   int64_t entry_ns = 0;    // later than the median at the first collective; <= 0: not late
   int64_t waited_ns = 0;   // for others
 };

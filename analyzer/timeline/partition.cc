@@ -49,15 +49,19 @@ TimePartition partition_of(std::span<const GpuWork> work) {
   return times;
 }
 
-int64_t window_within(std::span<const GpuWork> work, const Spans& spans) {
+Span window_of(std::span<const GpuWork> work) {
   if (work.empty()) {
-    return 0;
+    return {};
   }
   Span window = {work[0].start_ns, work[0].end_ns};
   for (const GpuWork& one : work) {
     window = {std::min(window.begin_ns, one.start_ns), std::max(window.end_ns, one.end_ns)};
   }
-  return common_ns(spans, {window});
+  return window;
+}
+
+int64_t window_within(std::span<const GpuWork> work, const Spans& spans) {
+  return work.empty() ? 0 : common_ns(spans, {window_of(work)});
 }
 
 int64_t idle_within(std::span<const GpuWork> work, const Spans& spans) {

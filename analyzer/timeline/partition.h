@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
@@ -29,6 +30,8 @@ struct TimePartition {
 // `work` of one device.
 TimePartition partition_of(std::span<const GpuWork> work);
 
+// From the first start to the last end; of no work: empty.
+Span window_of(std::span<const GpuWork> work);
 // Of `spans`, what lies in that window; and while nothing ran.
 int64_t window_within(std::span<const GpuWork> work, const Spans& spans);
 int64_t idle_within(std::span<const GpuWork> work, const Spans& spans);

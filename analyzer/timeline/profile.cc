@@ -1,4 +1,5 @@
 #include "analyzer/timeline/profile.h"
+#include "analyzer/thresholds.h"
 
 #include <algorithm>
 #include <map>
@@ -79,7 +80,7 @@ std::vector<IdleSite> copies_of(const Timeline& timeline, std::span<const GpuWor
         call == nullptr || place != kNoName ? kNoName : timeline.context_of(*call).op;
     IdleSite& site = sites[{copy.work->name, name, place, op}];
     site.ns += copy.ns;
-    site.gaps.push_back({copy.ns, copy.work->start_ns});
+    site.gaps.push_back({copy.ns, copy.work->end_ns});
   }
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {
@@ -130,13 +131,46 @@ int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work) {
   return *middle;
 }
 
+// Where parts with as many pieces of work each begin: a cluster of gaps between few of them lies in
+// few parts, however long it takes.
+std::vector<int64_t> equal_parts_of(std::span<const GpuWork> work) {
+  std::vector<int64_t> starts;
+  for (size_t part = 0; part < kStretches; ++part) {
+    starts.push_back(work[work.size() * part / kStretches].start_ns);
+  }
+  return starts;
+}
+
+std::vector<CollectiveWait> waits_of(const Profile& profile, size_t index) {
+  const Timeline& timeline = profile.timelines[index];
+  std::unordered_map<uint64_t, int64_t> started;  // by kernel
+  for (const GpuWork& work : timeline.work) {
+    if (work.kind == WorkKind::kCommunication) {
+      started.try_emplace(work.correlation, work.start_ns);
+    }
+  }
+  std::vector<CollectiveWait> waits;
+  for (size_t group = 0; group < profile.groups.size(); ++group) {
+    const Arrivals& arrivals = profile.groups[group];
+    const std::optional<size_t> member = arrivals.member(index);
+    for (size_t i = 1; member && arrivals.usable() && i < arrivals.list.size(); ++i) {
+      const Arrival& arrival = arrivals.list[i];
+      const auto start = started.find(arrival.correlation[*member]);
+      if (arrival.is_known() && start != started.end()) {
+        waits.push_back({group, i, arrival.wait_of(*member), start->second});
+      }
+    }
+  }
+  return waits;
+}
+
 void add_devices(Profile& profile, size_t index) {
   const Timeline& timeline = profile.timelines[index];
   std::map<int, std::vector<GpuWork>> by_device;
   for (const GpuWork& work : timeline.work) {
     by_device[work.device].push_back(work);
   }
-  const std::vector<int64_t> steps = step_starts_of(timeline);
+  const std::vector<CollectiveWait> waits = waits_of(profile, index);
   const Spans profiling = united(timeline.profiling);
   for (const auto& [number, work] : by_device) {
     DeviceProfile device;
@@ -160,10 +194,14 @@ void add_devices(Profile& profile, size_t index) {
     device.profiling_ns = window_within(work, profiling);
     device.profiling_idle_ns = idle_within(work, profiling);
     device.median_lead_ns = median_lead(timeline, work);
-    device.steps = steps.size();
+    device.step_starts = steps_on_device(timeline, number);
+    device.steps = device.step_starts.size();
+    device.stretches = device.steps < 2 ? equal_parts_of(work) : device.step_starts;
+    device.window = window_of(work);
+    device.waits = waits;
     device.by_host = timeline.by_host;
-    if (!steps.empty()) {
-      device.loop_start_ns = steps.front();
+    if (!device.step_starts.empty()) {
+      device.loop_start_ns = device.step_starts.front();
     }
     profile.devices.push_back(std::move(device));
   }

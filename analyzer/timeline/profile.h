@@ -18,7 +18,7 @@ namespace traintrace {
 // What one gap has of a cause, or one copy with nothing else beside it.
 struct IdleGap {
   int64_t ns;
-  int64_t until_ns;  // when work began again; of a copy: when it began
+  int64_t until_ns;  // when work began again; of a copy: when it was done
 };
 
 // Idle time of one cause at one place; or the time of copies.
@@ -32,6 +32,14 @@ struct IdleSite {
   // Not idle: what the GPU did with nothing computed or communicated beside it, "Memcpy HtoD (Pinned
   // -> Device)".  Then `call` launched it, and `cause` means nothing.
   std::string copy = {};
+};
+
+// A collective with others of which it is known who came last to it, but a group's first.
+struct CollectiveWait {
+  size_t group;       // in Profile::groups
+  size_t collective;  // in Arrivals::list
+  int64_t ns;         // until the last rank came; 0: that was this one
+  int64_t at_ns;      // when this rank came, by its own clock
 };
 
 // One GPU of one process.
@@ -52,8 +60,14 @@ struct DeviceProfile {
   int64_t profiling_idle_ns = 0;              // and the GPU had nothing to do
   int64_t median_lead_ns = 0;  // from the end of a launch to the start of what it launched
   size_t steps = 0;            // 0: not known
+  std::vector<int64_t> step_starts;  // of each on this GPU (steps_on_device)
+  // Where parts of the window begin: its steps, where several are known, else parts of equal work.
+  // What comes in half of them comes again and again.
+  std::vector<int64_t> stretches;
+  Span window{};                      // of its work
+  std::vector<CollectiveWait> waits;  // by group and collective
   bool by_host = false;        // Timeline::by_host: what it lost is a lower bound
-  // When the first step began; what was before is start-up.  None: not known.
+  // When the first step began on it; what was before is start-up.  None: not known.
   std::optional<int64_t> loop_start_ns;
 
   int64_t idle_for(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }

@@ -100,8 +100,8 @@ const Removal::Copies* Changing::copies_with(const Work& work) const {
   const auto found = std::find_if(
       removal_.copies.begin(), removal_.copies.end(), [&](const Removal::Copies& copies) {
         return work.kind == WorkKind::kMemory && copies.device == work.device &&
-               (copies.start_ns.empty() ||
-                std::binary_search(copies.start_ns.begin(), copies.start_ns.end(), work.start_ns));
+               (copies.end_ns.empty() ||
+                std::binary_search(copies.end_ns.begin(), copies.end_ns.end(), work.end_ns));
       });
   return found == removal_.copies.end() ? nullptr : &*found;
 }

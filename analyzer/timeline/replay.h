@@ -22,9 +22,9 @@ struct Removal {
   std::vector<size_t> communication;
   // On one GPU, copies and sets take no time.
   struct Copies {
-    size_t device = 0;                   // in Profile::devices
-    std::vector<int64_t> start_ns = {};  // only those that start then; empty: all
-    bool unblocks = false;               // and calls that launched them do not wait for them
+    size_t device = 0;                 // in Profile::devices
+    std::vector<int64_t> end_ns = {};  // only those that end then; empty: all
+    bool unblocks = false;             // and calls that launched them do not wait for them
   };
   std::vector<Copies> copies;
   // No rank makes a collective late by its own doing (own_lateness), nor by what its GPU has to do

@@ -49,6 +49,27 @@ def pausing(us, each=50, when=lambda step: step == 6):
     return step
 
 
+def warm_up(us, when=lambda step: step == 0, gaps=40):
+    """In one step, or some, the host needs `us` before each launch; the GPU has done all of a step before the next begins."""
+    def step(rank, number):
+        for _ in range(gaps):
+            rank.host(us if when(number) else 0.0)
+            rank.launch(200.0)
+        rank.block("cudaDeviceSynchronize")
+    return step
+
+
+def marked_nowhere(jobs):
+    """The same, where the job marked no steps, and what it does does not repeat."""
+    source = random.Random(3)
+    for rank in jobs:
+        rank.events = [event for event in rank.events if not event["name"].startswith("ProfilerStep#")]
+        for event in rank.events:
+            if event["cat"] == "kernel":
+                event["name"] += str(source.randrange(5))
+    return jobs
+
+
 def start_up(us):
     """Before the first step the GPU is used once, and then nothing happens for long."""
     rank = Rank(0, 1)
@@ -323,8 +344,8 @@ def queueing(room, cost=5.0, count=150):
 
 # Several ranks: collectives end together, so that they are made for all ranks at once.
 
-def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0, numbered=False):
-    """late_us(rank, k): what that rank's host needs beyond 1000 us before the k-th collective."""
+def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, transfer=30.0, skew=lambda rank, k: 0.0, numbered=False, idle_us=lambda rank, k: 0.0):
+    """late_us(rank, k): what that rank's host needs beyond 1000 us before the k-th collective; idle_us: the same with an idle GPU."""
     jobs = [Rank(number, ranks) for number in range(ranks)]
     for rank in jobs:
         rank.now += entry(rank.rank)
@@ -334,6 +355,7 @@ def together(ranks, late_us, steps=STEPS, per_step=5, entry=lambda rank: 0.0, tr
             starts = []
             for rank in jobs:
                 busy = 1000.0 + late_us(rank.rank, k)
+                rank.host(idle_us(rank.rank, k))
                 end = rank.launch(busy - 20)
                 rank.host(busy - 5)
                 starts.append(max(end, rank.now + 3))
@@ -556,6 +578,17 @@ def cases():
     yield "checkpoint, short", training(pausing(3000)), None, [], None
     yield "checkpoint beside a habit", training(pausing(2_000_000, each=70_000)), "latency.sync-in-loop", [0], ("idle_ns", 70_000 * STEPS)
     yield "start-up", start_up(300_000), "latency.pause", [], ("idle_ns", 300_000)
+    yield "warm-up step", training(warm_up(1200)), "latency.pause", [], ("idle_ns", 40_000)
+    yield "warm-up step, many gaps", training(warm_up(350, gaps=200)), "latency.pause", [], ("idle_ns", 29_200)
+    yield "evaluation", training(warm_up(1200, when=lambda step: step == 6)), "latency.pause", [], ("idle_ns", 40_000)
+    yield "warm-up in each step", training(warm_up(500, when=lambda _: True)), "latency.host-bound", [0], ("idle_ns", 305 * 40 * STEPS)
+    yield "warm-up, no steps known", marked_nowhere(training(warm_up(1200))), "latency.pause", [], ("idle_ns", 40_000)
+    yield "warm-up in each step, no steps known", marked_nowhere(training(warm_up(500, when=lambda _: True))), "latency.host-bound", [0], None
+    yield "copied once", training(copied(40_000, when=lambda step: step == 6)), "latency.pause", [], ("idle_ns", 40_000)
+    yield "checkpoint on rank 0", together(4, lambda rank, k: 300_000.0 if (rank, k) == (0, 28) else 0.0), "latency.pause", [], ("waited_ns", 300_000)
+    yield "late in each step", together(4, lambda rank, k: 400.0 if rank == 0 and k % 5 == 3 else 0.0), "latency.straggler", [0], None
+    yield "late in each step, and a checkpoint", together(4, lambda rank, k: (300_000.0 if k == 28 else 6000.0 if k % 5 == 3 else 0.0) if rank == 0 else 0.0), (
+        "latency.straggler"), [0], ("late_ns", 6000 * (STEPS - 1))
     yield "first use", training(first_use(60_000)), "latency.lazy-load", [], ("idle_ns", 60_000)
     yield "first use, quick", training(first_use(90)), None, [], None
     yield "begins late", training(begins_late(5000)), "latency.unattributed", [], ("idle_ns", 4900 * STEPS)
@@ -789,9 +822,22 @@ def with_own_kernels(traintrace):
     return wrong + ([] if done.returncode == 2 and "regular expression" in done.stderr else [f"{done.returncode}: {done.stderr}"])
 
 
+def waited_for_a_pause(traintrace):
+    """A checkpoint on one rank with an idle GPU: the others waited for it once."""
+    jobs = together(4, lambda rank, k: 0.0, idle_us=lambda rank, k: 300_000.0 if (rank, k) == (0, 28) else 0.0)
+    document = json.loads(analyze(traintrace, jobs, range(4)))
+    wrong = check("", document, "latency.pause", [], ("idle_ns", 300_000))
+    pause = next((each for each in document["findings"] if each["code"] == "latency.pause"), {"victims": [], "title": "", "severity": ""})
+    if pause["victims"] != [1, 2, 3] or not pause["title"].endswith("; ranks 1-3 waited for it") or pause["severity"] != "info":
+        wrong.append(f"waited for a pause: {pause}")
+    unnamed = [each["unattributed_ns"] / each["window_ns"] for each in document["lost_time"]]
+    return wrong + ([] if max(unnamed) < 0.1 else [f"waited for a pause: without a name are {unnamed}"])
+
+
 def main(traintrace):
     failed = 0
-    for each in beside_traces(traintrace) + causes_of_lateness(traintrace) + symptom_and_cause(traintrace) + with_own_kernels(traintrace):
+    for each in (beside_traces(traintrace) + causes_of_lateness(traintrace) + symptom_and_cause(traintrace) + with_own_kernels(traintrace) +
+                 waited_for_a_pause(traintrace)):
         print(f"beside the cases: {each}")
         failed += 1
     for name, jobs, code, culprits, value in cases():
