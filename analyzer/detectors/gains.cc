@@ -195,8 +195,8 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
     }
     if (const int64_t copies = device.times.exposed_memory_ns; copies != 0) {
       const Removal removal{{}, {}, {{device.index}}, false};
-      gains.push_back(
-          {device.index, "copies", copies, replayed_windows(graph, profile, removal)[device.index]});
+      gains.push_back({device.index, "copies", copies,
+                       replayed_windows(graph, profile, removal)[device.index]});
     }
   }
   return gains;

@@ -21,7 +21,8 @@ void add_gains(const Profile& profile, std::vector<Finding>& findings);
 // One row for each GPU and reason for losing time: what leaving it out would gain.
 struct CauseGain {
   size_t device = 0;  // in Profile::devices
-  const char* cause;  // as idle_by_cause_ns calls it; "communication", "copies", "late-ranks", "none"
+  // As idle_by_cause_ns calls it; "communication", "copies", "late-ranks", "none".
+  const char* cause;
   int64_t lost_ns = 0;
   int64_t window_ns = 0;  // without it
 };

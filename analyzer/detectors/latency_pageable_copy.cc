@@ -51,9 +51,8 @@ std::string pageable_title(const std::vector<LossOn>& losses, int64_t copy_ns) {
 
 std::vector<Finding> find_pageable_copies(const Profile& profile) {
   const std::vector<LossOn> losses =
-      idle_losses_of(profile, kWarnShare, [](const DeviceProfile& device) {
-        return sum_ns(pageable_sites(device));
-      });
+      idle_losses_of(profile, kWarnShare,
+                     [](const DeviceProfile& device) { return sum_ns(pageable_sites(device)); });
   if (losses.empty()) {
     return {};
   }

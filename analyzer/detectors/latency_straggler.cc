@@ -223,7 +223,7 @@ std::string later_text(const Arrivals& arrivals, const OwnLateness& late) {
   if (!arrivals.usable()) {
     return "whether it was late from there on is unknown";
   }
-  if (is_straggler(arrivals, late)) {
+  if (is_straggler(arrivals, again_and_again(late))) {
     return "";
   }
   if (!arrivals.by_host) {

@@ -27,16 +27,14 @@ bool others_lose_nothing(const Profile& profile, const Finding& finding) {
 
 std::vector<Finding> find_sync_in_loop(const Profile& profile) {
   const std::vector<LossOn> losses =
-      idle_losses_of(profile, kWarnShare, [](const DeviceProfile& device) {
-        return sum_ns(idle_after_syncs(device));
-      });
+      idle_losses_of(profile, kWarnShare,
+                     [](const DeviceProfile& device) { return sum_ns(idle_after_syncs(device)); });
   if (losses.empty()) {
     return {};
   }
   Finding finding = loss_finding("latency.sync-in-loop", losses);
   finding.certainty = Certainty::kProof;
-  finding.title =
-      idle_text(losses) + " after calls that wait for it: its queue runs dry each time";
+  finding.title = idle_text(losses) + " after calls that wait for it: its queue runs dry each time";
   finding.values.emplace_back("blocked_ns", losses.front().device->blocked_ns);
   add_sites(losses, idle_after_syncs, finding);
   if (losses.front().device->by_host || others_lose_nothing(profile, finding)) {

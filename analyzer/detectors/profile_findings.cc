@@ -37,8 +37,8 @@ constexpr NamedDetector<ProfileDetector> kByHost[] = {
 };
 
 int64_t loss_of(const Finding& finding) {
-  constexpr std::string_view kLosses[] = {"idle_ns", "exposed_ns", "waited_ns", "slower_ns",
-                                          "late_ns",   "lost_ns"};
+  constexpr std::string_view kLosses[] = {"idle_ns",   "exposed_ns", "waited_ns",
+                                          "slower_ns", "late_ns",    "lost_ns"};
   for (const auto& [key, value] : finding.values) {
     if (std::find(std::begin(kLosses), std::end(kLosses), key) != std::end(kLosses)) {
       return value;

@@ -10,8 +10,8 @@
 
 namespace traintrace {
 
-// Kinds of loss: each cause of idle time, communication that nothing was computed beside, and copies
-// and sets of memory that nothing was computed or communicated beside.
+// Kinds of loss: each cause of idle time, communication that nothing was computed beside, and
+// copies and sets of memory that nothing was computed or communicated beside.
 inline constexpr size_t kExposedLoss = kIdleCauses;
 inline constexpr size_t kCopyLoss = kIdleCauses + 1;
 inline constexpr size_t kLossKinds = kIdleCauses + 2;

@@ -30,9 +30,8 @@ PageJson devices_json(const Profile& profile) {
 // On the first of its GPUs.
 std::vector<int64_t> starts_of(const Profile& profile, const Timeline& timeline) {
   const auto device = std::find_if(
-      profile.devices.begin(), profile.devices.end(), [&](const DeviceProfile& each) {
-        return &profile.timelines[each.timeline] == &timeline;
-      });
+      profile.devices.begin(), profile.devices.end(),
+      [&](const DeviceProfile& each) { return &profile.timelines[each.timeline] == &timeline; });
   return device == profile.devices.end() ? std::vector<int64_t>() : device->step_starts;
 }
 

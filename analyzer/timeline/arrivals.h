@@ -80,12 +80,12 @@ void note_late_peers(const std::vector<Arrivals>& groups, std::span<Timeline> ti
 
 // How late each member itself made the collectives, apart from what it entered the window with.
 struct OwnLateness {
-  size_t member = 0;       // in Arrivals::members
-  int64_t charged_ns = 0;  // sum over the collectives that it made late
-  size_t times = 0;        // how many these are
+  size_t member = 0;             // in Arrivals::members
+  int64_t charged_ns = 0;        // sum over the collectives that it made late
+  size_t times = 0;              // how many these are
   std::vector<int64_t> charges;  // of each of them, in their order
-  int64_t entry_ns = 0;    // later than the median at the first collective; <= 0: not late
-  int64_t waited_ns = 0;   // for others
+  int64_t entry_ns = 0;          // later than the median at the first collective; <= 0: not late
+  int64_t waited_ns = 0;         // for others
 };
 
 // The one before `index` of which it is known who came late, else the first.

@@ -29,8 +29,8 @@ struct IdleSite {
   std::string op = {};  // where that is so: the operator around the call, "aten::item"
   int64_t ns = 0;
   std::vector<IdleGap> gaps = {};  // in their order
-  // Not idle: what the GPU did with nothing computed or communicated beside it, "Memcpy HtoD (Pinned
-  // -> Device)".  Then `call` launched it, and `cause` means nothing.
+  // Not idle: what the GPU did with nothing computed or communicated beside it, such as "Memset
+  // (Device)".  Then `call` launched it, and `cause` means nothing.
   std::string copy = {};
 };
 
@@ -58,15 +58,15 @@ struct DeviceProfile {
   int64_t blocked_ns = 0;                     // while a thread was in a call that waits for the GPU
   int64_t profiling_ns = 0;                   // while the profiler worked for itself
   int64_t profiling_idle_ns = 0;              // and the GPU had nothing to do
-  int64_t median_lead_ns = 0;  // from the end of a launch to the start of what it launched
-  size_t steps = 0;            // 0: not known
+  int64_t median_lead_ns = 0;        // from the end of a launch to the start of what it launched
+  size_t steps = 0;                  // 0: not known
   std::vector<int64_t> step_starts;  // of each on this GPU (steps_on_device)
   // Where parts of the window begin: its steps, where several are known, else parts of equal work.
   // What comes in half of them comes again and again.
   std::vector<int64_t> stretches;
   Span window{};                      // of its work
   std::vector<CollectiveWait> waits;  // by group and collective
-  bool by_host = false;        // Timeline::by_host: what it lost is a lower bound
+  bool by_host = false;               // Timeline::by_host: what it lost is a lower bound
   // When the first step began on it; what was before is start-up.  None: not known.
   std::optional<int64_t> loop_start_ns;
 
