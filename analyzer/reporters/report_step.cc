@@ -98,8 +98,12 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
     row.emplace_back(int64_t{source.device});
     row.emplace_back(std::string(found_by));
     row.emplace_back(marked ? step_number(*source.timeline, i) : static_cast<int64_t>(i));
+    const bool has_next = marked && i + 1 < source.timeline->step_starts.size();
+    const int64_t duration =
+        has_next ? source.timeline->step_starts[i + 1] - source.timeline->step_starts[i]
+                 : until - starts[i];
     for (const int64_t ns :
-         {starts[i] - starts[0], until - starts[i], static_cast<int64_t>(work.size()),
+         {starts[i] - starts[0], duration, until - starts[i], static_cast<int64_t>(work.size()),
           times.busy_ns, until - starts[i] - times.busy_ns, times.compute_ns,
           times.communication_ns, times.memory_ns, times.exposed_communication_ns,
           times.exposed_memory_ns}) {
@@ -121,10 +125,6 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
       row.back() = bubble_ns(*source.timeline, *source.stage,
                              with_neighbours(source.work, starts[i], until));
     }
-    row.emplace_back();
-    if (marked && i + 1 < source.timeline->step_starts.size()) {
-      row.back() = source.timeline->step_starts[i + 1] - source.timeline->step_starts[i];
-    }
     row.emplace_back(source.timeline->source);
     table.rows.push_back(std::move(row));
   }
@@ -140,6 +140,7 @@ ReportTable report_by_step(std::span<const Timeline> timelines) {
                      "step",
                      "start_ns",
                      "duration_ns",
+                     "gpu_duration_ns",
                      "work_count",
                      "busy_ns",
                      "idle_ns",
@@ -154,7 +155,6 @@ ReportTable report_by_step(std::span<const Timeline> timelines) {
                      "mfu_percent",
                      "blocking_communication_ns",
                      "pipeline_bubble_ns",
-                     "marked_ns",
                      "source"},
                     {}};
   const std::vector<std::optional<PipelineStage>> stages = find_stages(timelines);

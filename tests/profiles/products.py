@@ -227,7 +227,7 @@ def check_figures(traintrace, folder, ranks, flops, peak):
     if len(steps) != STEPS * ranks or len(rows) != ranks:
         wrong.append(f"{len(steps)} steps, {len(rows)} rows")
     for row in steps:
-        mfu = None if peak is None else round(100 * flops / peak / row["duration_ns"], 4)
+        mfu = None if peak is None else round(100 * flops / peak / row["gpu_duration_ns"], 4)
         unlike = row["gemm_flops"] != flops or (row["mfu_percent"] is None) != (mfu is None)
         if flops is not None and (unlike or (mfu is not None and abs(row["mfu_percent"] - mfu) > 0.00011)):
             wrong.append(f"step {row['step']}: {row['gemm_flops']} operations, {row['mfu_percent']} %, not {flops} and {mfu}")

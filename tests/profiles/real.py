@@ -26,8 +26,8 @@ def steps_found(traintrace, data):
             if len(marked) != entry["steps"]:
                 wrong.append(f"{entry['file']}: {len(marked)} steps marked, not {entry['steps']}")
             for row, milliseconds in zip(marked, entry["gt_ms"]):
-                if abs(row["marked_ns"] / 1e6 - milliseconds) > 0.01:
-                    wrong.append(f"{entry['file']}: marked step {row['step']} takes {row['marked_ns']} ns, not {milliseconds} ms")
+                if abs(row["duration_ns"] / 1e6 - milliseconds) > 0.01:
+                    wrong.append(f"{entry['file']}: marked step {row['step']} takes {row['duration_ns']} ns, not {milliseconds} ms")
             if found and abs(found[0]["usual_ns"] / 1e6 - entry["est_ms_med"]) > 0.01:
                 wrong.append(f"{entry['file']}: found steps take {found[0]['usual_ns']} ns, not {entry['est_ms_med']} ms")
     return wrong

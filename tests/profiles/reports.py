@@ -84,7 +84,7 @@ def check_steps(found, jobs):
     """Each step's parts add up; all steps together are all that was launched from the first mark on, each with what it launched."""
     for row in found:
         exposed = row["compute_ns"] + row["exposed_communication_ns"] + row["exposed_memory_ns"]
-        assert row["busy_ns"] == exposed and sum(row["idle_by_cause_ns"].values()) == row["idle_ns"] == row["duration_ns"] - exposed, row
+        assert row["busy_ns"] == exposed and sum(row["idle_by_cause_ns"].values()) == row["idle_ns"] == row["gpu_duration_ns"] - exposed, row
     for rank in jobs:
         marks = [ns(each["ts"]) for each in rank.events if each["name"].startswith("ProfilerStep#")]
         work = [(ns(each["ts"]), ns(each["ts"]) + ns(each["dur"]), each["args"]["correlation"]) for each in rank.events if each["cat"] in ("kernel", "gpu_memcpy")]
@@ -96,8 +96,8 @@ def check_steps(found, jobs):
             cuts.append(begins if done is None or begins <= done else min(max(mark, done), begins))
         end = max(end for _, end, _ in work)
         of_rank = [row for row in found if row["rank"] == rank.rank and row["found_by"] == "marks"]
-        assert [row["duration_ns"] for row in of_rank] == [b - a for a, b in zip(cuts, cuts[1:] + [end])]
-        assert [row["marked_ns"] for row in of_rank] == [b - a for a, b in zip(marks, marks[1:])] + [None]
+        assert [row["gpu_duration_ns"] for row in of_rank] == [b - a for a, b in zip(cuts, cuts[1:] + [end])]
+        assert [row["duration_ns"] for row in of_rank] == [b - a for a, b in zip(marks, marks[1:])] + [end - cuts[-1]]
         # Nothing ran before the first mark but the warm-up: no cause is missing, and the host's pause is in each step but the first.
         assert all(row["idle_by_cause_ns"]["unattributed"] == 0 for row in of_rank), of_rank
         if rank.rank == 0:
