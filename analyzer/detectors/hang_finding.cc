@@ -14,6 +14,7 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/model/threads_now.h"
 #include "analyzer/text/values.h"
 #include "analyzer/thresholds.h"
@@ -91,7 +92,7 @@ void add_doubts(const Doubts& doubts, Finding& finding) {
       {doubts.missing_traces, "not a proof: some ranks left no trace"},
       {doubts.truncated, "not a proof: a trace is truncated"},
       {doubts.corrupt, "not a proof: a part of a trace cannot be read"},
-      {doubts.clocks, "not a proof: the hosts' clocks contradict each other"},
+      {doubts.clocks, "not a proof: how the hosts' clocks differ is not known well enough"},
       {doubts.dumps,
        "not a proof: dumps of Flight Recorder do not say when they were made; that is taken to be "
        "when the first operation exceeded its time limit, or when the files were written"}};
@@ -200,8 +201,9 @@ Doubts doubts_about(const Run& run, const Hang& hang) {
     if (const RankState* state = state_of(run, rank)) {
       look_at(trace_of(run, *state));
       for (const Waiter& waiter : wait.waiters) {
-        doubts.clocks = doubts.clocks || uncertainty_between(run, trace_of(run, *state),
-                                                             run.processes[waiter.process]) > 0;
+        const TimeNs off =
+            uncertainty_between(run, trace_of(run, *state), run.processes[waiter.process]);
+        doubts.clocks = doubts.clocks || (off != 0 && off >= hang.waited);
       }
     }
   }
@@ -330,7 +332,8 @@ std::string last_call_text(const Run& run, Rank rank) {
     return fmt::format("rank {}, process {}, is {}; its last call was {}", rank.value,
                        trace_of(run, *state).pid, held, activity->call);
   }
-  if (state->ending == Ending::kRunning && elapsed(state->last_seen, run.end) > kDeadAfter) {
+  if (state->ending == Ending::kRunning &&
+      elapsed(state->last_seen, end_for(run, trace_of(run, *state))) > kDeadAfter) {
     return fmt::format(
         "rank {} is there, but was last heard of at {}: its process may be stopped; "
         "its last call was {}",

@@ -48,9 +48,10 @@ std::vector<std::string> hardware_lines(const Run& run, const RankGpu& gpu) {
   for (const XidEvent& event : gpu.history->xids) {
     if (event.time >= gpu.from && event.time <= gpu.to + kXidAfterNs &&
         severity_of_xid(event.xid) != Severity::kWarning) {
-      lines.push_back(fmt::format("{}: {} at +{:.3f} s; {}", whose, xid_text(event.xid),
-                                  1e-9 * static_cast<double>(elapsed(run.start, event.time)),
-                                  gpu_text(*gpu.history)));
+      lines.push_back(fmt::format(
+          "{}: {} at +{:.3f} s; {}", whose, xid_text(event.xid),
+          1e-9 * static_cast<double>(elapsed(elapsed(gpu.moved, run.start), event.time)),
+          gpu_text(*gpu.history)));
     }
   }
   if (const int64_t errors = memory_errors_of(gpu).uncorrected; errors > 0) {

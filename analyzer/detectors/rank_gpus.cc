@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/telemetry/telemetry_line.h"
 #include "analyzer/timeline/profile.h"
 
@@ -70,17 +72,20 @@ const GpuHistory* history_of(const TelemetryRecord& telemetry, const ProcessTrac
   return found;
 }
 
-void add_rank(const RankState& state, const ProcessTrace& trace, const GpuHistory* history,
+// What else is recorded of its GPU is told by the clock of its host.
+void add_rank(const Run& run, const RankState& state, const GpuHistory* history,
               std::vector<RankGpu>& gpus) {
   // Of a damaged trace they may be any, and later ones are counted from them.
   constexpr TimeNs kMostTime = TimeNs{1} << 62;
-  const TimeNs from = std::clamp<TimeNs>(trace.armed, 0, kMostTime);
-  const TimeNs to = std::clamp<TimeNs>(std::max({state.last_seen, trace.last_alive, trace.exited}),
-                                       from, kMostTime);
+  const ProcessTrace& trace = trace_of(run, state);
+  const TimeNs moved = moved_by(run, trace);
+  const TimeNs from = std::clamp<TimeNs>(elapsed(moved, trace.armed), 0, kMostTime);
+  const TimeNs to = std::clamp<TimeNs>(
+      elapsed(moved, std::max({state.last_seen, trace.last_alive, trace.exited})), from, kMostTime);
   auto known = std::find_if(gpus.begin(), gpus.end(),
                             [&](const RankGpu& gpu) { return gpu.history == history; });
   if (known == gpus.end()) {
-    gpus.push_back({history, {}, from, to});
+    gpus.push_back({history, {}, from, to, moved});
     known = gpus.end() - 1;
   }
   insert(known->ranks, state.rank);
@@ -96,7 +101,7 @@ std::vector<RankGpu> gpus_of_ranks(const Run& run, const TelemetryRecord& teleme
     const ProcessTrace& trace = trace_of(run, state);
     for (const int device : devices_of(run, state)) {
       if (const GpuHistory* const history = history_of(telemetry, trace, device)) {
-        add_rank(state, trace, history, gpus);
+        add_rank(run, state, history, gpus);
       }
     }
   }

@@ -13,7 +13,9 @@ namespace traintrace {
 struct RankGpu {
   const GpuHistory* history;
   Ranks ranks;
-  TimeNs from = 0, to = 0;  // from the first sign of life of its ranks to the last
+  // From the first sign of life of its ranks to the last, by the clock of its host; and what was
+  // added to that in the run.
+  TimeNs from = 0, to = 0, moved = 0;
 };
 
 // By rank.  GPUs of which there are no readings within the time of their ranks are there, too: an

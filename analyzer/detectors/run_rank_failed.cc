@@ -13,6 +13,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

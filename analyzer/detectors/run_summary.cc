@@ -12,6 +12,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/older_messages.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -178,7 +179,8 @@ Ranks stuck_in_a_call(const Run& run) {
 }
 
 bool is_silent(const Run& run, const RankState& state) {
-  return state.ending == Ending::kRunning && elapsed(state.last_seen, run.end) > kDeadAfter;
+  return state.ending == Ending::kRunning &&
+         elapsed(state.last_seen, end_for(run, trace_of(run, state))) > kDeadAfter;
 }
 
 Finding in_progress(const Run& run) {

@@ -13,6 +13,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/model/stalls.h"
 #include "analyzer/model/wait_search.h"
 #include "analyzer/thresholds.h"
@@ -101,8 +102,8 @@ TimeNs blocked_for(const Run& run, const RankState& state) {
       longest = std::max(longest, waited);
     }
   };
-  consider(blocked_in_nccl(run, state), known_until(state.life, run.end));
-  consider(blocked_in_cuda(run, state), known_until(state.life, run.end));
+  consider(blocked_in_nccl(run, state), known_until(run, state));
+  consider(blocked_in_cuda(run, state), known_until(run, state));
   consider(overdue_since(trace_of(run, state)), state.last_seen);
   for (const Wait& wait : run.waits.waits) {
     for (const Waiter& waiter : wait.waiters) {
@@ -117,7 +118,7 @@ TimeNs blocked_for(const Run& run, const RankState& state) {
 // A function that the job put on a stream of its runs, or did a short while ago.
 bool is_at_work_itself(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);
-  const TimeNs until = known_until(state.life, run.end);
+  const TimeNs until = known_until(run, state);
   return std::any_of(
       trace.host_functions.begin(), trace.host_functions.end(),
       [&](const HostFunctionText& function) {
@@ -130,7 +131,7 @@ bool is_at_work_itself(const Run& run, const RankState& state) {
 bool is_moving(const Run& run, const RankState& state) {
   const auto activity = activity_of(run, state);
   return activity && (!activity->open || activity->kind == "sync" || activity->kind == "copy") &&
-         elapsed(activity->time, known_until(state.life, run.end)) < run.hang_after;
+         elapsed(activity->time, known_until(run, state)) < run.hang_after;
 }
 
 // All that wait for a rank that moves, directly or not: they will go on.

@@ -1,5 +1,4 @@
-// Hosts whose clocks contradict each other: a communicator ready here before its creation began
-// there.
+// Hosts whose clocks contradict each other: an operation over here before all there had entered it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,9 +16,10 @@ std::vector<Finding> find_unaligned_clocks(const Run& run) {
   TimeNs worst = 0;
   for (const ClockSkew& skew : run.skews) {
     worst = std::max(worst, skew.skew);
-    finding.evidence.push_back(
-        fmt::format("a communicator was ready on {} {} before the last rank on {} began it",
-                    skew.behind, seconds(skew.skew), skew.ahead));
+    finding.evidence.push_back(fmt::format(
+        "the clock of {} is {} or more behind that of {}, by when collectives ended; the "
+        "times here are brought together to within {}",
+        skew.behind, seconds(skew.skew), skew.ahead, seconds(skew.error)));
   }
   finding.evidence = cut(std::move(finding.evidence));
   finding.title =

@@ -7,6 +7,7 @@
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/model/own_threads.h"
 #include "analyzer/model/rank_assignment.h"
+#include "analyzer/model/run_clocks.h"
 
 namespace traintrace {
 namespace {
@@ -41,10 +42,10 @@ void describe(Run& run, const RankAssignment& assignment) {
 }  // namespace
 
 void assemble(Run& run) {
+  run_stage("model clocks", [&] { align_clocks_of(run); });
   const RankAssignment assignment = assign_ranks(run.processes);
   describe(run, assignment);
   merge_communicators(run, assignment.seats);
-  run_stage("model clocks", [&] { find_clock_skew(run); });
 }
 
 Result<Run> assembled_run(std::vector<ProcessTrace> traces) {

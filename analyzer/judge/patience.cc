@@ -7,6 +7,7 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -47,7 +48,7 @@ std::map<uint64_t, Arrival> arrivals_in(const Run& run, const Wait& wait) {
 bool is_working(const Run& run, const RankState& state) {
   constexpr std::string_view kWork[] = {"launch", "graph-launch", "copy", "set", "sync"};
   const ProcessTrace& trace = trace_of(run, state);
-  const TimeNs until = known_until(state.life, run.end);
+  const TimeNs until = known_until(run, state);
   const auto is_lately = [&](TimeNs time) { return elapsed(time, until) < run.hang_after; };
   return std::any_of(trace.threads.begin(), trace.threads.end(), [&](const ThreadText& thread) {
     const CallSchema* const schema =

@@ -8,9 +8,6 @@
 #include <map>
 #include <tuple>
 
-#include "analyzer/model/elapsed.h"
-#include "analyzer/thresholds.h"
-
 namespace traintrace {
 namespace {
 
@@ -236,38 +233,6 @@ std::string label_of(const Run& run, const Communicator& communicator) {
   }
   const int size = communicator.size < 0 ? static_cast<int>(ranks.size()) : communicator.size;
   return fmt::format("{} ({} rank{})", communicator.name, size, size == 1 ? "" : "s");
-}
-
-void find_clock_skew(Run& run) {
-  std::map<std::pair<std::string, std::string>, TimeNs> worst;
-  for (const Communicator& communicator : run.communicators) {
-    const Member* last_in = nullptr;
-    const Member* first_out = nullptr;
-    for (const Member& member : communicator.members) {
-      const CommunicatorText& text = text_of(run, member);
-      if (text.created != 0 &&
-          (last_in == nullptr || text.created > text_of(run, *last_in).created)) {
-        last_in = &member;
-      }
-      if (text.ready != 0 && (text.flags & format::kNonBlocking) == 0 &&
-          (first_out == nullptr || text.ready < text_of(run, *first_out).ready)) {
-        first_out = &member;
-      }
-    }
-    if (last_in == nullptr || first_out == nullptr) {
-      continue;
-    }
-    const std::string& behind = run.processes[first_out->process].host;
-    const std::string& ahead = run.processes[last_in->process].host;
-    const TimeNs skew = elapsed(text_of(run, *first_out).ready, text_of(run, *last_in).created);
-    if (behind != ahead && skew > kClockSkewTolerated) {
-      TimeNs& entry = worst[{behind, ahead}];
-      entry = std::max(entry, skew);
-    }
-  }
-  for (const auto& [hosts, skew] : worst) {
-    run.skews.push_back({hosts.first, hosts.second, skew});
-  }
 }
 
 }  // namespace traintrace

@@ -15,7 +15,4 @@ std::vector<int> declared_members(const CommunicatorText& text);
 // "dp (4 ranks)", "dp (ranks 0,2)" where several are called dp, "8 ranks 0-7" for an unnamed one.
 std::string label_of(const Run& run, const Communicator& communicator);
 
-// Of the host clocks: the creation of a communicator ends nowhere before it began everywhere.
-void find_clock_skew(Run& run);
-
 }  // namespace traintrace

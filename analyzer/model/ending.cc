@@ -7,6 +7,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -39,7 +40,7 @@ bool ended_early(const Run& run, const RankState& state) {
   }
   // Who writes a dump is alive, and what comes after it is not in it.
   return !is_flight_dump(trace_of(run, state)) &&
-         elapsed(known_until(state.life, run.end), run.end) > kDeadAfter;
+         elapsed(known_until(run, state), end_for(run, trace_of(run, state))) > kDeadAfter;
 }
 
 bool was_stopped_first(const Run& run, const RankState& state, TimeNs since) {
@@ -67,30 +68,30 @@ TimeNs first_abort(const Run& run, const Communicator& communicator) {
   return first;
 }
 
-namespace {
-
-// By how much its host's clock was set while it ran.
-TimeNs clock_step(const ProcessTrace& trace) {
-  const bool known = trace.booted != 0 && trace.booted_at_first != 0;
-  const TimeNs step = known ? elapsed(trace.booted_at_first, trace.booted) : 0;
-  const TimeNs size = std::max(step, elapsed(step, 0));
-  return size > kClockSlewed ? size : 0;
+bool died_waiting(const Run& run, const Member& member) {
+  return ended_early(run, *state_of(run, member.rank)) && gave_up(run, member) == 0;
 }
 
-}  // namespace
-
-TimeNs uncertainty_between(const Run& run, const ProcessTrace& a, const ProcessTrace& b) {
-  if (!a.boot.empty() && a.boot == b.boot) {
-    return 0;
-  }
-  TimeNs worst = 0;
-  for (const ClockSkew& skew : run.skews) {
-    if ((skew.behind == a.host && skew.ahead == b.host) ||
-        (skew.behind == b.host && skew.ahead == a.host)) {
-      worst = std::max(worst, skew.skew);
+std::vector<size_t> by_death(const Run& run, const Communicator& communicator) {
+  std::vector<std::pair<TimeNs, size_t>> order;
+  for (size_t i = 0; i < communicator.members.size(); ++i) {
+    if (died_waiting(run, communicator.members[i])) {
+      order.emplace_back(known_until(run, *state_of(run, communicator.members[i].rank)), i);
     }
   }
-  return a.host == b.host ? worst : std::max({worst, clock_step(a), clock_step(b)});
+  std::sort(order.begin(), order.end());
+  std::vector<size_t> found;
+  found.reserve(order.size());
+  for (const auto& [time, i] : order) {
+    found.push_back(i);
+  }
+  return found;
+}
+
+bool may_have_died_first(const Run& run, const RankState& one, const RankState& other) {
+  const TimeNs off = uncertainty_between(run, trace_of(run, one), trace_of(run, other));
+  return one.process == other.process ||
+         (off != 0 && elapsed(known_until(run, other), known_until(run, one)) <= off);
 }
 
 }  // namespace traintrace

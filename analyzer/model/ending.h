@@ -31,8 +31,14 @@ TimeNs gave_up(const Run& run, const Member& member);
 // What somebody gave up after having waited for long is judged as it stood then; 0: nobody did.
 TimeNs first_abort(const Run& run, const Communicator& communicator);
 
-// By how much times of these two may be off against each other, as far as is known.  Processes of
-// one machine have one clock (reader/host_clocks.h).
-TimeNs uncertainty_between(const Run& run, const ProcessTrace& a, const ProcessTrace& b);
+// It ended early, and had not given up before.
+bool died_waiting(const Run& run, const Member& member);
+
+// The members that did, by when they were last there: who died later was stuck by then.
+std::vector<size_t> by_death(const Run& run, const Communicator& communicator);
+
+// Of two that died: not after the other, as far as their clocks tell.  A process takes all its
+// ranks along when it ends.
+bool may_have_died_first(const Run& run, const RankState& one, const RankState& other);
 
 }  // namespace traintrace

@@ -1,6 +1,7 @@
 #include "analyzer/model/hangs.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "analyzer/model/groups.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/model/wait_search.h"
 #include "analyzer/model/wait_walk.h"
 #include "analyzer/thresholds.h"
@@ -22,9 +24,29 @@
 namespace traintrace {
 namespace {
 
-TimeNs wait_start(const Waiter& waiter, const Awaited& awaited) {
+bool have_common_clock(const Run& run, const Waiter& waiter, Rank other) {
+  const RankState* const state = state_of(run, other);
+  return state == nullptr || uncertainty_between(run, run.processes[waiter.process],
+                                                 trace_of(run, *state)) < kNoCommonClock;
+}
+
+TimeNs wait_start(const Run& run, const Waiter& waiter, const Awaited& awaited) {
   // It cannot have waited for the n-th operation while the other was still in the one before.
-  return std::max(waiter.since, awaited.moved);
+  return have_common_clock(run, waiter, awaited.rank) ? std::max(waiter.since, awaited.moved)
+                                                      : waiter.since;
+}
+
+// Until when the other was seen not to come.  Without a common clock: for as long as it was there
+// after its last move, if that began when the waiting did.
+TimeNs witnessed_until(const Run& run, const Waiter& waiter, const Awaited& awaited) {
+  const RankState& state = *state_of(run, awaited.rank);
+  const TimeNs there = known_until(run, state);
+  if (have_common_clock(run, waiter, awaited.rank)) {
+    return std::min(waiter.until, there);
+  }
+  const TimeNs waited = elapsed(waiter.since, waiter.until);
+  return waiter.since +
+         std::clamp<TimeNs>(elapsed(awaited.moved, there), 0, std::max<TimeNs>(waited, 0));
 }
 
 // Who ended by itself was not stuck, unless that was a time limit; who was killed while the others
@@ -36,7 +58,7 @@ bool waited_at_its_end(const Run& run, const Wait& wait, const Waiter& waiter) {
   }
   TimeNs start = waiter.since;
   for (const Awaited& awaited : wait.awaited) {
-    start = std::max(start, wait_start(waiter, awaited));
+    start = std::max(start, wait_start(run, waiter, awaited));
   }
   return !ended_early(run, state) || elapsed(start, waiter.until) >= run.hang_after;
 }
@@ -59,15 +81,20 @@ struct Testimony {
   bool all_entered = true;  // the root is in every operation that it is waited for in
 };
 
-// Since the last of them came to wait.
-TimeNs all_waited_for(const Wait& wait, const Awaited& awaited) {
+// Since the last of them came to wait.  Without a common clock: of each the time that it waited.
+TimeNs all_waited_for(const Run& run, const Wait& wait, const Awaited& awaited) {
   TimeNs last_start = 0;
   TimeNs last_until = 0;
+  TimeNs least = std::numeric_limits<TimeNs>::max();
+  bool comparable = true;
   for (const Waiter& waiter : wait.waiters) {
-    last_start = std::max(last_start, wait_start(waiter, awaited));
+    const TimeNs start = wait_start(run, waiter, awaited);
+    last_start = std::max(last_start, start);
     last_until = std::max(last_until, waiter.until);
+    least = std::min(least, elapsed(start, waiter.until));
+    comparable = comparable && have_common_clock(run, waiter, wait.waiters.front().rank);
   }
-  return elapsed(last_start, last_until);
+  return comparable ? elapsed(last_start, last_until) : least;
 }
 
 // Dumps do not say where a host is, but what the GPU has not done.
@@ -85,13 +112,11 @@ Testimony testimony_about(const Graph& graph, Rank root) {
     const auto awaited = std::find_if(wait.awaited.begin(), wait.awaited.end(),
                                       [&](const Awaited& other) { return other.rank == root; });
     sum.all_entered = sum.all_entered && awaited->entered;
-    sum.settled = std::max(sum.settled, all_waited_for(wait, *awaited));
+    sum.settled = std::max(sum.settled, all_waited_for(graph.run, wait, *awaited));
     for (const Waiter& waiter : wait.waiters) {
       const RankState& own = *state_of(graph.run, waiter.rank);
-      const TimeNs start = wait_start(waiter, *awaited);
-      const TimeNs seen = state == nullptr
-                              ? start
-                              : std::min(waiter.until, known_until(state->life, graph.run.end));
+      const TimeNs start = wait_start(graph.run, waiter, *awaited);
+      const TimeNs seen = state == nullptr ? start : witnessed_until(graph.run, waiter, *awaited);
       // Where it is missing says more than where it was.
       if (first || std::pair(awaited->entered, start) < std::pair(first_entered, sum.start)) {
         sum.start = start;
@@ -128,7 +153,7 @@ bool is_moving(const Run& run, const RankState& state) {
       last = std::max(last, last_move(run.processes[member->process], text_of(run, *member)));
     }
   }
-  return last != 0 && elapsed(last, known_until(state.life, run.end)) < run.hang_after;
+  return last != 0 && elapsed(last, known_until(run, state)) < run.hang_after;
 }
 
 // Those that waited had given up by then: what ended it is a consequence, as it is for them.  Time
@@ -173,15 +198,17 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
     return long_enough && testimony.one_blocked ? std::optional(Fate::kUntraced) : std::nullopt;
   }
   const Wait& wait = graph.search.waits[testimony.wait];
-  const TimeNs gap = elapsed(state->last_seen, testimony.last_seen) - skew_of(graph, *state, wait);
+  const TimeNs skew = skew_of(graph, *state, wait);
+  const TimeNs seen = elapsed(state->last_seen, testimony.last_seen);
+  const TimeNs gap = elapsed(skew, seen);  // at least so much
   if (state->ending == Ending::kExited && !ended_behind_abort(run, *state, wait)) {
     if (exited_normally(run, *state)) {
       return long_enough && !testimony.all_entered ? std::optional(Fate::kExited) : std::nullopt;
     }
     // An exit is recorded to the ns, life each second: a little later may still be before.
-    return gap >= 0                  ? std::optional(Fate::kExited)
-           : gap >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
-                                     : std::nullopt;
+    return gap >= 0                                   ? std::optional(Fate::kExited)
+           : elapsed(-skew, seen) >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
+                                                      : std::nullopt;
   }
   if (state->ending != Ending::kRunning && state->ending != Ending::kExited) {
     if (const auto fate = fate_of_silent(run, *state, testimony, gap)) {
@@ -196,6 +223,19 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
     return Fate::kStalled;
   }
   return Fate::kAlive;
+}
+
+// The repair that blaming them implies: they go on.  It frees nobody who also waits for another
+// that has died, and that nothing found is about.
+bool would_free_all(const std::vector<Hang>& found, const std::vector<Wait>& waits,
+                    const Hang& hang) {
+  const std::vector<Awaited>& awaited = waits[hang.wait].awaited;
+  return std::all_of(awaited.begin(), awaited.end(), [&](const Awaited& other) {
+    return !other.entered || other.held_up ||
+           std::any_of(found.begin(), found.end(), [&](const Hang& one) {
+             return contains(one.roots, other.rank) || contains(one.victims, other.rank);
+           });
+  });
 }
 
 bool has_pending_operations(const Run& run, const RankState& state) {
@@ -216,7 +256,7 @@ bool is_blocked(const Run& run, Rank rank, const Wait& wait) {
   const TimeNs nccl = blocked_in_nccl(run, *state);
   const TimeNs cuda = has_pending_operations(run, *state) ? blocked_in_cuda(run, *state) : 0;
   const auto for_long = [&](TimeNs since) {
-    return since != 0 && elapsed(since, known_until(state->life, run.end)) >= run.hang_after &&
+    return since != 0 && elapsed(since, known_until(run, *state)) >= run.hang_after &&
            std::any_of(wait.waiters.begin(), wait.waiters.end(),
                        [&](const Waiter& waiter) { return since <= waiter.until; });
   };
@@ -320,6 +360,11 @@ std::vector<Hang> find_hangs(const Run& run, std::vector<Wait>& waits) {
   for (const Ranks& circle : circles_in(search)) {
     if (const auto hang = hang_in_circle(run, search, circle)) {
       found.push_back(*hang);
+    }
+  }
+  for (Hang& hang : found) {
+    if (hang.fate == Fate::kDied && !would_free_all(found, waits, hang)) {
+      hang.fate = Fate::kPerhapsDied;
     }
   }
   for (Hang& hang : found) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/model/stream_order.h"
 
 namespace traintrace {
@@ -55,7 +56,8 @@ bool is_at_work(const Run& run, const Stall& stall) {
              return true;
            }
            const TimeNs since = released(run, rank);
-           return since != 0 && elapsed(since, run.end) < run.hang_after;
+           return since != 0 &&
+                  elapsed(since, end_for(run, run.processes[rank.process])) < run.hang_after;
          });
 }
 

@@ -10,6 +10,7 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

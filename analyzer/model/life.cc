@@ -25,9 +25,4 @@ Life life_of(const ProcessTrace& trace) {
   return life;
 }
 
-TimeNs known_until(const Life& life, TimeNs end) {
-  return life.ending == Ending::kRunning ? std::max(life.last_seen, end)
-                                         : std::max(life.last_seen, life.ended);
-}
-
 }  // namespace traintrace

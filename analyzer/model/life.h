@@ -33,8 +33,4 @@ struct Life {
 
 Life life_of(const ProcessTrace& trace);
 
-// It is known to have been there until then, and to have done no more than is recorded.  `end`: of
-// what is known of the run.
-TimeNs known_until(const Life& life, TimeNs end);
-
 }  // namespace traintrace

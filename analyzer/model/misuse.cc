@@ -7,6 +7,7 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hangs.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -119,9 +120,22 @@ bool is_explained(const Run& run, size_t communicator) {
          });
 }
 
+// Who was first is told by less than what their clocks agree to.
+bool are_at_one_moment(const Run& run, const Communicator& communicator, const Member& first) {
+  const TimeNs time = text_of(run, first).errored;
+  return std::any_of(
+      communicator.members.begin(), communicator.members.end(), [&](const Member& member) {
+        const TimeNs off =
+            uncertainty_between(run, run.processes[first.process], run.processes[member.process]);
+        return has_error(run, member) && off != 0 &&
+               elapsed(time, text_of(run, member).errored) <= off;
+      });
+}
+
 void order_by_time(const Run& run, const Communicator& communicator, AsyncErrors& errors) {
   bool told = true;
   TimeNs first = 0;
+  const Member* first_member = nullptr;
   for (const Member& member : communicator.members) {
     const CommunicatorText& text = text_of(run, member);
     if (has_error(run, member)) {
@@ -129,13 +143,14 @@ void order_by_time(const Run& run, const Communicator& communicator, AsyncErrors
       errors.others.push_back(member.rank);
       if (first == 0 || text.errored < first) {
         first = text.errored;
+        first_member = &member;
         errors.first = {member.rank};
         errors.error = text.async_error;
       }
     }
   }
   errors.time = first;
-  if (!told || !run.skews.empty()) {
+  if (!told || first_member == nullptr || are_at_one_moment(run, communicator, *first_member)) {
     errors.first = errors.others;
   }
   std::erase_if(errors.others, [&](Rank rank) { return contains(errors.first, rank); });

@@ -91,6 +91,18 @@ struct ClockSkew {
   std::string behind;
   std::string ahead;
   TimeNs skew = 0;
+  TimeNs error = 0;  // what the difference is known to within
+};
+
+// Of one machine, since it was started (run_clocks.h).
+struct RunClock {
+  std::string host;
+  size_t processes = 0;
+  bool comparable = false;  // with the others that are
+  bool movable = true;      // all that is read of its processes can be told by another clock
+  TimeNs moved = 0;         // what was added to their times
+  TimeNs error = 0;         // what they may be wrong by since, against the others
+  TimeNs end = 0;           // end_for()
 };
 
 struct Run {
@@ -107,6 +119,8 @@ struct Run {
   uint64_t records = 0;
   bool live = false;                        // a process of it is running right now
   std::vector<Communicator> communicators;  // by creation, then id
+  std::vector<RunClock> clocks;
+  std::vector<size_t> clock_of;  // by process: in `clocks`
   std::vector<ClockSkew> skews;
   std::vector<OtherRun> others;           // in the same input, by start
   std::vector<ReadError> unreadable;      // inputs of which nothing could be used

@@ -11,6 +11,7 @@
 #include "analyzer/model/message_stalls.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/model/stream_order.h"
 #include "analyzer/model/wait_search.h"
 #include "analyzer/thresholds.h"
@@ -70,7 +71,7 @@ TimeNs stuck_for(const Run& run, const Member& member, const StalledRank& rank, 
   const ProcessTrace& trace = run.processes[member.process];
   const CommunicatorText& text = text_of(run, member);
   const RankState& state = *state_of(run, member.rank);
-  TimeNs until = known_until(state.life, run.end);
+  TimeNs until = known_until(run, state);
   until = rank.aborted ? std::min(until, text.ended) : until;
   if (certainly_unfinished(rank.gpu) || wait == HostWait::kAtMost) {
     return std::max<TimeNs>(elapsed(from, until), 0);

@@ -16,6 +16,16 @@ StoredReports::StoredReports(SegmentReader segments, const TraceClock& clock,
                    [](const Place& a, const Place& b) { return a.first < b.first; });
 }
 
+StoredReports StoredReports::moved_by(TimeNs by) const {
+  StoredReports moved = *this;
+  moved.clock_.move_by(by);
+  for (Place& place : moved.places_) {
+    TimeNs first = 0;
+    place.first = __builtin_add_overflow(place.first, by, &first) ? place.first : first;
+  }
+  return moved;
+}
+
 const StoredReports::Form* StoredReports::form(uint16_t id) const {
   const auto found =
       std::find_if(forms_.begin(), forms_.end(), [id](const Form& form) { return form.id == id; });

@@ -32,6 +32,9 @@ class StoredReports {
   StoredReports(SegmentReader segments, const TraceClock& clock, std::vector<Form> forms,
                 std::vector<Place> places, uint64_t count);
 
+  // The same, told by a clock that is ahead by so much.
+  StoredReports moved_by(TimeNs by) const;
+
   uint64_t count() const { return count_; }
   TimeNs first() const { return places_.front().first; }
 

@@ -84,6 +84,12 @@ void TraceClock::set_rate(const format::ClockAnchor& from, const format::ClockAn
   ns_per_tick_ = is_plausible(rate) ? rate : 0;
 }
 
+void TraceClock::move_by(TimeNs by) {
+  TimeNs moved = 0;
+  base_ns_ = __builtin_add_overflow(base_ns_, by, &moved) ? base_ns_ : moved;
+  booted_ = booted_ == 0 || __builtin_add_overflow(booted_, by, &moved) ? booted_ : moved;
+}
+
 TimeNs TraceClock::ns(uint64_t ticks) const {
   if (ticks == 0) {
     return 0;

@@ -20,6 +20,9 @@ class TraceClock {
   // system's time: CLOCK_REALTIME counts as it was at the last anchor.
   TimeNs ns(uint64_t ticks) const;
 
+  // From now on all times are so much later.
+  void move_by(TimeNs by);
+
   bool rate_known() const { return rate_known_; }
 
  private:

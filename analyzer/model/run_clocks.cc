@@ -1,0 +1,381 @@
+#include "analyzer/model/run_clocks.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/idle_host.h"
+#include "analyzer/model/launch_facts.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/reader/move_times.h"
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+using Wide = __int128;  // no sum of a few times overflows it
+
+// What a clock shows at a moment, or how far it is ahead of the first: not below, not above.
+struct Bounds {
+  Wide low = 0;
+  Wide high = 0;
+};
+
+TimeNs narrowed(Wide value) {
+  return static_cast<TimeNs>(std::clamp<Wide>(value, -kNoCommonClock, kNoCommonClock));
+}
+
+// None: they contradict each other.
+std::optional<Bounds> common(const Bounds& a, const Bounds& b) {
+  const Bounds both{std::max(a.low, b.low), std::min(a.high, b.high)};
+  return both.low <= both.high ? std::optional(both) : std::nullopt;
+}
+
+// An operation, as the clock of one host shows it.
+struct ClockSide {
+  TimeNs entered = 0;  // by the last there; 0: by nobody there
+  TimeNs over = 0;     // as was first seen there; 0: it was not
+};
+
+// By clock.
+using ClockSides = std::map<size_t, ClockSide>;
+
+// Processes whose times are on one clock, whatever it shows.
+std::string clock_name(const ProcessTrace& trace) {
+  return trace.boot.empty() ? "host " + trace.host : "boot " + trace.boot;
+}
+
+// Dumps do not say by which clock they are; nor can all times of an older trace be moved, as those
+// of its events are read later.
+bool can_be_moved(const ProcessTrace& trace) {
+  return !is_flight_dump(trace) && (trace.booted != 0 || trace.boot.empty());
+}
+
+void list_clocks(Run& run) {
+  std::map<std::string, size_t> known;
+  for (const ProcessTrace& trace : run.processes) {
+    const auto [at, is_new] = known.try_emplace(clock_name(trace), run.clocks.size());
+    if (is_new) {
+      run.clocks.emplace_back().host = trace.host;
+    }
+    run.clock_of.push_back(at->second);
+    RunClock& clock = run.clocks[at->second];
+    ++clock.processes;
+    clock.comparable = clock.comparable || is_flight_dump(trace);
+    clock.movable = clock.movable && can_be_moved(trace);
+  }
+}
+
+// The same machine, by its clock as it stood at one heartbeat or at another: times since it was
+// started are the same, and the newest heartbeat tells when that was.
+void unite_machines(Run& run) {
+  std::map<std::string, std::pair<TimeNs, TimeNs>> newest;  // by boot: uptime, booted
+  for (const ProcessTrace& trace : run.processes) {
+    if (!trace.boot.empty() && trace.booted != 0) {
+      const std::pair own(elapsed(trace.booted, trace.last_alive), trace.booted);
+      auto& known = newest.try_emplace(trace.boot, own).first->second;
+      known = std::max(known, own);
+    }
+  }
+  for (ProcessTrace& trace : run.processes) {
+    const auto found = newest.find(trace.boot);
+    if (trace.booted != 0 && found != newest.end() && found->second.second != trace.booted) {
+      move_times(trace, elapsed(trace.booted, found->second.second));
+    }
+  }
+}
+
+class Moments {
+ public:
+  explicit Moments(const Run& run) {
+    for (size_t process = 0; process < run.processes.size(); ++process) {
+      const ProcessTrace& trace = run.processes[process];
+      for (const CommunicatorText& text : trace.communicators) {
+        if (!is_flight_dump(trace) && text.id != 0 && text.size != 1) {
+          add_creation(run.clock_of[process], text);
+          add_collectives(run.clock_of[process], trace, text);
+        }
+      }
+    }
+  }
+
+  // Seen on several clocks; the latest first, so that what was so long ago that clocks have drifted
+  // or were set since does not count against it.
+  std::vector<ClockSides> by_age() const {
+    std::vector<std::pair<TimeNs, const ClockSides*>> order;
+    for (const auto& [key, sides] : sides_) {
+      TimeNs last = 0;
+      for (const auto& [clock, side] : sides) {
+        last = std::max({last, side.entered, side.over});
+      }
+      if (sides.size() > 1) {
+        order.emplace_back(last, &sides);
+      }
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<ClockSides> found;
+    for (const auto& [last, sides] : order) {
+      found.push_back(*sides);
+    }
+    return found;
+  }
+
+ private:
+  // Communicator, sequence (0: its creation), function.
+  using Key = std::tuple<uint64_t, uint64_t, std::string>;
+
+  void add(const Key& key, size_t clock, TimeNs entered, TimeNs over) {
+    if (entered == 0) {
+      return;
+    }
+    ClockSide& side = sides_[key][clock];
+    side.entered = std::max(side.entered, entered);
+    side.over = side.over == 0 || (over != 0 && over < side.over) ? over : side.over;
+  }
+
+  void add_creation(size_t clock, const CommunicatorText& text) {
+    const bool ends_with_all = (text.flags & format::kNonBlocking) == 0;
+    add({text.id, 0, ""}, clock, text.created, ends_with_all ? text.ready : 0);
+  }
+
+  void add_collectives(size_t clock, const ProcessTrace& trace, const CommunicatorText& text) {
+    constexpr uint8_t kNot =
+        format::kCaptured | format::kFailed | format::kEmpty | format::kReplayed;
+    for (const OperationText& operation : text.recent) {
+      const std::string function = call_name(trace, operation.call);
+      if (operation.collective && operation.sequence != 0 && (operation.flags & kNot) == 0 &&
+          (text.flags & format::kAborted) == 0 && direction_of(function) == Direction::kAllToAll) {
+        add({text.id, operation.sequence, function}, clock, operation.enter,
+            seen_over(trace, operation));
+      }
+    }
+  }
+
+  static TimeNs seen_over(const ProcessTrace& trace, const OperationText& operation) {
+    if (operation.completed != 0) {
+      return operation.completed;
+    }
+    const bool on_stream = operation.stream != 0 && operation.stream <= trace.streams.size() &&
+                           operation.position != 0;
+    const StreamText* const stream = on_stream ? &trace.streams[operation.stream - 1] : nullptr;
+    return stream != nullptr && stream->completed >= operation.position ? stream->completed_time
+                                                                        : 0;
+  }
+
+  std::map<Key, ClockSides> sides_;
+};
+
+// How far each clock is ahead of the first of those that are known.
+class Offsets {
+ public:
+  explicit Offsets(size_t clocks) : ahead_(clocks) {}
+
+  void set_first(size_t clock) { ahead_[clock] = Bounds{}; }
+  const std::optional<Bounds>& of(size_t clock) const { return ahead_[clock]; }
+
+  // Its moments contradict each other by more than clocks drift apart: damage, or no clock at all.
+  bool is_contradicted(size_t clock) const { return contradicted_.contains(clock); }
+
+  // Whether anything new came of it.
+  bool learn(const ClockSides& sides) {
+    const std::optional<Bounds> moment = moment_of(sides);
+    if (!moment) {
+      return false;
+    }
+    latest_ = std::max(latest_, moment->low);
+    const Wide drift = (latest_ - moment->low) * kMostDriftPpb / 1'000'000'000;
+    bool news = false;
+    for (const auto& [clock, side] : sides) {
+      if (side.over != 0 && !is_first(clock)) {
+        news =
+            learn(clock, {side.entered - moment->high - drift, side.over - moment->low + drift}) ||
+            news;
+      }
+    }
+    return news;
+  }
+
+ private:
+  bool learn(size_t clock, const Bounds& own) {
+    std::optional<Bounds>& ahead = ahead_[clock];
+    const auto both = ahead ? common(*ahead, own) : own;
+    if (!both) {
+      const Wide apart = std::max(ahead->low - own.high, own.low - ahead->high);
+      if (apart > kClockSkewTolerated) {
+        contradicted_.insert(clock);
+      }
+      return false;
+    }
+    const bool news = !ahead || both->low > ahead->low || both->high < ahead->high;
+    ahead = both;
+    return news;
+  }
+
+  bool is_first(size_t clock) const {
+    return ahead_[clock] && ahead_[clock]->low == 0 && ahead_[clock]->high == 0;
+  }
+
+  // When all had entered it, by the first clock.
+  std::optional<Bounds> moment_of(const ClockSides& sides) const {
+    std::optional<Bounds> moment;
+    for (const auto& [clock, side] : sides) {
+      if (ahead_[clock] && side.over != 0 && side.entered <= side.over) {
+        const Bounds own{side.entered - ahead_[clock]->high, side.over - ahead_[clock]->low};
+        const auto both = moment ? common(*moment, own) : own;
+        moment = both ? both : moment;
+      }
+    }
+    return moment;
+  }
+
+  std::vector<std::optional<Bounds>> ahead_;  // by clock
+  std::set<size_t> contradicted_;
+  Wide latest_ = 0;
+};
+
+// Each host that one of them reaches is a step, and few runs need more than one.
+Offsets offsets_from(size_t first, size_t clocks, const std::vector<ClockSides>& moments) {
+  constexpr int kMostSteps = 8;
+  Offsets offsets(clocks);
+  offsets.set_first(first);
+  bool news = true;
+  for (int step = 0; news && step < kMostSteps; ++step) {
+    news = false;
+    for (const ClockSides& sides : moments) {
+      news = offsets.learn(sides) || news;
+    }
+  }
+  return offsets;
+}
+
+// Clocks that NTP keeps agree as well as can be told from here.
+Wide likely_offset(const Bounds& ahead) {
+  const Wide nearest = std::clamp<Wide>(0, ahead.low, ahead.high);
+  const Wide size = nearest < 0 ? -nearest : nearest;
+  return size <= kClockSkewTolerated ? nearest : ahead.low + (ahead.high - ahead.low) / 2;
+}
+
+size_t usual_clock(const Run& run) {
+  const auto most = std::max_element(
+      run.clocks.begin(), run.clocks.end(),
+      [](const RunClock& a, const RunClock& b) { return a.processes < b.processes; });
+  return static_cast<size_t>(most - run.clocks.begin());
+}
+
+// So that one clock that is wrong is the one that is moved.
+size_t median_clock(const Run& run, const Offsets& offsets) {
+  std::vector<std::pair<Wide, size_t>> order;
+  for (size_t clock = 0; clock < run.clocks.size(); ++clock) {
+    if (offsets.of(clock)) {
+      order.emplace_back(likely_offset(*offsets.of(clock)), clock);
+    }
+  }
+  std::sort(order.begin(), order.end());
+  return order[(order.size() - 1) / 2].second;
+}
+
+void take_offsets(const Offsets& offsets, size_t first, Run& run) {
+  for (size_t i = 0; i < run.clocks.size(); ++i) {
+    RunClock& clock = run.clocks[i];
+    const std::optional<Bounds>& ahead = offsets.of(i);
+    if (!ahead || offsets.is_contradicted(i) || (i != first && !clock.movable)) {
+      continue;
+    }
+    const Wide offset = likely_offset(*ahead);
+    clock.comparable = true;
+    clock.moved = narrowed(-offset);
+    clock.error = narrowed(std::max(ahead->high - offset, offset - ahead->low));
+    const TimeNs least = narrowed(ahead->low > 0 ? ahead->low : -ahead->high);
+    if (least > kClockSkewTolerated) {
+      const bool is_ahead = ahead->low > 0;
+      run.skews.push_back({is_ahead ? run.clocks[first].host : clock.host,
+                           is_ahead ? clock.host : run.clocks[first].host, least, clock.error});
+    }
+  }
+}
+
+void align(Run& run) {
+  const std::vector<ClockSides> moments = Moments(run).by_age();
+  const size_t count = run.clocks.size();
+  size_t first = usual_clock(run);
+  Offsets offsets = offsets_from(first, count, moments);
+  if (const size_t median = median_clock(run, offsets); median != first) {
+    first = median;
+    offsets = offsets_from(first, count, moments);
+  }
+  take_offsets(offsets, first, run);
+  for (size_t process = 0; process < run.processes.size(); ++process) {
+    if (const TimeNs moved = run.clocks[run.clock_of[process]].moved; moved != 0) {
+      move_times(run.processes[process], moved);
+    }
+  }
+}
+
+TimeNs uncertainty_of(const Run& run, size_t a, size_t b) {
+  const RunClock& first = run.clocks[a];
+  const RunClock& second = run.clocks[b];
+  return a == b ? 0
+         : !first.comparable || !second.comparable
+             ? kNoCommonClock
+             : std::min(first.error + second.error, kNoCommonClock);
+}
+
+void find_ends(Run& run) {
+  for (size_t process = 0; process < run.processes.size(); ++process) {
+    RunClock& clock = run.clocks[run.clock_of[process]];
+    clock.end = std::max(clock.end, last_sign_of_life(run.processes[process]));
+  }
+  std::vector<TimeNs> ends;
+  for (size_t own = 0; own < run.clocks.size(); ++own) {
+    TimeNs end = run.clocks[own].end;
+    for (size_t other = 0; other < run.clocks.size(); ++other) {
+      end = std::max(end, elapsed(uncertainty_of(run, own, other), run.clocks[other].end));
+    }
+    ends.push_back(end);
+  }
+  for (size_t own = 0; own < run.clocks.size(); ++own) {
+    run.clocks[own].end = ends[own];
+  }
+}
+
+size_t clock_of(const Run& run, const ProcessTrace& trace) {
+  return run.clock_of[static_cast<size_t>(&trace - run.processes.data())];
+}
+
+}  // namespace
+
+void align_clocks_of(Run& run) {
+  unite_machines(run);
+  list_clocks(run);
+  if (run.clocks.size() > 1) {
+    align(run);
+  }
+  find_ends(run);
+}
+
+TimeNs uncertainty_between(const Run& run, const ProcessTrace& a, const ProcessTrace& b) {
+  return run.clocks.empty() ? 0 : uncertainty_of(run, clock_of(run, a), clock_of(run, b));
+}
+
+TimeNs end_for(const Run& run, const ProcessTrace& trace) {
+  return run.clocks.empty() ? run.end : run.clocks[clock_of(run, trace)].end;
+}
+
+TimeNs known_until(const Run& run, const RankState& state) {
+  const Life& life = state.life;
+  return life.ending == Ending::kRunning
+             ? std::max(life.last_seen, end_for(run, trace_of(run, state)))
+             : std::max(life.last_seen, life.ended);
+}
+
+TimeNs moved_by(const Run& run, const ProcessTrace& trace) {
+  return run.clocks.empty() ? 0 : run.clocks[clock_of(run, trace)].moved;
+}
+
+}  // namespace traintrace
