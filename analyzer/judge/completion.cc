@@ -24,10 +24,6 @@ bool is_over(const Run& run, const Member& member) {
   return exited_normally(run, *state_of(run, member.rank)) || has_left(run, member);
 }
 
-bool died_waiting(const Run& run, const Member& member) {
-  return ended_early(run, *state_of(run, member.rank)) && gave_up(run, member) == 0;
-}
-
 bool is_pending(const ProcessTrace& trace, const OperationText& operation) {
   constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
   return (operation.flags & kNot) == 0 && operation.sequence != 0 && !finished(trace, operation);
@@ -212,11 +208,8 @@ void Completion::find_missing(size_t index, const std::vector<Reached>& reached)
 // may have said; else it is the last that it called.
 void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
   const Communicator& communicator = run_.communicators[index];
-  for (size_t i = 0; i < communicator.members.size(); ++i) {
+  for (const size_t i : by_death(run_, communicator)) {
     const Member& member = communicator.members[i];
-    if (!died_waiting(run_, member)) {
-      continue;
-    }
     size_t lost = matches_.size();
     for (const auto& [key, at] : by_key_) {
       const auto& parts = matches_[at].parts;
@@ -231,14 +224,16 @@ void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
         break;
       }
     }
-    // A process takes all its ranks along when it ends.
-    const bool alone =
+    const RankState& own = *state_of(run_, member.rank);
+    const bool first =
         lost < matches_.size() &&
         std::all_of(matches_[lost].missing.begin(), matches_[lost].missing.end(),
                     [&](const Awaited& other) {
-                      return member_of(communicator, other.rank)->process == member.process;
+                      const RankState* const state = state_of(run_, other.rank);
+                      return state->process == own.process ||
+                             (other.entered && may_have_died_first(run_, own, *state));
                     });
-    if (alone) {
+    if (first) {
       matches_[lost].missing.push_back({member.rank, true, text_of(run_, member).last});
     }
   }
