@@ -48,9 +48,18 @@ bool all_are_halted(const Run& run, const Hang& hang) {
                      [&](Rank rank) { return is_halted(run, rank); });
 }
 
+// Of those of whom nothing is known there: a trace that cannot be read as a whole.
+bool one_is_damaged(const Run& run, const Ranks& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](Rank rank) { return state_of(run, rank) != nullptr; });
+}
+
 const char* advice_for(const Run& run, const Hang& hang) {
   if (one_is_halted(run, hang)) {
     return "find out who stopped it, and let it go on: kill -CONT, the debugger, docker unpause";
+  }
+  if (hang.fate == Fate::kUntraced && one_is_damaged(run, hang.roots)) {
+    return "collect the damaged traces again (traintrace collect), and analyze once more";
   }
   if (hang.fate == Fate::kUntraced) {
     return "look at the ranks without a trace: they never used a GPU, or their trace was not kept";
@@ -75,14 +84,19 @@ std::string who_text(const Run& run, const Hang& hang) {
   return ranks_text(hang.roots) + (held.empty() ? "" : fmt::format(", which {} {},", verb, held));
 }
 
+const char* untraced_text(const Run& run, const Ranks& ranks) {
+  return one_is_damaged(run, ranks) ? "left a damaged trace, and may not have entered"
+                                    : "left no trace, and may not have entered";
+}
+
 std::string missing_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   const std::string who = who_text(run, hang);
   const std::string verb =
       hang.fate == Fate::kUntraced      ? are_elsewhere(run, hang.roots)
                                               ? "(traces on another host) may not have entered"
-                                              : "left no trace, and may not have entered"
-      : wait.kind == WaitKind::kReceive ? never_text(run, hang.roots, "sent what is awaited by")
+                                              : untraced_text(run, hang.roots)
+           : wait.kind == WaitKind::kReceive ? never_text(run, hang.roots, "sent what is awaited by")
       : wait.kind == WaitKind::kSend    ? never_text(run, hang.roots, "received what is sent by")
                                         : never_text(run, hang.roots, "entered");
   return fmt::format("{} {} {}; {} in it{}", who, verb, operation_text(run, wait),

@@ -32,6 +32,11 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   finding.title = fmt::format("{} of {} left no trace", ranks_text(missing), run.world_size);
   finding.values = {{"missing_count", static_cast<int64_t>(missing.size())}};
   std::vector<std::string> lines;
+  for (const ReadError& error : run.unreadable) {
+    finding.certainty = Certainty::kLikely;
+    lines.push_back(fmt::format("a damaged trace, {}, may be of one of them",
+                                error.file.substr(error.file.rfind('/') + 1)));
+  }
   for (const ReadError& error : run.not_begun) {
     lines.push_back(
         fmt::format("{}: {}", error.file.substr(error.file.rfind('/') + 1), error.message));

@@ -239,7 +239,8 @@ void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
   }
 }
 
-// Whoever left no trace may be in it as well: only who is certainly stuck waits for them.
+// Whoever left no trace, or a damaged one, may be in it as well: only who is certainly stuck waits
+// for them.
 void Completion::add_untraced(size_t index, const std::vector<Reached>& reached) {
   const Communicator& communicator = run_.communicators[index];
   if (static_cast<int>(communicator.members.size()) >= communicator.size) {
@@ -258,7 +259,7 @@ void Completion::add_untraced(size_t index, const std::vector<Reached>& reached)
           return waiter_of(run_, *parts_[part].member, own.enter, own.stack).blocked;
         });
     for (const Rank rank : certain ? communicator.absent : Ranks()) {
-      if (state_of(run_, rank) == nullptr) {
+      if (is_unknown(run_, rank)) {
         match.missing.push_back({rank, false, 0});
       }
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 namespace traintrace {
@@ -45,6 +46,7 @@ Run load(RunInput input, const std::vector<ReadError>& unreadable, const RunOpti
   run.hang_after = options.hang_after;
   run.processes = std::move(input.processes);
   take_unreadable(unreadable, run);
+  std::move(input.damaged.begin(), input.damaged.end(), std::back_inserter(run.unreadable));
   return run;
 }
 

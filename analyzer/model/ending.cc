@@ -68,6 +68,11 @@ TimeNs first_abort(const Run& run, const Communicator& communicator) {
   return first;
 }
 
+bool is_unknown(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  return state == nullptr || !trace_of(run, *state).errors.empty();
+}
+
 bool died_waiting(const Run& run, const Member& member) {
   return ended_early(run, *state_of(run, member.rank)) && gave_up(run, member) == 0;
 }

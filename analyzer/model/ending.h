@@ -31,6 +31,10 @@ TimeNs gave_up(const Run& run, const Member& member);
 // What somebody gave up after having waited for long is judged as it stood then; 0: nobody did.
 TimeNs first_abort(const Run& run, const Communicator& communicator);
 
+// What it did in a communicator that it recorded nothing about is not known: it left no trace, or
+// parts of its trace cannot be read.
+bool is_unknown(const Run& run, Rank rank);
+
 // It ended early, and had not given up before.
 bool died_waiting(const Run& run, const Member& member);
 

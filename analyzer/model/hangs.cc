@@ -194,10 +194,10 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
   // While others still come, one that has not is late with them.
   const bool long_enough =
       (testimony.one_runs ? testimony.settled : testimony.waited) >= run.hang_after;
-  if (state == nullptr) {
+  const Wait& wait = graph.search.waits[testimony.wait];
+  if (is_unknown(run, root) && member_of(run.communicators[wait.communicator], root) == nullptr) {
     return long_enough && testimony.one_blocked ? std::optional(Fate::kUntraced) : std::nullopt;
   }
-  const Wait& wait = graph.search.waits[testimony.wait];
   const TimeNs skew = skew_of(graph, *state, wait);
   const TimeNs seen = elapsed(state->last_seen, testimony.last_seen);
   const TimeNs gap = elapsed(skew, seen);  // at least so much

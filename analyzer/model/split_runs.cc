@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <tuple>
 
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/grouping.h"
 #include "analyzer/model/launch_facts.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -96,9 +99,45 @@ void find_restarts(std::vector<RunInput>& inputs) {
   }
 }
 
+bool has_identity(const ProcessTrace& trace) {
+  return launched_rank(trace) || !trace.communicators.empty();
+}
+
+// Damaged traces that have lost what says which rank of which run they are.  As runs of their own
+// they would have a rank 0, and hide that a rank of another lacks its trace.
+std::vector<ProcessTrace> take_unknown(std::vector<ProcessTrace>& traces) {
+  std::vector<ProcessTrace> unknown;
+  if (std::any_of(traces.begin(), traces.end(), has_identity)) {
+    const auto first = std::stable_partition(
+        traces.begin(), traces.end(),
+        [](const ProcessTrace& trace) { return trace.errors.empty() || has_identity(trace); });
+    std::move(first, traces.end(), std::back_inserter(unknown));
+    traces.erase(first, traces.end());
+  }
+  return unknown;
+}
+
+// Of those that went on when it was there the latest, one on its host if there is one.
+RunInput& likeliest_run(std::vector<RunInput>& inputs, const ProcessTrace& trace) {
+  const auto fit = [&](const RunInput& input) {
+    const bool at_one_time = elapsed(input.about.end, trace.armed) <= kOverlapSlack &&
+                             elapsed(last_sign_of_life(trace), input.about.start) <= kOverlapSlack;
+    const bool on_its_host =
+        std::any_of(input.processes.begin(), input.processes.end(),
+                    [&](const ProcessTrace& other) { return other.host == trace.host; });
+    return std::pair(at_one_time, on_its_host);
+  };
+  size_t best = inputs.size() - 1;
+  for (size_t i = inputs.size(); i-- > 0;) {
+    best = fit(inputs[i]) > fit(inputs[best]) ? i : best;
+  }
+  return inputs[best];
+}
+
 }  // namespace
 
 std::vector<RunInput> split_runs(std::vector<ProcessTrace> traces) {
+  const std::vector<ProcessTrace> unknown = take_unknown(traces);
   const std::vector<RunGroup> groups = group_runs(traces);
   const std::vector<std::string> names = name_runs(traces, groups);
   std::vector<RunInput> inputs;
@@ -111,6 +150,9 @@ std::vector<RunInput> split_runs(std::vector<ProcessTrace> traces) {
     input.processes = take(traces, groups[i].ranks);
   }
   find_restarts(inputs);
+  for (const ProcessTrace& trace : unknown) {
+    likeliest_run(inputs, trace).damaged.push_back(trace.errors.front());
+  }
   return inputs;
 }
 

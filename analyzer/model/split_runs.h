@@ -10,6 +10,9 @@ namespace traintrace {
 struct RunInput {
   OtherRun about;                       // as the others see it; not judged yet
   std::vector<ProcessTrace> processes;  // its ranks, by host, pid and start
+  // Of damaged traces of which nothing tells any more whose they are: one of its ranks, most
+  // likely.
+  std::vector<ReadError> damaged = {};
 };
 
 // By start.  The same whatever the order of `traces`.
