@@ -58,4 +58,7 @@ std::string halt_text(const RankState& state);
 // "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
 std::string last_call_text(const Run& run, Rank rank);
 
+// Evidence: who was waiting for whom at the end, and for how long.  The longest of these times.
+TimeNs add_waits(const Run& run, Finding& finding);
+
 }  // namespace traintrace

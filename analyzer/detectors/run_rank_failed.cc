@@ -58,14 +58,16 @@ bool may_have_ended_alike(const Run& run, const RankState& state, const Failure&
          elapsed(ended, failure.time) <= kAliveUncertain;
 }
 
-// A job that is killed as a whole has not failed.
-bool are_all_killed(const Run& run, const std::vector<Failure>& failures) {
-  const bool killed = std::all_of(failures.begin(), failures.end(),
-                                  [](const Failure& failure) { return failure.signal == SIGKILL; });
+// From outside, as a job is that its scheduler or a person ends as a whole: nothing of it has
+// failed by itself, and none of its ranks goes on.
+bool are_all_ended(const Run& run, const std::vector<Failure>& failures) {
+  const bool from_outside = std::all_of(
+      failures.begin(), failures.end(),
+      [](const Failure& failure) { return failure.signal == SIGKILL || was_stopped(failure); });
   const auto alike = static_cast<size_t>(std::count_if(
       run.ranks.begin(), run.ranks.end(),
       [&](const RankState& state) { return may_have_ended_alike(run, state, failures.front()); }));
-  return killed && run.ranks.size() > 1 && failures.size() + alike == run.ranks.size() &&
+  return from_outside && run.ranks.size() > 1 && failures.size() + alike == run.ranks.size() &&
          elapsed(failures.front().time, failures.back().time) <= kAliveUncertain;
 }
 
@@ -160,6 +162,36 @@ Finding finding_about(const Run& run, const std::vector<Failure>& own,
   return finding;
 }
 
+// Whoever sent these signals is no rank.
+Finding finding_about_all(const Run& run, const std::vector<Failure>& all) {
+  Finding finding;
+  finding.code = "run.rank-failed";
+  const bool stopped = std::all_of(all.begin(), all.end(), was_stopped);
+  finding.severity = stopped ? Severity::kWarning : Severity::kError;
+  finding.certainty = Certainty::kPossible;
+  finding.root = true;
+  finding.sides.emplace_back();
+  for (const RankState& state : run.ranks) {
+    insert(finding.sides.front(), state.rank);
+  }
+  finding.title = fmt::format(
+      "{} were ended within {}: the job was {} as a whole, from outside; rank {} {} at {}; "
+      "culprit undetermined",
+      ranks_text(finding.sides.front()), seconds(elapsed(all.front().time, all.back().time)),
+      stopped ? "stopped" : "killed", all.front().state->rank.value, how_text(all.front()),
+      run_time(run, all.front().time));
+  finding.values = {{"rank_count", static_cast<int64_t>(run.ranks.size())}};
+  if (all.front().signal != 0) {
+    finding.values.emplace(finding.values.begin(), "signal", all.front().signal);
+  }
+  add_waits(run, finding);
+  add_evidence(run, all, finding);
+  finding.advice =
+      "look who ended it: the scheduler (time limit, scancel, preemption), the launcher's log, the "
+      "kernel's log (out of memory)";
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding>& findings) {
@@ -174,7 +206,11 @@ std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding
   std::vector<Failure> own;
   std::copy_if(all.begin(), all.end(), std::back_inserter(own),
                [](const Failure& failure) { return !was_stopped(failure); });
-  if (own.empty() || are_all_killed(run, own) || is_explained(own.front(), findings)) {
+  if (!all.empty() && are_all_ended(run, all)) {
+    return is_explained(all.front(), findings) ? std::vector<Finding>()
+                                               : std::vector{finding_about_all(run, all)};
+  }
+  if (own.empty() || is_explained(own.front(), findings)) {
     return {};
   }
   return {finding_about(run, own, all)};

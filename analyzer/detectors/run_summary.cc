@@ -83,7 +83,8 @@ Finding healthy(const Run& run) {
   return finding;
 }
 
-// Evidence: who was waiting for whom, and for how long.
+}  // namespace
+
 TimeNs add_waits(const Run& run, Finding& finding) {
   TimeNs longest = 0;
   for (const Wait& wait : run.waits.waits) {
@@ -107,6 +108,8 @@ TimeNs add_waits(const Run& run, Finding& finding) {
   }
   return longest;
 }
+
+namespace {
 
 // "ended normally"; empty: nothing says that it ended.
 std::string end_text(const Run& run, const RankState& state) {

@@ -250,6 +250,7 @@ const char* kind_of(const Finding& finding) {
   if (code.starts_with("run.")) {
     return code == "run.healthy"       ? "HEALTHY"
            : code == "run.in-progress" ? "IN PROGRESS"
+           : code == "run.rank-failed" ? "FAILED"
                                        : "UNEXPLAINED";
   }
   if (code.starts_with("trace.")) {
