@@ -234,7 +234,7 @@ void Changing::compute_faster(const Removal::Faster& faster) {
 }
 
 void Changing::shorten(size_t process, size_t work, double share) {
-  if (share >= 1 || graph_.processes[process].works[work].communicates) {
+  if (share >= 1 || graph_.processes[process].works[work].kind == WorkKind::kCommunication) {
     return;
   }
   std::vector<float>& shares = changes_[process].shares;
