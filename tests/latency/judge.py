@@ -121,8 +121,9 @@ def unaccounted(report, table):
     healthy = any(finding["code"] == "run.healthy" for finding in report["findings"])
     for row in table:
         each = lost.get((row["rank"], row["device"]))
-        if each is None or each["lost_ns"] != row["idle_ns"] + row["exposed_communication_ns"]:
-            return f"{each} was lost, but the report says {row['idle_ns']} ns idle and {row['exposed_communication_ns']} ns exposed"
+        exposed = row["exposed_communication_ns"] + row["exposed_memory_ns"]
+        if each is None or each["lost_ns"] != row["idle_ns"] + exposed:
+            return f"{each} was lost, but the report says {row['idle_ns']} ns idle and {exposed} ns exposed"
         if each["named_ns"] + each["unattributed_ns"] != each["lost_ns"] or min(each["named_ns"], each["unattributed_ns"]) < 0:
             return f"does not add up: {each}"
         if healthy and each["unattributed_ns"] - row["profiler_idle_ns"] > 0.1 * each["window_ns"]:  # the profiler's own is nobody's loss
