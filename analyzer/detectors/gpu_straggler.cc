@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
@@ -25,6 +26,28 @@ bool is_proven_of_two(const WorkDifference& difference) {
          1 + difference.longer() >= kSlowDeviceSlower;
 }
 
+// Stages of a pipeline have different work by design, and the last one to come is that of the
+// schedule.
+bool are_stages(const Profile& profile, const Arrivals& arrivals) {
+  std::set<size_t> stages;
+  for (const size_t member : arrivals.members) {
+    if (member < profile.stages.size() && profile.stages[member]) {
+      stages.insert(static_cast<size_t>(profile.stages[member]->stage));
+    }
+  }
+  return stages.size() > 1;
+}
+
+size_t parts_of(const Profile& profile, const Arrivals& arrivals) {
+  size_t steps = 0;
+  for (const DeviceProfile& device : profile.devices) {
+    const bool is_member = arrivals.member(device.timeline).has_value();
+    steps = is_member && device.steps > 1 && (steps == 0 || device.steps < steps) ? device.steps
+                                                                                  : steps;
+  }
+  return steps == 0 ? kStretches : steps;
+}
+
 struct LastArrivals {
   const Arrivals* arrivals;
   GpuLateness late;
@@ -35,10 +58,11 @@ struct LastArrivals {
 
 std::vector<GpuStraggler> gpu_stragglers(const Profile& profile, const Arrivals& arrivals) {
   std::vector<GpuStraggler> stragglers;
-  if (!arrivals.usable() || arrivals.by_host || arrivals.list.size() < 2) {
+  if (!arrivals.usable() || arrivals.by_host || arrivals.list.size() < 2 ||
+      are_stages(profile, arrivals)) {
     return stragglers;
   }
-  const GpuLatenesses all = gpu_lateness(arrivals);
+  const GpuLatenesses all = gpu_lateness(arrivals, parts_of(profile, arrivals));
   for (const GpuLateness& late : all.members) {
     if (!is_gpu_habit(all, late) || !costs_enough(arrivals, late)) {
       continue;

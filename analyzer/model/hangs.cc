@@ -144,6 +144,21 @@ TimeNs skew_of(const Graph& graph, const RankState& root, const Wait& wait) {
   return worst;
 }
 
+// By how much one of the waiters was there longer than the root for certain: whoever is on its
+// clock is the witness, whatever is known of the others' clocks.
+TimeNs certain_gap(const Graph& graph, const RankState& root, const Wait& wait) {
+  TimeNs gap = -kNoCommonClock;
+  for (const Waiter& waiter : wait.waiters) {
+    const RankState* const own = state_of(graph.run, waiter.rank);
+    const TimeNs off = uncertainty_between(graph.run, trace_of(graph.run, root),
+                                           graph.run.processes[waiter.process]);
+    if (own != nullptr && off != kNoCommonClock) {
+      gap = std::max(gap, elapsed(off, elapsed(root.last_seen, own->last_seen)));
+    }
+  }
+  return gap;
+}
+
 // It goes about its work on other communicators: late here, but not stuck.
 bool is_moving(const Run& run, const RankState& state) {
   TimeNs last = 0;
@@ -200,7 +215,8 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
   }
   const TimeNs skew = skew_of(graph, *state, wait);
   const TimeNs seen = elapsed(state->last_seen, testimony.last_seen);
-  const TimeNs gap = elapsed(skew, seen);  // at least so much
+  // At least so much.
+  const TimeNs gap = std::max(elapsed(skew, seen), certain_gap(graph, *state, wait));
   if (state->ending == Ending::kExited && !ended_behind_abort(run, *state, wait)) {
     if (exited_normally(run, *state)) {
       return long_enough && !testimony.all_entered ? std::optional(Fate::kExited) : std::nullopt;

@@ -40,6 +40,9 @@ std::optional<Bounds> common(const Bounds& a, const Bounds& b) {
 struct ClockSide {
   TimeNs entered = 0;  // by the last there; 0: by nobody there
   TimeNs over = 0;     // as was first seen there; 0: it was not
+  // Said to be over once its call returned: so write it those who know that it finished, and not
+  // when.
+  bool supposed = false;
 };
 
 // By clock.
@@ -130,18 +133,19 @@ class Moments {
   // Communicator, sequence (0: its creation), function.
   using Key = std::tuple<uint64_t, uint64_t, std::string>;
 
-  void add(const Key& key, size_t clock, TimeNs entered, TimeNs over) {
+  void add(const Key& key, size_t clock, TimeNs entered, TimeNs over, TimeNs returned) {
     if (entered == 0) {
       return;
     }
     ClockSide& side = sides_[key][clock];
     side.entered = std::max(side.entered, entered);
     side.over = side.over == 0 || (over != 0 && over < side.over) ? over : side.over;
+    side.supposed = side.supposed || (over != 0 && over <= returned);
   }
 
   void add_creation(size_t clock, const CommunicatorText& text) {
     const bool ends_with_all = (text.flags & format::kNonBlocking) == 0;
-    add({text.id, 0, ""}, clock, text.created, ends_with_all ? text.ready : 0);
+    add({text.id, 0, ""}, clock, text.created, ends_with_all ? text.ready : 0, 0);
   }
 
   void add_collectives(size_t clock, const ProcessTrace& trace, const CommunicatorText& text) {
@@ -152,7 +156,7 @@ class Moments {
       if (operation.collective && operation.sequence != 0 && (operation.flags & kNot) == 0 &&
           (text.flags & format::kAborted) == 0 && direction_of(function) == Direction::kAllToAll) {
         add({text.id, operation.sequence, function}, clock, operation.enter,
-            seen_over(trace, operation));
+            seen_over(trace, operation), operation.leave);
       }
     }
   }
@@ -207,11 +211,13 @@ class Offsets {
     const auto both = ahead ? common(*ahead, own) : own;
     if (!both) {
       const Wide apart = std::max(ahead->low - own.high, own.low - ahead->high);
-      if (apart > kClockSkewTolerated) {
+      // Clocks are set now and then: what is older than many that agree is of before.
+      if (apart > kClockSkewTolerated && agreed_[clock] < kClockCollectives) {
         contradicted_.insert(clock);
       }
       return false;
     }
+    ++agreed_[clock];
     const bool news = !ahead || both->low > ahead->low || both->high < ahead->high;
     ahead = both;
     return news;
@@ -236,6 +242,7 @@ class Offsets {
 
   std::vector<std::optional<Bounds>> ahead_;  // by clock
   std::set<size_t> contradicted_;
+  std::map<size_t, size_t> agreed_;  // how many moments of each clock
   Wide latest_ = 0;
 };
 
@@ -300,8 +307,46 @@ void take_offsets(const Offsets& offsets, size_t first, Run& run) {
   }
 }
 
+bool is_supposed(const ClockSides& sides) {
+  return std::any_of(sides.begin(), sides.end(),
+                     [](const auto& side) { return side.second.supposed; });
+}
+
+// How much later its end was seen by the one clock than by the other; none: not by both.
+std::optional<TimeNs> end_apart(const ClockSides& sides, size_t first, size_t clock) {
+  const auto a = sides.find(first);
+  const auto b = sides.find(clock);
+  const bool both =
+      a != sides.end() && b != sides.end() && a->second.over != 0 && b->second.over != 0;
+  return both ? std::optional(elapsed(a->second.over, b->second.over)) : std::nullopt;
+}
+
+// Ends that are only supposed may be those of calls that waited for nobody: what is not as most of
+// them are says nothing.
+void leave_out_unlike_most(size_t first, size_t clocks, std::vector<ClockSides>& moments) {
+  for (size_t clock = 0; clock < clocks; ++clock) {
+    std::vector<TimeNs> apart;
+    for (const ClockSides& sides : moments) {
+      const auto ns = is_supposed(sides) ? end_apart(sides, first, clock) : std::nullopt;
+      if (ns && clock != first) {
+        apart.push_back(*ns);
+      }
+    }
+    if (apart.empty()) {
+      continue;
+    }
+    const auto middle = apart.begin() + static_cast<std::ptrdiff_t>(apart.size() / 2);
+    std::nth_element(apart.begin(), middle, apart.end());
+    std::erase_if(moments, [&, usual = *middle](const ClockSides& sides) {
+      const auto ns = is_supposed(sides) ? end_apart(sides, first, clock) : std::nullopt;
+      return ns && std::max(elapsed(usual, *ns), elapsed(*ns, usual)) > kClockSkewTolerated;
+    });
+  }
+}
+
 void align(Run& run) {
-  const std::vector<ClockSides> moments = Moments(run).by_age();
+  std::vector<ClockSides> moments = Moments(run).by_age();
+  leave_out_unlike_most(usual_clock(run), run.clocks.size(), moments);
   const size_t count = run.clocks.size();
   size_t first = usual_clock(run);
   Offsets offsets = offsets_from(first, count, moments);

@@ -86,13 +86,17 @@ std::vector<GpuCharges> gpu_charges(const Arrivals& arrivals) {
       behind[i] = std::max<int64_t>(0, added_within(behind[i], charges.more_ns[i]));
       charges.charged_ns.push_back(
           std::min(behind[i], starts[i] - usual_start - std::max<int64_t>(0, by_host[i])));
+      // A rank that is level with the others has caught up, whatever it had more to do before.
+      behind[i] = std::min(behind[i], std::max<int64_t>(0, starts[i] - usual_start));
     }
   }
   return all;
 }
 
-GpuLatenesses gpu_lateness(const Arrivals& arrivals) {
+GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
   GpuLatenesses all;
+  std::vector<size_t> known_in(parts, 0);
+  std::vector<std::vector<size_t>> late_in(arrivals.members.size(), known_in);
   all.members.resize(arrivals.members.size());
   for (size_t i = 0; i < all.members.size(); ++i) {
     all.members[i].member = i;
@@ -104,6 +108,8 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals) {
       continue;
     }
     ++all.known;
+    const size_t part = (index - 1) * parts / (arrivals.list.size() - 1);
+    ++known_in[part];
     const int64_t last = arrival.last_start();
     const int64_t delay = last - median_or_lesser(arrival.start_ns);
     all.delayed += delay >= arrivals.noise_ns() ? 1 : 0;
@@ -117,8 +123,16 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals) {
       if (charged >= arrivals.noise_ns() &&
           static_cast<double>(charged) >= kLateAsLast * static_cast<double>(delay)) {
         ++each.times;
+        ++late_in[each.member][part];
         each.charged_ns = added_within(each.charged_ns, charged);
       }
+    }
+  }
+  for (size_t part = 0; part < parts; ++part) {
+    all.parts += known_in[part] != 0 ? 1 : 0;
+    for (GpuLateness& each : all.members) {
+      const size_t late = late_in[each.member][part];
+      each.parts += late != 0 && 2 * late >= known_in[part] ? 1 : 0;
     }
   }
   for (GpuLateness& each : all.members) {
@@ -128,19 +142,10 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals) {
 }
 
 bool is_gpu_habit(const GpuLatenesses& all, const GpuLateness& late) {
-  size_t times = 0;
-  for (const GpuLateness& each : all.members) {
-    times += each.times;
-  }
-  const double each = static_cast<double>(times) /
-                      static_cast<double>(std::max<size_t>(1, all.delayed * all.members.size()));
-  // Of two, one is always the last: not how often it is says that it is no chance, but that the
-  // same work takes longer (gpu_stragglers).
-  const bool is_no_chance =
-      all.members.size() == 2 ||
-      (each < 1 && chance_of(late.times, all.delayed, each) < kStragglerChance);
-  return late.times >= kStragglerAgain && is_no_chance &&
-         static_cast<double>(late.times) >= kStragglerHabit * static_cast<double>(all.delayed);
+  const double by_chance = 1.0 / static_cast<double>(all.members.size());
+  return late.parts >= kStragglerAgain &&
+         static_cast<double>(late.parts) >= kStragglerHabit * static_cast<double>(all.parts) &&
+         chance_of(late.parts, all.parts, by_chance) < kStragglerChance;
 }
 
 WorkDifference work_difference(const Profile& profile, const Arrivals& arrivals, size_t member) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/profile.h"
 
@@ -20,12 +21,14 @@ struct GpuLateness {
                            // last one's
   int64_t charged_ns = 0;  // sum over these; no more than more_ns
   int64_t more_ns = 0;     // its work beyond the usual in all; negative: less
+  size_t parts = 0;        // in how many parts of the run it delayed half of the collectives
 };
 
 struct GpuLatenesses {
   std::vector<GpuLateness> members;
   size_t known = 0;    // collectives to which it is known who came last
   size_t delayed = 0;  // of these, where that was later than the median by more than noise
+  size_t parts = 0;    // with such collectives
 };
 
 // Of one collective, by member.
@@ -40,9 +43,11 @@ struct GpuCharges {
 // usual is what the other does.  `arrivals` usable, and not by the host's calls alone.
 std::vector<GpuCharges> gpu_charges(const Arrivals& arrivals);
 
-GpuLatenesses gpu_lateness(const Arrivals& arrivals);
+// `parts`: of the run, by the number of collectives.  Those of one step are late together, so steps
+// are what counts.
+GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts = kStretches);
 
-// Whether so many of the delayed collectives are a habit of one of the members and no chance.
+// Whether so many parts are a habit of one of the members and no chance.
 bool is_gpu_habit(const GpuLatenesses& all, const GpuLateness& late);
 
 // What a member's GPU did differently from the median of the other members.

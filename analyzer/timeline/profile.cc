@@ -131,12 +131,18 @@ int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work) {
   return *middle;
 }
 
-// Where parts with as many pieces of work each begin: a cluster of gaps between few of them lies in
-// few parts, however long it takes.
+// Where parts with as many kernels each begin: a cluster of gaps between few of them lies in few
+// parts, however long it takes, and so do the copies of weights that are loaded or saved once.
 std::vector<int64_t> equal_parts_of(std::span<const GpuWork> work) {
-  std::vector<int64_t> starts;
-  for (size_t part = 0; part < kStretches; ++part) {
-    starts.push_back(work[work.size() * part / kStretches].start_ns);
+  std::vector<int64_t> kernels;
+  for (const GpuWork& each : work) {
+    if (each.kind != WorkKind::kMemory) {
+      kernels.push_back(each.start_ns);
+    }
+  }
+  std::vector<int64_t> starts = {work.front().start_ns};
+  for (size_t part = 1; part < kStretches && !kernels.empty(); ++part) {
+    starts.push_back(std::max(starts.back(), kernels[kernels.size() * part / kStretches]));
   }
   return starts;
 }

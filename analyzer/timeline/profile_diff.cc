@@ -259,7 +259,7 @@ void add_apart(const std::vector<RankBuckets>& ranks, size_t bucket, ProfileDiff
 }
 
 void add_ranks_apart(const Profile& a, const Profile& b, ProfileDiff& diff) {
-  if (!diff.per_step || diff.ranks.size() < 2) {
+  if (!diff.per_step || diff.ranks.size() < 2 || !diff.has_grown(diff.window_ns)) {
     return;
   }
   const std::vector<RankBuckets> ranks = buckets_by_rank(a, b, diff.ranks);

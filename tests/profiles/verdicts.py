@@ -410,6 +410,18 @@ def uneven_by_chance(share):
     return lambda rank, k: even(us=200.0 * (1 + share * source.uniform(-1, 1)))
 
 
+def more_once(ranks, steps, per_step=4):
+    """An evaluation: in these steps a rank has four times the kernels, before each collective of the step."""
+    return lambda rank, k: even(kernels=20 if rank in ranks and k // per_step in steps else 5)
+
+
+def uneven_steps(share, seed, per_step=4):
+    """Sequences of other lengths for each rank and step: nobody is slower by design."""
+    source = random.Random(seed)
+    lengths = {}
+    return lambda rank, k: even(us=200.0 * lengths.setdefault((rank, k // per_step), max(0.3, source.gauss(1, share))))
+
+
 def after_a_call(ranks, late, us, more=0.0):
     """All wait for the whole device once in each step; then the hosts `late` do something else for so long, and their kernels take `more`."""
     jobs = [Rank(number, ranks) for number in range(ranks)]
@@ -822,6 +834,15 @@ def with_own_kernels(traintrace):
     return wrong + ([] if done.returncode == 2 and "regular expression" in done.stderr else [f"{done.returncode}: {done.stderr}"])
 
 
+def late_in_few_steps(traintrace):
+    """All collectives of a step are late together: what counts is in how many steps."""
+    jobs = {"once": on_gpu(8, more_once({0}, {5})), "twice": on_gpu(4, more_once({0}, {4, 9}), hidden=True)}
+    jobs |= {f"uneven {ranks} {seed}": on_gpu(ranks, uneven_steps(0.15, seed), steps=10) for ranks in (2, 8) for seed in range(3)}
+    named = {name: [finding["culprits"] for finding in json.loads(analyze(traintrace, each, range(len(each))))["findings"]
+                    if finding["code"] in ("latency.straggler", "latency.slow-device")] for name, each in jobs.items()}
+    return [f"late in few steps, {name}: {culprits}" for name, culprits in named.items() if culprits]
+
+
 def waited_for_a_pause(traintrace):
     """A checkpoint on one rank with an idle GPU: the others waited for it once."""
     jobs = together(4, lambda rank, k: 0.0, idle_us=lambda rank, k: 300_000.0 if (rank, k) == (0, 28) else 0.0)
@@ -837,7 +858,7 @@ def waited_for_a_pause(traintrace):
 def main(traintrace):
     failed = 0
     for each in (beside_traces(traintrace) + causes_of_lateness(traintrace) + symptom_and_cause(traintrace) + with_own_kernels(traintrace) +
-                 waited_for_a_pause(traintrace)):
+                 waited_for_a_pause(traintrace) + late_in_few_steps(traintrace)):
         print(f"beside the cases: {each}")
         failed += 1
     for name, jobs, code, culprits, value in cases():
