@@ -167,7 +167,7 @@ Finding finding_about_all(const Run& run, const std::vector<Failure>& all) {
   Finding finding;
   finding.code = "run.rank-failed";
   const bool stopped = std::all_of(all.begin(), all.end(), was_stopped);
-  finding.severity = stopped ? Severity::kWarning : Severity::kError;
+  finding.severity = Severity::kWarning;  // it may have been meant: no rank is at fault
   finding.certainty = Certainty::kPossible;
   finding.root = true;
   finding.sides.emplace_back();

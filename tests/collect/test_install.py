@@ -29,13 +29,13 @@ class Install(job.Case):
         done = subprocess.run([program, "analyze"], cwd=self.folder, env={"PATH": "/usr/bin"}, capture_output=True, text=True,
                               timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("nothing wrong was found", done.stdout)
+        self.assertIn("nothing is wrong", done.stdout)
 
     def check_package(self, python, settings):
         """Of Python; the folder has traces, whose own name is that of the package."""
         code = "import traintrace; traintrace.step(1); print(traintrace.analyze('traintrace').verdict)"
         done = subprocess.run([*python, "-c", code], cwd=self.folder, env=settings, capture_output=True, text=True, timeout=120, check=False)
-        self.assertIn("nothing wrong was found", done.stdout, done.stderr)
+        self.assertIn("nothing is wrong", done.stdout, done.stderr)
 
     def test_a_folder_that_is_moved(self):
         folder = self.install("runtime")

@@ -56,12 +56,12 @@ class Launchers(unittest.TestCase):
     def expect_healthy(self, ranks):
         """Soon: the keeper of a process copies what is left once that has ended."""
         said, until = self.analyze(), time.monotonic() + 30
-        while ("nothing wrong was found" not in said["verdict"] or len(said["run"]["ranks"]) != ranks) and time.monotonic() < until:
+        while ("nothing is wrong" not in said["verdict"] or len(said["run"]["ranks"]) != ranks) and time.monotonic() < until:
             time.sleep(0.2)
             said = self.analyze()
         self.assertEqual((said["run"]["ranks"], said["run"]["missing_ranks"], said["run"]["world_size"]), (list(range(ranks)), [], ranks), said)
         self.assertEqual([finding["code"] for finding in said["findings"] if finding["severity"] != "info"], [], said)
-        self.assertIn("nothing wrong was found", said["verdict"])
+        self.assertIn("nothing is wrong", said["verdict"])
         return said
 
     # Elastic restarts.

@@ -137,7 +137,7 @@ class Markers(case.Case):
 
     def test_are_no_trouble_to_a_healthy_job(self):
         self.assertEqual(self.run_job(3), [0, 0, 0])
-        self.assertIn("verdict: likely: nothing wrong was found", self.traintrace("analyze"))
+        self.assertIn("verdict: likely: nothing is wrong", self.traintrace("analyze"))
 
     def test_snapshot(self):
         """Each has what was recorded until then; a place of no use, a process without a trace and a job without the tracer have none."""
