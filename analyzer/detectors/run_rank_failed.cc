@@ -71,6 +71,14 @@ bool are_all_ended(const Run& run, const std::vector<Failure>& failures) {
          elapsed(failures.front().time, failures.back().time) <= kAliveUncertain;
 }
 
+// One was asked to stop before any failed by itself, as is known to the moment; all have ended
+// since: by handlers of that signal, or killed as their time to stop was over.
+bool began_with_a_stop(const Run& run, const std::vector<Failure>& failures) {
+  return was_stopped(failures.front()) &&
+         failures.front().state->life.evidence == EndEvidence::kNoted &&
+         failures.size() == run.ranks.size();
+}
+
 // What keeps others waiting comes first, and the end of the job is often its consequence.
 bool is_explained(const Failure& failure, const std::vector<Finding>& findings) {
   return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
@@ -144,14 +152,14 @@ Finding finding_about(const Run& run, const std::vector<Failure>& own,
   const std::string end = fmt::format("rank {} {} at {}", first.state->rank.value, how_text(first),
                                       run_time(run, first.time));
   const std::string last = place ? "; last recorded call at " + place_text(*place) : "";
-  finding.title =
-      sure ? fmt::format(
-                 "{}{}{}", end,
-                 all.size() > 1 ? fmt::format(", first of {} ranks that ended", all.size()) : "",
-                 last)
-           : fmt::format("{} failed within {}: culprit undetermined; {}{}",
-                         ranks_text(finding.sides.front()),
-                         seconds(elapsed(first.time, own.back().time)), end, last);
+  finding.title = sure ? fmt::format("{}{}{}", end,
+                                     all.size() > 1 && first.state == all.front().state
+                                         ? fmt::format(", first of {} ranks that ended", all.size())
+                                         : "",
+                                     last)
+                       : fmt::format("{} failed within {}: culprit undetermined; {}{}",
+                                     ranks_text(finding.sides.front()),
+                                     seconds(elapsed(first.time, own.back().time)), end, last);
   finding.values = {first.signal == 0 ? std::pair<std::string, int64_t>("status", first.status)
                                       : std::pair<std::string, int64_t>("signal", first.signal),
                     {"rank_count", static_cast<int64_t>(own.size())}};
@@ -166,7 +174,7 @@ Finding finding_about(const Run& run, const std::vector<Failure>& own,
 Finding finding_about_all(const Run& run, const std::vector<Failure>& all) {
   Finding finding;
   finding.code = "run.rank-failed";
-  const bool stopped = std::all_of(all.begin(), all.end(), was_stopped);
+  const bool stopped = was_stopped(all.front());
   finding.severity = Severity::kWarning;  // it may have been meant: no rank is at fault
   finding.certainty = Certainty::kPossible;
   finding.root = true;
@@ -206,7 +214,7 @@ std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding
   std::vector<Failure> own;
   std::copy_if(all.begin(), all.end(), std::back_inserter(own),
                [](const Failure& failure) { return !was_stopped(failure); });
-  if (!all.empty() && are_all_ended(run, all)) {
+  if (!all.empty() && (are_all_ended(run, all) || began_with_a_stop(run, all))) {
     return is_explained(all.front(), findings) ? std::vector<Finding>()
                                                : std::vector{finding_about_all(run, all)};
   }
