@@ -1,6 +1,7 @@
 #include "analyzer/model/ending.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 
@@ -93,9 +94,27 @@ std::vector<size_t> by_death(const Run& run, const Communicator& communicator) {
   return found;
 }
 
+namespace {
+
+// By a signal that somebody sends: the scheduler, a person, the kernel for want of memory.
+bool was_ended_from_outside(const Run& run, const RankState& state) {
+  const int ended = trace_of(run, state).wait_status;
+  return state.ending == Ending::kGone && ended >= 0 && WIFSIGNALED(ended) &&
+         (WTERMSIG(ended) == SIGKILL || is_stop_signal(WTERMSIG(ended)));
+}
+
+// By the same hand, then: none of them is the reason for the others' end.
+bool were_ended_together(const Run& run, const RankState& one, const RankState& other) {
+  const TimeNs apart = elapsed(known_until(run, one), known_until(run, other));
+  return was_ended_from_outside(run, one) && was_ended_from_outside(run, other) &&
+         std::max(apart, -apart) <= kAliveUncertain;
+}
+
+}  // namespace
+
 bool may_have_died_first(const Run& run, const RankState& one, const RankState& other) {
   const TimeNs off = uncertainty_between(run, trace_of(run, one), trace_of(run, other));
-  return one.process == other.process ||
+  return one.process == other.process || were_ended_together(run, one, other) ||
          (off != 0 && elapsed(known_until(run, other), known_until(run, one)) <= off);
 }
 
