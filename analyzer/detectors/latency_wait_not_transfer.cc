@@ -50,7 +50,7 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
   const int64_t transfer = transfers_of(profile, worst);
   finding.certainty = Certainty::kProof;
   finding.title = fmt::format(
-      "{} {} most of the time in collectives waiting for the last rank to arrive: rank {} {}, "
+      "most of what {} {} in collectives is waiting for the last rank to arrive: rank {} {}, "
       "while all transfers together take {}",
       ranks_text(finding.culprits), finding.culprits.size() == 1 ? "spends" : "spend",
       worst.rank.value, share_text(worst, losses.front().ns), ms_text(transfer));

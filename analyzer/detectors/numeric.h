@@ -28,6 +28,9 @@ std::vector<Finding> find_replica_drift(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_shard_drift(const Run& run, const Numbers& numbers);
 
 // What find_first_nonfinite says where operations were checked; none: they show no such data.
+// The last values of some number that the job fetched again and again, and no others of it, are NaN
+// or infinite: it may have ended for that.
+bool ended_at_nonfinite(const Numbers& numbers);
 std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
                                              bool has_scaler);
 // The job reads the flag of a loss scaler, which skips steps whose gradients are not finite.

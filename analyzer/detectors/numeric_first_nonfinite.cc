@@ -30,12 +30,13 @@ size_t first_of_tail(const ScalarSeries& series) {
   return first;
 }
 
-// By time.
-std::vector<Tail> tails_of(const Numbers& numbers) {
+// By time; of at least `fewest` values each.
+std::vector<Tail> tails_of(const Numbers& numbers, size_t fewest) {
   std::vector<Tail> tails;
   for (const ScalarSeries& series : numbers.scalars) {
     const Tail tail{&series, first_of_tail(series)};
-    if (tail.length() >= kFewestNonfinite && tail.first >= series.type.proven_from) {
+    if (tail.length() >= fewest && tail.first >= series.type.proven_from &&
+        series.values.size() > kFewestNonfinite) {
       tails.push_back(tail);
     }
   }
@@ -92,11 +93,17 @@ std::string tail_line(const Run& run, const Tail& tail) {
 }  // namespace
 
 std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers) {
-  std::vector<Tail> tails = tails_of(numbers);
+  const bool has_scaler = has_loss_scaler(numbers);
+  std::vector<Tail> tails = tails_of(numbers, kFewestNonfinite);
+  // Whoever stops at the first NaN fetches no second one.
+  const bool at_the_end = tails.empty() && !has_scaler && ended_at_nonfinite(numbers);
+  if (at_the_end) {
+    tails = tails_of(numbers, 1);
+  }
   if (!tails.empty()) {
     put_first_step_first(run, tails);
   }
-  if (auto origin = first_nonfinite_input(run, numbers, has_loss_scaler(numbers))) {
+  if (auto origin = first_nonfinite_input(run, numbers, has_scaler)) {
     for (const Tail& tail : tails) {
       origin->evidence.push_back(tail_line(run, tail));
     }
@@ -115,7 +122,7 @@ std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers
     }
     finding.evidence.push_back(tail_line(run, tail));
   }
-  finding.severity = Severity::kWarning;
+  finding.severity = at_the_end ? Severity::kInfo : Severity::kWarning;
   finding.certainty = Certainty::kLikely;
   finding.sides = {at_once};
   finding.title = fmt::format(

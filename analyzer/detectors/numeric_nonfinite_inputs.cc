@@ -288,11 +288,23 @@ void judge_origins(const Run& run, const NonfiniteRun& found, Finding& finding) 
 
 }  // namespace
 
+bool ended_at_nonfinite(const Numbers& numbers) {
+  return std::any_of(
+      numbers.scalars.begin(), numbers.scalars.end(), [](const ScalarSeries& series) {
+        const auto is_bad = [&](uint64_t value) { return is_nonfinite(series.type.type, value); };
+        const auto first = std::find_if(series.values.begin(), series.values.end(), is_bad);
+        return first != series.values.end() &&
+               static_cast<size_t>(first - series.values.begin()) >= kFewestNonfinite &&
+               std::all_of(first, series.values.end(), is_bad);
+      });
+}
+
 std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
                                              bool has_scaler) {
   NonfiniteRun found = histories_of(numbers.checks);
-  // A loss scaler skips single steps; without one, a job that failed at once has had no more.
-  const bool single_counts = !has_scaler && has_failed(run);
+  // A loss scaler skips single steps; without one, a job that failed at once, or ended as soon as
+  // it had fetched such a number, has had no more.
+  const bool single_counts = !has_scaler && (has_failed(run) || ended_at_nonfinite(numbers));
   std::erase_if(found.origins,
                 [&](const auto& origin) { return !origin.second.is_lasting() && !single_counts; });
   if (found.origins.empty()) {

@@ -11,6 +11,7 @@
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/reporters/card_actor.h"
 #include "analyzer/text/units.h"
 
@@ -69,7 +70,7 @@ std::string waits_in(const Run& run, const Blocked& blocked) {
     for (const Waiter& waiter : wait->waiters) {
       if (contains(blocked.actor.ranks, waiter.rank)) {
         since = since == 0 ? waiter.since : std::min(since, waiter.since);
-        longest = std::max(longest, waiter.until - waiter.since);
+        longest = std::max(longest, elapsed(waiter.since, waiter.until));
       }
     }
   }

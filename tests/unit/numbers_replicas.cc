@@ -213,6 +213,19 @@ TEST(ReplicaDrift, LeavesNanToFirstNonfinite) {
   EXPECT_EQ(found_in(job), (Lines{"warning numeric.first-nonfinite likely side=2"}));
 }
 
+// Who stops at the first NaN fetches no second one; a single one before the end is a skipped step.
+TEST(FirstNonfinite, OfTheLastValueIsAnInfo) {
+  const auto nan_in = [](int bad) {
+    return [bad](int, int step) { return step == bad ? double{kNan} : norm_at(step); };
+  };
+  Job last(4);
+  fetch(last, nan_in(39), 0, 40);
+  EXPECT_EQ(found_in(last), (Lines{"info numeric.first-nonfinite likely side=0-3"}));
+  Job before(4);
+  fetch(before, nan_in(38), 0, 40);
+  EXPECT_EQ(found_in(before), Lines());
+}
+
 // The same rank at two lines is one finding.
 TEST(ReplicaDrift, OfSeveralLinesIsOne) {
   Job job(4);
