@@ -112,8 +112,7 @@ Removal removal_of(const Profile& profile, const Finding& finding) {
 
 bool is_empty(const Removal& removal) {
   return removal.idle.empty() && removal.communication.empty() && removal.copies.empty() &&
-         removal.faster.empty() &&
-         !removal.late_ranks;
+         removal.faster.empty() && !removal.late_ranks;
 }
 
 std::string gain_text(const DeviceProfile& device, int64_t window_ns) {

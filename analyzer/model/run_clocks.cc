@@ -123,6 +123,7 @@ class Moments {
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<ClockSides> found;
+    found.reserve(order.size());
     for (const auto& [last, sides] : order) {
       found.push_back(*sides);
     }
