@@ -51,8 +51,8 @@ std::string free_name(const std::string& folder, const std::string& before,
   std::error_code ignored;
   for (size_t number = 0;; ++number) {
     std::string name = fmt::format("{}.{}.log", before, number);
-    const std::string path = folder + "/" + name;
-    if (!std::filesystem::exists(path, ignored) || holds(path, bytes)) {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    if (!std::filesystem::exists(path, ignored) || holds(path.string(), bytes)) {
       return name;
     }
   }
@@ -180,6 +180,7 @@ int import_gpu_logs(const ImportArguments& arguments) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(arguments.out, ignored)) {
     std::vector<Imported> files;
+    files.reserve(all.size());
     for (std::string& text : all) {
       files.push_back({"", std::move(text)});
     }

@@ -14,9 +14,9 @@ constexpr IdleCause kPauseCauses[] = {IdleCause::kDataStarvation, IdleCause::kSy
 // How far waiting is followed from rank to rank.
 constexpr int kMostRanksBetween = 8;
 
-void add_single(const DeviceProfile& device, std::vector<IdleSite> sites,
+void add_single(const DeviceProfile& device, const std::vector<IdleSite>& sites,
                 std::map<int64_t, Pause>& pauses) {
-  for (IdleSite& site : sites) {
+  for (const IdleSite& site : sites) {
     std::map<int64_t, IdleSite> parts;
     for (const IdleGap& gap : site.gaps) {
       const int64_t stretch = is_start_up(device, gap) ? -1 : stretch_of(device, gap);

@@ -69,6 +69,7 @@ PageJson sites_json(const Profile& profile, TextTable& texts) {
     }
   }
   std::vector<std::pair<const Key, Sum>*> order;
+  order.reserve(sums.size());
   for (auto& sum : sums) {
     order.push_back(&sum);
   }
