@@ -209,7 +209,9 @@ def check_many(folder):
     with job(os.path.join(folder, "many"), 1024, slow=702) as traces:
         def spent(count):
             terminal = Terminal(traces, "--interval=50ms", f"--looks={count}", columns=160, lines=40)
-            terminal.read_until("1,024 ranks", "slowest now: rank 702", "128 hosts", seconds=60)
+            # On a busy machine the only look may take so long that nobody is compared in it.
+            slowest = ["slowest now: rank 702"] if count > 1 else []
+            terminal.read_until("1,024 ranks", "128 hosts", *slowest, seconds=60)
             status, _ = terminal.end()
             assert status == 0
             return terminal.used.ru_utime + terminal.used.ru_stime
