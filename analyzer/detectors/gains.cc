@@ -175,25 +175,25 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
   }
   const ReplayGraph graph = replay_graph(profile);
   const std::vector<int64_t> unchanged = replayed_windows(graph, profile, {});
-  const std::vector<int64_t> in_time = replayed_windows(graph, profile, {{}, {}, {}, true});
+  const std::vector<int64_t> in_time = replayed_windows(graph, profile, {.late_ranks = true});
   for (const DeviceProfile& device : profile.devices) {
     gains.push_back({device.index, "none", 0, unchanged[device.index]});
     for (size_t cause = 0; cause < kIdleCauses; ++cause) {
       if (device.idle[cause] != 0) {
-        const Removal removal{{{device.index, static_cast<IdleCause>(cause)}}, {}, {}, false};
+        const Removal removal{.idle = {{device.index, static_cast<IdleCause>(cause)}}};
         gains.push_back({device.index, kIdleCauseNames[cause], device.idle[cause],
                          replayed_windows(graph, profile, removal)[device.index]});
       }
     }
     if (const int64_t exposed = device.times.exposed_communication_ns; exposed != 0) {
-      const Removal removal{{}, {device.index}, {}, false};
+      const Removal removal{.communication = {device.index}};
       gains.push_back({device.index, "communication", exposed,
                        replayed_windows(graph, profile, removal)[device.index]});
       gains.push_back({device.index, "late-ranks", collective_times(profile, device).waited_ns,
                        in_time[device.index]});
     }
     if (const int64_t copies = device.times.exposed_memory_ns; copies != 0) {
-      const Removal removal{{}, {}, {{device.index}}, false};
+      const Removal removal{.copies = {{device.index}}};
       gains.push_back({device.index, "copies", copies,
                        replayed_windows(graph, profile, removal)[device.index]});
     }

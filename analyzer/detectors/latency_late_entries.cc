@@ -20,21 +20,28 @@ struct LateEntries {
   int64_t span_ns = 0;  // from the first entry to the last
 };
 
-LateEntries late_entries_of(const Profile& profile, const Arrivals& arrivals, size_t member) {
-  LateEntries late;
-  late.rank = {*profile.timelines[arrivals.members[member]].rank};
-  late.collectives = arrivals.list.size() - 1;
-  late.span_ns = arrivals.list.back().last_start() - arrivals.list.front().last_start();
+// Of each member.
+std::vector<LateEntries> late_entries_of(const Profile& profile, const Arrivals& arrivals) {
+  std::vector<LateEntries> members;
+  members.reserve(arrivals.members.size());
+  for (const size_t timeline : arrivals.members) {
+    LateEntries& late = members.emplace_back();
+    late.rank = {*profile.timelines[timeline].rank};
+    late.collectives = arrivals.list.size() - 1;
+    late.span_ns = arrivals.list.back().last_start() - arrivals.list.front().last_start();
+  }
   for (size_t index = 1; index < arrivals.list.size(); ++index) {
     const std::vector<int64_t> all = host_lateness_at(arrivals, index);
     const int64_t last = *std::max_element(all.begin(), all.end());
-    if (all[member] >= arrivals.noise_ns() &&
-        static_cast<double>(all[member]) >= kLateAsLast * static_cast<double>(last)) {
-      ++late.times;
-      late.late_ns = added_within(late.late_ns, all[member]);
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (all[i] >= arrivals.noise_ns() &&
+          static_cast<double>(all[i]) >= kLateAsLast * static_cast<double>(last)) {
+        ++members[i].times;
+        members[i].late_ns = added_within(members[i].late_ns, all[i]);
+      }
     }
   }
-  return late;
+  return members;
 }
 
 bool is_worth_a_line(const LateEntries& late) {
@@ -76,8 +83,7 @@ std::vector<Finding> find_late_entries(const Profile& profile) {
     if (!arrivals.usable() || !arrivals.by_host || arrivals.list.size() < 2) {
       continue;
     }
-    for (size_t member = 0; member < arrivals.members.size(); ++member) {
-      const LateEntries late = late_entries_of(profile, arrivals, member);
+    for (const LateEntries& late : late_entries_of(profile, arrivals)) {
       const bool is_known = !known.empty() && contains(known.front().culprits, late.rank);
       if (is_worth_a_line(late) && !is_known) {
         all.push_back(late);

@@ -305,31 +305,37 @@ std::vector<int64_t> host_intervals(const Arrivals& arrivals, size_t index) {
   return intervals;
 }
 
+using Median = int64_t (&)(const std::vector<int64_t>&);
+
+// At most as much as each member then came later than the usual one.
+std::vector<int64_t> beyond_usual(const Arrivals& arrivals, size_t index, Median usual_of) {
+  const std::vector<int64_t>& starts = arrivals.list[index].start_ns;
+  const int64_t usual_start = usual_of(starts);
+  std::vector<int64_t> late = host_intervals(arrivals, index);
+  const int64_t usual = usual_of(late);
+  for (size_t i = 0; i < late.size(); ++i) {
+    late[i] = std::min(late[i] - usual, starts[i] - usual_start);
+  }
+  return late;
+}
+
+int64_t middle_of(const std::vector<int64_t>& values) {
+  return middle_median(values);
+}
+
 }  // namespace
 
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
-  const Arrival& arrival = arrivals.list[index];
-  const int64_t usual_start = middle_median(arrival.start_ns);
-  std::vector<int64_t> late = host_intervals(arrivals, index);
-  const int64_t usual = middle_median(late);
-  for (size_t i = 0; i < late.size(); ++i) {
-    late[i] = std::min(late[i] - usual, arrival.start_ns[i] - usual_start);
-    if (!arrival.most_own_ns.empty()) {
-      late[i] = std::min(late[i], arrival.most_own_ns[i]);
-    }
+  const std::vector<int64_t>& most = arrivals.list[index].most_own_ns;
+  std::vector<int64_t> late = beyond_usual(arrivals, index, middle_of);
+  for (size_t i = 0; i < most.size(); ++i) {
+    late[i] = std::min(late[i], most[i]);
   }
   return late;
 }
 
 std::vector<int64_t> host_lateness_at(const Arrivals& arrivals, size_t index) {
-  const Arrival& arrival = arrivals.list[index];
-  const int64_t usual_start = median_or_lesser(arrival.start_ns);
-  std::vector<int64_t> late = host_intervals(arrivals, index);
-  const int64_t usual = median_or_lesser(late);
-  for (size_t i = 0; i < late.size(); ++i) {
-    late[i] = std::min(late[i] - usual, arrival.start_ns[i] - usual_start);
-  }
-  return late;
+  return beyond_usual(arrivals, index, median_or_lesser);
 }
 
 std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {

@@ -112,7 +112,6 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
     ++known_in[part];
     const int64_t last = arrival.last_start();
     const int64_t delay = last - median_or_lesser(arrival.start_ns);
-    all.delayed += delay >= arrivals.noise_ns() ? 1 : 0;
     for (GpuLateness& each : all.members) {
       const int64_t charged = charges[index].charged_ns[each.member];
       each.more_ns = added_within(each.more_ns, charges[index].more_ns[each.member]);

@@ -26,9 +26,8 @@ struct GpuLateness {
 
 struct GpuLatenesses {
   std::vector<GpuLateness> members;
-  size_t known = 0;    // collectives to which it is known who came last
-  size_t delayed = 0;  // of these, where that was later than the median by more than noise
-  size_t parts = 0;    // with such collectives
+  size_t known = 0;  // collectives to which it is known who came last
+  size_t parts = 0;  // of the run, with such collectives
 };
 
 // Of one collective, by member.

@@ -36,24 +36,44 @@ void give_ranks(std::vector<Timeline>& timelines) {
   }
 }
 
+// Where the host made a call, in Timeline::names.
+struct NamedCall {
+  uint32_t name = kNoName;
+  uint32_t site = kNoName;  // of Python code; else
+  uint32_t op = kNoName;    // the operator
+
+  auto operator<=>(const NamedCall&) const = default;
+};
+
+// Null: the call is not known.
+NamedCall named_call(const Timeline& timeline, const HostCall* call) {
+  if (call == nullptr) {
+    return {};
+  }
+  return {call->name, call->site, call->site == kNoName ? timeline.context_of(*call).op : kNoName};
+}
+
+std::string text_of(const Timeline& timeline, uint32_t name) {
+  return name == kNoName ? "" : timeline.names[name];
+}
+
+void put_call(const Timeline& timeline, const NamedCall& call, IdleSite& site) {
+  site.call = text_of(timeline, call.name);
+  site.site = text_of(timeline, call.site);
+  site.op = text_of(timeline, call.op);
+}
+
 std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork> work) {
-  std::map<std::tuple<IdleCause, uint32_t, uint32_t, uint32_t>, IdleSite> sites;
+  std::map<std::pair<IdleCause, NamedCall>, IdleSite> sites;
   visit_idle(timeline, work, [&](const IdleCharge& charge) {
-    const uint32_t name = charge.call == nullptr ? kNoName : charge.call->name;
-    const uint32_t place = charge.call == nullptr ? kNoName : charge.call->site;
-    const uint32_t op =
-        charge.call == nullptr || place != kNoName ? kNoName : timeline.context_of(*charge.call).op;
-    IdleSite& site = sites[{charge.cause, name, place, op}];
+    IdleSite& site = sites[{charge.cause, named_call(timeline, charge.call)}];
     site.cause = charge.cause;
     site.ns += charge.ns;
     site.gaps.push_back({charge.ns, charge.next->start_ns});
   });
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {
-    const auto& [cause, name, place, op] = key;
-    site.call = name == kNoName ? "" : timeline.names[name];
-    site.site = place == kNoName ? "" : timeline.names[place];
-    site.op = op == kNoName ? "" : timeline.names[op];
+    put_call(timeline, key.second, site);
     result.push_back(std::move(site));
   }
   std::sort(result.begin(), result.end(), [](const IdleSite& a, const IdleSite& b) {
@@ -70,25 +90,18 @@ std::vector<IdleSite> copies_of(const Timeline& timeline, std::span<const GpuWor
     launches.try_emplace(call.correlation, &call);
   }
   launches.erase(0);
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, IdleSite> sites;
+  std::map<std::pair<uint32_t, NamedCall>, IdleSite> sites;  // by kind of copy
   for (const ExposedCopy& copy : exposed_copies(work)) {
     const auto found = launches.find(copy.work->correlation);
     const HostCall* const call = found == launches.end() ? nullptr : found->second;
-    const uint32_t name = call == nullptr ? kNoName : call->name;
-    const uint32_t place = call == nullptr ? kNoName : call->site;
-    const uint32_t op =
-        call == nullptr || place != kNoName ? kNoName : timeline.context_of(*call).op;
-    IdleSite& site = sites[{copy.work->name, name, place, op}];
+    IdleSite& site = sites[{copy.work->name, named_call(timeline, call)}];
     site.ns += copy.ns;
     site.gaps.push_back({copy.ns, copy.work->end_ns});
   }
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {
-    const auto& [copy, name, place, op] = key;
-    site.copy = timeline.names[copy];
-    site.call = name == kNoName ? "" : timeline.names[name];
-    site.site = place == kNoName ? "" : timeline.names[place];
-    site.op = op == kNoName ? "" : timeline.names[op];
+    site.copy = timeline.names[key.first];
+    put_call(timeline, key.second, site);
     result.push_back(std::move(site));
   }
   std::sort(result.begin(), result.end(), [](const IdleSite& a, const IdleSite& b) {

@@ -17,16 +17,16 @@ struct Removal {
     IdleCause cause = IdleCause::kUnattributed;
     std::vector<int64_t> until_ns = {};  // only in gaps that end then (IdleGap); empty: in all
   };
-  std::vector<Idle> idle;
+  std::vector<Idle> idle = {};
   // On these GPUs (in Profile::devices) communication takes no time and waits for no rank.
-  std::vector<size_t> communication;
+  std::vector<size_t> communication = {};
   // On one GPU, copies and sets take no time.
   struct Copies {
     size_t device = 0;                 // in Profile::devices
     std::vector<int64_t> end_ns = {};  // only those that end then; empty: all
     bool unblocks = false;             // and calls that launched them do not wait for them
   };
-  std::vector<Copies> copies;
+  std::vector<Copies> copies = {};
   // No rank makes a collective late by its own doing (own_lateness), nor by what its GPU has to do
   // beyond the usual (gpu_lateness).
   bool late_ranks = false;

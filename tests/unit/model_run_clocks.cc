@@ -14,26 +14,22 @@
 namespace traintrace {
 namespace {
 
-// Rank 5 never enters the operation that the others wait in; all are killed 17 s later.
-constexpr const char* kHang =
+constexpr const char* kFourHosts =
     "ranks 0-1 host=a world=8\n"
     "ranks 2-3 host=b world=8\n"
     "ranks 4-5 host=c world=8\n"
     "ranks 6-7 host=d world=8\n"
     "communicator dp members=0-7\n"
-    "+1 0-7 calls ncclAllReduce on dp x200 every=10ms\n"
+    "+1 0-7 calls ncclAllReduce on dp x200 every=10ms\n";
+
+// Rank 5 never enters the operation that the others wait in; all are killed 17 s later.
+constexpr const char* kHang =
     "+3 0-4,6,7 enqueues ncclAllReduce on dp\n"
     "+3.1 0-4,6,7 enters cudaStreamSynchronize\n"
     "+20 0-7 dies\n";
 
 // Rank 5 dies in it.
 constexpr const char* kDeath =
-    "ranks 0-1 host=a world=8\n"
-    "ranks 2-3 host=b world=8\n"
-    "ranks 4-5 host=c world=8\n"
-    "ranks 6-7 host=d world=8\n"
-    "communicator dp members=0-7\n"
-    "+1 0-7 calls ncclAllReduce on dp x200 every=10ms\n"
     "+3 0-7 enqueues ncclAllReduce on dp\n"
     "+3.001 5 dies\n"
     "+3.1 0-4,6,7 enters cudaStreamSynchronize\n"
@@ -41,12 +37,6 @@ constexpr const char* kDeath =
 
 // Rank 5 exits with an error in it, which ends the others.
 constexpr const char* kFailure =
-    "ranks 0-1 host=a world=8\n"
-    "ranks 2-3 host=b world=8\n"
-    "ranks 4-5 host=c world=8\n"
-    "ranks 6-7 host=d world=8\n"
-    "communicator dp members=0-7\n"
-    "+1 0-7 calls ncclAllReduce on dp x200 every=10ms\n"
     "+3.001 5 exits status=1\n"
     "+6 0-4,6,7 dies\n";
 
@@ -56,7 +46,8 @@ struct Blamed {
 };
 
 Blamed verdict(const std::string& text, const std::string& host, TimeNs by) {
-  Result<DumpText> dump = parse_dump(text, "job");
+  const std::string job = kFourHosts + text;
+  Result<DumpText> dump = parse_dump(job, "job");
   EXPECT_TRUE(dump) << dump.error().message;
   for (ProcessTrace& trace : dump->processes) {
     if (trace.host == host) {
@@ -89,7 +80,8 @@ TEST_P(OtherClock, DoesNotChangeTheVerdict) {
 INSTANTIATE_TEST_SUITE_P(Of, OtherClock, testing::Values(kHang, kDeath, kFailure));
 
 TEST(RunClocks, TellHowWellTheyAreKnown) {
-  Result<DumpText> dump = parse_dump(kHang, "job");
+  const std::string job = std::string(kFourHosts) + kHang;
+  Result<DumpText> dump = parse_dump(job, "job");
   ASSERT_TRUE(dump);
   const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
   ASSERT_TRUE(judged);
