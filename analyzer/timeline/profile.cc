@@ -42,7 +42,7 @@ struct NamedCall {
   uint32_t site = kNoName;  // of Python code; else
   uint32_t op = kNoName;    // the operator
 
-  auto operator<=>(const NamedCall&) const = default;
+  auto operator<=>(const NamedCall&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Null: the call is not known.
