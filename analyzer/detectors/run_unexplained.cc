@@ -145,6 +145,35 @@ Ranks waiting_for_movers(const Run& run) {
   return WaitSearch(run.waits.waits).victims_of(movers);
 }
 
+// When the last of those that are known to have entered it came.
+TimeNs last_arrival(const Run& run, const Communicator& communicator, uint64_t sequence) {
+  TimeNs last = 0;
+  for (const Member& member : communicator.members) {
+    if (const OperationText* const operation = collective_at(text_of(run, member), sequence)) {
+      last = std::max(last, operation->enter);
+    }
+  }
+  return last;
+}
+
+// What it waits in is a collective to which others came a moment ago: the job moves.
+bool has_company_just_now(const Run& run, const RankState& state) {
+  return state.ending == Ending::kRunning &&
+         std::any_of(run.communicators.begin(), run.communicators.end(),
+                     [&](const Communicator& communicator) {
+                       const Member* const member = member_of(communicator, state.rank);
+                       if (member == nullptr || communicator.size == 1) {
+                         return false;
+                       }
+                       const ProcessTrace& trace = run.processes[member->process];
+                       const OperationText* const last = collective_at(
+                           text_of(run, *member), sequence_reached(trace, text_of(run, *member)));
+                       return last != nullptr && !finished(trace, *last) &&
+                              elapsed(last_arrival(run, communicator, last->sequence),
+                                      known_until(run, state)) < run.hang_after;
+                     });
+}
+
 std::map<Rank, TimeNs> unexplained_ranks(const Run& run, const std::vector<Finding>& findings) {
   const Ranks explained = explained_by(findings);
   const Ranks patient = waiting_for_movers(run);
@@ -152,7 +181,7 @@ std::map<Rank, TimeNs> unexplained_ranks(const Run& run, const std::vector<Findi
   for (const RankState& state : run.ranks) {
     if (contains(explained, state.rank) || contains(patient, state.rank) ||
         exited_normally(run, state) || is_at_work_itself(run, state) ||
-        !has_part_in_something(run, state)) {
+        has_company_just_now(run, state) || !has_part_in_something(run, state)) {
       continue;
     }
     if (const TimeNs waited = blocked_for(run, state); waited > 0) {

@@ -183,13 +183,14 @@ size_t Completion::match_of(size_t index, const Member& member, const OperationT
 
 void Completion::find_missing(size_t index, const std::vector<Reached>& reached) {
   const Communicator& communicator = run_.communicators[index];
+  const uint64_t entered_by_all = last_finished(run_, communicator);
   for (Match& match : matches_) {
     if (match.communicator != index) {
       continue;
     }
     if (match.collective) {
       for (size_t i = 0; i < reached.size(); ++i) {
-        if (reached[i].sequence < match.sequence) {
+        if (reached[i].sequence < match.sequence && match.sequence > entered_by_all) {
           match.missing.push_back({communicator.members[i].rank, false, reached[i].last});
         }
       }

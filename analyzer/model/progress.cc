@@ -19,22 +19,6 @@ bool group_is_open(const ProcessTrace& trace) {
   });
 }
 
-// Of the collectives in which everybody needs everybody: the last that is finished on some rank.
-uint64_t last_finished(const Run& run, const Communicator& communicator) {
-  uint64_t last = 0;
-  for (const Member& member : communicator.members) {
-    const ProcessTrace& trace = run.processes[member.process];
-    for (const OperationText& operation : text_of(run, member).recent) {
-      if (operation.collective && operation.sequence > last && runs(operation) &&
-          (operation.flags & format::kEmpty) == 0 && finished(trace, operation) &&
-          direction_of(call_name(trace, operation.call)) == Direction::kAllToAll) {
-        last = operation.sequence;
-      }
-    }
-  }
-  return last;
-}
-
 // Whether that is news about a stream of the member.
 bool was_begun(Run& run, const Member& member, uint64_t sequence) {
   ProcessTrace& trace = run.processes[member.process];
@@ -50,6 +34,21 @@ bool was_begun(Run& run, const Member& member, uint64_t sequence) {
 }
 
 }  // namespace
+
+uint64_t last_finished(const Run& run, const Communicator& communicator) {
+  uint64_t last = 0;
+  for (const Member& member : communicator.members) {
+    const ProcessTrace& trace = run.processes[member.process];
+    for (const OperationText& operation : text_of(run, member).recent) {
+      if (operation.collective && operation.sequence > last && runs(operation) &&
+          (operation.flags & format::kEmpty) == 0 && finished(trace, operation) &&
+          direction_of(call_name(trace, operation.call)) == Direction::kAllToAll) {
+        last = operation.sequence;
+      }
+    }
+  }
+  return last;
+}
 
 bool finished(const ProcessTrace& trace, const OperationText& operation) {
   if ((operation.flags & format::kFinished) != 0 || operation.gpu == GpuState::kFinished) {

@@ -24,6 +24,10 @@ inline bool certainly_unfinished(GpuState state) {
 // process never asked.
 void infer_progress(Run& run);
 
+// Of the collectives in which everybody needs everybody, the last that is finished on some rank:
+// all members entered it, though a copy that was taken before that does not say so.  0: none.
+uint64_t last_finished(const Run& run, const Communicator& communicator);
+
 // The sequence of the last collective that was entered; one called inside a group that is still
 // being filled has not been.
 uint64_t sequence_reached(const ProcessTrace& trace, const CommunicatorText& communicator);
