@@ -133,10 +133,17 @@ class Describer {
              : own.data_type != expected.data_type                     ? DivergenceKind::kType
                                                                        : DivergenceKind::kCount;
     }
-    // Each pair of ranks may have a communicator of its own.
-    return own.receive == expected.receive && (own.peer != expected.peer || !on_one_communicator())
+    return own.receive == expected.receive && !is_same_peer(own.peer, expected.peer)
                ? std::optional(DivergenceKind::kWrongPeer)
                : std::nullopt;
+  }
+
+  // Each pair of ranks may have a communicator of its own.
+  bool is_same_peer(int own, int expected) const {
+    const Member* const named = member_at(run_.communicators[found_.used], own);
+    const Member* const meant = member_at(run_.communicators[found_.communicator], expected);
+    return named != nullptr && meant != nullptr ? named->rank == meant->rank
+                                                : own == expected && on_one_communicator();
   }
 
   const Run& run_;

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analyzer/judge/standing.h"
+#include "analyzer/match/roles.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/event_operations.h"
 #include "analyzer/model/groups.h"
@@ -24,7 +24,6 @@ namespace traintrace {
 namespace {
 
 constexpr uint64_t kSeed = 0x51ed2701a3b4c5d7ULL;
-constexpr size_t kMostStages = 64;  // of a pipeline
 
 // Of one process.
 class KeyMaker {
@@ -65,13 +64,6 @@ class KeyMaker {
   std::unordered_map<uint32_t, uint64_t> functions_, sites_;
 };
 
-// Which of its process's communicators it is, in the order in which it created them.  Our own
-// traces list them in that order.
-uint32_t ordinal_of(const ProcessTrace& trace, size_t element) {
-  return is_flight_dump(trace) ? trace.communicators[element].ordinal
-                               : static_cast<uint32_t>(element + 1);
-}
-
 // It is known in which order the process created its communicators.
 bool are_numbered(const ProcessTrace& trace) {
   std::set<uint32_t> ordinals = {0};
@@ -106,25 +98,6 @@ TimeNs kept_since(const ProcessTrace& trace) {
   return since;
 }
 
-size_t messages_done(const ProcessTrace& trace, const CommunicatorText& text) {
-  return static_cast<size_t>(
-      std::count_if(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
-        return !operation.collective && !is_unfinished(trace, operation);
-      }));
-}
-
-// Made for a message between two ranks, as frameworks do, of a rank that has long exchanged others,
-// and not one has been done on it: it may be the call of a wrong peer that made it.
-bool is_fresh_pair(const ProcessTrace& trace, const CommunicatorText& text) {
-  return text.size == 2 && text.collectives == 0 &&
-         (text.recent.empty() || text.recent.front().index == 0) &&
-         messages_done(trace, text) == 0 &&
-         std::any_of(trace.communicators.begin(), trace.communicators.end(),
-                     [&](const CommunicatorText& other) {
-                       return other.size == 2 && messages_done(trace, other) >= kHabitTimes;
-                     });
-}
-
 // Dumps say the sizes of all groups, our own traces have them.
 std::string sizes_of(const ProcessTrace& trace) {
   if (const auto sizes = trace.facts.find("group-sizes"); sizes != trace.facts.end()) {
@@ -137,80 +110,6 @@ std::string sizes_of(const ProcessTrace& trace) {
     }
   }
   return sizes;
-}
-
-// Messages that are no part of an all-to-all, in which all members do the same.  What is kept of
-// the first group may be its end only.
-bool has_messages(const Communicator& communicator, const CommunicatorText& text) {
-  uint32_t seen =
-      text.recent.empty() || text.recent.front().index == 0 ? 0 : text.recent.front().group;
-  return std::any_of(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
-    if (operation.collective || (operation.group != 0 && operation.group == seen)) {
-      return false;
-    }
-    seen = operation.group;
-    return !is_exchange(communicator, text, operation);
-  });
-}
-
-// The groups that carry messages anywhere, by how their processes count them.
-std::set<uint32_t> groups_with_messages(const Run& run) {
-  std::set<uint32_t> ordinals;
-  for (const Communicator& communicator : run.communicators) {
-    for (const Member& member : communicator.members) {
-      if (has_messages(communicator, text_of(run, member))) {
-        ordinals.insert(ordinal_of(run.processes[member.process], member.element));
-      }
-    }
-  }
-  return ordinals;
-}
-
-// Of one communicator that carries messages: no two of its members run the same program.
-bool are_told_apart(const Communicator& communicator, const std::map<Rank, Program>& programs) {
-  std::set<uint64_t> roles;
-  return std::all_of(
-      communicator.members.begin(), communicator.members.end(),
-      [&](const Member& member) { return roles.insert(programs.at(member.rank).role).second; });
-}
-
-// Stages of a pipeline whose messages go over communicators of two ranks each have the same place
-// in all of theirs, but for the first and the last stage: those next to them are told apart by
-// that, and so on.
-void tell_stages_apart(const Run& run, const std::set<uint32_t>& with_messages,
-                       std::map<Rank, Program>& programs) {
-  std::vector<const Communicator*> carriers;
-  for (const Communicator& communicator : run.communicators) {
-    if (std::any_of(communicator.members.begin(), communicator.members.end(),
-                    [&](const Member& member) {
-                      const ProcessTrace& trace = run.processes[member.process];
-                      return with_messages.contains(ordinal_of(trace, member.element)) &&
-                             !is_fresh_pair(trace, text_of(run, member));
-                    })) {
-      carriers.push_back(&communicator);
-    }
-  }
-  for (size_t round = 0; round < kMostStages / 2; ++round) {
-    if (std::all_of(carriers.begin(), carriers.end(), [&](const Communicator* communicator) {
-          return are_told_apart(*communicator, programs);
-        })) {
-      return;
-    }
-    std::map<Rank, uint64_t> roles;
-    for (const Communicator* const communicator : carriers) {
-      uint64_t all = kSeed;
-      for (const Member& member : communicator->members) {
-        all = format::mixed(all, programs.at(member.rank).role);
-      }
-      for (const Member& member : communicator->members) {
-        const uint32_t ordinal = ordinal_of(run.processes[member.process], member.element);
-        roles[member.rank] += format::mixed(all, ordinal);
-      }
-    }
-    for (const auto& [rank, more] : roles) {
-      programs.at(rank).role = format::mixed(programs.at(rank).role, more);
-    }
-  }
 }
 
 // What is kept of one communicator in the tables: nothing of its event records from there on.
@@ -299,10 +198,15 @@ class Programs {
         add_calls(static_cast<uint32_t>(i), member);
       }
     }
-    tell_stages_apart(run_, with_messages_, by_rank_);
+    Roles roles;
+    for (const auto& [rank, program] : by_rank_) {
+      roles[rank] = program.role;
+    }
+    tell_roles_apart(run_, with_messages_, roles);
     std::vector<Program> programs;
     programs.reserve(by_rank_.size());
     for (auto& [rank, program] : by_rank_) {
+      program.role = roles.at(rank);
       std::stable_sort(
           program.calls.begin(), program.calls.end(),
           [](const Call& a, const Call& b) { return a.operation->enter < b.operation->enter; });
