@@ -6,6 +6,7 @@ import os
 import pickle
 import pickletools
 import random
+import re
 import sys
 import tempfile
 import unittest
@@ -16,6 +17,7 @@ import faults
 import generate
 import measure
 import scenario
+import text
 from model import BLOCK, COLLECTIVE, COMPUTE, DIE, HANG, HOST, HOST_TOO, MESSAGES, NOTHING, STREAM, SYNC, WAIT, Job, Spec
 from simulate import Simulation
 
@@ -219,6 +221,90 @@ class Files(unittest.TestCase):
             self.assertLessEqual(len(dump["entries"]), told["ring"])
             for status in dump["pg_status"].values():
                 self.assertTrue(all(type(number) is (str if told["json"] else int) for number in status.values()))
+
+
+class Created(unittest.TestCase):
+    """The order of communicators in the text form: that in which each process has created its own."""
+
+    def read(self, drawn):
+        """{communicator: members} in the order of the lines, {rank: the pairs that it uses, in the order of calls}."""
+        members, used = {}, {rank: [] for rank in range(drawn.job.size)}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "job.txt")
+            text.write(drawn, path)
+            lines = Path(path).read_text().splitlines()
+        for line in lines:
+            created = re.match(r"communicator (\S+) members=(\S+)", line)
+            called = re.match(r"\S+ (\d+) \w+ nccl(?:Send|Recv) on (\S+_pair_\S+)", line)
+            if created:
+                members[created[1]] = list(map(int, created[2].split(",")))
+            elif called and called[2] not in used[int(called[1])]:
+                used[int(called[1])].append(called[2])
+        return members, used
+
+    def pipelines(self, kind, count):
+        """So many jobs of several pipelines whose stages exchange single messages with two neighbours."""
+        for seed in range(200):
+            drawn = scenario.draw(seed, "text", kind, 16)
+            stages = drawn.notes.get("layout", {}).get("pp", 1)
+            if 2 < stages < 16:
+                members, used = self.read(drawn)
+                if any(len(pairs) > 1 for pairs in used.values()):
+                    yield drawn, members, used
+                    count -= 1
+                    if count == 0:
+                        return
+        self.fail("too few jobs with pairs")
+
+    def pairs_of(self, rank, members):
+        return [name for name, ranks in members.items() if "_pair_" in name and rank in ranks]
+
+    def test_each_rank_creates_its_pairs_as_it_comes_to_them(self):
+        for kind, count in (("none", 3), ("wrong-peer", 5)):
+            for drawn, members, used in self.pipelines(kind, count):
+                for rank, pairs in used.items():
+                    # A peer that nobody meant may have called for one more.
+                    self.assertEqual(self.pairs_of(rank, members)[:len(pairs)], pairs, (drawn.seed, kind, rank))
+
+    def test_ranks_of_a_stage_create_their_pairs_in_the_same_order(self):
+        for drawn, members, _ in self.pipelines("none", 3):
+            kinds = ["_pair_" in name for name in members]
+            self.assertEqual(kinds, sorted(kinds))  # groups come before
+            orders = {}
+            for name, ranks in members.items():
+                if re.fullmatch(r"pp_\d+", name):
+                    for stage, rank in enumerate(ranks):
+                        own = tuple(pair.split("_pair_")[1] for pair in self.pairs_of(rank, members))
+                        orders.setdefault(stage, set()).add(own)
+            self.assertEqual(len(orders), drawn.notes["layout"]["pp"])
+            for stage, each in orders.items():
+                self.assertEqual(len(each), 1, (drawn.seed, stage, each))
+
+    def test_a_group_created_in_the_middle_comes_after_pairs(self):
+        for _, members, _ in self.pipelines("create-missing", 1):
+            self.assertTrue(list(members)[-1].startswith("late_"))
+
+    def pairs(self, **since):
+        return {name: text.Pair(time, 0, int(name[1]), int(name[2]), "") for name, time in since.items()}
+
+    def test_the_order_of_each_rank_counts_not_who_was_early(self):
+        pairs = self.pairs(p01=5.0, p12=1.0, p23=2.0)
+        self.assertEqual(text.creation_order(pairs, []), ["p12", "p23", "p01"])
+        chain = [["p01"], ["p01", "p12"], ["p12", "p23"], ["p23"]]
+        self.assertEqual(text.creation_order(pairs, chain), ["p01", "p12", "p23"])
+
+    def test_orders_that_would_hang_are_replaced_by_that_of_peers(self):
+        pairs = self.pairs(p12=1.0, p02=2.0, p01=3.0, p34=4.0)
+        ring = [["p01", "p02"], ["p12", "p01"], ["p02", "p12"], ["p34"]]
+        self.assertEqual(text.creation_order(pairs, ring), ["p34", "p01", "p02", "p12"])
+        told = 0
+        for _, members, used in self.pipelines("cycle", 12):
+            for rank, pairs in used.items():
+                own = self.pairs_of(rank, members)
+                if own[:len(pairs)] != pairs:
+                    told += 1
+                    self.assertEqual(own, sorted(own))
+        self.assertGreater(told, 0)
 
 
 class Jobs(unittest.TestCase):

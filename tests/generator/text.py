@@ -5,12 +5,15 @@ What PyTorch does around an operation is written for the newest ones: the event 
 (torch::cuda::nccl::all2all_single_equal_split). A host that waits is inside cudaStreamSynchronize; one whose launch queue is full, inside
 a launch.
 """
-from model import elements
+from collections import namedtuple
+
+from model import MESSAGES, elements
 
 CALLS = {"all_reduce": "ncclAllReduce", "barrier": "ncclAllReduce", "all_gather": "ncclAllGather", "reduce_scatter": "ncclReduceScatter",
          "broadcast": "ncclBroadcast"}
 TYPES = {"BFloat16": "bfloat16", "Half": "float16", "Float": "float32", "Double": "float64", "Long": "int64", "Int": "int32", "Byte": "uint8"}
 TAIL = 60  # so many operations of each rank get their events
+Pair = namedtuple("Pair", "since group low high members")
 
 
 def stack(site):
@@ -32,13 +35,25 @@ class Writer:
     def name(self, comm):
         return "%s_%d" % (comm.name, comm.uid)
 
+    def pair_name(self, comm, first, second):
+        return "%s_pair_%d_%d" % (self.name(comm), min(first, second), max(first, second))
+
     def pair(self, comm, first, second, time):
         """Single messages go over a communicator of the two (getKeySendRecv), made when they first exchange one."""
         low, high = sorted((first, second))
-        name = "%s_pair_%d_%d" % (self.name(comm), low, high)
-        since = min(time, self.pairs.get(name, (time,))[0])
-        self.pairs[name] = (since, comm.ranks[low], comm.ranks[high])
+        name = self.pair_name(comm, low, high)
+        since = min(time, self.pairs[name].since) if name in self.pairs else time
+        self.pairs[name] = Pair(since, comm.uid, low, high, "%d,%d" % (comm.ranks[low], comm.ranks[high]))
         return name, 0 if second == low else 1, 0x100000 + comm.uid * 4096 + low * 64 + high
+
+    def first_uses(self, rank):
+        """The pairs of a rank, in the order in which its program comes to them."""
+        names = {}
+        for step in rank.program:
+            if step[0] == MESSAGES and not step[3]:
+                comm = rank.comms[step[1]]
+                names[self.pair_name(comm, comm.position[rank.number], step[2][0][1])] = None
+        return [name for name in names if name in self.pairs]
 
     # ---- operations
 
@@ -166,21 +181,45 @@ class Writer:
                 self.add(time + 1e-6, rank, "calls cudaLaunchKernel function=0x7f00000b stream=0x0")
 
 
+def creation_order(pairs, orders):
+    """Names of `pairs`, by time, but so that each of `orders`, one of each rank, holds.
+
+    ncclCommInitRank returns once both have called it. So a rank creates its pairs one after the other as its own
+    program comes to them, however early their other members were. Orders that contradict each other would hang in
+    there. A job that gets as far as its messages has then created its pairs before: in a warm-up, say, in which each
+    rank goes through its peers.
+    """
+    before = {name: set() for name in pairs}
+    for order in orders:
+        for first, second in zip(order, order[1:]):
+            before[second].add(first)
+    result, left = {}, sorted(pairs, key=lambda name: (pairs[name].since, name))
+    while left:
+        name = next((name for name in left if before[name] <= result.keys()), None)
+        if name is None:
+            return list(result) + sorted(left, key=lambda name: (pairs[name].group, pairs[name].low, pairs[name].high))
+        result[name] = None
+        left.remove(name)
+    return list(result)
+
+
 def communicators(drawn, writer):
-    """Every group with more than one member, as ncclCommInitRank leaves it; the one that is missing a rank has not returned anywhere."""
+    """Every group with more than one member, as ncclCommInitRank leaves it, then the pairs. Last, the one that is
+    missing a rank and has not returned anywhere. Each process takes its own as created in the order of these lines."""
+    unnamed = "" if drawn.settings.mixed else " unnamed"
+    after = []
     for comm in drawn.job.groups:
-        late = comm.name == "late"
         if len(comm.ranks) < 2:
             continue
-        line = "communicator %s members=%s" % (writer.name(comm), ",".join(map(str, comm.ranks)))
-        if not drawn.settings.mixed:
-            line += " unnamed"
-        if late:
+        line = "communicator %s members=%s%s" % (writer.name(comm), ",".join(map(str, comm.ranks)), unnamed)
+        if comm.name == "late":
             first = min(rank.time for rank in comm.joined)
-            line += " absent=%d created=%+.9f" % (drawn.fault.rank, first)
-        yield line
-    for name, (_, low, high) in sorted(writer.pairs.items(), key=lambda item: (item[1][0], item[0])):
-        yield "communicator %s members=%d,%d%s" % (name, low, high, "" if drawn.settings.mixed else " unnamed")
+            after.append(line + " absent=%d created=%+.9f" % (drawn.fault.rank, first))
+        else:
+            yield line
+    for name in creation_order(writer.pairs, [writer.first_uses(rank) for rank in drawn.simulation.ranks]):
+        yield "communicator %s members=%s%s" % (name, writer.pairs[name].members, unnamed)
+    yield from after
 
 
 def write(drawn, path):
