@@ -1,6 +1,5 @@
 // A rank ended by an exception, a signal or a failing status, and nobody is blocked by it.
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <csignal>
@@ -13,44 +12,20 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/job_end.h"
 #include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-struct Failure {
-  const RankState* state = nullptr;
-  TimeNs time = 0;
-  int status = -1;  // -1: a signal ended it
-  int signal = 0;
-};
-
-std::optional<Failure> failure_of(const Run& run, const RankState& state) {
-  const ProcessTrace& trace = trace_of(run, state);
-  if (exited_abnormally(run, state)) {
-    return Failure{&state, trace.exited, trace.exit_status, 0};
-  }
-  const int ended = trace.wait_status;
-  if (state.ending != Ending::kGone || ended < 0) {
-    return std::nullopt;
-  }
-  if (WIFSIGNALED(ended)) {
-    return Failure{&state, state.life.ended, -1, WTERMSIG(ended)};
-  }
-  return WIFEXITED(ended) && WEXITSTATUS(ended) != 0
-             ? std::optional(Failure{&state, state.life.ended, WEXITSTATUS(ended), 0})
-             : std::nullopt;
-}
-
-// Shells give a signal's number as 128 more.
-bool was_stopped(const Failure& failure) {
-  return is_stop_signal(failure.signal != 0 ? failure.signal : failure.status - 128);
+bool was_stopped(const RankEnd& failure) {
+  return failure.by() == EndedBy::kStop;
 }
 
 // Gone by what nobody was told (a status is known only where the parent asked for it in time), at
 // the time of that failure as far as is known: by the same cause, maybe.
-bool may_have_ended_alike(const Run& run, const RankState& state, const Failure& failure) {
+bool may_have_ended_alike(const Run& run, const RankState& state, const RankEnd& failure) {
   // Where only the kernel says that it is gone: at its last sign of life or soon after.
   const TimeNs ended = std::max(state.life.ended, state.life.last_seen);
   return state.ending == Ending::kGone && trace_of(run, state).wait_status < 0 &&
@@ -60,10 +35,10 @@ bool may_have_ended_alike(const Run& run, const RankState& state, const Failure&
 
 // From outside, as a job is that its scheduler or a person ends as a whole: nothing of it has
 // failed by itself, and none of its ranks goes on.
-bool are_all_ended(const Run& run, const std::vector<Failure>& failures) {
+bool are_all_ended(const Run& run, const std::vector<RankEnd>& failures) {
   const bool from_outside = std::all_of(
       failures.begin(), failures.end(),
-      [](const Failure& failure) { return failure.signal == SIGKILL || was_stopped(failure); });
+      [](const RankEnd& failure) { return failure.signal == SIGKILL || was_stopped(failure); });
   const auto alike = static_cast<size_t>(std::count_if(
       run.ranks.begin(), run.ranks.end(),
       [&](const RankState& state) { return may_have_ended_alike(run, state, failures.front()); }));
@@ -73,14 +48,15 @@ bool are_all_ended(const Run& run, const std::vector<Failure>& failures) {
 
 // One was asked to stop before any failed by itself, as is known to the moment; all have ended
 // since: by handlers of that signal, or killed as their time to stop was over.
-bool began_with_a_stop(const Run& run, const std::vector<Failure>& failures) {
-  return was_stopped(failures.front()) &&
-         failures.front().state->life.evidence == EndEvidence::kNoted &&
-         failures.size() == run.ranks.size();
+bool began_with_a_stop(const Run& run, const std::vector<RankEnd>& failures) {
+  return JobEnd(run).was_stopped() ||
+         (was_stopped(failures.front()) &&
+          failures.front().state->life.evidence == EndEvidence::kNoted &&
+          failures.size() == run.ranks.size());
 }
 
 // What keeps others waiting comes first, and the end of the job is often its consequence.
-bool is_explained(const Failure& failure, const std::vector<Finding>& findings) {
+bool is_explained(const RankEnd& failure, const std::vector<Finding>& findings) {
   return std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
     const auto has = [&](const Ranks& ranks) { return contains(ranks, failure.state->rank); };
     return finding.severity == Severity::kError &&
@@ -90,7 +66,7 @@ bool is_explained(const Failure& failure, const std::vector<Finding>& findings) 
 }
 
 // "exited with status 1"
-std::string how_text(const Failure& failure) {
+std::string how_text(const RankEnd& failure) {
   if (failure.signal == 0) {
     return fmt::format("exited with status {}", failure.status);
   }
@@ -104,17 +80,17 @@ std::optional<CodePlace> last_place(const Run& run, const RankState& state) {
 
 // How the first is apart from the others in time; within what the last sign of life is known to,
 // or the clocks of two hosts, none is first.
-bool is_first(const Run& run, const std::vector<Failure>& own) {
-  return std::all_of(own.begin() + 1, own.end(), [&](const Failure& other) {
+bool is_first(const Run& run, const std::vector<RankEnd>& own) {
+  return std::all_of(own.begin() + 1, own.end(), [&](const RankEnd& other) {
     return elapsed(own.front().time, other.time) >
            kAliveUncertain + uncertainty_between(run, trace_of(run, *own.front().state),
                                                  trace_of(run, *other.state));
   });
 }
 
-void add_evidence(const Run& run, const std::vector<Failure>& failures, Finding& finding) {
+void add_evidence(const Run& run, const std::vector<RankEnd>& failures, Finding& finding) {
   for (size_t i = 0; i < std::min(failures.size(), kEvidenceLines); ++i) {
-    const Failure& failure = failures[i];
+    const RankEnd& failure = failures[i];
     const ProcessTrace& trace = trace_of(run, *failure.state);
     finding.evidence.push_back(fmt::format("rank {}, process {} on {}, {} at {}{}",
                                            failure.state->rank.value, trace.pid, trace.host,
@@ -127,15 +103,15 @@ void add_evidence(const Run& run, const std::vector<Failure>& failures, Finding&
   finding.evidence.push_back(last_call_text(run, failures.front().state->rank));
 }
 
-Finding finding_about(const Run& run, const std::vector<Failure>& own,
-                      const std::vector<Failure>& all) {
-  const Failure& first = own.front();
+Finding finding_about(const Run& run, const std::vector<RankEnd>& own,
+                      const std::vector<RankEnd>& all) {
+  const RankEnd& first = own.front();
   Finding finding;
   finding.code = "run.rank-failed";
   finding.severity = Severity::kError;
   finding.root = true;
   finding.sides.emplace_back();
-  for (const Failure& failure : own) {
+  for (const RankEnd& failure : own) {
     insert(finding.sides.front(), failure.state->rank);
   }
   const bool sure = is_first(run, own);
@@ -171,7 +147,7 @@ Finding finding_about(const Run& run, const std::vector<Failure>& own,
 }
 
 // Whoever sent these signals is no rank.
-Finding finding_about_all(const Run& run, const std::vector<Failure>& all) {
+Finding finding_about_all(const Run& run, const std::vector<RankEnd>& all) {
   Finding finding;
   finding.code = "run.rank-failed";
   const bool stopped = was_stopped(all.front());
@@ -203,17 +179,10 @@ Finding finding_about_all(const Run& run, const std::vector<Failure>& all) {
 }  // namespace
 
 std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding>& findings) {
-  std::vector<Failure> all;
-  for (const RankState& state : run.ranks) {
-    if (const auto failure = failure_of(run, state)) {
-      all.push_back(*failure);
-    }
-  }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Failure& a, const Failure& b) { return a.time < b.time; });
-  std::vector<Failure> own;
+  const std::vector<RankEnd> all = failures_of(run);
+  std::vector<RankEnd> own;
   std::copy_if(all.begin(), all.end(), std::back_inserter(own),
-               [](const Failure& failure) { return !was_stopped(failure); });
+               [](const RankEnd& failure) { return !was_stopped(failure); });
   if (!all.empty() && (are_all_ended(run, all) || began_with_a_stop(run, all))) {
     return is_explained(all.front(), findings) ? std::vector<Finding>()
                                                : std::vector{finding_about_all(run, all)};

@@ -4,9 +4,11 @@
 #include <limits>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/host_functions.h"
@@ -14,6 +16,7 @@
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/model/stream_order.h"
 
 namespace traintrace {
@@ -49,7 +52,8 @@ bool waits_for_certain(const Run& run, const Member& member, const OperationText
          waiter_of(run, member, operation.enter, operation.stack).blocked;
 }
 
-Completion::Completion(const Run& run) : run_(run) {
+Completion::Completion(const Run& run, Ranks explained)
+    : run_(run), explained_(std::move(explained)) {
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     if (run.communicators[i].size != 1 && !run.communicators[i].members.empty()) {
       add_communicator(i);
@@ -205,12 +209,31 @@ void Completion::find_missing(size_t index, const std::vector<Reached>& reached)
   }
 }
 
+// All had been in it for as long as a hang takes when it died: they had been stuck before.
+bool Completion::was_stuck_before(const Member& member, const Match& match) const {
+  const RankState& own = *state_of(run_, member.rank);
+  TimeNs entered = 0;
+  for (const size_t index : match.parts) {
+    const MatchPart& part = parts_[index];
+    const TimeNs off =
+        uncertainty_between(run_, trace_of(run_, own), run_.processes[part.member->process]);
+    const bool comparable = off != kNoCommonClock;
+    entered = std::max(entered, comparable ? part.operation->enter + off : 0);
+  }
+  return entered != 0 &&
+         match.parts.size() == run_.communicators[match.communicator].members.size() &&
+         elapsed(entered, known_until(run_, own)) >= run_.hang_after;
+}
+
 // Members that died with their own part undone.  Which of those in flight that is, only their GPU
 // may have said; else it is the last that it called.
 void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
   const Communicator& communicator = run_.communicators[index];
   for (const size_t i : by_death(run_, communicator)) {
     const Member& member = communicator.members[i];
+    if (contains(explained_, member.rank)) {
+      continue;
+    }
     size_t lost = matches_.size();
     for (const auto& [key, at] : by_key_) {
       const auto& parts = matches_[at].parts;
@@ -234,7 +257,7 @@ void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
                       return state->process == own.process ||
                              (other.entered && may_have_died_first(run_, own, *state));
                     });
-    if (first) {
+    if (first && !was_stuck_before(member, matches_[lost])) {
       matches_[lost].missing.push_back({member.rank, true, text_of(run_, member).last});
     }
   }

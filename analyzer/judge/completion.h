@@ -40,7 +40,8 @@ bool waits_for_certain(const Run& run, const Member& member, const OperationText
 
 class Completion {
  public:
-  explicit Completion(const Run& run);
+  // `explained`: ranks of which something else explains that they died in an operation.
+  Completion(const Run& run, Ranks explained);
 
   const std::vector<Match>& matches() const { return matches_; }
   const MatchPart& part(size_t index) const { return parts_[index]; }
@@ -78,6 +79,7 @@ class Completion {
   size_t match_of(size_t index, const Member& member, const OperationText& operation);
   void find_missing(size_t index, const std::vector<Reached>& reached);
   void add_lost(size_t index, const std::vector<Reached>& reached);
+  bool was_stuck_before(const Member& member, const Match& match) const;
   void add_untraced(size_t index, const std::vector<Reached>& reached);
   void find_differing();
   void set_differing(const Key& key);
@@ -96,6 +98,7 @@ class Completion {
   bool is_held(const Member& member, const OperationText& operation) const;
 
   const Run& run_;
+  const Ranks explained_;
   std::vector<MatchPart> parts_;
   std::vector<Match> matches_;
   std::vector<Unit> units_;

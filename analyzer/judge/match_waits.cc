@@ -7,16 +7,18 @@
 
 #include "analyzer/judge/completion.h"
 #include "analyzer/model/activity.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/wait_search.h"
 
 namespace traintrace {
 namespace {
 
 class MatchWaits {
  public:
-  MatchWaits(const Run& run, std::vector<Wait>& waits)
-      : run_(run), completion_(run), waits_(waits) {}
+  MatchWaits(const Run& run, Ranks explained, std::vector<Wait>& waits)
+      : run_(run), completion_(run, std::move(explained)), waits_(waits) {}
 
   void add() {
     std::vector<const Match*> matches;
@@ -113,10 +115,63 @@ class MatchWaits {
   std::set<std::tuple<size_t, Rank, int>> pairs_;
 };
 
+// Those that died in an operation, whenever.
+Ranks dead_ranks(const Run& run) {
+  Ranks dead;
+  for (const Communicator& communicator : run.communicators) {
+    for (const size_t i : by_death(run, communicator)) {
+      insert(dead, communicator.members[i].rank);
+    }
+  }
+  return dead;
+}
+
+// For how long it had waited in one of these when it died.
+TimeNs waited_until_death(const std::vector<Wait>& waits, Rank dead) {
+  TimeNs longest = 0;
+  for (const Wait& wait : waits) {
+    for (const Waiter& waiter : wait.waiters) {
+      if (waiter.rank == dead) {
+        longest = std::max(longest, elapsed(waiter.since, waiter.until));
+      }
+    }
+  }
+  return longest;
+}
+
+// That rank was gone before the dead one died, or had kept it waiting for as long as a hang takes.
+bool explains_death(const Run& run, const std::vector<Wait>& waits, Rank root, Rank dead) {
+  const RankState* const state = state_of(run, root);
+  const bool gone = state != nullptr && has_ended(*state);
+  return gone ? !may_have_died_first(run, *state_of(run, dead), *state)
+              : waited_until_death(waits, dead) >= run.hang_after;
+}
+
+// Who died while it waited for a rank that had failed, or did not come, died of that: what all had
+// entered before was most likely complete.
+Ranks explained_deaths(const Run& run) {
+  const Ranks dead = dead_ranks(run);
+  if (dead.empty()) {
+    return {};
+  }
+  std::vector<Wait> waits;
+  MatchWaits(run, dead, waits).add();
+  const WaitSearch search(waits);
+  Ranks explained;
+  for (const Rank root : search.roots()) {
+    for (const Rank victim : search.victims_of({root})) {
+      if (contains(dead, victim) && explains_death(run, waits, root, victim)) {
+        insert(explained, victim);
+      }
+    }
+  }
+  return explained;
+}
+
 }  // namespace
 
 void add_match_waits(const Run& run, std::vector<Wait>& waits) {
-  MatchWaits(run, waits).add();
+  MatchWaits(run, explained_deaths(run), waits).add();
 }
 
 }  // namespace traintrace

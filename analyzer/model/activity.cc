@@ -7,6 +7,8 @@
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/open_calls.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -145,6 +147,15 @@ TimeNs blocked_in_cuda(const Run& run, const RankState& state) {
   return open_since(
       run, state, 0,
       {"sync", "copy", "set", "alloc", "free", "module", "context", "launch", "destroy"});
+}
+
+bool was_stuck_at_end(const Run& run, const RankState& state) {
+  const TimeNs until = known_until(run, state);
+  const TimeNs waits[] = {blocked_in_nccl(run, state), blocked_in_cuda(run, state),
+                          polling_since(trace_of(run, state), until)};
+  return std::any_of(std::begin(waits), std::end(waits), [&](TimeNs since) {
+    return since != 0 && elapsed(since, until) >= run.hang_after;
+  });
 }
 
 std::optional<Activity> activity_of(const Run& run, const RankState& state) {

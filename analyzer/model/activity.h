@@ -30,6 +30,10 @@ bool works_for(const RankState& state, const ThreadText& thread);
 TimeNs blocked_in_nccl(const Run& run, const RankState& state);
 TimeNs blocked_in_cuda(const Run& run, const RankState& state);
 
+// It had been in such a call, or had asked an event again and again, for as long as a hang takes
+// when it ended: its end is a consequence.
+bool was_stuck_at_end(const Run& run, const RankState& state);
+
 const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call);
 std::string call_name(const ProcessTrace& trace, uint32_t call);
 

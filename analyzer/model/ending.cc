@@ -96,17 +96,21 @@ std::vector<size_t> by_death(const Run& run, const Communicator& communicator) {
 
 namespace {
 
-// By a signal that somebody sends: the scheduler, a person, the kernel for want of memory.
-bool was_ended_from_outside(const Run& run, const RankState& state) {
+// By a signal that somebody sends: the scheduler, a person, the kernel for want of memory.  0: not
+// so, or that is not known.
+int ended_from_outside_by(const Run& run, const RankState& state) {
   const int ended = trace_of(run, state).wait_status;
-  return state.ending == Ending::kGone && ended >= 0 && WIFSIGNALED(ended) &&
-         (WTERMSIG(ended) == SIGKILL || is_stop_signal(WTERMSIG(ended)));
+  const bool by_signal = state.ending == Ending::kGone && ended >= 0 && WIFSIGNALED(ended);
+  return by_signal && (WTERMSIG(ended) == SIGKILL || is_stop_signal(WTERMSIG(ended)))
+             ? WTERMSIG(ended)
+             : 0;
 }
 
 // By the same hand, then: none of them is the reason for the others' end.
 bool were_ended_together(const Run& run, const RankState& one, const RankState& other) {
   const TimeNs apart = elapsed(known_until(run, one), known_until(run, other));
-  return was_ended_from_outside(run, one) && was_ended_from_outside(run, other) &&
+  const int signal = ended_from_outside_by(run, one);
+  return signal != 0 && signal == ended_from_outside_by(run, other) &&
          std::max(apart, -apart) <= kAliveUncertain;
 }
 

@@ -15,6 +15,7 @@
 #include "analyzer/model/ending.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/idle_host.h"
+#include "analyzer/model/job_end.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/run_clocks.h"
 #include "analyzer/model/wait_search.h"
@@ -49,8 +50,15 @@ TimeNs witnessed_until(const Run& run, const Waiter& waiter, const Awaited& awai
          std::clamp<TimeNs>(elapsed(awaited.moved, there), 0, std::max<TimeNs>(waited, 0));
 }
 
+// For certain.
+bool ended_before(const Run& run, Rank rank, const RankState& other) {
+  const RankState* const state = state_of(run, rank);
+  return state != nullptr && has_ended(*state) && !exited_normally(run, *state) &&
+         !may_have_died_first(run, other, *state);
+}
+
 // Who ended by itself was not stuck, unless that was a time limit; who was killed while the others
-// went on had its own reason, unless it was stuck already.
+// went on had its own reason, unless it was stuck already, or what it waited for was gone.
 bool waited_at_its_end(const Run& run, const Wait& wait, const Waiter& waiter) {
   const RankState& state = *state_of(run, waiter.rank);
   if (exited_normally(run, state)) {
@@ -60,12 +68,17 @@ bool waited_at_its_end(const Run& run, const Wait& wait, const Waiter& waiter) {
   for (const Awaited& awaited : wait.awaited) {
     start = std::max(start, wait_start(run, waiter, awaited));
   }
-  return !ended_early(run, state) || elapsed(start, waiter.until) >= run.hang_after;
+  return !ended_early(run, state) || elapsed(start, waiter.until) >= run.hang_after ||
+         (state.ending != Ending::kExited &&
+          std::any_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+            return ended_before(run, awaited.rank, state);
+          }));
 }
 
 struct Graph {
   const Run& run;
   const WaitSearch& search;
+  const JobEnd& end;
 };
 
 // What the direct waiters of one root say together.
@@ -217,7 +230,13 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
   const TimeNs seen = elapsed(state->last_seen, testimony.last_seen);
   // At least so much.
   const TimeNs gap = std::max(elapsed(skew, seen), certain_gap(graph, *state, wait));
-  if (state->ending == Ending::kExited && !ended_behind_abort(run, *state, wait)) {
+  if (graph.end.is_consequence(*state)) {
+    // It may have been stuck before.
+    const TimeNs before = elapsed(testimony.start, graph.end.end_began(*state));
+    if (std::min(testimony.witnessed, before) < run.hang_after) {
+      return std::nullopt;
+    }
+  } else if (state->ending == Ending::kExited && !ended_behind_abort(run, *state, wait)) {
     if (exited_normally(run, *state)) {
       return long_enough && !testimony.all_entered ? std::optional(Fate::kExited) : std::nullopt;
     }
@@ -226,7 +245,8 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
            : elapsed(-skew, seen) >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
                                                       : std::nullopt;
   }
-  if (state->ending != Ending::kRunning && state->ending != Ending::kExited) {
+  if (state->ending != Ending::kRunning && state->ending != Ending::kExited &&
+      !graph.end.is_consequence(*state)) {
     if (const auto fate = fate_of_silent(run, *state, testimony, gap)) {
       return fate;
     }
@@ -328,6 +348,22 @@ std::vector<Hang> hangs_with_roots(const Graph& graph) {
   return found;
 }
 
+// Who waits for a rank that was ended because another had failed waits for that one.
+void add_victims_of_consequences(const Graph& graph, std::vector<Hang>& found) {
+  for (const Rank rank : graph.search.roots()) {
+    const RankState* const state = state_of(graph.run, rank);
+    const RankEnd* const first = state == nullptr ? nullptr : graph.end.failure_before(*state);
+    const auto hang = std::find_if(found.begin(), found.end(), [&](const Hang& one) {
+      return first != nullptr && contains(one.roots, first->state->rank);
+    });
+    if (hang != found.end() && !contains(hang->roots, rank)) {
+      for (const Rank victim : graph.search.victims_of({rank})) {
+        insert(hang->victims, victim);
+      }
+    }
+  }
+}
+
 // Since the last of them came to wait, the circle has been closed.
 std::optional<Hang> hang_in_circle(const Run& run, const WaitSearch& search, const Ranks& circle) {
   Hang hang;
@@ -372,7 +408,9 @@ std::vector<Ranks> circles_in(const WaitSearch& search) {
 std::vector<Hang> find_hangs(const Run& run, std::vector<Wait>& waits) {
   keep_what_counts(run, waits);
   const WaitSearch search(waits);
-  std::vector<Hang> found = hangs_with_roots({run, search});
+  const JobEnd end(run);
+  std::vector<Hang> found = hangs_with_roots({run, search, end});
+  add_victims_of_consequences({run, search, end}, found);
   for (const Ranks& circle : circles_in(search)) {
     if (const auto hang = hang_in_circle(run, search, circle)) {
       found.push_back(*hang);

@@ -121,7 +121,7 @@ class MessageStalls {
   bool has_ended(const Member& member) const {
     const RankState& state = *state_of(run_, member.rank);
     return exited_normally(run_, state) || has_left(run_, member) ||
-           (ended_early(run_, state) && gave_up(run_, member) == 0);
+           (died_waiting(run_, member) && !was_stuck_at_end(run_, state));
   }
 
   // A side that is over says nothing of the other: it may have been buffered.

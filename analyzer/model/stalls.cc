@@ -38,7 +38,7 @@ std::set<uint64_t> stalled_sequences(const Run& run, const Communicator& communi
   for (const Member& member : communicator.members) {
     const RankState& state = *state_of(run, member.rank);
     if (exited_normally(run, state) || has_left(run, member) ||
-        (ended_early(run, state) && gave_up(run, member) == 0)) {
+        (died_waiting(run, member) && !was_stuck_at_end(run, state))) {
       return {};
     }
     if (const uint64_t own = first_unfinished(run, member)) {

@@ -1,0 +1,56 @@
+// How the ranks of a job ended, as far as that is known: who failed, and whom a launcher, a
+// scheduler or a person ended because of that, or for reasons of their own.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace traintrace {
+
+enum class EndedBy : uint8_t {
+  kItself,  // a failing status, or a signal that a process raises or brings upon itself
+  kStop,    // a signal that asks it to end
+  kKill,    // SIGKILL: whoever asked before, or the kernel for want of memory
+};
+
+// It is known how that rank ended, and not with status 0.
+struct RankEnd {
+  const RankState* state = nullptr;
+  TimeNs time = 0;
+  int status = -1;  // -1: a signal ended it
+  int signal = 0;
+
+  // Shells give a signal's number as 128 more.
+  EndedBy by() const;
+};
+
+// By time.
+std::vector<RankEnd> failures_of(const Run& run);
+
+class JobEnd {
+ public:
+  explicit JobEnd(const Run& run);
+
+  // It ended because of a stop of the whole job, or was ended from outside after `failure_before`:
+  // that others miss it is no sign that anything was wrong with it.
+  bool is_consequence(const RankState& state) const;
+  // The first that had failed for certain when that rank was ended from outside, while the job did
+  // not go on any more; null: none.
+  const RankEnd* failure_before(const RankState& state) const;
+  // When that failure or stop was, of a rank whose end is a consequence: what it did since says
+  // nothing.
+  TimeNs end_began(const RankState& state) const;
+  // All have ended, and the first of them was asked to.
+  bool was_stopped() const { return stopped_; }
+
+ private:
+  bool has_stopped_all() const;
+  bool went_on_after(const RankState& state, TimeNs time) const;
+
+  const Run& run_;
+  std::vector<RankEnd> ends_;
+  bool stopped_ = false;
+};
+
+}  // namespace traintrace
