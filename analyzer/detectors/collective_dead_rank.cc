@@ -7,7 +7,9 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
 #include "analyzer/model/hang_cause.h"
+#include "analyzer/model/run_clocks.h"
 
 namespace traintrace {
 namespace {
@@ -25,6 +27,15 @@ TimeNs silence(const Run& run, const Hang& hang) {
   return elapsed(gone, last);
 }
 
+// How it ended is known, or the others outlived it by more than a job does that is stopped as a
+// whole.
+bool was_not_just_stopped(const Run& run, const RankState& state, const Waiter& waiter) {
+  const RankState& other = *state_of(run, waiter.rank);
+  return trace_of(run, state).wait_status >= 0 || !has_ended(other) ||
+         other.process == state.process ||
+         elapsed(state.life.ended, known_until(run, other)) >= run.hang_after;
+}
+
 // That it was there no more while the others were: it is not there now and they are, or somebody
 // noted when it ended.  Of processes that are all gone by now, the kernel does not say who was
 // first.
@@ -34,7 +45,8 @@ bool was_seen_to_end(const Run& run, const Hang& hang) {
     const auto& waiters = run.waits.waits[hang.wait].waiters;
     return run.live || (state.life.evidence == EndEvidence::kNoted &&
                         std::all_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
-                          return run.processes[waiter.process].host == trace_of(run, state).host;
+                          return run.processes[waiter.process].host == trace_of(run, state).host &&
+                                 was_not_just_stopped(run, state, waiter);
                         }));
   });
 }

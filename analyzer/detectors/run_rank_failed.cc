@@ -13,6 +13,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/job_end.h"
+#include "analyzer/model/progress.h"
 #include "analyzer/model/run_clocks.h"
 #include "analyzer/thresholds.h"
 
@@ -78,14 +79,48 @@ std::optional<CodePlace> last_place(const Run& run, const RankState& state) {
   return activity ? user_place(trace_of(run, state), state.rank, activity->stack) : std::nullopt;
 }
 
-// How the first is apart from the others in time; within what the last sign of life is known to,
-// or the clocks of two hosts, none is first.
-bool is_first(const Run& run, const std::vector<RankEnd>& own) {
-  return std::all_of(own.begin() + 1, own.end(), [&](const RankEnd& other) {
-    return elapsed(own.front().time, other.time) >
-           kAliveUncertain + uncertainty_between(run, trace_of(run, *own.front().state),
-                                                 trace_of(run, *other.state));
+// Within this time of each other nobody was first, by time alone: what the last sign of life is
+// known to, and the clocks of two hosts.
+TimeNs together(const Run& run, const RankEnd& one, const RankEnd& other) {
+  return kAliveUncertain +
+         uncertainty_between(run, trace_of(run, *one.state), trace_of(run, *other.state));
+}
+
+// Who gave up at about the time of a crash or a kill did so because of it.
+void put_crash_first(const Run& run, std::vector<RankEnd>& own) {
+  const auto crash = std::find_if(own.begin(), own.end(), [&](const RankEnd& end) {
+    return !may_have_given_up(run, *end.state);
   });
+  if (crash != own.end() &&
+      elapsed(own.front().time, crash->time) <= together(run, own.front(), *crash)) {
+    std::rotate(own.begin(), crash, crash + 1);
+  }
+}
+
+// How the first is apart from the others in time, those too of which nobody knows how they ended.
+bool is_first(const Run& run, const std::vector<RankEnd>& own) {
+  const RankEnd& first = own.front();
+  const auto is_later = [&](const RankEnd& other) {
+    const bool gave_up = may_have_given_up(run, *other.state) && other.by() != EndedBy::kUnknown;
+    const TimeNs margin = together(run, first, other);
+    return elapsed(first.time, other.time) >
+           (gave_up && !may_have_given_up(run, *first.state) ? elapsed(margin, 0) : margin);
+  };
+  const std::vector<RankEnd> unknown = JobEnd(run).unknown();
+  return std::all_of(own.begin() + 1, own.end(), is_later) &&
+         std::all_of(unknown.begin(), unknown.end(), is_later);
+}
+
+// It aborted while something of NCCL was left to do, as a watchdog does that was told of an error
+// of the network.
+bool may_be_told(const Run& run, const RankEnd& end) {
+  const ProcessTrace& trace = trace_of(run, *end.state);
+  return end.signal == SIGABRT &&
+         std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                     [&](const CommunicatorText& text) {
+                       return text.size != 1 && !text.recent.empty() &&
+                              !finished(trace, text.recent.back());
+                     });
 }
 
 void add_evidence(const Run& run, const std::vector<RankEnd>& failures, Finding& finding) {
@@ -115,9 +150,10 @@ Finding finding_about(const Run& run, const std::vector<RankEnd>& own,
     insert(finding.sides.front(), failure.state->rank);
   }
   const bool sure = is_first(run, own);
-  finding.certainty = !sure                                    ? Certainty::kPossible
-                      : own.size() > 1 || !run.missing.empty() ? Certainty::kLikely
-                                                               : Certainty::kProof;
+  finding.certainty = !sure ? Certainty::kPossible
+                      : own.size() > 1 || !run.missing.empty() || may_be_told(run, first)
+                          ? Certainty::kLikely
+                          : Certainty::kProof;
   if (sure) {
     finding.culprits = {first.state->rank};
   }
@@ -183,6 +219,7 @@ std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding
   std::vector<RankEnd> own;
   std::copy_if(all.begin(), all.end(), std::back_inserter(own),
                [](const RankEnd& failure) { return !was_stopped(failure); });
+  put_crash_first(run, own);
   if (!all.empty() && (are_all_ended(run, all) || began_with_a_stop(run, all))) {
     return is_explained(all.front(), findings) ? std::vector<Finding>()
                                                : std::vector{finding_about_all(run, all)};

@@ -139,12 +139,16 @@ TimeNs waited_until_death(const std::vector<Wait>& waits, Rank dead) {
   return longest;
 }
 
-// That rank was gone before the dead one died, or had kept it waiting for as long as a hang takes.
+// That rank was gone before the dead one died, or may have been where that one gave up; or it had
+// kept it waiting for as long as a hang takes.
 bool explains_death(const Run& run, const std::vector<Wait>& waits, Rank root, Rank dead) {
   const RankState* const state = state_of(run, root);
-  const bool gone = state != nullptr && has_ended(*state);
-  return gone ? !may_have_died_first(run, *state_of(run, dead), *state)
-              : waited_until_death(waits, dead) >= run.hang_after;
+  if (state == nullptr || !has_ended(*state)) {
+    return waited_until_death(waits, dead) >= run.hang_after;
+  }
+  const RankState& own = *state_of(run, dead);
+  return may_have_given_up(run, own) ? may_have_died_first(run, *state, own)
+                                     : !may_have_died_first(run, own, *state);
 }
 
 // Who died while it waited for a rank that had failed, or did not come, died of that: what all had

@@ -116,10 +116,21 @@ bool were_ended_together(const Run& run, const RankState& one, const RankState& 
 
 }  // namespace
 
+bool may_have_given_up(const Run& run, const RankState& state) {
+  const int ended = trace_of(run, state).wait_status;
+  return state.ending == Ending::kExited || ended < 0 || !WIFSIGNALED(ended) ||
+         WTERMSIG(ended) == SIGABRT || is_stop_signal(WTERMSIG(ended));
+}
+
 bool may_have_died_first(const Run& run, const RankState& one, const RankState& other) {
   const TimeNs off = uncertainty_between(run, trace_of(run, one), trace_of(run, other));
-  return one.process == other.process || were_ended_together(run, one, other) ||
-         (off != 0 && elapsed(known_until(run, other), known_until(run, one)) <= off);
+  const TimeNs ahead = elapsed(known_until(run, one), known_until(run, other));
+  if (one.process == other.process || were_ended_together(run, one, other)) {
+    return true;
+  }
+  const bool undecided = off != 0 && ahead >= -off && ahead <= off;
+  return off != 0 && ahead >= -off &&
+         !(undecided && may_have_given_up(run, one) && !may_have_given_up(run, other));
 }
 
 }  // namespace traintrace

@@ -41,8 +41,12 @@ bool died_waiting(const Run& run, const Member& member);
 // The members that did, by when they were last there: who died later was stuck by then.
 std::vector<size_t> by_death(const Run& run, const Communicator& communicator);
 
-// Of two that died: not after the other, as far as their clocks tell.  A process takes all its
-// ranks along when it ends.
+// It ended as a process does that was told of a failure: by a failing status, by abort(), or
+// because it was asked to.  Not so: it crashed or was killed, or how it ended is not known.
+bool may_have_given_up(const Run& run, const RankState& state);
+
+// Of two that died: not after the other, as far as their clocks tell, and where they do not, how
+// they ended.  A process takes all its ranks along when it ends.
 bool may_have_died_first(const Run& run, const RankState& one, const RankState& other);
 
 }  // namespace traintrace

@@ -216,7 +216,7 @@ std::optional<Fate> fate_of_silent(const Run& run, const RankState& state,
 }
 
 // None: nothing is wrong with it as far as is known yet.
-std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& testimony) {
+std::optional<Fate> first_fate_of(const Graph& graph, Rank root, const Testimony& testimony) {
   const Run& run = graph.run;
   const RankState* state = state_of(run, root);
   // While others still come, one that has not is late with them.
@@ -230,9 +230,11 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
   const TimeNs seen = elapsed(state->last_seen, testimony.last_seen);
   // At least so much.
   const TimeNs gap = std::max(elapsed(skew, seen), certain_gap(graph, *state, wait));
-  if (graph.end.is_consequence(*state)) {
+  const Ranks waiting = graph.search.victims_of({root});
+  const bool is_consequence = graph.end.is_consequence(*state, waiting);
+  if (is_consequence) {
     // It may have been stuck before.
-    const TimeNs before = elapsed(testimony.start, graph.end.end_began(*state));
+    const TimeNs before = elapsed(testimony.start, graph.end.end_began(*state, waiting));
     if (std::min(testimony.witnessed, before) < run.hang_after) {
       return std::nullopt;
     }
@@ -245,8 +247,7 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
            : elapsed(-skew, seen) >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
                                                       : std::nullopt;
   }
-  if (state->ending != Ending::kRunning && state->ending != Ending::kExited &&
-      !graph.end.is_consequence(*state)) {
+  if (state->ending != Ending::kRunning && state->ending != Ending::kExited && !is_consequence) {
     if (const auto fate = fate_of_silent(run, *state, testimony, gap)) {
       return fate;
     }
@@ -259,6 +260,17 @@ std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& test
     return Fate::kStalled;
   }
   return Fate::kAlive;
+}
+
+// What it ended of may have been the same as what ended another.
+std::optional<Fate> fate_of(const Graph& graph, Rank root, const Testimony& testimony) {
+  const std::optional<Fate> fate = first_fate_of(graph, root, testimony);
+  const RankState* const state = state_of(graph.run, root);
+  if (fate != Fate::kDied && fate != Fate::kExited) {
+    return fate;
+  }
+  const bool open = graph.end.may_follow_another(*state, graph.search.victims_of({root}));
+  return !open ? fate : fate == Fate::kExited ? Fate::kPerhapsExited : Fate::kPerhapsDied;
 }
 
 // The repair that blaming them implies: they go on.  It frees nobody who also waits for another
@@ -352,14 +364,15 @@ std::vector<Hang> hangs_with_roots(const Graph& graph) {
 void add_victims_of_consequences(const Graph& graph, std::vector<Hang>& found) {
   for (const Rank rank : graph.search.roots()) {
     const RankState* const state = state_of(graph.run, rank);
-    const RankEnd* const first = state == nullptr ? nullptr : graph.end.failure_before(*state);
+    const Ranks waiting = graph.search.victims_of({rank});
+    const RankEnd* const first =
+        state == nullptr ? nullptr : graph.end.failure_before(*state, waiting);
     const auto hang = std::find_if(found.begin(), found.end(), [&](const Hang& one) {
       return first != nullptr && contains(one.roots, first->state->rank);
     });
     if (hang != found.end() && !contains(hang->roots, rank)) {
-      for (const Rank victim : graph.search.victims_of({rank})) {
-        insert(hang->victims, victim);
-      }
+      std::for_each(waiting.begin(), waiting.end(),
+                    [&](Rank victim) { insert(hang->victims, victim); });
     }
   }
 }
