@@ -23,13 +23,6 @@ void add_place(const Run& run, const Lateness& lateness, Rank rank, Finding& fin
   }
 }
 
-bool on_one_host(const Run& run, const Lateness& lateness) {
-  const std::vector<Member>& members = run.communicators[lateness.communicator].members;
-  return std::all_of(members.begin(), members.end(), [&](const Member& member) {
-    return run.processes[member.process].host == run.processes[members.front().process].host;
-  });
-}
-
 Finding finding_about(const Run& run, const Lateness& lateness) {
   const Communicator& communicator = run.communicators[lateness.communicator];
   const Member& first = *member_of(communicator, lateness.late.front());
@@ -37,7 +30,7 @@ Finding finding_about(const Run& run, const Lateness& lateness) {
   Finding finding;
   finding.code = "collective.late-rank";
   finding.severity = catalogue_row(finding.code)->severity;
-  finding.certainty = on_one_host(run, lateness) ? Certainty::kProof : Certainty::kLikely;
+  finding.certainty = are_on_one_host(run, communicator) ? Certainty::kProof : Certainty::kLikely;
   finding.root = true;
   finding.operation = call_name(run.processes[first.process], operation.call);
   finding.title = fmt::format(

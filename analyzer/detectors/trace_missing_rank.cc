@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/trace_finding.h"
@@ -21,6 +23,17 @@ Ranks without_trace(const Run& run) {
   return all_are_elsewhere && missing.size() <= run.elsewhere.size() ? Ranks() : missing;
 }
 
+// Dumps of such ranks that lie here, and are of another time by what their clocks show.
+std::set<std::string> dumps_of_another_time(const Run& run) {
+  std::set<std::string> ranks;
+  for (const ProcessTrace& trace : run.processes) {
+    if (const auto fact = trace.facts.find("dumps-of-another-time"); fact != trace.facts.end()) {
+      ranks.insert(fact->second);
+    }
+  }
+  return ranks;
+}
+
 }  // namespace
 
 std::vector<Finding> find_missing_trace(const Run& run) {
@@ -36,6 +49,13 @@ std::vector<Finding> find_missing_trace(const Run& run) {
     finding.certainty = Certainty::kLikely;
     lines.push_back(fmt::format("a damaged trace, {}, may be of one of them",
                                 error.file.substr(error.file.rfind('/') + 1)));
+  }
+  for (const std::string& ranks : dumps_of_another_time(run)) {
+    finding.certainty = Certainty::kLikely;
+    lines.push_back(fmt::format(
+        "dumps of ranks {} of the same groups are there, and of another time: they are of another "
+        "run, or the clocks of hosts differ",
+        ranks));
   }
   for (const ReadError& error : run.not_begun) {
     lines.push_back(

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/importers/flight_clocks.h"
 #include "analyzer/importers/flight_names.h"
 #include "format/hashes.h"
 
@@ -262,14 +263,49 @@ class Kinship {
   std::map<size_t, bool> is_joined_;
 };
 
+void take_earlier(TimeNs time, TimeNs& start) {
+  start = time == 0 || (start != 0 && start <= time) ? start : time;
+}
+
 TimeNs start_of(const std::vector<FlightFile>& job) {
   TimeNs start = 0;
   for (const FlightFile& file : job) {
-    if (file.dump.first != 0) {
-      start = start == 0 ? file.dump.first : std::min(start, file.dump.first);
-    }
+    take_earlier(file.dump.first, start);
   }
   return start;
+}
+
+TimeNs start_of(const std::vector<FlightFile*>& family) {
+  TimeNs start = 0;
+  for (const FlightFile* file : family) {
+    take_earlier(file->dump.first, start);
+  }
+  return start;
+}
+
+// Each of them is of another rank, and it is known of which.
+bool are_of_other_ranks(std::vector<FlightFile*> a, const std::vector<FlightFile*>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  const Ranking ranking = Placing(a).ranking();
+  return !ranking.empty() && std::all_of(ranking.begin(), ranking.end(),
+                                         [](const std::optional<int>& rank) { return rank; });
+}
+
+// Clocks of hosts may be so far apart that dumps of one job are not there at the same time.
+void join_across_clocks(std::vector<std::vector<FlightFile*>>& families) {
+  std::stable_sort(families.begin(), families.end(),
+                   [](const auto& a, const auto& b) { return start_of(a) < start_of(b); });
+  std::vector<std::vector<FlightFile*>> joined;
+  for (std::vector<FlightFile*>& family : families) {
+    if (!joined.empty() && are_of_other_ranks(joined.back(), family) &&
+        are_flight_clocks_apart(joined.back(), family)) {
+      joined.back().insert(joined.back().end(), family.begin(), family.end());
+      align_flight_clocks(joined.back());
+    } else {
+      joined.push_back(std::move(family));
+    }
+  }
+  families = std::move(joined);
 }
 
 }  // namespace
@@ -287,7 +323,12 @@ std::vector<std::vector<FlightFile>> flight_jobs(std::vector<FlightFile> files) 
     return a.dump.trace.source < b.dump.trace.source;
   });
   std::vector<std::vector<FlightFile>> jobs;
-  for (const std::vector<FlightFile*>& family : Kinship(files).families()) {
+  std::vector<std::vector<FlightFile*>> families = Kinship(files).families();
+  for (const std::vector<FlightFile*>& family : families) {
+    align_flight_clocks(family);
+  }
+  join_across_clocks(families);
+  for (const std::vector<FlightFile*>& family : families) {
     for (const std::vector<FlightFile*>& job : placed(family)) {
       std::vector<FlightFile>& own = jobs.emplace_back();
       for (FlightFile* file : job) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyzer/importers/flight_messages.h"
 #include "analyzer/importers/flight_recorder.h"
@@ -172,6 +173,48 @@ class Settler {
   int world_ = 0;
 };
 
+struct JobMembers {
+  std::set<uint64_t> groups;
+  std::set<int> ranks;
+};
+
+JobMembers members_of(const std::vector<FlightFile>& files) {
+  JobMembers members;
+  for (const FlightFile& file : files) {
+    for (const FlightGroup& group : file.dump.groups) {
+      members.groups.insert(group_id(group));
+    }
+    members.ranks.insert(file.dump.rank.value_or(-1));
+  }
+  members.ranks.erase(-1);
+  return members;
+}
+
+// Dumps of ranks that a job lacks, of the same groups, which are of another time: that those left
+// none is no proof.
+void note_dumps_of_other_times(std::vector<std::vector<FlightFile>>& jobs) {
+  std::map<uint64_t, std::set<int>> ranks;  // by group
+  std::vector<JobMembers> members;
+  for (const std::vector<FlightFile>& job : jobs) {
+    members.push_back(members_of(job));
+    for (const uint64_t group : members.back().groups) {
+      ranks[group].insert(members.back().ranks.begin(), members.back().ranks.end());
+    }
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    std::set<int> others;
+    for (const uint64_t group : members[i].groups) {
+      others.insert(ranks[group].begin(), ranks[group].end());
+    }
+    std::erase_if(others, [&](int rank) { return members[i].ranks.contains(rank); });
+    for (FlightFile& file : jobs[i]) {
+      if (!others.empty()) {
+        file.dump.trace.facts["dumps-of-another-time"] = fmt::format("{}", fmt::join(others, ","));
+      }
+    }
+  }
+}
+
 void settle_job(std::vector<FlightFile>& files, uint64_t number, FlightSet& set) {
   Settler settler(files, number);
   const bool whole = std::all_of(files.begin(), files.end(),
@@ -196,7 +239,9 @@ void settle_job(std::vector<FlightFile>& files, uint64_t number, FlightSet& set)
 FlightSet settle_flight_dumps(std::vector<FlightFile> files) {
   FlightSet set;
   uint64_t number = 0;
-  for (std::vector<FlightFile>& job : flight_jobs(std::move(files))) {
+  std::vector<std::vector<FlightFile>> jobs = flight_jobs(std::move(files));
+  note_dumps_of_other_times(jobs);
+  for (std::vector<FlightFile>& job : jobs) {
     settle_job(job, number++, set);
   }
   return set;

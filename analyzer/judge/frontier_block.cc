@@ -21,6 +21,7 @@ class Blocker {
     for (auto& [rank, node] : blocked_.nodes) {
       find_progress(node);
     }
+    find_those_that_went_on();
     find_gone();
     find_disagreements();
     for (auto& [rank, node] : blocked_.nodes) {
@@ -96,6 +97,17 @@ class Blocker {
     }
     node.stalled = !node.open && !node.through.empty();
     node.unit = node.open ? nullptr : node.unit;
+  }
+
+  // Its own dump ends before what others tell of it.
+  void find_those_that_went_on() {
+    for (const Rank rank : that_went_on(run_)) {
+      Node& node = blocked_.nodes.at(rank);
+      node.open = true;
+      node.stalled = false;
+      node.through.clear();
+      node.unit = nullptr;
+    }
   }
 
   // It wrote its dump long before all others theirs, and before any time limit of its own had

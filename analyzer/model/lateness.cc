@@ -195,13 +195,6 @@ bool ran_ahead(const Run& run, const Arrivals& arrivals, const Lateness& latenes
   });
 }
 
-bool on_one_host(const Run& run, const Communicator& communicator) {
-  const std::vector<Member>& members = communicator.members;
-  return std::all_of(members.begin(), members.end(), [&](const Member& member) {
-    return run.processes[member.process].host == run.processes[members.front().process].host;
-  });
-}
-
 std::optional<Lateness> lateness_at(const Run& run, size_t index, const Arrivals& arrivals,
                                     const std::vector<Arrivals>& kept) {
   const Communicator& communicator = run.communicators[index];
@@ -211,7 +204,7 @@ std::optional<Lateness> lateness_at(const Run& run, size_t index, const Arrivals
       ran_ahead(run, arrivals, *found)) {
     return std::nullopt;
   }
-  if (!on_one_host(run, communicator)) {
+  if (!are_on_one_host(run, communicator)) {
     const TimeNs always = always_behind(kept, *found);
     if (found->by() - always < least) {
       return std::nullopt;
@@ -248,6 +241,14 @@ bool overlap(const Lateness& a, const Lateness& b) {
 }
 
 }  // namespace
+
+bool are_on_one_host(const Run& run, const Communicator& communicator) {
+  const std::vector<Member>& members = communicator.members;
+  const std::string& first = run.processes[members.front().process].host;
+  return !first.empty() && std::all_of(members.begin(), members.end(), [&](const Member& member) {
+    return run.processes[member.process].host == first;
+  });
+}
 
 std::vector<Lateness> find_all_lateness(const Run& run) {
   std::vector<Lateness> all;

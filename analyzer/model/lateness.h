@@ -23,6 +23,9 @@ struct Lateness {
   TimeNs by() const { return elapsed(from, until); }
 };
 
+// All members share a clock.  Where a source does not say the hosts, that is not known: no.
+bool are_on_one_host(const Run& run, const Communicator& communicator);
+
 // Each time that it happened.  Several may have one cause.
 std::vector<Lateness> find_all_lateness(const Run& run);
 

@@ -4,6 +4,8 @@
 #include <iterator>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/idle_host.h"
+#include "analyzer/model/peers.h"
 
 namespace traintrace {
 namespace {
@@ -33,6 +35,43 @@ bool was_begun(Run& run, const Member& member, uint64_t sequence) {
   return news;
 }
 
+// All collectives of a communicator are on one stream there, in the order of their numbers.
+void finish_before(Run& run, const Member& member, uint64_t sequence) {
+  const ProcessTrace& trace = run.processes[member.process];
+  for (OperationText& operation :
+       run.processes[member.process].communicators[member.element].recent) {
+    if (operation.collective && operation.sequence != 0 && operation.sequence < sequence &&
+        certainly_unfinished(gpu_state(trace, operation))) {
+      operation.flags |= format::kFinished;
+    }
+  }
+}
+
+// What is finished may have been left out, all that came after messages that are not.
+bool knows_last_collective(const Run& run, const Member& member) {
+  const std::vector<OperationText>& recent = text_of(run, member).recent;
+  return !run.processes[member.process].facts.contains("entries-left-out") || recent.empty() ||
+         recent.back().collective;
+}
+
+// Finished by the member, a message that its peer must have sent after its own dump was made.
+void add_late_senders(const Run& run, const Communicator& communicator, const Member& member,
+                      Ranks& ranks) {
+  const ProcessTrace& trace = run.processes[member.process];
+  for (const OperationText& operation : text_of(run, member).recent) {
+    if (operation.collective || !operation.receive || operation.sequence == 0 ||
+        member.local_rank < 0 || operation.peer == member.local_rank ||
+        !finished(trace, operation)) {
+      continue;
+    }
+    const Member* const peer = member_at(communicator, operation.peer);
+    if (peer != nullptr && is_flight_dump(run.processes[peer->process]) &&
+        !has_posted(run, *peer, false, member.local_rank, operation.sequence)) {
+      insert(ranks, peer->rank);
+    }
+  }
+}
+
 }  // namespace
 
 uint64_t last_finished(const Run& run, const Communicator& communicator) {
@@ -41,13 +80,30 @@ uint64_t last_finished(const Run& run, const Communicator& communicator) {
     const ProcessTrace& trace = run.processes[member.process];
     for (const OperationText& operation : text_of(run, member).recent) {
       if (operation.collective && operation.sequence > last && runs(operation) &&
-          (operation.flags & format::kEmpty) == 0 && finished(trace, operation) &&
+          (operation.flags & format::kEmpty) == 0 && operation.count != 0 &&
+          finished(trace, operation) &&
           direction_of(call_name(trace, operation.call)) == Direction::kAllToAll) {
         last = operation.sequence;
       }
     }
   }
   return last;
+}
+
+Ranks that_went_on(const Run& run) {
+  Ranks ranks;
+  for (const Communicator& communicator : run.communicators) {
+    const uint64_t sequence = last_finished(run, communicator);
+    for (const Member& member : communicator.members) {
+      const ProcessTrace& trace = run.processes[member.process];
+      if (is_flight_dump(trace) && knows_last_collective(run, member) &&
+          sequence_reached(trace, text_of(run, member)) < sequence) {
+        insert(ranks, member.rank);
+      }
+      add_late_senders(run, communicator, member, ranks);
+    }
+  }
+  return ranks;
 }
 
 bool finished(const ProcessTrace& trace, const OperationText& operation) {
@@ -75,6 +131,14 @@ GpuState gpu_state(const ProcessTrace& trace, const OperationText& operation) {
 
 void infer_progress(Run& run) {
   constexpr int kMostHops = 64;
+  for (const Communicator& communicator : run.communicators) {
+    const uint64_t sequence = last_finished(run, communicator);
+    for (const Member& member : communicator.members) {
+      if (is_flight_dump(run.processes[member.process])) {
+        finish_before(run, member, sequence);
+      }
+    }
+  }
   bool news = true;
   for (int hop = 0; news && hop < kMostHops; ++hop) {
     news = false;

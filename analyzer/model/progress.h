@@ -21,12 +21,19 @@ inline bool certainly_unfinished(GpuState state) {
 
 // An operation in which everybody needs everybody, finished anywhere, was begun everywhere; and
 // what lies before it on its stream is finished there.  Raises `completed` of streams whose own
-// process never asked.
+// process never asked.  In a dump of Flight Recorder the collectives of one communicator lie on one
+// stream: those before it are marked as finished.
 void infer_progress(Run& run);
 
 // Of the collectives in which everybody needs everybody, the last that is finished on some rank:
-// all members entered it, though a copy that was taken before that does not say so.  0: none.
+// all members entered it, though a copy that was taken before that does not say so.  0: none.  What
+// is empty, or of a size that nobody recorded, may need nobody and does not count.
 uint64_t last_finished(const Run& run, const Communicator& communicator);
+
+// Ranks whose processes went on after their dumps of Flight Recorder were made: others have
+// finished what needed them, and the dumps do not say that they had called it.  Where they are is
+// not known.
+Ranks that_went_on(const Run& run);
 
 // The sequence of the last collective that was entered; one called inside a group that is still
 // being filled has not been.

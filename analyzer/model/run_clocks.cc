@@ -1,6 +1,7 @@
 #include "analyzer/model/run_clocks.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/clock_offsets.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/idle_host.h"
 #include "analyzer/model/launch_facts.h"
@@ -18,35 +20,9 @@
 namespace traintrace {
 namespace {
 
-using Wide = __int128;  // no sum of a few times overflows it
-
-// What a clock shows at a moment, or how far it is ahead of the first: not below, not above.
-struct Bounds {
-  Wide low = 0;
-  Wide high = 0;
-};
-
-TimeNs narrowed(Wide value) {
-  return static_cast<TimeNs>(std::clamp<Wide>(value, -kNoCommonClock, kNoCommonClock));
+TimeNs narrowed(WideNs value) {
+  return static_cast<TimeNs>(std::clamp<WideNs>(value, -kNoCommonClock, kNoCommonClock));
 }
-
-// None: they contradict each other.
-std::optional<Bounds> common(const Bounds& a, const Bounds& b) {
-  const Bounds both{std::max(a.low, b.low), std::min(a.high, b.high)};
-  return both.low <= both.high ? std::optional(both) : std::nullopt;
-}
-
-// An operation, as the clock of one host shows it.
-struct ClockSide {
-  TimeNs entered = 0;  // by the last there; 0: by nobody there
-  TimeNs over = 0;     // as was first seen there; 0: it was not
-  // Said to be over once its call returned: so write it those who know that it finished, and not
-  // when.
-  bool supposed = false;
-};
-
-// By clock.
-using ClockSides = std::map<size_t, ClockSide>;
 
 // Processes whose times are on one clock, whatever it shows.
 std::string clock_name(const ProcessTrace& trace) {
@@ -176,99 +152,6 @@ class Moments {
   std::map<Key, ClockSides> sides_;
 };
 
-// How far each clock is ahead of the first of those that are known.
-class Offsets {
- public:
-  explicit Offsets(size_t clocks) : ahead_(clocks) {}
-
-  void set_first(size_t clock) { ahead_[clock] = Bounds{}; }
-  const std::optional<Bounds>& of(size_t clock) const { return ahead_[clock]; }
-
-  // Its moments contradict each other by more than clocks drift apart: damage, or no clock at all.
-  bool is_contradicted(size_t clock) const { return contradicted_.contains(clock); }
-
-  // Whether anything new came of it.
-  bool learn(const ClockSides& sides) {
-    const std::optional<Bounds> moment = moment_of(sides);
-    if (!moment) {
-      return false;
-    }
-    latest_ = std::max(latest_, moment->low);
-    const Wide drift = (latest_ - moment->low) * kMostDriftPpb / 1'000'000'000;
-    bool news = false;
-    for (const auto& [clock, side] : sides) {
-      if (side.over != 0 && !is_first(clock)) {
-        news =
-            learn(clock, {side.entered - moment->high - drift, side.over - moment->low + drift}) ||
-            news;
-      }
-    }
-    return news;
-  }
-
- private:
-  bool learn(size_t clock, const Bounds& own) {
-    std::optional<Bounds>& ahead = ahead_[clock];
-    const auto both = ahead ? common(*ahead, own) : own;
-    if (!both) {
-      const Wide apart = std::max(ahead->low - own.high, own.low - ahead->high);
-      // Clocks are set now and then: what is older than many that agree is of before.
-      if (apart > kClockSkewTolerated && agreed_[clock] < kClockCollectives) {
-        contradicted_.insert(clock);
-      }
-      return false;
-    }
-    ++agreed_[clock];
-    const bool news = !ahead || both->low > ahead->low || both->high < ahead->high;
-    ahead = both;
-    return news;
-  }
-
-  bool is_first(size_t clock) const {
-    return ahead_[clock] && ahead_[clock]->low == 0 && ahead_[clock]->high == 0;
-  }
-
-  // When all had entered it, by the first clock.
-  std::optional<Bounds> moment_of(const ClockSides& sides) const {
-    std::optional<Bounds> moment;
-    for (const auto& [clock, side] : sides) {
-      if (ahead_[clock] && side.over != 0 && side.entered <= side.over) {
-        const Bounds own{side.entered - ahead_[clock]->high, side.over - ahead_[clock]->low};
-        const auto both = moment ? common(*moment, own) : own;
-        moment = both ? both : moment;
-      }
-    }
-    return moment;
-  }
-
-  std::vector<std::optional<Bounds>> ahead_;  // by clock
-  std::set<size_t> contradicted_;
-  std::map<size_t, size_t> agreed_;  // how many moments of each clock
-  Wide latest_ = 0;
-};
-
-// Each host that one of them reaches is a step, and few runs need more than one.
-Offsets offsets_from(size_t first, size_t clocks, const std::vector<ClockSides>& moments) {
-  constexpr int kMostSteps = 8;
-  Offsets offsets(clocks);
-  offsets.set_first(first);
-  bool news = true;
-  for (int step = 0; news && step < kMostSteps; ++step) {
-    news = false;
-    for (const ClockSides& sides : moments) {
-      news = offsets.learn(sides) || news;
-    }
-  }
-  return offsets;
-}
-
-// Clocks that NTP keeps agree as well as can be told from here.
-Wide likely_offset(const Bounds& ahead) {
-  const Wide nearest = std::clamp<Wide>(0, ahead.low, ahead.high);
-  const Wide size = nearest < 0 ? -nearest : nearest;
-  return size <= kClockSkewTolerated ? nearest : ahead.low + (ahead.high - ahead.low) / 2;
-}
-
 size_t usual_clock(const Run& run) {
   const auto most = std::max_element(
       run.clocks.begin(), run.clocks.end(),
@@ -276,26 +159,14 @@ size_t usual_clock(const Run& run) {
   return static_cast<size_t>(most - run.clocks.begin());
 }
 
-// So that one clock that is wrong is the one that is moved.
-size_t median_clock(const Run& run, const Offsets& offsets) {
-  std::vector<std::pair<Wide, size_t>> order;
-  for (size_t clock = 0; clock < run.clocks.size(); ++clock) {
-    if (offsets.of(clock)) {
-      order.emplace_back(likely_offset(*offsets.of(clock)), clock);
-    }
-  }
-  std::sort(order.begin(), order.end());
-  return order[(order.size() - 1) / 2].second;
-}
-
-void take_offsets(const Offsets& offsets, size_t first, Run& run) {
+void take_offsets(const ClockOffsets& offsets, size_t first, Run& run) {
   for (size_t i = 0; i < run.clocks.size(); ++i) {
     RunClock& clock = run.clocks[i];
-    const std::optional<Bounds>& ahead = offsets.of(i);
+    const std::optional<ClockBounds>& ahead = offsets.of(i);
     if (!ahead || offsets.is_contradicted(i) || (i != first && !clock.movable)) {
       continue;
     }
-    const Wide offset = likely_offset(*ahead);
+    const WideNs offset = likely_offset(*ahead);
     clock.comparable = true;
     clock.moved = narrowed(-offset);
     clock.error = narrowed(std::max(ahead->high - offset, offset - ahead->low));
@@ -350,8 +221,8 @@ void align(Run& run) {
   leave_out_unlike_most(usual_clock(run), run.clocks.size(), moments);
   const size_t count = run.clocks.size();
   size_t first = usual_clock(run);
-  Offsets offsets = offsets_from(first, count, moments);
-  if (const size_t median = median_clock(run, offsets); median != first) {
+  ClockOffsets offsets = offsets_from(first, count, moments);
+  if (const size_t median = median_clock(count, offsets); median != first) {
     first = median;
     offsets = offsets_from(first, count, moments);
   }
@@ -360,6 +231,30 @@ void align(Run& run) {
     if (const TimeNs moved = run.clocks[run.clock_of[process]].moved; moved != 0) {
       move_times(run.processes[process], moved);
     }
+  }
+}
+
+TimeNs number_among_facts(const ProcessTrace& trace, const char* name) {
+  const auto fact = trace.facts.find(name);
+  TimeNs number = 0;
+  if (fact != trace.facts.end()) {
+    std::from_chars(fact->second.data(), fact->second.data() + fact->second.size(), number);
+  }
+  return number;
+}
+
+// Dumps of Flight Recorder were brought together when they were read, and do not say their hosts.
+void add_skews_of_dumps(Run& run) {
+  for (const ProcessTrace& trace : run.processes) {
+    const TimeNs moved = is_flight_dump(trace) ? number_among_facts(trace, "clock-moved") : 0;
+    if (moved == 0) {
+      continue;
+    }
+    const TimeNs error = number_among_facts(trace, "clock-error");
+    const std::string own = trace.source.substr(trace.source.rfind('/') + 1);
+    const std::string others = "the other dumps";
+    run.skews.push_back({moved > 0 ? own : others, moved > 0 ? others : own,
+                         std::max(moved, -moved) - error, error});
   }
 }
 
@@ -402,6 +297,7 @@ void align_clocks_of(Run& run) {
   if (run.clocks.size() > 1) {
     align(run);
   }
+  add_skews_of_dumps(run);
   find_ends(run);
 }
 
