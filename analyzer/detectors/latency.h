@@ -40,6 +40,8 @@ std::vector<Finding> find_incomplete_timeline(const Profile& profile);
 std::vector<Finding> find_missing_work(const Profile& profile);
 
 // Where the profiler itself took a share of a GPU's time that would be worth a warning, as
+// Profiles of which nothing says which rank they are of.
+std::vector<Finding> find_unknown_ranks(const Profile& profile);
 // evidence.
 void add_profiling(const Profile& profile, Finding& summary);
 

@@ -203,6 +203,66 @@ def copied(us, stream=7, name="Memcpy HtoD (Pinned -> Device)", when=lambda step
     return step
 
 
+def prefetching(us, exposed_us=0.0, name="Memcpy DtoH (Device -> Pinned)", when=lambda step: True):
+    """The host runs steps ahead, and fetches each batch by a copy of `us` on a stream of its own; in a step there is a copy of `exposed_us` on the main one."""
+    def step(rank, number):
+        end = rank.launch(us, "Memcpy HtoD (Pinned -> Device)", call="cudaMemcpyAsync", category="gpu_memcpy", stream=31)
+        rank.launch(200.0, "first", after=(end,))
+        layers(rank, 30)
+        if exposed_us and when(number):
+            rank.launch(exposed_us, name, call="cudaMemcpyAsync", category="gpu_memcpy")
+        layers(rank, 9)
+    return step
+
+
+def pausing_at(steps):
+    """In those steps the host waits for the GPU and then needs 5 ms."""
+    def step(rank, number):
+        if number in steps:
+            rank.block("cudaDeviceSynchronize")
+            rank.host(5000)
+        layers(rank)
+    return step
+
+
+def messages(stages=4, micro_batches=4, noted=True, last_stage=0.0):
+    """A pipeline by one forward and one backward pass after the other of all micro-batches; both ends of a message end together."""
+    jobs = [Rank(number, stages) for number in range(stages)]
+    for step in range(STEPS):
+        began = [rank.now for rank in jobs]
+        for back in (False, True):
+            order = jobs[::-1] if back else jobs
+            for _ in range(micro_batches):
+                for place, rank in enumerate(order):
+                    for _ in range(10):
+                        rank.launch(100.0 * (2 if back else 1) + (last_stage if rank is jobs[-1] else 0.0))
+                    if place + 1 == stages:
+                        continue
+                    peer = order[place + 1]
+                    sends, receives = rank.free[7], max(peer.now + 3, peer.free.get(21 + back, 0.0))
+                    end = max(sends, receives) + 20
+                    for own, other, start, operation, stream in ((rank, peer, max(sends, rank.now + 3, rank.free.get(23 + back, 0.0)), "send", 23 + back),
+                                                                 (peer, rank, receives, "recv", 21 + back)):
+                        own.launch(end - min(start, end), "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", stream=stream, after=(start,), latency=0.0, **(
+                            {"Collective name": operation, "Process Group Name": "pp", "Process Group Ranks": str(list(range(stages))),
+                             "Group size": stages, "Seq": step, "Dst Rank" if operation == "send" else "Src Rank": other.rank} if noted else {}))
+                    peer.free[7] = max(peer.free.get(7, 0.0), end)
+        for rank in jobs:
+            rank.block()
+        for rank, start in zip(jobs, began):
+            rank.step(step, start)
+    return jobs
+
+
+def without_groups(jobs):
+    """As older versions of PyTorch write them: nothing is said of a kernel of NCCL."""
+    for rank in jobs:
+        for event in rank.events:
+            for key in [key for key in event["args"] if key in ("Collective name", "Seq", "Group size") or key.startswith("Process Group")]:
+                del event["args"][key]
+    return jobs
+
+
 def slow_host(us):
     """Kernels of 5 us that the host launches every `us`."""
     def step(rank, _):
@@ -717,6 +777,18 @@ def cases():
     yield "tails", without(grid(4, 3, one_late({6}, 400)), [5, 6], last=0.3), "latency.straggler", [6], None
     yield "tails, healthy", without(grid(4, 3, lambda rank, k: 0), [5, 6], last=0.3), None, [], None
     yield "a group that is not whole", grid(4, 3, one_late({6}, 400), with_data=False)[:11], "latency.straggler", [6], None
+    # A batch that is fetched while the host is steps ahead.
+    yield "prefetched", training(prefetching(100)), None, [], None
+    yield "prefetched, copies", training(prefetching(100, 2500)), "latency.exposed-copy", [0], ("exposed_ns", 2500 * STEPS)
+    yield "prefetched, one copy", training(prefetching(100, 12000, when=lambda step: step == 6)), "latency.pause", [], ("idle_ns", 12000)
+    # Warm-up steps: half of the steps is no less than half.
+    for warm, steps, code in ((2, 5, "latency.pause"), (3, 7, "latency.pause"), (4, 9, "latency.pause"), (3, 6, "latency.sync-in-loop"), (3, 5, "latency.sync-in-loop")):
+        yield f"{warm} of {steps} warm up", training(pausing_at(range(warm)), steps=steps), code, [] if code == "latency.pause" else [0], None
+    # Messages are no collectives, and what nothing joins is not compared.
+    yield "pipeline", messages(), "latency.exposed-communication", [], None
+    yield "pipeline, nothing noted", messages(noted=False), "latency.exposed-communication", [], None
+    yield "groups not named, healthy", without_groups(grid(4, 3, lambda rank, k: 0)), None, [], None
+    yield "groups not named", without_groups(grid(2, 2, one_late({2}, 400), with_data=False)), "latency.exposed-communication", [], None
     late = ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two hosts", on_hosts(together(4, one_late({2}, 400), numbered=True), 12345.0), "latency.straggler", [2], late
     yield "two hosts, healthy", on_hosts(together(4, lambda rank, k: 0, numbered=True), -70000.0), None, [], None
