@@ -574,6 +574,14 @@ def slower_from(us, steps):
     return step
 
 
+def longer_batches(steps):
+    """The same kernels, but with more blocks in those steps."""
+    def step(rank, number):
+        more = number in steps
+        layers(rank, us=260.0 if more else 200.0, grid=[130 if more else 100, 1, 1], block=[128, 1, 1])
+    return step
+
+
 def kernels_by_rank(us, ranks=4, beside=0, steps=STEPS):
     """us(rank, kernel): of each of four kernels; `beside`: a copy that long runs with them."""
     def step(rank, _):
@@ -760,23 +768,15 @@ def cases():
     yield "slower together", together(4, lambda rank, k: 300.0 if rank == 2 and k >= 60 else 0.0, steps=24), "latency.step-regression", [2], ("slower_ns", 300 * 5 * 11)
     yield "slower, all", together(4, lambda rank, k: 300.0 if k >= 60 else 0.0, steps=24), "latency.step-regression", [], ("slower_ns", 300 * 5 * 11)
     yield "slower, not much", training(slower_from(15, range(12, 24)), steps=24), None, [], None
-    yield "slower for some", training(slower_from(60, range(8, 14)), steps=24), None, [], None
+    yield "slower for some", training(slower_from(60, range(8, 14)), steps=24), "latency.step-regression", [0], ("slower_ns", 60 * 40 * 6)
+    yield "slower for a few", training(slower_from(60, range(8, 12)), steps=24), None, [], None
+    yield "slower for some, little", training(slower_from(15, range(8, 14)), steps=24), None, [], None
+    yield "slower for some, more work", training(lambda rank, step: layers(rank, 60 if 8 <= step < 14 else 40), steps=24), None, [], None
+    yield "slower for some, longer batches", training(longer_batches(range(8, 14)), steps=24), None, [], None
     yield "slower now and then", training(slower_from(60, range(0, 24, 2)), steps=24), None, [], None
     yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
-    yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), None, [], None
+    yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), "latency.step-regression", [], ("slower_ns", 60 * 40 * 11)
     yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
-    # Groups of ranks: those that never meet cannot be late for each other.
-    yield "grid, healthy", grid(4, 3, lambda rank, k: 0), None, [], None
-    yield "grid", grid(4, 3, one_late({6}, 400)), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
-    yield "grid, names alike", grid(4, 3, one_late({6}, 400), same_names=True), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
-    yield "grid, one in each group", grid(4, 3, one_late({1, 6, 8}, 400)), "latency.straggler", [1, 6, 8], ("late_ns", 400 * (STEPS * 4 - 1))
-    yield "grid, no data", grid(4, 3, one_late({6}, 400), with_data=False), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
-    yield "never meet", grid(4, 3, lambda rank, k: 0, with_data=False, slower=lambda rank: 400.0 * (rank // 4)), None, [], None
-    yield "rings", without(grid(4, 3, one_late({6}, 400)), [4, 5, 9], first=0.2), "latency.straggler", [6], None
-    yield "rings, healthy", without(grid(4, 3, lambda rank, k: 0), [4, 5, 9], first=0.2), None, [], None
-    yield "tails", without(grid(4, 3, one_late({6}, 400)), [5, 6], last=0.3), "latency.straggler", [6], None
-    yield "tails, healthy", without(grid(4, 3, lambda rank, k: 0), [5, 6], last=0.3), None, [], None
-    yield "a group that is not whole", grid(4, 3, one_late({6}, 400), with_data=False)[:11], "latency.straggler", [6], None
     # A batch that is fetched while the host is steps ahead.
     yield "prefetched", training(prefetching(100)), None, [], None
     yield "prefetched, copies", training(prefetching(100, 2500)), "latency.exposed-copy", [0], ("exposed_ns", 2500 * STEPS)
@@ -789,6 +789,18 @@ def cases():
     yield "pipeline, nothing noted", messages(noted=False), "latency.exposed-communication", [], None
     yield "groups not named, healthy", without_groups(grid(4, 3, lambda rank, k: 0)), None, [], None
     yield "groups not named", without_groups(grid(2, 2, one_late({2}, 400), with_data=False)), "latency.exposed-communication", [], None
+    # Groups of ranks: those that never meet cannot be late for each other.
+    yield "grid, healthy", grid(4, 3, lambda rank, k: 0), None, [], None
+    yield "grid", grid(4, 3, one_late({6}, 400)), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "grid, names alike", grid(4, 3, one_late({6}, 400), same_names=True), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "grid, one in each group", grid(4, 3, one_late({1, 6, 8}, 400)), "latency.straggler", [1, 6, 8], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "grid, no data", grid(4, 3, one_late({6}, 400), with_data=False), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
+    yield "never meet", grid(4, 3, lambda rank, k: 0, with_data=False, slower=lambda rank: 400.0 * (rank // 4)), None, [], None
+    yield "rings", without(grid(4, 3, one_late({6}, 400)), [4, 5, 9], first=0.2), "latency.straggler", [6], None
+    yield "rings, healthy", without(grid(4, 3, lambda rank, k: 0), [4, 5, 9], first=0.2), None, [], None
+    yield "tails", without(grid(4, 3, one_late({6}, 400)), [5, 6], last=0.3), "latency.straggler", [6], None
+    yield "tails, healthy", without(grid(4, 3, lambda rank, k: 0), [5, 6], last=0.3), None, [], None
+    yield "a group that is not whole", grid(4, 3, one_late({6}, 400), with_data=False)[:11], "latency.straggler", [6], None
     late = ("late_ns", 400 * (STEPS * 5 - 1))
     yield "two hosts", on_hosts(together(4, one_late({2}, 400), numbered=True), 12345.0), "latency.straggler", [2], late
     yield "two hosts, healthy", on_hosts(together(4, lambda rank, k: 0, numbered=True), -70000.0), None, [], None
