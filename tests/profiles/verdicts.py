@@ -272,6 +272,13 @@ def slow_host(us):
     return step
 
 
+def tiny(rank, _):
+    """Kernels of 4 us that the host launches every 10 us: each is launched while the one before still runs, and the call returns after that."""
+    for _ in range(200):
+        rank.launch(4.0, cost=4.5, latency=7.0)
+        rank.host(5.5)
+
+
 def allocating(us):
     def step(rank, _):
         while rank.now < rank.free[7]:
@@ -777,6 +784,8 @@ def cases():
     yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
     yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), "latency.step-regression", [], ("slower_ns", 60 * 40 * 11)
     yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
+    # The time until a launch returns and arrives is the host's, 6 us of each 10; a gap between kernels that are queued is not.
+    yield "tiny kernels", training(tiny, lead=10), "latency.host-bound", [0], ("idle_ns", 6 * 200 * STEPS)
     # A batch that is fetched while the host is steps ahead.
     yield "prefetched", training(prefetching(100)), None, [], None
     yield "prefetched, copies", training(prefetching(100, 2500)), "latency.exposed-copy", [0], ("exposed_ns", 2500 * STEPS)
