@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
+#include "analyzer/commands/profile_windows.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/text/progress.h"
@@ -11,55 +11,11 @@
 namespace traintrace {
 namespace {
 
-struct Bounds {
-  TimeNs start = 0;
-  TimeNs end = 0;
-};
-
-Bounds bounds_of(const Timeline& timeline) {
-  if (timeline.work.empty()) {
-    return {};
-  }
-  Bounds bounds{timeline.work.front().start_ns, 0};
-  for (const GpuWork& work : timeline.work) {
-    bounds.end = std::max(bounds.end, work.end_ns);
-  }
-  return {timeline.base_ns + bounds.start, timeline.base_ns + bounds.end};
-}
-
-struct Window {
-  std::vector<KinetoTrace> traces;
-  TimeNs start = 0;
-};
-
-bool holds_rank(const Window& window, const KinetoTrace& trace) {
-  return std::any_of(window.traces.begin(), window.traces.end(), [&](const KinetoTrace& other) {
-    // Without a rank each is a job of its own.
-    return !trace.timeline.rank || other.timeline.rank == trace.timeline.rank;
-  });
-}
-
-// A rank that was recorded twice was recorded in two windows.
-std::vector<Window> windows_of(std::vector<KinetoTrace> traces) {
-  std::sort(traces.begin(), traces.end(), [](const KinetoTrace& a, const KinetoTrace& b) {
-    return std::tuple(bounds_of(a.timeline).start, a.timeline.source) <
-           std::tuple(bounds_of(b.timeline).start, b.timeline.source);
-  });
-  std::vector<Window> windows;
-  for (KinetoTrace& trace : traces) {
-    if (windows.empty() || holds_rank(windows.back(), trace)) {
-      windows.push_back({{}, bounds_of(trace.timeline).start});
-    }
-    windows.back().traces.push_back(std::move(trace));
-  }
-  return windows;
-}
-
 ProcessTrace process_of(const KinetoTrace& trace) {
   ProcessTrace process;
   process.source = trace.timeline.source;
   process.facts["source"] = "kineto";
-  const Bounds bounds = bounds_of(trace.timeline);
+  const ProfileBounds bounds = bounds_of(trace.timeline);
   process.armed = bounds.start;
   process.last_alive = bounds.end;
   process.records = trace.events;
@@ -67,13 +23,9 @@ ProcessTrace process_of(const KinetoTrace& trace) {
   return process;
 }
 
-std::string name_of_window(const Window& window) {
-  return "profile-" + std::to_string(window.start / 1'000'000);
-}
-
-ProfiledRun run_of(std::vector<Window> windows, std::vector<ReadError> unreadable) {
+ProfiledRun run_of(std::vector<ProfileWindow> windows, std::vector<ReadError> unreadable) {
   ProfiledRun result;
-  Window& window = windows.back();
+  ProfileWindow& window = windows.back();
   std::vector<Timeline> timelines;
   std::map<std::string, ProcessTrace> processes;
   for (KinetoTrace& trace : window.traces) {
@@ -82,7 +34,7 @@ ProfiledRun run_of(std::vector<Window> windows, std::vector<ReadError> unreadabl
   }
   result.profile = build_profile(std::move(timelines));
   Run& run = result.run;
-  run.id = name_of_window(window);
+  run.id = window.name;
   run.world_size = result.profile.world_size;
   run.unreadable = std::move(unreadable);
   for (const Timeline& timeline : result.profile.timelines) {
@@ -95,27 +47,30 @@ ProfiledRun run_of(std::vector<Window> windows, std::vector<ReadError> unreadabl
     run.processes.push_back(std::move(process));
   }
   index_ranks(run);
-  for (int rank = 0; rank < run.world_size; ++rank) {
+  const bool all_known = std::none_of(
+      result.profile.timelines.begin(), result.profile.timelines.end(),
+      [](const Timeline& timeline) { return timeline.rank_from == RankSource::kNobody; });
+  for (int rank = 0; rank < run.world_size && all_known; ++rank) {
     if (state_of(run, {rank}) == nullptr) {
       run.missing.push_back({rank});
     }
   }
   windows.pop_back();
-  for (const Window& other : windows) {
+  for (const ProfileWindow& other : windows) {
     run.others.push_back(
-        {name_of_window(other), static_cast<int>(other.traces.size()), other.start, other.start});
+        {other.name, static_cast<int>(other.traces.size()), other.start, other.start});
   }
   return result;
 }
 
 // Leaves the window that --run names as the last; false: there is none.
-bool choose(std::vector<Window>& windows, const std::string& name) {
+bool choose(std::vector<ProfileWindow>& windows, const std::string& name) {
   if (name.empty()) {
     return true;
   }
-  const auto chosen = std::find_if(windows.begin(), windows.end(), [&](const Window& window) {
-    return name_of_window(window) == name;
-  });
+  const auto chosen =
+      std::find_if(windows.begin(), windows.end(),
+                   [&](const ProfileWindow& window) { return window.name == name; });
   if (chosen == windows.end()) {
     return false;
   }
@@ -149,12 +104,12 @@ Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
   if (traces.empty()) {
     return unreadable.front();
   }
-  std::vector<Window> windows = windows_of(std::move(traces));
+  std::vector<ProfileWindow> windows = windows_of(std::move(traces));
   if (!choose(windows, name)) {
     ReadError none;
     none.message = "there is no run '" + name + "', but: ";
-    for (const Window& window : windows) {
-      none.message += (&window == windows.data() ? "" : ", ") + name_of_window(window);
+    for (const ProfileWindow& window : windows) {
+      none.message += (&window == windows.data() ? "" : ", ") + window.name;
     }
     return none;
   }

@@ -11,7 +11,7 @@ namespace {
 
 // In half of the steps, at least twice.
 size_t fewest_steps(const DeviceProfile& device) {
-  return device.steps < 2 ? kFewestGaps : std::max<size_t>(2, device.steps / 2);
+  return device.steps < 2 ? kFewestGaps : std::max<size_t>(2, (device.steps + 1) / 2);
 }
 
 // So many are as long as this, or longer; a pause is more than some times that.

@@ -29,6 +29,8 @@ std::vector<Finding> find_rotating_stall(const Profile& profile);
 std::vector<Finding> find_small_collectives(const Profile& profile);
 std::vector<Finding> find_slow_device(const Profile& profile);
 std::vector<Finding> find_step_regression(const Profile& profile);
+// Where steps are slower for a while, and not to the end.
+std::vector<Finding> find_slow_stretch(const Profile& profile);
 std::vector<Finding> find_slow_kernel_path(const Profile& profile);
 std::vector<Finding> find_graph_gaps(const Profile& profile);
 std::vector<Finding> find_cpu_contention(const Profile& profile);
@@ -38,6 +40,8 @@ std::vector<Finding> find_pauses(const Profile& profile);
 std::vector<Finding> find_lazy_loads(const Profile& profile);
 std::vector<Finding> find_incomplete_timeline(const Profile& profile);
 std::vector<Finding> find_missing_work(const Profile& profile);
+// Profiles of which nothing says which rank they are of.
+std::vector<Finding> find_unknown_ranks(const Profile& profile);
 
 // Where the profiler itself took a share of a GPU's time that would be worth a warning, as
 // evidence.

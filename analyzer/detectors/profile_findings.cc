@@ -26,7 +26,8 @@ constexpr NamedDetector<ProfileDetector> kProfileDetectors[] = {
     TT_DETECTOR(find_lazy_loads),          TT_DETECTOR(find_pauses),
     TT_DETECTOR(find_incomplete_timeline), TT_DETECTOR(find_missing_work),
     TT_DETECTOR(find_step_regression),     TT_DETECTOR(find_exposed_copies),
-    TT_DETECTOR(find_pageable_copies),
+    TT_DETECTOR(find_pageable_copies),     TT_DETECTOR(find_unknown_ranks),
+    TT_DETECTOR(find_slow_stretch),
 };
 
 // What calls alone can prove.

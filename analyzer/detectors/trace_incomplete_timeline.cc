@@ -18,7 +18,7 @@ bool has_collectives(const Timeline& timeline) {
   const std::set<uint64_t> one_to_one = communicators_of_pairs(timeline);
   return std::any_of(timeline.work.begin(), timeline.work.end(), [&](const GpuWork& work) {
     return work.kind == WorkKind::kCommunication && work.end_ns > work.start_ns &&
-           !is_within(messages_of(timeline, work.correlation), one_to_one);
+           !is_between_two(timeline, work.correlation, one_to_one);
   });
 }
 
@@ -64,6 +64,37 @@ std::vector<Finding> find_missing_work(const Profile& profile) {
   return {finding};
 }
 
+std::vector<Finding> find_unknown_ranks(const Profile& profile) {
+  Finding finding;
+  finding.code = "trace.incomplete-timeline";
+  for (const Timeline& timeline : profile.timelines) {
+    if (timeline.rank_from == RankSource::kNobody) {
+      insert(finding.victims, {timeline.rank.value_or(0)});
+      finding.evidence.push_back(
+          fmt::format("rank {} stands for {}", timeline.rank.value_or(0),
+                      timeline.source.substr(timeline.source.rfind('/') + 1)));
+    }
+  }
+  if (finding.victims.empty()) {
+    return {};
+  }
+  const size_t count = finding.victims.size();
+  finding.title = fmt::format(
+      "{} profile{} of a job of several ranks {} not say of which rank {}: {} only stand{} for {}, "
+      "and {} no rank{} of the job",
+      count, count == 1 ? "" : "s", count == 1 ? "does" : "do", count == 1 ? "it is" : "they are",
+      ranks_text(finding.victims), count == 1 ? "s" : "", count == 1 ? "it" : "them",
+      count == 1 ? "is" : "are", count == 1 ? "" : "s");
+  finding.sides = {finding.victims};
+  finding.victims.clear();
+  finding.values = {{"unknown_rank_count", static_cast<int64_t>(count)}};
+  finding.evidence.resize(std::min(finding.evidence.size(), kEvidenceLines));
+  finding.advice =
+      "begin the profiler after torch.distributed.init_process_group, or name the files by their "
+      "rank: rank3.pt.trace.json";
+  return {finding};
+}
+
 std::vector<Finding> find_incomplete_timeline(const Profile& profile) {
   const auto unusable = std::find_if(profile.groups.begin(), profile.groups.end(),
                                      [](const Arrivals& each) { return !each.usable(); });
@@ -76,7 +107,10 @@ std::vector<Finding> find_incomplete_timeline(const Profile& profile) {
   }
   Finding finding;
   finding.code = "trace.incomplete-timeline";
-  finding.severity = knows_arrivals(profile) ? Severity::kInfo : Severity::kWarning;
+  // Where nothing names the groups, nothing is known to be wrong either.
+  const bool unnamed =
+      arrivals.group.empty() && !arrivals.why_not.empty() && arrivals.greatest_end_skew_ns != 0;
+  finding.severity = knows_arrivals(profile) || unnamed ? Severity::kInfo : Severity::kWarning;
   finding.title =
       "which ranks come late to collectives" + group_text(profile, arrivals) + " is unknown: " +
       (arrivals.why_not.empty()

@@ -189,7 +189,7 @@ void add_profiling(const Timeline& timeline, std::string& out) {
 std::string kineto_trace(const Timeline& timeline) {
   std::string out =
       fmt::format("{{\"schemaVersion\":1,\"baseTimeNanoseconds\":{},", timeline.base_ns);
-  if (timeline.rank) {
+  if (timeline.rank && timeline.rank_from != RankSource::kNobody) {
     // Holistic Trace Analysis looks for the rank with a blank after the colon.
     out += fmt::format("\"distributedInfo\":{{\"rank\": {},\"world_size\": {}}},\n", *timeline.rank,
                        timeline.world_size.value_or(*timeline.rank + 1));

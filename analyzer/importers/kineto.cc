@@ -20,6 +20,8 @@
 #include "analyzer/reader/input_file.h"
 #include "analyzer/timeline/communication_kernels.h"
 #include "analyzer/timeline/exposed_copies.h"
+#include "analyzer/timeline/noted_messages.h"
+#include "analyzer/timeline/rank_evidence.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -206,6 +208,10 @@ void Import::add_note(const Event& event) {
   note.group_size =
       static_cast<int32_t>(std::clamp<int64_t>(event.group_size.value_or(-1), -1, kMostRanks));
   note.sequence = event.sequence.value_or(-1);
+  if (is_send(event.operation) || is_receive(event.operation)) {
+    const std::optional<int64_t> peer = is_send(event.operation) ? event.to_rank : event.from_rank;
+    note.peer = static_cast<int32_t>(std::clamp<int64_t>(peer.value_or(-1), -1, kMostRanks));
+  }
   const int64_t size = bytes_of_type(event.data_type);
   const int64_t elements = event.elements.value_or(-1);
   if (size != 0 && elements >= 0 && elements <= std::numeric_limits<int64_t>::max() / size) {
@@ -357,6 +363,8 @@ void Import::finish() {
   find_contexts();
   find_communication();
   products_.finish(trace_.timeline);
+  take_rank_of_name(trace_.timeline);
+  add_noted_messages(trace_.timeline);
   if (on_other_devices_ != 0) {
     complain(0,
              fmt::format("expected the work of at most {} GPUs: {} events on others are left out",

@@ -103,6 +103,10 @@ void read_arguments(json::value value, Event& event) {
       event.elements = number_of<int64_t>(token_of(field.value()));
     } else if (key == "Group size") {
       event.group_size = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "Src Rank") {
+      event.from_rank = number_of<int64_t>(token_of(field.value()));
+    } else if (key == "Dst Rank") {
+      event.to_rank = number_of<int64_t>(token_of(field.value()));
     } else if (key == "Seq") {
       event.sequence = number_of<int64_t>(token_of(field.value()));
     } else if (key == "Input Dims" || key == "Input dims") {

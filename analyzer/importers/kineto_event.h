@@ -28,6 +28,7 @@ struct Event {
   // Of a kernel of NCCL.
   std::string_view operation, group, members, data_type;
   std::optional<int64_t> elements, group_size, sequence;
+  std::optional<int64_t> from_rank, to_rank;  // of a message; global
 };
 
 // As a whole, else nothing.

@@ -1,6 +1,8 @@
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/thresholds.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -146,6 +148,19 @@ bool are_on_one_host(std::span<const Timeline> timelines, const CollectiveGroup&
   });
 }
 
+// Ranks of several groups, and messages, have as many kernels as those of one: where nothing names
+// the groups, ends that differ say that what was joined does not belong together, or that clocks do
+// not agree.
+Arrivals unknown_groups(const Arrivals& joined) {
+  Arrivals arrivals;
+  arrivals.greatest_end_skew_ns = joined.greatest_end_skew_ns;
+  arrivals.why_not = fmt::format(
+      "the profiles do not name process groups, and NCCL kernels joined by their order end up to "
+      "{:.1f} ms apart: they are messages or of different groups, or clocks differ",
+      static_cast<double>(joined.greatest_end_skew_ns) / 1e6);
+  return arrivals;
+}
+
 Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side>& sides,
                      const CollectiveGroup& group) {
   Arrivals arrivals;
@@ -193,6 +208,10 @@ Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side
   if (arrivals.contradicted != 0 || are_on_several_hosts(timelines, arrivals)) {
     arrivals.clocks = align_clocks(timelines, arrivals);
     compare_ends(arrivals);
+  }
+  if (arrivals.group.empty() && !arrivals.numbered && !arrivals.usable() &&
+      arrivals.contradicted != 0) {
+    return unknown_groups(arrivals);
   }
   arrivals.knows_entry = knows_entry(timelines, arrivals);
   return arrivals;

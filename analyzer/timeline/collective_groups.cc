@@ -8,6 +8,7 @@
 
 #include "analyzer/timeline/collective_note.h"
 #include "analyzer/timeline/messages.h"
+#include "analyzer/timeline/rank_evidence.h"
 
 namespace traintrace {
 namespace {
@@ -20,11 +21,6 @@ struct GroupKey {
 
   auto operator<=>(const GroupKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
-
-bool is_message(std::string_view operation) {
-  return operation.starts_with("send") || operation.starts_with("recv") ||
-         operation.starts_with("ncclSend") || operation.starts_with("ncclRecv");
-}
 
 // Kernels of one rank that are collectives, by group.
 class Collectives {
@@ -67,16 +63,10 @@ class Collectives {
   }
   bool is_collective(const GpuWork& work) const {
     return work.kind == WorkKind::kCommunication &&
-           !is_within(messages_of(timeline_, work.correlation), one_to_one_);
+           !is_between_two(timeline_, work.correlation, one_to_one_);
   }
   const CollectiveNote* note_of(const GpuWork& work) const {
-    if (!is_collective(work)) {
-      return nullptr;
-    }
-    const CollectiveNote* const note = collective_note(timeline_, work.correlation);
-    const bool sent = note != nullptr && note->operation != kNoName &&
-                      is_message(timeline_.names[note->operation]);
-    return sent ? nullptr : note;
+    return is_collective(work) ? collective_note(timeline_, work.correlation) : nullptr;
   }
   GroupKey key_of(const CollectiveNote& note) const {
     return {timeline_.names[note.group],
@@ -174,14 +164,12 @@ CollectiveGroup group_of_all(std::span<const Timeline> timelines) {
     group.why_not = missing_text(timelines.size(), world);
     return group;
   }
-  // Not numbered where the framework wrote no numbers.
-  if (!group.sides.empty()) {
-    join(group);
-  }
-  const bool messages = std::any_of(timelines.begin(), timelines.end(),
-                                    [](const auto& each) { return !each.messages.empty(); });
-  if (group.why_not.empty() && group.sides.front().kernels.empty() && messages) {
+  const bool no_collectives = std::all_of(group.sides.begin(), group.sides.end(),
+                                          [](const auto& side) { return side.kernels.empty(); });
+  if (no_collectives && std::any_of(timelines.begin(), timelines.end(), moves_between_ranks)) {
     group.why_not = "messages from rank to rank";
+  } else if (!group.sides.empty()) {
+    join(group);  // not numbered where the framework wrote no numbers
   }
   return group;
 }

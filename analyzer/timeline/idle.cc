@@ -193,8 +193,10 @@ void Attribution::add(const Span& gap, const GpuWork& next, const GpuWork& befor
   if (is_graph_launch(launch) && before.correlation == next.correlation) {
     return add(IdleCause::kGraphInternal, length);
   }
-  // Launched in time, by a call that did not let go of it.
-  if (launch.end_ns - gap.begin_ns >= kLoadingNs) {
+  // The call had not let go of it when the GPU had nothing left to do.  One that waits for the GPU
+  // does so by itself.
+  const int64_t held_ns = launch.kind == HostCallKind::kBlocking ? kLoadingNs : 1;
+  if (launch.end_ns - gap.begin_ns >= held_ns) {
     return add_launched(gap, next, before, launch);
   }
   add_device_side(gap, next, before);

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
+
+#include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/noted_messages.h"
 
 namespace traintrace {
 
@@ -39,6 +43,16 @@ bool is_within(std::span<const PeerMessage> messages, const std::set<uint64_t>& 
   return std::any_of(messages.begin(), messages.end(), [&](const PeerMessage& message) {
     return communicators.contains(message.communicator);
   });
+}
+
+bool is_between_two(const Timeline& timeline, uint64_t correlation,
+                    const std::set<uint64_t>& pairs) {
+  const CollectiveNote* const note = collective_note(timeline, correlation);
+  const std::string_view operation = note == nullptr || note->operation == kNoName
+                                         ? std::string_view()
+                                         : timeline.names[note->operation];
+  return is_send(operation) || is_receive(operation) ||
+         is_within(messages_of(timeline, correlation), pairs);
 }
 
 }  // namespace traintrace

@@ -18,4 +18,9 @@ std::set<uint64_t> communicators_of_pairs(const Timeline& timeline);
 
 bool is_within(std::span<const PeerMessage> messages, const std::set<uint64_t>& communicators);
 
+// Whether the kernel with that correlation sends to or receives from single ranks: by its messages,
+// where these are in one of `pairs`, or by what the framework calls it.
+bool is_between_two(const Timeline& timeline, uint64_t correlation,
+                    const std::set<uint64_t>& pairs);
+
 }  // namespace traintrace

@@ -3,37 +3,52 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 
 #include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/exposed_copies.h"
+#include "analyzer/timeline/rank_evidence.h"
 #include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
 
+// So high that nobody takes it for a rank of the job.
+constexpr int kFirstOfNobody = 1000;
+
+int first_of_nobody(const std::vector<Timeline>& timelines) {
+  int ranks = 0;
+  for (const Timeline& timeline : timelines) {
+    ranks = std::max({ranks, timeline.world_size.value_or(0), timeline.rank.value_or(-1) + 1});
+  }
+  int first = kFirstOfNobody;
+  while (first < ranks) {
+    first *= 10;
+  }
+  return first;
+}
+
+// A process that moves no data between ranks is the only one of its job, where it says no rank.
 void give_ranks(std::vector<Timeline>& timelines) {
   std::stable_sort(timelines.begin(), timelines.end(), [](const Timeline& a, const Timeline& b) {
     return std::tuple(!a.rank, a.rank, a.source) < std::tuple(!b.rank, b.rank, b.source);
   });
-  std::set<int> taken;
-  for (const Timeline& timeline : timelines) {
-    if (timeline.rank) {
-      taken.insert(*timeline.rank);
-    }
-  }
+  int next = first_of_nobody(timelines);
   int free = 0;
   for (Timeline& timeline : timelines) {
-    while (!timeline.rank && taken.contains(free)) {
-      ++free;
-    }
-    if (!timeline.rank) {
+    if (timeline.rank) {
+      free = std::max(free, *timeline.rank + 1);
+    } else if (moves_between_ranks(timeline)) {
+      timeline.rank = next++;
+      timeline.rank_from = RankSource::kNobody;
+    } else {
       timeline.rank = free++;
     }
   }
+  std::stable_sort(timelines.begin(), timelines.end(),
+                   [](const Timeline& a, const Timeline& b) { return a.rank < b.rank; });
 }
 
 // Where the host made a call, in Timeline::names.
@@ -237,10 +252,11 @@ Profile build_profile(std::vector<Timeline> timelines) {
   profile.stages = find_stages(profile.timelines);
   for (size_t i = 0; i < profile.timelines.size(); ++i) {
     const Timeline& timeline = profile.timelines[i];
-    profile.world_size =
-        std::max({profile.world_size, timeline.world_size.value_or(0), *timeline.rank + 1});
+    const int least = timeline.rank_from == RankSource::kNobody ? 0 : *timeline.rank + 1;
+    profile.world_size = std::max({profile.world_size, timeline.world_size.value_or(0), least});
     add_devices(profile, i);
   }
+  profile.world_size = std::max(profile.world_size, static_cast<int>(profile.timelines.size()));
   return profile;
 }
 

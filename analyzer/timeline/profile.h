@@ -87,7 +87,7 @@ struct Profile {
 };
 
 // `timelines`: of one run, at most one of a rank.  Those without a rank get the lowest that is
-// free.
+// free, or where they are one of several a number that is none of the job (RankSource::kNobody).
 Profile build_profile(std::vector<Timeline> timelines);
 
 }  // namespace traintrace

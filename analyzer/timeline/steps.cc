@@ -104,11 +104,30 @@ std::vector<int64_t> step_starts_of(const Timeline& timeline) {
 
 namespace {
 
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNothingYet = std::numeric_limits<int64_t>::min();
+
 // What was launched within one step, or before the first.
 struct LaunchedWork {
-  int64_t first_start = std::numeric_limits<int64_t>::max();
-  int64_t last_end = std::numeric_limits<int64_t>::min();
+  int64_t first_start = kNever;       // on any stream
+  int64_t main_first_start = kNever;  // on the one that computes
+  int64_t last_end = kNothingYet;
 };
+
+// That on which the GPU computes for longest: work of other streams may run a step or more ahead of
+// it, as the copy of a batch that is fetched early.  None: the GPU computes nothing.
+std::optional<int32_t> main_stream(const Timeline& timeline, int32_t device) {
+  std::map<int32_t, int64_t> computed_ns;
+  for (const GpuWork& work : timeline.work) {
+    if (work.device == device && work.kind == WorkKind::kCompute) {
+      computed_ns[work.stream] += work.end_ns - work.start_ns;
+    }
+  }
+  const auto most =
+      std::max_element(computed_ns.begin(), computed_ns.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == computed_ns.end() ? std::nullopt : std::optional(most->first);
+}
 
 // For each mark; what was launched before the first comes first.  Empty: no launch is known.
 std::vector<LaunchedWork> launched_by_step(const Timeline& timeline, int32_t device) {
@@ -118,6 +137,7 @@ std::vector<LaunchedWork> launched_by_step(const Timeline& timeline, int32_t dev
       launched.try_emplace(call.correlation, call.start_ns);
     }
   }
+  const std::optional<int32_t> main = main_stream(timeline, device);
   const std::vector<int64_t>& marks = timeline.step_starts;
   std::vector<LaunchedWork> steps(marks.size() + 1);
   bool any = false;
@@ -131,8 +151,23 @@ std::vector<LaunchedWork> launched_by_step(const Timeline& timeline, int32_t dev
     LaunchedWork& step = steps[static_cast<size_t>(after - marks.begin())];
     step.first_start = std::min(step.first_start, work.start_ns);
     step.last_end = std::max(step.last_end, work.end_ns);
+    if (!main || work.stream == *main) {
+      step.main_first_start = std::min(step.main_first_start, work.start_ns);
+    }
   }
   return any ? steps : std::vector<LaunchedWork>{};
+}
+
+// For each step the first start within it or a later one.
+std::vector<int64_t> next_starts(const std::vector<LaunchedWork>& steps,
+                                 int64_t LaunchedWork::*start) {
+  std::vector<int64_t> next(steps.size());
+  int64_t first = kNever;
+  for (size_t i = steps.size(); i-- > 0;) {
+    first = std::min(first, steps[i].*start);
+    next[i] = first;
+  }
+  return next;
 }
 
 }  // namespace
@@ -146,19 +181,15 @@ std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device) {
   if (steps.empty()) {
     return starts;
   }
-  std::vector<int64_t> next(steps.size());  // the first start of that step or a later one
-  int64_t first = std::numeric_limits<int64_t>::max();
-  for (size_t i = steps.size(); i-- > 0;) {
-    first = std::min(first, steps[i].first_start);
-    next[i] = first;
-  }
-  int64_t done = std::numeric_limits<int64_t>::min();  // all of the steps before
+  const std::vector<int64_t> next = next_starts(steps, &LaunchedWork::first_start);
+  const std::vector<int64_t> next_main = next_starts(steps, &LaunchedWork::main_first_start);
+  int64_t done = kNothingYet;  // all of the steps before
   for (size_t i = 0; i < starts.size(); ++i) {
     done = std::max(done, steps[i].last_end);
-    const int64_t begins = next[i + 1];
-    if (begins == std::numeric_limits<int64_t>::max()) {
+    const int64_t begins = done == kNothingYet ? next[i + 1] : next_main[i + 1];
+    if (begins == kNever) {
       starts[i] = std::max(starts[i], done);  // nothing more was launched
-    } else if (done == std::numeric_limits<int64_t>::min() || begins <= done) {
+    } else if (done == kNothingYet || begins <= done) {
       starts[i] = begins;
     } else {
       starts[i] = std::clamp(starts[i], done, begins);

@@ -27,9 +27,10 @@ std::optional<StepPeriod> find_step_period(const Timeline& timeline);
 std::vector<int64_t> step_starts_of(const Timeline& timeline);
 // Where each of them begins on one GPU.  The host runs ahead of it: what it launched within a step
 // is that step's, whenever it ran.  A gap between two steps is cut where the host began the next
-// one; of steps that overlap the next begins with its first work.  Without launches, and where the
-// timeline is by the host's calls alone: as step_starts_of().  Never before the first work of that
-// GPU.
+// one; of steps that overlap the next begins with its first work on the stream that
+// computes for longest: what other streams do ahead of it counts in the step in which it ran.
+// Without launches, and where the timeline is by the host's calls alone: as step_starts_of(). Never
+// before the first work of that GPU.
 std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device);
 // Of the one that begins at `step_starts[index]`, as the job counts, else from 0.
 int64_t step_number(const Timeline& timeline, size_t index);

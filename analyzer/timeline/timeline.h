@@ -68,6 +68,7 @@ struct CollectiveNote {
   // When the last rank came to it, where that was long after this one; 0: it was not, or is not
   // known (note_late_peers).
   int64_t last_came_ns = 0;
+  int32_t peer = -1;  // of a message: the global rank that it goes to or comes from; -1: not known
 };
 
 // What a piece of work had to wait for beside what stands before it on its stream: an event, or by
@@ -123,10 +124,19 @@ struct LegacyWait {
   int32_t device;
 };
 
+// Who says which rank a timeline is of.
+enum class RankSource : uint8_t {
+  kTold,      // whoever recorded it
+  kFileName,  // only the name of its file
+  kGroups,    // it is the only one that the groups leave, whose collectives it ran
+  kNobody,    // the number was given to it here, and is no rank of the job
+};
+
 // Of one process.
 struct Timeline {
   std::string source;       // file
   std::optional<int> rank;  // global
+  RankSource rank_from = RankSource::kTold;
   std::optional<int> world_size;
   std::string host;           // whose clock it has; empty: not known
   int64_t base_ns = 0;        // time 0 of the trace in ns since the epoch

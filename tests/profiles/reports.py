@@ -87,14 +87,15 @@ def check_steps(found, jobs):
         assert row["busy_ns"] == exposed and sum(row["idle_by_cause_ns"].values()) == row["idle_ns"] == row["gpu_duration_ns"] - exposed, row
     for rank in jobs:
         marks = [ns(each["ts"]) for each in rank.events if each["name"].startswith("ProfilerStep#")]
-        work = [(ns(each["ts"]), ns(each["ts"]) + ns(each["dur"]), each["args"]["correlation"]) for each in rank.events if each["cat"] in ("kernel", "gpu_memcpy")]
+        work = [(ns(each["ts"]), ns(each["ts"]) + ns(each["dur"]), each["args"]["correlation"], each["tid"]) for each in rank.events if each["cat"] in ("kernel", "gpu_memcpy")]
         launched = {each["args"]["correlation"]: ns(each["ts"]) for each in rank.events if each["cat"] == "cuda_runtime"}
         cuts = []
         for mark in marks:
-            done = max((end for _, end, launch in work if launched[launch] < mark), default=None)
-            begins = min(start for start, _, launch in work if launched[launch] >= mark)
+            done = max((end for _, end, launch, _ in work if launched[launch] < mark), default=None)
+            # What another stream than the one that computes does ahead of it draws no step forward.
+            begins = min(start for start, _, launch, stream in work if launched[launch] >= mark and (stream == 7 or done is None))
             cuts.append(begins if done is None or begins <= done else min(max(mark, done), begins))
-        end = max(end for _, end, _ in work)
+        end = max(end for _, end, _, _ in work)
         of_rank = [row for row in found if row["rank"] == rank.rank and row["found_by"] == "marks"]
         assert [row["gpu_duration_ns"] for row in of_rank] == [b - a for a, b in zip(cuts, cuts[1:] + [end])]
         assert [row["duration_ns"] for row in of_rank] == [b - a for a, b in zip(marks, marks[1:])] + [end - cuts[-1]]

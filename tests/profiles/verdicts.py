@@ -203,6 +203,66 @@ def copied(us, stream=7, name="Memcpy HtoD (Pinned -> Device)", when=lambda step
     return step
 
 
+def prefetching(us, exposed_us=0.0, name="Memcpy DtoH (Device -> Pinned)", when=lambda step: True):
+    """The host runs steps ahead, and fetches each batch by a copy of `us` on a stream of its own; in a step there is a copy of `exposed_us` on the main one."""
+    def step(rank, number):
+        end = rank.launch(us, "Memcpy HtoD (Pinned -> Device)", call="cudaMemcpyAsync", category="gpu_memcpy", stream=31)
+        rank.launch(200.0, "first", after=(end,))
+        layers(rank, 30)
+        if exposed_us and when(number):
+            rank.launch(exposed_us, name, call="cudaMemcpyAsync", category="gpu_memcpy")
+        layers(rank, 9)
+    return step
+
+
+def pausing_at(steps):
+    """In those steps the host waits for the GPU and then needs 5 ms."""
+    def step(rank, number):
+        if number in steps:
+            rank.block("cudaDeviceSynchronize")
+            rank.host(5000)
+        layers(rank)
+    return step
+
+
+def messages(stages=4, micro_batches=4, noted=True, last_stage=0.0):
+    """A pipeline by one forward and one backward pass after the other of all micro-batches; both ends of a message end together."""
+    jobs = [Rank(number, stages) for number in range(stages)]
+    for step in range(STEPS):
+        began = [rank.now for rank in jobs]
+        for back in (False, True):
+            order = jobs[::-1] if back else jobs
+            for _ in range(micro_batches):
+                for place, rank in enumerate(order):
+                    for _ in range(10):
+                        rank.launch(100.0 * (2 if back else 1) + (last_stage if rank is jobs[-1] else 0.0))
+                    if place + 1 == stages:
+                        continue
+                    peer = order[place + 1]
+                    sends, receives = rank.free[7], max(peer.now + 3, peer.free.get(21 + back, 0.0))
+                    end = max(sends, receives) + 20
+                    for own, other, start, operation, stream in ((rank, peer, max(sends, rank.now + 3, rank.free.get(23 + back, 0.0)), "send", 23 + back),
+                                                                 (peer, rank, receives, "recv", 21 + back)):
+                        own.launch(end - min(start, end), "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", stream=stream, after=(start,), latency=0.0, **(
+                            {"Collective name": operation, "Process Group Name": "pp", "Process Group Ranks": str(list(range(stages))),
+                             "Group size": stages, "Seq": step, "Dst Rank" if operation == "send" else "Src Rank": other.rank} if noted else {}))
+                    peer.free[7] = max(peer.free.get(7, 0.0), end)
+        for rank in jobs:
+            rank.block()
+        for rank, start in zip(jobs, began):
+            rank.step(step, start)
+    return jobs
+
+
+def without_groups(jobs):
+    """As older versions of PyTorch write them: nothing is said of a kernel of NCCL."""
+    for rank in jobs:
+        for event in rank.events:
+            for key in [key for key in event["args"] if key in ("Collective name", "Seq", "Group size") or key.startswith("Process Group")]:
+                del event["args"][key]
+    return jobs
+
+
 def slow_host(us):
     """Kernels of 5 us that the host launches every `us`."""
     def step(rank, _):
@@ -210,6 +270,13 @@ def slow_host(us):
             rank.launch(5.0)
             rank.host(us)
     return step
+
+
+def tiny(rank, _):
+    """Kernels of 4 us that the host launches every 10 us: each is launched while the one before still runs, and the call returns after that."""
+    for _ in range(200):
+        rank.launch(4.0, cost=4.5, latency=7.0)
+        rank.host(5.5)
 
 
 def allocating(us):
@@ -514,6 +581,14 @@ def slower_from(us, steps):
     return step
 
 
+def longer_batches(steps):
+    """The same kernels, but with more blocks in those steps."""
+    def step(rank, number):
+        more = number in steps
+        layers(rank, us=260.0 if more else 200.0, grid=[130 if more else 100, 1, 1], block=[128, 1, 1])
+    return step
+
+
 def kernels_by_rank(us, ranks=4, beside=0, steps=STEPS):
     """us(rank, kernel): of each of four kernels; `beside`: a copy that long runs with them."""
     def step(rank, _):
@@ -700,11 +775,29 @@ def cases():
     yield "slower together", together(4, lambda rank, k: 300.0 if rank == 2 and k >= 60 else 0.0, steps=24), "latency.step-regression", [2], ("slower_ns", 300 * 5 * 11)
     yield "slower, all", together(4, lambda rank, k: 300.0 if k >= 60 else 0.0, steps=24), "latency.step-regression", [], ("slower_ns", 300 * 5 * 11)
     yield "slower, not much", training(slower_from(15, range(12, 24)), steps=24), None, [], None
-    yield "slower for some", training(slower_from(60, range(8, 14)), steps=24), None, [], None
+    yield "slower for some", training(slower_from(60, range(8, 14)), steps=24), "latency.step-regression", [0], ("slower_ns", 60 * 40 * 6)
+    yield "slower for a few", training(slower_from(60, range(8, 12)), steps=24), None, [], None
+    yield "slower for some, little", training(slower_from(15, range(8, 14)), steps=24), None, [], None
+    yield "slower for some, more work", training(lambda rank, step: layers(rank, 60 if 8 <= step < 14 else 40), steps=24), None, [], None
+    yield "slower for some, longer batches", training(longer_batches(range(8, 14)), steps=24), None, [], None
     yield "slower now and then", training(slower_from(60, range(0, 24, 2)), steps=24), None, [], None
     yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
-    yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), None, [], None
+    yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), "latency.step-regression", [], ("slower_ns", 60 * 40 * 11)
     yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
+    # The time until a launch returns and arrives is the host's, 6 us of each 10; a gap between kernels that are queued is not.
+    yield "tiny kernels", training(tiny, lead=10), "latency.host-bound", [0], ("idle_ns", 6 * 200 * STEPS)
+    # A batch that is fetched while the host is steps ahead.
+    yield "prefetched", training(prefetching(100)), None, [], None
+    yield "prefetched, copies", training(prefetching(100, 2500)), "latency.exposed-copy", [0], ("exposed_ns", 2500 * STEPS)
+    yield "prefetched, one copy", training(prefetching(100, 12000, when=lambda step: step == 6)), "latency.pause", [], ("idle_ns", 12000)
+    # Warm-up steps: half of the steps is no less than half.
+    for warm, steps, code in ((2, 5, "latency.pause"), (3, 7, "latency.pause"), (4, 9, "latency.pause"), (3, 6, "latency.sync-in-loop"), (3, 5, "latency.sync-in-loop")):
+        yield f"{warm} of {steps} warm up", training(pausing_at(range(warm)), steps=steps), code, [] if code == "latency.pause" else [0], None
+    # Messages are no collectives, and what nothing joins is not compared.
+    yield "pipeline", messages(), "latency.exposed-communication", [], None
+    yield "pipeline, nothing noted", messages(noted=False), "latency.exposed-communication", [], None
+    yield "groups not named, healthy", without_groups(grid(4, 3, lambda rank, k: 0)), None, [], None
+    yield "groups not named", without_groups(grid(2, 2, one_late({2}, 400), with_data=False)), "latency.exposed-communication", [], None
     # Groups of ranks: those that never meet cannot be late for each other.
     yield "grid, healthy", grid(4, 3, lambda rank, k: 0), None, [], None
     yield "grid", grid(4, 3, one_late({6}, 400)), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))

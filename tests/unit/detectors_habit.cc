@@ -32,6 +32,19 @@ TEST(HabitTest, IsCountedBySteps) {
   EXPECT_EQ(Habit(device, habit).sum_ns(), 0);
 }
 
+TEST(HabitTest, IsInHalfOfAnOddNumberOfSteps) {
+  for (const size_t steps : {5, 7, 9}) {
+    const DeviceProfile device = device_of(steps);
+    std::vector<IdleGap> gaps;
+    for (size_t step = 0; step < steps / 2; ++step) {
+      gaps.push_back({5, 1000 * static_cast<int64_t>(step) + 100});
+    }
+    EXPECT_EQ(Habit(device, gaps).sum_ns(), 0) << steps;
+    gaps.push_back({5, 1000 * static_cast<int64_t>(steps / 2) + 100});
+    EXPECT_EQ(Habit(device, gaps).sum_ns(), 5 * static_cast<int64_t>(gaps.size())) << steps;
+  }
+}
+
 TEST(HabitTest, LeavesOutAStepThatLosesMuchMore) {
   const DeviceProfile device = device_of(10);
   std::vector<IdleGap> gaps;

@@ -48,6 +48,35 @@ TEST(StepsOnDevice, CutOverlappingStepsAtTheFirstWorkOfTheNext) {
   EXPECT_EQ(steps_on_device(timeline, 0), (std::vector<int64_t>{5, 60}));
 }
 
+// The copy of each batch, on a stream of its own, is done long before the step it is for.
+TEST(StepsOnDevice, AreNotDrawnAheadByWhatOtherStreamsDoEarly) {
+  Timeline timeline = empty();
+  timeline.step_starts = {0, 10, 20};
+  const auto add_copy = [&](int64_t launched, int64_t start) {
+    add(timeline, launched, start, start + 2);
+    timeline.work.back().stream = 31;
+    timeline.work.back().kind = WorkKind::kMemory;
+  };
+  add_copy(1, 3);
+  add(timeline, 2, 6, 100);
+  add_copy(11, 13);
+  add(timeline, 12, 103, 200);
+  add_copy(21, 23);
+  add(timeline, 22, 200, 300);
+  EXPECT_EQ(steps_on_device(timeline, 0), (std::vector<int64_t>{3, 100, 200}));
+}
+
+TEST(StepsOnDevice, HaveWhatTheirOwnCopyHoldsUp) {
+  Timeline timeline = empty();
+  timeline.step_starts = {0, 10};
+  add(timeline, 1, 5, 100);
+  add(timeline, 11, 100, 150);
+  timeline.work.back().stream = 31;
+  timeline.work.back().kind = WorkKind::kMemory;
+  add(timeline, 12, 150, 200);
+  EXPECT_EQ(steps_on_device(timeline, 0), (std::vector<int64_t>{5, 100}));
+}
+
 TEST(StepsOnDevice, AreTheMarksWhereNoLaunchIsKnown) {
   Timeline timeline = empty();
   timeline.step_starts = {0, 10};

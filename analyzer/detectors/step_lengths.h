@@ -1,0 +1,40 @@
+// How long the steps of a GPU take, and what of them does.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/timeline/timeline.h"
+
+namespace traintrace {
+
+// On the GPU's time, ns.
+struct DeviceSteps {
+  std::vector<int64_t> starts;
+  std::vector<int64_t> work;  // pieces in each
+};
+
+// What a step consists of.
+struct StepPart {
+  std::string name;
+  int64_t grew_ns;  // per step
+  bool own;         // of this rank, and no waiting for others
+};
+
+// By the marks of the job, else by what repeats; empty: not known, or too few.
+DeviceSteps steps_by_launch(const Timeline& timeline, int device);
+
+int64_t median_length(std::span<const int64_t> values);
+
+// At the median, and nearly all of the ones than nearly all of the others.
+bool are_slower(std::span<const int64_t> usual, std::span<const int64_t> slow);
+// Pieces of work in each.
+bool are_same_work(std::span<const int64_t> usual, std::span<const int64_t> slow);
+
+// Per step, of as many steps between two times of the GPU.
+std::vector<StepPart> step_parts(const Timeline& timeline, int device, int64_t begin_ns,
+                                 int64_t end_ns, size_t steps);
+
+}  // namespace traintrace
