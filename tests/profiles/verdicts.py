@@ -394,6 +394,11 @@ def even(us=200.0, kernels=5):
     return [(us, f"kernel{number}", 10 + number) for number in range(kernels)]
 
 
+def before_first(times):
+    """What takes times(rank, step) as long stands before the first collective of each step; before the others all do the same little."""
+    return lambda rank, k: even(us=200.0 * times(rank, k // 4)) if k % 4 == 0 else [(5.0, "small", 9)]
+
+
 def more_on(ranks, kernels=2):
     return lambda rank, k: even(kernels=5 + kernels if rank in ranks else 5)
 
@@ -712,6 +717,9 @@ def cases():
     yield "grid, one in each group", grid(4, 3, one_late({1, 6, 8}, 400)), "latency.straggler", [1, 6, 8], ("late_ns", 400 * (STEPS * 4 - 1))
     yield "grid, no data", grid(4, 3, one_late({6}, 400), with_data=False), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
     yield "never meet", grid(4, 3, lambda rank, k: 0, with_data=False, slower=lambda rank: 400.0 * (rank // 4)), None, [], None
+    # An expert that is hot in each step, beside collectives to which nobody can be late.
+    yield "hot", on_gpu(4, before_first(lambda rank, step: 1.6 if rank == 1 else 1.0)), "latency.straggler", [1], ("gain_ns", 600 * (STEPS - 1))
+    yield "hot, each in turn", on_gpu(4, before_first(lambda rank, step: 1.6 if rank == step % 4 else 1.0)), "latency.wait-not-transfer", [], None
     yield "rings", without(grid(4, 3, one_late({6}, 400)), [4, 5, 9], first=0.2), "latency.straggler", [6], None
     yield "rings, healthy", without(grid(4, 3, lambda rank, k: 0), [4, 5, 9], first=0.2), None, [], None
     yield "tails", without(grid(4, 3, one_late({6}, 400)), [5, 6], last=0.3), "latency.straggler", [6], None
@@ -773,6 +781,7 @@ def check(name, document, code, culprits, value):
     # Beside it, what follows from it: who waits for a straggler.
     allowed = {"latency.step-regression": {"latency.straggler", "latency.wait-not-transfer"},
                "latency.rotating-stall": {"latency.wait-not-transfer"},
+               "latency.wait-not-transfer": {"latency.exposed-communication"},
                "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound", "latency.sync-in-loop"},
                "latency.slow-device": {"latency.straggler", "latency.wait-not-transfer"},
                "latency.cpu-contention": {"latency.host-bound"},
