@@ -105,7 +105,7 @@ Removal removal_of(const Profile& profile, const Finding& finding) {
                        std::end(kOfLateRanks);
   add_idle(profile, finding, removal);
   for (const SlowerGpu& slower : finding.slower) {
-    removal.faster.push_back({slower.device, slower.share});
+    removal.faster.push_back({slower.device, slower.part, slower.share});
   }
   return removal;
 }

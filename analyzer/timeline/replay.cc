@@ -227,7 +227,8 @@ void Changing::compute_faster(const Removal::Faster& faster) {
   const Timeline& timeline = profile_.timelines[device.timeline];
   for (size_t work = 0; work < timeline.work.size(); ++work) {
     if (timeline.work[work].device == device.device &&
-        timeline.work[work].kind == WorkKind::kCompute) {
+        timeline.work[work].kind == WorkKind::kCompute &&
+        part_of_window(device, timeline.work[work].start_ns) == faster.part) {
       shorten(device.timeline, work, faster.share);
     }
   }

@@ -720,6 +720,7 @@ def cases():
     # An expert that is hot in each step, beside collectives to which nobody can be late.
     yield "hot", on_gpu(4, before_first(lambda rank, step: 1.6 if rank == 1 else 1.0)), "latency.straggler", [1], ("gain_ns", 600 * (STEPS - 1))
     yield "hot, each in turn", on_gpu(4, before_first(lambda rank, step: 1.6 if rank == step % 4 else 1.0)), "latency.wait-not-transfer", [], None
+    yield "slow now and then", on_gpu(4, lambda rank, k: even(us=300.0 if rank == 1 and k // 4 % 2 else 200.0), steps=16), "latency.slow-device", [1], ("gain_ns", 500 * 4 * 8)
     yield "rings", without(grid(4, 3, one_late({6}, 400)), [4, 5, 9], first=0.2), "latency.straggler", [6], None
     yield "rings, healthy", without(grid(4, 3, lambda rank, k: 0), [4, 5, 9], first=0.2), None, [], None
     yield "tails", without(grid(4, 3, one_late({6}, 400)), [5, 6], last=0.3), "latency.straggler", [6], None
@@ -783,7 +784,7 @@ def check(name, document, code, culprits, value):
                "latency.rotating-stall": {"latency.wait-not-transfer"},
                "latency.wait-not-transfer": {"latency.exposed-communication"},
                "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound", "latency.sync-in-loop"},
-               "latency.slow-device": {"latency.straggler", "latency.wait-not-transfer"},
+               "latency.slow-device": {"latency.straggler", "latency.wait-not-transfer", "latency.exposed-communication"},
                "latency.cpu-contention": {"latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
     if code == "latency.sync-in-loop" and "latency.harmless-sync" in found:
