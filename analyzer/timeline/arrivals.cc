@@ -334,6 +334,15 @@ std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
   return late;
 }
 
+std::vector<int64_t> host_excess_at(const Arrivals& arrivals, size_t index) {
+  std::vector<int64_t> excess = host_intervals(arrivals, index);
+  const int64_t usual = median_or_lesser(excess);
+  for (int64_t& each : excess) {
+    each -= usual;
+  }
+  return excess;
+}
+
 std::vector<int64_t> host_lateness_at(const Arrivals& arrivals, size_t index) {
   return beyond_usual(arrivals, index, median_or_lesser);
 }

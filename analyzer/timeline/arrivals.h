@@ -95,8 +95,13 @@ size_t known_before(const Arrivals& arrivals, size_t index);
 // second on; negative: earlier.  In the order of the members; of known ones only.
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index);
 
-// The same, of what each member's host needed beyond the usual, also where it is not certain that
-// its GPU had nothing to do meanwhile.  Of two members the usual is what the other needs.
+// What each member's host did beyond the usual since the last known one, in ns, without the time
+// in calls that wait, whether it made the collective late or not; negative: less.  Of two members
+// the usual is what the lesser does.
+std::vector<int64_t> host_excess_at(const Arrivals& arrivals, size_t index);
+
+// As lateness_at, of what each member's host needed beyond the usual, also where it is not certain
+// that its GPU had nothing to do meanwhile.  Of two members the usual is what the other needs.
 std::vector<int64_t> host_lateness_at(const Arrivals& arrivals, size_t index);
 
 // Host time between two collectives beyond the median of all ranks is charged to a rank, less what

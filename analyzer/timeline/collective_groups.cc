@@ -21,11 +21,6 @@ struct GroupKey {
   auto operator<=>(const GroupKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-bool is_message(std::string_view operation) {
-  return operation.starts_with("send") || operation.starts_with("recv") ||
-         operation.starts_with("ncclSend") || operation.starts_with("ncclRecv");
-}
-
 // Kernels of one rank that are collectives, by group.
 class Collectives {
  public:
@@ -74,9 +69,7 @@ class Collectives {
       return nullptr;
     }
     const CollectiveNote* const note = collective_note(timeline_, work.correlation);
-    const bool sent = note != nullptr && note->operation != kNoName &&
-                      is_message(timeline_.names[note->operation]);
-    return sent ? nullptr : note;
+    return note != nullptr && is_message(timeline_, *note) ? nullptr : note;
   }
   GroupKey key_of(const CollectiveNote& note) const {
     return {timeline_.names[note.group],
@@ -187,6 +180,15 @@ CollectiveGroup group_of_all(std::span<const Timeline> timelines) {
 }
 
 }  // namespace
+
+bool is_message(const Timeline& timeline, const CollectiveNote& note) {
+  if (note.operation == kNoName) {
+    return false;
+  }
+  const std::string_view operation = timeline.names[note.operation];
+  return operation.starts_with("send") || operation.starts_with("recv") ||
+         operation.starts_with("ncclSend") || operation.starts_with("ncclRecv");
+}
 
 std::vector<CollectiveGroup> collective_groups(std::span<const Timeline> timelines) {
   std::map<GroupKey, CollectiveGroup> groups;
