@@ -84,8 +84,11 @@ struct OwnLateness {
   int64_t charged_ns = 0;        // sum over the collectives that it made late
   size_t times = 0;              // how many these are
   std::vector<int64_t> charges;  // of each of them, in their order
-  int64_t entry_ns = 0;          // later than the median at the first collective; <= 0: not late
-  int64_t waited_ns = 0;         // for others
+  // By how much it came earlier than the median where its host had less to do than the usual one,
+  // in ns: where most stall, who stalls at another time did not do so then.
+  std::vector<int64_t> spared;
+  int64_t entry_ns = 0;   // later than the median at the first collective; <= 0: not late
+  int64_t waited_ns = 0;  // for others
 };
 
 // The one before `index` of which it is known who came late, else the first.
