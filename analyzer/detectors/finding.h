@@ -37,9 +37,10 @@ struct NamedLoss {
 };
 
 // A GPU that computes slower than usual: with the others' speed it would take this share of its
-// time; not reported as such.
+// time for what it began in a part of its window; not reported as such.
 struct SlowerGpu {
   size_t device = 0;  // in Profile::devices
+  size_t part = 0;    // part_of_window
   double share = 1;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string_view>
 
@@ -54,8 +55,7 @@ constexpr WholeCause kWhole[] = {{"latency.lazy-load", IdleCause::kLazyLoad},
                                  {"latency.graph-gap", IdleCause::kGraphInternal},
                                  {"latency.exposed-communication", IdleCause::kCommunicationWait}};
 
-constexpr std::string_view kOfLateRanks[] = {"latency.straggler", "latency.rotating-stall",
-                                             "latency.wait-not-transfer"};
+constexpr std::string_view kOfAllRanks[] = {"latency.rotating-stall", "latency.wait-not-transfer"};
 
 // Of one device: each cause once, with the ends of its gaps.
 void add_sites(std::string_view code, const DeviceProfile& device, Removal& removal) {
@@ -99,20 +99,40 @@ void add_idle(const Profile& profile, const Finding& finding, Removal& removal) 
   }
 }
 
+std::vector<size_t> all_ranks(const Profile& profile) {
+  std::vector<size_t> all(profile.timelines.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+// In Profile::timelines: those whose own doing makes others wait.
+std::vector<size_t> late_ranks_about(const Profile& profile, const Finding& finding) {
+  if (std::find(std::begin(kOfAllRanks), std::end(kOfAllRanks), finding.code) !=
+      std::end(kOfAllRanks)) {
+    return all_ranks(profile);
+  }
+  std::vector<size_t> late;
+  for (size_t i = 0; i < profile.timelines.size() && finding.code == "latency.straggler"; ++i) {
+    if (contains(finding.culprits, Rank{*profile.timelines[i].rank})) {
+      late.push_back(i);
+    }
+  }
+  return late;
+}
+
 Removal removal_of(const Profile& profile, const Finding& finding) {
   Removal removal;
-  removal.late_ranks = std::find(std::begin(kOfLateRanks), std::end(kOfLateRanks), finding.code) !=
-                       std::end(kOfLateRanks);
+  removal.late_ranks = late_ranks_about(profile, finding);
   add_idle(profile, finding, removal);
   for (const SlowerGpu& slower : finding.slower) {
-    removal.faster.push_back({slower.device, slower.share});
+    removal.faster.push_back({slower.device, slower.part, slower.share});
   }
   return removal;
 }
 
 bool is_empty(const Removal& removal) {
   return removal.idle.empty() && removal.communication.empty() && removal.copies.empty() &&
-         removal.faster.empty() && !removal.late_ranks;
+         removal.faster.empty() && removal.late_ranks.empty();
 }
 
 std::string gain_text(const DeviceProfile& device, int64_t window_ns) {
@@ -163,8 +183,12 @@ void add_gains(const Profile& profile, std::vector<Finding>& findings) {
     return;
   }
   const ReplayGraph graph = replay_graph(profile);
+  const bool reaches_others = knows_who_waits(graph, profile);
   for (const auto& [finding, removal] : removals) {
-    add_gain(profile, replayed_windows(graph, profile, removal), *finding);
+    // What one rank delays others by is gained where they wait: without that, nothing is said.
+    if (reaches_others || (removal.late_ranks.empty() && removal.faster.empty())) {
+      add_gain(profile, replayed_windows(graph, profile, removal), *finding);
+    }
   }
 }
 
@@ -175,7 +199,8 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
   }
   const ReplayGraph graph = replay_graph(profile);
   const std::vector<int64_t> unchanged = replayed_windows(graph, profile, {});
-  const std::vector<int64_t> in_time = replayed_windows(graph, profile, {.late_ranks = true});
+  const std::vector<int64_t> in_time =
+      replayed_windows(graph, profile, {.late_ranks = all_ranks(profile)});
   for (const DeviceProfile& device : profile.devices) {
     gains.push_back({device.index, "none", 0, unchanged[device.index]});
     for (size_t cause = 0; cause < kIdleCauses; ++cause) {

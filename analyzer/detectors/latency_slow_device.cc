@@ -17,7 +17,8 @@ namespace {
 
 struct Sample {
   int64_t ns;
-  bool alone;  // nothing else ran on the device meanwhile
+  bool alone;   // nothing else ran on the device meanwhile
+  size_t part;  // part_of_window
 };
 
 using Kernels = std::map<std::pair<std::string, uint16_t>, std::deque<Sample>>;
@@ -27,6 +28,8 @@ struct Slow {
   // Of files that may say anything, so not integers, which overflow.
   double lost_ns = 0;
   double compared_ns = 0;
+  std::vector<double> lost_in{};  // the same by part_of_window
+  std::vector<double> compared_in{};
   double known_ns = 0;  // in kernels that all have
   size_t kernels = 0;
   bool all_slower = true;
@@ -48,7 +51,8 @@ Kernels kernels_of(const Profile& profile, const DeviceProfile& device) {
     Sample* sample = nullptr;
     if (work.kind == WorkKind::kCompute) {
       std::deque<Sample>& samples = kernels[{timeline.names[work.name], work.shape}];
-      samples.push_back({work.end_ns - work.start_ns, alone});
+      samples.push_back(
+          {work.end_ns - work.start_ns, alone, part_of_window(device, work.start_ns)});
       sample = &samples.back();
     }
     if (work.end_ns > end) {
@@ -62,7 +66,12 @@ Kernels kernels_of(const Profile& profile, const DeviceProfile& device) {
 // The same kernel on all devices; where it was alone on all of them, each time is compared.
 void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow>& slow) {
   std::vector<std::vector<int64_t>> per_mille(all.size());
-  std::vector<Slow> sums(all.size());
+  std::vector<Slow> sums = slow;
+  for (Slow& each : sums) {
+    each.lost_ns = each.compared_ns = 0;
+    std::fill(each.lost_in.begin(), each.lost_in.end(), 0);
+    std::fill(each.compared_in.begin(), each.compared_in.end(), 0);
+  }
   for (size_t i = 0; i < all.front()->size(); ++i) {
     std::vector<int64_t> times;
     bool alone = true;
@@ -76,8 +85,12 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
     for (size_t member = 0; member < all.size() && alone && usual > 0; ++member) {
       const double ratio = static_cast<double>(times[member]) / static_cast<double>(usual);
       per_mille[member].push_back(static_cast<int64_t>(1000 * std::min(ratio, 1000.0)));
-      sums[member].lost_ns += static_cast<double>(times[member]) - static_cast<double>(usual);
+      const double lost = static_cast<double>(times[member]) - static_cast<double>(usual);
+      const size_t part = (*all[member])[i].part;
+      sums[member].lost_ns += lost;
+      sums[member].lost_in[part] += lost;
       sums[member].compared_ns += static_cast<double>(times[member]);
+      sums[member].compared_in[part] += static_cast<double>(times[member]);
     }
   }
   if (per_mille.front().size() < kSlowDeviceSamples) {
@@ -86,6 +99,10 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
   for (size_t member = 0; member < all.size(); ++member) {
     slow[member].lost_ns += sums[member].lost_ns;
     slow[member].compared_ns += sums[member].compared_ns;
+    for (size_t part = 0; part < sums[member].lost_in.size(); ++part) {
+      slow[member].lost_in[part] += sums[member].lost_in[part];
+      slow[member].compared_in[part] += sums[member].compared_in[part];
+    }
     slow[member].all_slower =
         slow[member].all_slower &&
         static_cast<double>(upper_median(std::move(per_mille[member]))) >= 1000 * kSlowDeviceSlower;
@@ -98,6 +115,8 @@ std::vector<Slow> compared(const Profile& profile) {
   std::vector<Kernels> kernels;
   for (const DeviceProfile& device : profile.devices) {
     slow.push_back({&device});
+    slow.back().lost_in.resize(std::max<size_t>(1, device.stretches.size()));
+    slow.back().compared_in.resize(slow.back().lost_in.size());
     kernels.push_back(kernels_of(profile, device));
   }
   for (const auto& [key, samples] : kernels.front()) {
@@ -179,7 +198,12 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
         "the rest is likely to be slower by as much",
         each.device->rank.value, ms_text(whole(each.compared_ns)),
         ms_text(each.device->times.compute_ns)));
-    finding.slower.push_back({each.device->index, 100 / percent(each)});
+    for (size_t part = 0; part < each.lost_in.size(); ++part) {
+      const double share = each.compared_in[part] == 0
+                               ? 100 / percent(each)
+                               : 1 - each.lost_in[part] / each.compared_in[part];
+      finding.slower.push_back({each.device->index, part, share});
+    }
   }
   finding.victims = who_meets(profile, finding.culprits);
   const Slow& worst = slow.front();

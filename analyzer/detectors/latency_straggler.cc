@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/gpu_straggler.h"
 #include "analyzer/detectors/latency_finding.h"
+#include "analyzer/detectors/straggler_cost.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace {
@@ -24,6 +25,7 @@ int64_t span_of(const Arrivals& arrivals) {
 // A member that was late, in the group in which it cost most.
 struct Straggler {
   const Arrivals* arrivals;
+  size_t member;
   Rank rank;
   int64_t charged_ns = 0;
   size_t times = 0;
@@ -35,7 +37,8 @@ Rank rank_of(const Profile& profile, const Arrivals& arrivals, size_t member) {
   return {*profile.timelines[arrivals.members[member]].rank};
 }
 
-// Without what happened once: so much longer than what comes again that it is a pause.
+// Without what happened once: so much longer than what comes again that it is a pause.  What most
+// others stall at other times is set off against it.
 OwnLateness again_and_again(OwnLateness lateness) {
   std::vector<int64_t>& charges = lateness.charges;
   if (charges.size() < kStragglerAgain) {
@@ -44,12 +47,16 @@ OwnLateness again_and_again(OwnLateness lateness) {
   std::vector<int64_t> usual = charges;
   const auto least = usual.begin() + (kStragglerAgain - 1);
   std::nth_element(usual.begin(), least, usual.end(), std::greater<>());
-  std::erase_if(charges, [&](int64_t charge) { return charge / kPauseTimes > *least; });
-  lateness.times = charges.size();
+  const auto is_pause = [&](int64_t ns) { return ns / kPauseTimes > *least; };
+  std::erase_if(charges, is_pause);
+  std::erase_if(lateness.spared, is_pause);
+  lateness.times = charges.size() - std::min(charges.size(), lateness.spared.size());
   lateness.charged_ns = 0;
   for (const int64_t charge : charges) {
-    lateness.charged_ns =
-        std::min(lateness.charged_ns, std::numeric_limits<int64_t>::max() - charge) + charge;
+    lateness.charged_ns = added_within(lateness.charged_ns, charge);
+  }
+  for (const int64_t spared : lateness.spared) {
+    lateness.charged_ns = std::max<int64_t>(0, lateness.charged_ns - spared);
   }
   return lateness;
 }
@@ -75,8 +82,9 @@ std::vector<Straggler> stragglers_by_host(const Profile& profile, const Arrivals
   for (const OwnLateness& all : own_lateness(arrivals)) {
     const OwnLateness each = again_and_again(all);
     if (is_straggler(arrivals, each) && (!arrivals.by_host || is_certain(arrivals, each))) {
-      late.push_back({&arrivals, rank_of(profile, arrivals, each.member), each.charged_ns,
-                      each.times, arrivals.list.size() - arrivals.contradicted - 1});
+      late.push_back({&arrivals, each.member, rank_of(profile, arrivals, each.member),
+                      each.charged_ns, each.times,
+                      arrivals.list.size() - arrivals.contradicted - 1});
     }
   }
   return late;
@@ -94,8 +102,8 @@ std::vector<Straggler> stragglers_of(const Profile& profile, const Arrivals& arr
   for (const GpuStraggler& each : gpu_stragglers(profile, arrivals)) {
     const Rank rank = rank_of(profile, arrivals, each.lateness.member);
     const Straggler straggler = {
-        &arrivals,        rank,           each.lateness.charged_ns, each.lateness.times,
-        each.collectives, each.difference};
+        &arrivals,           each.lateness.member, rank,           each.lateness.charged_ns,
+        each.lateness.times, each.collectives,     each.difference};
     const auto known = std::find_if(late.begin(), late.end(),
                                     [&](const Straggler& other) { return other.rank == rank; });
     if (known == late.end()) {
@@ -106,6 +114,59 @@ std::vector<Straggler> stragglers_of(const Profile& profile, const Arrivals& arr
   }
   const bool are_few = late.size() < 2 || 2 * late.size() < arrivals.members.size();
   return are_few ? late : std::vector<Straggler>{};
+}
+
+// Nobody delays others by more than the one of them that waited longest.
+int64_t longest_wait(const Arrivals& arrivals, size_t late) {
+  int64_t longest = 0;
+  for (const OwnLateness& each : own_lateness(arrivals)) {
+    longest = each.member == late ? longest : std::max(longest, each.waited_ns);
+  }
+  return longest;
+}
+
+// Whether a rank waits for others elsewhere: it then comes late, whatever its host did meanwhile.
+bool waits_elsewhere(const Profile& profile, const Straggler& late) {
+  const size_t timeline = late.arrivals->members[late.member];
+  const int64_t others = std::count_if(
+      profile.timelines[timeline].work.begin(), profile.timelines[timeline].work.end(),
+      [&](const GpuWork& work) { return work.kind == WorkKind::kCommunication; });
+  return static_cast<size_t>(others) > late.arrivals->list.size();
+}
+
+// Keeps those that delay the job, and of what they are charged with no more than that.  Where no
+// replay tells what a host did from what it waited for elsewhere, no host is charged.
+void keep_what_costs(const Profile& profile, std::vector<Straggler>& late) {
+  std::vector<size_t> suspects;
+  late.erase(late.begin() + static_cast<ptrdiff_t>(std::min(late.size(), kMostSuspects)),
+             late.end());
+  for (const Straggler& each : late) {
+    suspects.push_back(each.arrivals->members[each.member]);
+  }
+  if (const std::optional<std::vector<int64_t>> delays = delays_by(profile, suspects)) {
+    for (size_t i = 0; i < late.size(); ++i) {
+      late[i].charged_ns = std::min(late[i].charged_ns, (*delays)[i]);
+    }
+  } else {
+    std::erase_if(late, [&](const Straggler& each) {
+      return !each.arrivals->by_host && !each.by_gpu && waits_elsewhere(profile, each);
+    });
+  }
+  for (Straggler& each : late) {
+    if (!each.arrivals->by_host) {
+      each.charged_ns = std::min(each.charged_ns, longest_wait(*each.arrivals, each.member));
+    }
+  }
+  std::erase_if(late, [](const Straggler& each) {
+    return static_cast<double>(each.charged_ns) <
+           kWarnShare * static_cast<double>(span_of(*each.arrivals));
+  });
+}
+
+void sort_by_cost(std::vector<Straggler>& all) {
+  std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
+    return a.charged_ns > b.charged_ns;
+  });
 }
 
 // Of all groups, each rank once; who cost most first.
@@ -124,9 +185,9 @@ std::vector<Straggler> stragglers_of(const Profile& profile) {
   for (const auto& [rank, late] : worst) {
     all.push_back(late);
   }
-  std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
-    return a.charged_ns > b.charged_ns;
-  });
+  sort_by_cost(all);
+  keep_what_costs(profile, all);
+  sort_by_cost(all);
   return all;
 }
 

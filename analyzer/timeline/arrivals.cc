@@ -342,6 +342,18 @@ int64_t middle_of(const std::vector<int64_t>& values) {
   return middle_median(values);
 }
 
+// At most as much as each member then came earlier than the usual one.
+std::vector<int64_t> earliness_at(const Arrivals& arrivals, size_t index) {
+  const std::vector<int64_t>& starts = arrivals.list[index].start_ns;
+  const int64_t usual_start = middle_median(starts);
+  std::vector<int64_t> early = host_intervals(arrivals, index);
+  const int64_t usual = middle_median(early);
+  for (size_t i = 0; i < early.size(); ++i) {
+    early[i] = std::min(usual - early[i], usual_start - starts[i]);
+  }
+  return early;
+}
+
 }  // namespace
 
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
@@ -351,6 +363,15 @@ std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
     late[i] = std::min(late[i], most[i]);
   }
   return late;
+}
+
+std::vector<int64_t> host_excess_at(const Arrivals& arrivals, size_t index) {
+  std::vector<int64_t> excess = host_intervals(arrivals, index);
+  const int64_t usual = median_or_lesser(excess);
+  for (int64_t& each : excess) {
+    each -= usual;
+  }
+  return excess;
 }
 
 std::vector<int64_t> host_lateness_at(const Arrivals& arrivals, size_t index) {
@@ -372,8 +393,12 @@ std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
       continue;
     }
     const std::vector<int64_t> late = lateness_at(arrivals, index);
+    const std::vector<int64_t> early = earliness_at(arrivals, index);
     for (OwnLateness& each : result) {
       const int64_t own = late[each.member];
+      if (early[each.member] >= arrivals.noise_ns()) {
+        each.spared.push_back(early[each.member]);
+      }
       each.waited_ns = added(each.waited_ns, arrival.wait_of(each.member));
       if (own >= arrivals.noise_ns()) {
         each.charged_ns = added(each.charged_ns, own);

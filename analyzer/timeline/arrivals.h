@@ -84,8 +84,11 @@ struct OwnLateness {
   int64_t charged_ns = 0;        // sum over the collectives that it made late
   size_t times = 0;              // how many these are
   std::vector<int64_t> charges;  // of each of them, in their order
-  int64_t entry_ns = 0;          // later than the median at the first collective; <= 0: not late
-  int64_t waited_ns = 0;         // for others
+  // By how much it came earlier than the median where its host had less to do than the usual one,
+  // in ns: where most stall, who stalls at another time did not do so then.
+  std::vector<int64_t> spared;
+  int64_t entry_ns = 0;   // later than the median at the first collective; <= 0: not late
+  int64_t waited_ns = 0;  // for others
 };
 
 // The one before `index` of which it is known who came late, else the first.
@@ -95,8 +98,13 @@ size_t known_before(const Arrivals& arrivals, size_t index);
 // second on; negative: earlier.  In the order of the members; of known ones only.
 std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index);
 
-// The same, of what each member's host needed beyond the usual, also where it is not certain that
-// its GPU had nothing to do meanwhile.  Of two members the usual is what the other needs.
+// What each member's host did beyond the usual since the last known one, in ns, without the time
+// in calls that wait, whether it made the collective late or not; negative: less.  Of two members
+// the usual is what the lesser does.
+std::vector<int64_t> host_excess_at(const Arrivals& arrivals, size_t index);
+
+// As lateness_at, of what each member's host needed beyond the usual, also where it is not certain
+// that its GPU had nothing to do meanwhile.  Of two members the usual is what the other needs.
 std::vector<int64_t> host_lateness_at(const Arrivals& arrivals, size_t index);
 
 // Host time between two collectives beyond the median of all ranks is charged to a rank, less what

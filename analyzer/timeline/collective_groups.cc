@@ -176,6 +176,15 @@ CollectiveGroup group_of_all(std::span<const Timeline> timelines) {
 
 }  // namespace
 
+bool is_message(const Timeline& timeline, const CollectiveNote& note) {
+  if (note.operation == kNoName) {
+    return false;
+  }
+  const std::string_view operation = timeline.names[note.operation];
+  return operation.starts_with("send") || operation.starts_with("recv") ||
+         operation.starts_with("ncclSend") || operation.starts_with("ncclRecv");
+}
+
 std::vector<CollectiveGroup> collective_groups(std::span<const Timeline> timelines) {
   std::map<GroupKey, CollectiveGroup> groups;
   for (size_t i = 0; i < timelines.size(); ++i) {

@@ -30,6 +30,9 @@ struct CollectiveGroup {
   std::string why_not;           // nothing could be joined
 };
 
+// Whether the framework said of a kernel that it sends to one rank or receives from one.
+bool is_message(const Timeline& timeline, const CollectiveNote& note);
+
 // By name.  Where the timelines do not say which communicator a kernel is of, there is one group of
 // all ranks with the stream of each that has most such kernels.  Messages from one rank to another
 // are left out: these do not begin and end together.

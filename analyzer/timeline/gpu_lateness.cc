@@ -96,6 +96,7 @@ std::vector<GpuCharges> gpu_charges(const Arrivals& arrivals) {
 GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
   GpuLatenesses all;
   std::vector<size_t> known_in(parts, 0);
+  std::vector<size_t> delayed_in(parts, 0);  // by whom it may be: where nobody can be late, none is
   std::vector<std::vector<size_t>> late_in(arrivals.members.size(), known_in);
   all.members.resize(arrivals.members.size());
   for (size_t i = 0; i < all.members.size(); ++i) {
@@ -112,6 +113,7 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
     ++known_in[part];
     const int64_t last = arrival.last_start();
     const int64_t delay = last - median_or_lesser(arrival.start_ns);
+    delayed_in[part] += delay >= arrivals.noise_ns() ? 1 : 0;
     for (GpuLateness& each : all.members) {
       const int64_t charged = charges[index].charged_ns[each.member];
       each.more_ns = added_within(each.more_ns, charges[index].more_ns[each.member]);
@@ -131,7 +133,7 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
     all.parts += known_in[part] != 0 ? 1 : 0;
     for (GpuLateness& each : all.members) {
       const size_t late = late_in[each.member][part];
-      each.parts += late != 0 && 2 * late >= known_in[part] ? 1 : 0;
+      each.parts += late != 0 && 2 * late >= delayed_in[part] ? 1 : 0;
     }
   }
   for (GpuLateness& each : all.members) {

@@ -21,7 +21,7 @@ struct GpuLateness {
                            // last one's
   int64_t charged_ns = 0;  // sum over these; no more than more_ns
   int64_t more_ns = 0;     // its work beyond the usual in all; negative: less
-  size_t parts = 0;        // in how many parts of the run it delayed half of the collectives
+  size_t parts = 0;        // in how many parts of the run it delayed half of those that were late
 };
 
 struct GpuLatenesses {

@@ -243,6 +243,11 @@ void add_devices(Profile& profile, size_t index) {
 
 }  // namespace
 
+size_t part_of_window(const DeviceProfile& device, int64_t time_ns) {
+  const auto after = std::upper_bound(device.stretches.begin(), device.stretches.end(), time_ns);
+  return static_cast<size_t>(std::max<ptrdiff_t>(1, after - device.stretches.begin())) - 1;
+}
+
 Profile build_profile(std::vector<Timeline> timelines) {
   Profile profile;
   give_ranks(timelines);

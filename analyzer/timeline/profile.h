@@ -86,6 +86,10 @@ struct Profile {
   std::vector<Arrivals> groups;  // of ranks that meet in collectives
 };
 
+// Which of DeviceProfile::stretches a time is in, in ns of the process; the first also has what was
+// before.
+size_t part_of_window(const DeviceProfile& device, int64_t time_ns);
+
 // `timelines`: of one run, at most one of a rank.  Those without a rank get the lowest that is
 // free, or where they are one of several a number that is none of the job (RankSource::kNobody).
 Profile build_profile(std::vector<Timeline> timelines);

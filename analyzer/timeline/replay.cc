@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "analyzer/timeline/arrivals.h"
-#include "analyzer/timeline/gpu_lateness.h"
-#include "analyzer/timeline/sums.h"
+#include "analyzer/timeline/excess.h"
 
 namespace traintrace {
 namespace replay {
@@ -55,9 +53,7 @@ class Changing {
         }
       }
     }
-    if (removal_.late_ranks) {
-      be_in_time();
-    }
+    do_the_usual();
     for (const Removal::Faster& faster : removal_.faster) {
       compute_faster(faster);
     }
@@ -69,9 +65,7 @@ class Changing {
   bool is_left_out(const Work& work) const;
   const Removal::Copies* copies_with(const Work& work) const;
   static void leave_out(const Process& process, const Charge& charge, Changes& changes);
-  void be_in_time();
-  void do_the_usual(const Arrivals& arrivals, const std::vector<GpuCharges>& charges,
-                    size_t member);
+  void do_the_usual();
   void compute_faster(const Removal::Faster& faster);
   void shorten(size_t process, size_t work, double share);
 
@@ -151,73 +145,14 @@ void Changing::leave_out(const Process& process, const Charge& charge, Changes& 
   }
 }
 
-// What a rank itself made a collective late by is left out just before it launched it.
-void Changing::be_in_time() {
-  for (const Arrivals& arrivals : profile_.groups) {
-    if (!arrivals.usable() || arrivals.by_host) {
-      continue;
-    }
-    const std::vector<GpuCharges> charges = gpu_charges(arrivals);
-    for (size_t member = 0; member < arrivals.members.size(); ++member) {
-      do_the_usual(arrivals, charges, member);
-    }
-    for (size_t index = 1; index < arrivals.list.size(); ++index) {
-      if (!arrivals.list[index].is_known()) {
-        continue;
-      }
-      const std::vector<int64_t> late = lateness_at(arrivals, index);
-      for (size_t i = 0; i < late.size(); ++i) {
-        const size_t process = arrivals.members[i];
-        const int64_t launched =
-            arrivals.list[index].launch_ns[i] - graph_.processes[process].offset_ns;
-        if (late[i] >= arrivals.noise_ns()) {
-          changes_[process].skipped.push_back({launched - late[i], launched});
-        }
-      }
-    }
-  }
-}
-
-// By collective: the share of what a member's GPU worked before it that is no more than usual.
-std::vector<double> usual_shares(const Arrivals& arrivals, const std::vector<GpuCharges>& all,
-                                 size_t member) {
-  std::vector<double> shares(arrivals.list.size(), 1);
-  for (size_t index = 1; index < shares.size(); ++index) {
-    if (!arrivals.list[index].is_known() || all[index].charged_ns[member] < arrivals.noise_ns() ||
-        all[index].more_ns[member] <= 0) {
-      continue;
-    }
-    int64_t worked = 0;
-    const size_t before = known_before(arrivals, index);
-    for (size_t between = before + 1; between <= index; ++between) {
-      worked = added_within(worked, arrivals.list[between].worked_ns[member]);
-    }
-    const double share =
-        1 - static_cast<double>(all[index].more_ns[member]) / static_cast<double>(worked);
-    std::fill(shares.begin() + static_cast<ptrdiff_t>(before) + 1,
-              shares.begin() + static_cast<ptrdiff_t>(index) + 1, share);
-  }
-  return shares;
-}
-
-// What a GPU worked beyond the usual before a collective that it made late is left out of all that
-// it did in that part.
-void Changing::do_the_usual(const Arrivals& arrivals, const std::vector<GpuCharges>& charges,
-                            size_t member) {
-  const size_t index_of_process = arrivals.members[member];
-  const Process& process = graph_.processes[index_of_process];
-  const std::vector<double> shares = usual_shares(arrivals, charges, member);
-  std::vector<int64_t> launched;
-  for (const Arrival& arrival : arrivals.list) {
-    const int64_t ns = arrival.launch_ns[member] - process.offset_ns;
-    launched.push_back(launched.empty() ? ns : std::max(ns, launched.back()));
-  }
-  for (size_t index = 0; index < process.works.size(); ++index) {
-    const Work& work = process.works[index];
-    const int64_t ns = work.launch == kNone ? work.start_ns : process.calls[work.launch].begin_ns;
-    const auto next = std::upper_bound(launched.begin(), launched.end(), ns);
-    if (next != launched.end()) {
-      shorten(index_of_process, index, shares[static_cast<size_t>(next - launched.begin())]);
+void Changing::do_the_usual() {
+  const std::vector<Excess> all = excess_of(graph_, profile_, removal_.late_ranks);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t process = removal_.late_ranks[i];
+    std::vector<Span>& skipped = changes_[process].skipped;
+    skipped.insert(skipped.end(), all[i].host.begin(), all[i].host.end());
+    for (const auto& [work, share] : all[i].shares) {
+      shorten(process, work, share);
     }
   }
 }
@@ -227,7 +162,8 @@ void Changing::compute_faster(const Removal::Faster& faster) {
   const Timeline& timeline = profile_.timelines[device.timeline];
   for (size_t work = 0; work < timeline.work.size(); ++work) {
     if (timeline.work[work].device == device.device &&
-        timeline.work[work].kind == WorkKind::kCompute) {
+        timeline.work[work].kind == WorkKind::kCompute &&
+        part_of_window(device, timeline.work[work].start_ns) == faster.part) {
       shorten(device.timeline, work, faster.share);
     }
   }

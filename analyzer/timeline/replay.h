@@ -27,12 +27,14 @@ struct Removal {
     bool unblocks = false;             // and calls that launched them do not wait for them
   };
   std::vector<Copies> copies = {};
-  // No rank makes a collective late by its own doing (own_lateness), nor by what its GPU has to do
-  // beyond the usual (gpu_lateness).
-  bool late_ranks = false;
-  // On this GPU (in Profile::devices) computing takes only this share of the time.
+  // Of these (in Profile::timelines) neither host nor GPU does anything beyond the usual between
+  // collectives (excess_of).
+  std::vector<size_t> late_ranks = {};
+  // On this GPU (in Profile::devices), computing that began in one part (part_of_window) takes only
+  // this share of the time.
   struct Faster {
     size_t device = 0;
+    size_t part = 0;
     double share = 1;
   };
   std::vector<Faster> faster = {};

@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 
 #include "analyzer/model/elapsed.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/collective_groups.h"
+#include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/messages.h"
+#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace replay {
@@ -346,6 +352,41 @@ void add_meetings(const Profile& profile, ReplayGraph& graph) {
   }
 }
 
+// Of the groups whose members are known and compared; those without a name are not told apart.
+std::set<std::string_view> known_groups(const Profile& profile, size_t timeline) {
+  std::set<std::string_view> names;
+  for (const Arrivals& arrivals : profile.groups) {
+    if (arrivals.usable() && !arrivals.group.empty() && arrivals.member(timeline)) {
+      names.insert(arrivals.group);
+    }
+  }
+  return names;
+}
+
+void add_unmet(const Profile& profile, ReplayGraph& graph) {
+  for (size_t i = 0; i < graph.processes.size(); ++i) {
+    const Timeline& timeline = profile.timelines[i];
+    const std::set<std::string_view> known = known_groups(profile, i);
+    const std::set<uint64_t> one_to_one = communicators_of_pairs(timeline);
+    Process& process = graph.processes[i];
+    for (size_t work = 0; work < process.works.size(); ++work) {
+      const Work& kernel = process.works[work];
+      if (kernel.kind != WorkKind::kCommunication || kernel.meeting != kNone) {
+        continue;
+      }
+      const uint64_t correlation = timeline.work[work].correlation;
+      const CollectiveNote* const note = collective_note(timeline, correlation);
+      const bool of_group = note != nullptr && note->group != kNoName &&
+                            known.contains(timeline.names[note->group]) &&
+                            !is_message(timeline, *note) &&
+                            !is_within(messages_of(timeline, correlation), one_to_one);
+      if (!of_group) {
+        process.unmet_ns = added_within(process.unmet_ns, kernel.end_ns - kernel.start_ns);
+      }
+    }
+  }
+}
+
 void add_points(ReplayGraph& graph) {
   for (uint32_t i = 0; i < graph.processes.size(); ++i) {
     const Process& process = graph.processes[i];
@@ -375,6 +416,13 @@ void add_points(ReplayGraph& graph) {
 }  // namespace
 }  // namespace replay
 
+bool knows_who_waits(const ReplayGraph& graph, const Profile& profile) {
+  return std::all_of(profile.devices.begin(), profile.devices.end(),
+                     [&](const DeviceProfile& device) {
+                       return device.share(graph.processes[device.timeline].unmet_ns) < kWarnShare;
+                     });
+}
+
 ReplayGraph replay_graph(const Profile& profile) {
   ReplayGraph graph;
   graph.processes.resize(profile.timelines.size());
@@ -382,6 +430,7 @@ ReplayGraph replay_graph(const Profile& profile) {
     replay::Builder(profile.timelines[i], graph.processes[i]).build();
   }
   replay::add_meetings(profile, graph);
+  replay::add_unmet(profile, graph);
   replay::add_charges(profile, graph);
   replay::add_points(graph);
   return graph;

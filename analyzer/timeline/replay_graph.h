@@ -59,6 +59,9 @@ struct Process {
   std::vector<std::vector<size_t>> blocking;
   std::vector<std::array<Spans, 3>> busy;
   std::vector<Charge> charges;
+  // In ns, of communication that may wait for other ranks, but as long as was recorded: messages,
+  // and collectives of groups that are not known.
+  int64_t unmet_ns = 0;
   int64_t offset_ns = 0;  // to a time that all have, for the order of what happened
 };
 
@@ -85,6 +88,10 @@ struct ReplayGraph {
   std::vector<replay::Meeting> meetings;
   std::vector<replay::Point> points;  // in the order in which they happened
 };
+
+// Whether what delays one rank delays others in a replay as it did in the job: where much of what
+// ranks wait in is unmet, it does not.
+bool knows_who_waits(const ReplayGraph& graph, const Profile& profile);
 
 // `profile` not by the host's calls alone.
 ReplayGraph replay_graph(const Profile& profile);

@@ -461,6 +461,11 @@ def even(us=200.0, kernels=5):
     return [(us, f"kernel{number}", 10 + number) for number in range(kernels)]
 
 
+def before_first(times):
+    """What takes times(rank, step) as long stands before the first collective of each step; before the others all do the same little."""
+    return lambda rank, k: even(us=200.0 * times(rank, k // 4)) if k % 4 == 0 else [(5.0, "small", 9)]
+
+
 def more_on(ranks, kernels=2):
     return lambda rank, k: even(kernels=5 + kernels if rank in ranks else 5)
 
@@ -541,6 +546,31 @@ def grid(tensor, data, late_us, steps=STEPS, per_step=4, same_names=False, with_
         for rank in jobs if with_data else []:
             rank.block(stream=21)
         for rank, start in zip(jobs, began):
+            rank.step(step, start)
+    return jobs
+
+
+def hybrid(slower=lambda rank: 1.0, host_us=lambda rank: 0.0, pairs=4, layers_=6, steps=8, us=100.0):
+    """Pairs of tensor-parallel ranks that meet after each layer, each rank in a data-parallel group with those at its place, after each second one.
+    Hosts launch a step ahead.  slower(rank): how much longer its kernels take; host_us(rank): what its host does more before each layer."""
+    jobs = [Rank(number, 2 * pairs) for number in range(2 * pairs)]
+    for step in range(steps):
+        began, after = [rank.now for rank in jobs], {rank.rank: 0.0 for rank in jobs}
+        for k in range(step * layers_, (step + 1) * layers_):
+            for rank in jobs:
+                rank.host(host_us(rank.rank) if k % layers_ else 0.0)
+                for kernel in range(3):
+                    rank.launch(us * slower(rank.rank), f"kernel{kernel}", after=(after[rank.rank],), grid=[10 + kernel, 1, 1], block=[128, 1, 1])
+            for pair in range(pairs):
+                members = [2 * pair, 2 * pair + 1]
+                end = meet(jobs, members, f"tp{pair}", k, {each: max(jobs[each].free[7], jobs[each].free.get(20, 0.0)) for each in members}, 20)
+                after.update(dict.fromkeys(members, end))
+            for place in range(2 if k % 2 else 0):
+                members = list(range(place, 2 * pairs, 2))
+                meet(jobs, members, f"dp{place}", k // 2, {each: max(jobs[each].free[20], jobs[each].free.get(21, 0.0)) for each in members}, 21)
+        for rank, start in zip(jobs, began):
+            rank.launch(50.0, "update", after=(rank.free[20], rank.free[21]), grid=[7, 1, 1], block=[128, 1, 1])
+            rank.block()
             rank.step(step, start)
     return jobs
 
@@ -635,6 +665,11 @@ def on_hosts(jobs, offset, ppm=0.0, jitter_us=0.0, per_host=2, named=True):
 def one_late(late, us, of=1.0):
     random_source = random.Random(7)
     return lambda rank, _: us if rank in late and random_source.random() < of else 0.0
+
+
+def stalls_together(ranks, us=20000.0, every=10, others=2):
+    """Garbage is collected before every tenth collective, or as often as said on rank 1, there at another time than on the others."""
+    return lambda rank, k: us if rank in ranks and (k % every == every - 3 if rank == 1 else k % 10 == others) else 0.0
 
 
 def jitter(us):
@@ -805,6 +840,22 @@ def cases():
     yield "grid, one in each group", grid(4, 3, one_late({1, 6, 8}, 400)), "latency.straggler", [1, 6, 8], ("late_ns", 400 * (STEPS * 4 - 1))
     yield "grid, no data", grid(4, 3, one_late({6}, 400), with_data=False), "latency.straggler", [6], ("late_ns", 400 * (STEPS * 4 - 1))
     yield "never meet", grid(4, 3, lambda rank, k: 0, with_data=False, slower=lambda rank: 400.0 * (rank // 4)), None, [], None
+    # A rank that waits for its tensor-parallel neighbour comes late to the data-parallel group, whatever its host does meanwhile.
+    slow, busy = (lambda rank: 1.3 if rank == 0 else 1.0), (lambda us: lambda rank: us if rank == 1 else 0.0)
+    yield "hybrid, slow GPU", hybrid(slow), "latency.straggler", [0], ("gain_ns", 4230)
+    yield "hybrid, and a busy host that costs nothing", hybrid(slow, busy(200)), "latency.straggler", [0], ("gain_ns", 4230)
+    yield "hybrid, and a host that is nearly late", hybrid(slow, busy(320)), "latency.straggler", [0], None
+    yield "hybrid, busy host alone", hybrid(host_us=busy(260)), "latency.exposed-communication", [], None
+    yield "hybrid, slow host", hybrid(host_us=busy(450)), "latency.straggler", [1], ("late_ns", 5680)
+    # Who stalls as often and as long as the others is no straggler, where theirs coincide.
+    yield "stalls at another time", together(4, stalls_together({0, 1, 2, 3})), "latency.wait-not-transfer", [], None
+    yield "stalls at another time, the first before the recording", together(4, stalls_together({0, 1, 2, 3}, others=0)), "latency.wait-not-transfer", [], None
+    yield "stalls twice as often", together(4, stalls_together({0, 1, 2, 3}, every=5, others=0)), "latency.straggler", [1], ("late_ns", 20000 * 7)
+    yield "stalls, one rank", together(4, stalls_together({1})), "latency.straggler", [1], ("late_ns", 20000 * 6)
+    # An expert that is hot in each step, beside collectives to which nobody can be late.
+    yield "hot", on_gpu(4, before_first(lambda rank, step: 1.6 if rank == 1 else 1.0)), "latency.straggler", [1], ("gain_ns", 600 * (STEPS - 1))
+    yield "hot, each in turn", on_gpu(4, before_first(lambda rank, step: 1.6 if rank == step % 4 else 1.0)), "latency.wait-not-transfer", [], None
+    yield "slow now and then", on_gpu(4, lambda rank, k: even(us=300.0 if rank == 1 and k // 4 % 2 else 200.0), steps=16), "latency.slow-device", [1], ("gain_ns", 500 * 4 * 8)
     yield "rings", without(grid(4, 3, one_late({6}, 400)), [4, 5, 9], first=0.2), "latency.straggler", [6], None
     yield "rings, healthy", without(grid(4, 3, lambda rank, k: 0), [4, 5, 9], first=0.2), None, [], None
     yield "tails", without(grid(4, 3, one_late({6}, 400)), [5, 6], last=0.3), "latency.straggler", [6], None
@@ -866,8 +917,9 @@ def check(name, document, code, culprits, value):
     # Beside it, what follows from it: who waits for a straggler.
     allowed = {"latency.step-regression": {"latency.straggler", "latency.wait-not-transfer"},
                "latency.rotating-stall": {"latency.wait-not-transfer"},
+               "latency.wait-not-transfer": {"latency.exposed-communication"},
                "latency.straggler": {"latency.wait-not-transfer", "latency.exposed-communication", "latency.host-bound", "latency.sync-in-loop"},
-               "latency.slow-device": {"latency.straggler", "latency.wait-not-transfer"},
+               "latency.slow-device": {"latency.straggler", "latency.wait-not-transfer", "latency.exposed-communication"},
                "latency.cpu-contention": {"latency.host-bound"},
                "trace.incomplete-timeline": {"latency.exposed-communication", "latency.host-bound"}}.get(code, set())
     if code == "latency.sync-in-loop" and "latency.harmless-sync" in found:
