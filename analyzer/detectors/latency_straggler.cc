@@ -140,6 +140,7 @@ void keep_what_costs(const Profile& profile, std::vector<Straggler>& late) {
   std::vector<size_t> suspects;
   late.erase(late.begin() + static_cast<ptrdiff_t>(std::min(late.size(), kMostSuspects)),
              late.end());
+  suspects.reserve(late.size());
   for (const Straggler& each : late) {
     suspects.push_back(each.arrivals->members[each.member]);
   }

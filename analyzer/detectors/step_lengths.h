@@ -28,10 +28,10 @@ DeviceSteps steps_by_launch(const Timeline& timeline, int device);
 
 int64_t median_length(std::span<const int64_t> values);
 
-// At the median, and nearly all of the ones than nearly all of the others.
-bool are_slower(std::span<const int64_t> usual, std::span<const int64_t> slow);
+// At the median, and nearly all of the second than nearly all of the first.
+bool are_slower(std::span<const int64_t> before, std::span<const int64_t> after);
 // Pieces of work in each.
-bool are_same_work(std::span<const int64_t> usual, std::span<const int64_t> slow);
+bool are_same_work(std::span<const int64_t> before, std::span<const int64_t> after);
 
 // Per step, of as many steps between two times of the GPU.
 std::vector<StepPart> step_parts(const Timeline& timeline, int device, int64_t begin_ns,

@@ -116,18 +116,7 @@ class GroupExcess {
 
 // By collective: the share of what the member's GPU worked before it that is no more than usual.
 std::vector<double> GroupExcess::usual_shares(size_t member) const {
-  int64_t more = 0;  // in all
-  int64_t only_more = 0;
-  for (const GpuCharges& charges : charges_) {
-    const int64_t ns = charges.more_ns.empty() ? 0 : charges.more_ns[member];
-    more = added_within(more, ns);
-    only_more = added_within(only_more, std::max<int64_t>(0, ns));
-  }
   std::vector<double> shares(arrivals_.list.size(), 1);
-  if (more <= 0) {
-    return shares;
-  }
-  const double counted = static_cast<double>(more) / static_cast<double>(only_more);
   for (size_t index = 1; index < shares.size(); ++index) {
     if (charges_[index].more_ns.empty() || charges_[index].more_ns[member] <= 0) {
       continue;
@@ -137,7 +126,7 @@ std::vector<double> GroupExcess::usual_shares(size_t member) const {
     for (size_t between = before + 1; between <= index; ++between) {
       worked = added_within(worked, arrivals_.list[between].worked_ns[member]);
     }
-    const double share = 1 - counted * static_cast<double>(charges_[index].more_ns[member]) /
+    const double share = 1 - static_cast<double>(charges_[index].more_ns[member]) /
                                  static_cast<double>(std::max<int64_t>(1, worked));
     std::fill(shares.begin() + static_cast<ptrdiff_t>(before) + 1,
               shares.begin() + static_cast<ptrdiff_t>(index) + 1, share);

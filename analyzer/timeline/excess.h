@@ -16,8 +16,7 @@ struct Excess {
   // from one collective to the next, without the time in calls that wait.  It is taken out of the
   // longest times between calls, down to the length where what is left is the usual.
   std::vector<Span> host;
-  // Places of work in the timeline, and the share of its length that is no more than usual.  Where
-  // a GPU has less to do than usual in some parts, that is set off against the others.
+  // Places of work in the timeline, and the share of its length that is no more than usual.
   std::vector<std::pair<size_t, double>> shares;
 };
 
