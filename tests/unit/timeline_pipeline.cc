@@ -1,6 +1,7 @@
 // uses: analyzer/timeline/collective_note.cc analyzer/timeline/idle.cc
-// uses: analyzer/timeline/messages.cc analyzer/timeline/pipeline.cc
-// uses: analyzer/timeline/predecessors.cc analyzer/timeline/spans.cc analyzer/timeline/steps.cc
+// uses: analyzer/timeline/messages.cc analyzer/timeline/noted_messages.cc
+// uses: analyzer/timeline/pipeline.cc analyzer/timeline/predecessors.cc
+// uses: analyzer/timeline/spans.cc analyzer/timeline/steps.cc
 #include "analyzer/timeline/pipeline.h"
 
 #include <gtest/gtest.h>
