@@ -106,7 +106,7 @@ TEST(IdleByCause, InsideALaunchThatBeganBeforeTheGap) {
   const Gap gap{.launch_us = 90, .call_us = 800, .second_us = 895, .first_of_its_name = true};
   EXPECT_EQ(gap.us(), (Us{{"lazy-load", 790}, {"launch-latency", 5}}));
   const Gap brief{.launch_us = 90, .call_us = 50, .second_us = 895, .first_of_its_name = true};
-  EXPECT_EQ(brief.us(), (Us{{"dependency", 795}}));
+  EXPECT_EQ(brief.us(), (Us{{"launch-call", 40}, {"launch-latency", 100}, {"dependency", 655}}));
 }
 
 // A decode of which each launch returned after 5 us, and the work began 463 ms later.
