@@ -27,8 +27,8 @@ TimeNs silence(const Run& run, const Hang& hang) {
   return elapsed(gone, last);
 }
 
-// How it ended is known, or the others outlived it by more than a job does that is stopped as a
-// whole.
+// How it ended is known, or the others outlived it by what makes a hang: else all may have been
+// stopped.
 bool was_not_just_stopped(const Run& run, const RankState& state, const Waiter& waiter) {
   const RankState& other = *state_of(run, waiter.rank);
   return trace_of(run, state).wait_status >= 0 || !has_ended(other) ||

@@ -128,9 +128,8 @@ bool may_have_died_first(const Run& run, const RankState& one, const RankState& 
   if (one.process == other.process || were_ended_together(run, one, other)) {
     return true;
   }
-  const bool undecided = off != 0 && ahead >= -off && ahead <= off;
-  return off != 0 && ahead >= -off &&
-         !(undecided && may_have_given_up(run, one) && !may_have_given_up(run, other));
+  const bool decided = off == 0 || ahead < -off || ahead > off;
+  return decided ? ahead > 0 : !may_have_given_up(run, one) || may_have_given_up(run, other);
 }
 
 }  // namespace traintrace
