@@ -134,8 +134,9 @@ bool waits_elsewhere(const Profile& profile, const Straggler& late) {
   return static_cast<size_t>(others) > late.arrivals->list.size();
 }
 
-// Keeps those that delay the job, and of what they are charged with no more than that.  Where no
-// replay tells what a host did from what it waited for elsewhere, no host is charged.
+// Keeps those that delay the job, and of what they are charged with no more than that.  Whoever
+// waits for others elsewhere, too, may be late because of them: a replay tells.  Where none does,
+// no host is charged.
 void keep_what_costs(const Profile& profile, std::vector<Straggler>& late) {
   std::vector<size_t> suspects;
   late.erase(late.begin() + static_cast<ptrdiff_t>(std::min(late.size(), kMostSuspects)),
@@ -144,18 +145,20 @@ void keep_what_costs(const Profile& profile, std::vector<Straggler>& late) {
   for (const Straggler& each : late) {
     suspects.push_back(each.arrivals->members[each.member]);
   }
-  if (const std::optional<std::vector<int64_t>> delays = delays_by(profile, suspects)) {
-    for (size_t i = 0; i < late.size(); ++i) {
-      late[i].charged_ns = std::min(late[i].charged_ns, (*delays)[i]);
+  const bool some_may_follow = std::any_of(late.begin(), late.end(), [&](const Straggler& each) {
+    return waits_elsewhere(profile, each);
+  });
+  const std::optional<std::vector<int64_t>> delays =
+      some_may_follow ? delays_by(profile, suspects) : std::nullopt;
+  for (size_t i = 0; i < late.size(); ++i) {
+    Straggler& each = late[i];
+    if (each.arrivals->by_host) {
+      continue;
     }
-  } else {
-    std::erase_if(late, [&](const Straggler& each) {
-      return !each.arrivals->by_host && !each.by_gpu && waits_elsewhere(profile, each);
-    });
-  }
-  for (Straggler& each : late) {
-    if (!each.arrivals->by_host) {
-      each.charged_ns = std::min(each.charged_ns, longest_wait(*each.arrivals, each.member));
+    each.charged_ns = std::min(each.charged_ns, longest_wait(*each.arrivals, each.member));
+    if (waits_elsewhere(profile, each)) {
+      const int64_t known = each.by_gpu ? each.charged_ns : 0;
+      each.charged_ns = delays ? std::min(each.charged_ns, (*delays)[i]) : known;
     }
   }
   std::erase_if(late, [](const Straggler& each) {
