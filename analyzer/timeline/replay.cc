@@ -209,7 +209,8 @@ class Rerun {
       : graph_(graph),
         changes_(std::move(changes)),
         clocks_(graph.processes.size()),
-        meetings_(graph.meetings.size()) {
+        meetings_(graph.meetings.size()),
+        next_(graph.processes.size()) {
     for (size_t i = 0; i < clocks_.size(); ++i) {
       const Process& process = graph.processes[i];
       HostClock& clock = clocks_[i];
@@ -224,21 +225,16 @@ class Rerun {
   }
 
   void go() {
-    for (const Point& point : graph_.points) {
-      switch (point.kind) {
-        case PointKind::kCallBegin:
-          begin_call(point.process, point.index);
-          break;
-        case PointKind::kCallEnd:
-          end_call(point.process, point.index);
-          break;
-        case PointKind::kWorkStart:
-          start_work(point.process, point.index);
-          break;
-        default:
-          end_work(point.process, point.index);
-      }
+    for (size_t i = 0; i < clocks_.size(); ++i) {
+      may_go_on_.push_back(i);
     }
+    do {
+      while (!may_go_on_.empty()) {
+        const size_t process = may_go_on_.back();
+        may_go_on_.pop_back();
+        go_on(process);
+      }
+    } while (give_up_a_meeting());
   }
   std::vector<int64_t> windows(size_t devices) const;
 
@@ -246,7 +242,24 @@ class Rerun {
   struct Met {
     size_t came = 0;
     int64_t last_ns = std::numeric_limits<int64_t>::min();
+    bool given_up = false;          // members that came do not wait for the others
+    std::vector<size_t> held = {};  // processes that can only go on when all have come
   };
+
+  // As far as it gets without those that its next point waits for.
+  void go_on(size_t process);
+  void do_point(size_t process, const Point& point);
+  // Of one that processes are held by: recorded times are wrong, or each waits for another.  False:
+  // none is held.
+  bool give_up_a_meeting();
+  // The meeting whose end is needed for it, and is not known yet.
+  std::optional<size_t> meeting_needed(size_t process, const Point& point) const;
+  std::optional<size_t> unknown_meeting(size_t process, size_t work) const;
+  std::optional<size_t> unknown_meeting(size_t process, const std::vector<size_t>& works,
+                                        Part part) const;
+  bool is_complete(size_t meeting) const {
+    return meetings_[meeting].came == graph_.meetings[meeting].start_ns.size();
+  }
 
   void begin_call(size_t process, size_t index) {
     HostClock& clock = clocks_[process];
@@ -257,21 +270,104 @@ class Rerun {
   }
   void end_call(size_t process, size_t index);
   void start_work(size_t process, size_t index);
-  void end_work(size_t process, size_t index);
-  int64_t end_of(size_t process, size_t index) const {
-    const HostClock& clock = clocks_[process];
-    const Process& recorded = graph_.processes[process];
-    return clock.ended[index] ? clock.end_ns[index]
-           : clock.started[index]
-               ? clock.start_ns[index] + length_of(recorded, changes_[process], index)
-               : recorded.works[index].end_ns;
-  }
+  // Of one that has started; else as recorded.
+  int64_t end_of(size_t process, size_t index) const;
 
   const ReplayGraph& graph_;
   std::vector<Changes> changes_;
   std::vector<HostClock> clocks_;
   std::vector<Met> meetings_;
+  std::vector<size_t> next_;  // by process, in its points
+  std::vector<size_t> may_go_on_;
 };
+
+void Rerun::go_on(size_t process) {
+  const std::vector<Point>& points = graph_.processes[process].points;
+  for (; next_[process] < points.size(); ++next_[process]) {
+    if (const auto meeting = meeting_needed(process, points[next_[process]])) {
+      meetings_[*meeting].held.push_back(process);
+      return;
+    }
+    do_point(process, points[next_[process]]);
+  }
+}
+
+void Rerun::do_point(size_t process, const Point& point) {
+  switch (point.kind) {
+    case PointKind::kCallBegin:
+      return begin_call(process, point.index);
+    case PointKind::kCallEnd:
+      return end_call(process, point.index);
+    case PointKind::kWorkStart:
+      return start_work(process, point.index);
+    default:
+      clocks_[process].end_ns[point.index] = end_of(process, point.index);
+      clocks_[process].ended[point.index] = true;
+  }
+}
+
+bool Rerun::give_up_a_meeting() {
+  for (size_t process = 0; process < next_.size(); ++process) {
+    const std::vector<Point>& points = graph_.processes[process].points;
+    if (next_[process] < points.size()) {
+      Met& met = meetings_[*meeting_needed(process, points[next_[process]])];
+      met.given_up = true;
+      may_go_on_ = std::move(met.held);
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<size_t> Rerun::unknown_meeting(size_t process, size_t work) const {
+  const HostClock& clock = clocks_[process];
+  const size_t meeting = graph_.processes[process].works[work].meeting;
+  const bool unknown = meeting != kNone && clock.started[work] && !clock.ended[work] &&
+                       !meetings_[meeting].given_up && !is_complete(meeting) &&
+                       !changes_[process].takes_no_time[work];
+  return unknown ? std::optional<size_t>(meeting) : std::nullopt;
+}
+
+std::optional<size_t> Rerun::unknown_meeting(size_t process, const std::vector<size_t>& works,
+                                             Part part) const {
+  for (size_t i = part.begin; i < part.end; ++i) {
+    if (const auto meeting = unknown_meeting(process, works[i])) {
+      return meeting;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> Rerun::meeting_needed(size_t process, const Point& point) const {
+  const Process& recorded = graph_.processes[process];
+  switch (point.kind) {
+    case PointKind::kCallBegin:
+      return std::nullopt;
+    case PointKind::kCallEnd:
+      return unknown_meeting(process, recorded.works_awaited, recorded.calls[point.index].awaited);
+    case PointKind::kWorkStart:
+      return unknown_meeting(process, recorded.works_before, recorded.works[point.index].before);
+    default:
+      return unknown_meeting(process, point.index);
+  }
+}
+
+int64_t Rerun::end_of(size_t index_of_process, size_t index) const {
+  const HostClock& clock = clocks_[index_of_process];
+  const Work& work = graph_.processes[index_of_process].works[index];
+  if (clock.ended[index] || !clock.started[index]) {
+    return clock.ended[index] ? clock.end_ns[index] : work.end_ns;
+  }
+  const int64_t start = clock.start_ns[index];
+  if (changes_[index_of_process].takes_no_time[index]) {
+    return start;
+  }
+  if (work.meeting != kNone && is_complete(work.meeting)) {
+    return std::max(start, work.end_ns + meetings_[work.meeting].last_ns -
+                               graph_.meetings[work.meeting].last_start_ns);
+  }
+  return start + length_of(graph_.processes[index_of_process], changes_[index_of_process], index);
+}
 
 void Rerun::end_call(size_t index_of_process, size_t index) {
   const Process& process = graph_.processes[index_of_process];
@@ -331,25 +427,11 @@ void Rerun::start_work(size_t index_of_process, size_t index) {
     ++met.came;
     met.last_ns = std::max(
         met.last_ns, graph_.meetings[work.meeting].start_ns[work.member] + start - work.start_ns);
-  }
-}
-
-void Rerun::end_work(size_t index_of_process, size_t index) {
-  HostClock& clock = clocks_[index_of_process];
-  const Work& work = graph_.processes[index_of_process].works[index];
-  int64_t end = clock.start_ns[index] +
-                length_of(graph_.processes[index_of_process], changes_[index_of_process], index);
-  if (changes_[index_of_process].takes_no_time[index]) {
-    end = clock.start_ns[index];
-  } else if (work.meeting != kNone) {
-    const Meeting& meeting = graph_.meetings[work.meeting];
-    const Met& met = meetings_[work.meeting];
-    if (met.came == meeting.start_ns.size()) {
-      end = std::max(clock.start_ns[index], work.end_ns + met.last_ns - meeting.last_start_ns);
+    if (is_complete(work.meeting)) {
+      may_go_on_.insert(may_go_on_.end(), met.held.begin(), met.held.end());
+      met.held.clear();
     }
   }
-  clock.end_ns[index] = end;
-  clock.ended[index] = true;
 }
 
 std::vector<int64_t> Rerun::windows(size_t devices) const {

@@ -20,6 +20,13 @@ namespace traintrace {
 namespace replay {
 namespace {
 
+// What ends and begins at one moment may overlap by so much: steps of GPUs' clocks, and rounding
+// where times were brought to another clock.
+constexpr int64_t kClockStepNs = 1'000;
+// And by how much what took so long may be wrong where one clock runs faster than another.
+int64_t clock_error_ns(int64_t ns) {
+  return kClockStepNs + ns / 1'000'000 * kMostDriftPpb / 1'000;
+}
 // By how much clocks of host and GPU may disagree, and what waking up takes.
 constexpr int64_t kAgreeNs = 20'000;
 // What a launch and the next work of a stream take where something else was the reason for waiting.
@@ -55,6 +62,13 @@ class Builder {
   int64_t launched_ns(size_t work) const {
     const size_t launch = process_.works[work].launch;
     return launch == kNone ? process_.works[work].start_ns : process_.calls[launch].begin_ns;
+  }
+
+  // Whether the later could wait for the end of the earlier.
+  bool may_be_before(size_t earlier, size_t later) const {
+    const Work& work = process_.works[earlier];
+    return work.end_ns <= added_within(process_.works[later].start_ns,
+                                       clock_error_ns(work.end_ns - work.start_ns));
   }
 
   void add_works();
@@ -226,7 +240,7 @@ void Builder::add_told_waits(size_t work) {
       continue;
     }
     for (const size_t each : before->second) {
-      if (end_of(each) <= process_.works[work].start_ns) {
+      if (may_be_before(each, work)) {
         process_.works_before.push_back(each);
       }
     }
@@ -248,7 +262,7 @@ void Builder::find_before(size_t index) {
   const uint64_t correlation = timeline_.work[index].correlation;
   work.before.begin = process_.works_before.size();
   if (const auto last = before_on_.find(stream_of(index));
-      last != before_on_.end() && end_of(last->second) <= work.start_ns) {
+      last != before_on_.end() && may_be_before(last->second, index)) {
     process_.works_before.push_back(last->second);
   }
   before_on_[stream_of(index)] = index;
@@ -256,7 +270,7 @@ void Builder::find_before(size_t index) {
   if (correlation != 0) {
     add_told_waits(index);
     const auto [last, is_first] = before_of_.try_emplace(correlation, index);
-    if (!is_first && end_of(last->second) <= work.start_ns) {
+    if (!is_first && may_be_before(last->second, index)) {
       process_.works_before.push_back(last->second);
       within_graph = true;
     }
@@ -307,11 +321,17 @@ void add_charges(const Profile& profile, ReplayGraph& graph) {
   }
 }
 
+// Whether the kernel is all that a rank ran for a collective, which took that long by a clock that
+// may run faster or slower.
+bool is_one_kernel(const Work& kernel, int64_t collective_ns) {
+  const int64_t ns = kernel.end_ns - kernel.start_ns;
+  return std::abs(ns - collective_ns) <= clock_error_ns(ns);
+}
+
 // Where all its ranks ran one kernel for it, and ends are known to belong together.
 void add_meetings(const Profile& profile, ReplayGraph& graph) {
   std::vector<std::unordered_map<uint64_t, size_t>> kernels(profile.timelines.size());
   for (size_t i = 0; i < profile.timelines.size(); ++i) {
-    graph.processes[i].offset_ns = profile.timelines[i].base_ns;
     for (size_t work = 0; work < profile.timelines[i].work.size(); ++work) {
       if (graph.processes[i].works[work].kind == WorkKind::kCommunication) {
         kernels[i].try_emplace(profile.timelines[i].work[work].correlation, work);
@@ -331,7 +351,7 @@ void add_meetings(const Profile& profile, ReplayGraph& graph) {
           break;
         }
         const Work& work = graph.processes[process].works[kernel->second];
-        if (work.end_ns - work.start_ns != arrival.end_ns[i] - arrival.start_ns[i] ||
+        if (!is_one_kernel(work, arrival.end_ns[i] - arrival.start_ns[i]) ||
             work.meeting != kNone || arrival.last_start() > arrival.end_ns[i]) {
           break;  // several kernels, or clocks that cannot be right
         }
@@ -345,7 +365,6 @@ void add_meetings(const Profile& profile, ReplayGraph& graph) {
         Work& work = process.works[works[i].second];
         work.meeting = graph.meetings.size();
         work.member = i;
-        process.offset_ns = arrival.start_ns[i] - work.start_ns;
       }
       graph.meetings.push_back({arrival.start_ns, arrival.last_start()});
     }
@@ -387,29 +406,25 @@ void add_unmet(const Profile& profile, ReplayGraph& graph) {
   }
 }
 
-void add_points(ReplayGraph& graph) {
-  for (uint32_t i = 0; i < graph.processes.size(); ++i) {
-    const Process& process = graph.processes[i];
-    const auto add = [&](int64_t time_ns, size_t index, PointKind kind) {
-      graph.points.push_back({process.offset_ns + time_ns, i, static_cast<uint32_t>(index), kind});
-    };
-    for (size_t call = 0; call < process.calls.size(); ++call) {
-      const Call& each = process.calls[call];
-      add(each.begin_ns, call, PointKind::kCallBegin);
-      if (each.blocks) {
-        add(std::max(each.end_ns, each.begin_ns + 1), call, PointKind::kCallEnd);
-      }
-    }
-    for (size_t work = 0; work < process.works.size(); ++work) {
-      const Work& each = process.works[work];
-      add(each.start_ns, work, PointKind::kWorkStart);
-      add(each.end_ns, work,
-          each.end_ns == each.start_ns ? PointKind::kEmptyEnd : PointKind::kWorkEnd);
+void add_points(Process& process) {
+  const auto add = [&](int64_t time_ns, size_t index, PointKind kind) {
+    process.points.push_back({time_ns, static_cast<uint32_t>(index), kind});
+  };
+  for (size_t call = 0; call < process.calls.size(); ++call) {
+    const Call& each = process.calls[call];
+    add(each.begin_ns, call, PointKind::kCallBegin);
+    if (each.blocks) {
+      add(std::max(each.end_ns, each.begin_ns + 1), call, PointKind::kCallEnd);
     }
   }
-  std::sort(graph.points.begin(), graph.points.end(), [](const Point& a, const Point& b) {
-    return std::tie(a.time_ns, a.kind, a.process, a.index) <
-           std::tie(b.time_ns, b.kind, b.process, b.index);
+  for (size_t work = 0; work < process.works.size(); ++work) {
+    const Work& each = process.works[work];
+    add(each.start_ns, work, PointKind::kWorkStart);
+    add(each.end_ns, work,
+        each.end_ns == each.start_ns ? PointKind::kEmptyEnd : PointKind::kWorkEnd);
+  }
+  std::sort(process.points.begin(), process.points.end(), [](const Point& a, const Point& b) {
+    return std::tie(a.time_ns, a.kind, a.index) < std::tie(b.time_ns, b.kind, b.index);
   });
 }
 
@@ -432,7 +447,9 @@ ReplayGraph replay_graph(const Profile& profile) {
   replay::add_meetings(profile, graph);
   replay::add_unmet(profile, graph);
   replay::add_charges(profile, graph);
-  replay::add_points(graph);
+  for (replay::Process& process : graph.processes) {
+    replay::add_points(process);
+  }
   return graph;
 }
 

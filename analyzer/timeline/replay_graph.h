@@ -49,6 +49,14 @@ struct Charge {
   size_t next;  // the work that ends it
 };
 
+enum class PointKind : uint8_t { kWorkEnd, kCallEnd, kCallBegin, kWorkStart, kEmptyEnd };
+
+struct Point {
+  int64_t time_ns;  // of the process
+  uint32_t index;   // of the call or work
+  PointKind kind;   // the order of what happened at one time
+};
+
 struct Process {
   std::vector<Call> calls;            // by begin
   std::vector<Work> works;            // as in the timeline
@@ -62,21 +70,13 @@ struct Process {
   // In ns, of communication that may wait for other ranks, but as long as was recorded: messages,
   // and collectives of groups that are not known.
   int64_t unmet_ns = 0;
-  int64_t offset_ns = 0;  // to a time that all have, for the order of what happened
+  std::vector<Point> points;  // in the order in which they happened
 };
 
 // A collective on all its ranks.
 struct Meeting {
-  std::vector<int64_t> start_ns;  // by member, on one clock
+  std::vector<int64_t> start_ns;  // by member, on one clock, which other meetings need not have
   int64_t last_start_ns = 0;
-};
-
-enum class PointKind : uint8_t { kWorkEnd, kCallEnd, kCallBegin, kWorkStart, kEmptyEnd };
-
-struct Point {
-  int64_t time_ns;
-  uint32_t process, index;  // of the call or work in it
-  PointKind kind;           // the order of what happened at one time
 };
 
 }  // namespace traintrace::replay
@@ -86,7 +86,6 @@ namespace traintrace {
 struct ReplayGraph {
   std::vector<replay::Process> processes;  // as Profile::timelines
   std::vector<replay::Meeting> meetings;
-  std::vector<replay::Point> points;  // in the order in which they happened
 };
 
 // Whether what delays one rank delays others in a replay as it did in the job: where much of what

@@ -84,6 +84,8 @@ def check_straggler(here, there, offset_ns, drift_ppm):
     assert after["culprits"] == before["culprits"] == [1]
     late, still = before["values"]["late_ns"], after["values"]["late_ns"]
     assert abs(still - late) < 0.05 * late, (late, still)
+    gain, gain_still = before["values"]["gain_ns"], after["values"]["gain_ns"]
+    assert abs(gain_still - gain) < 0.05 * gain, (gain, gain_still)
     line = next(each for each in after["evidence"] if each.startswith("the clock of other was"))
     ahead, drift = float(line.split()[5]), float(line.split("drifted by ")[1].split()[0])
     # The offset is that at the first collective, the header's that at the last anchor.
@@ -95,6 +97,8 @@ def check_late(traces, folder):
     here = found_in(traces)
     if "latency.straggler" not in here or here["latency.straggler"]["culprits"] != [1]:
         return False
+    values = here["latency.straggler"]["values"]
+    assert abs(values["gain_ns"] - values["late_ns"]) < 0.1 * values["late_ns"], values  # the others only wait for it
     for number, (offset_ns, drift_ppm) in enumerate([(12_345_000, 0), (-70_000_000, 0), (1_000_000_000, 80), (5_000_000, -80)]):
         check_straggler(here, moved(traces, f"{folder}/late{number}", offset_ns, drift_ppm), offset_ns, drift_ppm)
     wild = moved(traces, f"{folder}/wild", 12_345_000, 900)
