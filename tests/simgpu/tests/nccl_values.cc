@@ -1,4 +1,4 @@
-// test: timeout=900
+// test: timeout=900 labels=values
 // Every collective with every data type and reduction gives the right values with ranks that are
 // threads, devices of one thread, or (where that takes seconds) processes.
 #include "tests/nccl_team.h"

@@ -1,4 +1,4 @@
-// test: timeout=900 labels=multiprocess
+// test: timeout=900 labels=multiprocess,values
 // Every collective with every data type and reduction gives the right values with ranks that are
 // processes. Eight of them: nccl_values.cc, which scripts/soak leaves out.
 #include "tests/nccl_team.h"
