@@ -11,6 +11,7 @@
 #include "analyzer/judge/match_waits.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/conflicts.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hangs.h"
 #include "analyzer/model/messages.h"
@@ -201,9 +202,24 @@ bool is_stopped(const Wait& wait) {
                      [](const Awaited& awaited) { return awaited.stopped; });
 }
 
+// Its host waits for its GPU, and nothing tells for whom that waits.
+bool waits_for_unknown(const Run& run, const RankState& state, const std::vector<Wait>& waits) {
+  const TimeNs since = blocked_in_cuda(run, state);
+  const auto is_it = [&](const Waiter& waiter) { return waiter.rank == state.rank; };
+  return since != 0 && elapsed(since, known_until(run, state)) >= run.hang_after &&
+         std::none_of(waits.begin(), waits.end(),
+                      [&](const Wait& wait) {
+                        return std::any_of(wait.waiters.begin(), wait.waiters.end(), is_it);
+                      }) &&
+         has_pending(run, state.rank);
+}
+
 // Nobody is missing, and yet it does not go on; or who is missing is in something else.
 bool may_be_held_by_events(Run& run, const Blocked& blocked) {
-  if (std::any_of(blocked.waits.begin(), blocked.waits.end(), is_stopped)) {
+  if (std::any_of(blocked.waits.begin(), blocked.waits.end(), is_stopped) ||
+      std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
+        return waits_for_unknown(run, state, blocked.waits);
+      })) {
     return true;
   }
   run.waits.waits = blocked.waits;
