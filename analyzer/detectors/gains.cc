@@ -120,8 +120,22 @@ std::vector<size_t> late_ranks_about(const Profile& profile, const Finding& find
   return late;
 }
 
+// Whose hosts lose time on what it is about, in Profile::timelines.
+std::vector<size_t> slow_hosts_about(const Profile& profile, const Finding& finding) {
+  std::vector<size_t> hosts;
+  if (finding.code == "latency.data-starvation" || finding.code == "latency.host-bound") {
+    for (size_t i = 0; i < profile.timelines.size(); ++i) {
+      if (contains(finding.culprits, Rank{*profile.timelines[i].rank})) {
+        hosts.push_back(i);
+      }
+    }
+  }
+  return hosts;
+}
+
 Removal removal_of(const Profile& profile, const Finding& finding) {
   Removal removal;
+  removal.slow_hosts = slow_hosts_about(profile, finding);
   removal.late_ranks = late_ranks_about(profile, finding);
   add_idle(profile, finding, removal);
   for (const SlowerGpu& slower : finding.slower) {

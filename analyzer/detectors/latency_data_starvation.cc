@@ -15,6 +15,8 @@ std::vector<Finding> find_data_starvation(const Profile& profile) {
   Finding finding = loss_finding("latency.data-starvation", losses);
   finding.certainty = Certainty::kProof;  // the thread was in it
   finding.title = idle_text(losses) + " because it waits for the data loader";
+  add_alike(profile, losses, HostTime::kLoader,
+            "wait as long for it, while their GPUs wait in collectives", finding);
   add_sites(
       losses,
       [](const DeviceProfile& device) {

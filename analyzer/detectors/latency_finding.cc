@@ -381,6 +381,24 @@ void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites,
   }
 }
 
+void add_alike(const Profile& profile, const std::vector<LossOn>& losses, HostTime kind,
+               std::string_view doing, Finding& finding) {
+  std::vector<size_t> losers;
+  losers.reserve(losses.size());
+  for (const LossOn& loss : losses) {
+    losers.push_back(loss.device->index);
+  }
+  Ranks ranks;
+  for (const DeviceProfile* const device : alike(profile, losers, kind)) {
+    insert(ranks, device->rank);
+    insert(finding.culprits, device->rank);
+  }
+  if (!ranks.empty()) {
+    finding.title += fmt::format("; the {} of {} {}", ranks.size() == 1 ? "host" : "hosts",
+                                 ranks_text(ranks), doing);
+  }
+}
+
 void add_sites(const std::vector<LossOn>& losses,
                const std::function<std::vector<IdleSite>(const DeviceProfile&)>& sites_of,
                Finding& finding) {

@@ -9,6 +9,7 @@
 #include "analyzer/detectors/habit.h"
 #include "analyzer/detectors/latency.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/host_times.h"
 
 namespace traintrace {
 
@@ -63,6 +64,11 @@ int64_t repeated_loss(const DeviceProfile& device, IdleCause cause);
 // Of launches that came too late, where so much is; and the sites.
 int64_t late_loss(const DeviceProfile& device, double share);
 std::vector<IdleSite> late_sites(const DeviceProfile& device);
+
+// Those whose hosts do as the losers' do while their GPUs wait in collectives (alike) are culprits
+// too, and the title ends with them and `doing`: "the hosts of ranks 1,2 `doing`".
+void add_alike(const Profile& profile, const std::vector<LossOn>& losses, HostTime kind,
+               std::string_view doing, Finding& finding);
 
 int64_t percent_of(const DeviceProfile& device, int64_t ns);  // of the window, rounded
 

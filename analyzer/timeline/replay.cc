@@ -1,9 +1,11 @@
 #include "analyzer/timeline/replay.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "analyzer/timeline/excess.h"
+#include "analyzer/timeline/host_times.h"
 
 namespace traintrace {
 namespace replay {
@@ -50,9 +52,11 @@ class Changing {
       for (const Charge& charge : process.charges) {
         if (is_left_out(charge)) {
           leave_out(process, charge, changes_[i]);
+          note_longest(i, charge);
         }
       }
     }
+    leave_out_slow_hosts();
     do_the_usual();
     for (const Removal::Faster& faster : removal_.faster) {
       compute_faster(faster);
@@ -65,6 +69,10 @@ class Changing {
   bool is_left_out(const Work& work) const;
   const Removal::Copies* copies_with(const Work& work) const;
   static void leave_out(const Process& process, const Charge& charge, Changes& changes);
+  // How long the host takes in what is left out, at most.
+  void note_longest(size_t process, const Charge& charge);
+  void leave_out_slow_hosts();
+  const std::vector<Span>& times_of(size_t process, HostTime kind);
   void do_the_usual();
   void compute_faster(const Removal::Faster& faster);
   void shorten(size_t process, size_t work, double share);
@@ -73,6 +81,8 @@ class Changing {
   const Profile& profile_;
   const Removal& removal_;
   std::vector<Changes> changes_;
+  std::map<HostTime, int64_t> longest_ns_;
+  std::map<std::pair<size_t, HostTime>, std::vector<Span>> times_;  // by process
 };
 
 bool Changing::is_left_out(const Charge& charge) const {
@@ -142,6 +152,45 @@ void Changing::leave_out(const Process& process, const Charge& charge, Changes& 
     default:  // inside the launch: what it launches begins after it
       changes.skipped.push_back({launched, launched + charge.ns});
       changes.sooner_ns[charge.next] += charge.ns;
+  }
+}
+
+const std::vector<Span>& Changing::times_of(size_t process, HostTime kind) {
+  const auto [times, is_new] = times_.try_emplace({process, kind});
+  if (is_new) {
+    times->second = host_times(profile_.timelines[process], kind);
+  }
+  return times->second;
+}
+
+void Changing::note_longest(size_t index, const Charge& charge) {
+  const bool loader = charge.cause == IdleCause::kDataStarvation;
+  if (removal_.slow_hosts.empty() || (!loader && charge.cause != IdleCause::kHostBound)) {
+    return;
+  }
+  const HostTime kind = loader ? HostTime::kLoader : HostTime::kLaunching;
+  const Process& process = graph_.processes[index];
+  const size_t launch = process.works[charge.next].launch;
+  if (launch == kNone) {
+    return;
+  }
+  const std::vector<Span>& times = times_of(index, kind);
+  auto at = std::upper_bound(times.begin(), times.end(), charge.gap.begin_ns,
+                             [](int64_t time, const Span& span) { return time < span.end_ns; });
+  for (; at != times.end() && at->begin_ns < process.calls[launch].begin_ns; ++at) {
+    longest_ns_[kind] = std::max(longest_ns_[kind], at->end_ns - at->begin_ns);
+  }
+}
+
+void Changing::leave_out_slow_hosts() {
+  for (const auto& [kind, longest_ns] : longest_ns_) {
+    for (const size_t process : removal_.slow_hosts) {
+      for (const Span& span : times_of(process, kind)) {
+        if (span.end_ns - span.begin_ns <= longest_ns) {
+          changes_[process].skipped.push_back(span);
+        }
+      }
+    }
   }
 }
 
@@ -221,6 +270,11 @@ class Rerun {
       clock.end_ns.resize(process.works.size());
       clock.started.resize(process.works.size());
       clock.ended.resize(process.works.size());
+      for (size_t work = 0; work < process.works.size(); ++work) {
+        if (process.works[work].meeting != kNone && changes_[i].takes_no_time[work]) {
+          meetings_[process.works[work].meeting].takes_no_time = true;
+        }
+      }
     }
   }
 
@@ -242,6 +296,7 @@ class Rerun {
   struct Met {
     size_t came = 0;
     int64_t last_ns = std::numeric_limits<int64_t>::min();
+    bool takes_no_time = false;     // once all have come
     bool given_up = false;          // members that came do not wait for the others
     std::vector<size_t> held = {};  // processes that can only go on when all have come
   };
@@ -323,8 +378,7 @@ std::optional<size_t> Rerun::unknown_meeting(size_t process, size_t work) const 
   const HostClock& clock = clocks_[process];
   const size_t meeting = graph_.processes[process].works[work].meeting;
   const bool unknown = meeting != kNone && clock.started[work] && !clock.ended[work] &&
-                       !meetings_[meeting].given_up && !is_complete(meeting) &&
-                       !changes_[process].takes_no_time[work];
+                       !meetings_[meeting].given_up && !is_complete(meeting);
   return unknown ? std::optional<size_t>(meeting) : std::nullopt;
 }
 
@@ -359,14 +413,19 @@ int64_t Rerun::end_of(size_t index_of_process, size_t index) const {
     return clock.ended[index] ? clock.end_ns[index] : work.end_ns;
   }
   const int64_t start = clock.start_ns[index];
-  if (changes_[index_of_process].takes_no_time[index]) {
-    return start;
-  }
+  const bool takes_no_time = changes_[index_of_process].takes_no_time[index];
   if (work.meeting != kNone && is_complete(work.meeting)) {
-    return std::max(start, work.end_ns + meetings_[work.meeting].last_ns -
-                               graph_.meetings[work.meeting].last_start_ns);
+    const Meeting& meeting = graph_.meetings[work.meeting];
+    const int64_t last_ns = meetings_[work.meeting].last_ns;
+    // Of a clock of the meeting's own.
+    const int64_t last_came = work.start_ns + last_ns - meeting.start_ns[work.member];
+    return std::max(start, meetings_[work.meeting].takes_no_time
+                               ? last_came
+                               : work.end_ns + last_ns - meeting.last_start_ns);
   }
-  return start + length_of(graph_.processes[index_of_process], changes_[index_of_process], index);
+  return takes_no_time ? start
+                       : start + length_of(graph_.processes[index_of_process],
+                                           changes_[index_of_process], index);
 }
 
 void Rerun::end_call(size_t index_of_process, size_t index) {

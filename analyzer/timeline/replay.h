@@ -18,7 +18,13 @@ struct Removal {
     std::vector<int64_t> until_ns = {};  // only in gaps that end then (IdleGap); empty: in all
   };
   std::vector<Idle> idle = {};
-  // On these GPUs (in Profile::devices) communication takes no time and waits for no rank.
+  // Of these (in Profile::timelines) the host never takes the time that it takes in what is left
+  // out of `idle`, the loader or launching, also where its GPU is not idle for it: what takes
+  // longer than any of that is something else.
+  std::vector<size_t> slow_hosts = {};
+  // On these GPUs (in Profile::devices) communication takes no time, but for waiting until all
+  // ranks of a collective have come.  Messages, and collectives of groups that are not known, take
+  // none.
   std::vector<size_t> communication = {};
   // On one GPU, copies and sets take no time.
   struct Copies {

@@ -1,0 +1,126 @@
+#include "analyzer/timeline/host_times.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "analyzer/thresholds.h"
+#include "analyzer/timeline/arrivals.h"
+
+namespace traintrace {
+namespace {
+
+class Launches {
+ public:
+  explicit Launches(const Timeline& timeline) {
+    for (const GpuWork& work : timeline.work) {
+      correlations_.insert(work.correlation);
+    }
+  }
+  bool has(const HostCall& call) const {
+    return call.correlation != 0 && correlations_.contains(call.correlation);
+  }
+
+ private:
+  std::unordered_set<uint64_t> correlations_;
+};
+
+// While a thread that launches is in calls of these kinds.
+Spans times_in(const Timeline& timeline, const Launches& launches, bool (*is_of)(HostCallKind)) {
+  std::vector<bool> launching(timeline.threads.size());
+  for (const HostCall& call : timeline.calls) {
+    launching[call.thread] = launching[call.thread] || launches.has(call);
+  }
+  std::vector<Span> spans;
+  for (const HostCall& call : timeline.calls) {
+    if (launching[call.thread] && is_of(call.kind)) {
+      spans.push_back({call.start_ns, call.end_ns});
+    }
+  }
+  return united(std::move(spans));
+}
+
+// From the launch before, or from when its own thread was last back from a call that waits.
+std::vector<Span> times_before_launches(const Timeline& timeline, const Launches& launches) {
+  std::vector<Span> times;
+  std::vector<int64_t> returned(timeline.threads.size());
+  int64_t launched = 0;
+  bool any = false;
+  for (const HostCall& call : timeline.calls) {
+    if (launches.has(call)) {
+      const int64_t since = std::max(launched, returned[call.thread]);
+      if (any && call.start_ns > since) {
+        times.push_back({since, call.start_ns});
+      }
+      launched = any ? std::max(launched, call.start_ns) : call.start_ns;
+      any = true;
+    }
+    if (call.kind == HostCallKind::kBlocking) {
+      returned[call.thread] = std::max(returned[call.thread], call.end_ns);
+    }
+  }
+  return times;
+}
+
+// Of these times, what nothing was computed or copied beside.
+int64_t beside_nothing_ns(const Profile& profile, const DeviceProfile& device, HostTime kind) {
+  const Timeline& timeline = profile.timelines[device.timeline];
+  std::vector<Span> computing;
+  for (const GpuWork& work : timeline.work) {
+    if (work.device == device.device && work.kind != WorkKind::kCommunication) {
+      computing.push_back({work.start_ns, work.end_ns});
+    }
+  }
+  return length_ns(difference(united(host_times(timeline, kind)), united(std::move(computing))));
+}
+
+bool meet(const Profile& profile, const DeviceProfile& one, const std::vector<size_t>& others) {
+  return std::any_of(profile.groups.begin(), profile.groups.end(), [&](const Arrivals& arrivals) {
+    return arrivals.member(one.timeline) &&
+           std::any_of(others.begin(), others.end(), [&](size_t other) {
+             return arrivals.member(profile.devices[other].timeline).has_value();
+           });
+  });
+}
+
+}  // namespace
+
+std::vector<Span> host_times(const Timeline& timeline, HostTime kind) {
+  const Launches launches(timeline);
+  if (kind == HostTime::kLoader) {
+    return times_in(timeline, launches,
+                    [](HostCallKind call) { return call == HostCallKind::kLoader; });
+  }
+  const Spans elsewhere = times_in(
+      timeline, launches, [](HostCallKind call) { return call >= HostCallKind::kAllocator; });
+  std::vector<Span> times;
+  for (const Span& time : times_before_launches(timeline, launches)) {
+    const Spans own = difference({time}, within(elsewhere, time));
+    times.insert(times.end(), own.begin(), own.end());
+  }
+  return times;
+}
+
+std::vector<const DeviceProfile*> alike(const Profile& profile, const std::vector<size_t>& losers,
+                                        HostTime kind) {
+  std::vector<const DeviceProfile*> found;
+  std::vector<int64_t> theirs;
+  for (const size_t loser : losers) {
+    theirs.push_back(beside_nothing_ns(profile, profile.devices[loser], kind));
+  }
+  if (theirs.empty()) {
+    return found;
+  }
+  std::nth_element(theirs.begin(), theirs.begin() + static_cast<ptrdiff_t>(theirs.size() / 2),
+                   theirs.end());
+  const int64_t usual = theirs[theirs.size() / 2];
+  for (const DeviceProfile& device : profile.devices) {
+    const bool loses = std::find(losers.begin(), losers.end(), device.index) != losers.end();
+    if (!loses && usual > 0 && meet(profile, device, losers) &&
+        beside_nothing_ns(profile, device, kind) >= usual / kAlike) {
+      found.push_back(&device);
+    }
+  }
+  return found;
+}
+
+}  // namespace traintrace
