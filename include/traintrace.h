@@ -21,6 +21,7 @@ struct traintrace_markers {
   void (*step)(int64_t);
   void (*range_push)(const char*);
   void (*range_pop)(void);
+  void (*range_end)(const char*);
   void (*mark)(const char*);
   void (*note)(const char*, const char*);
 };
@@ -36,6 +37,7 @@ static inline const struct traintrace_markers* traintrace_markers_(void) {
     traintrace_look_up_("traintrace_step", &markers.step);
     traintrace_look_up_("traintrace_range_push", &markers.range_push);
     traintrace_look_up_("traintrace_range_pop", &markers.range_pop);
+    traintrace_look_up_("traintrace_range_end", &markers.range_end);
     traintrace_look_up_("traintrace_mark", &markers.mark);
     traintrace_look_up_("traintrace_note", &markers.note);
     __atomic_store_n(&markers.looked, 1, __ATOMIC_RELEASE);
@@ -64,6 +66,14 @@ static inline void tt_range_pop(void) {
   const struct traintrace_markers* const markers = traintrace_markers_();
   if (markers->range_pop) {
     markers->range_pop();
+  }
+}
+/* Ends the innermost range of that name, whatever has been pushed since: where parts of the work take
+ * turns on one thread, as coroutines do. */
+static inline void tt_range_end(const char* name) {
+  const struct traintrace_markers* const markers = traintrace_markers_();
+  if (markers->range_end) {
+    markers->range_end(name);
   }
 }
 

@@ -8,6 +8,7 @@ extern "C" {  // NOLINTBEGIN
 void tt_hook_traintrace_step(int64_t number);
 void tt_hook_traintrace_range_push(const char* name);
 void tt_hook_traintrace_range_pop();
+void tt_hook_traintrace_range_end(const char* name);
 void tt_hook_traintrace_mark(const char* text);
 void tt_hook_traintrace_note(const char* key, const char* text);
 }  // NOLINTEND
@@ -37,6 +38,10 @@ void tt_hook_traintrace_range_push(const char* name) {
 
 void tt_hook_traintrace_range_pop() {
   marker_popped();
+}
+
+void tt_hook_traintrace_range_end(const char* name) {
+  marker_ended(named(name));
 }
 
 void tt_hook_traintrace_mark(const char* text) {

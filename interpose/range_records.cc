@@ -100,7 +100,8 @@ constexpr Moments kMarkerMark = {Moment::mark, Moment::mark};
   }
 }
 
-void popped(Moment moment, uint32_t domain_number) {
+// `name`: which one; null: the innermost.
+void popped(Moment moment, uint32_t domain_number, const RangeName* name = nullptr) {
   InsideMark mark;
   ThreadState* const thread = begin(mark, -1);
   if (thread == nullptr) {
@@ -109,10 +110,11 @@ void popped(Moment moment, uint32_t domain_number) {
     }
     return;
   }
+  const uint32_t wanted = name == nullptr ? 0 : id_of_range(*thread, nullptr, *name);
   uint32_t id = 0;
   if (thread->unseen_pushes > 0) [[unlikely]] {
     --thread->unseen_pushes;
-  } else if (range_closed(*thread, domain_number, id)) [[likely]] {
+  } else if (range_closed(*thread, domain_number, id, wanted)) [[likely]] {
     const uint64_t field = id;
     write(*thread, moment, &field, 1, clock_ticks());
   } else {
@@ -218,6 +220,10 @@ void marker_pushed(const RangeName& name) noexcept {
 
 void marker_popped() noexcept {
   popped(Moment::rangePop, format::kMarkerDomain);
+}
+
+void marker_ended(const RangeName& name) noexcept {
+  popped(Moment::rangePop, format::kMarkerDomain, &name);
 }
 
 void marker_marked(const RangeName& name) noexcept {

@@ -31,6 +31,9 @@ void range_marked(const Registered* domain, const RangeName& name,
 // The same as the job's own markers say it (markers.cc).
 void marker_pushed(const RangeName& name) noexcept;
 void marker_popped() noexcept;
+// The innermost one of that name, whatever is open within it: generators end their ranges in any
+// order.
+void marker_ended(const RangeName& name) noexcept;
 void marker_marked(const RangeName& name) noexcept;
 void step_begun(int64_t number) noexcept;
 // `text` is cut to kMostRangeName bytes.

@@ -141,7 +141,7 @@ void range_opened(ThreadState& thread, uint32_t domain, uint32_t id, const Range
 
 // Domains have stacks of their own, which need not nest in one another: one that is not on top
 // leaves a hole, which goes with what is above it.
-bool range_closed(ThreadState& thread, uint32_t domain, uint32_t& id) noexcept {
+bool range_closed(ThreadState& thread, uint32_t domain, uint32_t& id, uint32_t wanted) noexcept {
   id = 0;
   if (thread.ranges == nullptr) {
     return thread.ranges_refused;
@@ -154,7 +154,8 @@ bool range_closed(ThreadState& thread, uint32_t domain, uint32_t& id) noexcept {
   const uint64_t before = ranges.state & kDepth;
   uint64_t at = before;
   while (at > 0 &&
-         (ranges.ranges[at - 1].domain != domain || ranges.ranges[at - 1].began_ticks == 0)) {
+         (ranges.ranges[at - 1].domain != domain || ranges.ranges[at - 1].began_ticks == 0 ||
+          (wanted != 0 && ranges.ranges[at - 1].range != wanted))) {
     --at;
   }
   if (at == 0) {

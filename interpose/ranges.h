@@ -18,8 +18,8 @@ uint32_t id_of_range(ThreadState& thread, const Registered* domain, const RangeN
 void range_opened(ThreadState& thread, uint32_t domain, uint32_t id, const RangeName& name,
                   uint64_t ticks) noexcept;
 // The innermost one of that domain.  False: none is known.  `id` 0: it found no room in the table,
-// or has none.
-bool range_closed(ThreadState& thread, uint32_t domain, uint32_t& id) noexcept;
+// or has none.  `wanted`: the innermost one with that id; 0: with any.
+bool range_closed(ThreadState& thread, uint32_t domain, uint32_t& id, uint32_t wanted = 0) noexcept;
 // A step or a note: where one of that domain is open already, `name` takes its place.
 void range_replaced(ThreadState& thread, uint32_t domain, const RangeName& name,
                     uint64_t ticks) noexcept;

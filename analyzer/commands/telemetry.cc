@@ -61,7 +61,7 @@ int record(const TelemetryArguments& arguments) {
   }
   TelemetryAlerts alerts(arguments.folder, hooks);
   if (!hooks.empty()) {
-    options.alert = [&](const auto& codes) { return alerts.take(codes); };
+    options.alert = [&](const auto& codes, auto& told) { return alerts.take(codes, told); };
     options.last_alert = [&](const auto& codes) { alerts.finish(codes); };
   }
   return record_telemetry(options, [](const std::string& line) { note(line); });

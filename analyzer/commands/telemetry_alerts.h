@@ -20,11 +20,11 @@ class TelemetryAlerts {
 
   // In a child of its own, so that neither traces nor commands hold the readings up: judges what is
   // recorded in the folder and runs the commands for findings with these codes.  `codes` empty:
-  // only sees whether the child before has ended.  False: that one still runs, and nothing was
-  // begun.
-  bool take(const std::vector<std::string>& codes);
-  // Once the job is over: the same for what needs all of it, a slowed clock and a worse link, and
-  // waits for a minute at most.
+  // only sees whether the child before has ended, and adds to `told` what that found of a slowed
+  // clock and a worse link.  False: it still runs, and nothing was begun.
+  bool take(const std::vector<std::string>& codes, std::vector<std::string>& told);
+  // Once the job is over: the same for these two over all of its time, and waits for a minute at
+  // most.
   void finish(const std::vector<std::string>& codes);
 
  private:

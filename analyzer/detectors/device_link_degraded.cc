@@ -5,10 +5,13 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/telemetry_findings.h"
+#include "analyzer/telemetry/nvml_api.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
+
+constexpr auto kIdleBits = static_cast<int64_t>(nvmlClocksEventReasonGpuIdle);
 
 struct Link {
   int64_t width = 0, width_most = 0;  // lanes; 0: not known
@@ -22,8 +25,11 @@ Link link_of(const RankGpu& gpu) {
   const GpuHistory& history = *gpu.history;
   const TimeNs to = gpu.to + kFaultsAfterNs;
   Link link;
-  // The most that was seen, as some machines let idle links sleep.
-  link.width = most(history, GpuReading::kPcieWidth, gpu.from, to).value_or(0);
+  // The most that was seen, as some machines let idle links sleep; of a short time only that of a
+  // GPU that was never idle.
+  const bool counts =
+      !gpu.recent || share_of_bits(history, kIdleBits, gpu.from, gpu.to).value_or(1) == 0;
+  link.width = counts ? most(history, GpuReading::kPcieWidth, gpu.from, to).value_or(0) : 0;
   link.width_most = most(history, GpuReading::kPcieWidthMost, gpu.from, to).value_or(0);
   link.replays = growth(history, GpuReading::kPcieReplays, gpu.from, to).value_or(0);
   link.recoveries = growth(history, GpuReading::kNvlinkRecoveries, gpu.from, to).value_or(0);

@@ -19,8 +19,8 @@ std::string degrees_text(const RankGpu& gpu) {
 
 std::string evidence_of(const RankGpu& gpu, const HeldClock& held) {
   const auto clock = mean(*gpu.history, GpuReading::kSmClock, gpu.from, gpu.to);
-  return fmt::format("{}: {:.0f} % of the time by {}{}; {}{}", ranks_text(gpu.ranks),
-                     100 * held.share, held.counted ? "the GPU's own counter" : "samples",
+  return fmt::format("{}: {:.0f} % of {} by {}{}; {}{}", ranks_text(gpu.ranks), 100 * held.share,
+                     time_text(gpu), held.counted ? "the GPU's own counter" : "samples",
                      clock ? fmt::format(", {:.0f} MHz on average", *clock) : "",
                      gpu_text(*gpu.history), degrees_text(gpu));
 }
@@ -43,12 +43,11 @@ Finding finding_of(const std::vector<RankGpu>& gpus, const std::vector<HeldClock
   }
   finding.sides = {ranks};
   const RankGpu& gpu = gpus[worst.gpu];
-  finding.title = fmt::format(
-      "the clock{} of the GPU{} of {} {} held down by {} for {}{:.0f} % of "
-      "the time",
-      held.size() == 1 ? "" : "s", held.size() == 1 ? "" : "s", ranks_text(ranks),
-      held.size() == 1 ? "was" : "were", held_by_text(worst.by), held.size() == 1 ? "" : "up to ",
-      100 * worst.share);
+  finding.title =
+      fmt::format("the clock{} of the GPU{} of {} {} held down by {} for {}{:.0f} % of {}",
+                  held.size() == 1 ? "" : "s", held.size() == 1 ? "" : "s", ranks_text(ranks),
+                  held.size() == 1 ? "was" : "were", held_by_text(worst.by),
+                  held.size() == 1 ? "" : "up to ", 100 * worst.share, time_text(gpu));
   finding.values = {{"held_ns", std::llround(worst.share * static_cast<double>(gpu.to - gpu.from))},
                     {"held_percent", std::llround(100 * worst.share)},
                     {"others_percent", std::llround(100 * worst.others)}};

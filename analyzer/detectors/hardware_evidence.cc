@@ -63,6 +63,25 @@ std::vector<std::string> hardware_lines(const Run& run, const RankGpu& gpu) {
   return lines;
 }
 
+// Whether findings with its code already name its culprits.
+bool is_told(const std::vector<Finding>& findings, const Finding& recent) {
+  return std::any_of(findings.begin(), findings.end(), [&](const Finding& each) {
+    return each.code == recent.code &&
+           std::all_of(recent.culprits.begin(), recent.culprits.end(),
+                       [&](Rank rank) { return contains(each.culprits, rank); });
+  });
+}
+
+// What goes on now, while the job runs, and is too little of all its time to be found in that.
+void add_recent(const std::vector<RankGpu>& gpus, std::vector<Finding>& own) {
+  constexpr NamedDetector<TelemetryDetector> kOfTime[] = {TT_DETECTOR(find_throttled),
+                                                          TT_DETECTOR(find_degraded_links)};
+  std::vector<Finding> recent;
+  find_with_each(kOfTime, recent, recent_of(gpus));
+  std::erase_if(recent, [&](const Finding& finding) { return is_told(own, finding); });
+  std::move(recent.begin(), recent.end(), std::back_inserter(own));
+}
+
 bool is_summary_of_run(const Finding& finding) {
   return finding.code == "run.healthy" || finding.code == "run.in-progress";
 }
@@ -105,6 +124,7 @@ void add_telemetry(const Run& run, const TelemetryRecord& telemetry,
   add_hardware_evidence(run, gpus, findings);
   std::vector<Finding> own;
   find_with_each(kTelemetryDetectors, own, gpus);
+  add_recent(gpus, own);
   const bool is_bad = std::any_of(own.begin(), own.end(), [](const Finding& finding) {
     return finding.severity != Severity::kInfo;
   });

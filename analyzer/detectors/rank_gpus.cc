@@ -8,6 +8,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/run_clocks.h"
 #include "analyzer/telemetry/telemetry_line.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/profile.h"
 
 namespace traintrace {
@@ -85,12 +86,13 @@ void add_rank(const Run& run, const RankState& state, const GpuHistory* history,
   auto known = std::find_if(gpus.begin(), gpus.end(),
                             [&](const RankGpu& gpu) { return gpu.history == history; });
   if (known == gpus.end()) {
-    gpus.push_back({history, {}, from, to, moved});
+    gpus.push_back({.history = history, .ranks = {}, .from = from, .to = to, .moved = moved});
     known = gpus.end() - 1;
   }
   insert(known->ranks, state.rank);
   known->from = std::min(known->from, from);
   known->to = std::max(known->to, to);
+  known->running = known->running || trace.running_now == true;
 }
 
 }  // namespace
@@ -106,6 +108,23 @@ std::vector<RankGpu> gpus_of_ranks(const Run& run, const TelemetryRecord& teleme
     }
   }
   return gpus;
+}
+
+std::vector<RankGpu> recent_of(const std::vector<RankGpu>& gpus) {
+  std::vector<RankGpu> recent;
+  for (const RankGpu& gpu : gpus) {
+    if (gpu.running && gpu.to - gpu.from > kRecentNs) {
+      recent.push_back(gpu);
+      recent.back().from = gpu.to - kRecentNs;
+      recent.back().recent = true;
+    }
+  }
+  return recent;
+}
+
+std::string time_text(const RankGpu& gpu) {
+  constexpr TimeNs kSecondNs = 1'000'000'000;
+  return gpu.recent ? fmt::format("the last {} s", kRecentNs / kSecondNs) : "the time";
 }
 
 std::string gpu_text(const GpuHistory& gpu) {

@@ -182,7 +182,7 @@ class DmonReader {
 
 Result<std::string> telemetry_of_dcgmi_dmon(std::string_view text, const std::string& file,
                                             const std::string& host) {
-  return read_lines(text, DmonReader(file, host));
+  return read_lines(text, file, DmonReader(file, host));
 }
 
 }  // namespace traintrace

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyzer/importers/gpu_logs.h"
+#include "analyzer/importers/log_lines.h"
 #include "analyzer/importers/log_time.h"
 #include "analyzer/telemetry/telemetry_line.h"
 
@@ -56,6 +57,11 @@ std::optional<XidFound> parse_xid_line(std::string_view line, std::string_view& 
 
 Result<std::string> telemetry_of_kernel_log(std::string_view text, const std::string& file,
                                             const std::string& host) {
+  const Result<std::string_view> utf8 = utf8_text(text, file);
+  if (!utf8) {
+    return utf8.error();
+  }
+  text = *utf8;
   std::map<std::string, int> devices;
   std::string lines;
   std::string own_host = host;

@@ -241,7 +241,7 @@ class SmiReader {
 
 Result<std::string> telemetry_of_nvidia_smi(std::string_view text, const std::string& file,
                                             const std::string& host) {
-  return read_lines(text, SmiReader(file, host));
+  return read_lines(text, file, SmiReader(file, host));
 }
 
 }  // namespace traintrace

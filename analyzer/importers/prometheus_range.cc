@@ -6,6 +6,7 @@
 #include "analyzer/importers/dcgm_fields.h"
 #include "analyzer/importers/gpu_logs.h"
 #include "analyzer/importers/json_value.h"
+#include "analyzer/importers/log_lines.h"
 #include "analyzer/importers/log_time.h"
 
 namespace traintrace {
@@ -145,8 +146,12 @@ class RangeReader {
 Result<std::vector<std::string>> telemetry_of_prometheus(std::string_view text,
                                                          const std::string& file,
                                                          const std::string& host) {
+  const Result<std::string_view> utf8 = utf8_text(text, file);
+  if (!utf8) {
+    return utf8.error();
+  }
   ValueArena arena;
-  const Result<Value> root = read_json(text, file, arena);
+  const Result<Value> root = read_json(*utf8, file, arena);
   if (!root) {
     return root.error();
   }

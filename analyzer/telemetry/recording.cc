@@ -17,6 +17,7 @@
 
 #include "analyzer/reader/this_machine.h"
 #include "analyzer/telemetry/job_watch.h"
+#include "analyzer/telemetry/lasting_faults.h"
 #include "analyzer/telemetry/prometheus.h"
 #include "analyzer/telemetry/sampler.h"
 #include "analyzer/telemetry/telemetry_file.h"
@@ -129,9 +130,7 @@ class TelemetryRecording {
   void look(int64_t now) {
     note_hung(now);
     export_latest();
-    if (options_.alert && options_.alert(reasons_)) {
-      reasons_.clear();
-    }
+    give_alarm();
     if (!job_.look()) {
       over_since_ = 0;
     } else if (over_since_ == 0) {
@@ -155,6 +154,7 @@ class TelemetryRecording {
       if (const auto line = parse_telemetry_line(pending_.substr(0, end), expected)) {
         note_reasons(*line);
         add(*line);
+        note_lasting(*line);
       }
       pending_.erase(0, end + 1);
     }
@@ -220,6 +220,30 @@ class TelemetryRecording {
       if (is_error && known && value > *known) {
         give_reason("device.ecc");
       }
+    }
+  }
+
+  void note_lasting(const TelemetryLine& line) {
+    const auto* const read = std::get_if<ReadLine>(&line);
+    const auto latest = read == nullptr ? file_.latest().end() : file_.latest().find(read->device);
+    if (latest != file_.latest().end()) {
+      lasting_.read(read->device, read->time, latest->second);
+    }
+  }
+
+  void give_alarm() {
+    if (!options_.alert) {
+      return;
+    }
+    for (const std::string& code : lasting_.due(ns_of(CLOCK_REALTIME))) {
+      give_reason(code);
+    }
+    std::vector<std::string> told;
+    if (options_.alert(reasons_, told)) {
+      reasons_.clear();
+    }
+    for (const std::string& code : told) {
+      lasting_.told(code);
     }
   }
 
@@ -290,6 +314,7 @@ class TelemetryRecording {
   std::string pending_;
   std::string why_;                   // it ends
   std::vector<std::string> reasons_;  // for alerts: codes
+  LastingFaults lasting_;
   int status_ = 0;
   bool created_ = false;
   bool told_lost_ = false;

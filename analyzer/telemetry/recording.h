@@ -16,8 +16,9 @@ struct TelemetryOptions {
   uint64_t most_bytes = 0;  // of one file; there are two at most
   std::string prometheus;   // empty: nothing is written for it
   // Codes of findings for which there are new reasons, each second until it was true; none: there
-  // is no reason.  Empty: nobody wants to know.
-  std::function<bool(const std::vector<std::string>& codes)> alert;
+  // is no reason.  `told` gets those of faults that last that were found since.  Empty: nobody
+  // wants to know.
+  std::function<bool(const std::vector<std::string>& codes, std::vector<std::string>& told)> alert;
   std::function<void(const std::vector<std::string>& codes)> last_alert;  // the job is over
 };
 

@@ -26,7 +26,7 @@ def load():
         import ctypes  # pylint: disable=import-outside-toplevel
         library = ctypes.PyDLL(None)  # which keeps the GIL: a call takes less time than to give it back
         functions = {}
-        for name, kinds in (("step", [ctypes.c_int64]), ("range_push", [ctypes.c_char_p]), ("range_pop", []), ("mark", [ctypes.c_char_p]),
+        for name, kinds in (("step", [ctypes.c_int64]), ("range_push", [ctypes.c_char_p]), ("range_end", [ctypes.c_char_p]), ("mark", [ctypes.c_char_p]),
                             ("note", [ctypes.c_char_p, ctypes.c_char_p])):
             function = library["traintrace_" + name]
             function.restype = None
@@ -127,7 +127,7 @@ if FUNCTIONS is None:
         """A part of the work, on this thread: `with range("eval"):`, or `@range("eval")` before a function."""
         return NOTHING
 else:
-    STEP, PUSH, POP = FUNCTIONS["step"], FUNCTIONS["range_push"], FUNCTIONS["range_pop"]
+    STEP, PUSH, END = FUNCTIONS["step"], FUNCTIONS["range_push"], FUNCTIONS["range_end"]
     MARK, NOTE = FUNCTIONS["mark"], FUNCTIONS["note"]
 
     def step(number=None):
@@ -160,7 +160,7 @@ else:
             return self
 
         def __exit__(self, kind, value, trace):
-            POP()
+            END(self.name)  # a generator may leave its range while one is open that began later
 
         def __call__(self, function):
             if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -173,5 +173,5 @@ else:
                 try:
                     return function(*arguments, **named)
                 finally:
-                    POP()
+                    END(name)
             return marked

@@ -66,8 +66,8 @@ class Launchers(unittest.TestCase):
 
     # Elastic restarts.
 
-    def restart(self, **settings):
-        """The first generation fails and is stopped; the second one is started into the same folder."""
+    def restart(self, again=3, **settings):
+        """The first generation, of three ranks, fails and is stopped; the second one, of `again` ranks, is started into the same folder."""
         elastic = {"TORCHELASTIC_RUN_ID": "job-7", "TORCHELASTIC_MAX_RESTARTS": "3", **settings}
         first = self.start_ranks(3, "die-in-first", TORCHELASTIC_RESTART_COUNT="0", **elastic)
         self.assertEqual(first[1].wait(timeout=90), 7)
@@ -75,11 +75,11 @@ class Launchers(unittest.TestCase):
         for process in (first[0], first[2]):
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=90)
-        self.run_ranks(3, "die-in-first", TORCHELASTIC_RESTART_COUNT="1", **elastic)
-        self.assertEqual(len(self.traces()), 6)
+        self.run_ranks(again, "die-in-first", TORCHELASTIC_RESTART_COUNT="1", **elastic)
+        self.assertEqual(len(self.traces()), 3 + again)
 
-    def check_generations(self):
-        said = self.expect_healthy(3)
+    def check_generations(self, again=3):
+        said = self.expect_healthy(again)
         text = subprocess.run([f"{BUILD}/bin/traintrace", "analyze", f"{self.folder}/traces"], capture_output=True, text=True, check=False)
         return said, text.stdout + text.stderr
 
@@ -91,6 +91,19 @@ class Launchers(unittest.TestCase):
         self.assertEqual(first["run"]["ranks"], [0, 1, 2])
         self.assertEqual(first["findings"][0]["code"], "collective.early-exit", first["verdict"])
         self.assertEqual(first["findings"][0]["culprits"], [1], first["verdict"])
+
+    def test_a_restart_with_another_number_of_ranks(self):
+        """A host was lost, or has come: what is not there in the one generation is missing in neither."""
+        for again in (2, 4):
+            with self.subTest(again):
+                self.restart(again=again)
+                _, text = self.check_generations(again)
+                self.assertIn("job-7-restart1", text)
+                first = self.analyze("--run=job-7", "--hang-after=0.5s")
+                self.assertEqual((first["run"]["ranks"], first["run"]["world_size"]), ([0, 1, 2], 3))
+                self.assertEqual((first["findings"][0]["code"], first["findings"][0]["culprits"]), ("collective.early-exit", [1]), first["verdict"])
+            self.tearDown()
+            self.setUp()
 
     def test_a_restart_with_the_id_none(self):
         """As torchrun calls a job that nobody named."""

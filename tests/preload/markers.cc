@@ -139,6 +139,28 @@ TEST(Markers, EndNothingButTheirOwn) {
   EXPECT_EQ(trace.stats, (std::map<std::string, uint64_t>{{"unknown-range-end", 3}}));
 }
 
+// Parts of the work that take turns on one thread end in any order.
+ROLE(by_name) {
+  cudaFree(nullptr);
+  tt_range_push("first");
+  tt_range_push("second");
+  nvtxRangePushA("first");
+  tt_range_push("second");
+  tt_range_end("first");
+  tt_range_end("second");
+  tt_range_end("never begun");
+  raise(SIGKILL);
+  return 1;
+}
+
+TEST(Markers, EndByName) {
+  const RawTrace trace = trace_of("by_name");
+  EXPECT_EQ(marked_by(trace, main_thread(trace)),
+            (Lines{"> first", "> second", "> second", "< first", "< second"}));
+  EXPECT_EQ(open_of(trace, main_thread(trace)), (Lines{"second", "first"}));  // NVTX's own
+  EXPECT_EQ(trace.stats, (std::map<std::string, uint64_t>{{"unknown-range-end", 1}}));
+}
+
 ROLE(early) {
   tt_step(3);
   tt_step(4);

@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import re
 
 import case
 
@@ -58,6 +59,27 @@ assert list(generator()) == [1]
 """
 
 
+TURNS = """
+import ctypes, os, traintrace
+ctypes.CDLL("libcudart.so.13").cudaFree(None)
+def batches(name):
+    with traintrace.range(name):
+        yield 1
+        yield 2
+with traintrace.range("train"):
+    left, right = batches("left"), batches("right")
+    next(left), next(right)
+    with traintrace.range("forward"):
+        left.close()
+    try:
+        with traintrace.range("raises"), traintrace.range("within"):
+            raise KeyError
+    except KeyError:
+        pass
+    right.close()
+    with traintrace.range("eval"):
+        os.kill(os.getpid(), 9)
+"""
 SNAPSHOT = """
 import ctypes, os, traintrace
 cuda = ctypes.CDLL("libcudart.so.13")
@@ -113,6 +135,17 @@ class Markers(case.Case):
         self.assertIn("mark nul  and ?", seen)
         self.assertEqual([line for line in seen if "fails" in line], ["rangePush fails", "rangePop fails"])
         self.assertFalse([line for line in seen if "generator" in line])
+
+    def test_of_generators_end_in_any_order(self):
+        """Whichever is left first: what stays open is what has not been left."""
+        self.assertEqual(self.start("-c", TURNS).wait(timeout=60), -9)
+        seen = case.moments(self.traintrace("dump"))
+        self.assertEqual(seen, ["rangePush train", "rangePush left", "rangePush right", "rangePush forward", "rangePop left", "rangePop forward",
+                                "rangePush raises", "rangePush within", "rangePop within", "rangePop raises", "rangePop right", "rangePush eval"])
+        dump = self.traintrace("dump")
+        open_ones = re.findall(r"^open-range \S+ range=(\S+)", re.sub(r" at=\S+", "", dump), re.MULTILINE)
+        names = {number: name for number, name in re.findall(r"range=(\w+)=(\w+)", dump)}
+        self.assertEqual([names.get(number, number) for number in open_ones], ["train", "eval"])
 
     def test_do_nothing_without_the_library(self):
         self.run_python(ODD.replace('ctypes.CDLL("libcudart.so.13").cudaFree(None)', "assert not traintrace.is_recorded()"), recorded=False)

@@ -60,7 +60,7 @@ class Beside:
         environment = dict(self.environment(), LD_PRELOAD=f"{BUILD}/lib/libtraintrace.so", LD_LIBRARY_PATH=f"{BUILD}/simgpu",
                            TRAINTRACE_DIR=self.traces, TRAINTRACE_RING_MB="16", WORKLOAD_DIR=f"{self.folder}/shared", **settings)
         return [subprocess.Popen([f"{BUILD}/tests/latency_cases", case, str(steps)], stdout=subprocess.DEVNULL,
-                                 env=dict(environment, **settings_of(rank), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.ranks)))
+                                 env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(self.ranks), **settings_of(rank)})
                 for rank in range(self.ranks)]
 
     def run_job(self, *arguments, **settings):

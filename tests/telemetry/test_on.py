@@ -43,8 +43,34 @@ class On(unittest.TestCase):
         report = json.loads(self.read(f"{told}.json"))
         self.assertEqual([each["code"] for each in report["findings"]], ["device.xid"])
 
+    def told_while_it_runs(self, nvml, seconds):
+        """What is told until the job is killed, after so long or once something was; and what then is told of all of its time."""
+        beside, told = self.begin(nvml, "device.*", after_ms=0)
+        job = beside.begin_job(steps=1_000_000)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.read(told):
+            time.sleep(0.1)
+        time.sleep(2 if self.read(told) else 0)  # and not again
+        running, during = [process.poll() for process in job], self.read(told) or ""
+        attached = subprocess.run([TRAINTRACE, "attach", beside.traces, "--interval=100ms"], capture_output=True, text=True, check=False).stdout
+        for process in job:
+            process.kill()
+            process.wait()
+        self.assertEqual(beside.end(), 0)
+        self.assertEqual(running, [None] * RANKS)
+        return during, (self.read(told) or "")[len(during):], attached
+
+    def test_heat_while_the_job_runs(self):
+        during, after, attached = self.told_while_it_runs("thermal@0", 60)
+        self.assertEqual(during, "device.throttled 0\n")
+        self.assertEqual(after, "device.throttled 0\n")
+        self.assertIn("warning device.throttled proof culprits=0: the clock of the GPU of rank 0 was held down by thermal slowdown", attached)
+
+    def test_a_power_cap_while_the_job_runs(self):
+        self.assertEqual(self.told_while_it_runs("power-cap", 20)[:2], ("", ""))
+
     def test_heat_once_the_job_is_over(self):
-        beside, told = self.begin("thermal@0=50", "device.*", after_ms=0)
+        beside, told = self.begin("thermal@0", "device.*", after_ms=0)
         self.assertEqual(beside.run_job(steps=120), [0] * RANKS)
         self.assertEqual(beside.end(), 0)
         self.assertEqual(self.read(told), "device.throttled 0\n")

@@ -60,6 +60,18 @@ class Alone(unittest.TestCase):
         self.assertRegex(throttled["title"], "^the clock of the GPU of rank 1 was held down by thermal slowdown for [45][0-9] % of the time$")
         self.assertIn(UUID.format(1) + " (0000:02:00.0) on ", throttled["evidence"][0])
 
+    def test_heat_of_another_gpu_with_the_same_number(self):
+        """Rank 0 is on the last GPU, and so on: what counts is the UUID, neither the rank nor its number on the host."""
+        def other_way_round(rank):
+            return {"LOCAL_RANK": str(RANKS - 1 - rank)}
+        self.check("thermal@0", {"device.throttled": ("warning", [2])}, settings_of=other_way_round)
+        self.check("xid@2=79", {"device.xid": ("error", [0])}, after_ms=300, settings_of=other_way_round)
+
+    def test_heat_that_went(self):
+        """It was hot for a moment of the job; and for most of it."""
+        self.check("thermal@1=300", {}, steps=400)
+        self.check("thermal@1=100000", {"device.throttled": ("warning", [1])}, steps=400)
+
     def test_held_by_the_power_supply(self):
         self.check("power-brake@2", {"device.throttled": ("warning", [2])})
         self.check("low-power-cap@0", {"device.throttled": ("warning", [0])})

@@ -152,6 +152,11 @@ TEST(ImportDcgm, RangesThatAreDamagedAreRefused) {
   EXPECT_EQ(of(R"([1795669800,"1e19"])"), "0: expected numbers as values in series 1");
 }
 
+TEST(ImportDcgm, AByteOrderMarkSaysNothing) {
+  const std::string text = answer(series("DCGM_FI_DEV_SM_CLOCK", kGpu1, R"([1795669800,"7"])"));
+  EXPECT_EQ(range("\xEF\xBB\xBF" + text), range(text));
+}
+
 TEST(ImportDcgm, AnXidIsOneThatWasSeenToCome) {
   DcgmXids xids;
   EXPECT_EQ(xids.take(79), std::nullopt);  // of whenever

@@ -74,6 +74,21 @@ TEST(ImportGpuLogs, NvidiaSmiThatIsDamagedIsRefusedByLine) {
   EXPECT_EQ(smi(good + row), "3: expected the UUID of one of up to 64 GPUs");
 }
 
+TEST(ImportGpuLogs, AByteOrderMarkSaysNothing) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const std::string csv = std::string(kHeader) + kFirst;
+  EXPECT_EQ(smi(mark + csv), smi(csv));
+  const std::string log =
+      "2026-11-26T05:10:00+0000 node7 kernel: NVRM: Xid (PCI:0000:9b:00): 79, x\n";
+  EXPECT_EQ(kernel(mark + log), kernel(log));
+  EXPECT_EQ(smi(mark), smi(""));
+  // Elsewhere it is no mark.
+  EXPECT_EQ(smi(csv + mark + kFirst), "3: expected a time such as 2026/11/26 05:10:00.123");
+  const std::string utf16 = "1: expected UTF-8, and this is UTF-16: iconv -f UTF-16 -t UTF-8";
+  EXPECT_EQ(smi(std::string_view("\xFF\xFEt\0i\0", 6)), utf16);
+  EXPECT_EQ(kernel(std::string_view("\xFE\xFF\0t", 4)), utf16);
+}
+
 TEST(ImportGpuLogs, XidsOfTheKernel) {
   EXPECT_EQ(kernel("2026-11-26T05:10:00,250000+00:00 usb 1-1: new device\n"
                    "2026-11-26T06:10:00,250000+01:00 NVRM: Xid (PCI:0000:9b:00): 79, pid=3005, "

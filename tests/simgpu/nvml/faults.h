@@ -8,7 +8,7 @@
 namespace simgpu {
 
 enum class Fault {
-  kThermal,     // thermal: the clock is held down, for half of the time
+  kThermal,     // thermal[=MS]: the clock is held down half of the time by heat, for so long
   kPowerBrake,  // power-brake: the same by the power supply's signal
   kPowerCap,    // power-cap: at the power limit, as large GEMMs are
   kLowPower,    // low-power-cap: capped far below the power limit

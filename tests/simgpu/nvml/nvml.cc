@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -51,8 +52,18 @@ int64_t value_of(nvmlDevice_t device, Fault fault, int64_t usual) {
   return found != nullptr ? found->value : usual;
 }
 
+// How long ago a device that was hot has cooled down; 0: it has not.
+int64_t cool_for_ms(nvmlDevice_t device) {
+  const DeviceFault* const heat = fault_of(index_of(device), Fault::kThermal);
+  return heat != nullptr && heat->value > 0 ? std::max<int64_t>(elapsed_ms() - heat->value, 0) : 0;
+}
+
+bool is_hot(nvmlDevice_t device) {
+  return has(device, Fault::kThermal) && cool_for_ms(device) == 0;
+}
+
 bool is_held(nvmlDevice_t device) {
-  return has(device, Fault::kThermal) || has(device, Fault::kPowerBrake);
+  return is_hot(device) || has(device, Fault::kPowerBrake);
 }
 
 bool is_of_nvlink(unsigned field) {
@@ -227,7 +238,7 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device,
                                                     unsigned long long* reasons) {
   SIMGPU_NVML_DEVICE(device);
   unsigned long long bits = 0;
-  bits |= has(device, Fault::kThermal) ? nvmlClocksThrottleReasonHwThermalSlowdown : 0;
+  bits |= is_hot(device) ? nvmlClocksThrottleReasonHwThermalSlowdown : 0;
   bits |= has(device, Fault::kPowerBrake) ? nvmlClocksThrottleReasonHwPowerBrakeSlowdown : 0;
   bits |= is_held(device) ? nvmlClocksThrottleReasonHwSlowdown : 0;
   bits |= has(device, Fault::kPowerCap) || has(device, Fault::kLowPower)
@@ -257,7 +268,9 @@ nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, nvmlPerfPolicyTyp
                           ? has(device, Fault::kThermal)
                           : policy == NVML_PERF_POLICY_POWER && power;
   time->referenceTime = ns_since_boot() / 1000;
-  time->violationTime = counts ? ns_since_boot() / 2 : 0;
+  const auto cool_ns = static_cast<unsigned long long>(cool_for_ms(device)) * 1000000ULL;
+  const bool is_heat = policy == NVML_PERF_POLICY_THERMAL;
+  time->violationTime = counts ? (ns_since_boot() - (is_heat ? cool_ns : 0)) / 2 : 0;
   return NVML_SUCCESS;
 }
 
@@ -284,7 +297,7 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned l
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t,
                                       unsigned* degrees) {
   SIMGPU_NVML_DEVICE(device);
-  return give(degrees, has(device, Fault::kThermal) ? kHotDegrees : kDegrees);
+  return give(degrees, is_hot(device) ? kHotDegrees : kDegrees);
 }
 
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* values) {
@@ -301,7 +314,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
     }
     values[i].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
     values[i].valueType = 1;
-    values[i].value.uiVal = has(device, Fault::kThermal) ? kHotDegrees : kDegrees;
+    values[i].value.uiVal = is_hot(device) ? kHotDegrees : kDegrees;
   }
   return NVML_SUCCESS;
 }
