@@ -7,6 +7,7 @@
 #include "analyzer/page/page_asset.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
+#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
@@ -69,6 +70,11 @@ std::string embedded(const PageJson& json) {
 PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions& options) {
   PageJson json = PageJson::parse(findings_json(run, report));
   json["schema"] = "traintrace.page/1";
+  for (PageJson& finding : json["findings"]) {
+    for (PageJson& line : finding["evidence"]) {
+      line = with_wall_clock(line.get<std::string>(), run.start);
+    }
+  }
   json["run_line"] = run_line(run);
   const Finding* const first = leading(report.findings);
   json["leading"] = first == nullptr ? -1 : first - report.findings.data();

@@ -10,6 +10,7 @@
 #include "analyzer/reporters/rank_bars.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
+#include "analyzer/text/wall_clock.h"
 #include "format/schema.h"
 
 namespace traintrace {
@@ -225,9 +226,10 @@ std::string run_text(const Run& run, const FindingsReport& report) {
   if (!run.hosts.empty()) {
     text += fmt::format(", {} host{}", run.hosts.size(), run.hosts.size() == 1 ? "" : "s");
   }
-  return text + fmt::format(", {}, {} records{}. Run {}",
+  return text + fmt::format(", {}, {} records{}. Run {}{}",
                             duration_text(elapsed(run.start, run.end)), count_text(run.records),
-                            report.losses.empty() ? ", none lost" : "", run.id);
+                            report.losses.empty() ? ", none lost" : "", run.id,
+                            is_wall_clock(run.start) ? ", began " + date_text(run.start) : "");
 }
 
 }  // namespace

@@ -141,6 +141,16 @@ async function bare(one) {
   await print.page.emulateMedia({ media: "print" });
   assert.ok(!await print.page.locator("header").isVisible());
   assert.ok((await print.page.pdf()).length > 10000);
+  await print.page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  const paper = await print.page.evaluate(() => {
+    const table = [...document.querySelectorAll("details.table table")].at(-1), style = (element) => getComputedStyle(element);
+    return { closed: document.querySelectorAll("details:not([open])").length, head: style(table.tHead).display, cell: style(table.querySelector("thead th")).position,
+      scroll: style(table.closest(".scroll")).overflowY, zoom: Number(style(document.querySelector("main")).zoom) };
+  });
+  assert.deepEqual([paper.closed, paper.head, paper.cell, paper.scroll], [0, "table-header-group", "static", "visible"], "headings stand on each page");
+  assert.ok(paper.zoom < 1, "what is as wide as the window fits the page");
+  await print.page.evaluate(() => dispatchEvent(new Event("afterprint")));
+  assert.ok(await print.page.locator("details:not([open])").count() > 3, "and what was opened is closed again");
   await done(one, print);
   const narrow = await open(one, { viewport: { width: 390, height: 800 } });
   assert.ok(await narrow.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "fits a telephone");

@@ -2,7 +2,7 @@ import { Bar, data, text } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { at, duration } from "./units";
+import { duration, moment } from "./units";
 
 const hues = ["#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#7a6fd0", "#5f7d2a", "#b0672d", "#4a6572"];
 
@@ -95,15 +95,15 @@ export function lanes(): HTMLElement[] | null {
     context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     const foot = top + all!.lanes.length * row + 12;
     context.fillStyle = css("--quiet");
-    context.fillText(at(view.from), left, foot);
-    const end = at(view.to);
+    context.fillText(moment(view.from), left, foot);
+    const end = moment(view.to);
     context.fillText(end, width - context.measureText(end).width - 8, foot);
     if (broken()) { context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
     labels.forEach((label) => label());
     if (parted !== null && parted >= view.from && parted <= view.to) {
       context.strokeStyle = css("--culprit"); context.setLineDash([4, 3]);
       context.beginPath(); context.moveTo(x(parted), 4); context.lineTo(x(parted), foot - 8); context.stroke(); context.setLineDash([]);
-      const mark = `ranks part here: ${at(parted)}`;
+      const mark = `ranks part here: ${moment(parted)}`;
       context.fillStyle = css("--culprit");
       context.fillText(mark, Math.min(x(parted) + 4, width - context.measureText(mark).width - 8), 9);
     }
@@ -134,7 +134,7 @@ export function lanes(): HTMLElement[] | null {
     }
     const lane = all.lanes[Math.floor((event.offsetY - top) / row)];
     const bar = lane?.bars.filter((b) => event.offsetX >= x(b[0]) - 2 && event.offsetX <= Math.max(x(b[1]), x(b[0]) + 2) + 2).at(-1);
-    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${at(bar[0])}, for ${duration((bar[1] - bar[0]) * 1e3)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
+    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, for ${duration((bar[1] - bar[0]) * 1e3)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
     else hideTip();
   });
   canvas.addEventListener("pointerleave", hideTip);
@@ -168,5 +168,5 @@ export function lanes(): HTMLElement[] | null {
   const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }));
   return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
     table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], all.lanes.flatMap((lane) => lane.bars.map((bar) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
-      { text: at(bar[0]), sort: bar[0] }, { text: duration((bar[1] - bar[0]) * 1e3), sort: bar[1] - bar[0] }, bar[5]])))];
+      { us: bar[0] }, { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]])))];
 }

@@ -2,7 +2,7 @@ import { Communicator, data, text } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { at, bytes, duration } from "./units";
+import { bytes, duration, moment } from "./units";
 
 const states: Record<string, [string, string]> = {  // colour, sign: never colour alone
   culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], done: ["--done", "\u2713"],
@@ -20,7 +20,7 @@ export function cells(): Cell[] {
 }
 export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${cell.state}`,
   cell.host ? `host ${cell.host}, pid ${cell.pid}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}` : "",
-  cell.last ? `${cell.last} at ${at(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
+  cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
   cell.late !== null ? `delayed collectives by ${duration(cell.late)}` : "", cell.step !== null ? `step ${duration(cell.step)}` : "", "Enter or click pins it for all screens"];
 
 const figures: Record<string, [string, (cell: Cell) => number | null]> = {
@@ -127,8 +127,8 @@ export function ranks(): HTMLElement[] | null {
     sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
     return h("span", {}, sign, `${state}: ${count}`);
   }));
-  const rows = all.map((cell) => [cell.rank, cell.host, cell.gpu, cell.pid, cell.state, cell.last, cell.place, { text: at(cell.at), sort: cell.at },
-    cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { text: duration(cell.late), sort: cell.late }]);
+  const rows = all.map((cell) => [cell.rank, cell.host, cell.gpu, cell.pid, cell.state, cell.last, cell.place, { us: cell.at },
+    cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { ns: cell.late }]);
   const small = all.length <= 32;
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
   return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), grid(all),

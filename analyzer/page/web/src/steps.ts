@@ -76,11 +76,11 @@ export function steps(): HTMLElement[] | null {
   if (!all || all.devices.length === 0) return null;
   const times = stepTimes(), matrix = arrivals();
   return [bars(), table("Time of each GPU", ["rank", "GPU", "steps", "window", "compute", "exposed communication", "exposed copies", "idle", "mostly"], all.devices.map((d) => [d.rank, d.device, d.steps,
-      ...[d.window, d.compute, d.communication, d.copies, sum(d.idle)].map((ns) => ({ text: `${duration(ns)}`, sort: ns })), sum(d.idle) > 0 ? all.causes[d.idle.indexOf(Math.max(...d.idle))]! : ""])),
+      ...[d.window, d.compute, d.communication, d.copies, sum(d.idle)].map((ns) => ({ ns })), sum(d.idle) > 0 ? all.causes[d.idle.indexOf(Math.max(...d.idle))]! : ""])),
     ...(times ? [h("h3", {}, "Step time"), times] : []),
     ...(matrix ? [h("h3", {}, "Who came late to which collective"), matrix, table("Lateness", ["collective", "operation", "rank that came last", "after the first"], all.arrivals.late.map((column, k) => {
       const last = Math.max(...column);
-      return [k + 1, text(all.arrivals.operations[k]!), all.arrivals.ranks[column.indexOf(last)]!, { text: duration(last), sort: last }];
+      return [k + 1, text(all.arrivals.operations[k]!), all.arrivals.ranks[column.indexOf(last)]!, { ns: last }];
     }))] : [all.arrivals.why_not ? h("p", { class: "quiet" }, `Who came late to collectives: ${all.arrivals.why_not}`) : h("span")]),
-    table("Idle time by cause and line", ["lost", "cause", "call", "at", "gaps", "ranks"], all.sites.map((site) => [{ text: duration(site.ns), sort: site.ns }, site.cause, text(site.call), text(site.place), site.gaps, site.ranks]), true)];
+    table("Idle time by cause and line", ["lost", "cause", "call", "at", "gaps", "ranks"], all.sites.map((site) => [{ ns: site.ns }, site.cause, text(site.call), text(site.place), site.gaps, site.ranks]), true)];
 }

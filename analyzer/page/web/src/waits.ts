@@ -4,7 +4,7 @@ import { Node, folded, implied, titleOf } from "./fold";
 import { Layout, Place, layout } from "./layout";
 import { choose, option, pinned } from "./state";
 import { table } from "./table";
-import { at, count, duration } from "./units";
+import { count } from "./units";
 
 const pad = 12, line = 17, widest = 290;
 const pen = document.createElement("canvas").getContext("2d")!;
@@ -171,7 +171,7 @@ export function waits(): HTMLElement[] | null {
   const box = h("input", { type: "checkbox", checked: option("fold") === "no", change: (event: Event) => { choose("fold", (event.target as HTMLInputElement).checked ? "no" : null); draw(); } });
   draw();
   const rows = graph.edges.map((edge) => [titleOf(graph.nodes[edge.from]!.ranks), edge.text, edge.place,
-    edge.since === null ? null : { text: at(edge.since), sort: edge.since }, edge.waited === null ? null : { text: duration(edge.waited), sort: edge.waited }, titleOf(graph.nodes[edge.to]!.ranks), edge.part]);
+    edge.since === null ? null : { us: edge.since }, edge.waited === null ? null : { ns: edge.waited }, titleOf(graph.nodes[edge.to]!.ranks), edge.part]);
   return [h("p", { class: "quiet" }, `On the left who is waited for, to the right who waits for them. Ranks in the same state are one box${canFold ? `: ${few.length} boxes for ${every.length} states` : ""}.`),
     canFold ? h("div", { class: "tools" }, h("label", {}, box, ` every state by itself (${count(every.length)} boxes)`)) : h("span"), place,
     ...(graph.left_out > 0 ? [h("p", { class: "quiet" }, `${count(graph.left_out)} ranks are left out of this picture.`)] : []),
