@@ -5,9 +5,9 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/page/page_asset.h"
+#include "analyzer/reporters/people_lines.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
-#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
@@ -71,9 +71,8 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
   PageJson json = PageJson::parse(findings_json(run, report));
   json["schema"] = "traintrace.page/1";
   for (PageJson& finding : json["findings"]) {
-    for (PageJson& line : finding["evidence"]) {
-      line = with_wall_clock(line.get<std::string>(), run.start);
-    }
+    finding["evidence"] =
+        lines_for_people(run, finding["evidence"].get<std::vector<std::string>>());
   }
   json["run_line"] = run_line(run);
   const Finding* const first = leading(report.findings);

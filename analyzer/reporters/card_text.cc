@@ -99,14 +99,15 @@ std::string section(const char* name, const std::vector<std::string>& lines, con
 }
 
 // Evidence of who held memory, "held: 2.19 GiB (55 % of the device) in 7 blocks, train.py:11 in
-// activations", as rows with bars; what is no such line stays in `lines`.
+// activations", and of what was free, as rows with bars; what is no such line stays in `lines`.
 std::vector<std::string> take_holders(std::vector<std::string>& lines, const Screen& screen) {
   constexpr std::string_view kHeld = "held: ";
+  constexpr std::string_view kFree = "free: ";
   constexpr size_t kBar = 20;
   std::vector<std::string> rows;
   std::string shares;  // "of the device"
   const auto rest = std::stable_partition(lines.begin(), lines.end(), [&](const std::string& line) {
-    return !line.starts_with(kHeld);
+    return !line.starts_with(kHeld) && !line.starts_with(kFree);
   });
   for (auto line = rest; line != lines.end(); ++line) {
     const std::string_view text = std::string_view(*line).substr(kHeld.size());
@@ -126,6 +127,11 @@ std::vector<std::string> take_holders(std::vector<std::string>& lines, const Scr
               std::string(kBar + 1 - filled, ' ');
       shares = what.substr(percent_end + 1, share_end - percent_end - 1);
       what.remove_prefix(std::min(share_end + 2, what.size()));
+    }
+    if (line->starts_with(kFree)) {
+      what.remove_prefix(std::min(what.find_first_not_of(", "), what.size()));
+      rows.push_back(fmt::format("{:>9}  {} free: {}", size, share, printable(what)));
+      continue;
     }
     rows.push_back(fmt::format("{:>9}  {} {}", size, share, printable(what)));
   }

@@ -20,7 +20,7 @@ export interface Ranks {
 }
 export interface Communicator { name: string; size: number; leading: boolean; ranks: number[]; seq: number[] }
 // begin, end, name of the communicator, sequence, text, kind
-export type Bar = [number, number, number, number, number, "done" | "waits" | "instead"];
+export type Bar = [number, number, number, number, number, "done" | "enqueued" | "waits" | "instead"];
 export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; bars: Bar[] }[] }
 // doing, at: of what waits for nobody.  since: us; waited: ns.  part: how those that are waited for stand to it.
 export interface Waits {

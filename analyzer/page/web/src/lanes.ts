@@ -2,12 +2,16 @@ import { Bar, data, text } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { duration, moment } from "./units";
+import { at, duration, moment } from "./units";
 
 const hues = ["#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#7a6fd0", "#5f7d2a", "#b0672d", "#4a6572"];
 
 // The time of the picture: from before the ranks parted, and what follows squeezed so that the wait does not hide how it began.
 interface View { from: number; to: number }
+
+// enqueued: handed to the GPU; when it was over there was not recorded.
+const over = (bar: Bar): boolean => bar[5] === "done" || bar[5] === "enqueued";
+const lasted = (bar: Bar): string => bar[5] === "enqueued" ? "enqueued; its end on the GPU was not recorded" : `for ${duration((bar[1] - bar[0]) * 1e3)}`;
 
 export function lanes(): HTMLElement[] | null {
   const all = data.lanes;
@@ -78,15 +82,15 @@ export function lanes(): HTMLElement[] | null {
         const wide = Math.max(2, end - begin);
         context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit") : hue(bar);
         context.fillRect(begin, y + 7, wide, row - 14);
-        if (bar[5] !== "done") {
+        if (!over(bar)) {
           context.strokeStyle = bar[5] === "waits" ? css("--waiting") : css("--culprit"); context.lineWidth = 1;
           context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
         }
-        const label = bar[5] === "done" ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
+        const label = over(bar) ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
         const need = context.measureText(label).width;
         if (need + 6 < wide) {
           labels.push(() => { context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, begin + 4, y + row / 2); });
-        } else if (bar[5] === "done" && begin > labelled) {
+        } else if (over(bar) && begin > labelled) {
           context.fillStyle = css("--quiet"); context.fillText(label, begin, y + 2); labelled = begin + need + 4;
         }
       }
@@ -95,8 +99,9 @@ export function lanes(): HTMLElement[] | null {
     context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     const foot = top + all!.lanes.length * row + 12;
     context.fillStyle = css("--quiet");
-    context.fillText(moment(view.from), left, foot);
-    const end = moment(view.to);
+    const time = width < 700 ? at : moment;  // or they would lie on each other
+    context.fillText(time(view.from), left, foot);
+    const end = time(view.to);
     context.fillText(end, width - context.measureText(end).width - 8, foot);
     if (broken()) { context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
     labels.forEach((label) => label());
@@ -134,7 +139,7 @@ export function lanes(): HTMLElement[] | null {
     }
     const lane = all.lanes[Math.floor((event.offsetY - top) / row)];
     const bar = lane?.bars.filter((b) => event.offsetX >= x(b[0]) - 2 && event.offsetX <= Math.max(x(b[1]), x(b[0]) + 2) + 2).at(-1);
-    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, for ${duration((bar[1] - bar[0]) * 1e3)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
+    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, ${lasted(bar)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
     else hideTip();
   });
   canvas.addEventListener("pointerleave", hideTip);
@@ -168,5 +173,5 @@ export function lanes(): HTMLElement[] | null {
   const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }));
   return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
     table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], all.lanes.flatMap((lane) => lane.bars.map((bar) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
-      { us: bar[0] }, { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]])))];
+      { us: bar[0] }, bar[5] === "enqueued" ? null : { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]])))];
 }
