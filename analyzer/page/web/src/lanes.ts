@@ -19,7 +19,7 @@ export function lanes(): HTMLElement[] | null {
   const names = [...new Set(all.lanes.flatMap((lane) => lane.bars.map((bar) => text(bar[2]))))].filter((name) => name !== "");
   const hue = (bar: Bar): string => hues[Math.max(0, names.indexOf(text(bar[2]))) % hues.length]!;
   const first = Math.min(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0])));
-  const last = Math.max(all.end, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[1])));
+  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[1])));
   const parted = all.parted;
   // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
   const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
@@ -31,7 +31,8 @@ export function lanes(): HTMLElement[] | null {
   if (asked && asked.length === 2 && asked.every((value) => Number.isFinite(value)) && asked[0]! < asked[1]!) view = { from: asked[0]!, to: asked[1]! };
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": "lanes of operations by rank; + and - zoom, arrows move, 0 shows all; the table below has the same" });
   const wrap = h("div", { class: "picture" }, canvas);
-  const [left, row, top] = [76, 34, 22];
+  const left = 26 + 8 * `rank ${Math.max(...all.lanes.map((lane) => lane.rank))} !`.length;
+  const [row, top] = [34, 22];
   let width = 900;
   const broken = (): boolean => cut !== null && view.to > cut && view.from < cut;
   function x(time: number): number {
@@ -80,7 +81,7 @@ export function lanes(): HTMLElement[] | null {
         if (bar[1] < view.from || bar[0] > view.to) continue;
         const [begin, end] = [x(Math.max(bar[0], view.from)), x(Math.min(bar[1], view.to))];
         const wide = Math.max(2, end - begin);
-        context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit") : hue(bar);
+        context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit-fill") : hue(bar);
         context.fillRect(begin, y + 7, wide, row - 14);
         if (!over(bar)) {
           context.strokeStyle = bar[5] === "waits" ? css("--waiting") : css("--culprit"); context.lineWidth = 1;
@@ -89,7 +90,12 @@ export function lanes(): HTMLElement[] | null {
         const label = over(bar) ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
         const need = context.measureText(label).width;
         if (need + 6 < wide) {
-          labels.push(() => { context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, begin + 4, y + row / 2); });
+          // Not across the cut of the axis, if there is room on one side of it.
+          const edge = broken() && begin < x(cut!) && end > x(cut!) ? x(cut!) + 10 : begin + 4;
+          const place = edge + need + 4 < end && begin + need + 8 > (broken() ? x(cut!) : Infinity) ? edge : begin + 4;
+          labels.push(() => {
+            if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
+            context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, place, y + row / 2); });
         } else if (over(bar) && begin > labelled) {
           context.fillStyle = css("--quiet"); context.fillText(label, begin, y + 2); labelled = begin + need + 4;
         }

@@ -52,8 +52,8 @@ function picture(chart: NumberChart): HTMLElement {
     scales: { x: { time: false }, y: { range: (_, low, high) => low === null || high === null ? [0, 1] : low === high ? [low - Math.abs(low || 1) / 2, high + Math.abs(high || 1) / 2] : [low - (high - low) * 0.06, high + (high - low) * 0.12] } },
     series: [{ label: "value" }, ...lines.map((line, i): uPlot.Series => ({ label: who(line), width: 1.5, points: { show: line.v.length < 40, size: 4 },
       stroke: () => hue(i, pinned() === null || holds(line.ranks, pinned()!) ? 1 : 0.18) }))],
-    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] },
-      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 84, values: (_, values) => values.map((v) => figure(Number(v.toPrecision(6)))) }],
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] },
+      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 84, values: (_, values) => values.map((v) => figure(Number(v.toPrecision(6)))) }],
     hooks: {
       draw: [(own) => drawMarks(own, chart)],
       setCursor: [(own) => {

@@ -6,7 +6,10 @@ import { moment, oneUnit } from "./units";
 export type Cell = string | number | null | { text: string; sort: number } | { ns: number } | { us: number };
 const weight = (cell: Cell): string | number => cell === null ? -Infinity : typeof cell !== "object" ? cell : "ns" in cell ? cell.ns : "us" in cell ? cell.us : cell.sort;
 
-export function table(caption: string, titles: string[], rows: Cell[][], open = false): HTMLElement {
+export function table(caption: string, allTitles: string[], allRows: Cell[][], open = false): HTMLElement {
+  // Columns without any value tell nothing.
+  const filled = allTitles.map((_, i) => allRows.length === 0 || allRows.some((row) => row[i] !== null && row[i] !== ""));
+  const titles = allTitles.filter((_, i) => filled[i]), rows = allRows.map((row) => row.filter((_, i) => filled[i]));
   const units = titles.map((_, i) => oneUnit(rows.flatMap((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell ? [cell.ns] : []; })));
   const timed = titles.map((_, i) => rows.some((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell; }));
   const columns = titles.map((title, i) => timed[i] ? `${title}, ${units[i]!.name}` : title);
