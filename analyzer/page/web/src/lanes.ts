@@ -109,7 +109,7 @@ export function lanes(): HTMLElement[] | null {
     context.fillText(time(view.from), left, foot);
     const end = time(view.to);
     context.fillText(end, width - context.measureText(end).width - 8, foot);
-    if (broken()) { context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
+    if (broken()) { if (width >= 700) context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
     labels.forEach((label) => label());
     if (parted !== null && parted >= view.from && parted <= view.to) {
       context.strokeStyle = css("--culprit"); context.setLineDash([4, 3]);
