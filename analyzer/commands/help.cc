@@ -14,8 +14,12 @@ namespace {
 std::string overview() {
   std::string text =
       "traintrace: why a training job hangs, runs out of memory or runs slow\n\n"
-      "  LD_PRELOAD=libtraintrace.so torchrun ..    record (or: traintrace run -- torchrun ..)\n"
-      "  traintrace analyze traintrace/             then: which rank, where, why\n\n"
+      "  traintrace run -- torchrun ..    record\n"
+      "  traintrace analyze               then, while it hangs or after it ended: which rank, "
+      "where, "
+      "why\n"
+      "Where a launcher cannot be changed: LD_PRELOAD=/full/path/to/libtraintrace.so in its "
+      "environment\n\n"
       "Commands\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<10} {}\n", command.name, command.summary);

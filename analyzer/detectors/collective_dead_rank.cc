@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
@@ -126,15 +127,38 @@ void say_how_it_died(const Run& run, const Hang& hang, Finding& finding) {
         "not a proof: a dump does not say why it was written; a process writes one when it ends");
     return;
   }
+  constexpr size_t kMostByThemselves = 3;
+  constexpr size_t kMostLines = 24;
+  // Ranks of one host that ended in the same way are one line: of a lost machine all are.
+  std::map<std::pair<std::string, std::string>, Ranks> groups;
   for (const Rank rank : hang.roots) {
     const RankState& state = *state_of(run, rank);
-    const ProcessTrace& trace = trace_of(run, state);
-    finding.evidence.push_back(
-        fmt::format("rank {}, process {} on {}: last sign of life at {}, {} before those that wait "
-                    "for it; {}",
-                    rank.value, trace.pid, trace.host, run_time(run, state.last_seen),
-                    seconds(silence(run, hang)), how_text(run, state)));
-    if (finding.evidence.size() > 24) {
+    insert(groups[{trace_of(run, state).host, how_text(run, state)}], rank);
+  }
+  for (const auto& [group, ranks] : groups) {
+    if (ranks.size() > kMostByThemselves) {
+      TimeNs first = state_of(run, ranks.front())->last_seen;
+      TimeNs last = first;
+      for (const Rank rank : ranks) {
+        first = std::min(first, state_of(run, rank)->last_seen);
+        last = std::max(last, state_of(run, rank)->last_seen);
+      }
+      finding.evidence.push_back(fmt::format(
+          "{} ({}) on {}: last signs of life {}{}, {} before those that wait for them; {}",
+          ranks_text(ranks), ranks.size(), group.first,
+          first == last ? "at " : fmt::format("from {} to ", run_time(run, first)),
+          run_time(run, last), seconds(silence(run, hang)), group.second));
+      continue;
+    }
+    for (const Rank rank : ranks) {
+      const RankState& state = *state_of(run, rank);
+      finding.evidence.push_back(
+          fmt::format("rank {}, process {} on {}: last sign of life at {}, {} before those that "
+                      "wait for it; {}",
+                      rank.value, trace_of(run, state).pid, group.first,
+                      run_time(run, state.last_seen), seconds(silence(run, hang)), group.second));
+    }
+    if (finding.evidence.size() > kMostLines) {
       return;
     }
   }

@@ -183,9 +183,7 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
       "there is no trace of this job, only what {} says: launched is not finished, and who waits "
       "for whom cannot be said",
       source);
-  finding.advice =
-      "record the next run: LD_PRELOAD=libtraintrace.so in front of the command, or traintrace "
-      "run -- COMMAND";
+  finding.advice = "record the next run: traintrace run -- COMMAND";
   return finding;
 }
 

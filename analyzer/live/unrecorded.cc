@@ -108,9 +108,7 @@ Finding unrecorded_finding(const Run& run, TimeNs interval) {
     return finding;
   }
   add_ras(run, finding);
-  finding.advice =
-      "record the next run: LD_PRELOAD=libtraintrace.so in front of the command, or traintrace "
-      "run -- COMMAND";
+  finding.advice = "record the next run: traintrace run -- COMMAND";
   return finding;
 }
 

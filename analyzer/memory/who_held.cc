@@ -36,18 +36,23 @@ struct Whole {
   const char* name = "";
 };
 
+// "320 bytes (8 % of the device)"
+std::string size_text(uint64_t bytes, const Whole& whole) {
+  return fmt::format("{} bytes{}", bytes,
+                     whole.bytes == 0 ? ""
+                                      : fmt::format(" ({:.0f} % of {})",
+                                                    100.0 * static_cast<double>(bytes) /
+                                                        static_cast<double>(whole.bytes),
+                                                    whole.name));
+}
+
 std::string holder_text(const MemoryHolder& holder, const Whole& whole) {
-  std::string text = fmt::format(
-      "held: {} bytes{} in {} block{}, {}", holder.bytes,
-      whole.bytes == 0 ? ""
-                       : fmt::format(" ({:.0f} % of {})",
-                                     100.0 * static_cast<double>(holder.bytes) /
-                                         static_cast<double>(whole.bytes),
-                                     whole.name),
-      holder.blocks, holder.blocks == 1 ? "" : "s",
-      holder.place.empty()                  ? name_of_owner(holder)
-      : holder.place_is == PlaceIs::kBefore ? "autograd or PyTorch itself, after " + holder.place
-                                            : holder.place);
+  std::string text = fmt::format("held: {} in {} block{}, {}", size_text(holder.bytes, whole),
+                                 holder.blocks, holder.blocks == 1 ? "" : "s",
+                                 holder.place.empty() ? name_of_owner(holder)
+                                 : holder.place_is == PlaceIs::kBefore
+                                     ? "autograd or PyTorch itself, after " + holder.place
+                                     : holder.place);
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
 }
 
@@ -120,16 +125,23 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
     }
   }
   if (rest != 0) {
-    lines.push_back(
-        fmt::format("held: {} bytes at {} more places", rest, holders.size() - kMostHolders));
+    lines.push_back(fmt::format("held: {} at {} more places", size_text(rest, whole),
+                                holders.size() - kMostHolders));
   }
   if (shortage.idle && *shortage.idle != 0) {
-    lines.push_back(
-        fmt::format("held: {} bytes by PyTorch's allocator, not in use", *shortage.idle));
+    lines.push_back(fmt::format("held: {} by PyTorch's allocator, not in use",
+                                size_text(*shortage.idle, whole)));
   }
   if (shortage.others && *shortage.others != 0) {
-    lines.push_back(
-        fmt::format("held: {} bytes by contexts and other processes", *shortage.others));
+    lines.push_back(fmt::format("held: {} by contexts and other processes",
+                                size_text(*shortage.others, whole)));
+  }
+  if (shortage.total && shortage.free) {
+    lines.push_back(fmt::format(
+        "free: {}{}", size_text(*shortage.free, whole),
+        *shortage.free < failure.bytes
+            ? fmt::format(", {} bytes less than was asked for", failure.bytes - *shortage.free)
+            : ", but in no piece as large as was asked for"));
   }
   add_others(run, state.rank, failure, lines);
   return lines;

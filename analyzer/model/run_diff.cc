@@ -234,10 +234,22 @@ RunDiff diff_runs(const Run& a, const Run& b, const ReadEvents& read_events) {
     }
   }
   diff.sequences = sequences.take();
-  std::stable_sort(diff.sequences.begin(), diff.sequences.end(),
-                   [](const SequenceDiff& one, const SequenceDiff& two) {
-                     return order_of(one.kind) < order_of(two.kind);
-                   });
+  // Of a communicator whose members end at different places the first to end is what the others
+  // wait for: it comes before them, and before communicators in which all end together.
+  std::map<std::string, std::set<uint64_t>> ends;
+  for (const SequenceDiff& one : diff.sequences) {
+    if (one.kind == DiffKind::kEnds) {
+      ends[one.communicator].insert(one.sequence);
+    }
+  }
+  const auto key = [&](const SequenceDiff& one) {
+    const bool uneven = one.kind == DiffKind::kEnds && ends[one.communicator].size() > 1;
+    return std::tuple(order_of(one.kind), !uneven, uneven ? one.communicator : "",
+                      uneven ? one.sequence : 0);
+  };
+  std::stable_sort(
+      diff.sequences.begin(), diff.sequences.end(),
+      [&](const SequenceDiff& one, const SequenceDiff& two) { return key(one) < key(two); });
   return diff;
 }
 

@@ -5,6 +5,7 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/page/page_asset.h"
+#include "analyzer/reporters/people_lines.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
 
@@ -69,6 +70,10 @@ std::string embedded(const PageJson& json) {
 PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions& options) {
   PageJson json = PageJson::parse(findings_json(run, report));
   json["schema"] = "traintrace.page/1";
+  for (PageJson& finding : json["findings"]) {
+    finding["evidence"] =
+        lines_for_people(run, finding["evidence"].get<std::vector<std::string>>());
+  }
   json["run_line"] = run_line(run);
   const Finding* const first = leading(report.findings);
   json["leading"] = first == nullptr ? -1 : first - report.findings.data();

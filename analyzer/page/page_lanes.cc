@@ -5,6 +5,7 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/stalls.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {
@@ -18,7 +19,7 @@ struct Bar {
   size_t communicator = 0;
   uint64_t sequence = 0;
   std::string text;
-  const char* kind = "done";  // done, waits, instead
+  const char* kind = "done";  // done, enqueued, waits, instead
 };
 
 // Culprits first, then victims: all of a small job, else two of each and one that is neither.
@@ -64,7 +65,17 @@ const Wait* wait_of(const Run& run, Rank rank, size_t communicator, uint64_t seq
   return nullptr;
 }
 
-std::vector<Bar> bars_of(const Run& run, const RankState& state) {
+// All have entered it, and it does not finish: no rank waits for another one.
+bool is_stalled(const std::vector<Stall>& stalls, Rank rank, size_t communicator,
+                uint64_t sequence) {
+  return std::any_of(stalls.begin(), stalls.end(), [&](const Stall& stall) {
+    return stall.communicator == communicator && stall.sequence == sequence &&
+           std::any_of(stall.ranks.begin(), stall.ranks.end(),
+                       [&](const StalledRank& stalled) { return stalled.rank == rank; });
+  });
+}
+
+std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vector<Stall>& stalls) {
   const ProcessTrace& trace = trace_of(run, state);
   std::vector<Bar> bars;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
@@ -75,7 +86,10 @@ std::vector<Bar> bars_of(const Run& run, const RankState& state) {
     for (const OperationText& operation : text_of(run, *member).recent) {
       Bar bar{operation.enter, std::max(operation.leave, operation.completed), i,
               operation.sequence, call_name(trace, operation.call)};
-      if (operation.collective && wait_of(run, state.rank, i, operation.sequence) != nullptr) {
+      // Its host had handed it to the GPU by then; when it was over is not known.
+      bar.kind = operation.completed == 0 ? "enqueued" : "done";
+      if (operation.collective && (wait_of(run, state.rank, i, operation.sequence) != nullptr ||
+                                   is_stalled(stalls, state.rank, i, operation.sequence))) {
         bar.kind = "waits";
         bar.end = std::max(state.last_seen, operation.enter);
       }
@@ -142,6 +156,7 @@ PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts) {
   PageJson json = {{"parted", parted == 0 ? PageJson() : PageJson(page_us(run, parted))},
                    {"end", page_us(run, run.end)},
                    {"lanes", PageJson::array()}};
+  const std::vector<Stall> stalls = find_stalls(run);
   for (const Rank rank : chosen(run, leading)) {
     const RankState* const state = state_of(run, rank);
     if (state == nullptr) {
@@ -150,7 +165,7 @@ PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts) {
       continue;
     }
     const bool culprit = leading != nullptr && contains(leading->culprits, rank) && parted != 0;
-    std::vector<Bar> bars = bars_of(run, *state);
+    std::vector<Bar> bars = bars_of(run, *state, stalls);
     if (culprit && (bars.empty() || std::string_view(bars.back().kind) != "waits")) {
       add_instead(run, *state, parted, bars);
     }

@@ -13,7 +13,9 @@
 #include "analyzer/reporters/card_actor.h"
 #include "analyzer/reporters/card_victims.h"
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/people_lines.h"
 #include "analyzer/text/units.h"
+#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
@@ -309,6 +311,7 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options)
     told = told_already(run, finding);
   }
   for (CardActor& actor : card.actors) {
+    actor.doing = with_wall_clock(actor.doing, run.start);
     if (!actor.frames.empty()) {
       actor.source = source_lines(actor.frames.front(), run.start, options.source_lines);
     }
@@ -318,9 +321,10 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options)
   for (const std::string& line : finding.evidence) {
     const bool is_bar = bars && line.starts_with("rank ") && line.find(" % of ") < 32;
     if (!told.contains(line) && !is_bar) {
-      card.why.push_back(for_people(line));
+      card.why.push_back(line);
     }
   }
+  card.why = lines_for_people(run, card.why);
   card.next = next_commands(run, finding, options);
   card.advice = for_people(finding.advice);
   return card;

@@ -10,6 +10,7 @@
 #include "analyzer/reporters/rank_bars.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
+#include "analyzer/text/wall_clock.h"
 #include "format/schema.h"
 
 namespace traintrace {
@@ -98,14 +99,15 @@ std::string section(const char* name, const std::vector<std::string>& lines, con
 }
 
 // Evidence of who held memory, "held: 2.19 GiB (55 % of the device) in 7 blocks, train.py:11 in
-// activations", as rows with bars; what is no such line stays in `lines`.
+// activations", and of what was free, as rows with bars; what is no such line stays in `lines`.
 std::vector<std::string> take_holders(std::vector<std::string>& lines, const Screen& screen) {
   constexpr std::string_view kHeld = "held: ";
+  constexpr std::string_view kFree = "free: ";
   constexpr size_t kBar = 20;
   std::vector<std::string> rows;
   std::string shares;  // "of the device"
   const auto rest = std::stable_partition(lines.begin(), lines.end(), [&](const std::string& line) {
-    return !line.starts_with(kHeld);
+    return !line.starts_with(kHeld) && !line.starts_with(kFree);
   });
   for (auto line = rest; line != lines.end(); ++line) {
     const std::string_view text = std::string_view(*line).substr(kHeld.size());
@@ -125,6 +127,11 @@ std::vector<std::string> take_holders(std::vector<std::string>& lines, const Scr
               std::string(kBar + 1 - filled, ' ');
       shares = what.substr(percent_end + 1, share_end - percent_end - 1);
       what.remove_prefix(std::min(share_end + 2, what.size()));
+    }
+    if (line->starts_with(kFree)) {
+      what.remove_prefix(std::min(what.find_first_not_of(", "), what.size()));
+      rows.push_back(fmt::format("{:>9}  {} free: {}", size, share, printable(what)));
+      continue;
     }
     rows.push_back(fmt::format("{:>9}  {} {}", size, share, printable(what)));
   }
@@ -225,9 +232,10 @@ std::string run_text(const Run& run, const FindingsReport& report) {
   if (!run.hosts.empty()) {
     text += fmt::format(", {} host{}", run.hosts.size(), run.hosts.size() == 1 ? "" : "s");
   }
-  return text + fmt::format(", {}, {} records{}. Run {}",
+  return text + fmt::format(", {}, {} records{}. Run {}{}",
                             duration_text(elapsed(run.start, run.end)), count_text(run.records),
-                            report.losses.empty() ? ", none lost" : "", run.id);
+                            report.losses.empty() ? ", none lost" : "", run.id,
+                            is_wall_clock(run.start) ? ", began " + date_text(run.start) : "");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/text/wall_clock.h"
 #include "format/schema.h"
 
 namespace traintrace {
@@ -153,9 +154,10 @@ std::string run_line(const Run& run) {
   const std::string hosts = run.hosts.empty() ? ""
                                               : fmt::format(" on {} host{}", run.hosts.size(),
                                                             run.hosts.size() == 1 ? "" : "s");
-  return fmt::format("run {}: {} of {} rank{}{}, {}, {} records", run.id, run.ranks.size(),
+  const std::string began = is_wall_clock(run.start) ? ", began " + date_text(run.start) : "";
+  return fmt::format("run {}: {} of {} rank{}{}, {}, {} records{}", run.id, run.ranks.size(),
                      run.world_size, run.world_size == 1 ? "" : "s", hosts,
-                     seconds(elapsed(run.start, run.end)), run.records);
+                     seconds(elapsed(run.start, run.end)), run.records, began);
 }
 
 }  // namespace traintrace

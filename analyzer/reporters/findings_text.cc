@@ -6,11 +6,12 @@
 #include "analyzer/reporters/card.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/text/printable.h"
+#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
 
-std::string text_of(const Finding& finding) {
+std::string text_of(const Run& run, const Finding& finding) {
   std::string out = "\n" + printable(finding_line(finding)) + "\n";
   for (const CodePlace& place : finding.where) {
     out += printable(fmt::format("    where: rank {}: {}{}{}{}", place.rank.value, place.file,
@@ -20,7 +21,7 @@ std::string text_of(const Finding& finding) {
            "\n";
   }
   for (const std::string& line : finding.evidence) {
-    out += "    " + printable(line) + "\n";
+    out += "    " + printable(with_wall_clock(line, run.start)) + "\n";
   }
   if (!finding.advice.empty()) {
     out += "    advice: " + printable(finding.advice) + "\n";
@@ -42,7 +43,7 @@ std::string findings_lines(const Run& run, const FindingsReport& report) {
   for (const OtherRun& other : run.others) {
     out += printable(other_run_line(other)) + "\n";
   }
-  write_each(report, [&](const Finding& finding) { out += text_of(finding); });
+  write_each(report, [&](const Finding& finding) { out += text_of(run, finding); });
   return out;
 }
 

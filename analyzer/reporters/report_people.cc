@@ -25,7 +25,7 @@ Chosen usual_columns(const ReportTable& table) {
   const std::string_view by = table.by;
   if (by == "rank") {
     return {{"rank", "window_ns", "compute_ns", "exposed_communication_ns", "idle_ns",
-             "idle_by_cause_ns", "peak_allocated_bytes"},
+             "idle_by_cause_ns", "peak_allocated_bytes", "peak_reserved_bytes"},
             "idle_ns"};
   }
   if (by == "step") {
@@ -38,8 +38,8 @@ Chosen usual_columns(const ReportTable& table) {
             "busy_ns"};
   }
   if (by == "call") {
-    return {{"call", "count", "failed_count", "open_count", "host_ns", "mean_ns", "max_ns", "bytes",
-             "idle_ns"},
+    return {{"call", "count", "failed_count", "open_count", "host_ns", "max_ns", "bytes", "idle_ns",
+             "mean_ns"},
             "host_ns"};
   }
   if (by == "range") {
@@ -94,9 +94,65 @@ bool is_name(std::string_view column) {
          column == "count";
 }
 
-std::string number_for_people(std::string_view column, int64_t number) {
+// One unit for all durations of a column, so that they can be compared by their length.
+struct ColumnUnit {
+  const char* name = "";
+  double ns = 1;
+  int decimals = 0;
+};
+
+int64_t middle_of(std::vector<int64_t>& durations) {
+  std::erase_if(durations, [](int64_t ns) { return ns <= 0; });
+  std::sort(durations.begin(), durations.end());
+  return durations.empty() ? 0 : durations[durations.size() / 2];
+}
+
+// That in which the middle one of them has from one to three figures before the point, unless the
+// largest would have more than six.
+ColumnUnit unit_of(std::vector<int64_t> durations) {
+  constexpr ColumnUnit kUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"h", 3600e9}};
+  const auto middle = static_cast<double>(middle_of(durations));
+  const double largest = durations.empty() ? 0 : static_cast<double>(durations.back());
+  ColumnUnit unit = kUnits[0];
+  for (const ColumnUnit& next : kUnits) {
+    if (middle >= next.ns || largest >= 1e6 * unit.ns) {
+      unit = next;
+    }
+  }
+  return unit;
+}
+
+// That of the whole table, unless the column's figures would all be next to nothing in it.
+ColumnUnit unit_in(const ColumnUnit& of_table, std::vector<int64_t> durations) {
+  constexpr double kLeast = 0.01;
+  const auto middle = static_cast<double>(middle_of(durations));
+  ColumnUnit unit = middle != 0 && middle < kLeast * of_table.ns ? unit_of(durations) : of_table;
+  const double shown = middle / unit.ns;
+  unit.decimals = unit.ns == 1 ? 0 : shown < 1 ? 3 : shown < 10 ? 2 : shown < 1000 ? 1 : 0;
+  return unit;
+}
+
+std::vector<int64_t> durations_in(const ReportTable& table, size_t column) {
+  std::vector<int64_t> all;
+  for (const std::vector<ReportCell>& row : table.rows) {
+    if (const auto* const number = std::get_if<int64_t>(&row[column])) {
+      all.push_back(*number);
+    } else if (const auto* const parts = std::get_if<ReportParts>(&row[column])) {
+      int64_t most = 0;
+      for (const auto& [name, ns] : *parts) {
+        most = std::max(most, ns);
+      }
+      all.push_back(most);
+    }
+  }
+  return all;
+}
+
+std::string number_for_people(std::string_view column, int64_t number, const ColumnUnit& unit) {
   if (column.ends_with("_ns")) {
-    return duration_text(number);
+    return number == 0
+               ? "0"
+               : fmt::format("{:.{}f}", static_cast<double>(number) / unit.ns, unit.decimals);
   }
   if (column.find("bytes") != column.npos) {
     return (number < 0 ? "-" : "") +
@@ -108,23 +164,24 @@ std::string number_for_people(std::string_view column, int64_t number) {
 }
 
 // The largest part: "host-bound 4.2 ms".
-std::string parts_text(std::string_view column, const ReportParts& parts) {
+std::string parts_text(std::string_view column, const ReportParts& parts, const ColumnUnit& unit) {
   const auto most = std::max_element(
       parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == parts.end() || most->second == 0
              ? "-"
-             : most->first + " " + number_for_people(column, most->second);
+             : most->first + " " + number_for_people(column, most->second, unit);
 }
 
-std::string cell_for_people(std::string_view column, const ReportCell& cell) {
+std::string cell_for_people(std::string_view column, const ReportCell& cell,
+                            const ColumnUnit& unit) {
   if (const auto* number = std::get_if<int64_t>(&cell)) {
-    return number_for_people(column, *number);
+    return number_for_people(column, *number, unit);
   }
   if (const auto* decimal = std::get_if<ReportDecimal>(&cell)) {
     return percent_text(static_cast<double>(decimal->ten_thousandths) / 1e4);
   }
   if (const auto* parts = std::get_if<ReportParts>(&cell)) {
-    return parts_text(column, *parts);
+    return parts_text(column, *parts, unit);
   }
   if (const auto* text = std::get_if<std::string>(&cell)) {
     return printable(*text);
@@ -140,13 +197,17 @@ std::string cell_for_people(std::string_view column, const ReportCell& cell) {
   return "-";
 }
 
-// "exposed_communication_ns" -> "exposed communication"; bytes say so themselves.
-std::string heading(std::string_view column) {
-  if (column == "idle_by_cause_ns") {
-    return "idle mostly for";
+// "exposed_communication_ns" -> "exposed communication, ms"; bytes say so themselves.
+std::string heading(std::string_view column, const ColumnUnit& unit) {
+  if (column.ends_with("_ns")) {
+    const std::string name = column == "idle_by_cause_ns" ? "idle mostly for"
+                             : column == "exposed_communication_ns"
+                                 ? "exposed comm"
+                                 : heading(column.substr(0, column.size() - 3), unit);
+    return fmt::format("{}, {}", name, unit.name);
   }
   std::string text(column);
-  for (const std::string_view end : {"_ns", "_count", "_bytes"}) {
+  for (const std::string_view end : {"_count", "_bytes"}) {
     if (text.ends_with(end)) {
       text.resize(text.size() - end.size());
     }
@@ -191,6 +252,44 @@ std::vector<std::string> folded(const std::vector<std::string>& frames) {
         fmt::format("({} frame{} of libraries: --frames=all)", left_out, left_out == 1 ? "" : "s"));
   }
   return kept;
+}
+
+bool has_bar(const ReportTable& table, const std::vector<size_t>& columns, const Chosen& usual) {
+  return std::any_of(columns.begin(), columns.end(),
+                     [&](size_t column) { return table.columns[column] == usual.bar; });
+}
+
+// No row is longer than the terminal is wide: the middle of the longest cells gives way.
+void fit(std::vector<std::vector<std::string>>& lines, size_t besides, const Screen& screen) {
+  constexpr size_t kLeast = 16;
+  constexpr std::string_view kGap = "..";
+  const size_t columns = lines.front().size();
+  std::vector<size_t> widths(columns, 0);
+  size_t total = besides + (columns == 0 ? 0 : 2 * (columns - 1));
+  for (size_t i = 0; i < columns; ++i) {
+    for (const std::vector<std::string>& line : lines) {
+      widths[i] = std::max(widths[i], width_of(line[i]));
+    }
+    total += widths[i];
+  }
+  while (screen.columns > 0 && total > screen.columns && columns > 0) {
+    const auto widest = std::max_element(widths.begin(), widths.end());
+    if (*widest <= kLeast) {
+      break;
+    }
+    --*widest;
+    --total;
+  }
+  for (std::vector<std::string>& line : lines) {
+    for (size_t i = 0; i < columns; ++i) {
+      std::string& cell = line[i];
+      if (width_of(cell) > widths[i] && cell.size() == width_of(cell)) {
+        const size_t kept = widths[i] - kGap.size();
+        cell = cell.substr(0, kept - kept / 2) + std::string(kGap) +
+               cell.substr(cell.size() - kept / 2);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -251,20 +350,34 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
       columns.push_back(i);
     }
   }
+  constexpr size_t kMostColumns = 6;  // that are chosen without being asked for
+  const bool has_stack = !columns.empty() && shown.columns[columns.back()] == "stack";
+  while (choice.columns.empty() && columns.size() > kMostColumns + (has_stack ? 1 : 0)) {
+    columns.erase(columns.end() - (has_stack ? 2 : 1));
+  }
   const bool below = !columns.empty() && shown.columns[columns.back()] == "stack";
   if (below) {
     columns.pop_back();
   }
   std::vector<std::vector<std::string>> lines(1);
+  std::vector<int64_t> durations;
   for (const size_t i : columns) {
-    lines[0].push_back(heading(shown.columns[i]));
+    const std::vector<int64_t> own =
+        shown.columns[i].ends_with("_ns") ? durations_in(shown, i) : std::vector<int64_t>();
+    durations.insert(durations.end(), own.begin(), own.end());
+  }
+  std::vector<ColumnUnit> units;
+  for (const size_t i : columns) {
+    units.push_back(unit_in(unit_of(durations), durations_in(shown, i)));
+    lines[0].push_back(heading(shown.columns[i], units.back()));
   }
   for (const std::vector<ReportCell>& row : shown.rows) {
     std::vector<std::string>& line = lines.emplace_back();
-    for (const size_t i : columns) {
-      line.push_back(cell_for_people(shown.columns[i], row[i]));
+    for (size_t at = 0; at < columns.size(); ++at) {
+      line.push_back(cell_for_people(shown.columns[columns[at]], row[columns[at]], units[at]));
     }
   }
+  fit(lines, has_bar(shown, columns, usual) ? kBarColumns + 2 : 0, screen);
   std::string out;
   for (size_t number = 0; number < lines.size(); ++number) {
     std::string text;

@@ -72,13 +72,16 @@ void fold_ranks(JobView& view, TopOrder order) {
   std::sort(view.rows.begin(), view.rows.end(), [&](const RowView& a, const RowView& b) {
     const RankView& first = view.ranks[a.members.front()];
     const RankView& second = view.ranks[b.members.front()];
-    // Of those that stand still the odd ones out come first.
+    // By lag: who stands still first, of those the odd ones out, then who is slow.  Any other order
+    // is that of its figures alone.
     const auto key = [&](const RankView& rank, const RowView& row) {
-      const int64_t within = rank.state == LiveState::kMoving || order != TopOrder::kLag
-                                 ? -weight(rank, order)
-                                 : static_cast<int64_t>(row.ranks.size());
-      return order == TopOrder::kRank ? std::tuple(0, 0, int64_t{0})
-                                      : std::tuple(urgency(rank), rank.is_slow ? 0 : 1, within);
+      const int64_t figure = -weight(rank, order);
+      const int64_t within =
+          rank.state == LiveState::kMoving ? figure : static_cast<int64_t>(row.ranks.size());
+      return order == TopOrder::kRank ? std::tuple(int64_t{0}, 0, int64_t{0})
+             : order == TopOrder::kLag
+                 ? std::tuple(int64_t{urgency(rank)}, rank.is_slow ? 0 : 1, within)
+                 : std::tuple(figure, 0, int64_t{0});
     };
     return key(first, a) != key(second, b) ? key(first, a) < key(second, b)
                                            : first.ranks < second.ranks;

@@ -129,7 +129,7 @@ async function grid(one) {
   assert.match(await page.textContent("#tip"), /rank 0: waiting/);
   await canvas.click({ position: { x: 10, y: 10 } });
   await page.waitForFunction(() => location.hash.includes("rank=0"));
-  assert.match(await page.textContent("#waits"), /1023 ranks/, "equal ranks are one");
+  assert.match(await page.textContent("#waits"), /\(1,023\)/, "equal ranks are one");
   await done(one, opened);
 }
 
@@ -141,6 +141,16 @@ async function bare(one) {
   await print.page.emulateMedia({ media: "print" });
   assert.ok(!await print.page.locator("header").isVisible());
   assert.ok((await print.page.pdf()).length > 10000);
+  await print.page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  const paper = await print.page.evaluate(() => {
+    const table = [...document.querySelectorAll("details.table table")].at(-1), style = (element) => getComputedStyle(element);
+    return { closed: document.querySelectorAll("details:not([open])").length, head: style(table.tHead).display, cell: style(table.querySelector("thead th")).position,
+      scroll: style(table.closest(".scroll")).overflowY, zoom: Number(style(document.querySelector("main")).zoom) };
+  });
+  assert.deepEqual([paper.closed, paper.head, paper.cell, paper.scroll], [0, "table-header-group", "static", "visible"], "headings stand on each page");
+  assert.ok(paper.zoom < 1, "what is as wide as the window fits the page");
+  await print.page.evaluate(() => dispatchEvent(new Event("afterprint")));
+  assert.ok(await print.page.locator("details:not([open])").count() > 3, "and what was opened is closed again");
   await done(one, print);
   const narrow = await open(one, { viewport: { width: 390, height: 800 } });
   assert.ok(await narrow.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "fits a telephone");
@@ -210,6 +220,46 @@ async function manyNumbers(one) {
   await done(one, opened);
 }
 
+// However many boxes: none lies on another, all text is inside its box, and lines lead from right to left but for those that close a cycle.
+async function graph(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  const look = () => page.evaluate(() => {
+    const size = ({ x, y, width, height }) => ({ left: x, top: y, right: x + width, bottom: y + height });
+    return {
+      boxes: [...document.querySelectorAll("#waits .box")].map((box) => ({ culprit: box.classList.contains("culprit"), ...size(box.querySelector("rect").getBBox()), texts: [...box.querySelectorAll("text")].map((text) => size(text.getBBox())) })),
+      edges: [...document.querySelectorAll("#waits .edge")].map((edge) => [Number(edge.dataset.from), Number(edge.dataset.to), edge.classList.contains("back")]),
+      rings: document.querySelectorAll("#waits .ring").length,
+    };
+  });
+  const right = ({ boxes, edges, rings }) => {
+    boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => assert.ok(a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top, `${one.name}: boxes overlap`)));
+    for (const box of boxes) for (const text of box.texts) assert.ok(text.left >= box.left && text.right <= box.right + 1 && text.top >= box.top && text.bottom <= box.bottom, `${one.name}: text leaves its box`);
+    if (rings === 0) for (const [from, to, back] of edges) assert.ok(from === to || (back ? boxes[from].right < boxes[to].left : boxes[to].right < boxes[from].left), `${one.name}: who is waited for stands left`);
+    return boxes.length;
+  };
+  if (await page.locator("#waits .graph").count() > 0) {
+    const few = right(await look());
+    const every = page.locator("#waits input[type=checkbox]");
+    if (await every.count() > 0) {
+      await every.check();
+      const all = right(await look());
+      assert.ok(all > few);
+      console.log(`${one.name}: ${few} boxes for ${all} states`);
+    }
+  }
+  await done(one, opened);
+}
+
+async function cycle(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  assert.equal(await page.locator("#waits .ring").count(), 1);
+  const edges = await page.evaluate(() => [...document.querySelectorAll("#waits .edge")].map((edge) => `${edge.dataset.from}${edge.dataset.to}`).sort());
+  assert.deepEqual(edges, ["01", "12", "20"]);
+  await done(one, opened);
+}
+
 async function hostile(one) {
   const opened = await open(one);
   const { page } = opened;
@@ -222,6 +272,7 @@ try {
   for (const one of pages) {
     await verdict(one);
     await labels(one);
+    await graph(one);
     if (one.screen) assert.equal(await open(one).then(async (opened) => { const n = await opened.page.locator(`#${one.screen} .picture`).count(); await done(one, opened); return n > 0; }), true, `${one.name} has ${one.screen}`);
   }
   const named = (name) => pages.find((one) => one.name === name);
@@ -229,6 +280,7 @@ try {
   await keyboard(named("hang"));
   await bare(named("hang"));
   await grid(named("many"));
+  await cycle(named("p2p_cycle"));
   await hostile(named("hostile"));
   await numbers(named("numbers"));
   await manyNumbers(named("many-numbers"));

@@ -121,6 +121,19 @@ def profiles(folder):
     return folder
 
 
+def scenario(name, folder):
+    with open(os.path.join(os.path.dirname(HERE), "scenarios", name + ".txt"), encoding="utf-8") as file:
+        return write(os.path.join(folder, name + ".txt"), re.split(r"^---$", file.read(), maxsplit=1, flags=re.M)[0])
+
+
+def generated(seed, ranks, folder):
+    """The traces of a job of tests/generator as one text."""
+    job = os.path.join(folder, f"generated-{seed}")
+    subprocess.run([sys.executable, os.path.join(os.path.dirname(HERE), "generator", "generate.py"), "--seed", str(seed), "--form", "text", "--fault", "any",
+                    "--ranks", str(ranks), job], check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(job, "traces", "job.txt")
+
+
 def make(name, given, folder, **expected):
     page = os.path.join(folder, name + ".html")
     began = time.monotonic()
@@ -158,12 +171,12 @@ def main():
         pages.append(make("many-numbers", write(os.path.join(folder, "many-numbers.txt"), numbers_of_many()), folder, screen="numbers"))
         shutil.rmtree(os.path.join(folder, "slow"), ignore_errors=True)
         pages.append(make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps"))
-        leak = os.path.join(os.path.dirname(HERE), "scenarios", "memory_growth.txt")
-        fragmentation = os.path.join(os.path.dirname(HERE), "scenarios", "memory_oom_fragmentation.txt")
-        for name, path in (("leak", leak), ("fragmentation", fragmentation)):
-            with open(path, encoding="utf-8") as file:
-                text = re.split(r"^---$", file.read(), maxsplit=1, flags=re.M)[0]
-            pages.append(make(name, write(os.path.join(folder, name + ".txt"), text), folder, screen="memory"))
+        for name in ("p2p_cycle", "p2p_cycle_of_two_rings"):
+            pages.append(make(name, scenario(name, folder), folder, screen="waits"))
+        for seed, ranks in ((21, 64), (5, 64), (10, 256)):
+            pages.append(make(f"generated-{seed}", generated(seed, ranks, folder), folder, screen="waits"))
+        for name, of in (("leak", "memory_growth"), ("fragmentation", "memory_oom_fragmentation")):
+            pages.append(make(name, scenario(of, folder), folder, screen="memory"))
         write(os.path.join(folder, "pages.json"), json.dumps({"browser": BROWSER, "pages": pages}))
         # Below the modules, so that node finds them.
         done = subprocess.run(["node", os.path.join(HERE, "page.mjs"), folder, MODULES], check=False)

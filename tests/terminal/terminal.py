@@ -34,6 +34,19 @@ def train():
     for batch in batches():
         train_step(batch)
 """
+# 4 GiB, of which 3.75 are held and 0.25 are free.
+HELD = """ranks 0-1
+communicator dp members=0-1
+allocation 0x7f0000000000 bytes=2147483648 at=+1 device=1 call=cudaMalloc @1=train.py:4:train_step,train.py:13:train
+allocation 0x7f8000000000 bytes=1879048192 at=+2 device=1 call=cudaMalloc @2=train.py:5:train_step,train.py:13:train
+out-of-memory 1 at=+4.5 call=cudaMalloc bytes=335544320 result=2 device=1 free=268435456 total=4294967296 asked=+4.4 @1
+held 1 0x7f0000000000 bytes=2147483648 call=cudaMalloc device=1 @1
+held 1 0x7f8000000000 bytes=1879048192 call=cudaMalloc device=1 @2
++2 0-1 calls ncclAllReduce on dp x20 every=100ms @train.py:5:train_step,train.py:13:train
++4.5 1 calls cudaMalloc bytes=335544320 =cudaErrorMemoryAllocation @train.py:4:train_step,train.py:13:train
++4.6 0 enqueues ncclAllReduce on dp @train.py:5:train_step
+end +30
+"""
 HANG = """ranks 0-3
 communicator dp members=0-3
 +1 0-3 calls ncclAllReduce on dp x39 @train.py:5:train_step,train.py:13:train
@@ -143,7 +156,8 @@ def check_hang():
     first = found["findings"][0]
     assert f"verdict: {found['verdict']}\n" in piped
     assert f"\nerror {first['code']} proof culprits=2 victims=0,1,3: {first['title']}\n" in piped
-    assert all(f"\n    {line}\n" in piped for line in first["evidence"]), piped
+    without_clock = re.sub(r" \(\d\d:\d\d:\d\d\.\d{3} UTC\)", "", piped)
+    assert without_clock != piped and all(f"\n    {line}\n" in without_clock for line in first["evidence"]), piped
 
 
 def check_source():
@@ -198,6 +212,9 @@ def check_reports():
         text = on_terminal(["report", *arguments], 100, NO_COLOR="1")
         assert all(len(line) <= 100 for line in text.splitlines()), text
         compare(name, text)
+    for columns in (100, 80):
+        table = on_terminal(["report", "--by=call", "further.txt"], columns, NO_COLOR="1").splitlines()
+        assert len(table) > 2 and all(len(line) <= columns for line in table), table
     piped = [TRAINTRACE, "report", "--by=rank", "profiles"]
     whole = subprocess.run(piped, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "exposed_communication_ns" in whole and "gemm_flops" in whole and " ms" not in whole, whole
@@ -214,6 +231,20 @@ def check_reports():
         assert file.read() == whole and written == ""
 
 
+def check_diff():
+    """Of a healthy run and a hang the first difference named is that of the rank at fault, not of those that wait for it."""
+    write("calm.txt", HANG.split("+2 ")[0].replace("x39", "x60") + "end +30\n")
+    text = subprocess.run([TRAINTRACE, "diff", "calm.txt", "hang.txt"], stdout=subprocess.PIPE, text=True, check=False).stdout
+    first = "rank 2 on communicator dp (4 ranks): the same, but B ends after #39, A goes on to #60"
+    assert text.startswith(f"verdict: {first}\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same, but B ends after #40" in text, text
+
+
+def check_overview():
+    """The first command of the overview records: ld.so ignores a library without its path."""
+    text = subprocess.run([TRAINTRACE, "help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert re.search("traintrace run -- .*record", text) and "LD_PRELOAD=lib" not in text, text
+
+
 def check_hostile():
     write("hostile.txt", HOSTILE)
     for text in (on_terminal(["analyze", "hostile.txt"], 80, NO_COLOR="1"),
@@ -228,12 +259,14 @@ def main():
         os.chdir(folder)
         write("train.py", PROGRAM)
         check_hang()
-        for name, text in (("oom", OUT_OF_MEMORY), ("further", FURTHER), ("healthy", HEALTHY)):
+        for name, text in (("oom", OUT_OF_MEMORY), ("held", HELD), ("further", FURTHER), ("healthy", HEALTHY)):
             write(name + ".txt", text)
             compare(name, on_terminal(["analyze", name + ".txt"], 100, NO_COLOR="1"))
         slow_profiles("profiles")
         compare("slow", on_terminal(["analyze", "profiles"], 100, NO_COLOR="1"))
         check_reports()
+        check_diff()
+        check_overview()
         check_strangers()
         check_colours()
         check_hostile()

@@ -20,11 +20,13 @@ export interface Ranks {
 }
 export interface Communicator { name: string; size: number; leading: boolean; ranks: number[]; seq: number[] }
 // begin, end, name of the communicator, sequence, text, kind
-export type Bar = [number, number, number, number, number, "done" | "waits" | "instead"];
+export type Bar = [number, number, number, number, number, "done" | "enqueued" | "waits" | "instead"];
 export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; bars: Bar[] }[] }
+// doing, at: of what waits for nobody.  since: us; waited: ns.  part: how those that are waited for stand to it.
 export interface Waits {
-  nodes: { ranks: number[]; title: string; culprit: boolean; waits: boolean }[];
-  edges: { from: number; to: number; text: string; message: boolean; place: string }[];
+  nodes: { ranks: number[]; culprit: boolean; doing: string; at: string }[];
+  edges: { from: number; to: number; text: string; operation: string; communicator: string; message: boolean; place: string; since: number | null; waited: number | null; part: string }[];
+  left_out: number;
 }
 export interface StackNode { f: number; p: number; l: number; u: number; n: number; r: number; x?: number; c?: StackNode[] }
 export interface Stacks { now: boolean; ranks: number; tree: StackNode[] }

@@ -4,7 +4,8 @@ export interface Slice { name: string; value: number; lines: string[]; red?: boo
 
 // Frames under frames, as wide as what they stand for; a click or Enter on one gives it all the width.
 export function icicle(root: Slice, label: string): HTMLElement {
-  const row = 22, width = 1000;
+  // One unit is one pixel, so that letters are as large as elsewhere, on a telephone too.
+  const row = 22, width = Math.max(340, Math.min(1130, document.documentElement.clientWidth - 36));
   const wrap = h("div", { class: "picture wide icicle" });
   const depth = (slice: Slice): number => 1 + Math.max(0, ...slice.children.map(depth));
   function show(top: Slice, path: Slice[]): void {

@@ -2,12 +2,16 @@ import { Bar, data, text } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { at, duration } from "./units";
+import { at, duration, moment } from "./units";
 
 const hues = ["#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#7a6fd0", "#5f7d2a", "#b0672d", "#4a6572"];
 
 // The time of the picture: from before the ranks parted, and what follows squeezed so that the wait does not hide how it began.
 interface View { from: number; to: number }
+
+// enqueued: handed to the GPU; when it was over there was not recorded.
+const over = (bar: Bar): boolean => bar[5] === "done" || bar[5] === "enqueued";
+const lasted = (bar: Bar): string => bar[5] === "enqueued" ? "enqueued; its end on the GPU was not recorded" : `for ${duration((bar[1] - bar[0]) * 1e3)}`;
 
 export function lanes(): HTMLElement[] | null {
   const all = data.lanes;
@@ -15,7 +19,7 @@ export function lanes(): HTMLElement[] | null {
   const names = [...new Set(all.lanes.flatMap((lane) => lane.bars.map((bar) => text(bar[2]))))].filter((name) => name !== "");
   const hue = (bar: Bar): string => hues[Math.max(0, names.indexOf(text(bar[2]))) % hues.length]!;
   const first = Math.min(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0])));
-  const last = Math.max(all.end, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[1])));
+  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[1])));
   const parted = all.parted;
   // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
   const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
@@ -27,7 +31,8 @@ export function lanes(): HTMLElement[] | null {
   if (asked && asked.length === 2 && asked.every((value) => Number.isFinite(value)) && asked[0]! < asked[1]!) view = { from: asked[0]!, to: asked[1]! };
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": "lanes of operations by rank; + and - zoom, arrows move, 0 shows all; the table below has the same" });
   const wrap = h("div", { class: "picture" }, canvas);
-  const [left, row, top] = [76, 34, 22];
+  const left = 26 + 8 * `rank ${Math.max(...all.lanes.map((lane) => lane.rank))} !`.length;
+  const [row, top] = [34, 22];
   let width = 900;
   const broken = (): boolean => cut !== null && view.to > cut && view.from < cut;
   function x(time: number): number {
@@ -76,17 +81,22 @@ export function lanes(): HTMLElement[] | null {
         if (bar[1] < view.from || bar[0] > view.to) continue;
         const [begin, end] = [x(Math.max(bar[0], view.from)), x(Math.min(bar[1], view.to))];
         const wide = Math.max(2, end - begin);
-        context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit") : hue(bar);
+        context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit-fill") : hue(bar);
         context.fillRect(begin, y + 7, wide, row - 14);
-        if (bar[5] !== "done") {
+        if (!over(bar)) {
           context.strokeStyle = bar[5] === "waits" ? css("--waiting") : css("--culprit"); context.lineWidth = 1;
           context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
         }
-        const label = bar[5] === "done" ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
+        const label = over(bar) ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
         const need = context.measureText(label).width;
         if (need + 6 < wide) {
-          labels.push(() => { context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, begin + 4, y + row / 2); });
-        } else if (bar[5] === "done" && begin > labelled) {
+          // Not across the cut of the axis, if there is room on one side of it.
+          const edge = broken() && begin < x(cut!) && end > x(cut!) ? x(cut!) + 10 : begin + 4;
+          const place = edge + need + 4 < end && begin + need + 8 > (broken() ? x(cut!) : Infinity) ? edge : begin + 4;
+          labels.push(() => {
+            if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
+            context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, place, y + row / 2); });
+        } else if (over(bar) && begin > labelled) {
           context.fillStyle = css("--quiet"); context.fillText(label, begin, y + 2); labelled = begin + need + 4;
         }
       }
@@ -95,15 +105,16 @@ export function lanes(): HTMLElement[] | null {
     context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     const foot = top + all!.lanes.length * row + 12;
     context.fillStyle = css("--quiet");
-    context.fillText(at(view.from), left, foot);
-    const end = at(view.to);
+    const time = width < 700 ? at : moment;  // or they would lie on each other
+    context.fillText(time(view.from), left, foot);
+    const end = time(view.to);
     context.fillText(end, width - context.measureText(end).width - 8, foot);
-    if (broken()) { context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
+    if (broken()) { if (width >= 700) context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
     labels.forEach((label) => label());
     if (parted !== null && parted >= view.from && parted <= view.to) {
       context.strokeStyle = css("--culprit"); context.setLineDash([4, 3]);
       context.beginPath(); context.moveTo(x(parted), 4); context.lineTo(x(parted), foot - 8); context.stroke(); context.setLineDash([]);
-      const mark = `ranks part here: ${at(parted)}`;
+      const mark = `ranks part here: ${moment(parted)}`;
       context.fillStyle = css("--culprit");
       context.fillText(mark, Math.min(x(parted) + 4, width - context.measureText(mark).width - 8), 9);
     }
@@ -134,7 +145,7 @@ export function lanes(): HTMLElement[] | null {
     }
     const lane = all.lanes[Math.floor((event.offsetY - top) / row)];
     const bar = lane?.bars.filter((b) => event.offsetX >= x(b[0]) - 2 && event.offsetX <= Math.max(x(b[1]), x(b[0]) + 2) + 2).at(-1);
-    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${at(bar[0])}, for ${duration((bar[1] - bar[0]) * 1e3)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
+    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, ${lasted(bar)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
     else hideTip();
   });
   canvas.addEventListener("pointerleave", hideTip);
@@ -168,5 +179,5 @@ export function lanes(): HTMLElement[] | null {
   const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }));
   return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
     table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], all.lanes.flatMap((lane) => lane.bars.map((bar) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
-      { text: at(bar[0]), sort: bar[0] }, { text: duration((bar[1] - bar[0]) * 1e3), sort: bar[1] - bar[0] }, bar[5]])))];
+      { us: bar[0] }, bar[5] === "enqueued" ? null : { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]])))];
 }

@@ -4,7 +4,7 @@ import { css, h, s, withTip } from "./dom";
 import { Slice, icicle } from "./icicle";
 import { choose, option, pinned } from "./state";
 import { table } from "./table";
-import { at, bytes, percent } from "./units";
+import { bytes, moment, percent } from "./units";
 
 const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d3b", "#7a6fd0", "#5f7d2a", "#b24a5a", "#8b9097"];
 
@@ -36,8 +36,8 @@ function overTime(memory: Memory): HTMLElement {
   const top = Math.max(...(sums.at(-1) ?? [1]));
   const options: uPlot.Options = {
     width: 900, height: 260, series, scales: { x: { time: false }, y: { range: [0, Math.max(top * 1.05, limit ?? 0, top + wanted) * 1.04] } },
-    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, space: 110, values: (_, values) => { const digits = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.max(1e-6, values.at(-1)! - values[0]!))))); return values.map((v) => `+${v.toFixed(digits)} s`); } },
-      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 84, incrs: binary, values: (_, values) => values.map((v) => bytes(v)) }],
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, space: 110, values: (_, values) => { const digits = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.max(1e-6, values.at(-1)! - values[0]!))))); return values.map((v) => `+${v.toFixed(digits)} s`); } },
+      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 84, incrs: binary, values: (_, values) => values.map((v) => bytes(v)) }],
     hooks: { draw: [(plot) => {
       const context = plot.ctx;
       context.save();
@@ -120,9 +120,9 @@ export function memory(): HTMLElement[] | null {
     const one = named();
     const failed = one.failed;
     place.replaceChildren(
-      h("p", {}, failed ? `Rank ${one.rank}, GPU ${one.device}: wanted ${bytes(failed.bytes)} at ${at(failed.t)}${failed.place ? ` (${failed.place})` : ""}; ` +
+      h("p", {}, failed ? `Rank ${one.rank}, GPU ${one.device}: wanted ${bytes(failed.bytes)} at ${moment(failed.t)}${failed.place ? ` (${failed.place})` : ""}; ` +
         (failed.total ? `${bytes(failed.free ?? 0)} of ${bytes(failed.total)} were free: ${bytes(Math.max(0, failed.bytes - (failed.free ?? 0)))} missing.` : "how much the GPU has was not recorded.")
-        : `Rank ${one.rank}, GPU ${one.device}: most in use ${bytes(one.peak)}, at ${at(one.peak_at)}.`),
+        : `Rank ${one.rank}, GPU ${one.device}: most in use ${bytes(one.peak)}, at ${moment(one.peak_at)}.`),
       one.curve.t.length > 1 ? overTime(one) : h("p", { class: "quiet" }, "No history: when these were allocated was not recorded."),
       h("h3", {}, failed ? "What was in use when it failed" : "What was in use at the peak"), one.flames.length > 0 ? flame(one) : h("p", { class: "quiet" }, "Nothing is known to have been in use."),
       one.blocks.length > 1 ? h("details", {}, h("summary", {}, "where it lay: blocks by address"), map(one)) : h("span"),

@@ -4,7 +4,7 @@ import { NumberChart, NumberLine, Recorded, data } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { at, count } from "./units";
+import { count } from "./units";
 
 const finite = (value: Recorded): value is number => typeof value === "number";
 const figure = (value: Recorded | undefined): string => value === undefined ? "" : String(value);
@@ -52,8 +52,8 @@ function picture(chart: NumberChart): HTMLElement {
     scales: { x: { time: false }, y: { range: (_, low, high) => low === null || high === null ? [0, 1] : low === high ? [low - Math.abs(low || 1) / 2, high + Math.abs(high || 1) / 2] : [low - (high - low) * 0.06, high + (high - low) * 0.12] } },
     series: [{ label: "value" }, ...lines.map((line, i): uPlot.Series => ({ label: who(line), width: 1.5, points: { show: line.v.length < 40, size: 4 },
       stroke: () => hue(i, pinned() === null || holds(line.ranks, pinned()!) ? 1 : 0.18) }))],
-    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] },
-      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 84, values: (_, values) => values.map((v) => figure(Number(v.toPrecision(6)))) }],
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7] },
+      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 84, values: (_, values) => values.map((v) => figure(Number(v.toPrecision(6)))) }],
     hooks: {
       draw: [(own) => drawMarks(own, chart)],
       setCursor: [(own) => {
@@ -150,7 +150,7 @@ export function numbers(): HTMLElement[] | null {
   whenChosen(follow);
   requestAnimationFrame(() => requestAnimationFrame(follow));
   const rows = all.charts.flatMap((chart) => chart.lines.map((line) => [chart.name, line.ranks, line.count, ...[line.first, line.last, line.least, line.most].map((value) => value === undefined ? null : finite(value) ? value : { text: value, sort: Infinity }),
-    line.most_at ?? null, line.nonfinite, line.nonfinite_at ?? null, line.nonfinite_us === undefined ? null : { text: at(line.nonfinite_us), sort: line.nonfinite_us }, { text: at(line.begin), sort: line.begin }, { text: at(line.end), sort: line.end }]));
+    line.most_at ?? null, line.nonfinite, line.nonfinite_at ?? null, line.nonfinite_us === undefined ? null : { us: line.nonfinite_us }, { us: line.begin }, { us: line.end }]));
   return [h("p", { class: "quiet" }, "Numbers that the job fetched from its GPUs, by the line that did; from left to right the first value to the last. Ranks with the same values share a line. "
       + "Click a picture, or move in it with the arrow keys and press Enter, for an address of that value."),
     ...(all.shortened ? [h("p", { class: "quiet" }, `Older values of ranks ${all.shortened} were overwritten: their value 1 may be of another step than that of other ranks.`)] : []),

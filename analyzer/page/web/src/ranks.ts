@@ -2,7 +2,7 @@ import { Communicator, data, text } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { at, bytes, duration } from "./units";
+import { bytes, duration, moment } from "./units";
 
 const states: Record<string, [string, string]> = {  // colour, sign: never colour alone
   culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], done: ["--done", "\u2713"],
@@ -20,7 +20,7 @@ export function cells(): Cell[] {
 }
 export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${cell.state}`,
   cell.host ? `host ${cell.host}, pid ${cell.pid}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}` : "",
-  cell.last ? `${cell.last} at ${at(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
+  cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
   cell.late !== null ? `delayed collectives by ${duration(cell.late)}` : "", cell.step !== null ? `step ${duration(cell.step)}` : "", "Enter or click pins it for all screens"];
 
 const figures: Record<string, [string, (cell: Cell) => number | null]> = {
@@ -50,7 +50,7 @@ function grid(all: Cell[]): HTMLElement {
     : Array.from({ length: Math.ceil(all.length / 8) }, (_, i) => all.slice(i * 8, i * 8 + 8));
   const most = Math.max(1, ...groups.map((group) => group.length));
   const across = most <= 4 ? most : most <= 16 ? 4 : 8;
-  const size = all.length > 512 ? 13 : all.length > 128 ? 18 : 26;
+  const size = all.length > 512 ? 13 : all.length > 128 ? 18 : all.length > 32 ? 26 : 46;
   const [width, height] = [across * size + 8, Math.ceil(most / across) * size + 8];
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `${all.length} ranks by host; arrows move, Enter pins; the table below has the same` });
   const wrap = h("div", { class: "picture" }, canvas);
@@ -73,8 +73,8 @@ function grid(all: Cell[]): HTMLElement {
       const x = (g % columns) * width + (i % across) * size + 4, y = Math.floor(g / columns) * height + Math.floor(i / across) * size + 4;
       const [colour, sign] = states[cell.state] ?? ["--none", "?"];
       const value = figure(cell);
-      context.fillStyle = css(colour);
-      context.globalAlpha = value === null ? (values.length > 0 ? 0.12 : cell.state === "waiting" ? 0.55 : 1) : 1;
+      context.fillStyle = css(cell.state === "culprit" ? "--culprit-fill" : colour);
+      context.globalAlpha = value === null ? (values.length > 0 ? 0.12 : cell.state === "waiting" ? 0.7 : 1) : 1;
       if (value !== null) context.fillStyle = `hsl(${210 - 180 * (high > low ? (value - low) / (high - low) : 0)} 75% ${72 - 26 * (high > low ? (value - low) / (high - low) : 0)}%)`;
       context.fillRect(x, y, size - 2, size - 2);
       context.globalAlpha = 1;
@@ -82,7 +82,11 @@ function grid(all: Cell[]): HTMLElement {
         context.fillStyle = cell.state === "waiting" ? css("--fg") : "#fff";
         context.font = `bold ${Math.round(size * 0.62)}px sans-serif`;
         context.textAlign = "center"; context.textBaseline = "middle";
-        if (value === null) context.fillText(sign, x + size / 2 - 1, y + size / 2);
+        if (size > 40) {  // room for who it is
+          context.font = `bold ${Math.round(size * 0.34)}px sans-serif`;
+          if (value !== null) context.fillStyle = "#111";
+          context.fillText(`${value === null ? `${sign} ` : ""}${cell.rank}`, x + size / 2 - 1, y + size / 2);
+        } else if (value === null) context.fillText(sign, x + size / 2 - 1, y + size / 2);
       }
       if (cell.rank === pinned() || places.length === current) {
         context.strokeStyle = css("--fg"); context.lineWidth = 2;
@@ -127,8 +131,8 @@ export function ranks(): HTMLElement[] | null {
     sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
     return h("span", {}, sign, `${state}: ${count}`);
   }));
-  const rows = all.map((cell) => [cell.rank, cell.host, cell.gpu, cell.pid, cell.state, cell.last, cell.place, { text: at(cell.at), sort: cell.at },
-    cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { text: duration(cell.late), sort: cell.late }]);
+  const rows = all.map((cell) => [cell.rank, cell.host, cell.gpu, cell.pid, cell.state, cell.last, cell.place, { us: cell.at },
+    cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { ns: cell.late }]);
   const small = all.length <= 32;
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
   return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), grid(all),

@@ -11,7 +11,7 @@ function bars(): HTMLElement {
   const shown = devices.length <= 64 ? devices : [...devices].sort((a, b) => sum(b.idle) / b.window - sum(a.idle) / a.window).slice(0, 64);
   const totals = causes.map((_, i) => devices.reduce((all, device) => all + (device.idle[i] ?? 0), 0));
   const top = causes.map((_, i) => i).filter((i) => totals[i]! > 0).sort((a, b) => totals[b]! - totals[a]!).slice(0, idleHues.length);
-  const [row, left, width] = [22, 74, 900];
+  const [row, left, width] = [24, 66, Math.max(340, Math.min(1130, document.documentElement.clientWidth - 36))];
   const svg = s("svg", { viewBox: `0 0 ${width} ${shown.length * row + 4}`, width: "100%", role: "img", "aria-label": "where each GPU's time went" });
   shown.forEach((device, i) => {
     const parts: [string, string, number][] = [["compute", "var(--compute)", device.compute], ["exposed communication", "var(--communication)", device.communication], ["exposed copies", "var(--copies)", device.copies],
@@ -41,7 +41,7 @@ function stepTimes(): HTMLElement | null {
   const wrap = h("div", { class: "picture" });
   const plot = new uPlot({ width: 900, height: 200, scales: { x: { time: false }, y: { range: (_u, _low, high) => [0, high * 1.1] } },
     series: [{ label: "step" }, ...all.slice(0, 16).map((one, i): uPlot.Series => ({ label: `rank ${one.rank}`, stroke: `hsl(${i * 137 % 360} 60% 48%)`, width: 1.5, value: (_, v) => v === null ? "" : duration(v) }))],
-    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }, { stroke: () => css("--quiet"), grid: { stroke: () => css("--line") }, size: 80, values: (_, values) => values.map((v) => duration(v)) }] },
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }, { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 80, values: (_, values) => values.map((v) => duration(v)) }] },
     [Array.from({ length: most }, (_, i) => i + 1), ...all.slice(0, 16).map((one) => Array.from({ length: most }, (_, i) => one.ns[i] ?? null))] as uPlot.AlignedData, wrap);
   plot.ctx.canvas.setAttribute("aria-label", "step time by rank");
   const fit = (): void => plot.setSize({ width: Math.max(320, (wrap.parentElement?.clientWidth ?? 900) - 4), height: 200 });
@@ -76,11 +76,11 @@ export function steps(): HTMLElement[] | null {
   if (!all || all.devices.length === 0) return null;
   const times = stepTimes(), matrix = arrivals();
   return [bars(), table("Time of each GPU", ["rank", "GPU", "steps", "window", "compute", "exposed communication", "exposed copies", "idle", "mostly"], all.devices.map((d) => [d.rank, d.device, d.steps,
-      ...[d.window, d.compute, d.communication, d.copies, sum(d.idle)].map((ns) => ({ text: `${duration(ns)}`, sort: ns })), sum(d.idle) > 0 ? all.causes[d.idle.indexOf(Math.max(...d.idle))]! : ""])),
+      ...[d.window, d.compute, d.communication, d.copies, sum(d.idle)].map((ns) => ({ ns })), sum(d.idle) > 0 ? all.causes[d.idle.indexOf(Math.max(...d.idle))]! : ""])),
     ...(times ? [h("h3", {}, "Step time"), times] : []),
     ...(matrix ? [h("h3", {}, "Who came late to which collective"), matrix, table("Lateness", ["collective", "operation", "rank that came last", "after the first"], all.arrivals.late.map((column, k) => {
       const last = Math.max(...column);
-      return [k + 1, text(all.arrivals.operations[k]!), all.arrivals.ranks[column.indexOf(last)]!, { text: duration(last), sort: last }];
+      return [k + 1, text(all.arrivals.operations[k]!), all.arrivals.ranks[column.indexOf(last)]!, { ns: last }];
     }))] : [all.arrivals.why_not ? h("p", { class: "quiet" }, `Who came late to collectives: ${all.arrivals.why_not}`) : h("span")]),
-    table("Idle time by cause and line", ["lost", "cause", "call", "at", "gaps", "ranks"], all.sites.map((site) => [{ text: duration(site.ns), sort: site.ns }, site.cause, text(site.call), text(site.place), site.gaps, site.ranks]), true)];
+    table("Idle time by cause and line", ["lost", "cause", "call", "at", "gaps", "ranks"], all.sites.map((site) => [{ ns: site.ns }, site.cause, text(site.call), text(site.place), site.gaps, site.ranks]), true)];
 }

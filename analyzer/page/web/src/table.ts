@@ -1,11 +1,19 @@
 // The table behind a picture: sorted by a click on its head, filtered by a word, copied to a spreadsheet.
 import { copy, h } from "./dom";
+import { moment, oneUnit } from "./units";
 
-export type Cell = string | number | null | { text: string; sort: number };
-const shown = (cell: Cell): string => cell === null ? "" : typeof cell === "object" ? cell.text : String(cell);
-const weight = (cell: Cell): string | number => cell === null ? -Infinity : typeof cell === "object" ? cell.sort : cell;
+// us: since the start of the run, beside the time of day where that is known.
+export type Cell = string | number | null | { text: string; sort: number } | { ns: number } | { us: number };
+const weight = (cell: Cell): string | number => cell === null ? -Infinity : typeof cell !== "object" ? cell : "ns" in cell ? cell.ns : "us" in cell ? cell.us : cell.sort;
 
-export function table(caption: string, columns: string[], rows: Cell[][], open = false): HTMLElement {
+export function table(caption: string, allTitles: string[], allRows: Cell[][], open = false): HTMLElement {
+  // Columns without any value tell nothing.
+  const filled = allTitles.map((_, i) => allRows.length === 0 || allRows.some((row) => row[i] !== null && row[i] !== ""));
+  const titles = allTitles.filter((_, i) => filled[i]), rows = allRows.map((row) => row.filter((_, i) => filled[i]));
+  const units = titles.map((_, i) => oneUnit(rows.flatMap((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell ? [cell.ns] : []; })));
+  const timed = titles.map((_, i) => rows.some((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell; }));
+  const columns = titles.map((title, i) => timed[i] ? `${title}, ${units[i]!.name}` : title);
+  const shown = (cell: Cell, i: number): string => cell === null ? "" : typeof cell !== "object" ? String(cell) : "ns" in cell ? units[i]!.show(cell.ns) : "us" in cell ? moment(cell.us) : cell.text;
   const most = 200;
   let order = rows;
   let sorted = -1, down = false, word = "", all = false;
@@ -14,9 +22,9 @@ export function table(caption: string, columns: string[], rows: Cell[][], open =
   const heads = columns.map((column, i) => h("th", { scope: "col", "aria-sort": "none" }, h("button", { click: () => sort(i) }, column)));
   const numbers = columns.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] !== "string"));
   function draw(): void {
-    const found = word === "" ? order : order.filter((row) => row.some((cell) => shown(cell).toLowerCase().includes(word)));
+    const found = word === "" ? order : order.filter((row) => row.some((cell, i) => shown(cell, i).toLowerCase().includes(word)));
     const cut = all ? found : found.slice(0, most);
-    body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : {}, shown(cell))))));
+    body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : {}, shown(cell, i))))));
     more.hidden = cut.length === found.length;
     more.textContent = `show all ${found.length} rows`;
   }
@@ -33,7 +41,7 @@ export function table(caption: string, columns: string[], rows: Cell[][], open =
   const filter = h("input", { type: "search", placeholder: "filter", "aria-label": `filter: ${caption}`,
     input: (event: Event) => { word = (event.target as HTMLInputElement).value.toLowerCase(); draw(); } });
   const button: HTMLButtonElement = h("button", { click: () => {
-    const lines = [columns, ...order.map((row) => row.map(shown))].map((row) => row.map((cell) => cell.replaceAll(/[\t\n]/g, " ")).join("\t"));
+    const lines = [columns, ...order.map((row) => row.map((cell, i) => shown(cell, i)))].map((row) => row.map((cell) => cell.replaceAll(/[\t\n]/g, " ")).join("\t"));
     void copy(lines.join("\n"), button);
   } }, "copy");
   draw();

@@ -1,3 +1,5 @@
+import { data } from "./data";
+
 const figures = (value: number): string => Number.isInteger(value) ? String(value) : value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0);
 export function bytes(value: number): string {
   const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -14,7 +16,24 @@ export function duration(ns: number): string {
 }
 // Sizes in a sentence: "cudaMalloc of 335544320 bytes" -> "cudaMalloc of 320 MiB".
 export const forPeople = (sentence: string): string => sentence.replace(/(^|[ (])(\d{4,15}) bytes/g, (all, before: string, size: string) => Number(size) < 4096 ? all : before + bytes(Number(size)));
+// The times of a column in one unit, that of the middle one, so that they can be compared by their length.
+export function oneUnit(all: number[]): { name: string; show: (ns: number) => string } {
+  const some = all.filter((ns) => ns > 0).sort((a, b) => a - b), middle = some[some.length >> 1] ?? 0, largest = some.at(-1) ?? 0;
+  let unit: [string, number] = ["ns", 1];
+  for (const next of [["us", 1e3], ["ms", 1e6], ["s", 1e9]] as [string, number][]) if (middle >= next[1] || largest >= 1e6 * unit[1]) unit = next;
+  const digits = unit[1] === 1 ? 0 : middle < unit[1] ? 3 : middle < 10 * unit[1] ? 2 : middle < 1000 * unit[1] ? 1 : 0;
+  return { name: unit[0], show: (ns) => (ns / unit[1]).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }) };
+}
 export const at = (us: number): string => `${us < 0 ? "-" : "+"}${(Math.abs(us) / 1e6).toFixed(3)} s`;
+// "+1.755 s (14:02:11.755 UTC)"; only the first part where the start of the run is not known.
+export function moment(us: number): string {
+  const clock = utc(us);
+  return clock ? `${at(us)} (${clock})` : at(us);
+}
+export function utc(us: number): string {
+  const start = data.run.start_ns / 1e6;
+  return start < 1e12 || start > 7.2e12 ? "" : `${new Date(start + us / 1e3).toISOString().slice(11, 23)} UTC`;
+}
 export const count = (value: number): string => value.toLocaleString("en-US");
 export const percent = (part: number, whole: number): string => `${whole > 0 ? Math.round(100 * part / whole) : 0} %`;
 // "0-3, 7"
