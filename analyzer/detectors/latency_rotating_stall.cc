@@ -3,34 +3,59 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <vector>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/median.h"
+#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace {
 
-struct LongPause {
+// Of one collective.
+struct Stall {
   size_t collective;
-  size_t member;
-  int64_t ns;
+  std::vector<size_t> members;  // that stopped before it
+  int64_t ns;                   // the longest
 };
 
 struct Stalls {
-  std::vector<LongPause> list;
-  size_t late = 0;  // collectives that somebody made late, alone or not
+  std::vector<Stall> list;
+  size_t late = 0;  // collectives that were late, whether some ranks stopped or all jitter
   int64_t ns = 0;
 
   std::map<size_t, size_t> by_member() const {
     std::map<size_t, size_t> counts;
-    for (const LongPause& stall : list) {
-      ++counts[stall.member];
+    for (const Stall& stall : list) {
+      for (const size_t member : stall.members) {
+        ++counts[member];
+      }
     }
     return counts;
   }
 };
+
+// Fewer than half, each of them far later than any other member is late or early.  Empty: all
+// jitter.
+std::vector<size_t> stopped_of(const std::vector<int64_t>& late) {
+  std::vector<size_t> order(late.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return late[a] > late[b]; });
+  const int64_t earliest = late[order.back()];
+  for (size_t count = 1; 2 * count < order.size(); ++count) {
+    const int64_t least = late[order[count - 1]] / kAlone;
+    const int64_t early = count == 1 ? 0 : -earliest;  // of one alone it is known who was late
+    if (late[order[count]] <= least && early <= least) {
+      order.resize(count);
+      return order;
+    }
+  }
+  return {};
+}
 
 Stalls stalls_of(const Arrivals& arrivals) {
   Stalls stalls;
@@ -39,18 +64,14 @@ Stalls stalls_of(const Arrivals& arrivals) {
       continue;
     }
     const std::vector<int64_t> late = lateness_at(arrivals, i);
-    const auto latest = std::max_element(late.begin(), late.end());
-    if (*latest < std::max(kStallNs, arrivals.noise_ns())) {
+    const int64_t latest = *std::max_element(late.begin(), late.end());
+    if (latest < std::max(kStallNs, arrivals.noise_ns())) {
       continue;
     }
     ++stalls.late;
-    int64_t next = 0;
-    for (auto each = late.begin(); each != late.end(); ++each) {
-      next = each == latest ? next : std::max(next, *each);
-    }
-    if (*latest / kAlone >= next) {
-      stalls.list.push_back({i, static_cast<size_t>(latest - late.begin()), *latest});
-      stalls.ns = std::min<int64_t>(stalls.ns + *latest, int64_t{1} << 62);
+    if (std::vector<size_t> stopped = stopped_of(late); !stopped.empty()) {
+      stalls.list.push_back({i, std::move(stopped), latest});
+      stalls.ns = added_within(stalls.ns, latest);
     }
   }
   return stalls;
@@ -60,16 +81,18 @@ bool is_rotating(const Arrivals& arrivals, const Stalls& stalls) {
   const std::map<size_t, size_t> counts = stalls.by_member();
   size_t most = 0;
   size_t again = 0;
+  size_t each = 0;
   for (const auto& [member, count] : counts) {
     most = std::max(most, count);
     again += count > 1 ? 1 : 0;
+    each += count;
   }
   const auto all = static_cast<double>(stalls.list.size());
   const int64_t span = arrivals.list.back().median_end() - arrivals.list.front().median_end();
   return stalls.list.size() >= kFewestStalls && again >= kStallRanks &&
          2 * again >= arrivals.members.size() &&
          all >= kMostlyAlone * static_cast<double>(stalls.late) &&
-         static_cast<double>(most) <= kMostOfOne * all &&
+         static_cast<double>(most) <= kMostOfOne * static_cast<double>(each) &&
          static_cast<double>(stalls.ns) >= kWarnShare * static_cast<double>(span);
 }
 
@@ -85,7 +108,7 @@ int64_t period_of(const Arrivals& arrivals, const Stalls& stalls) {
 
 Finding finding_of(const Profile& profile, const Arrivals& arrivals, const Stalls& stalls) {
   std::vector<int64_t> lengths;
-  for (const LongPause& stall : stalls.list) {
+  for (const Stall& stall : stalls.list) {
     lengths.push_back(stall.ns);
   }
   const int64_t period = period_of(arrivals, stalls);
@@ -95,9 +118,12 @@ Finding finding_of(const Profile& profile, const Arrivals& arrivals, const Stall
   finding.code = "latency.rotating-stall";
   finding.severity = catalogue_row(finding.code)->severity;
   finding.certainty = Certainty::kLikely;
+  const bool alone = std::all_of(stalls.list.begin(), stalls.list.end(),
+                                 [](const Stall& stall) { return stall.members.size() == 1; });
   finding.title =
-      fmt::format("{} of {} collectives{} waited for one rank, each time another of {}: {} in all",
-                  stalls.list.size(), arrivals.list.size() - 1, group_text(profile, arrivals),
+      fmt::format("{} of {} collectives{} waited for {} of {}: {} in all", stalls.list.size(),
+                  arrivals.list.size() - 1, group_text(profile, arrivals),
+                  alone ? "one rank, each time another" : "one rank or a few, each time others",
                   counts.size(), ms_text(stalls.ns));
   finding.values = {{"late_ns", stalls.ns},
                     {"late_count", static_cast<int64_t>(stalls.list.size())},

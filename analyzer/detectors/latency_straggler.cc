@@ -12,6 +12,8 @@
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/straggler_cost.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/chance.h"
+#include "analyzer/timeline/median.h"
 #include "analyzer/timeline/sums.h"
 
 namespace traintrace {
@@ -77,11 +79,34 @@ bool is_certain(const Arrivals& arrivals, const OwnLateness& lateness) {
              kWarnShareByHost * static_cast<double>(span_of(arrivals));
 }
 
+// Whether most others were late by as much at other times, and this one no more often than chance
+// would have it: then it is none of them.
+bool is_as_others(const std::vector<OwnLateness>& all, const OwnLateness& lateness) {
+  const int64_t usual = upper_median(lateness.charges);
+  size_t others = 0;  // that were so late
+  size_t times = 0;   // how often
+  size_t own = 0;
+  for (const OwnLateness& each : all) {
+    const int64_t as_late =
+        std::count_if(each.charges.begin(), each.charges.end(), [&](int64_t charge) {
+          return static_cast<double>(charge) >= kLateAsLast * static_cast<double>(usual);
+        });
+    const bool is_own = each.member == lateness.member;
+    others += !is_own && as_late != 0 ? 1 : 0;
+    times += static_cast<size_t>(as_late);
+    own = is_own ? static_cast<size_t>(as_late) : own;
+  }
+  return 2 * others >= all.size() - 1 &&
+         chance_of(own, times, 1.0 / static_cast<double>(all.size())) >= kStragglerChance;
+}
+
 std::vector<Straggler> stragglers_by_host(const Profile& profile, const Arrivals& arrivals) {
   std::vector<Straggler> late;
-  for (const OwnLateness& all : own_lateness(arrivals)) {
+  const std::vector<OwnLateness> members = own_lateness(arrivals);
+  for (const OwnLateness& all : members) {
     const OwnLateness each = again_and_again(all);
-    if (is_straggler(arrivals, each) && (!arrivals.by_host || is_certain(arrivals, each))) {
+    if (is_straggler(arrivals, each) && !is_as_others(members, all) &&
+        (!arrivals.by_host || is_certain(arrivals, each))) {
       late.push_back({&arrivals, each.member, rank_of(profile, arrivals, each.member),
                       each.charged_ns, each.times,
                       arrivals.list.size() - arrivals.contradicted - 1});
@@ -252,6 +277,21 @@ const char* straggler_advice(const Straggler& worst) {
                "may be meant (stages of a pipeline, sharded embeddings)";
 }
 
+// What its own GPU lost meanwhile for want of launches.
+void name_own_loss(const Profile& profile, const Straggler& late, Finding& finding) {
+  constexpr IdleCause kHostsOwn[] = {IdleCause::kHostBound, IdleCause::kSyncInduced};
+  for (const DeviceProfile& device : profile.devices) {
+    int64_t left = late.arrivals->members[late.member] == device.timeline && !late.by_gpu
+                       ? late.charged_ns
+                       : 0;
+    for (const IdleCause cause : kHostsOwn) {
+      const int64_t lost = std::min(left, device.idle_for(cause));
+      name_loss(device, static_cast<size_t>(cause), lost, finding);
+      left -= lost;
+    }
+  }
+}
+
 Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& late) {
   const Straggler& worst = late.front();
   Finding finding;
@@ -262,6 +302,7 @@ Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& 
   for (const Straggler& each : late) {
     insert(finding.culprits, each.rank);
     finding.evidence.push_back(straggler_text(profile, each));
+    name_own_loss(profile, each, finding);
   }
   finding.victims = victims_of(profile, late, finding.culprits);
   finding.title = straggler_title(late, finding.culprits);

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
 #include "analyzer/timeline/collective_groups.h"
 #include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/handed_over.h"
 #include "analyzer/timeline/median.h"
 #include "analyzer/timeline/own_work.h"
 #include "analyzer/timeline/spans.h"
@@ -50,17 +52,39 @@ Spans idle_of(const Timeline& timeline) {
   return idle;
 }
 
+// By thread.
+std::vector<bool> launching_collectives(const Timeline& timeline, const Side& side) {
+  std::vector<bool> launching(timeline.threads.size(), false);
+  for (const std::vector<GpuWork>& each : {std::cref(timeline.work), std::cref(timeline.entries)}) {
+    for (const GpuWork& work : each) {
+      const auto launch = work.kind == WorkKind::kCommunication
+                              ? side.launches.find(work.correlation)
+                              : side.launches.end();
+      if (launch != side.launches.end()) {
+        launching[launch->second->thread] = true;
+      }
+    }
+  }
+  return launching;
+}
+
 Side side_of(const Timeline& timeline) {
   Side side;
   if (timeline.by_host) {
     side.idle = idle_of(timeline);
   }
-  // Whichever thread the profiler held up, it is nothing that the job did.
-  std::vector<std::vector<Span>> blocked(timeline.threads.size(), timeline.profiling);
   for (const HostCall& call : timeline.calls) {
     if (call.correlation != 0) {
       side.launches[call.correlation] = &call;
     }
+  }
+  std::vector<std::vector<Span>> blocked =
+      blocked_elsewhere(timeline, launching_collectives(timeline, side));
+  for (std::vector<Span>& each : blocked) {
+    // Whichever thread the profiler held up, it is nothing that the job did.
+    each.insert(each.end(), timeline.profiling.begin(), timeline.profiling.end());
+  }
+  for (const HostCall& call : timeline.calls) {
     if (call.kind == HostCallKind::kBlocking) {
       blocked[call.thread].push_back({call.start_ns, call.end_ns});
     }

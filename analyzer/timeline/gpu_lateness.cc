@@ -1,11 +1,11 @@
 #include "analyzer/timeline/gpu_lateness.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <string_view>
 
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/chance.h"
 #include "analyzer/timeline/median.h"
 #include "analyzer/timeline/sums.h"
 
@@ -25,18 +25,6 @@ std::vector<int64_t> more_work_at(const Arrivals& arrivals, size_t index) {
     each -= usual;
   }
   return worked;
-}
-
-// That `times` of `all` or more fall on one of several by chance.
-double chance_of(size_t times, size_t all, double each) {
-  double sum = 0;
-  for (size_t k = times; k <= all; ++k) {
-    const auto n = static_cast<double>(all);
-    const auto hits = static_cast<double>(k);
-    sum += std::exp(std::lgamma(n + 1) - std::lgamma(hits + 1) - std::lgamma(n - hits + 1) +
-                    hits * std::log(each) + (n - hits) * std::log1p(-each));
-  }
-  return sum;
 }
 
 struct KernelRuns {
