@@ -54,6 +54,18 @@ RunsByKernel runs_of(const Timeline& timeline, int64_t& copies_ns) {
   return runs;
 }
 
+// A GPU that takes longer for the same kernels with the same grids needs as much longer for those
+// whose grids vary with the data, and has no more of them for that.
+double usual_slowness(const WorkDifference& difference) {
+  const bool is_known = difference.knows_grids && difference.same_kernels >= kSlowDeviceSamples;
+  return is_known ? 1 + std::max(0.0, difference.longer()) : 1;
+}
+
+int64_t scaled(int64_t ns, double by) {
+  constexpr double kMost = 1e18;
+  return static_cast<int64_t>(std::min(static_cast<double>(ns) * by, kMost));
+}
+
 }  // namespace
 
 // Where a collective is hidden behind computing it does not bring the ranks level again: what a GPU
@@ -152,6 +164,8 @@ WorkDifference work_difference(const Profile& profile, const Arrivals& arrivals,
     return middle_median(std::move(values));
   };
   WorkDifference difference;
+  std::vector<int64_t> other_ns(runs.size(),
+                                0);  // in kernels that it runs more or less often, or never
   for (const auto& [kernel, ignored] : kernels) {
     std::vector<int64_t> counts;
     std::vector<int64_t> times;
@@ -162,8 +176,10 @@ WorkDifference work_difference(const Profile& profile, const Arrivals& arrivals,
     }
     const int64_t more = times[member] - without_it(times);
     const int64_t more_often = counts[member] - without_it(counts);
-    if (more_often != 0) {
-      difference.more_ns = added_within(difference.more_ns, more);
+    if (more_often != 0 || counts[member] == 0) {  // also grids that came on some others only
+      for (size_t i = 0; i < times.size(); ++i) {
+        other_ns[i] = added_within(other_ns[i], times[i]);
+      }
       difference.more_kernels += more_often;
       continue;
     }
@@ -172,6 +188,7 @@ WorkDifference work_difference(const Profile& profile, const Arrivals& arrivals,
     difference.same_kernels += static_cast<size_t>(counts[member]);
     difference.knows_grids = difference.knows_grids && kernel.second != 0;
   }
+  difference.more_ns = other_ns[member] - scaled(without_it(other_ns), usual_slowness(difference));
   difference.copies_ns = copies[member] - without_it(copies);
   return difference;
 }

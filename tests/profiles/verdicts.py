@@ -842,9 +842,9 @@ def cases():
     yield "never meet", grid(4, 3, lambda rank, k: 0, with_data=False, slower=lambda rank: 400.0 * (rank // 4)), None, [], None
     # A rank that waits for its tensor-parallel neighbour comes late to the data-parallel group, whatever its host does meanwhile.
     slow, busy = (lambda rank: 1.3 if rank == 0 else 1.0), (lambda us: lambda rank: us if rank == 1 else 0.0)
-    yield "hybrid, slow GPU", hybrid(slow), "latency.straggler", [0], ("gain_ns", 4230)
-    yield "hybrid, and a busy host that costs nothing", hybrid(slow, busy(200)), "latency.straggler", [0], ("gain_ns", 4230)
-    yield "hybrid, and a host that is nearly late", hybrid(slow, busy(320)), "latency.straggler", [0], None
+    yield "hybrid, slow GPU", hybrid(slow), "latency.slow-device", [0], ("gain_ns", 4230)
+    yield "hybrid, and a busy host that costs nothing", hybrid(slow, busy(200)), "latency.slow-device", [0], ("gain_ns", 4230)
+    yield "hybrid, and a host that is nearly late", hybrid(slow, busy(320)), "latency.slow-device", [0], None
     yield "hybrid, busy host alone", hybrid(host_us=busy(260)), "latency.exposed-communication", [], None
     yield "hybrid, slow host", hybrid(host_us=busy(450)), "latency.straggler", [1], ("late_ns", 5680)
     # Who stalls as often and as long as the others is no straggler, where theirs coincide.
