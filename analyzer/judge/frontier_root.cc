@@ -80,6 +80,10 @@ class Roots {
       add_stalled(walk, stuck);
     }
     for (const auto& [key, stuck] : together) {
+      if (const auto differing = std::get<1>(key) ? std::nullopt : differing_in(std::get<0>(key))) {
+        add_message_root(walk, *differing);
+        continue;
+      }
       add_stuck_together(walk, std::get<0>(key), std::get<2>(key), stuck);
     }
     join_hosts();
@@ -501,6 +505,23 @@ class Roots {
       stall.waited = std::max(stall.waited, stalled.stuck);
     }
     return stall;
+  }
+
+  // Messages there that differ, wherever their sides stand.
+  std::optional<Disagreement> differing_in(size_t communicator) const {
+    for (size_t i = 0; i < run_.divergences.size(); ++i) {
+      const Divergence& divergence = run_.divergences[i];
+      if (divergence.communicator != communicator || is_harmless(divergence.kind) ||
+          !traintrace::is_of_messages(divergence.kind) || divergence.messages.empty()) {
+        continue;
+      }
+      const SideCall& receive = divergence.messages.front().receive;
+      if (member_of(run_.communicators[communicator], receive.rank) != nullptr &&
+          receive.item.operation.enter != 0) {
+        return Disagreement{{receive.rank}, i};
+      }
+    }
+    return std::nullopt;
   }
 
   // A message of which both sides were issued, and do not agree.
