@@ -7,6 +7,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/messages.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -24,6 +25,7 @@ class Blocker {
     find_those_that_went_on();
     find_gone();
     find_disagreements();
+    find_differing_messages();
     for (auto& [rank, node] : blocked_.nodes) {
       add_edges(node);
     }
@@ -230,6 +232,61 @@ class Blocker {
     return run_.divergences.size() + blocked_.divergences.size() - 1;
   }
 
+  static bool contains_part(const Unit& unit, const OperationText& operation) {
+    return std::find(unit.parts.begin(), unit.parts.end(), &operation) != unit.parts.end();
+  }
+
+  // Its oldest work is one side of such a message, the other side of which was issued with another
+  // size: that it is behind something else there would say that the message has not begun.
+  bool stands_in(const Divergence& divergence, const SideCall& own, const SideCall& other) const {
+    const Unit* const unit = blocked_.nodes.at(own.rank).unit;
+    if (unit == nullptr || unit->communicator != divergence.communicator) {
+      return false;
+    }
+    const Member& peer = *member_of(run_.communicators[divergence.communicator], other.rank);
+    const Unit* const theirs = blocked_.nodes.at(other.rank).unit;
+    const auto differs = [&](const OperationText* part, const OperationText& met) {
+      return !met.collective && met.receive != part->receive &&
+             met.peer == unit->member->local_rank && met.sequence == part->sequence &&
+             size_key(met) != size_key(*part) &&
+             (finished(run_.processes[peer.process], met) ||
+              (theirs != nullptr && contains_part(*theirs, met)));
+    };
+    const auto& met = text_of(run_, peer).recent;
+    return std::any_of(unit->parts.begin(), unit->parts.end(), [&](const OperationText* part) {
+      return !part->collective && part->peer == peer.local_rank &&
+             part->sequence >= divergence.sequence &&
+             std::any_of(met.begin(), met.end(),
+                         [&](const OperationText& call) { return differs(part, call); });
+    });
+  }
+
+  // Neither side of such a message waits for what the other one does.
+  void find_differing_messages() {
+    for (size_t i = 0; i < run_.divergences.size(); ++i) {
+      const Divergence& divergence = run_.divergences[i];
+      if (!is_of_messages(divergence.kind) || is_harmless(divergence.kind)) {
+        continue;
+      }
+      Disagreement found;
+      found.index = i;
+      for (const Message& message : divergence.messages) {
+        if (stands_in(divergence, message.send, message.receive)) {
+          insert(found.deviants, message.send.rank);
+        }
+        if (stands_in(divergence, message.receive, message.send)) {
+          insert(found.deviants, message.receive.rank);
+        }
+      }
+      for (const Rank rank : found.deviants) {
+        blocked_.nodes.at(rank).deviant = true;
+      }
+      if (!found.deviants.empty()) {
+        blocked_.disagreements.push_back(std::move(found));
+      }
+    }
+  }
+
   // Without sizes where one of them is not known.
   static std::map<Call, Ranks> comparable(const std::map<Call, Ranks>& sides) {
     if (std::all_of(sides.begin(), sides.end(),
@@ -248,8 +305,7 @@ class Blocker {
   // The rank has work that it issued before that operation and that is not complete.
   bool is_held_up_before(const Node& node, const OperationText& operation) const {
     return node.unit != nullptr && node.unit->first().enter < operation.enter &&
-           std::find(node.unit->parts.begin(), node.unit->parts.end(), &operation) ==
-               node.unit->parts.end();
+           !contains_part(*node.unit, operation);
   }
 
   // What keeps it from going on is not known to be its own.
@@ -361,6 +417,11 @@ class Blocker {
     for (const Wait& wait : blocked_.waits) {
       for (const Waiter& waiter : wait.waiters) {
         waiting.insert(waiter.rank);
+      }
+    }
+    for (const auto& [rank, node] : blocked_.nodes) {
+      if (node.deviant && node.unit != nullptr && !node.unit->first().collective) {
+        waiting.insert(rank);
       }
     }
     for (size_t before = 0; before != waiting.size();) {

@@ -26,7 +26,7 @@ struct Node {
 
 // Calls that met and differ.
 struct Disagreement {
-  Ranks deviants;  // of a tie: all
+  Ranks deviants;  // of a tie: all; of messages: whoever is in one
   size_t index =
       0;  // in Run::divergences, as it will be with BlockedFrontiers::divergences after them
 };

@@ -80,7 +80,8 @@ class Roots {
       add_stalled(walk, stuck);
     }
     for (const auto& [key, stuck] : together) {
-      if (!std::get<1>(key) && add_message_root(walk, std::get<0>(key))) {
+      if (const auto differing = std::get<1>(key) ? std::nullopt : differing_in(std::get<0>(key))) {
+        add_message_root(walk, *differing);
         continue;
       }
       add_stuck_together(walk, std::get<0>(key), std::get<2>(key), stuck);
@@ -88,7 +89,8 @@ class Roots {
     join_hosts();
     leave_out_undated();
     for (const Disagreement& disagreement : blocked_.disagreements) {
-      add_disagreement_root(walk, disagreement);
+      is_of_messages(disagreement) ? add_message_root(walk, disagreement)
+                                   : add_disagreement_root(walk, disagreement);
     }
     if (graph_.hangs.size() == 1 && graph_.stalls.empty() && blocked_.disagreements.empty() &&
         !graph_.undated && !unknown) {
@@ -254,6 +256,11 @@ class Roots {
     if (hang.waited >= run_.hang_after) {
       graph_.hangs.push_back(std::move(hang));
     }
+  }
+
+  bool is_of_messages(const Disagreement& disagreement) const {
+    return disagreement.index < run_.divergences.size() &&
+           traintrace::is_of_messages(run_.divergences[disagreement.index].kind);
   }
 
   void add_disagreement_root(const WaitWalk& walk, const Disagreement& disagreement) {
@@ -500,41 +507,49 @@ class Roots {
     return stall;
   }
 
-  // Messages of which both sides are issued, and do not agree.
-  bool add_message_root(const WaitWalk& walk, size_t communicator) {
+  // Messages there that differ, wherever their sides stand.
+  std::optional<Disagreement> differing_in(size_t communicator) const {
     for (size_t i = 0; i < run_.divergences.size(); ++i) {
       const Divergence& divergence = run_.divergences[i];
-      if (divergence.communicator != communicator || !is_of_messages(divergence.kind) ||
-          divergence.kind == DivergenceKind::kHarmlessMessageType || divergence.messages.empty()) {
+      if (divergence.communicator != communicator || is_harmless(divergence.kind) ||
+          !traintrace::is_of_messages(divergence.kind) || divergence.messages.empty()) {
         continue;
       }
       const SideCall& receive = divergence.messages.front().receive;
-      const Member* const member = member_of(run_.communicators[communicator], receive.rank);
-      if (member == nullptr || receive.item.operation.enter == 0) {
-        continue;
+      if (member_of(run_.communicators[communicator], receive.rank) != nullptr &&
+          receive.item.operation.enter != 0) {
+        return Disagreement{{receive.rank}, i};
       }
-      Wait& wait = graph_.waits.emplace_back();
-      wait.kind = WaitKind::kReceive;
-      wait.communicator = communicator;
-      wait.sequence = receive.item.operation.sequence;
-      wait.operation = receive.item.function;
-      wait.details = receive.item.operation;
-      wait.waiters = {
-          waiter_of(run_, *member, receive.item.operation.enter, receive.item.operation.stack)};
-      Awaited& awaited = wait.awaited.emplace_back();
-      awaited.rank = divergence.messages.front().send.rank;
-      awaited.entered = true;
-      Hang& hang = graph_.hangs.emplace_back();
-      hang.wait = graph_.waits.size() - 1;
-      hang.roots = {awaited.rank};
-      hang.victims = walk.all_before({receive.rank});
-      insert(hang.victims, receive.rank);
-      hang.waited = hang.witnessed = waited_in(wait);
-      hang.entered = true;
-      hang.divergences = {i};
-      return true;
     }
-    return false;
+    return std::nullopt;
+  }
+
+  // A message of which both sides were issued, and do not agree.
+  void add_message_root(const WaitWalk& walk, const Disagreement& disagreement) {
+    const Divergence& divergence = run_.divergences[disagreement.index];
+    const SideCall& receive = divergence.messages.front().receive;
+    const Member& member = *member_of(run_.communicators[divergence.communicator], receive.rank);
+    Wait& wait = graph_.waits.emplace_back();
+    wait.kind = WaitKind::kReceive;
+    wait.communicator = divergence.communicator;
+    wait.sequence = receive.item.operation.sequence;
+    wait.operation = receive.item.function;
+    wait.details = receive.item.operation;
+    wait.waiters = {
+        waiter_of(run_, member, receive.item.operation.enter, receive.item.operation.stack)};
+    Awaited& awaited = wait.awaited.emplace_back();
+    awaited.rank = divergence.messages.front().send.rank;
+    awaited.entered = true;
+    Hang& hang = graph_.hangs.emplace_back();
+    hang.wait = graph_.waits.size() - 1;
+    hang.roots = {awaited.rank};
+    hang.victims = walk.all_before(disagreement.deviants);
+    for (const Rank rank : disagreement.deviants) {
+      insert(hang.victims, rank);
+    }
+    hang.waited = hang.witnessed = waited_in(wait);
+    hang.entered = true;
+    hang.divergences = {disagreement.index};
   }
 
   // All of them are in it, and nothing else holds them up.

@@ -102,8 +102,8 @@ SizeHabit size_habit(const std::vector<const OperationText*>& before, uint64_t s
                                              : SizeHabit::kBroken;
 }
 
-// By what its line had sent to that peer before, or received from it; of a new line, by what all
-// lines had.
+// By what its line had sent to that peer before, or received from it; where that was too seldom for
+// a habit, by what all lines had.
 SizeHabit size_habit_of(const Run& run, const Communicator& communicator, const SideCall& call) {
   const ProcessTrace& trace = run.processes[call.process];
   const OperationText& own = call.item.operation;
@@ -118,7 +118,7 @@ SizeHabit size_habit_of(const Run& run, const Communicator& communicator, const 
       }
     }
   }
-  return size_habit(of_line.empty() ? of_all : of_line, call.item.key);
+  return size_habit(of_line.size() < kHabitTimes ? of_all : of_line, call.item.key);
 }
 
 // The side that did otherwise than every time before, where the other one did not.
