@@ -193,8 +193,9 @@ struct FileHeader {
   // As the launcher numbered this process, + 1; 0: it did not.  For the keeper's pointer file.
   uint32_t launch_rank;
   uint32_t launch_world;
-  char collect[512];        // TRAINTRACE_COLLECT, absolute; empty: nothing is collected
-  int32_t collect_problem;  // errno of the last attempt
+  char collect[512];               // TRAINTRACE_COLLECT, absolute; empty: nothing is collected
+  int32_t collect_problem;         // errno of the last attempt
+  uint64_t collected_realtime_ns;  // when a pack was written there last; 0: never
 };
 static_assert(sizeof(FileHeader) <= 4096);
 inline constexpr uint32_t kHeaderBytes = 4096;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "interpose/call_names.h"
 #include "interpose/checks.h"
 #include "interpose/clock.h"
 #include "interpose/elf_next.h"
@@ -123,11 +124,8 @@ void select_calls(const char* patterns) {
     word = 0;
   }
   for (size_t id = 0; id < format::kCallCount + format::kMomentCount; ++id) {
-    const char* const name = id < format::kCallCount
-                                 ? format::kCalls[id].name
-                                 : format::kMoments[id - format::kCallCount].name;
     const uint64_t bit = uint64_t{1} << (id % 64);
-    g_selected_calls[id / 64] |= matches_any(patterns, name) ? bit : 0;
+    g_selected_calls[id / 64] |= matches_any(patterns, call_name(id)) ? bit : 0;
   }
 }
 
@@ -166,7 +164,7 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   if (!self) {
     return false;
   }
-  write_facts(*self, settings, region.ring_mb);
+  write_facts(*self, settings, region);
   payload_start(*self, settings);
   on_abort_prepare(*self, settings);
   define_versions(*self);
@@ -222,6 +220,7 @@ format::FileHeader* arm_in_own_thread() noexcept {
   t_arming = false;
   if (armed) {
     tell_about_settings(g_settings);
+    tell_smaller_ring(g_settings, region);
   }
   if (armed && g_settings.log) {
     ShortText line;

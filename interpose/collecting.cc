@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,9 @@ using format::FileHeader;
 
 constexpr uint64_t kQuietNs = 30'000'000'000;
 constexpr uint64_t kAgainNs = 300'000'000'000;
+// For what a child does that was there already, and for the last pack.
+constexpr uint64_t kBeforeLastNs = 2'000'000'000;
+constexpr uint64_t kLastNs = 20'000'000'000;
 
 template <class Element>
 struct Elements {
@@ -129,9 +133,16 @@ int pack_into(FileHeader& memory, const char* final_copy) {
   return problem;
 }
 
+// Whether a pack could be written there, as far as can be told without writing one.
 int probe(FileHeader& memory) {
+  constexpr uint64_t kLeastBytes = uint64_t{32} << 10;
   create_folders(memory.collect);
-  return access(memory.collect, W_OK | X_OK) == 0 ? 0 : errno;
+  const int folder = open(memory.collect, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  struct statvfs status = {};
+  if (folder < 0 || faccessat(folder, ".", W_OK | X_OK, 0) != 0 || fstatvfs(folder, &status) != 0) {
+    return errno;
+  }
+  return static_cast<uint64_t>(status.f_bavail) * status.f_frsize < kLeastBytes ? ENOSPC : 0;
 }
 
 }  // namespace
@@ -141,6 +152,9 @@ bool Collecting::child_is_at_work() noexcept {
   if (child_ > 0 && waitpid(child_, &status, WNOHANG) == child_) {
     child_ = 0;
     const int problem = WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+    if (packing_ && problem == 0) {
+      memory_.collected_realtime_ns = nanoseconds(CLOCK_REALTIME);
+    }
     publish(memory_.collect_problem, problem);
   }
   return child_ > 0;
@@ -181,6 +195,7 @@ void Collecting::look() noexcept {
     probed_ = true;
     in_child([&] { return probe(memory_); });
   } else if (is_due()) {
+    packing_ = true;
     in_child([&] { return pack_into(memory_, nullptr); });
   }
 }
@@ -189,12 +204,18 @@ void Collecting::look() noexcept {
 // before ours under the same first name, which ours takes away.
 void Collecting::finish(const char* path) noexcept {
   if (memory_.collect[0]) {
-    constexpr int kMostWaits = 100;
-    constexpr timespec kWait = {0, 20'000'000};
-    for (int i = 0; i < kMostWaits && child_is_at_work(); ++i) {
-      nanosleep(&kWait, nullptr);
-    }
+    wait_for_child(kBeforeLastNs);
+    packing_ = true;
     in_child([&] { return pack_into(memory_, path); });
+    wait_for_child(kLastNs);
+  }
+}
+
+void Collecting::wait_for_child(uint64_t for_ns) noexcept {
+  constexpr timespec kWait = {0, 20'000'000};
+  const uint64_t end_ns = nanoseconds(CLOCK_BOOTTIME) + for_ns;
+  while (child_is_at_work() && nanoseconds(CLOCK_BOOTTIME) < end_ns) {
+    nanosleep(&kWait, nullptr);
   }
 }
 

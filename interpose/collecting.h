@@ -21,12 +21,14 @@ class Collecting {
 
   // Once in each round.
   void look() noexcept;
-  // The process has ended; `path` is that of its final copy, empty where there is none.
+  // The process has ended; `path` is that of its final copy, empty where there is none.  Whether
+  // that worked is in the header of `memory` afterwards, unless a file server takes longer.
   void finish(const char* path) noexcept;
 
  private:
   bool is_due() noexcept;
   bool child_is_at_work() noexcept;
+  void wait_for_child(uint64_t for_ns) noexcept;
   // What the child does, and returns, is errno or 0.
   template <class Work>
   void in_child(Work work) noexcept;
@@ -34,6 +36,7 @@ class Collecting {
   format::FileHeader& memory_;
   pid_t child_ = 0;
   bool probed_ = false;
+  bool packing_ = false;     // what the child does
   uint64_t records_ = 0;     // written by all threads
   uint64_t changed_ns_ = 0;  // when that changed last
   uint64_t packed_ns_ = 0;   // 0: never

@@ -27,6 +27,8 @@ class CopyOut {
   // After the end of the process; the header says how it ended.  False: what is in the folder is
   // not whole, the memory is all there is.
   bool finish() noexcept;
+  // After that: what the header says of the process as a whole has changed.
+  bool complete() noexcept { return file_.complete_final(); }
 
   const char* path() const noexcept { return file_.path(); }
   bool was_removed() const noexcept { return file_.was_removed(); }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "format/secrets.h"
+#include "interpose/call_names.h"
 #include "interpose/definitions.h"
 #include "interpose/files.h"
 
@@ -66,6 +67,20 @@ void write_program(ThreadState& thread) {
   }
 }
 
+// What is there, and not as it was asked for.
+void write_limits(ThreadState& thread, const Settings& settings, const MemoryRegion& region) {
+  ShortText unmatched;
+  name_unmatched(settings.calls, unmatched);
+  if (unmatched.length()) {
+    write_fact(thread, "calls-unmatched", unmatched.c_str());
+  }
+  if (settings.ring_mb_asked && region.ring_mb < settings.ring_mb) {
+    ShortText why;
+    why << region.why_smaller << " (" << int64_t{settings.ring_mb} << " MiB were asked for)";
+    write_fact(thread, "ring-smaller", why.c_str());
+  }
+}
+
 void write_settings(ThreadState& thread, const Settings& settings, uint32_t ring_mb) {
   for (int i = 0; i < static_cast<int>(format::Setting::kCount); ++i) {
     const auto setting = static_cast<format::Setting>(i);
@@ -92,11 +107,13 @@ void write_fact(ThreadState& thread, const char* key, const char* value) noexcep
   define_fact(thread, key, value, strlen(value));
 }
 
-void write_facts(ThreadState& thread, const Settings& settings, uint32_t ring_mb) noexcept {
+void write_facts(ThreadState& thread, const Settings& settings,
+                 const MemoryRegion& region) noexcept {
   write_fact(thread, "traintrace-version", TT_VERSION);
   write_environment(thread);
   write_program(thread);
-  write_settings(thread, settings, ring_mb);
+  write_settings(thread, settings, region.ring_mb);
+  write_limits(thread, settings, region);
 }
 
 }  // namespace traintrace

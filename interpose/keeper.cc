@@ -233,6 +233,9 @@ void keep_copying(format::FileHeader* memory) noexcept {
   rounds.pack();
   const bool finished = copy.finish();
   collecting.finish(finished ? copy.path() : "");
+  if (finished && memory->collect[0]) {
+    copy.complete();
+  }
   if (finished || copy.was_removed()) {
     remove_memory(*memory);
   }

@@ -99,6 +99,9 @@ Keeping start_thread(format::FileHeader* memory) {
     pthread_attr_destroy(&attributes);
     return Keeping::kProcess;  // it began meanwhile
   }
+  if (memory->collect[0]) {
+    publish(memory->collect_problem, ECHILD);  // packing needs a process that may wait
+  }
   publish(memory->keeper_descriptor, -1);
   publish(g_thread_must_end, 0U);
   g_creator_has_own_files = has_own_files();
@@ -191,6 +194,7 @@ void wait_for_copy(format::FileHeader* memory) noexcept {
   wait_for_rounds(memory);
   say_unsaid();
   tell_other_place(*memory);
+  tell_not_collected(*memory);
   complain_if_nothing_is_kept(*memory);
 }
 

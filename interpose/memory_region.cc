@@ -251,7 +251,12 @@ void name_memory_folder(Text& into) noexcept {
 void create_memory_region(const Settings& settings, const Identity& identity,
                           MemoryRegion& into) noexcept {
   TraceSize size = usual_size(settings.ring_mb, settings.gpu_progress != GpuProgress::kObserve);
-  while (!create(size, settings, identity, into) && make_smaller(size)) {
+  into.why_smaller = nullptr;
+  while (!create(size, settings, identity, into)) {
+    into.why_smaller = into.why_smaller ? into.why_smaller : into.why;
+    if (!make_smaller(size)) {
+      return;
+    }
   }
 }
 

@@ -18,7 +18,8 @@ struct MemoryRegion {
   format::FileHeader* header;  // null: there is no memory; `why` says so
   size_t bytes;                // mapped, with all holes
   int descriptor;              // the caller closes it
-  uint32_t ring_mb;            // may be less than asked for, where memory is short
+  uint32_t ring_mb;            // may be less than asked for; then `why_smaller` says why
+  const char* why_smaller;
   const char* why;
 };
 

@@ -67,6 +67,8 @@ uint32_t number(Settings& settings, Setting setting, const Range& range) {
 void read_sizes(Settings& settings) {
   settings.ring_mb =
       number(settings, Setting::RingMb, {1, kMaxRingMb, "not a number from 1 to 65536"});
+  settings.ring_mb_asked =
+      asked_for(Setting::RingMb) && !settings.errors[static_cast<int>(Setting::RingMb)];
   settings.finished_ring_mb =
       number(settings, Setting::FinishedRingMb, {0, kMaxRingMb, "not a number from 0 to 65536"});
   if (asked_for(Setting::RingMb) && !asked_for(Setting::FinishedRingMb)) {

@@ -17,6 +17,7 @@ struct Settings {
   const char* dir;
   bool default_dir;  // nobody named one
   uint32_t ring_mb;
+  bool ring_mb_asked;
   uint32_t finished_ring_mb;
   uint32_t folder_mb;
   bool folder_mb_asked;

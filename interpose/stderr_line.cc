@@ -52,6 +52,24 @@ namespace {
 constinit uint32_t g_unsaid_state = 0;  // 1: being written, 2: there
 constinit char g_unsaid[kMaxPath] = {};
 
+// What others wrote - values of variables, paths - must neither move the cursor nor begin a line.
+void add_harmless(Text& line, const char* text) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  constexpr unsigned char kDelete = 0x7f;
+  constexpr unsigned char kC1Lead = 0xc2;  // of U+0080 to U+009F in UTF-8
+  constexpr unsigned char kC1Last = 0x9f;
+  for (const auto* at = reinterpret_cast<const unsigned char*>(text); *at; ++at) {
+    const bool is_c1 = *at == kC1Lead && at[1] >= 0x80 && at[1] <= kC1Last;
+    if (*at < ' ' || *at == kDelete || is_c1) {
+      at += is_c1 ? 1 : 0;
+      const char escaped[] = {'\\', 'x', kDigits[*at / 16], kDigits[*at % 16]};
+      line.append(escaped, sizeof escaped);
+    } else {
+      line.append(reinterpret_cast<const char*>(at), 1);
+    }
+  }
+}
+
 void keep_unsaid(const Text& line) {
   uint32_t expected = 0;
   if (__atomic_compare_exchange_n(&g_unsaid_state, &expected, 1U, false, __ATOMIC_ACQ_REL,
@@ -82,8 +100,15 @@ void say(const char* what) noexcept {
   if (g_has_no_stderr) {
     return;
   }
-  ShortText line;
-  line << "traintrace: " << what << "\n";
+  constexpr char kCut[] = "..\n";
+  char storage[kMaxPath];
+  Text line(storage, sizeof storage);
+  line << "traintrace: ";
+  add_harmless(line, what);
+  line << "\n";
+  if (!line.whole()) {
+    memcpy(storage + sizeof storage - sizeof kCut, kCut, sizeof kCut);
+  }
   if (!has_own_files()) {
     write_line(STDERR_FILENO, line.c_str());
     return;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interpose/call_names.h"
 #include "interpose/files.h"
 #include "interpose/stderr_line.h"
 #include "interpose/tables.h"
@@ -78,12 +79,30 @@ void add_unknown_names(Text& line) {
   }
 }
 
+void add_unmatched_calls(const Settings& settings, Text& line) {
+  ShortText unmatched;
+  name_unmatched(settings.calls, unmatched);
+  if (unmatched.length()) {
+    line << separator(line) << "TRAINTRACE_CALLS=" << settings.calls
+         << ": no call has such a name: " << unmatched.c_str() << " (traintrace calls lists them)";
+  }
+}
+
 }  // namespace
+
+void tell_smaller_ring(const Settings& settings, const MemoryRegion& region) noexcept {
+  if (settings.ring_mb_asked && region.ring_mb < settings.ring_mb) {
+    ShortText what;
+    what << "only " << int64_t{region.ring_mb} << " MiB are used";
+    tell_refused(Setting::RingMb, what.c_str(), region.why_smaller);
+  }
+}
 
 void tell_about_settings(const Settings& settings) noexcept {
   ShortText line;
   add_bad_values(settings, line);
   add_unknown_names(line);
+  add_unmatched_calls(settings, line);
   if (line.length() && is_first_rank() && is_first_time(g_told_settings)) {
     say(line.c_str());
   }
@@ -117,7 +136,8 @@ void tell_other_place(const format::FileHeader& memory) noexcept {
     line << "traces are kept in ";
     line.append(memory.copy_path, static_cast<size_t>(slash - memory.copy_path))
         << " of each host, not in " << memory.folder << ": " << memory.not_in_folder
-        << "; `traintrace collect` gathers them";
+        << "; on each host, `traintrace collect " << memory.folder
+        << " --to=FOLDER` gathers them in a folder of yours";
     say(line.c_str());
   }
 }

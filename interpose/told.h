@@ -4,12 +4,16 @@
 #pragma once
 
 #include "format/trace_format.h"
+#include "interpose/memory_region.h"
 #include "interpose/settings.h"
 
 namespace traintrace {
 
-// Values that were not understood, and names TRAINTRACE_* that are no setting.
+// Values that were not understood, names TRAINTRACE_* that are no setting, and patterns for calls
+// that match none.
 void tell_about_settings(const Settings& settings) noexcept;
+// That fewer records are kept than TRAINTRACE_RING_MB asked for.
+void tell_smaller_ring(const Settings& settings, const MemoryRegion& region) noexcept;
 // "TRAINTRACE_GPU_TIMELINE=cupti: no GPU timeline: WHY".  Once per setting.
 void tell_refused(format::Setting setting, const char* what, const char* why) noexcept;
 // That TRAINTRACE_COLLECT cannot be done, once the keeper knows.

@@ -4,14 +4,17 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "analyzer/collect/pack_trace.h"
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/temporary_folder.h"
+#include "analyzer/isolation/stage.h"
 #include "analyzer/live/mpi.h"
 #include "analyzer/reader/brought.h"
 #include "analyzer/reader/file_bytes.h"
@@ -255,14 +258,20 @@ Parcel parcel_for(const Wanted& file, const std::string& folder) {
 
 constexpr const char* kDone = "";
 
+// What a process needs for its longest step - listing a folder of a file server, packing one trace
+// - is seconds.
+constexpr std::chrono::seconds kPatience{30};
+
 // What every process but the first does.
 int serve(Mpi& mpi, const AnalyzeOptions& options) {
   const TemporaryFolder folder;
-  mpi.gather(text_of(list_all(options.traces)));
+  mpi.gather(text_of(list_all(options.traces)), kPatience);
   const Json share = Json::parse(mpi.receive(0), nullptr, false);
   for (const Json& wanted : share) {
     const Wanted file{wanted.at(0), wanted.at(1), static_cast<Travel>(wanted.at(2).get<int>())};
-    mpi.send(0, text_of(parcel_for(file, folder.path())));
+    Parcel parcel{file, {}, ""};
+    run_stage("bring " + file.path, [&] { parcel = parcel_for(file, folder.path()); });
+    mpi.send(0, text_of(parcel));
   }
   for (std::string path = mpi.receive(0); path != kDone; path = mpi.receive(0)) {
     mpi.send(0, text_of(pack({path, "", Travel::kPacked}, true, folder.path())));
@@ -271,11 +280,30 @@ int serve(Mpi& mpi, const AnalyzeOptions& options) {
   return 0;
 }
 
+std::string text_of(const std::vector<Wanted>& share) {
+  Json files = Json::array();
+  for (const Wanted& file : share) {
+    files.push_back({file.path, file.folder, static_cast<int>(file.travel)});
+  }
+  return dumped(files);
+}
+
 // What the first process knows of the others' files.
 class Others {
  public:
-  Others(Mpi& mpi, const Shares& shares, std::string folder)
-      : mpi_(mpi), shares_(shares), folder_(std::move(folder)) {}
+  // `hosts` by process; empty: it has said nothing.
+  Others(Mpi& mpi, const Shares& shares, std::vector<std::string> hosts, std::string folder)
+      : mpi_(mpi), shares_(shares), hosts_(std::move(hosts)), folder_(std::move(folder)) {
+    for (int process = 1; process < mpi_.size(); ++process) {
+      if (host_of(process).empty()) {
+        give_up(process, 0);
+      } else {
+        mpi_.send(process, text_of(shares_.of(process)));
+      }
+    }
+  }
+
+  bool all_answer() const { return gone_.empty(); }
 
   // Turn about, so that all are at work.
   void bring_all() {
@@ -285,8 +313,9 @@ class Others {
     }
     for (size_t i = 0; i < most; ++i) {
       for (int process = 1; process < mpi_.size(); ++process) {
-        if (i < shares_.of(process).size()) {
-          take(process, mpi_.receive(process));
+        if (i < shares_.of(process).size() && !gone_.contains(process)) {
+          const auto parcel = mpi_.receive_within(process, kPatience);
+          parcel ? void(take(process, *parcel)) : give_up(process, i);
         }
       }
     }
@@ -294,15 +323,22 @@ class Others {
 
   void bring_events_of(const std::string& path) {
     const auto owner = owners_.find(path);
-    if (owner != owners_.end()) {
-      mpi_.send(owner->second, path);
-      detail_bytes_ += take(owner->second, mpi_.receive(owner->second));
+    if (owner == owners_.end() || gone_.contains(owner->second)) {
+      return;
+    }
+    mpi_.send(owner->second, path);
+    if (const auto parcel = mpi_.receive_within(owner->second, kPatience)) {
+      detail_bytes_ += take(owner->second, *parcel);
+    } else {
+      give_up(owner->second, shares_.of(owner->second).size());
     }
   }
 
   void let_go() {
     for (int process = 1; process < mpi_.size(); ++process) {
-      mpi_.send(process, kDone);
+      if (!gone_.contains(process)) {
+        mpi_.send(process, kDone);
+      }
     }
   }
 
@@ -316,6 +352,29 @@ class Others {
   }
 
  private:
+  const std::string& host_of(int process) const { return hosts_[static_cast<size_t>(process)]; }
+
+  // It sent `sent` of its share.  The rest is on its host, as a pointer would say.
+  void give_up(int process, size_t sent) {
+    gone_.insert(process);
+    const std::vector<Wanted>& share = shares_.of(process);
+    note(fmt::format(
+        "process {}{} has not answered for {} s: {}", process,
+        host_of(process).empty() ? "" : " on " + host_of(process), kPatience.count(),
+        host_of(process).empty() || sent == share.size()
+            ? "judged without it"
+            : fmt::format("judged without {} of its {} files", share.size() - sent, share.size())));
+    for (size_t i = sent; i < share.size(); ++i) {
+      if (share[i].travel != Travel::kPacked) {
+        continue;
+      }
+      std::string place = fmt::format("{}/{}", folder_, ++count_);
+      std::ofstream(place, std::ios::binary)
+          << fmt::format("traintrace-pointer 1\n{}\n{}\n", share[i].path, host_of(process));
+      note_brought(share[i].path, {share[i].folder, std::move(place), false});
+    }
+  }
+
   // Its bytes.
   uint64_t take(int process, const std::string& text) {
     std::optional<Parcel> parcel = parcel_of(text);
@@ -337,6 +396,8 @@ class Others {
 
   Mpi& mpi_;
   const Shares& shares_;
+  std::vector<std::string> hosts_;
+  std::set<int> gone_;
   std::string folder_;
   std::map<std::string, int> owners_;
   size_t count_ = 0;
@@ -344,28 +405,21 @@ class Others {
   uint64_t detail_bytes_ = 0;
 };
 
-std::string text_of(const std::vector<Wanted>& share) {
-  Json files = Json::array();
-  for (const Wanted& file : share) {
-    files.push_back({file.path, file.folder, static_cast<int>(file.travel)});
-  }
-  return dumped(files);
-}
-
 int judge_all(Mpi& mpi, const AnalyzeOptions& options) {
   const TemporaryFolder folder;
   Shares shares(mpi.size());
-  const std::vector<std::string> listings = mpi.gather(text_of(list_all(options.traces)));
-  for (int process = 0; process < mpi.size(); ++process) {
-    shares.add(process, Json::parse(listings[static_cast<size_t>(process)], nullptr, false));
+  std::vector<std::string> hosts;
+  for (const std::string& text : mpi.gather(text_of(list_all(options.traces)), kPatience)) {
+    const Json listing = Json::parse(text, nullptr, false);
+    if (listing.is_object()) {
+      shares.add(static_cast<int>(hosts.size()), listing);
+    }
+    hosts.push_back(listing.is_object() ? listing.value("host", "a host") : "");
   }
   if (!folder.path().empty()) {
     shares.divide();
   }
-  for (int process = 1; process < mpi.size(); ++process) {
-    mpi.send(process, text_of(shares.of(process)));
-  }
-  Others others(mpi, shares, folder.path());
+  Others others(mpi, shares, std::move(hosts), folder.path());
   others.bring_all();
   bring_events_by([&](const std::string& path) { others.bring_events_of(path); });
   const int status = folder.path().empty() ? fail("no folder for temporary files can be made")
@@ -373,7 +427,11 @@ int judge_all(Mpi& mpi, const AnalyzeOptions& options) {
   bring_events_by(nullptr);
   others.let_go();
   note(others.sent_text());
-  mpi.finish();
+  if (others.all_answer()) {
+    mpi.finish();
+  } else {
+    mpi.abort(status);
+  }
   return status;
 }
 

@@ -1,8 +1,11 @@
 // traintrace collect: this host's traces, packed into a shared folder.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -62,7 +65,11 @@ void add_folder(const std::string& folder, Found& found) {
   for (const std::string& memory : memories_not_copied(folder)) {
     found.traces.insert(memory);
   }
-  if (problem && found.traces.empty()) {
+  for (const std::string& copy : copies_in_other_folders(folder)) {
+    found.traces.insert(copy);
+  }
+  const bool is_missing = problem == std::errc::no_such_file_or_directory;
+  if (problem && !is_missing && found.traces.empty()) {
     found.errors.push_back({folder, 0, "cannot be listed: " + problem.message(), true});
   }
 }
@@ -74,7 +81,7 @@ std::string target_of(const CollectArguments& arguments) {
   }
   std::error_code ignored;
   const std::string& first = arguments.traces.front();
-  return fs::is_directory(first, ignored) ? first : fs::path(first).parent_path().string();
+  return fs::is_regular_file(first, ignored) ? fs::path(first).parent_path().string() : first;
 }
 
 // "all", "none" or how long before the newest record.
@@ -87,6 +94,25 @@ std::optional<RingPart> ring_part(const std::string& text) {
   }
   const auto last = parse_duration(text);
   return last && *last > 0 ? std::optional(RingPart{*last}) : std::nullopt;
+}
+
+// Why no pack can be written there; empty: it can.
+std::string problem_of(const std::string& folder) {
+  std::error_code problem;
+  if (fs::create_directories(folder, problem)) {
+    fs::permissions(folder, fs::perms::owner_all, problem);
+  }
+  if (!problem && access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    problem.assign(errno, std::generic_category());
+  }
+  return problem ? problem.message() : "";
+}
+
+// Of an argument that is no folder, or an empty one.
+std::string no_traces_in(const std::string& name) {
+  const std::string others = other_folders_with_traces();
+  return fmt::format("no traces of {} on this host: name the folder that TRAINTRACE_DIR named{}",
+                     name, others.empty() ? "" : "; there are traces of other jobs in " + others);
 }
 
 struct Collected {
@@ -112,7 +138,8 @@ Collected pack_all(const Found& found, const std::string& folder, const RingPart
   return collected;
 }
 
-int tell(const Found& found, const Collected& collected, const std::string& folder) {
+int tell(const Found& found, const Collected& collected, const std::string& traces,
+         const std::string& folder) {
   for (const ReadError& error : found.errors) {
     say(error);
   }
@@ -126,7 +153,7 @@ int tell(const Found& found, const Collected& collected, const std::string& fold
   }
   const bool nothing = collected.processes == 0 && found.elsewhere == 0;
   if (nothing && !collected.failed && found.errors.empty()) {
-    return fail("no traces to collect: name the folder that TRAINTRACE_DIR named");
+    return fail(no_traces_in(traces));
   }
   return collected.failed || nothing ? 2 : 0;
 }
@@ -142,18 +169,20 @@ int collect(CollectArguments arguments) {
   Found found;
   for (const std::string& argument : arguments.traces) {
     std::error_code ignored;
-    if (fs::is_directory(argument, ignored) || !memories_not_copied(argument).empty()) {
+    if (fs::is_directory(argument, ignored) || !fs::exists(argument, ignored)) {
       add_folder(argument, found);
     } else {
       add_trace(argument, found);
     }
   }
   const std::string folder = target_of(arguments);
-  std::error_code problem;
-  if (!found.traces.empty() && fs::create_directories(folder, problem)) {
-    fs::permissions(folder, fs::perms::owner_all, problem);
+  const std::string problem = found.traces.empty() ? "" : problem_of(folder);
+  if (!problem.empty()) {
+    return fail(fmt::format("packs cannot be written to {}: {}; name another folder: --to=FOLDER",
+                            folder, problem));
   }
-  return tell(found, pack_all(found, folder, *ring), folder);
+  return tell(found, pack_all(found, folder, *ring),
+              fmt::format("{}", fmt::join(arguments.traces, " ")), folder);
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 // traintrace dump: every record as text (docs/dump.md).
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 
 #include "analyzer/commands/command.h"
 #include "analyzer/isolation/stage.h"
+#include "analyzer/model/ids.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/text/dump_printer.h"
@@ -50,6 +54,42 @@ bool is_among(const ProcessTrace& trace, const std::vector<int>& ranks) {
          });
 }
 
+// Those of `ranks` that no trace has.
+std::vector<int> without_trace(const std::vector<ProcessTrace>& traces, std::vector<int> ranks) {
+  std::erase_if(ranks, [&](int rank) {
+    return std::any_of(traces.begin(), traces.end(),
+                       [&](const ProcessTrace& trace) { return is_among(trace, {rank}); });
+  });
+  return ranks;
+}
+
+Ranks ranks_in(const std::vector<ProcessTrace>& traces) {
+  Ranks ranks;
+  for (const ProcessTrace& trace : traces) {
+    const auto fact = trace.facts.find("env.RANK");
+    const auto rank = fact == trace.facts.end() ? std::nullopt : parse_unsigned(fact->second);
+    if (rank && *rank <= INT32_MAX) {
+      insert(ranks, Rank{static_cast<int>(*rank)});
+    }
+  }
+  return ranks;
+}
+
+// What was asked for and is not there.  Empty: all of it is.
+std::string missing_text(const std::vector<ProcessTrace>& traces, const std::vector<int>& ranks) {
+  Ranks missing;
+  for (const int rank : without_trace(traces, ranks)) {
+    insert(missing, Rank{rank});
+  }
+  if (missing.empty()) {
+    return "";
+  }
+  const Ranks there = ranks_in(traces);
+  return fmt::format("there is no trace of {} here; {}", ranks_text(missing),
+                     there.empty() ? "none of these traces says its rank (RANK in its environment)"
+                                   : "there are those of " + ranks_text(there));
+}
+
 int dump(const DumpArguments& arguments) {
   // First who there is, then one process after the other: all events at once may be gigabytes.
   TraceSet set = read_traces(arguments.traces, {.events = false});
@@ -62,6 +102,13 @@ int dump(const DumpArguments& arguments) {
   const auto ranks = parse_ranks(arguments.ranks);
   if (!arguments.ranks.empty() && !ranks) {
     return fail("--rank=" + arguments.ranks + ": write ranks as 0-3,7");
+  }
+  const std::string missing = ranks ? missing_text(set.processes, *ranks) : "";
+  if (!missing.empty() && without_trace(set.processes, *ranks).size() == ranks->size()) {
+    return fail(missing);
+  }
+  if (!missing.empty()) {
+    note(missing);
   }
   const DumpHeading heading = dump_heading(set.processes);
   const Result<DumpOptions> options = dump_options(arguments, heading.start);

@@ -95,9 +95,7 @@ int export_memory(const std::vector<ProcessTrace>& processes, const ExportArgume
 int export_timelines(const Run& run, const ExportArguments& arguments) {
   const GpuTimelines own = gpu_timelines_of(run);
   if (own.timelines.empty()) {
-    return fail(own.refused.empty() ? "no rank has a timeline of its GPU: record with "
-                                      "TRAINTRACE_GPU_TIMELINE=cupti"
-                                    : own.refused.front().title);
+    return fail(why_no_gpu_timeline(run, own));
   }
   if (own.timelines.size() == 1) {
     return write_output(arguments.output, kineto_trace(own.timelines.front()));

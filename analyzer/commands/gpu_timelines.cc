@@ -21,8 +21,7 @@ Finding refused(Rank rank, const std::string& why) {
   Finding finding;
   finding.code = "trace.incomplete-timeline";
   finding.severity = Severity::kWarning;
-  finding.title =
-      fmt::format("where the time of rank {}'s GPU went cannot be said: {}", rank.value, why);
+  finding.title = fmt::format("no GPU timeline for rank {}: {}", rank.value, why);
   finding.sides = {{rank}};
   finding.advice = "record a shorter window, or with TRAINTRACE_MODE=full";
   return finding;
@@ -182,6 +181,23 @@ void add_by_host(const Run& run, std::vector<Finding>& found) {
 }
 
 }  // namespace
+
+std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines) {
+  if (!timelines.refused.empty()) {
+    return timelines.refused.front().title;
+  }
+  bool recorded = false;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    recorded = recorded || trace.facts.contains("traintrace-version");
+    if (const std::string reason = reason_of(trace); !reason.empty()) {
+      return fmt::format("no GPU timeline for rank {}, although one was asked for: {}",
+                         state.rank.value, reason);
+    }
+  }
+  return recorded ? "no rank has a GPU timeline: record with TRAINTRACE_GPU_TIMELINE=cupti"
+                  : "no rank has a GPU timeline: only traces that traintrace recorded can have one";
+}
 
 void add_latency(Run& run, std::vector<Finding>& findings) {
   if (went_wrong(findings)) {

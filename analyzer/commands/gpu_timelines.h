@@ -1,6 +1,7 @@
 // What libtraintrace recorded of GPUs, as timelines.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
@@ -16,6 +17,9 @@ struct GpuTimelines {
 
 // Of all ranks that have one.  Reads their events again where the run has only the tables.
 GpuTimelines gpu_timelines_of(const Run& run);
+
+// Why there is none of any rank.
+std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines);
 
 // Adds what is found in them to `findings`, unless these say that the run went wrong: what a hang
 // loses is no matter of latency.  They stay as Run::profile.

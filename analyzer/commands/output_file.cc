@@ -1,7 +1,5 @@
 #include "analyzer/commands/output_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,26 +10,13 @@
 #include "analyzer/isolation/supervise.h"
 
 namespace traintrace {
-namespace {
-
-constexpr mode_t kOwnerOnly = 0600;
-
-int open_to_write(const std::string& path) {
-  const int file =
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, kOwnerOnly);
-  struct stat status = {};
-  if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
-      (status.st_mode & 07777) != kOwnerOnly) {
-    fchmod(file, kOwnerOnly);  // it was there before
-  }
-  return file;
-}
-
-}  // namespace
 
 OutputFile::OutputFile(const std::string& path)
-    : path_(path.empty() ? "-" : path),
-      descriptor_(path_ == "-" ? STDOUT_FILENO : open_to_write(path)) {
+    : path_(path.empty() ? "-" : path), descriptor_(STDOUT_FILENO) {
+  if (path_ != "-") {
+    file_.emplace(path_);
+    descriptor_ = file_->open();
+  }
   if (descriptor_ < 0) {
     error_ = errno;
   }
@@ -62,6 +47,10 @@ int OutputFile::close() {
     error_ = errno;
   }
   descriptor_ = -1;
+  if (error_ == 0 && file_) {
+    error_ = file_->finish();
+  }
+  file_.reset();
   const bool to_stdout = path_ == "-";
   if (error_ == 0 || (to_stdout && error_ == EPIPE)) {
     return 0;

@@ -2,16 +2,19 @@
 // affair: nobody but its owner reads them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "analyzer/exporters/unfinished_file.h"
 #include "analyzer/reader/process_trace.h"
 
 namespace traintrace {
 
 class OutputFile {
  public:
-  // "-": stdout.  Of a regular file the old content goes, and its rights become 0600.
+  // "-": stdout.  A regular file with that name is replaced, with rights 0600, once all is written;
+  // one that cannot be written stays as it was.
   explicit OutputFile(const std::string& path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -24,6 +27,7 @@ class OutputFile {
 
  private:
   std::string path_;
+  std::optional<UnfinishedFile> file_;
   int descriptor_;
   int error_ = 0;  // errno of the first that went wrong
 };

@@ -1,13 +1,20 @@
 #include "analyzer/commands/recorded.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <set>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "analyzer/reader/read_trace.h"
@@ -23,6 +30,10 @@ namespace fs = std::filesystem;
 struct Recorded {
   std::set<std::tuple<uint64_t, int, uint64_t>> processes;  // boot, pid, start time
   uint64_t bytes = 0;
+  size_t to_pack = 0;
+  std::string pack_folder;
+  std::map<std::string, size_t> not_packed;  // by the reason
+  bool any_at_work = false;                  // a keeper
 };
 
 // On the disk: copies of a running process have holes.
@@ -30,6 +41,22 @@ uint64_t bytes_on_disk(const std::string& path) {
   constexpr uint64_t kBlock = 512;
   struct stat status = {};
   return stat(path.c_str(), &status) == 0 ? static_cast<uint64_t>(status.st_blocks) * kBlock : 0;
+}
+
+// What the keeper of that process says of its pack.
+void note_packing(const format::FileHeader& header, Recorded& recorded) {
+  const auto end = std::find(std::begin(header.collect), std::end(header.collect), '\0');
+  const std::string folder(header.collect, end);
+  if (folder.empty() && header.collect_problem == 0) {
+    return;
+  }
+  ++recorded.to_pack;
+  recorded.pack_folder = folder;
+  if (header.collect_problem != 0) {
+    ++recorded.not_packed[std::strerror(header.collect_problem)];
+  }
+  recorded.any_at_work = recorded.any_at_work || header.copy_state != format::kFinal ||
+                         (header.collect_problem == 0 && header.collected_realtime_ns == 0);
 }
 
 void add(const std::string& path, int64_t since_ns, Recorded& recorded) {
@@ -40,6 +67,7 @@ void add(const std::string& path, int64_t since_ns, Recorded& recorded) {
   if (recorded.processes.emplace(header->boot_id[0], header->pid, header->start_time).second) {
     const fs::path segments = fs::path(path).replace_extension(format::kSegmentsSuffix);
     recorded.bytes += bytes_on_disk(path) + bytes_on_disk(segments.string());
+    note_packing(*header, recorded);
   }
 }
 
@@ -70,27 +98,64 @@ bool is_disabled() {
   return disabled != nullptr && std::string_view(disabled) == "1";
 }
 
+std::vector<std::string> places_of(const std::string& folder) {
+  std::vector<std::string> places = other_folders();
+  places.insert(places.begin(), folder);
+  return places;
+}
+
+// The first place that has any.
+std::pair<std::string, Recorded> find_recorded(const std::string& folder, int64_t since_ns) {
+  for (const std::string& place : places_of(folder)) {
+    Recorded recorded = recorded_in(place, since_ns);
+    if (!recorded.processes.empty()) {
+      return {place, std::move(recorded)};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string recorded_text(const std::string& folder, int64_t since_ns) {
   if (is_disabled()) {
     return "nothing recorded: TRAINTRACE_DISABLE=1";
   }
-  const std::vector<std::string> places = {folder, fmt::format("/tmp/traintrace-{}", geteuid()),
-                                           fmt::format("/var/tmp/traintrace-{}", geteuid())};
-  for (const std::string& place : places) {
-    const Recorded recorded = recorded_in(place, since_ns);
-    const size_t count = recorded.processes.size();
-    if (count == 0) {
-      continue;
-    }
-    const std::string name = as_typed(place);
-    return fmt::format("recorded {} process{} in {} ({}){}; next: traintrace analyze{}", count,
-                       count == 1 ? "" : "es", name, file_size_text(recorded.bytes),
-                       place == folder ? "" : ", as " + folder + " cannot hold traces",
-                       name == "traintrace" ? "" : " " + name);
+  const auto [place, recorded] = find_recorded(folder, since_ns);
+  const size_t count = recorded.processes.size();
+  if (count == 0) {
+    return "nothing recorded: no process used CUDA or NCCL";
   }
-  return "nothing recorded: no process used CUDA or NCCL";
+  const std::string name = as_typed(place);
+  return fmt::format("recorded {} process{} in {} ({}){}; next: traintrace analyze{}", count,
+                     count == 1 ? "" : "es", name, file_size_text(recorded.bytes),
+                     place == folder ? "" : ", as " + folder + " cannot hold traces",
+                     name == "traintrace" ? "" : " " + name);
+}
+
+std::string not_collected_text(const std::string& folder, int64_t since_ns) {
+  constexpr auto kMostWait = std::chrono::seconds(3);
+  constexpr auto kPause = std::chrono::milliseconds(50);
+  const auto end = std::chrono::steady_clock::now() + kMostWait;
+  auto [place, recorded] = find_recorded(folder, since_ns);
+  while (recorded.to_pack != 0 && recorded.any_at_work && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kPause);
+    std::tie(place, recorded) = find_recorded(folder, since_ns);
+  }
+  if (recorded.not_packed.empty()) {
+    return recorded.to_pack != 0 && recorded.any_at_work
+               ? "packs are still being written to " + recorded.pack_folder
+               : "";
+  }
+  std::vector<std::string> reasons;
+  size_t count = 0;
+  for (const auto& [reason, processes] : recorded.not_packed) {
+    reasons.push_back(reason);
+    count += processes;
+  }
+  return fmt::format(
+      "{} of {} traces not packed into {}: {}; next: traintrace collect {} --to=FOLDER", count,
+      recorded.to_pack, recorded.pack_folder, fmt::join(reasons, "; "), as_typed(place));
 }
 
 }  // namespace traintrace

@@ -10,4 +10,9 @@ namespace traintrace {
 // where traces go that cannot be put there.
 std::string recorded_text(const std::string& folder, int64_t since_ns);
 
+// Which of those could not be packed into the folder of TRAINTRACE_COLLECT, and what to type then.
+// Empty: all of them were, or nobody wanted it.  Waits for keepers, which pack at the end of a
+// process, but not for a file server that is gone.
+std::string not_collected_text(const std::string& folder, int64_t since_ns);
+
 }  // namespace traintrace

@@ -101,8 +101,12 @@ int run(const CLI::App& command, const Settings& settings, const Invocation& inv
   const int status = run_child(program);
   constexpr int kNotStarted = 126;  // and 127
   if (status != kNotStarted && status != kNotStarted + 1) {
-    note(recorded_text(fs::absolute(folder).string(),
-                       std::chrono::duration_cast<std::chrono::nanoseconds>(began).count()));
+    const int64_t since_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(began).count();
+    note(recorded_text(fs::absolute(folder).string(), since_ns));
+    const std::string not_collected = not_collected_text(fs::absolute(folder).string(), since_ns);
+    if (!not_collected.empty()) {
+      note(not_collected);
+    }
   }
   return status;
 }

@@ -90,6 +90,8 @@ constexpr Refusal kRefusals[] = {
     {"payload-checks", "none: ", "TRAINTRACE_PAYLOAD", "buffers of collectives were not looked at"},
     {"payload-checks-ended", "", "TRAINTRACE_PAYLOAD",
      "from some time on, buffers of collectives were not looked at"},
+    {"calls-unmatched", "", "TRAINTRACE_CALLS", "no call has such a name"},
+    {"ring-smaller", "", "TRAINTRACE_RING_MB", "the ring is smaller than asked for"},
     {"not-collected", "", "TRAINTRACE_COLLECT", "the trace was not collected"},
     {"not-in-folder", "", "TRAINTRACE_DIR", "the trace was written to another folder"},
 };

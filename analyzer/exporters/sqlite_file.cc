@@ -1,7 +1,6 @@
 #include "analyzer/exporters/sqlite_file.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,16 +67,18 @@ struct SqliteFile::Statements {
   std::map<std::string, void*, std::less<>> by_table;
 };
 
-SqliteFile::SqliteFile(std::string path) : path_(std::move(path)), statements_(new Statements) {}
+SqliteFile::SqliteFile(std::string path)
+    : path_(std::move(path)), file_(path_), statements_(new Statements) {}
 
 SqliteFile::SqliteFile(SqliteFile&& other) noexcept
     : path_(std::move(other.path_)),
+      file_(std::move(other.file_)),
       database_(std::exchange(other.database_, nullptr)),
       statements_(std::exchange(other.statements_, nullptr)),
       error_(std::move(other.error_)) {}
 
 SqliteFile::~SqliteFile() {
-  close();
+  let_go();
   delete statements_;
 }
 
@@ -86,18 +87,17 @@ Result<SqliteFile> SqliteFile::create(const std::string& path) {
     return failure(path, "cannot be written: libsqlite3.so.0 is not on this machine");
   }
   struct stat status = {};
-  if (lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
-    unlink(path.c_str());
+  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    return failure(path, "expected a regular file, or none");
   }
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  SqliteFile database(path);
+  const int file = database.file_.open();
   if (file < 0) {
-    return failure(path, errno == EEXIST
-                             ? "expected a regular file, or none"
-                             : std::string("cannot be written: ") + std::strerror(errno));
+    return failure(path, std::string("cannot be written: ") + std::strerror(errno));
   }
   ::close(file);
-  SqliteFile database(path);
-  if (api()->open(path.c_str(), &database.database_, kReadWriteCreate, nullptr) != 0) {
+  if (api()->open(database.file_.path().c_str(), &database.database_, kReadWriteCreate, nullptr) !=
+      0) {
     return failure(path, "cannot be opened as a database");
   }
   // Nobody needs half of it: a file that was not finished is made anew.
@@ -151,16 +151,30 @@ void SqliteFile::add(std::string_view table, std::initializer_list<SqlValue> val
   api()->reset(statement);
 }
 
+void SqliteFile::let_go() {
+  if (statements_ == nullptr) {
+    return;  // moved away
+  }
+  for (const auto& [table, statement] : statements_->by_table) {
+    api()->finalize(statement);
+  }
+  statements_->by_table.clear();
+  if (database_ != nullptr) {
+    api()->close(std::exchange(database_, nullptr));
+  }
+}
+
 std::optional<ReadError> SqliteFile::close() {
   if (database_ == nullptr) {
     return std::nullopt;
   }
   run("COMMIT");
-  for (const auto& [table, statement] : statements_->by_table) {
-    api()->finalize(statement);
+  let_go();
+  if (error_.empty()) {
+    if (const int problem = file_.finish(); problem != 0) {
+      error_ = std::strerror(problem);
+    }
   }
-  statements_->by_table.clear();
-  api()->close(std::exchange(database_, nullptr));
   return error_.empty() ? std::nullopt
                         : std::optional(failure(path_, "cannot be written: " + error_));
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <variant>
 
+#include "analyzer/exporters/unfinished_file.h"
 #include "analyzer/reader/result.h"
 
 namespace traintrace {
@@ -24,7 +25,7 @@ inline SqlValue sql_known(std::string text) {
 
 class SqliteFile {
  public:
-  // With rights 0600; a regular file that was there before is replaced.
+  // With rights 0600; a regular file that was there before is replaced once it is closed.
   static Result<SqliteFile> create(const std::string& path);
   SqliteFile(SqliteFile&& other) noexcept;
   SqliteFile& operator=(SqliteFile&&) = delete;
@@ -34,15 +35,17 @@ class SqliteFile {
   void run(const std::string& statements);
   // A row of that table, with a value for each of its columns.
   void add(std::string_view table, std::initializer_list<SqlValue> values);
-  // Ends what is written.  The first error, if there was any.
+  // Ends what is written.  The first error, if there was any: then there is no file.
   std::optional<ReadError> close();
 
  private:
   struct Statements;
   explicit SqliteFile(std::string path);
   void note_error();
+  void let_go();
 
   std::string path_;
+  UnfinishedFile file_;
   void* database_ = nullptr;
   Statements* statements_ = nullptr;
   std::string error_;

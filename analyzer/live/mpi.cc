@@ -22,6 +22,7 @@ void find(void* library, const char* name, Function& function) {
 }
 
 constexpr int kTag = 4711;
+constexpr std::chrono::microseconds kLook{200};
 constexpr size_t kMostBytes = size_t{1} << 30;  // a count is an int
 
 }  // namespace
@@ -48,6 +49,7 @@ bool Mpi::load() {
   find(library, "MPI_Send", call_.send);
   find(library, "MPI_Recv", call_.receive);
   find(library, "MPI_Iprobe", call_.probe);
+  find(library, "MPI_Abort", call_.abort);
   world_ = dlsym(library, "ompi_mpi_comm_world");
   byte_ = dlsym(library, "ompi_mpi_byte");
   if (world_ == nullptr || byte_ == nullptr) {  // MPICH's, in its mpi.h
@@ -71,14 +73,14 @@ std::optional<Mpi> Mpi::join() {
   return mpi;
 }
 
-std::vector<std::string> Mpi::gather(const std::string& text) {
+std::vector<std::string> Mpi::gather(const std::string& text, std::chrono::seconds patience) {
   if (rank_ != 0) {
     send(0, text);
     return {};
   }
   std::vector<std::string> all = {text};
   for (int other = 1; other < size_; ++other) {
-    all.push_back(receive(other));
+    all.push_back(receive_within(other, patience).value_or(""));
   }
   return all;
 }
@@ -89,14 +91,13 @@ void Mpi::send(int to, const std::string& text) {
   call_.send(text.data(), static_cast<int>(bytes), byte_, to, kTag, world_);
 }
 
-std::string Mpi::receive(int from) {
-  constexpr std::chrono::microseconds kLook{200};
-  for (int there = 0; there == 0;) {
-    call_.probe(from, kTag, world_, &there, ignore_status_);
-    if (there == 0) {
-      std::this_thread::sleep_for(kLook);
-    }
-  }
+bool Mpi::is_there(int from) {
+  int there = 0;
+  call_.probe(from, kTag, world_, &there, ignore_status_);
+  return there != 0;
+}
+
+std::string Mpi::take(int from) {
   uint64_t bytes = 0;
   call_.receive(&bytes, sizeof bytes, byte_, from, kTag, world_, ignore_status_);
   std::string text(std::min<uint64_t>(bytes, kMostBytes), '\0');
@@ -105,8 +106,30 @@ std::string Mpi::receive(int from) {
   return text;
 }
 
+std::string Mpi::receive(int from) {
+  while (!is_there(from)) {
+    std::this_thread::sleep_for(kLook);
+  }
+  return take(from);
+}
+
+std::optional<std::string> Mpi::receive_within(int from, std::chrono::seconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!is_there(from)) {
+    if (std::chrono::steady_clock::now() >= end) {
+      return std::nullopt;
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  return take(from);
+}
+
 void Mpi::finish() {
   call_.finalize();
+}
+
+void Mpi::abort(int status) {
+  call_.abort(world_, status);
 }
 
 }  // namespace traintrace

@@ -82,6 +82,7 @@ void note_pack(const std::string& path, ProcessTrace& trace) {
     trace.running_now =
         (head->flags & format::kPackGone) != 0 ? std::optional(false) : std::nullopt;
     trace.halt = Halt::kNot;
+    trace.facts.erase("not-collected");  // of an attempt before this one
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 
 namespace traintrace {
 namespace {
@@ -84,6 +86,13 @@ std::string path_of(const std::string& records) {
 }
 
 }  // namespace
+
+bool is_compressed_tar(const std::string& path) {
+  constexpr std::string_view kEndings[] = {".tgz",    ".tar.gz", ".tar.zst",
+                                           ".tar.xz", ".txz",    ".tar.bz2"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [&](std::string_view ending) { return path.ends_with(ending); });
+}
 
 bool is_tar(const InputFile& file) {
   Header header;

@@ -19,6 +19,9 @@ struct TarMember {
 bool is_tar(const InputFile& file);
 bool is_tar(const std::string& path);
 
+// By its name: an archive that is compressed, which is not read.
+bool is_compressed_tar(const std::string& path);
+
 // Regular files only, in their order.  What follows a damaged header is left out: `problem` says
 // so.
 std::vector<TarMember> members_of(const InputFile& tar, std::optional<ReadError>& problem);

@@ -1,5 +1,7 @@
 #include "analyzer/reader/trace_memory.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <string_view>
 
 #include "analyzer/reader/this_machine.h"
+#include "format/segments.h"
 
 namespace traintrace {
 namespace {
@@ -62,6 +65,31 @@ bool may_have_memory(const FileHeader& header) {
   return header.copy_state == format::kPartial && is_of_this_boot(header);
 }
 
+std::string whole_path(const std::string& folder) {
+  std::error_code problem;
+  return fs::weakly_canonical(fs::absolute(folder, problem), problem).string();
+}
+
+// The traces in `place` that were to lie in the folder `wanted`, and that are `right`.
+template <class Right>
+void add_those_for(const std::string& wanted, const fs::path& place, Right right,
+                   std::vector<std::string>& found) {
+  std::error_code problem;
+  for (fs::directory_iterator entry(place, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    if (entry->path().extension() != format::kTraceSuffix) {
+      continue;
+    }
+    const Result<TraceBytes> file = TraceBytes::open(entry->path().string());
+    const auto header = file ? header_of(*file) : std::nullopt;
+    std::error_code ignored;
+    if (header && right(*header) &&
+        fs::weakly_canonical(bounded_text(header->folder), ignored) == wanted) {
+      found.push_back(entry->path().string());
+    }
+  }
+}
+
 }  // namespace
 
 Result<TraceBytes> open_newest(const std::string& path) {
@@ -80,31 +108,57 @@ Result<TraceBytes> open_newest(const std::string& path) {
 
 std::vector<std::string> memories_not_copied(const std::string& folder) {
   std::vector<std::string> found;
+  const std::string wanted = whole_path(folder);
   std::error_code problem;
-  const fs::path wanted = fs::weakly_canonical(fs::absolute(folder, problem), problem);
   for (fs::directory_iterator user("/dev/shm", problem), end; !problem && user != end;
        user.increment(problem)) {
-    if (!user->path().filename().string().starts_with("traintrace-")) {
-      continue;
-    }
-    std::error_code unreadable;
-    for (fs::directory_iterator entry(user->path(), unreadable), none; !unreadable && entry != none;
-         entry.increment(unreadable)) {
-      if (entry->path().extension() != ".trace") {
-        continue;
-      }
-      const Result<TraceBytes> file = TraceBytes::open(entry->path().string());
-      const auto header = file ? header_of(*file) : std::nullopt;
-      if (!header || header->ready != 1 || header->copy_path[0] != '\0') {
-        continue;
-      }
-      std::error_code ignored;
-      if (fs::weakly_canonical(bounded_text(header->folder), ignored) == wanted) {
-        found.push_back(entry->path().string());
-      }
+    if (user->path().filename().string().starts_with("traintrace-")) {
+      add_those_for(
+          wanted, user->path(),
+          [](const FileHeader& header) { return header.ready == 1 && header.copy_path[0] == '\0'; },
+          found);
     }
   }
   return found;
+}
+
+std::vector<std::string> other_folders() {
+  std::vector<std::string> found;
+  for (const char* const base : {"/tmp", "/var/tmp"}) {
+    std::string folder = fmt::format("{}/traintrace-{}", base, geteuid());
+    struct stat status = {};
+    if (lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+        status.st_uid == geteuid()) {
+      found.push_back(std::move(folder));
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> copies_in_other_folders(const std::string& folder) {
+  std::vector<std::string> found;
+  const std::string wanted = whole_path(folder);
+  for (const std::string& other : other_folders()) {
+    if (other != wanted) {
+      add_those_for(
+          wanted, other, [](const FileHeader&) { return true; }, found);
+    }
+  }
+  return found;
+}
+
+std::string other_folders_with_traces() {
+  std::string names;
+  for (const std::string& folder : other_folders()) {
+    std::error_code ignored;
+    const fs::directory_iterator entries(folder, ignored);
+    if (std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+          return entry.path().extension() == format::kTraceSuffix;
+        })) {
+      names += (names.empty() ? "" : " ") + folder;
+    }
+  }
+  return names;
 }
 
 }  // namespace traintrace

@@ -46,28 +46,12 @@ struct Inputs {
   std::vector<std::string> telemetry;
 };
 
-// Where a folder could not be written to, traces go to one of these.
-std::string other_places_with_traces() {
-  std::string places;
-  for (const char* const base : {"/tmp", "/var/tmp"}) {
-    const std::string place = fmt::format("{}/traintrace-{}", base, geteuid());
-    std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(place, ignored)) {
-      if (entry.path().extension() == ".trace") {
-        places += (places.empty() ? "" : " ") + place;
-        break;
-      }
-    }
-  }
-  return places;
-}
-
 ReadError no_default_folder() {
   ReadError error;
   error.message =
       "no traces in ./traintrace, the default. Record some: traintrace run -- PROGRAM; or name "
       "their folder: traintrace analyze DIR";
-  if (const std::string places = other_places_with_traces(); !places.empty()) {
+  if (const std::string places = other_folders_with_traces(); !places.empty()) {
     error.message += " (there are traces in " + places + ")";
   }
   error.fatal = true;
@@ -78,12 +62,23 @@ ReadError no_default_folder() {
 struct Listing {
   std::vector<std::string> traces;
   std::vector<OtherFile> others;
+  std::vector<std::string> compressed;  // archives
 };
+
+ReadError must_be_unpacked(const std::string& path) {
+  return {
+      path, 0,
+      "expected a tar archive that is not compressed: unpack it, and name the folder that comes "
+      "out",
+      true};
+}
 
 void add_listed(const std::string& path, Inputs& inputs, Listing& listing) {
   const fs::path extension = fs::path(path).extension();
-  if (extension == format::kTraceSuffix || extension == ".pointer" ||
-      extension == format::kPackSuffix) {
+  if (is_compressed_tar(path)) {
+    listing.compressed.push_back(path);
+  } else if (extension == format::kTraceSuffix || extension == ".pointer" ||
+             extension == format::kPackSuffix) {
     listing.traces.push_back(path);
   } else if (is_telemetry(path)) {
     inputs.telemetry.push_back(path);
@@ -121,6 +116,8 @@ std::error_code list_folder(const fs::path& folder, Inputs& inputs, Listing& lis
 }
 
 void take_listing(const std::string& folder, Listing listing, Inputs& inputs, TraceSet& set) {
+  std::transform(listing.compressed.begin(), listing.compressed.end(),
+                 std::back_inserter(set.errors), must_be_unpacked);
   std::vector<OtherFile>& others = listing.others;
   bool any_of_others = false;
   if (!listing.traces.empty()) {
@@ -130,7 +127,7 @@ void take_listing(const std::string& folder, Listing listing, Inputs& inputs, Tr
     any_of_others = std::any_of(others.begin(), others.end(), [](const OtherFile& file) {
       return may_be_other_tools(file.path);
     });
-    if (!any_of_others && inputs.supporting.empty()) {
+    if (!any_of_others && inputs.supporting.empty() && listing.compressed.empty()) {
       set.errors.push_back({folder, 0,
                             "expected files *.trace or *.ttz in this folder, text of `traintrace "
                             "dump`, or dumps of another tool",
@@ -319,6 +316,8 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
       add_folder(argument, inputs, set);
     } else if (is_tar(argument)) {
       add_tar(argument, inputs, set);
+    } else if (is_compressed_tar(argument)) {
+      set.errors.push_back(must_be_unpacked(argument));
     } else if (is_telemetry(argument)) {
       inputs.telemetry.push_back(argument);
     } else if (may_testify(argument)) {

@@ -226,6 +226,17 @@ std::string losses_text(const FindingsReport& report, const Screen& screen) {
   return out;
 }
 
+// Neither counted by the tracer nor missing from a file.
+bool is_whole(const FindingsReport& report) {
+  constexpr std::string_view kOfParts[] = {"trace.truncated", "trace.corrupt",
+                                           "trace.lost-records"};
+  return report.losses.empty() &&
+         std::none_of(report.findings.begin(), report.findings.end(), [&](const Finding& finding) {
+           return std::find(std::begin(kOfParts), std::end(kOfParts), finding.code) !=
+                  std::end(kOfParts);
+         });
+}
+
 std::string run_text(const Run& run, const FindingsReport& report) {
   std::string text = fmt::format("{} of {} rank{}", run.ranks.size(), run.world_size,
                                  run.world_size == 1 ? "" : "s");
@@ -234,7 +245,7 @@ std::string run_text(const Run& run, const FindingsReport& report) {
   }
   return text + fmt::format(", {}, {} records{}. Run {}{}",
                             duration_text(elapsed(run.start, run.end)), count_text(run.records),
-                            report.losses.empty() ? ", none lost" : "", run.id,
+                            is_whole(report) ? ", none lost" : "", run.id,
                             is_wall_clock(run.start) ? ", began " + date_text(run.start) : "");
 }
 

@@ -29,6 +29,14 @@ size_t columns_of_terminal() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
+// Open MPI's mpirun gives each process a terminal without a size, and passes on what is written
+// there: to a file as likely as to a person.
+bool is_terminal() {
+  winsize size = {};
+  const bool is_sized = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return isatty(STDOUT_FILENO) != 0 && (is_sized || std::getenv("OMPI_COMM_WORLD_RANK") == nullptr);
+}
+
 bool wants_colour(bool terminal) {
   const char* const no_color = std::getenv("NO_COLOR");
   const char* const term = std::getenv("TERM");
@@ -74,7 +82,7 @@ void choose_colour(ColourChoice choice) {
 
 Screen stdout_screen() {
   Screen screen;
-  screen.terminal = isatty(STDOUT_FILENO) != 0;
+  screen.terminal = is_terminal();
   screen.columns = screen.terminal ? std::max(columns_of_terminal(), kNarrowest) : 0;
   screen.colour = chosen_colour == ColourChoice::kAuto ? wants_colour(screen.terminal)
                                                        : chosen_colour == ColourChoice::kAlways;

@@ -45,6 +45,17 @@ class Case(unittest.TestCase):
             time.sleep(0.05)
         return recorded
 
+    def on_small_disk(self, size, script, *arguments, **settings):
+        """Runs `script`, of sh, with a file system of that size as the folder `small`."""
+        os.makedirs(f"{self.folder}/small", exist_ok=True)
+        user = [] if os.geteuid() == 0 else ["--map-root-user"]
+        mounted = f"mount -t tmpfs -o size={size} tmpfs small || exit 77; "
+        done = subprocess.run(["unshare", "--mount", *user, "sh", "-c", mounted + script, "sh", *arguments], cwd=self.folder,
+                              env=environment(**settings), capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode == 77 or "unshare: " in done.stderr:
+            self.skipTest("no file system can be mounted here")
+        return done
+
     def analyze(self, *traces):
         status, out, errors = self.traintrace("analyze", "--format=json", *traces)
         self.assertIn(status, (0, 1), errors)

@@ -85,8 +85,41 @@ class Collected(job.Case):
         self.assertEqual(done.stderr, "traintrace: TRAINTRACE_COLLECT=/proc/x: traces cannot be collected there: No such file or directory\n")
         self.assertIn("TRAINTRACE_COLLECT=/proc/x: the trace was not collected", self.finding("trace.settings", "local")["title"])
 
+    def test_a_file_in_the_place_of_the_folder(self):
+        open(f"{self.folder}/shared", "w", encoding="utf-8").close()
+        os.chmod(f"{self.folder}/shared", 0o700)
+        status, _, errors = self.record("--collect=shared")
+        place = f"{self.folder}/shared"
+        self.assertEqual((status, errors.splitlines()[0], errors.splitlines()[-1]), (
+            0, f"traintrace: TRAINTRACE_COLLECT={place}: traces cannot be collected there: Not a directory",
+            f"traintrace: 1 of 1 traces not packed into {place}: Not a directory; next: traintrace collect traintrace --to=FOLDER"))
+        self.assertEqual(self.finding("trace.settings")["title"],
+                         f"rank 0: TRAINTRACE_COLLECT={place}: the trace was not collected: Not a directory")
+
+    def check_not_packed(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.finding("trace.settings")["title"],
+                         f"rank 0: TRAINTRACE_COLLECT={self.folder}/small: the trace was not collected: No space left on device")
+        told = done.stderr.splitlines()
+        self.assertEqual(len(told), len(set(told)), "each is said once")
+        self.assertEqual(told[-1], f"traintrace: 1 of 1 traces not packed into {self.folder}/small: No space left on device; next: "
+                                   "traintrace collect traintrace --to=FOLDER")
+        return told[:-2]
+
+    def test_a_full_disk(self):
+        done = self.on_small_disk("16k", '"$@"', job.TRAINTRACE, "run", "--collect=small", "--", *job.JOB)
+        self.assertEqual(self.check_not_packed(done), [f"traintrace: TRAINTRACE_COLLECT={self.folder}/small: traces cannot be collected "
+                                                       "there: No space left on device"])
+
+    def test_a_disk_that_fills_up_before_the_end(self):
+        fill = '"$@" & sleep 1.5; cat /dev/zero >small/rest 2>/dev/null; wait $!'
+        done = self.on_small_disk("400k", '"$@"', job.TRAINTRACE, "run", "--collect=small", "--", "sh", "-c", fill, "sh",
+                                  f"{job.BUILD}/tests/storage_job", "once", "4")
+        self.assertEqual(self.check_not_packed(done), [])
+
     def test_through_run(self):
-        self.assertEqual(self.record("--collect=shared")[0], 0)
+        status, _, errors = self.record("--collect=shared")
+        self.assertEqual((status, len(errors.splitlines())), (0, 1), errors)
         self.assertTrue(until(self.packs))
 
 

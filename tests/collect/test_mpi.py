@@ -113,6 +113,33 @@ class Mpi(job.Case):
         self.assertEqual((status, report), self.alone()[:2])
         self.assertIn("traces: cannot be listed: Too many levels of symbolic links", errors)
 
+    def test_a_process_that_stops_in_the_middle(self):
+        """Its host may be out of reach: the others' traces are judged, and the rest of its own are silent, not missing."""
+        if subprocess.run(["unshare", "--uts", "hostname", "far"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no host can be pretended here")
+        self.make()
+        hosts = self.spread(2)
+        stuck = sorted(os.listdir(f"{self.folder}/{hosts[1]}/traces"))[3]
+        os.makedirs(f"{self.folder}/judge/traces")
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+        for number, folder in enumerate(["judge", *hosts]):
+            command += ([":"] if number else []) + ["-n", "1", "--wdir", f"{self.folder}/{folder}"]
+            command += ["unshare", "--uts", "sh", "-c", 'hostname far; export TT_FAIL_STAGE="$0"; exec "$@"', f"bring traces/{stuck}=wait"] if folder == hosts[1] else []
+            command += [job.TRAINTRACE, *HANG, "--mpi", "traces", f"--output={self.folder}/together"]
+        done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=120, check=False)
+        self.assertRegex(done.stderr, r"traintrace: process 2 on far has not answered for 30 s: judged without 5 of its 8 files")
+        with open(f"{self.folder}/together", encoding="utf-8") as file:
+            findings = {finding["code"]: finding for finding in json.load(file)["findings"]}
+        self.assertEqual(findings["trace.elsewhere"]["values"]["host_count"], 1)
+        self.assertFalse({"trace.missing-rank", "trace.corrupt"} & set(findings), findings)
+
+    def test_what_goes_to_a_file_is_no_card(self):
+        """Open MPI gives each process a terminal, whatever the launcher's own output is."""
+        self.make()
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", job.TRAINTRACE, "analyze", "--mpi", "traces"]
+        done = subprocess.run(command, env=job.environment(TERM="xterm"), cwd=self.folder, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.stdout, self.traintrace("analyze", "traces")[1])
+
     def test_without_a_launcher_it_is_one_process(self):
         self.make()
         expected = self.alone()

@@ -32,6 +32,26 @@ class Settings(job.Case):
         # .. and it is in the traces of all.
         self.assertIn("rank 3: TRAINTRACE_MODEE", self.finding("trace.settings", self.newest_trace())["title"])
 
+    def test_patterns_that_match_no_call(self):
+        calls = "cudaMemset,ncclAllRedcue,x*"
+        _, _, errors = self.record(TRAINTRACE_CALLS=calls)
+        told = f"TRAINTRACE_CALLS={calls}: no call has such a name: ncclAllRedcue,x*"
+        self.assertEqual(errors.splitlines()[0], f"traintrace: {told} (traintrace calls lists them)")
+        self.assertEqual(self.finding("trace.settings")["title"], f"rank 0: {told}")
+
+    def test_a_ring_for_which_there_is_no_room(self):
+        limited = ["prlimit", f"--fsize={200 << 20}", *job.JOB]
+        _, _, errors = self.record(program=limited, TRAINTRACE_RING_MB="256")
+        self.assertRegex(errors.splitlines()[0], r"^traintrace: TRAINTRACE_RING_MB=256: only 64 MiB are used: files may not be that large$")
+        self.assertEqual(self.finding("trace.settings")["title"], "rank 0: TRAINTRACE_RING_MB=64: the ring is smaller than asked for: "
+                         "files may not be that large (256 MiB were asked for)")
+
+    def test_what_is_in_a_value_stays_in_its_line(self):
+        _, _, errors = self.record(TRAINTRACE_MODE="fu\x1b[31m\nll\u009b7m", TRAINTRACE_DIR="/proc/\x07\nx")
+        self.assertIn(r"TRAINTRACE_MODE=fu\x1b[31m\x0all\x9b7m is not a known value", errors.splitlines()[0])
+        self.assertEqual(len(errors.splitlines()), 3, errors)
+        self.assertFalse([c for c in errors if c != "\n" and not c.isprintable()], errors)
+
     def newest_trace(self):
         return max(self.files("traintrace/*.trace"), key=os.path.getmtime)
 
@@ -51,6 +71,15 @@ class Settings(job.Case):
         # Others may record there at the same time.
         self.assertRegex(errors, rf"recorded \d+ process(es)? in {place} ")
         self.assertIn(f"next: traintrace analyze {place}", errors)
+        # What it says to type then.
+        self.assertIn("`traintrace collect /proc/x --to=FOLDER`", errors)
+        status, out, errors = self.traintrace("collect", "/proc/x", "--to=packs")
+        self.assertEqual((status, errors), (0, ""))
+        self.assertRegex(out, r"collected \d+ process(es)? into packs ")
+        self.assertEqual(self.analyze("packs")["run"]["ranks"], [0])
+        status, _, errors = self.traintrace("collect", "/proc/x")
+        self.assertEqual((status, errors), (2, "traintrace: packs cannot be written to /proc/x: No such file or directory; name another "
+                                            "folder: --to=FOLDER\n"))
 
 
 class Refusals(job.Case):
@@ -105,6 +134,30 @@ class Run(job.Case):
 
 
 class Analyze(job.Case):
+    def test_a_rank_that_no_trace_has(self):
+        self.record(RANK="2", WORLD_SIZE="4")
+        there = "there are those of rank 2\n"
+        self.assertEqual(self.traintrace("dump", "--rank=99"), (2, "", f"traintrace: there is no trace of rank 99 here; {there}"))
+        status, out, errors = self.traintrace("dump", "--rank=1-2")
+        self.assertEqual((status, errors), (0, f"traintrace: there is no trace of rank 1 here; {there}"))
+        self.assertIn("< cudaMemset", out)
+
+    def test_an_archive_that_is_compressed(self):
+        self.record()
+        subprocess.run(["tar", "czf", "traces.tgz", "traintrace"], cwd=self.folder, check=True)
+        told = "traces.tgz: expected a tar archive that is not compressed: unpack it, and name the folder that comes out"
+        self.assertEqual(self.traintrace("analyze", "traces.tgz"), (2, "", f"traintrace: {told}\n"))
+        os.rename(f"{self.folder}/traces.tgz", f"{self.folder}/traintrace/traces.tgz")
+        self.assertIn("expected a tar archive that is not compressed", "\n".join(self.finding("trace.corrupt")["evidence"]))
+
+    def test_a_trace_of_which_the_end_is_missing_is_not_whole(self):
+        self.record()
+        self.assertIn("none lost", self.traintrace("analyze")[1])
+        path = self.files("traintrace/*.trace")[0]
+        os.truncate(path, os.path.getsize(path) - 4096)
+        self.assertIsNotNone(self.finding("trace.truncated"))
+        self.assertNotIn("none lost", self.traintrace("analyze")[1])
+
     def test_no_default_folder(self):
         status, _, errors = self.traintrace("analyze")
         self.assertEqual(status, 2)
@@ -125,6 +178,41 @@ class Analyze(job.Case):
         self.record()
         finding = self.finding("trace.truncated")
         self.assertEqual((finding["severity"], finding["values"]), ("warning", {"file_count": 1}))
+
+
+class Export(job.Case):
+    def test_a_full_disk_leaves_what_was_there(self):
+        self.record(RANK="0", WORLD_SIZE="1")
+        kinds = ["perfetto", "csv", "sqlite", "torch-snapshot", "heaptrack", "flight-recorder"]
+        fill = "echo before >small/old; cat /dev/zero >small/rest 2>/dev/null; "
+        export = 'for kind in "$@"; do for name in old new; do $TRAINTRACE export $kind traintrace -o small/$name; echo $kind $?; done; done; '
+        done = self.on_small_disk("64k", fill + export + "cat small/old; ls -A small", *kinds, TRAINTRACE=job.TRAINTRACE)
+        names = ("old", "new")
+        self.assertEqual(done.stdout.splitlines(), [f"{kind} 2" for kind in kinds for _ in names] + ["before", "old", "rest"], done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), len(kinds) * len(names), done.stderr)
+
+    def test_a_file_that_is_replaced_by_a_link_to_it(self):
+        self.record()
+        os.mkdir(f"{self.folder}/there")
+        with open(f"{self.folder}/there/real", "w", encoding="utf-8") as real:
+            real.write("before")
+        os.symlink("there/real", f"{self.folder}/link")
+        self.assertEqual(self.traintrace("export", "csv", "traintrace", "-o", "link"), (0, "", ""))
+        self.assertEqual(os.readlink(f"{self.folder}/link"), "there/real")
+        self.assertEqual(os.listdir(f"{self.folder}/there"), ["real"])
+        self.assertEqual(os.stat(f"{self.folder}/there/real").st_mode & 0o777, 0o600)
+        with open(f"{self.folder}/there/real", encoding="utf-8") as real:
+            self.assertIn("cudaMemset", real.read())
+
+    def test_why_there_is_no_timeline(self):
+        self.record(SIMGPU_NODE=f"{self.folder}/gpus")
+        told = "traintrace: no rank has a GPU timeline: record with TRAINTRACE_GPU_TIMELINE=cupti\n"
+        self.assertEqual(self.traintrace("export", "kineto", "traintrace", "-o", "x.json"), (2, "", told))
+        self.record("--out=asked", SIMGPU_NODE=f"{self.folder}/gpus", TRAINTRACE_GPU_TIMELINE="cupti",
+                    SIMGPU_FAIL="cuptiSubscribe@1+=39,cuptiSubscribe_v2@1+=39")
+        _, _, errors = self.traintrace("export", "kineto", "asked", "-o", "x.json")
+        self.assertRegex(errors, "^traintrace: no GPU timeline for rank 0, although one was asked for: .*another profiler has CUPTI\n$")
+        self.assertFalse(os.path.exists(f"{self.folder}/x.json"))
 
 
 if __name__ == "__main__":

@@ -216,7 +216,8 @@ TEST(Places, AProgramThatExecsHasTwo) {
 bool says_where(const std::string& errors, const std::string& wanted, const std::string& why) {
   return errors.starts_with("traintrace: traces are kept in /") &&
          errors.ends_with(" of each host, not in " + wanted + ": " + why +
-                          "; `traintrace collect` gathers them\n") &&
+                          "; on each host, `traintrace collect " + wanted +
+                          " --to=FOLDER` gathers them in a folder of yours\n") &&
          std::count(errors.begin(), errors.end(), '\n') == 1;
 }
 
