@@ -208,14 +208,6 @@ bool has_gathered(const StackMemoryText& memory) {
   return memory.last_blocks >= fewest || memory.enlargings >= fewest;
 }
 
-int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
-  TimeNs start = trace.armed;
-  for (const CommunicatorText& communicator : trace.communicators) {
-    start = communicator.size > 1 ? std::max(start, communicator.ready) : start;
-  }
-  return all_since_armed(trace) ? 0 : std::min<int64_t>(history.steps.number_at(start), 0);
-}
-
 namespace {
 
 bool any_frame_in(const ProcessTrace& trace, std::string_view folder) {

@@ -36,7 +36,7 @@ struct Whole {
   const char* name = "";
 };
 
-std::string holder_text(const MemoryHolder& holder, const Whole& whole) {
+std::string holder_text(const MemoryHolder& holder, const Whole& whole, bool numbered) {
   std::string text = fmt::format(
       "held: {} bytes{} in {} block{}, {}", holder.bytes,
       whole.bytes == 0 ? ""
@@ -48,6 +48,10 @@ std::string holder_text(const MemoryHolder& holder, const Whole& whole) {
       holder.place.empty()                  ? name_of_owner(holder)
       : holder.place_is == PlaceIs::kBefore ? "autograd or PyTorch itself, after " + holder.place
                                             : holder.place);
+  if (is_left_by_steps(holder)) {
+    return fmt::format("{}: kept since they were made, in {} steps{}", text, holder.steps.size(),
+                       numbered ? fmt::format(" from step {} on", *holder.steps.begin()) : "");
+  }
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
 }
 
@@ -114,7 +118,7 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
   uint64_t rest = 0;
   for (size_t i = 0; i < holders.size(); ++i) {
     if (i < kMostHolders) {
-      lines.push_back(holder_text(holders[i], whole));
+      lines.push_back(holder_text(holders[i], whole, history.whole));
     } else {
       rest = sum_of(rest, holders[i].bytes);
     }
@@ -128,8 +132,10 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
         fmt::format("held: {} bytes by PyTorch's allocator, not in use", *shortage.idle));
   }
   if (shortage.others && *shortage.others != 0) {
-    lines.push_back(
-        fmt::format("held: {} bytes by contexts and other processes", *shortage.others));
+    lines.push_back(fmt::format("held: {} bytes by contexts{} other processes", *shortage.others,
+                                shortage.in_driver_pool
+                                    ? ", the driver's memory pool, which keeps what is freed, and"
+                                    : " and"));
   }
   add_others(run, state.rank, failure, lines);
   return lines;
