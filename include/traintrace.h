@@ -68,8 +68,8 @@ static inline void tt_range_pop(void) {
     markers->range_pop();
   }
 }
-/* Ends the innermost range of that name, whatever has been pushed since: where parts of the work take
- * turns on one thread, as coroutines do. */
+/* Ends the innermost range of that name, whatever has been pushed since: where parts of the work
+ * take turns on one thread, as coroutines do. */
 static inline void tt_range_end(const char* name) {
   const struct traintrace_markers* const markers = traintrace_markers_();
   if (markers->range_end) {

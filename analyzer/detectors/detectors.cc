@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "analyzer/detectors/caught_shortages.h"
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/framework_hints.h"
 #include "analyzer/detectors/memory_detectors.h"
@@ -56,6 +57,7 @@ std::vector<Finding> find_all(const Run& run) {
   std::sort(findings.begin(), findings.end(), is_reported_before);
   run_stage("detector account_for_waiting", [&] { account_for_waiting(run, findings); });
   run_stage("open ranges", [&] { add_open_ranges(run, findings); });
+  run_stage("caught shortages", [&] { add_caught_shortages(run, findings); });
   run_stage("framework hints", [&] { add_framework_hints(run, findings); });
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {

@@ -10,12 +10,14 @@
 #include "analyzer/detectors/memory_finding.h"
 #include "analyzer/memory/caching_rules.h"
 #include "analyzer/memory/growth.h"
+#include "analyzer/memory/holders.h"
 #include "analyzer/memory/shortage.h"
 #include "analyzer/memory/who_held.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/launch_facts.h"
+#include "analyzer/reader/stored_reports.h"
 
 namespace traintrace {
 namespace {
@@ -86,7 +88,9 @@ std::vector<std::string> ladder(const Shortage& shortage) {
   }
   if (shortage.free || !shortage.total) {
     rung("free on the device", shortage.free);
-    rung("without other processes and contexts", shortage.others);
+    rung(shortage.in_driver_pool ? "without other processes, contexts and the driver's memory pool"
+                                 : "without other processes and contexts",
+         shortage.others);
   } else {
     rung("on a device that nothing else uses", room_alone(shortage));
   }
@@ -97,6 +101,38 @@ std::vector<std::string> ladder(const Shortage& shortage) {
   rung("without NCCL, cuBLAS and cuDNN", shortage.libraries);
   lines.push_back(fmt::format("the job itself held {} bytes", shortage.job));
   return lines;
+}
+
+// Of the line that holds most beside weights and optimizers, where it is no activation: without
+// that it would have fitted.
+std::optional<std::string> advice_about_holder(const ProcessTrace& trace,
+                                               const Shortage& shortage) {
+  if (shortage.failure->held.empty() || !has_events(trace)) {
+    return std::nullopt;
+  }
+  const MemoryHolder* most = nullptr;
+  const std::vector<MemoryHolder> holders = holders_at(trace, history_of(trace), *shortage.failure);
+  for (const MemoryHolder& holder : holders) {
+    const bool is_state =
+        holder.role == MemoryRole::kState || holder.role == MemoryRole::kOptimizer;
+    most = most == nullptr && !is_state ? &holder : most;
+  }
+  const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
+  if (most == nullptr || most->place.empty() || most->bytes < wanted) {
+    return std::nullopt;
+  }
+  if (is_left_by_steps(*most)) {
+    return fmt::format(
+        "see what still refers to the memory of {}: it kept some of each of {} steps; if that is "
+        "meant, a smaller batch, or more ranks to share the state",
+        most->place, most->steps.size());
+  }
+  return most->role == MemoryRole::kNew
+             ? std::optional(fmt::format(
+                   "free what {} makes as soon as it is used, or keep it on the host (.cpu()): no "
+                   "step before made any; let go of an old model before a new one is built",
+                   most->place))
+             : std::nullopt;
 }
 
 std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
@@ -114,7 +150,8 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
     case ShortageKind::kLimit:
       return "raise the limit (torch.cuda.set_per_process_memory_fraction), or use less";
     default:
-      return "a smaller batch, recomputation, or more ranks to share the state";
+      return advice_about_holder(trace, shortage)
+          .value_or("a smaller batch, recomputation, or more ranks to share the state");
   }
 }
 

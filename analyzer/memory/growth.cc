@@ -6,9 +6,11 @@
 #include <unordered_map>
 
 #include "analyzer/memory/field_value.h"
+#include "analyzer/memory/first_pass.h"
 #include "analyzer/memory/held_at.h"
 #include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/regular_growth.h"
+#include "analyzer/memory/replacements.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
@@ -206,14 +208,6 @@ bool has_gathered(const StackMemoryText& memory) {
   return memory.last_blocks >= fewest || memory.enlargings >= fewest;
 }
 
-int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
-  TimeNs start = trace.armed;
-  for (const CommunicatorText& communicator : trace.communicators) {
-    start = communicator.size > 1 ? std::max(start, communicator.ready) : start;
-  }
-  return all_since_armed(trace) ? 0 : std::min<int64_t>(history.steps.number_at(start), 0);
-}
-
 namespace {
 
 bool any_frame_in(const ProcessTrace& trace, std::string_view folder) {
@@ -238,7 +232,7 @@ bool only_infers(const ProcessTrace& trace) {
 
 GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history)
     : trace_(trace), history_(history), paths_(trace) {
-  is_preparation_ = was_preparation();
+  is_preparation_ = was_preparation() || may_be_first_pass(trace, history.steps);
   only_infers_ = only_infers(trace);
   if (all_since_armed(trace)) {
     follow();
@@ -482,6 +476,9 @@ std::vector<GrowingGroup> GrowthJudge::growing() const {
     if (growth) {
       growing.push_back({group, *growth});
     }
+  }
+  if (!growing.empty() && !series_.empty()) {
+    set_replacements_aside(trace_, history_.steps, paths_, growing);
   }
   return growing;
 }

@@ -47,9 +47,6 @@ bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end
 // often.
 bool has_gathered(const StackMemoryText& memory);
 
-// The number of the first step that the job can have taken (Steps::number_at).
-int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history);
-
 struct GrowingGroup {
   BlockGroup group;  // what is live of it
   Growth growth;

@@ -66,6 +66,10 @@ bool all_is_recorded(const ProcessTrace& trace);
 // No record is missing but of what other threads called while the tracer started.
 bool all_since_armed(const ProcessTrace& trace);
 
+// The number of the first step that the job can have taken (Steps::number_at): no earlier than the
+// process began, and no more steps than the records that are missing were of.
+int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history);
+
 MemoryHistory history_of(const ProcessTrace& trace);
 
 Steps steps_of(const ProcessTrace& trace);

@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "analyzer/memory/block_births.h"
+#include "analyzer/memory/field_value.h"
 #include "analyzer/memory/growth.h"
 #include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/shortage.h"
 #include "analyzer/memory/workspaces.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/code_place.h"
+#include "analyzer/reader/stored_reports.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -33,6 +37,14 @@ class Roles {
         starts_.push_back(start);
       }
     }
+    if (starts_.size() > kStepsBefore) {
+      each_event(trace, [&](const CallRecord& event, FieldValues values) { see(event, values); });
+    }
+  }
+
+  // From 1; 0: before them.
+  int64_t step_of(TimeNs birth) const {
+    return std::upper_bound(starts_.begin(), starts_.end(), birth) - starts_.begin();
   }
 
   MemoryRole of(uint32_t stack, TimeNs birth) {
@@ -50,12 +62,31 @@ class Roles {
       return MemoryRole::kOptimizer;
     }
     return !has_steps           ? MemoryRole::kUnknown
-           : !is_kept           ? MemoryRole::kPassing
+           : !is_kept           ? (is_of_steps(stack) ? MemoryRole::kPassing : MemoryRole::kNew)
            : birth < starts_[1] ? MemoryRole::kState
                                 : MemoryRole::kKept;
   }
 
  private:
+  // The last may be under way, and began somewhere in the round of the loop, as the one before it.
+  static constexpr size_t kStepsBefore = 2;
+
+  void see(const CallRecord& event, FieldValues values) {
+    const CallSchema* const schema = schema_of(trace_, event.call);
+    if (schema == nullptr || event.enter_lost || event.enter < starts_.front() ||
+        event.enter >= starts_[starts_.size() - kStepsBefore]) {
+      return;
+    }
+    const bool is_block =
+        schema->kind == "tensor-block" &&
+        static_cast<int64_t>(field_value(values, *schema, "change").value_or(0)) > 0;
+    if (is_block || schema->kind == "alloc") {
+      in_steps_.insert(growth_.path_of(event.stack));
+    }
+  }
+  bool is_of_steps(uint32_t stack) {
+    return starts_.size() <= kStepsBefore || in_steps_.contains(growth_.path_of(stack));
+  }
   bool is_workspace(uint32_t stack) {
     const auto [found, is_new] = workspaces_.emplace(stack, false);
     found->second = is_new ? is_cublas_workspace(trace_, stack) : found->second;
@@ -67,6 +98,7 @@ class Roles {
   std::map<uint32_t, bool> workspaces_;  // by stack
   std::vector<uint32_t> growing_;        // paths
   std::vector<TimeNs> starts_;           // of steps, until the failure
+  std::set<uint32_t> in_steps_;          // paths that allocated in steps before the last
 };
 
 // Where the job stood when a thread without a line of its own, as autograd's are, allocated.
@@ -84,8 +116,13 @@ const char* name_of(MemoryRole role) {
                                     "cuBLAS workspace, one for each thread and stream",
                                     "kept since the first step, as weights are",
                                     "kept for more than a step",
-                                    "made in the last step, as activations are"};
+                                    "made in the last step, as activations are",
+                                    "made in the last step or since, and in none before it"};
   return kNames[static_cast<size_t>(role)];
+}
+
+bool is_left_by_steps(const MemoryHolder& holder) {
+  return holder.role == MemoryRole::kKept && holder.steps.size() >= kFewestCopies;
 }
 
 std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHistory& history,
@@ -123,6 +160,9 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
             .first->second;
     sum.bytes = sum_of(sum.bytes, block.bytes);
     ++sum.blocks;
+    if (holder.role == MemoryRole::kKept) {
+      sum.steps.insert(roles.step_of(births[i].time));
+    }
   }
   std::vector<MemoryHolder> sorted;
   sorted.reserve(holders.size());

@@ -1,6 +1,7 @@
 // Who held a device's memory when an allocation failed.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ enum class MemoryRole : uint8_t {
   kState,      // from before the second step: weights, gradients that are kept
   kKept,       // of a later step, and has lived through a whole one
   kPassing,    // of the last step: activations, gradients, temporary copies
+  kNew,        // of the last step, from where none before it allocated: no part of each step
 };
 const char* name_of(MemoryRole role);
 
@@ -31,7 +33,11 @@ struct MemoryHolder {
   MemoryRole role = MemoryRole::kUnknown;
   Owner owner = Owner::kUnknown;
   uint64_t bytes = 0, blocks = 0;
+  std::set<int64_t> steps;  // in which those that are kept were born
 };
+
+// What of each of so many steps is kept grows, though it is not known for how long it did.
+bool is_left_by_steps(const MemoryHolder& holder);
 
 // By the line of the job and the role, those with most bytes first: blocks of PyTorch's allocator,
 // and what others took from the device.  PyTorch's own segments are not among them.

@@ -51,6 +51,12 @@ struct Held {
   uint64_t in_segments = 0;
 };
 
+// Ordered by streams, as PyTorch's backend cudaMallocAsync does.
+bool is_of_driver_pool(std::string_view call) {
+  return call.starts_with("cudaMallocAsync") || call.starts_with("cudaMallocFromPoolAsync") ||
+         call.starts_with("cuMemAllocAsync") || call.starts_with("cuMemAllocFromPoolAsync");
+}
+
 Held held_by_pytorch(const ProcessTrace& trace, Shortage& shortage) {
   Held held;
   const DeviceOfFailure device(trace, *shortage.failure);
@@ -68,6 +74,7 @@ Held held_by_pytorch(const ProcessTrace& trace, Shortage& shortage) {
     if (!kind || !on_device(*kind)) {
       continue;
     }
+    shortage.in_driver_pool = shortage.in_driver_pool || is_of_driver_pool(name);
     const Owner owner = owner_of(trace, block.stack);
     // One memory, which has a handle, and addresses where it is mapped.
     const bool is_twice = owner == Owner::kTorch ? name.starts_with("cuMemCreate") : mapped;
@@ -266,7 +273,8 @@ ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
   if (!shortage.total) {
     return ShortageKind::kUnknown;
   }
-  if (!shortage.others) {
+  // What the driver's pool has and nobody uses may be all that others seem to hold.
+  if (!shortage.others || shortage.in_driver_pool) {
     return kind_alone(shortage);
   }
   const uint64_t others = without(*shortage.others, of_contexts(*shortage.total));

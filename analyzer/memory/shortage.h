@@ -23,8 +23,9 @@ struct Shortage {
   ShortageKind kind = ShortageKind::kUnknown;
   uint64_t job = 0;  // live, allocated by the job's own code or by PyTorch for it
   uint64_t libraries = 0;
-  uint64_t segment = 0;      // what was asked of the device for the request
-  bool refused = false;      // that the device refused it is recorded
+  uint64_t segment = 0;         // what was asked of the device for the request
+  bool refused = false;         // that the device refused it is recorded
+  bool in_driver_pool = false;  // some of it: the driver keeps there what was freed, unseen
   bool knows_device = true;  // which device ran out, and so what of `job` and `libraries` is on it
   std::optional<uint64_t> idle;          // held by PyTorch's allocator and not in use
   std::optional<uint64_t> holes;         // of that, in the pool that serves such requests

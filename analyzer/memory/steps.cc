@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <tuple>
 
+#include "analyzer/memory/field_value.h"
 #include "analyzer/memory/history.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/told_steps.h"
+#include "analyzer/reader/stored_reports.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -126,7 +129,51 @@ std::optional<Steps> as_told(const ProcessTrace& trace, const Sites& sites) {
   return steps;
 }
 
+uint64_t events_since(const ProcessTrace& trace, TimeNs time) {
+  uint64_t count = 0;
+  each_event(trace, [&](const CallRecord& event, FieldValues) {
+    count += !event.enter_lost && event.enter >= time ? 1 : 0;
+  });
+  return count;
+}
+
+// How many steps the records that were overwritten were of, by those of the steps that are left;
+// none: not all that is left was read.
+std::optional<int64_t> steps_overwritten(const ProcessTrace& trace, const Steps& steps) {
+  uint64_t written = 0;
+  for (const ThreadText& thread : trace.threads) {
+    written = sum_of(written, thread.events);
+  }
+  uint64_t lost = 0;
+  for (const LossText& loss : trace.losses) {
+    lost = sum_of(lost, loss.stat == "ring-overwritten" ? loss.count : 0);
+  }
+  const uint64_t events = event_count(trace);
+  const uint64_t left = written - std::min(written, lost);
+  if (steps.count() == 0 || lost == 0 || !trace.errors.empty() || left < events ||
+      left > 2 * events) {  // one record of each, or two
+    return std::nullopt;
+  }
+  const double of_steps = static_cast<double>(left) *
+                          static_cast<double>(events_since(trace, steps.first())) /
+                          static_cast<double>(events);
+  return static_cast<int64_t>(
+      std::ceil(static_cast<double>(lost) * static_cast<double>(steps.count()) / of_steps));
+}
+
 }  // namespace
+
+int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
+  if (all_since_armed(trace)) {
+    return 0;
+  }
+  TimeNs start = trace.armed;
+  for (const CommunicatorText& communicator : trace.communicators) {
+    start = communicator.size > 1 ? std::max(start, communicator.ready) : start;
+  }
+  const int64_t first = std::min<int64_t>(history.steps.number_at(start), 0);
+  return std::max(first, -steps_overwritten(trace, history.steps).value_or(-first));
+}
 
 Steps steps_of(const ProcessTrace& trace) {
   const Sites sites = working_sites(trace);

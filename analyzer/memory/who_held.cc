@@ -46,13 +46,17 @@ std::string size_text(uint64_t bytes, const Whole& whole) {
                                                     whole.name));
 }
 
-std::string holder_text(const MemoryHolder& holder, const Whole& whole) {
+std::string holder_text(const MemoryHolder& holder, const Whole& whole, bool numbered) {
   std::string text = fmt::format("held: {} in {} block{}, {}", size_text(holder.bytes, whole),
                                  holder.blocks, holder.blocks == 1 ? "" : "s",
                                  holder.place.empty() ? name_of_owner(holder)
                                  : holder.place_is == PlaceIs::kBefore
                                      ? "autograd or PyTorch itself, after " + holder.place
                                      : holder.place);
+  if (is_left_by_steps(holder)) {
+    return fmt::format("{}: kept since they were made, in {} steps{}", text, holder.steps.size(),
+                       numbered ? fmt::format(" from step {} on", *holder.steps.begin()) : "");
+  }
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
 }
 
@@ -119,7 +123,7 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
   uint64_t rest = 0;
   for (size_t i = 0; i < holders.size(); ++i) {
     if (i < kMostHolders) {
-      lines.push_back(holder_text(holders[i], whole));
+      lines.push_back(holder_text(holders[i], whole, history.whole));
     } else {
       rest = sum_of(rest, holders[i].bytes);
     }
@@ -133,8 +137,10 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
                                 size_text(*shortage.idle, whole)));
   }
   if (shortage.others && *shortage.others != 0) {
-    lines.push_back(fmt::format("held: {} by contexts and other processes",
-                                size_text(*shortage.others, whole)));
+    lines.push_back(fmt::format(
+        "held: {} by contexts{} other processes", size_text(*shortage.others, whole),
+        shortage.in_driver_pool ? ", the driver's memory pool, which keeps what is freed, and"
+                                : " and"));
   }
   if (shortage.total && shortage.free) {
     lines.push_back(fmt::format(

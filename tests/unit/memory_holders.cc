@@ -29,6 +29,13 @@ std::string job(const std::string& blocks, const std::string& held) {
   return text + blocks + "+1 0 calls cudaLaunchKernel x11 every=1s @train.py:8:forward\nend +12\n";
 }
 
+std::string born(const char* time, char address, int stack);
+
+// What lines 1 and 2 made for a moment in a step long before: activations, as in each.
+std::string of_a_step_before() {
+  return born("+4.2", 'e', 1) + born("+4.3", 'f', 2);
+}
+
 std::string born(const char* time, char address, int stack) {
   return fmt::format(
       "{} 0/1 * reportMemoryUsageToProfiler address=0x{}000 change=1024 allocated=1024 "
@@ -47,8 +54,8 @@ std::vector<MemoryHolder> holders_of(const std::string& text) {
 }
 
 MemoryRole role_of(const char* time, int stack = 1) {
-  const std::vector<MemoryHolder> holders =
-      holders_of(job(born(time, stack == 1 ? 'a' : 'b', stack), stack == 1 ? "a" : "b"));
+  const std::vector<MemoryHolder> holders = holders_of(
+      job(of_a_step_before() + born(time, stack == 1 ? 'a' : 'b', stack), stack == 1 ? "a" : "b"));
   EXPECT_EQ(holders.size(), 1u);
   return holders.empty() ? MemoryRole::kUnknown : holders[0].role;
 }
@@ -63,8 +70,9 @@ TEST(MemoryHolders, AreToldByTheStepsThatABlockLivedThrough) {
 }
 
 TEST(MemoryHolders, OfOneLineMayHaveSeveralRoles) {
-  const std::vector<MemoryHolder> holders =
-      holders_of(job(born("+0.5", 'b', 2) + born("+11.2", 'e', 2) + born("+11.3", 'f', 2), "bef"));
+  const std::vector<MemoryHolder> holders = holders_of(
+      job(of_a_step_before() + born("+0.5", 'b', 2) + born("+11.2", 'e', 2) + born("+11.3", 'f', 2),
+          "bef"));
   ASSERT_EQ(holders.size(), 2u);
   EXPECT_EQ(holders[0].role, MemoryRole::kPassing);
   EXPECT_EQ(holders[0].blocks, 2u);
@@ -73,9 +81,22 @@ TEST(MemoryHolders, OfOneLineMayHaveSeveralRoles) {
 
 TEST(MemoryHolders, ABlockIsAsOldAsItsNewestAllocation) {
   const std::vector<MemoryHolder> holders =
-      holders_of(job(born("+0.5", 'b', 2) + born("+11.2", 'b', 2), "b"));
+      holders_of(job(of_a_step_before() + born("+0.5", 'b', 2) + born("+11.2", 'b', 2), "b"));
   ASSERT_EQ(holders.size(), 1u);
   EXPECT_EQ(holders[0].role, MemoryRole::kPassing);
+}
+
+TEST(MemoryHolders, WhatNoStepBeforeMadeIsNoActivation) {
+  EXPECT_EQ(holders_of(job(born("+11.2", 'b', 2), "b")).at(0).role, MemoryRole::kNew);
+}
+
+TEST(MemoryHolders, WhatManyStepsKeptIsLeftByThem) {
+  std::string born_in_steps;
+  for (int i = 0; i < 8; ++i) {
+    born_in_steps += born(fmt::format("+{}.5", 2 + i).c_str(), "12345678"[i], 2);
+  }
+  EXPECT_TRUE(is_left_by_steps(holders_of(job(born_in_steps, "12345678")).at(0)));
+  EXPECT_FALSE(is_left_by_steps(holders_of(job(born_in_steps, "1234567")).at(0)));
 }
 
 TEST(MemoryHolders, WithoutALineOfTheirOwnHaveTheOneBefore) {
