@@ -8,6 +8,7 @@
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
+#include "analyzer/match/circle_orders.h"
 #include "analyzer/model/circles.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/hang_cause.h"
@@ -95,10 +96,13 @@ void blame(const Ranks& culprits, Finding& finding) {
                         [&](const CodePlace& place) { return contains(culprits, place.rank); });
 }
 
-bool has_part(const Wait& wait, Rank rank) {
-  const auto is_it = [&](const auto& other) { return other.rank == rank; };
-  return std::any_of(wait.waiters.begin(), wait.waiters.end(), is_it) ||
-         std::any_of(wait.awaited.begin(), wait.awaited.end(), is_it);
+// Others wait for it in the circle: who has called all that it has to holds nobody up.
+bool is_awaited(const Run& run, const Hang& circle, Rank rank) {
+  return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+    return is_part(wait, circle.roots) &&
+           std::any_of(wait.awaited.begin(), wait.awaited.end(),
+                       [&](const Awaited& awaited) { return awaited.rank == rank; });
+  });
 }
 
 void blame_repair(const Ranks& culprits, Finding& finding) {
@@ -132,8 +136,8 @@ bool may_be_first_to_change(const Run& run, const Hang& circle, Rank rank) {
   }));
 }
 
-// Who is missing from a creation, else the order that fewer ranks have, of those that have both
-// operations to call.
+// Who is missing from a creation, else who has the order that fewer ranks have, of those that have
+// both operations to call, or their own in place of one.
 void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
   if (const Ranks missing = missing_from_creation(run, circle); !missing.empty()) {
     blame(missing, finding);
@@ -148,19 +152,26 @@ void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
     }
     return;
   }
-  const auto has_both = [&](Rank rank) {
-    return std::all_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
-      return !is_part(wait, circle.roots) || has_part(wait, rank);
-    });
+  const std::optional<CircleOrders> orders = orders_in(run, circle);
+  const auto size_of = [](const CircleOrder& order) {
+    return order.ranks.size() + order.alike.size();
   };
-  const auto with_both = [&](Ranks side) {
-    std::erase_if(side, [&](Rank rank) { return !has_both(rank); });
-    return side;
-  };
-  const Ranks first = with_both(finding.sides[0]);
-  const Ranks second = with_both(finding.sides[1]);
-  if (first.size() != second.size()) {
-    blame(first.size() < second.size() ? first : second, finding);
+  if (!orders || size_of(orders->first) == size_of(orders->second)) {
+    return;
+  }
+  const bool is_first = size_of(orders->first) < size_of(orders->second);
+  const CircleOrder& most = is_first ? orders->second : orders->first;
+  Ranks culprits = is_first ? orders->first.ranks : orders->second.ranks;
+  std::erase_if(culprits, [&](Rank rank) { return !is_awaited(run, circle, rank); });
+  if (culprits.empty()) {
+    return;
+  }
+  blame(culprits, finding);
+  if (!most.alike.empty()) {
+    finding.certainty = Certainty::kLikely;
+    finding.evidence.push_back(
+        fmt::format("{} came to it in the order of {}, each on communicators of its own",
+                    ranks_text(most.alike), ranks_text(most.ranks)));
   }
 }
 
@@ -246,6 +257,16 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
       ranks_text(culprits)));
 }
 
+// Who parted from ranks that run the same program, where nothing else tells.
+void blame_departed(const Hang& circle, Finding& finding) {
+  if (!finding.culprits.empty() || circle.twins.empty()) {
+    return;
+  }
+  blame(circle.culprits, finding);
+  finding.certainty = Certainty::kLikely;
+  finding.evidence.push_back(parted_text(circle.twins, circle.culprits));
+}
+
 // Where everything has been called, or nothing but the order of calls is known, the lines to change
 // are those that called what the culprits wait in, not where their hosts are.
 void add_calls(const Run& run, const Hang& circle, Finding& finding) {
@@ -284,11 +305,12 @@ Finding circle_finding(const Run& run, const Hang& circle, std::string_view code
   finding.sides.clear();
   finding.evidence.clear();
   add_parts(run, circle, finding);
-  if (!circle.culprits.empty()) {
-    blame_repair(circle.culprits, finding);
-  } else if (!run.waits.by_frontier) {
+  if (!run.waits.by_frontier) {
     blame_minority(run, circle, finding);
     blame_change(run, circle, finding);
+    blame_departed(circle, finding);
+  } else if (!circle.culprits.empty()) {
+    blame_repair(circle.culprits, finding);
   }
   finding.title = circle_title(run, circle, finding.culprits);
   add_calls(run, circle, finding);
@@ -312,9 +334,10 @@ Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_v
         "not proof: what lies on which stream is not recorded; what was called first is taken to "
         "come first");
   }
+  const bool open = !run.waits.by_frontier || circle.culprits.empty();
   const bool may_overtake =
-      circle.culprits.empty() && order == Order::kCalled && is_all_called(run.waits.waits, circle);
-  if ((order == Order::kNone && circle.culprits.empty()) || may_overtake) {
+      open && order == Order::kCalled && is_all_called(run.waits.waits, circle);
+  if ((order == Order::kNone && open) || may_overtake) {
     finding.certainty = Certainty::kPossible;
     finding.culprits.clear();
     finding.victims = circle.victims;

@@ -140,7 +140,7 @@ std::string twins_text(const Divergence& divergence) {
                    "{} called the same as {} until then; after the same calls {} did as {} "
                    "in earlier steps too",
                    who, deviant, deviant, who)
-             : fmt::format("{} called the same as {} until then, and go on alike", who, deviant);
+             : parted_text(divergence.twins, divergence.deviants);
 }
 
 void add_place(const Run& run, const SideCall& call, Finding& finding) {

@@ -221,6 +221,11 @@ bool any_doubt(const Run& run, bool Doubts::*doubt) {
                      [&](const Hang& hang) { return doubts_about(run, hang).*doubt; });
 }
 
+std::string parted_text(const Ranks& twins, const Ranks& parted) {
+  return fmt::format("{} called the same as {} until then, and go on alike", ranks_text(twins),
+                     ranks_text(parted));
+}
+
 bool is_minority(const Hang& hang) {
   return hang.roots.size() < hang.victims.size();
 }

@@ -32,6 +32,8 @@ Finding hang_finding(const Run& run, const Hang& hang, std::string_view code);
 
 // A majority cannot be wrong about a minority of three or more: then the roots are the culprits.
 bool is_minority(const Hang& hang);
+// That the twins did alike, and not as those that parted from them.
+std::string parted_text(const Ranks& twins, const Ranks& parted);
 
 // "ncclAllReduce of 1024 float32 (4096 bytes), sum"
 std::string arguments_text(const std::string& function, const OperationText& operation);

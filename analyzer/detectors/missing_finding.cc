@@ -20,6 +20,9 @@ Certainty missing_certainty(const Run& run, const Hang& hang) {
   if ((hang.fate == Fate::kUntraced && !hang.alone) || hang.blocked) {
     return Certainty::kPossible;
   }
+  if (!hang.twins.empty()) {
+    return Certainty::kLikely;
+  }
   const Wait& wait = run.waits.waits[hang.wait];
   // Who sends in a broadcast may be done long ago, unless the GPU says otherwise; who was not seen
   // for long while the others waited may have been dead.
@@ -187,6 +190,9 @@ std::vector<Finding> find_missing(const Run& run, WaitKind kind, std::string_vie
     finding.title = missing_title(run, hang);
     finding.certainty = missing_certainty(run, hang);
     finding.advice = advice_for(run, hang);
+    if (!hang.twins.empty()) {
+      finding.evidence.push_back(parted_text(hang.twins, hang.roots));
+    }
     if (run.waits.waits[hang.wait].inferred) {
       finding.evidence.push_back(fmt::format(
           "not proof: the members of the communicator were not recorded; {} {} the only "

@@ -13,7 +13,7 @@ namespace traintrace {
 namespace {
 
 // Who waits for whom is known, and not who of them did otherwise than it should.  Messages have no
-// numbers that all members share.
+// numbers that all members share; what is missing from a collective may wait itself.
 bool is_unexplained(const Run& run, const WaitGraph& graph) {
   return !graph.hangs.empty() &&
          std::all_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
@@ -23,9 +23,10 @@ bool is_unexplained(const Run& run, const WaitGraph& graph) {
                  const Divergence& one = run.divergences[index];
                  return one.tie;
                });
-           return open && (hang.fate == Fate::kCircle ||
-                           (hang.fate == Fate::kAlive &&
-                            (kind == WaitKind::kReceive || kind == WaitKind::kSend)));
+           return open &&
+                  (hang.fate == Fate::kCircle ||
+                   (hang.fate == Fate::kAlive &&
+                    (hang.blocked || kind == WaitKind::kReceive || kind == WaitKind::kSend)));
          });
 }
 

@@ -115,14 +115,42 @@ void doubt_untraced(const std::vector<Departure>& departures, WaitGraph& graph) 
   }
 }
 
+// One that others wait for, and that waits inside a call that does not tell for whom.
+bool is_held_up_there(const Hang& hang) {
+  return hang.fate == Fate::kAlive && hang.blocked;
+}
+
 // Of a collective, of which as many did the one as the other: a call that one of them never made
 // before may be the next thing that both have to do, in an evaluation or a new epoch.
 bool is_tie_of_collectives(const Run& run, const WaitGraph& graph) {
   return std::any_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
-    return std::any_of(hang.divergences.begin(), hang.divergences.end(), [&](size_t index) {
-      return run.divergences[index].tie && !is_of_messages(run.divergences[index].kind);
-    });
+    return is_held_up_there(hang) ||
+           std::any_of(hang.divergences.begin(), hang.divergences.end(), [&](size_t index) {
+             return run.divergences[index].tie && !is_of_messages(run.divergences[index].kind);
+           });
   });
+}
+
+// It is known who parted from the others, though not by which call: the hang stays what it is.
+void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& graph) {
+  const bool about_it = std::all_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
+    return hang.divergences.empty() &&
+           (hang.fate == Fate::kCircle
+                ? contains(hang.roots, departure.rank)
+                : is_held_up_there(hang) && hang.roots == Ranks{departure.rank});
+  });
+  if (!about_it) {
+    return;
+  }
+  for (Hang& hang : graph.hangs) {
+    hang.twins = departure.twins;
+    if (hang.fate == Fate::kCircle) {
+      hang.culprits = {departure.rank};
+    } else {
+      hang.blocked = false;
+      hang.victims = victims;
+    }
+  }
 }
 
 bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>& programs,
@@ -138,9 +166,16 @@ bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>
     }
     const auto divergence = divergence_of(run, programs, departure);
     const Ranks victims = waiting(run, standings, departure.rank);
-    if (!divergence ||
-        (known == DeparturesFrom::kStreams && !is_clear(graph, departure, *divergence)) ||
-        victims.empty() || !would_free(run, standings, programs, departure)) {
+    const Freed freed = !divergence || victims.empty()
+                            ? Freed::kNobody
+                            : freed_by_repair(run, standings, programs, departure);
+    if (freed == Freed::kNobody) {
+      continue;
+    }
+    if (known == DeparturesFrom::kStreams && !is_clear(graph, departure, *divergence)) {
+      if (departures.size() == 1 && !departure.by_habit && freed == Freed::kAll) {
+        blame_parted(departure, victims, graph);
+      }
       continue;
     }
     Hang hang;

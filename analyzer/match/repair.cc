@@ -528,23 +528,28 @@ class Drain {
 
 }  // namespace
 
-bool would_free(const Run& run, const Standings& standings, const std::vector<Program>& programs,
-                const Departure& departure) {
+Freed freed_by_repair(const Run& run, const Standings& standings,
+                      const std::vector<Program>& programs, const Departure& departure) {
   constexpr Partly kWays[] = {Partly::kFirst, Partly::kWhenStuck};
   const Program& own = *program_of(programs, departure.rank);
   Queue queue;
   if (!Repair(run, own, *program_of(programs, departure.twin), departure).apply(queue)) {
-    return false;
+    return Freed::kNobody;
   }
   const TimeNs since = own.calls[departure.at].operation->enter;
-  return std::any_of(std::begin(kWays), std::end(kWays), [&](Partly partly) {
+  Freed freed = Freed::kNobody;
+  for (const Partly partly : kWays) {
     Drain before(run, standings, programs, partly);
     Drain after(run, standings, programs, partly);
     after.replace(departure.rank, since, queue);
     const size_t completed = before.run_out(departure.rank);
-    return after.run_out(departure.rank) > completed && !after.is_at_odds(departure.rank) &&
-           after.stuck() <= before.stuck();
-  });
+    if (after.run_out(departure.rank) > completed && !after.is_at_odds(departure.rank)) {
+      const size_t stuck = after.stuck();
+      const bool some = stuck <= before.stuck();
+      freed = std::max(freed, !some ? Freed::kNobody : stuck == 0 ? Freed::kAll : Freed::kSome);
+    }
+  }
+  return freed;
 }
 
 }  // namespace traintrace

@@ -1,8 +1,9 @@
 // Whether a verdict explains the hang: the calls of the rank that is blamed are put right, and what
-// was issued is completed again, in the order in which it was issued.  Everybody must come free, or
-// wait for a host that may go on.
+// was issued is completed again, in the order in which it was issued.  Who waits for a host that
+// may go on is not stuck.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "analyzer/judge/standing.h"
@@ -10,7 +11,13 @@
 
 namespace traintrace {
 
-bool would_free(const Run& run, const Standings& standings, const std::vector<Program>& programs,
-                const Departure& departure);
+enum class Freed : uint8_t {
+  kNobody,
+  kSome,  // more than before, and nobody is stuck who was not
+  kAll,   // nobody is stuck any more
+};
+
+Freed freed_by_repair(const Run& run, const Standings& standings,
+                      const std::vector<Program>& programs, const Departure& departure);
 
 }  // namespace traintrace

@@ -76,7 +76,8 @@ struct Hang {
   size_t wait = 0;  // in WaitGraph::waits, where the waiting began
   Fate fate = Fate::kAlive;
   Ranks roots;
-  Ranks culprits;        // of a circle: whose going on would free all of it; empty: nobody alone
+  Ranks culprits;        // of a circle: who alone would free all of it; empty: nobody
+  Ranks twins;           // run the same program as the root, or the culprit, which parted from them
   Ranks victims;         // all that wait for them, directly or not
   TimeNs waited = 0;     // the longest that one of the direct waiters has been in it
   TimeNs witnessed = 0;  // how much of that the roots were seen alive and not coming
