@@ -16,20 +16,20 @@ namespace traintrace {
 namespace {
 
 // Of one collective.
-struct Stall {
+struct LoneStall {
   size_t collective;
   std::vector<size_t> members;  // that stopped before it
   int64_t ns;                   // the longest
 };
 
 struct Stalls {
-  std::vector<Stall> list;
+  std::vector<LoneStall> list;
   size_t late = 0;  // collectives that were late, whether some ranks stopped or all jitter
   int64_t ns = 0;
 
   std::map<size_t, size_t> by_member() const {
     std::map<size_t, size_t> counts;
-    for (const Stall& stall : list) {
+    for (const LoneStall& stall : list) {
       for (const size_t member : stall.members) {
         ++counts[member];
       }
@@ -108,7 +108,7 @@ int64_t period_of(const Arrivals& arrivals, const Stalls& stalls) {
 
 Finding finding_of(const Profile& profile, const Arrivals& arrivals, const Stalls& stalls) {
   std::vector<int64_t> lengths;
-  for (const Stall& stall : stalls.list) {
+  for (const LoneStall& stall : stalls.list) {
     lengths.push_back(stall.ns);
   }
   const int64_t period = period_of(arrivals, stalls);
@@ -119,7 +119,7 @@ Finding finding_of(const Profile& profile, const Arrivals& arrivals, const Stall
   finding.severity = catalogue_row(finding.code)->severity;
   finding.certainty = Certainty::kLikely;
   const bool alone = std::all_of(stalls.list.begin(), stalls.list.end(),
-                                 [](const Stall& stall) { return stall.members.size() == 1; });
+                                 [](const LoneStall& stall) { return stall.members.size() == 1; });
   finding.title =
       fmt::format("{} of {} collectives{} waited for {} of {}: {} in all", stalls.list.size(),
                   arrivals.list.size() - 1, group_text(profile, arrivals),
