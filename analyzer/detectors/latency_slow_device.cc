@@ -137,6 +137,7 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
   std::vector<int64_t> usual;
   for (size_t i = 0; i < all.front()->size(); ++i) {
     std::vector<int64_t> times;
+    times.reserve(all.size());
     for (const std::deque<Sample>* samples : all) {
       times.push_back((*samples)[i].ns);
     }
@@ -149,6 +150,7 @@ void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow
 
 int64_t median_time(const std::deque<Sample>& samples) {
   std::vector<int64_t> times;
+  times.reserve(samples.size());
   for (const Sample& sample : samples) {
     times.push_back(sample.ns);
   }
@@ -205,6 +207,7 @@ std::vector<Slow> compared(const Profile& profile) {
   for (const auto& [key, ignored] : kernels.front()) {
     if (is_equally_often(key, kernels)) {
       std::vector<const std::deque<Sample>*> all;
+      all.reserve(kernels.size());
       for (const Kernels& each : kernels) {
         all.push_back(&each.at(key));
       }
@@ -247,8 +250,9 @@ int64_t largest_deviation(const PerMille& per_mille) {
 // out longer by chance is faster in other steps, or the other devices differ by as much in some.
 bool is_by_data(const std::vector<PerMille>& by_part, size_t device) {
   const PerMille& own = by_part[device];
-  const bool ever_faster =
-      std::any_of(own.begin(), own.end(), [](int64_t each) { return each * kSlower <= 1e6; });
+  const bool ever_faster = std::any_of(own.begin(), own.end(), [](int64_t each) {
+    return static_cast<double>(each) * kSlower <= 1e6;
+  });
   std::vector<int64_t> others;
   for (size_t other = 0; other < by_part.size(); ++other) {
     if (other != device) {
@@ -293,6 +297,7 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
   }
   std::vector<Slow> slow = compared(profile);
   std::vector<PerMille> by_part;
+  by_part.reserve(slow.size());
   for (const Slow& each : slow) {
     by_part.push_back(ratio_by_part(each));
   }

@@ -16,6 +16,7 @@
 #include "analyzer/model/hangs.h"
 #include "analyzer/model/messages.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run_clocks.h"
 #include "analyzer/model/stalls.h"
 #include "analyzer/model/stream_order.h"
 #include "analyzer/model/wait_walk.h"
