@@ -104,6 +104,7 @@ std::vector<const DeviceProfile*> alike(const Profile& profile, const std::vecto
                                         HostTime kind) {
   std::vector<const DeviceProfile*> found;
   std::vector<int64_t> theirs;
+  theirs.reserve(losers.size());
   for (const size_t loser : losers) {
     theirs.push_back(beside_nothing_ns(profile, profile.devices[loser], kind));
   }
