@@ -51,11 +51,11 @@ std::vector<std::string> titles(bool running, const TelemetryRecord& telemetry) 
   std::vector<Finding> findings;
   add_telemetry(run_of_two(running), telemetry, findings);
   std::vector<std::string> titles;
-  std::vector<std::string> titles;
   titles.reserve(findings.size());
-  titles.push_back(std::string(finding.code) + " " + finding.title);
-}
-return titles;
+  for (const Finding& finding : findings) {
+    titles.push_back(std::string(finding.code) + " " + finding.title);
+  }
+  return titles;
 }
 
 using Titles = std::vector<std::string>;
