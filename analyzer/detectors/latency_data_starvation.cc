@@ -16,7 +16,7 @@ std::vector<Finding> find_data_starvation(const Profile& profile) {
   finding.certainty = Certainty::kProof;  // the thread was in it
   finding.title = idle_text(losses) + " because it waits for the data loader";
   add_alike(profile, losses, HostTime::kLoader,
-            "wait as long for it, while their GPUs wait in collectives", finding);
+            "are held up by it too, while their GPUs wait in collectives", finding);
   add_sites(
       losses,
       [](const DeviceProfile& device) {

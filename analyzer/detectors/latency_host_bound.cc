@@ -25,7 +25,7 @@ std::vector<Finding> find_host_bound(const Profile& profile) {
   const DeviceProfile& worst = *losses.front().device;
   finding.title = "host-bound: " + idle_text(losses) + " because kernels are launched too late";
   add_alike(profile, losses, HostTime::kLaunching,
-            "launch as slowly, while their GPUs wait in collectives", finding);
+            "launch too slowly as well, while their GPUs wait in collectives", finding);
   finding.values.emplace_back("busy_percent", percent_of(worst, worst.times.busy_ns));
   finding.values.emplace_back("median_lead_ns", worst.median_lead_ns);
   finding.evidence.push_back(

@@ -18,9 +18,9 @@ enum class HostTime : uint8_t {
 // In ns of the timeline, disjoint and in order; those of two launches touch.
 std::vector<Span> host_times(const Timeline& timeline, HostTime kind);
 
-// Of the others, the GPUs that computed as little while their hosts did the same for about as long
-// as those of `losers` (in Profile::devices): they need not be idle, as who waits in a collective
-// is not.  Of those that meet a loser in a collective.
+// Of those that meet one of `losers` (in Profile::devices) in a collective, the GPUs that computed
+// nothing while their hosts did the same, for a good part (`alike`) of the losers' usual time: they
+// need not be idle, as who waits in a collective is not.
 std::vector<const DeviceProfile*> alike(const Profile& profile, const std::vector<size_t>& losers,
                                         HostTime kind);
 

@@ -50,8 +50,11 @@ def found_in(traintrace, ranks):
     with tempfile.TemporaryDirectory() as folder:
         for rank in ranks:
             rank.write(folder)
-        done = subprocess.run([traintrace, "analyze", folder, "--format=json"], capture_output=True, text=True, timeout=60, check=False)
-    return {each["code"]: each for each in json.loads(done.stdout)["findings"]}
+        files = [rank.path(folder) for rank in ranks]
+        said = [subprocess.run([traintrace, "analyze", *order, "--format=json"], capture_output=True, text=True, timeout=60, check=False).stdout
+                for order in (files, files[::-1])]
+    assert said[0] == said[1], "the order of the files leaves a mark"
+    return {each["code"]: each for each in json.loads(said[0])["findings"]}
 
 
 def check_all(traintrace, code, with_it, without):
