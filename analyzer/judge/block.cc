@@ -153,36 +153,6 @@ void drop_unproven_wrong_peers(Run& run, const std::vector<Wait>& waits) {
   });
 }
 
-std::vector<Wait> waits_in(Run& run) {
-  std::vector<Wait> waits;
-  std::vector<Wait> lacking;
-  for (size_t i = 0; i < run.communicators.size(); ++i) {
-    Wait wait = init_wait(run, i);
-    if (!wait.waiters.empty() && lacks_members(run, wait)) {
-      lacking.push_back(std::move(wait));
-    } else if (!wait.waiters.empty() && !wait.awaited.empty()) {
-      waits.push_back(std::move(wait));
-    }
-  }
-  const auto known = static_cast<std::ptrdiff_t>(waits.size());
-  add_match_waits(run, waits);
-  std::vector<Wait> all = waits;
-  std::copy(lacking.begin(), lacking.end(), std::back_inserter(all));
-  for (Wait& wait : lacking) {
-    infer_missing_members(run, all, wait);
-  }
-  std::erase_if(lacking, [](const Wait& wait) { return wait.awaited.empty(); });
-  waits.insert(waits.begin() + known, std::make_move_iterator(lacking.begin()),
-               std::make_move_iterator(lacking.end()));
-  drop_unproven_wrong_peers(run, waits);
-  std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) {
-    return std::tuple(is_held_up(a), a.communicator) < std::tuple(is_held_up(b), b.communicator);
-  });
-  add_conflict_waits(run, waits);
-  add_message_waits(run, waits);
-  return waits;
-}
-
 bool has_pending(const Run& run, Rank rank) {
   return std::any_of(
       run.communicators.begin(), run.communicators.end(), [&](const Communicator& communicator) {
@@ -235,6 +205,36 @@ bool may_be_held_by_events(Run& run, const Blocked& blocked) {
 }
 
 }  // namespace
+
+std::vector<Wait> waits_in(Run& run) {
+  std::vector<Wait> waits;
+  std::vector<Wait> lacking;
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    Wait wait = init_wait(run, i);
+    if (!wait.waiters.empty() && lacks_members(run, wait)) {
+      lacking.push_back(std::move(wait));
+    } else if (!wait.waiters.empty() && !wait.awaited.empty()) {
+      waits.push_back(std::move(wait));
+    }
+  }
+  const auto known = static_cast<std::ptrdiff_t>(waits.size());
+  add_match_waits(run, waits);
+  std::vector<Wait> all = waits;
+  std::copy(lacking.begin(), lacking.end(), std::back_inserter(all));
+  for (Wait& wait : lacking) {
+    infer_missing_members(run, all, wait);
+  }
+  std::erase_if(lacking, [](const Wait& wait) { return wait.awaited.empty(); });
+  waits.insert(waits.begin() + known, std::make_move_iterator(lacking.begin()),
+               std::make_move_iterator(lacking.end()));
+  drop_unproven_wrong_peers(run, waits);
+  std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) {
+    return std::tuple(is_held_up(a), a.communicator) < std::tuple(is_held_up(b), b.communicator);
+  });
+  add_conflict_waits(run, waits);
+  add_message_waits(run, waits);
+  return waits;
+}
 
 Blocked block(Run& run, const ReadEvents& read_events) {
   Blocked blocked;

@@ -21,4 +21,8 @@ struct Blocked {
 // tables leave open what holds a stream up.
 Blocked block(Run& run, const ReadEvents& read_events);
 
+// Of a run whose streams are known: who waits in what, for whom.  Drops calls of a wrong peer that
+// these contradict from its divergences.
+std::vector<Wait> waits_in(Run& run);
+
 }  // namespace traintrace

@@ -30,7 +30,7 @@ bool is_unexplained(const Run& run, const WaitGraph& graph) {
          });
 }
 
-WaitGraph graph_of(const Run& run, Blocked blocked, const ReadEvents& read_events) {
+WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
   WaitGraph graph;
   if (blocked.frontiers) {
     graph = roots_of(run, std::move(*blocked.frontiers));

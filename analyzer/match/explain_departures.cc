@@ -6,6 +6,7 @@
 #include "analyzer/match/departure_divergence.h"
 #include "analyzer/match/departures.h"
 #include "analyzer/match/repair.h"
+#include "analyzer/match/repair_streams.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/circles.h"
 #include "analyzer/model/elapsed.h"
@@ -153,7 +154,7 @@ void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& g
   }
 }
 
-bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>& programs,
+bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& programs,
                 WaitGraph& graph) {
   const std::vector<Departure> departures = departures_of(run, programs);
   if (departures.empty()) {
@@ -166,8 +167,9 @@ bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>
     }
     const auto divergence = divergence_of(run, programs, departure);
     const Ranks victims = waiting(run, standings, departure.rank);
-    const Freed freed = !divergence || victims.empty()
-                            ? Freed::kNobody
+    const Freed freed = !divergence || victims.empty() ? Freed::kNobody
+                        : known == DeparturesFrom::kStreams
+                            ? freed_in_streams(run, graph.waits, programs, departure)
                             : freed_by_repair(run, standings, programs, departure);
     if (freed == Freed::kNobody) {
       continue;
@@ -201,7 +203,7 @@ bool explain_by(const Run& run, DeparturesFrom known, const std::vector<Program>
 
 }  // namespace
 
-void explain_by_departures(const Run& run, DeparturesFrom known, const ReadEvents& read_events,
+void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& read_events,
                            WaitGraph& graph) {
   const std::vector<Program> programs = programs_of(run);
   if (explain_by(run, known, programs, graph) || known == DeparturesFrom::kOrder || !read_events) {

@@ -16,7 +16,7 @@ enum class DeparturesFrom : uint8_t {
 // then that is the only root of `graph`.  Where the streams are known it must also be clear which
 // call was left out, made in excess or changed; and if that is longer ago than tables go, the event
 // records of those that hold each other up are read (`read_events` may be null).
-void explain_by_departures(const Run& run, DeparturesFrom known, const ReadEvents& read_events,
+void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& read_events,
                            WaitGraph& graph);
 
 }  // namespace traintrace

@@ -1,179 +1,22 @@
 #include "analyzer/match/repair.h"
 
 #include <algorithm>
-#include <deque>
 #include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
 
+#include "analyzer/match/repaired_calls.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
 namespace {
 
-// A call that is not complete, as it would stand after the repair.
-struct Issued {
-  const OperationText* operation = nullptr;
-  size_t communicator = 0;
-  uint64_t sequence = 0;
-  int peer = -1;
-  uint32_t group = 0;
-  size_t process = 0;  // of which it is a call
-  bool added = false;  // by the repair
-  bool met = false;    // a message: its other side is there
-};
-using Queue = std::deque<Issued>;
-
 bool is_complete(const Run& run, size_t process, const OperationText& operation) {
   return !is_unfinished(run.processes[process], operation);
 }
-
-// The calls of a rank, put right.
-class Repair {
- public:
-  Repair(const Run& run, const Program& own, const Program& twin, const Departure& departure)
-      : run_(run), own_(own), twin_(twin), departure_(departure) {}
-
-  // From where it parts from the others on; false: that cannot be told.
-  bool apply(Queue& queue) {
-    for (size_t i = departure_.at; i < own_.calls.size(); ++i) {
-      queue.push_back(issued(own_, i));
-    }
-    const bool done = edit(queue);
-    std::erase_if(queue, [&](const Issued& issued) {
-      return !issued.added && !issued.operation->collective &&
-             is_complete(run_, issued.process, *issued.operation);
-    });
-    return done;
-  }
-
- private:
-  bool edit(Queue& queue) {
-    switch (departure_.edit.kind) {
-      case CallEditKind::kChanged:
-        return take_out(queue, 0, 1) && put_in(queue, 0, 1);
-      case CallEditKind::kSkipped:
-        return put_in(queue, 0, departure_.edit.length);
-      case CallEditKind::kExtra:
-        return take_out(queue, 0, departure_.edit.length);
-      case CallEditKind::kSwapped:
-        return swap(queue);
-      case CallEditKind::kMoved:
-        return move(queue);
-    }
-    return false;
-  }
-
-  Issued issued(const Program& program, size_t at) const {
-    const Call& call = program.calls[at];
-    return {call.operation,       call.communicator,     call.operation->sequence,
-            call.operation->peer, call.operation->group, program.state->process};
-  }
-
-  static void renumber(Queue& queue, size_t from, size_t communicator, int64_t by) {
-    for (size_t i = from; i < queue.size(); ++i) {
-      if (queue[i].operation->collective && queue[i].communicator == communicator) {
-        queue[i].sequence += static_cast<uint64_t>(by);
-      }
-    }
-  }
-
-  // What a collective of that communicator is numbered that comes in there.
-  uint64_t next_number(const Queue& queue, size_t from, size_t communicator) const {
-    for (size_t i = from; i < queue.size(); ++i) {
-      if (queue[i].operation->collective && queue[i].communicator == communicator) {
-        return queue[i].sequence;
-      }
-    }
-    for (size_t i = std::min(from, queue.size()); i > 0; --i) {
-      if (queue[i - 1].operation->collective && queue[i - 1].communicator == communicator) {
-        return queue[i - 1].sequence + 1;
-      }
-    }
-    const auto known = own_.collectives.find(communicator);
-    return known == own_.collectives.end()
-               ? 0
-               : own_.calls[known->second.back()].operation->sequence + 1;
-  }
-
-  static bool take_out(Queue& queue, size_t at, size_t length) {
-    for (size_t i = 0; i < length && at < queue.size(); ++i) {
-      const Issued gone = queue[at];
-      queue.erase(queue.begin() + static_cast<ptrdiff_t>(at));
-      if (gone.operation->collective) {
-        renumber(queue, at, gone.communicator, -1);
-      }
-    }
-    return true;
-  }
-
-  // What its twin called there, on its own communicators.
-  bool put_in(Queue& queue, size_t at, size_t length) {
-    for (size_t i = 0; i < length; ++i) {
-      Issued missing = issued(twin_, departure_.twin_at + i);
-      const auto own = counterpart_of(run_, missing.communicator, twin_.rank, own_.rank);
-      if (!own) {
-        return false;
-      }
-      missing.communicator = *own;
-      missing.group = 0;
-      missing.added = true;
-      if (missing.operation->collective) {
-        missing.sequence = next_number(queue, at + i, *own);
-        renumber(queue, at + i, *own, 1);
-        if (missing.sequence == 0) {
-          return false;
-        }
-      } else if (at + i < queue.size() && !queue[at + i].operation->collective &&
-                 missing.operation->group != 0) {
-        missing.group = queue[at + i].group;
-      }
-      queue.insert(queue.begin() + static_cast<ptrdiff_t>(at + i), missing);
-    }
-    return true;
-  }
-
-  bool swap(Queue& queue) {
-    const size_t width = departure_.edit.length;
-    if (width >= queue.size()) {  // the other one is not issued yet
-      return put_in(queue, 0, 1);
-    }
-    const Issued later = queue[width];
-    const Issued sooner = queue[0];
-    take_out(queue, width, 1);
-    take_out(queue, 0, 1);
-    move_in(queue, 0, later);
-    move_in(queue, width, sooner);
-    return true;
-  }
-
-  bool move(Queue& queue) const {
-    const size_t from = departure_.edit.length;
-    if (from >= queue.size()) {
-      return false;
-    }
-    const Issued later = queue[from];
-    take_out(queue, from, 1);
-    move_in(queue, 0, later);
-    return true;
-  }
-
-  void move_in(Queue& queue, size_t at, Issued issued) const {
-    if (issued.operation->collective) {
-      issued.sequence = next_number(queue, at, issued.communicator);
-      renumber(queue, at, issued.communicator, 1);
-    }
-    queue.insert(queue.begin() + static_cast<ptrdiff_t>(at), issued);
-  }
-
-  const Run& run_;
-  const Program& own_;
-  const Program& twin_;
-  const Departure& departure_;
-};
 
 // Messages issued as one are complete together, and one of them may have met its other side before:
 // which that is, a dump does not say.
@@ -532,16 +375,20 @@ Freed freed_by_repair(const Run& run, const Standings& standings,
                       const std::vector<Program>& programs, const Departure& departure) {
   constexpr Partly kWays[] = {Partly::kFirst, Partly::kWhenStuck};
   const Program& own = *program_of(programs, departure.rank);
-  Queue queue;
-  if (!Repair(run, own, *program_of(programs, departure.twin), departure).apply(queue)) {
+  auto queue = repaired_calls(run, programs, departure);
+  if (!queue) {
     return Freed::kNobody;
   }
+  std::erase_if(*queue, [&](const Issued& issued) {
+    return !issued.added && !issued.operation->collective &&
+           is_complete(run, issued.process, *issued.operation);
+  });
   const TimeNs since = own.calls[departure.at].operation->enter;
   Freed freed = Freed::kNobody;
   for (const Partly partly : kWays) {
     Drain before(run, standings, programs, partly);
     Drain after(run, standings, programs, partly);
-    after.replace(departure.rank, since, queue);
+    after.replace(departure.rank, since, *queue);
     const size_t completed = before.run_out(departure.rank);
     if (after.run_out(departure.rank) > completed && !after.is_at_odds(departure.rank)) {
       const size_t stuck = after.stuck();
