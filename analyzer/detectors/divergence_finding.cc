@@ -135,6 +135,11 @@ std::string outcome_text(const Run& run, const Divergence& divergence, const Con
 std::string twins_text(const Divergence& divergence) {
   const std::string who = ranks_text(divergence.twins);
   const std::string deviant = ranks_text(divergence.deviants);
+  if (divergence.by_peers) {
+    return fmt::format(
+        "{} called the same as {} until then; the messages of the peers of both fit what {} called",
+        who, deviant, who);
+  }
   return divergence.by_habit
              ? fmt::format(
                    "{} called the same as {} until then; after the same calls {} did as {} "

@@ -24,7 +24,8 @@ class Describer {
     found_.deviants = {departure_.rank};
     found_.parts = {found_.deviants};
     found_.twins = departure_.twins;
-    found_.by_habit = departure_.by_habit;
+    found_.by_habit = departure_.told == DepartureTold::kByHabit;
+    found_.by_peers = departure_.told == DepartureTold::kByPeers;
     found_.length = departure_.edit.length;
     found_.matches = departure_.edit.matches;
     found_.exact = true;

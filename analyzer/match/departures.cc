@@ -4,6 +4,9 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
+
+#include "analyzer/model/peers.h"
 
 namespace traintrace {
 namespace {
@@ -39,11 +42,12 @@ class Departures {
       if (own_size != their_size) {
         const bool first = own_size < their_size;
         add(first ? a : b, first ? b : a,
-            first ? parting : Parting{parting.their_at, parting.own_at}, false, told, found);
-      } else if (const int changed = changed_habit(a, b, parting); changed != 0) {
-        const bool first = changed < 0;
+            first ? parting : Parting{parting.their_at, parting.own_at}, DepartureTold::kByMajority,
+            told, found);
+      } else if (const auto [side, by] = side_of_tie(a, b, parting); side != 0) {
+        const bool first = side < 0;
         add(first ? a : b, first ? b : a,
-            first ? parting : Parting{parting.their_at, parting.own_at}, true, told, found);
+            first ? parting : Parting{parting.their_at, parting.own_at}, by, told, found);
       }
     }
     return found;
@@ -224,7 +228,45 @@ class Departures {
     return !told ? 0 : own < other ? -1 : 1;
   }
 
-  void add(size_t deviant, size_t normal, const Parting& parting, bool by_habit,
+  // The call that one of two made and the other did not is a message.  Where the peers of both,
+  // which run one program too, have made their side of it, the one that did not is wrong: -1, it is
+  // the first, 1: the second.  Where neither has, the one that did.  0: that does not tell.
+  int changed_by_peers(size_t a, size_t b, const Parting& parting) const {
+    const CallEdit edit =
+        cheapest_edit(programs_[a], parting.own_at, programs_[b], parting.their_at);
+    const bool extra = edit.kind == CallEditKind::kExtra;
+    if ((!extra && edit.kind != CallEditKind::kSkipped) || edit.length != 1 || !edit.unique) {
+      return 0;
+    }
+    const Program& maker = programs_[extra ? a : b];
+    const Program& other = programs_[extra ? b : a];
+    const Call& call = maker.calls[extra ? parting.own_at : parting.their_at];
+    const auto counterpart = counterpart_of(run_, call.communicator, maker.rank, other.rank);
+    if (call.operation->collective || call.operation->sequence == 0 || !counterpart) {
+      return 0;
+    }
+    const bool for_maker = is_answered(call.communicator, maker.rank, *call.operation);
+    const bool for_other = is_answered(*counterpart, other.rank, *call.operation);
+    const int other_is_wrong = extra ? 1 : -1;
+    return for_maker != for_other ? 0 : for_maker ? other_is_wrong : -other_is_wrong;
+  }
+
+  // Its peer there has made the other side of such a message.
+  bool is_answered(size_t communicator, Rank rank, const OperationText& operation) const {
+    const Communicator& on = run_.communicators[communicator];
+    const Member* const own = member_of(on, rank);
+    const Member* const peer = member_at(on, operation.peer);
+    return own != nullptr && peer != nullptr &&
+           has_posted(run_, *peer, !operation.receive, own->local_rank, operation.sequence);
+  }
+
+  std::pair<int, DepartureTold> side_of_tie(size_t a, size_t b, const Parting& parting) const {
+    const int by_habit = changed_habit(a, b, parting);
+    return by_habit != 0 ? std::pair(by_habit, DepartureTold::kByHabit)
+                         : std::pair(changed_by_peers(a, b, parting), DepartureTold::kByPeers);
+  }
+
+  void add(size_t deviant, size_t normal, const Parting& parting, DepartureTold by,
            std::set<size_t>& told, std::vector<Departure>& found) {
     if (!told.insert(deviant).second) {
       return;
@@ -234,7 +276,7 @@ class Departures {
     departure.twin = programs_[normal].rank;
     departure.at = parting.own_at;
     departure.twin_at = parting.their_at;
-    departure.by_habit = by_habit;
+    departure.told = by;
     departure.edit =
         cheapest_edit(programs_[deviant], parting.own_at, programs_[normal], parting.their_at);
     const size_t leader = find(normal);

@@ -6,6 +6,7 @@
 // time before.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -14,13 +15,21 @@
 
 namespace traintrace {
 
+// Why it is that rank, and not those that it parts from.
+enum class DepartureTold : uint8_t {
+  kByMajority,  // they are more
+  // As many did the one as the other:
+  kByHabit,  // its own calls before that tell
+  kByPeers,  // the other side of the message tells: the peers of both have made it, or neither has
+};
+
 struct Departure {
   Rank rank;
-  size_t at = 0;          // in its calls: where it parts from the others
-  Rank twin;              // one of those that agree with each other
-  size_t twin_at = 0;     // in the calls of that one
-  Ranks twins;            // all of those
-  bool by_habit = false;  // as many did the one as the other; its own calls before that tell
+  size_t at = 0;       // in its calls: where it parts from the others
+  Rank twin;           // one of those that agree with each other
+  size_t twin_at = 0;  // in the calls of that one
+  Ranks twins;         // all of those
+  DepartureTold told = DepartureTold::kByMajority;
   CallEdit edit;
 };
 

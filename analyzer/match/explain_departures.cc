@@ -162,7 +162,7 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
   }
   const Standings standings(run);
   for (const Departure& departure : departures) {
-    if (departure.by_habit && is_tie_of_collectives(run, graph)) {
+    if (departure.told == DepartureTold::kByHabit && is_tie_of_collectives(run, graph)) {
       continue;
     }
     const auto divergence = divergence_of(run, programs, departure);
@@ -175,7 +175,8 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
       continue;
     }
     if (known == DeparturesFrom::kStreams && !is_clear(graph, departure, *divergence)) {
-      if (departures.size() == 1 && !departure.by_habit && freed == Freed::kAll) {
+      if (departures.size() == 1 && departure.told == DepartureTold::kByMajority &&
+          freed == Freed::kAll) {
         blame_parted(departure, victims, graph);
       }
       continue;

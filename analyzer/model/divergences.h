@@ -79,7 +79,10 @@ struct Divergence {
   // Ranks that run the same program as the deviant, and agree with each other: what `expected` is
   // taken from (match/departures.h).  Empty: it was found in another way.
   Ranks twins;
-  bool by_habit = false;   // the deviant's own calls before that tell, not that the twins are more
+  bool by_habit = false;  // the deviant's own calls before that tell, not that the twins are more
+  // As many did the one as the other; of both, the peer made the other side of the message, or of
+  // neither.
+  bool by_peers = false;
   bool left_over = false;  // messages without their other side, of ranks that have both ended
 };
 

@@ -67,14 +67,18 @@ bool is_exchange(const Communicator& communicator, const CommunicatorText& text,
                  const OperationText& operation) {
   std::set<int> sent;
   std::set<int> received;
+  bool with_itself = false;
   for (const OperationText* other : group_of(text, operation)) {
-    if (!other->collective && other->peer != text.rank) {
+    if (!other->collective) {
       (other->receive ? received : sent).insert(other->peer);
+      with_itself = with_itself || other->peer == text.rank;
     }
   }
+  sent.erase(text.rank);
+  received.erase(text.rank);
   const auto others = static_cast<size_t>(std::max(communicator.size - 1, 0));
   const auto is_most = [&](size_t count) { return count >= kManyPeers || 3 * count > 2 * others; };
-  return others > 1 && is_most(sent.size()) && is_most(received.size());
+  return (others > 1 || with_itself) && is_most(sent.size()) && is_most(received.size());
 }
 
 std::optional<OpenGroup> open_group(const ProcessTrace& trace, const CommunicatorText& text) {
