@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 #include <cstdint>
 #include <ctime>
@@ -12,10 +13,12 @@
 namespace traintrace {
 
 // Returns when the word is not `seen`, at a wake, or after that time; now and then without reason.
-inline void futex_wait(uint32_t* word, uint32_t seen, uint64_t for_ns) noexcept {
+// False: at once, as a filter of system calls forbids it.
+inline bool futex_wait(uint32_t* word, uint32_t seen, uint64_t for_ns) noexcept {
   const timespec time = {static_cast<time_t>(for_ns / 1'000'000'000),
                          static_cast<long>(for_ns % 1'000'000'000)};
-  syscall(SYS_futex, word, FUTEX_WAIT, seen, &time, nullptr, 0);
+  return syscall(SYS_futex, word, FUTEX_WAIT, seen, &time, nullptr, 0) == 0 || errno == EAGAIN ||
+         errno == ETIMEDOUT || errno == EINTR;
 }
 
 inline void futex_wake(uint32_t* word) noexcept {

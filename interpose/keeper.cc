@@ -47,6 +47,9 @@ constinit Watched g_watched = {nullptr, -1, false};
 // The process whose memory this is.  The kernel has no such descriptors before 5.3.  What says that
 // there is no such process is right also where /proc is of another PID namespace, and has one.
 Watched watch(format::FileHeader* memory) {
+  if (memory->pid <= 0) {
+    return {memory, -1, true};  // a filter of the job's hid it: whose end to wait for is not known
+  }
   const auto process = static_cast<int>(syscall(SYS_pidfd_open, memory->pid, 0));
   if (process < 0) {
     return {memory, -1, errno == ESRCH};
@@ -67,13 +70,21 @@ bool is_over(const Watched& watched) {
     return !is_running(watched.memory->pid, watched.memory->start_time);
   }
   pollfd end = {watched.process, POLLIN, 0};
-  return poll(&end, 1, 0) > 0;
+  const int ended = poll(&end, 1, 0);
+  if (ended >= 0 || errno == EINTR) {
+    return ended > 0;
+  }
+  // The job's filter of system calls, which the keeper has inherited, forbids to ask so.
+  return !is_running(watched.memory->pid, watched.memory->start_time);
 }
 
 // So that the end is seen at once, and not at the next round.
 void* wake_at_end(void*) {
   pollfd end = {g_watched.process, POLLIN, 0};
   while (poll(&end, 1, -1) <= 0) {
+    if (errno != EINTR) {
+      return nullptr;  // a filter of the job's forbids it: the rounds see the end, later
+    }
   }
   __atomic_fetch_add(&g_watched.memory->keeper_wake, 1, __ATOMIC_RELEASE);
   futex_wake(&g_watched.memory->keeper_wake);
@@ -105,9 +116,15 @@ void note_end(format::FileHeader& memory, int process) {
                    __ATOMIC_RELEASE);
 }
 
-// Until something is asked for, or for so long.
-void wait_for_work(format::FileHeader& memory, uint32_t seen, uint64_t for_ns) {
-  futex_wait(&memory.keeper_wake, seen, for_ns);
+// Until something is asked for, or for so long.  False: it cannot wait, as a filter of the job's
+// forbids every way to.
+bool wait_for_work(format::FileHeader& memory, uint32_t seen, uint64_t for_ns) {
+  if (futex_wait(&memory.keeper_wake, seen, for_ns)) {
+    return true;
+  }
+  const timespec pause = {static_cast<time_t>(for_ns / 1'000'000'000),
+                          static_cast<long>(for_ns % 1'000'000'000)};
+  return nanosleep(&pause, nullptr) == 0 || errno == EINTR;
 }
 
 // Both the file in memory and the descriptor go, so nothing is left of it.
@@ -134,10 +151,11 @@ class Rounds {
  public:
   Rounds(format::FileHeader* memory, CopyOut& copy) : memory_(*memory), copy_(copy) {}
 
-  // Copies and packs until `over`.
+  // Copies and packs until `over`, or until it would have to spin.
   template <class Over>
   void until(Over over) {
-    while (!over()) {
+    bool can_wait = true;
+    while (can_wait && !over()) {
       const uint32_t seen = load(memory_.keeper_wake);
       const bool asked = seen != answered_;
       pack();
@@ -148,8 +166,9 @@ class Rounds {
         due_ns_ = nanoseconds(CLOCK_BOOTTIME) + kEveryNs;
         continue;
       }
-      wait_for_work(memory_, seen,
-                    std::min(due_ns_ - now_ns, segments_.is_started() ? kDrainEveryNs : kEveryNs));
+      can_wait = wait_for_work(
+          memory_, seen,
+          std::min(due_ns_ - now_ns, segments_.is_started() ? kDrainEveryNs : kEveryNs));
     }
   }
 
@@ -229,7 +248,9 @@ void keep_copying(format::FileHeader* memory) noexcept {
     collecting.look();
     return is_over(g_watched);
   });
-  note_end(*memory, g_watched.process);
+  if (is_over(g_watched)) {
+    note_end(*memory, g_watched.process);
+  }
   rounds.pack();
   const bool finished = copy.finish();
   collecting.finish(finished ? copy.path() : "");
