@@ -16,6 +16,12 @@ Finding numeric_finding(std::string_view code) {
 
 namespace {
 
+bool are_among(const std::vector<Ranks>& some, const std::vector<Ranks>& all) {
+  return std::all_of(some.begin(), some.end(), [&](const Ranks& side) {
+    return std::find(all.begin(), all.end(), side) != all.end();
+  });
+}
+
 // Of the same ranks one finding is enough: that they read the same batches, and compute the same
 // from them.
 void join_same_data(std::vector<Finding>& findings) {
@@ -23,10 +29,10 @@ void join_same_data(std::vector<Finding>& findings) {
     if (batches.code != "numeric.same-data" || batches.sequence) {
       continue;
     }
-    const auto gradients =
-        std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
-          return other.code == batches.code && other.sequence && other.sides == batches.sides;
-        });
+    const auto is_of_them = [&](const Finding& other) {
+      return other.code == batches.code && other.sequence && are_among(other.sides, batches.sides);
+    };
+    const auto gradients = std::find_if(findings.begin(), findings.end(), is_of_them);
     if (gradients != findings.end()) {
       batches.certainty = gradients->certainty;
       batches.evidence.push_back(gradients->title);

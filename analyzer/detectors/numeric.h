@@ -36,8 +36,10 @@ std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numb
 // The job reads the flag of a loss scaler, which skips steps whose gradients are not finite.
 bool has_loss_scaler(const Numbers& numbers);
 // Ranks that communicate among themselves alone may share their data rightly: those of a tensor,
-// context or pipeline parallel group, and the replicas of a shard.
-bool have_group(const Run& run, const Ranks& ranks);
+// context or pipeline parallel group, and the replicas of a shard.  So may the stages of a pipeline
+// that send one another messages on a larger communicator, also by way of ranks that are not among
+// `others`, which have data of their own.
+bool may_share_data(const Run& run, const Ranks& ranks, const Ranks& others);
 
 // Of a run that goes on with the work of another one, which is called `before`.
 std::vector<Finding> find_read_again(const std::string& before, const std::vector<ReadAgain>& all);

@@ -18,6 +18,7 @@ struct NormSpike {
   const CheckedOperation* operation = nullptr;
   Rank rank;
   double norm = 0, usual = 0, others = 0;
+  size_t learned = 0;  // norms that say what is usual
 };
 
 double median_of_others(const std::vector<RankTally>& inputs, Rank rank) {
@@ -42,14 +43,16 @@ class NormWatch {
     for (const RankTally& input : inputs) {
       Usual& usual = usual_[input.rank];
       const double norm = input.tally.norm();
+      if (usual.count >= kFewestNorms && usual.most > 0 && norm >= kNormSpike * usual.most) {
+        const double others = median_of_others(inputs, input.rank);
+        if (norm >= kNormAboveOthers * others) {
+          spikes.push_back({&operation, input.rank, norm, usual.most, others, usual.count});
+          continue;  // else a spike within the first norms would be what is usual from then on
+        }
+      }
       if (usual.count < kNormsLearned) {
         usual.most = std::max(usual.most, norm);
         ++usual.count;
-      } else if (usual.most > 0 && norm >= kNormSpike * usual.most) {
-        const double others = median_of_others(inputs, input.rank);
-        if (norm >= kNormAboveOthers * others) {
-          spikes.push_back({&operation, input.rank, norm, usual.most, others});
-        }
       }
     }
     return spikes.size() == 1 ? std::optional(spikes.front()) : std::nullopt;
@@ -102,7 +105,7 @@ Finding spike_finding(const Run& run, const Checks& checks, const SpikesOfRank& 
       "rank {} gives {} numbers with a norm of {:.4g}, {:.3g} times its largest of {} before, "
       "where the other ranks' median is {:.4g}",
       first.rank.value, operation_text(run, check), first.norm, first.norm / first.usual,
-      kNormsLearned, first.others);
+      first.learned, first.others);
   finding.evidence = {fmt::format("{}: {} such inputs, at most {} in a row",
                                   bucket_text(run, check), spikes.count, spikes.longest_row)};
   finding.values = {{"since_ns", elapsed(run.start, first.operation->time)},

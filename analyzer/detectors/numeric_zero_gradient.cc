@@ -9,6 +9,7 @@
 #include "analyzer/detectors/numeric.h"
 #include "analyzer/detectors/trace_finding.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/numbers/batches.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -46,32 +47,115 @@ std::optional<ZeroTail> zero_tail(const Run& run, const Checks& checks,
   return tail && tail->length() >= kFewestZero ? tail : std::nullopt;
 }
 
-// Of one communicator.
+// All of one rank on one communicator.
 struct ZeroTails {
   std::vector<ZeroTail> tails;
-  size_t buckets = 0;
+  ZeroTail latest;            // to begin; from there on all of them are zero
+  size_t zero = 0, used = 0;  // buckets that occur from there on: with zeros only, and all of them
+  TimeNs since = 0, until = 0;  // of `latest`, as the rank called them
 };
 
-Finding zero_finding(const Run& run, const Checks& checks, const std::vector<ZeroTail>& own,
-                     size_t buckets) {
-  const ZeroTail& first = own.front();
-  const CheckedOperation& operation = checks.operations[first.bucket->operations[first.first]];
+TimeNs time_of(const Checks& checks, const CheckedBucket& bucket, size_t operation) {
+  return checks.operations[bucket.operations[operation]].time;
+}
+
+TimeNs time_on(const Checks& checks, const CheckedOperation& operation, Rank rank) {
+  const std::span<const Check> all = checks_of(checks, operation);
+  const auto own =
+      std::find_if(all.begin(), all.end(), [&](const Check& check) { return check.rank == rank; });
+  return own == all.end() ? operation.time : own->time;
+}
+
+// Whether that rank's inputs of the bucket from `since` on are zero; none: it does not occur there.
+// DDP's first step has other buckets than all steps after it, which therefore tell nothing of
+// these.
+std::optional<bool> is_zero_since(const Run& run, const Checks& checks, const CheckedBucket& bucket,
+                                  Rank rank, TimeNs since) {
+  std::optional<bool> zero;
+  for (size_t i = bucket.operations.size(); i-- > 0 && time_of(checks, bucket, i) >= since;) {
+    const auto inputs = complete_inputs(run, checks, checks.operations[bucket.operations[i]]);
+    zero = zero.value_or(true) && std::all_of(inputs.begin(), inputs.end(), [&](const auto& input) {
+             return input.rank != rank || input.tally.is_zero();
+           });
+  }
+  return zero;
+}
+
+ZeroTails zero_tails(const Run& run, const Checks& checks, std::vector<ZeroTail> tails,
+                     const std::vector<const CheckedBucket*>& buckets) {
+  const auto begin_of = [&](const ZeroTail& tail) {
+    return time_of(checks, *tail.bucket, tail.first);
+  };
+  ZeroTails all{std::move(tails), {}};
+  all.latest =
+      *std::max_element(all.tails.begin(), all.tails.end(),
+                        [&](const auto& a, const auto& b) { return begin_of(a) < begin_of(b); });
+  for (const CheckedBucket* const bucket : buckets) {
+    const auto zero = is_zero_since(run, checks, *bucket, all.latest.rank, begin_of(all.latest));
+    all.used += zero ? 1 : 0;
+    all.zero += zero.value_or(false) ? 1 : 0;
+  }
+  const std::vector<size_t>& operations = all.latest.bucket->operations;
+  all.since = time_on(checks, checks.operations[operations[all.latest.first]], all.latest.rank);
+  all.until = time_on(checks, checks.operations[operations.back()], all.latest.rank);
+  return all;
+}
+
+bool sends_new(const BatchSeries& series, TimeNs since, TimeNs until) {
+  const std::vector<size_t> changing = changing_batches(series);
+  return std::any_of(changing.begin(), changing.end(), [&](size_t index) {
+    return series.times[index] >= since && series.times[index] <= until;
+  });
+}
+
+// Whether the rank has sent batches before, as the others still do, and sends none meanwhile: its
+// part of the data is used up, and it takes part with zeros so that the others can go on.
+bool has_no_data(const Numbers& numbers, const ZeroTails& all) {
+  const Rank rank = all.latest.rank;
+  bool ended = false;
+  for (const PlaceBatches& place : batches_by_place(numbers)) {
+    const auto own = std::find_if(place.begin(), place.end(),
+                                  [&](const BatchSeries* series) { return series->rank == rank; });
+    if (own == place.end()) {
+      continue;
+    }
+    const bool sends_any =
+        std::any_of((*own)->times.begin(), (*own)->times.end(),
+                    [&](TimeNs time) { return time >= all.since && time <= all.until; });
+    if (sends_any) {
+      return false;
+    }
+    const bool others_go_on = std::all_of(place.begin(), place.end(), [&](const auto* series) {
+      return series->rank == rank || sends_new(*series, all.since, all.until);
+    });
+    ended = ended ||
+            (place.size() > 1 && others_go_on && changing_batches(**own).size() >= kFewestSame);
+  }
+  return ended;
+}
+
+Finding zero_finding(const Run& run, const Numbers& numbers, const ZeroTails& all) {
+  const Checks& checks = numbers.checks;
+  const ZeroTail& latest = all.latest;
+  const CheckedOperation& operation = checks.operations[latest.bucket->operations[latest.first]];
   const Check& check = checks.all[operation.first];
   Finding finding = check_finding(run, checks, "numeric.zero-gradient", check);
+  const bool no_data = has_no_data(numbers, all);
   finding.certainty = Certainty::kPossible;
-  finding.sides = {{first.rank}};
-  if (own.size() < buckets) {
+  finding.sides = {{latest.rank}};
+  if (all.zero < all.used || no_data) {
     finding.severity = Severity::kInfo;
   }
   finding.title = fmt::format(
       "rank {} gives only zeros to {} of gradients on {}, from {} on, while all other ranks give "
-      "something",
-      first.rank.value,
-      buckets == 1            ? "the sums"
-      : own.size() == buckets ? fmt::format("all {} sums", buckets)
-                              : fmt::format("{} of {} sums", own.size(), buckets),
-      run.communicators[check.communicator].name, operation_text(run, check));
-  for (const ZeroTail& tail : own) {
+      "something{}",
+      latest.rank.value,
+      all.used == 1          ? "the sums"
+      : all.zero == all.used ? fmt::format("all {} sums", all.used)
+                             : fmt::format("{} of {} sums", all.zero, all.used),
+      run.communicators[check.communicator].name, operation_text(run, check),
+      no_data ? ": it sends no more batches to its GPU, its part of the data is used up" : "");
+  for (const ZeroTail& tail : all.tails) {
     const auto& operations = tail.bucket->operations;
     finding.evidence.push_back(
         fmt::format("{}: the last {} of {}",
@@ -80,10 +164,12 @@ Finding zero_finding(const Run& run, const Checks& checks, const std::vector<Zer
   }
   finding.evidence = cut(std::move(finding.evidence));
   finding.values = {{"since_ns", elapsed(run.start, operation.time)},
-                    {"zero_count", static_cast<int64_t>(first.length())}};
+                    {"zero_count", static_cast<int64_t>(latest.length())}};
   finding.advice =
-      "check the loss of that rank: a mask that covers all of its samples, a detached graph, "
-      "parameters that its part of the model does not use";
+      no_data ? "right with uneven data, as in PyTorch's Join; divide the data evenly if every "
+                "step should be of all ranks"
+              : "check the loss of that rank: a mask that covers all of its samples, a detached "
+                "graph, parameters that its part of the model does not use";
   return finding;
 }
 
@@ -91,26 +177,24 @@ Finding zero_finding(const Run& run, const Checks& checks, const std::vector<Zer
 
 std::vector<Finding> find_zero_gradients(const Run& run, const Numbers& numbers) {
   const Checks& checks = numbers.checks;
-  std::map<uint32_t, ZeroTails> of_communicator;
+  std::map<uint32_t, std::vector<const CheckedBucket*>> of_communicator;
   for (const CheckedBucket& bucket : checks.buckets) {
-    if (!is_of_gradients(checks, bucket)) {
-      continue;
-    }
-    const Check& check = checks.all[checks.operations[bucket.operations.front()].first];
-    ZeroTails& tails = of_communicator[check.communicator];
-    ++tails.buckets;
-    if (const auto tail = zero_tail(run, checks, bucket)) {
-      tails.tails.push_back(*tail);
+    if (is_of_gradients(checks, bucket)) {
+      const Check& check = checks.all[checks.operations[bucket.operations.front()].first];
+      of_communicator[check.communicator].push_back(&bucket);
     }
   }
   std::vector<Finding> findings;
-  for (const auto& [communicator, all] : of_communicator) {
+  for (const auto& [communicator, buckets] : of_communicator) {
     std::map<Rank, std::vector<ZeroTail>> of_rank;
-    for (const ZeroTail& tail : all.tails) {
-      of_rank[tail.rank].push_back(tail);
+    for (const CheckedBucket* const bucket : buckets) {
+      if (const auto tail = zero_tail(run, checks, *bucket)) {
+        of_rank[tail->rank].push_back(*tail);
+      }
     }
-    for (const auto& [rank, own] : of_rank) {
-      findings.push_back(zero_finding(run, checks, own, all.buckets));
+    for (auto& [rank, tails] : of_rank) {
+      findings.push_back(
+          zero_finding(run, numbers, zero_tails(run, checks, std::move(tails), buckets)));
     }
   }
   return findings;

@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kRemembered = 64;
 constexpr size_t kMostSlots = 4;  // different batches that one step sends from one line
 
+constexpr size_t kFewestOfSize =
+    3;  // equal batches of one size: one is an item that was read again
+
 constexpr size_t kFewestStepsOfRow = 2;  // with gradient accumulation, steps have several batches
 
 // kFewestSame changing batches in a row, of one rank.
@@ -120,7 +123,7 @@ SameBatches same_of(const PlaceBatches& all, const std::set<size_t>& who,
 // The shortest tail of few batches again and again; `first` the number of batches: there is none.
 StuckBatches tail_of(const BatchSeries& series) {
   std::unordered_set<uint64_t> seen;
-  StuckBatches found{&series, series.hashes.size(), 0};
+  StuckBatches found{&series, series.hashes.size(), 0, nullptr};
   for (size_t i = series.hashes.size(); i-- > 0;) {
     seen.insert(series.hashes[i]);
     if (seen.size() > kMostSlots || (found.distinct != 0 && seen.size() > found.distinct)) {
@@ -129,6 +132,54 @@ StuckBatches tail_of(const BatchSeries& series) {
     if (series.hashes.size() - i >= kFewestStuck * seen.size()) {
       found.first = i;
       found.distinct = seen.size();
+    }
+  }
+  return found;
+}
+
+// Whether all batches of one size are equal, on whichever rank, and several of another size than
+// those that are stuck show it.
+bool is_told_by_size(const PlaceBatches& all, const StuckBatches& stuck) {
+  const std::vector<uint64_t>& sizes = stuck.series->sizes;
+  const std::set<uint64_t> stuck_sizes(sizes.begin() + static_cast<std::ptrdiff_t>(stuck.first),
+                                       sizes.end());
+  std::unordered_map<uint64_t, uint64_t> hash_of;  // by size
+  size_t repeated = 0;
+  for (const BatchSeries* const series : all) {
+    for (size_t i = 0; i < series->hashes.size(); ++i) {
+      const auto [known, is_new] = hash_of.try_emplace(series->sizes[i], series->hashes[i]);
+      if (known->second != series->hashes[i]) {
+        return false;
+      }
+      repeated += !is_new && !stuck_sizes.contains(series->sizes[i]) ? 1 : 0;
+    }
+  }
+  return repeated >= kFewestOfSize;
+}
+
+// How often a new batch of `other` lies between a stuck one and that of a step later.
+size_t steps_with_change(const BatchSeries& other, const StuckBatches& stuck) {
+  const std::vector<size_t> changing = changing_batches(other);
+  const std::vector<TimeNs>& times = stuck.series->times;
+  size_t changed = 0;
+  for (size_t i = stuck.first; i + stuck.distinct < times.size(); i += stuck.distinct) {
+    const auto next = std::partition_point(changing.begin(), changing.end(), [&](size_t index) {
+      return other.times[index] < times[i];
+    });
+    changed += next != changing.end() && other.times[*next] < times[i + stuck.distinct] ? 1 : 0;
+  }
+  return changed;
+}
+
+const BatchSeries* still_changing(const StuckBatches& stuck, const Numbers& numbers) {
+  const size_t steps = (stuck.series->times.size() - 1 - stuck.first) / stuck.distinct;
+  size_t most = steps / 2;
+  const BatchSeries* found = nullptr;
+  for (const BatchSeries& other : numbers.batches) {
+    if (&other != stuck.series && other.rank == stuck.series->rank && !sends_weights(other)) {
+      const size_t changed = steps_with_change(other, stuck);
+      found = changed > most ? &other : found;
+      most = std::max(most, changed);
     }
   }
   return found;
@@ -224,10 +275,10 @@ std::vector<SameBatches> same_batches(const PlaceBatches& all, const Numbers& nu
   return found;
 }
 
-std::vector<StuckBatches> stuck_batches(const PlaceBatches& all) {
+std::vector<StuckBatches> stuck_batches(const PlaceBatches& all, const Numbers& numbers) {
   std::vector<StuckBatches> found;
   for (const BatchSeries* const series : all) {
-    const StuckBatches tail = tail_of(*series);
+    StuckBatches tail = tail_of(*series);
     if (tail.distinct == 0) {
       continue;
     }
@@ -238,7 +289,8 @@ std::vector<StuckBatches> stuck_batches(const PlaceBatches& all) {
       return other == series || changes_meanwhile(*other, series->times[tail.first] + 1,
                                                   series->times.back(), kFewestStuck);
     });
-    if (before > kFewestSame && all.size() > 1 && others_change) {
+    if (before > kFewestSame && all.size() > 1 && others_change && !is_told_by_size(all, tail)) {
+      tail.still_changing = still_changing(tail, numbers);
       found.push_back(tail);
     }
   }

@@ -40,8 +40,12 @@ struct StuckBatches {
   const BatchSeries* series;
   size_t first;
   size_t distinct;
+  // What the rank sends from another line changes from step to step all the while, so its data have
+  // not come to an end: this may be something that is computed, and rightly the same.
+  const BatchSeries* still_changing;  // nullptr: nothing does
 };
-// Those that changed before, while all others at that place still change.
-std::vector<StuckBatches> stuck_batches(const PlaceBatches& all);
+// Those that changed before, while all others at that place still change.  Not where the size of a
+// batch says what it is on all ranks, as with the positions 0 to n: these are no data.
+std::vector<StuckBatches> stuck_batches(const PlaceBatches& all, const Numbers& numbers);
 
 }  // namespace traintrace

@@ -1,5 +1,6 @@
 """job.py CASE: a rank that fetches numbers from its GPU in each step, as judge.py knows them."""
 import array
+import ctypes
 import math
 import os
 import random
@@ -80,6 +81,14 @@ def gradients_of(step, spoiled=None):
     return values
 
 
+def put(values, memory):
+    """As if a kernel had computed them: pieces below 512 bytes are not taken for a batch."""
+    data = array.array("f", values).tobytes()
+    for at in range(0, len(data), 500):
+        piece = data[at:at + 500]
+        call("cudaMemcpy", ctypes.c_void_p(memory.value + at), piece, len(piece), HOST_TO_DEVICE)
+
+
 def exchange(gradients, steps=30):
     """Each step sums the gradients, and gathers what each rank has made of its part."""
     world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
@@ -89,10 +98,79 @@ def exchange(gradients, steps=30):
         if values is None:
             call("cudaMemset", own, 0, 4 * ELEMENTS)
         else:
-            call("cudaMemcpy", own, array.array("f", values).tobytes(), 4 * ELEMENTS, HOST_TO_DEVICE)
+            put(values, own)
         world.call("ncclAllReduce", own, total, ELEMENTS, Communicator.FLOAT, Communicator.SUM)  # SUM
         world.call("ncclAllGather", own, everybody, ELEMENTS, Communicator.FLOAT)  # GATHER
         call("cudaStreamSynchronize", None)
+
+
+def train_beside(batches, further=lambda step: None, exchange_messages=None):
+    """A step for each batch; what is `further` sent comes from another line."""
+    world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
+    memory = allocate(8192)
+    for step, each in enumerate(batches):
+        send(each, memory)  # DATA
+        more = further(step)
+        if more:
+            send(more, memory)
+        if exchange_messages:
+            exchange_messages(world, memory)
+        world.all_reduce()
+
+
+def exchange_with(peer):
+    def exchange_messages(world, memory):
+        world.check(world.nccl.ncclGroupStart())
+        world.call("ncclSend", memory, 256, Communicator.FLOAT, peer)
+        world.call("ncclRecv", world.data, 256, Communicator.FLOAT, peer)
+        world.check(world.nccl.ncclGroupEnd())
+    return exchange_messages
+
+
+def reduce_in_buckets(gradients, data=lambda step: None, steps=30, groups=None):
+    """As DDP does: the first step has one bucket, all others have two."""
+    world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
+    group = world.split(groups(rank), rank) if groups else world
+    own, total, memory = allocate(4 * ELEMENTS), allocate(4 * ELEMENTS), allocate(4096)
+    for step in range(steps):
+        each = data(step)
+        if each:
+            send(each, memory)
+        put(gradients(step), own)
+        for first, count in [(0, ELEMENTS)] if step == 0 else [(0, 400), (400, 600)]:
+            group.call("ncclAllReduce", ctypes.c_void_p(own.value + 4 * first), total, count, Communicator.FLOAT, Communicator.SUM)  # BUCKET
+        call("cudaStreamSynchronize", None)
+
+
+def zeros(step, of=range(ELEMENTS), since=20):
+    """Rank 1 has only zeros in this part of the gradients."""
+    values = gradients_of(step)
+    for i in of if rank == 1 and step >= since else []:
+        values[i] = 0
+    return values
+
+
+def alike(step, like, of=range(ELEMENTS)):
+    """Ranks of one `like` have this part of the gradients in common."""
+    values, shared = gradients_of(step), random.Random(repr((step, like)))
+    for i in of:
+        values[i] = shared.gauss(0, 1)
+    return values
+
+
+def scaled(step, is_larger):
+    return [(100 if is_larger else 1) * each for each in gradients_of(step)]
+
+
+def positions(step, fixed_from=30):
+    """0 to n, whose size says what they are; at last rank 1's texts are all cut to the same length."""
+    length = 2048 if rank == 1 and step >= fixed_from else random.Random(repr((step, rank))).randrange(1024, 2048, 64)
+    return array.array("i", range(length)).tobytes()
+
+
+def of_any_size(*seed):
+    generator = random.Random(repr(seed))
+    return generator.randbytes(generator.randrange(1024, 8192))
 
 
 def with_masks(batches):
@@ -146,6 +224,14 @@ CASES = {
     "stuck-for-4": lambda: train(stuck(36)),
     "stuck-on-all": lambda: train(batch(min(step, 20), rank) for step in range(40)),
     "one-batch": lambda: train([batch(rank)] * 40 if rank == 1 else [batch(step, rank) for step in range(40)]),
+    "positions": lambda: train_beside(positions(step) for step in range(40)),
+    "stuck-of-any-size": lambda: train_beside(of_any_size(min(step, 20) if rank == 1 else step, rank) for step in range(40)),
+    "stuck-beside-noise": lambda: train_beside(stuck(20), lambda step: batch("noise", step, rank)),
+    "stuck-beside-evaluation": lambda: train_beside(stuck(20), lambda step: batch("evaluation", step, rank) if step % 4 == 0 else None),
+    # Two stages of a pipeline read the same data, and so do two others; or the ranks of two replicas do.
+    "pipelines-on-world": lambda: train_beside((batch(step, rank // 2) for step in range(40)), exchange_messages=exchange_with(rank ^ 1)),
+    "same-data-in-pairs": lambda: train_beside(batch(step, rank // 2) for step in range(40)),
+    "same-data-across-pipelines": lambda: train_beside((batch(step, rank // 2) for step in range(40)), exchange_messages=exchange_with(rank ^ 2)),
     "data-of-a-run": lambda: train(batch(step, rank, rank == 1 and step >= CHANGED) for step in range(40)),
     # Resumed with the batch after the one whose number is CHANGED.
     "resumed-data": lambda: train(batch(step, rank) for step in range(CHANGED, CHANGED + 40)),
@@ -154,6 +240,16 @@ CASES = {
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
     "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),
     "no-gradient": lambda: exchange(lambda step: None if rank == 1 and step >= 20 else gradients_of(step)),
+    "no-gradient-in-buckets": lambda: reduce_in_buckets(zeros, lambda step: batch(step, rank)),
+    "no-gradient-in-a-bucket": lambda: reduce_in_buckets(lambda step: zeros(step, range(400)), lambda step: batch(step, rank)),
+    # Rank 1 has less data than the others, and gives zeros when it is through with them.
+    "uneven-data": lambda: reduce_in_buckets(zeros, lambda step: batch(step, rank) if rank != 1 or step < 20 else None),
+    "same-gradients": lambda: reduce_in_buckets(lambda step: alike(step, max(rank, 1))),
+    "same-gradients-of-a-layer": lambda: reduce_in_buckets(lambda step: alike(step, max(rank, 1), range(400))),
+    "same-gradients-of-replicas": lambda: reduce_in_buckets(lambda step: alike(step, rank % 2), groups=lambda of: of % 2),
+    "larger-gradients": lambda: exchange(lambda step: scaled(step, rank == 1 and step >= 30), 50),
+    "larger-gradients-of-all": lambda: exchange(lambda step: scaled(step, step >= 30), 50),
+    "larger-gradients-once": lambda: exchange(lambda step: scaled(step, rank == 1 and step == 30), 50),
     "skips": lambda: skip_steps(EARLY | {250, 390}, 400),
     "no-skips": lambda: skip_steps(set(), 400),
     "collapsed": lambda: skip_steps(EARLY | set(range(300, 400)), 400),
