@@ -3,6 +3,14 @@
 # is a failed test), and sanitizers that stop at the first report.
 set(SIMGPU_DIR ${CMAKE_BINARY_DIR}/simgpu)
 
+file(STRINGS ${PROJECT_SOURCE_DIR}/tests/costs.txt costs REGEX "^[^#]")
+foreach(line IN LISTS costs)
+  string(REPLACE " " ";" line "${line}")
+  list(GET line 0 name)
+  list(GET line 1 TT_COST_${name})
+endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/costs.txt)
+
 # tt_test_properties(NAME [TIMEOUT seconds] [LABELS label..] [PROCESSORS n])
 function(tt_test_properties name)
   cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS" "LABELS" ${ARGN})
@@ -15,9 +23,12 @@ function(tt_test_properties name)
   if(TT_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")  # instrumented code is that much slower, TSan above all
   endif()
+  if(DEFINED TT_COST_${name})
+    set_tests_properties(${name} PROPERTIES COST ${TT_COST_${name}})
+  endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" PROCESSORS ${ARG_PROCESSORS}
     ENVIRONMENT "LD_LIBRARY_PATH=${SIMGPU_DIR};SIMGPU_NODE=${CMAKE_BINARY_DIR}/${name};\
-ASAN_OPTIONS=detect_stack_use_after_return=1;\
+ASAN_OPTIONS=detect_stack_use_after_return=1:handle_sigill=1;\
 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1;TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 endfunction()
 

@@ -4,11 +4,13 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "interpose/call_filters.h"
 #include "interpose/call_names.h"
 #include "interpose/checks.h"
 #include "interpose/clock.h"
@@ -35,6 +37,7 @@
 #include "interpose/state.h"
 #include "interpose/stats.h"
 #include "interpose/stderr_line.h"
+#include "interpose/storage.h"
 #include "interpose/told.h"
 #include "interpose/undisturbed.h"
 #include "interpose/versions.h"
@@ -89,6 +92,9 @@ void disarm_child() {
 
 void exited(int status, void*) {
   note_exit(format::kExit, status);
+  if (armed_generation() == 0 && getpid() == g_process) {
+    say_unsaid();  // why nothing is recorded, where the own thread could not say it
+  }
 }
 
 // Where the kernel does not wipe the page, the handler of fork() does what it can.
@@ -232,8 +238,40 @@ format::FileHeader* arm_in_own_thread() noexcept {
 
 bool may_record() {
   g_settings = read_settings();
-  return !g_settings.disabled && !getauxval(AT_SECURE) &&
+  return !g_settings.disabled && !call_filters_were_added() && !getauxval(AT_SECURE) &&
          (!g_no_threads_in_children || is_process_of_load());
+}
+
+uint64_t left_of(__rlimit_resource resource, uint64_t used) {
+  rlimit limit;
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return UINT64_MAX;
+  }
+  return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
+// Where little is allowed it is left to the job: null, or why nothing is recorded.
+const char* why_not_here() {
+  constexpr uint64_t kFewestFiles = 16;                  // of the own thread and the keeper
+  constexpr uint64_t kPart = 4;                          // of what is left at most
+  constexpr uint64_t kAddresses = uint64_t{1280} << 20;  // with the own thread's
+  constexpr uint64_t kData = uint64_t{192} << 20;
+  if (call_filters_since_load()) {
+    return "the process has installed a filter of system calls (seccomp)";
+  }
+  if (left_of(RLIMIT_NOFILE, 0) < kFewestFiles) {
+    return "a process may open fewer than 16 files here (RLIMIT_NOFILE)";
+  }
+  if (left_of(RLIMIT_AS, 0) == UINT64_MAX && left_of(RLIMIT_DATA, 0) == UINT64_MAX) {
+    return nullptr;
+  }
+  const MemoryInUse used = memory_in_use();
+  if (left_of(RLIMIT_AS, used.addresses) / kPart < kAddresses) {
+    return "too few addresses are left to the process (RLIMIT_AS)";
+  }
+  return left_of(RLIMIT_DATA, used.data) / kPart < kData
+             ? "too little memory is left to the process (RLIMIT_DATA)"
+             : nullptr;
 }
 
 // In the thread that calls first, which may have a small stack.
@@ -242,10 +280,18 @@ void begin_arming() {
     set_arm_state(ArmState::kSteppedAside);
     return;
   }
+  if (const char* const why = why_not_here()) {
+    not_recording(why);
+    set_arm_state(ArmState::kSteppedAside);
+    return;
+  }
   put_hooks_in_place();
   sigset_t all;
   sigset_t before;
   sigfillset(&all);  // the own thread inherits that
+  sigdelset(
+      &all,
+      SIGSYS);  // by which a sandbox answers a call in its place: blocked, it ends the process
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const bool started = start_own_thread(arm_in_own_thread);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

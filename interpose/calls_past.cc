@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "interpose/call_filters.h"
 #include "interpose/copies.h"
 #include "interpose/facts.h"
 #include "interpose/files.h"
@@ -137,7 +138,7 @@ void CallsPast::look_at_callers(ThreadState& own) noexcept {
 
 // Before it is armed, nothing can be counted.
 void CallsPast::look(ThreadState& own) noexcept {
-  if (armed_generation() && loader_can_be_asked() && is_due()) {
+  if (armed_generation() && loader_can_be_asked() && is_due() && !call_filters_added()) {
     ++looks_;
     refresh_modules();
     look_at_mappings(own);

@@ -57,7 +57,7 @@ uint32_t gnu_hash_of(const char* name) {
   return hash;
 }
 
-void* find_in(const Object& object, const char* name) {
+const ElfW(Sym) * find_in(const Object& object, const char* name, int type) {
   constexpr uint16_t kHiddenVersion = 0x8000;
   const uint32_t bucket_count = object.gnu_hash[0];
   const uint32_t first_symbol = object.gnu_hash[1];
@@ -73,14 +73,18 @@ void* find_in(const Object& object, const char* name) {
     const uint32_t entry = chains[index - first_symbol];
     const ElfW(Sym)& symbol = object.symbols[index];
     if ((entry | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
-        ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && equal(object.strings + symbol.st_name, name) &&
+        ELF64_ST_TYPE(symbol.st_info) == type && equal(object.strings + symbol.st_name, name) &&
         !(object.versions && object.versions[index] & kHiddenVersion)) {
-      return reinterpret_cast<void*>(object.base + symbol.st_value);
+      return &symbol;
     }
     if (entry & 1) {
       return nullptr;
     }
   }
+}
+
+void* address_of(const Object& object, const ElfW(Sym) * symbol) {
+  return symbol ? reinterpret_cast<void*>(object.base + symbol->st_value) : nullptr;
 }
 
 struct Search {
@@ -99,7 +103,7 @@ int look_in(dl_phdr_info* info, size_t, void* data) {
         reinterpret_cast<const ElfW(Dyn)*>(base + info->dlpi_phdr[i].p_vaddr);
     Object object;
     if (dynamic != _DYNAMIC && read_dynamic(dynamic, base, object)) {
-      search.found = find_in(object, search.function);
+      search.found = address_of(object, find_in(object, search.function, STT_FUNC));
     }
   }
   return search.found != nullptr;
@@ -118,14 +122,29 @@ void* next_definition(const char* function) noexcept {
       continue;
     }
     Object object;
-    void* const found =
-        read_dynamic(map->l_ld, map->l_addr, object) ? find_in(object, function) : nullptr;
+    void* const found = read_dynamic(map->l_ld, map->l_addr, object)
+                            ? address_of(object, find_in(object, function, STT_FUNC))
+                            : nullptr;
     if (found && behind_us) {
       return found;
     }
     before = before ? before : found;
   }
   return before;
+}
+
+void* variable_elsewhere(const char* name, size_t bytes) noexcept {
+  for (const link_map* map = _r_debug.r_map; map; map = map->l_next) {
+    Object object;
+    const ElfW(Sym)* const symbol =
+        map->l_ld != _DYNAMIC && read_dynamic(map->l_ld, map->l_addr, object)
+            ? find_in(object, name, STT_OBJECT)
+            : nullptr;
+    if (symbol != nullptr && symbol->st_size == bytes) {
+      return address_of(object, symbol);
+    }
+  }
+  return nullptr;
 }
 
 uint64_t loads_so_far() noexcept {

@@ -2,6 +2,7 @@
 // ourselves: for dlsym and dlvsym, which this library replaces and so cannot ask.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace traintrace {
@@ -12,6 +13,9 @@ void* next_definition(const char* function) noexcept;
 // The default version in any other library, also one that was loaded with RTLD_LOCAL.  Takes the
 // lock of the loader's list, which nobody holds while waiting for anything.
 void* definition_elsewhere(const char* function) noexcept;
+
+// A variable of so many bytes in any other library.  Null: there is none.
+void* variable_elsewhere(const char* name, size_t bytes) noexcept;
 
 // How many objects were ever loaded: where that is the same, the same is found.  Some 50 ns.
 uint64_t loads_so_far() noexcept;

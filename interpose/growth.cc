@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "interpose/allocations.h"
+#include "interpose/call_filters.h"
 #include "interpose/clock.h"
 #include "interpose/files.h"
 #include "interpose/futex.h"
@@ -111,7 +112,7 @@ bool grow_section(int index, uint64_t wanted) {
   }
   const uint64_t begin = (section.offset + now) / kPage * kPage;
   const uint64_t end = (section.offset + wanted + kPage - 1) / kPage * kPage;
-  if (!there_is_memory(end - begin) || !allocate(begin, end - begin)) {
+  if (call_filters_were_added() || !there_is_memory(end - begin) || !allocate(begin, end - begin)) {
     return false;
   }
   __atomic_store_n(&g_growth.file->ready_bytes[index], wanted, __ATOMIC_RELEASE);

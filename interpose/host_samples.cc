@@ -1,5 +1,6 @@
 #include "interpose/host_samples.h"
 
+#include "interpose/call_filters.h"
 #include "interpose/clock.h"
 #include "interpose/facts.h"
 #include "interpose/gpu_timeline.h"
@@ -56,7 +57,7 @@ void take(ThreadState& own, Watched& watched, uint64_t now_ns) {
   const PythonThread python = {load(watched.python_state), load(watched.python_thread)};
   const uint32_t serial = load(watched.serial);
   if (slot == nullptr || python.state == 0 || load(slot->serial) != serial ||
-      !is_due(watched, *slot, now_ns)) {
+      !is_due(watched, *slot, now_ns) || call_filters_added()) {
     return;
   }
   const uint64_t ticks = clock_ticks();

@@ -16,6 +16,7 @@
 #include <climits>
 #include <cstring>
 
+#include "interpose/call_filters.h"
 #include "interpose/clock.h"
 #include "interpose/collecting.h"
 #include "interpose/copy_out.h"
@@ -229,7 +230,12 @@ void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end
   CopyOut copy;
   if (copy.start(memory, CopyOut::LastWord::kAtExit)) {
     Rounds rounds(memory, copy);
-    rounds.until([&] { return load(must_end) != 0; });
+    rounds.until([&] { return load(must_end) != 0 || call_filters_added(); });
+    if (call_filters_were_added()) {
+      publish(memory->keeper_pid,
+              0);  // nobody copies any more; named memory waits for the next keeper
+      return;
+    }
     rounds.pack();
     copy_now(copy, *memory);
   }

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "interpose/call_filters.h"
 #include "interpose/clock.h"
 #include "interpose/detached_program.h"
 #include "interpose/files.h"
@@ -26,6 +27,7 @@
 #include "interpose/own_files.h"
 #include "interpose/stderr_line.h"
 #include "interpose/tables.h"
+#include "interpose/thread_count.h"
 #include "interpose/told.h"
 
 namespace traintrace {
@@ -83,7 +85,10 @@ bool find_programs() {
 void* copy_in_thread(void* argument) {
   prctl(PR_SET_NAME, "traintrace-keep");
   share_own_files(g_creator_has_own_files);
-  keep_copying_in_thread(static_cast<format::FileHeader*>(argument), g_thread_must_end);
+  if (leave_thread_count()) {
+    keep_copying_in_thread(static_cast<format::FileHeader*>(argument), g_thread_must_end);
+    rejoin_thread_count();
+  }
   return nullptr;
 }
 
@@ -179,7 +184,8 @@ void wait_for_rounds(format::FileHeader* memory) {
     fetch_add(memory->keeper_wake, 1U);
     futex_wake(&memory->keeper_wake);
     while (load(memory->copies_made) == made) {
-      const bool nobody = g_keeping == Keeping::kNobody && load(memory->keeper_pid) == 0;
+      const bool nobody = (g_keeping == Keeping::kNobody || call_filters_were_added()) &&
+                          load(memory->keeper_pid) == 0;
       if (nobody || load(memory->no_place) != 0 || patience.is_over()) {
         return;
       }

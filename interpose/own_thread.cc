@@ -1,14 +1,18 @@
 #include "interpose/own_thread.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "interpose/call_filters.h"
 #include "interpose/calls_past.h"
 #include "interpose/checks.h"
 #include "interpose/clock.h"
+#include "interpose/facts.h"
 #include "interpose/files.h"
 #include "interpose/futex.h"
 #include "interpose/growth.h"
@@ -20,6 +24,7 @@
 #include "interpose/state.h"
 #include "interpose/stats.h"
 #include "interpose/tables.h"
+#include "interpose/thread_count.h"
 #include "interpose/torch_allocator.h"
 
 namespace traintrace {
@@ -29,6 +34,7 @@ constexpr uint64_t kTickNs = 1'000'000'000;
 constexpr uint64_t kChecksEveryNs = 20'000'000;  // their cells are soon used up
 constexpr uint64_t kLateNs = 2'000'000'000;
 constexpr size_t kStackBytes = 256UL * 1024;
+constexpr const char* kStat = "/proc/self/stat";
 
 // Or until somebody asks for something.
 void sleep_until(uint64_t monotonic_ns) {
@@ -43,11 +49,24 @@ void sleep_until(uint64_t monotonic_ns) {
   }
 }
 
+// Kept where this thread has a table of descriptors of its own: a filter of system calls may forbid
+// to open it again.
+constinit int g_stat = -1;
+
+void read_stat(char* into, size_t size) {
+  const ssize_t got = g_stat >= 0 ? pread(g_stat, into, size - 1, 0) : -1;
+  if (got >= 0) {
+    into[got] = '\0';
+  } else {
+    read_file(kStat, into, size);
+  }
+}
+
 // The main thread has left by pthread_exit and all others are done: the process ends when this
 // thread does, so it must not stay.
 bool is_alone() {
   char stat[512];
-  read_file("/proc/self/stat", stat, sizeof stat);
+  read_stat(stat, sizeof stat);
   const char* at = strrchr(stat, ')');
   if (!at || strncmp(at, ") Z", 3) != 0) {
     return false;
@@ -72,7 +91,7 @@ void say_alive(format::FileHeader* file) {
 void work_until(ThreadState* self, uint64_t due_ns) {
   for (uint64_t now_ns = 0; now_ns < due_ns; now_ns = nanoseconds(CLOCK_MONOTONIC)) {
     grow_as_asked();
-    const bool samples = self != nullptr && host_samples_wanted();
+    const bool samples = self != nullptr && host_samples_wanted() && !call_filters_were_added();
     if (samples) {
       host_samples_take(*self);
     }
@@ -85,12 +104,19 @@ void work_until(ThreadState* self, uint64_t due_ns) {
   }
 }
 
+// Looks again before each thing that opens files, so that little time is left between the look and
+// the last of them.
 void tick(format::FileHeader* file, ThreadState* self, CallsPast& calls_past) {
   say_alive(file);
   if (self) {
     state_tick(*self);
     checks_record(*self);
     calls_past.look(*self);
+  }
+  if (call_filters_added()) {
+    return;
+  }
+  if (self) {
     torch_allocator_tick();
   }
   reap_threads();
@@ -98,19 +124,32 @@ void tick(format::FileHeader* file, ThreadState* self, CallsPast& calls_past) {
   look_after_keeper(file);
 }
 
+void tell_of_filters(ThreadState* self) {
+  if (self) {
+    write_fact(*self, "call-filters", "more since recording began");
+  }
+}
+
 void* run(void* argument) {
   prctl(PR_SET_NAME, "traintrace");
   take_own_files();
+  call_filters_watch();
+  g_stat = has_own_files() ? open(kStat, O_RDONLY | O_CLOEXEC) : -1;
   format::FileHeader* const file = reinterpret_cast<ArmInOwnThread>(argument)();
-  if (file == nullptr) {
+  if (file == nullptr || !leave_thread_count()) {
     return nullptr;
   }
   leave_real_time();  // not before: the job's call waits for what it has done so far
   ThreadState* const self = t_thread;
   CallsPast calls_past;
   uint64_t due_ns = nanoseconds(CLOCK_MONOTONIC);
+  bool told_of_filters = false;
   while (!is_alone()) {
     tick(file, self, calls_past);
+    if (call_filters_were_added() && !told_of_filters) {
+      told_of_filters = true;
+      tell_of_filters(self);
+    }
     due_ns += kTickNs;
     work_until(self, due_ns);
     const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC);
@@ -120,6 +159,7 @@ void* run(void* argument) {
     }
   }
   end_keeper_thread();
+  rejoin_thread_count();
   return nullptr;
 }
 

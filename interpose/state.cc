@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "interpose/allocations.h"
+#include "interpose/call_filters.h"
 #include "interpose/captures.h"
 #include "interpose/checks.h"
 #include "interpose/communicators.h"
@@ -117,7 +118,9 @@ void state_reset_after_fork() noexcept {
 
 void state_tick(ThreadState& own) noexcept {
   define_modules(own);
-  read_names();
+  if (!call_filters_added()) {
+    read_names();
+  }
   marks_copy();
   marks_file_alive();
 }

@@ -18,6 +18,13 @@ Storage storage_of(const char* mountinfo, const char* path) noexcept;
 // Parts that do not exist are taken as they are.  False: it leads to a network file system.
 bool resolve_locally(const char* mountinfo, const char* path, Text& into) noexcept;
 
+// Of this process.
+struct MemoryInUse {
+  uint64_t addresses;  // bytes, for RLIMIT_AS
+  uint64_t data;       // for RLIMIT_DATA
+};
+MemoryInUse memory_in_use() noexcept;
+
 // How many bytes may still be used in memory before a container's limit is reached, or before the
 // machine has to swap; UINT64_MAX: not known.
 uint64_t memory_headroom() noexcept;

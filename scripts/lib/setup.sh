@@ -141,8 +141,10 @@ run_tests() {
   log=$folder/Testing/Temporary/LastTestsFailed.log
   shift
   rm -f "$log"
-  # They wait for most of the time: for what is hung to be hung for long enough.
-  "${under[@]}" ctest --test-dir "$folder" --parallel $((2 * jobs)) --no-tests=error "$@" </dev/null && return
+  # They wait for most of the time, for what is hung to be hung for long enough: 0.3 of a processor each.  With sanitizers few wait.
+  local beside=$((3 * jobs))
+  [[ $folder == build ]] || beside=$((2 * jobs))
+  "${under[@]}" ctest --test-dir "$folder" --parallel "$beside" --no-tests=error "$@" </dev/null && return
   if [[ -s $log ]] && (($(wc -l <"$log") <= 3)); then
     failed=$(cut -d: -f2 "$log" | paste -sd ' ')
     say "once more, alone: $failed"

@@ -333,6 +333,9 @@ int check(const std::string& file, bool updating) {
     print("found:", {outcome.run});
     right = false;
   }
+  if (!right) {
+    std::cout << file << ": wrong\n";
+  }
   return right ? 0 : 1;
 }
 
@@ -340,10 +343,18 @@ int check(const std::string& file, bool updating) {
 }  // namespace traintrace
 
 int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape): ends the test
-  const bool updating = argc == 3 && std::string(argv[1]) == "--update";
-  if (argc != 2 && !updating) {
-    std::cerr << "usage: scenario [--update] FILE\n";
+  const bool updating = argc > 1 && std::string(argv[1]) == "--update";
+  const std::vector<std::string> files(argv + (updating ? 2 : 1), argv + argc);
+  if (argc == 0 || files.empty()) {
+    std::cerr << "usage: scenario [--update] FILE..\n";
     return 2;
   }
-  return traintrace::check(argv[argc - 1], updating);
+  int wrong = 0;
+  for (const std::string& file : files) {
+    if (files.size() > 1) {
+      std::cout << file << std::endl;  // at once: a sanitizer may end the program in it
+    }
+    wrong += traintrace::check(file, updating);
+  }
+  return wrong ? 1 : 0;
 }

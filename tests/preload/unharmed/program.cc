@@ -28,6 +28,8 @@
 #include <thread>
 #include <vector>
 
+#include "filters.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -331,6 +333,34 @@ int no_descriptors(bool called_before) {
   return 3;
 }
 
+// Of those three are taken by what everybody has.
+int few_descriptors(int most) {
+  const rlimit few = {static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
+  setrlimit(RLIMIT_NOFILE, &few);
+  calls(1000);
+  usleep(1'200'000);
+  printf("%d\n", open("/dev/null", O_RDONLY));
+  return 3;
+}
+
+// Of what is left, two thirds are the job's.
+int limited_memory(__rlimit_resource resource, size_t mb) {
+  rlimit limit = {mb << 20, mb << 20};
+  setrlimit(resource, &limit);
+  calls(1000);
+  std::vector<void*> got;
+  for (size_t i = 0; i < mb * 2 / 3; ++i) {
+    void* const page =
+        mmap(nullptr, 1U << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) {
+      got.push_back(page);
+    }
+  }
+  printf("%zu\n", got.size());
+  calls(1000);
+  return 3;
+}
+
 int no_processes(bool called_before) {
   if (called_before) {
     calls(10);
@@ -388,7 +418,7 @@ int subreaper(bool called_before) {
   if (called_before) {
     calls(10);
   }
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   calls(10);
   const pid_t child = fork();
   if (child == 0) {
@@ -626,6 +656,62 @@ int closes_what_it_inherits() {
   return 3;
 }
 
+// The last thread does what is to be done at the end, with its descriptors.
+int main_thread_leaves(bool called_before, bool in_child) {
+  const pid_t child = in_child ? fork() : 0;
+  if (child > 0) {
+    printf("%d\n", wait_for(child));
+    return 3;
+  }
+  atexit([] { printf("at exit\n"); });
+  if (called_before) {
+    calls(10);
+  }
+  printf("buffered\n");
+  std::thread([] {
+    usleep(50'000);
+    calls(10);
+  }).detach();
+  pthread_exit(nullptr);
+}
+
+// Where there is no keeper, there are two threads of the tracer's.
+int main_thread_leaves_without_keeper() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  return main_thread_leaves(true, false);
+}
+
+// Long enough that what the tracer does each second, and later than that, is due.
+int under_a_filter(bool (*install)(), bool called_before) {
+  // The C library's memory for threads takes opening a file, once.
+  std::thread([called_before] {
+    delete new int(called_before);
+    calls(called_before ? 10 : 0);
+  }).join();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (!install()) {
+    printf("no filter can be installed\n");
+    return 2;
+  }
+  for (int i = 0; i < 9; ++i) {
+    std::thread([] { calls(20000); }).join();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    calls(10);
+    _exit(4);
+  }
+  printf("%d\n", wait_for(child));
+  return 3;
+}
+
+// Where there is no keeper, a thread of the process copies.
+int under_a_filter_without_keeper() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  return under_a_filter(unharmed::kill_whoever_opens, true);
+}
+
 int named(const std::string& name, const char* program, const char* folder) {
   struct {
     const char* name;
@@ -676,11 +762,33 @@ int named(const std::string& name, const char* program, const char* folder) {
   if (name == "no-descriptors" || name == "no-descriptors-later") {
     return no_descriptors(name.ends_with("later"));
   }
+  if (name.starts_with("addresses-") || name.starts_with("data-")) {
+    return limited_memory(name[0] == 'a' ? RLIMIT_AS : RLIMIT_DATA,
+                          std::stoul(name.substr(name.find('-') + 1)));
+  }
+  if (name.starts_with("descriptors-")) {
+    return few_descriptors(std::stoi(name.substr(name.find('-') + 1)));
+  }
   if (name == "no-processes" || name == "no-processes-later") {
     return no_processes(name.ends_with("later"));
   }
   if (name == "empty-root" || name == "empty-root-later") {
     return in_an_empty_root(folder, name.ends_with("later"));
+  }
+  if (name.starts_with("main-thread-leaves")) {
+    return name.ends_with("keeper")
+               ? main_thread_leaves_without_keeper()
+               : main_thread_leaves(!name.ends_with("first"), name.ends_with("child"));
+  }
+  if (name == "filter-kills-first") {
+    return under_a_filter(unharmed::kill_whoever_shares, false);
+  }
+  if (name == "filter-kills-later" || name == "filter-allows-little-later") {
+    return under_a_filter(
+        name == "filter-kills-later" ? unharmed::kill_whoever_opens : unharmed::allow_little, true);
+  }
+  if (name == "filter-kills-a-copying-thread-later") {
+    return under_a_filter_without_keeper();
   }
   if (name == "removed-folder") {
     return in_a_removed_folder(folder);

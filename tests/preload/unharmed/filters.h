@@ -1,0 +1,15 @@
+// Filters of system calls for all threads of the process, those of the tracer too, that end it.
+#pragma once
+
+namespace unharmed {
+
+// What opens, creates, removes or asks for something; not what a program needs that only works on.
+bool kill_whoever_opens();
+
+// Calls by which memory and descriptors are shared with others, which a program needs seldom.
+bool kill_whoever_shares();
+
+// What a program with threads and memory needs; anything else ends it.
+bool allow_little();
+
+}  // namespace unharmed
