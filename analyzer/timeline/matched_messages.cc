@@ -29,10 +29,10 @@ struct Link {
 
 using LinkEnds = std::tuple<uint64_t, int32_t, int32_t>;  // communicator, from, to
 
-std::map<LinkEnds, Link> links_of(const Profile& profile) {
+std::map<LinkEnds, Link> links_of(std::span<const Timeline> timelines) {
   std::map<LinkEnds, Link> links;
-  for (size_t i = 0; i < profile.timelines.size(); ++i) {
-    const Timeline& timeline = profile.timelines[i];
+  for (size_t i = 0; i < timelines.size(); ++i) {
+    const Timeline& timeline = timelines[i];
     if (timeline.by_host || timeline.messages.empty()) {
       continue;
     }
@@ -181,7 +181,7 @@ bool are_of_two(const std::vector<Link*>& ways) {
 
 // Of two hosts: what both ranks say of the end of a message that its sender had to wait with is of
 // the same moment.  False: their clocks cannot be brought together.
-bool align(const Profile& profile, const std::vector<Link*>& ways, int64_t& noise_ns) {
+bool align(std::span<const Timeline> timelines, const std::vector<Link*>& ways, int64_t& noise_ns) {
   const size_t first = ways.front()->sends.front().side.timeline;
   Arrivals arrivals;
   arrivals.members = {first, ways.front()->receives.front().side.timeline};
@@ -208,7 +208,7 @@ bool align(const Profile& profile, const std::vector<Link*>& ways, int64_t& nois
     arrival.launch_ns = arrival.start_ns;
     arrivals.list.push_back(std::move(arrival));
   }
-  arrivals.clocks = align_clocks(profile.timelines, arrivals);
+  arrivals.clocks = align_clocks(timelines, arrivals);
   if (!arrivals.clocks.why_not.empty()) {
     return false;
   }
@@ -224,8 +224,8 @@ bool align(const Profile& profile, const std::vector<Link*>& ways, int64_t& nois
 
 }  // namespace
 
-std::vector<MatchedMessage> matched_messages(const Profile& profile) {
-  std::map<LinkEnds, Link> links = links_of(profile);
+std::vector<MatchedMessage> matched_messages(std::span<const Timeline> timelines) {
+  std::map<LinkEnds, Link> links = links_of(timelines);
   std::map<LinkEnds, std::vector<Link*>> pairs;  // both ways, by the lower rank
   for (auto& [ends, link] : links) {
     const auto& [communicator, from, to] = ends;
@@ -238,8 +238,8 @@ std::vector<MatchedMessage> matched_messages(const Profile& profile) {
     const size_t one = ways.front()->sends.front().side.timeline;
     const size_t other = ways.front()->receives.front().side.timeline;
     int64_t noise_ns = kNoiseNs;
-    if (!are_of_two(ways) || (!have_one_clock(profile.timelines[one], profile.timelines[other]) &&
-                              !align(profile, ways, noise_ns))) {
+    if (!are_of_two(ways) ||
+        (!have_one_clock(timelines[one], timelines[other]) && !align(timelines, ways, noise_ns))) {
       continue;
     }
     for (const Link* const link : ways) {

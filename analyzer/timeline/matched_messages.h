@@ -3,15 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "analyzer/timeline/profile.h"
+#include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
 
 // The kernel that does it.
 struct MessageSide {
-  size_t timeline = 0;  // in Profile::timelines
+  size_t timeline = 0;  // its place
   size_t work = 0;      // in Timeline::work
   int64_t start_ns = 0, end_ns = 0;
 };
@@ -26,6 +27,6 @@ struct MatchedMessage {
 // Matched by communicator, ranks and order, as NCCL matches them.  Where one side was recorded
 // earlier or longer, by when they end.  Those of which that leaves doubt are left out: numbers that
 // differ, bytes that differ, data that would arrive before they are sent.
-std::vector<MatchedMessage> matched_messages(const Profile& profile);
+std::vector<MatchedMessage> matched_messages(std::span<const Timeline> timelines);
 
 }  // namespace traintrace

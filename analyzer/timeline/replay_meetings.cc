@@ -16,7 +16,6 @@
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/collective_groups.h"
 #include "analyzer/timeline/collective_note.h"
-#include "analyzer/timeline/matched_messages.h"
 #include "analyzer/timeline/messages.h"
 #include "analyzer/timeline/sums.h"
 
@@ -82,8 +81,8 @@ class Meetings {
   void add_collective(const Arrivals& arrivals, const Arrival& arrival);
   std::optional<Member> member_of(const Arrivals& arrivals, const Arrival& arrival, size_t i) const;
   void add_messages();
-  void add_attendances(size_t process);
-  void add_unmet(size_t process);
+  void add_attendances(size_t index);
+  void add_unmet(size_t index);
 
   const Profile& profile_;
   ReplayGraph& graph_;
@@ -145,7 +144,7 @@ void Meetings::add_collective(const Arrivals& arrivals, const Arrival& arrival) 
 // All between two kernels are one meeting: each may send to the other.
 void Meetings::add_messages() {
   std::vector<std::pair<Member, Member>> pairs;  // the lower process first
-  for (const MatchedMessage& message : matched_messages(profile_)) {
+  for (const MatchedMessage& message : profile_.messages) {
     const MessageSide& send = message.send;
     const MessageSide& receive = message.receive;
     if (sides_[send.timeline].is_met[send.work] || sides_[receive.timeline].is_met[receive.work]) {

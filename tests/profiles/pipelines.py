@@ -36,10 +36,10 @@ class Messages:
 class Stage:
     """1F1B: a generator, which stops where the other side of a message has not begun yet."""
 
-    def __init__(self, number, messages, slower=1.0, pause_us=0.0, reads=True, buffered=False, seed=1):
+    def __init__(self, number, messages, slower=1.0, pause_us=0.0, reads=True, buffered=False, layers=1, seed=1):
         self.rank = Rank(number, STAGES)
         self.rank.on_host = "node0"
-        self.messages, self.slower, self.pause_us, self.reads, self.buffered = messages, slower, pause_us, reads, buffered
+        self.messages, self.slower, self.pause_us, self.reads, self.buffered, self.layers = messages, slower, pause_us, reads, buffered, layers
         self.chance = random.Random(seed * 100 + number)
         self.sequence = 0
         self.open = {}  # by stream: a message that is not over
@@ -56,7 +56,7 @@ class Stage:
         return rank.events[-1], start
 
     def compute(self, us):
-        for name, grid in KERNELS:
+        for name, grid in KERNELS * self.layers:
             self.rank.host(5.0)
             self.rank.launch(us / len(KERNELS) * self.slower * self.chance.uniform(0.99, 1.01), name, grid=grid, block=[128, 1, 1])
 
@@ -172,10 +172,19 @@ def main(traintrace):
     found = findings_of(traintrace, trained(**paused))
     assert found["latency.sync-in-loop"]["culprits"] == [last], found
     check_gain(found["latency.sync-in-loop"], gained, "a read in each micro-batch")
+    # A slow GPU, beside whose kernels there is always a receive that waits.
+    slow = trained(slower={2: 1.5})
+    found = findings_of(traintrace, slow)
+    assert found["latency.slow-device"]["culprits"] == [2] and found["latency.slow-device"]["victims"] == [0, 1, 3], found
+    check_gain(found["latency.slow-device"], window(slow) - window(trained()), "a slow GPU")
     # Messages that take no time leave the bubble as it is.
     healthy = trained()
     found = findings_of(traintrace, healthy)
     assert found["latency.exposed-communication"]["values"]["gain_ns"] < 0.05 * window(healthy), found
+    assert "latency.slow-device" not in found, found
+    # A stage that has more to do is no slow GPU.
+    found = findings_of(traintrace, trained(layers={1: 2}))
+    assert "latency.slow-device" not in found, found
     # Two hosts, whose clocks differ: ends of messages bring them together.
     stages = trained(**paused)
     for stage in stages:
