@@ -16,10 +16,19 @@ auto identity(const Finding& finding) {
 
 auto weight(const Finding& finding) {
   return std::tuple(finding.culprits.empty(), finding.certainty, ~finding.victims.size(),
-                    finding.severity);
+                    finding.severity, -gain_ns(finding).value_or(0));
 }
 
 }  // namespace
+
+std::optional<int64_t> gain_ns(const Finding& finding) {
+  for (const auto& [key, value] : finding.values) {
+    if (key == "gain_ns") {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
 
 bool is_reported_before(const Finding& a, const Finding& b) {
   // What is mentioned only leads nobody to anything.

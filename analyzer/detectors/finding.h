@@ -66,8 +66,11 @@ struct Finding {
   std::vector<SlowerGpu> slower;
 };
 
+// By how much the recorded window would be shorter without it; none: not known.
+std::optional<int64_t> gain_ns(const Finding& finding);
+
 // The order of a report (contract): roots first; among them those that name culprits, then the more
-// certain, those with more victims, the more severe.
+// certain, those with more victims, the more severe, those whose fix would gain more.
 bool is_reported_before(const Finding& a, const Finding& b);
 
 }  // namespace traintrace

@@ -10,6 +10,7 @@
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/detectors/time_account.h"
+#include "analyzer/timeline/replay_meetings.h"
 
 namespace traintrace {
 namespace {

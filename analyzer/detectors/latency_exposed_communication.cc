@@ -77,18 +77,25 @@ void add_operations(const Profile& profile, const DeviceProfile& device, Finding
   }
 }
 
-// What the schedule leaves idle beside so much computing, where that is what it can be.
-void add_schedule(const PipelineStage& stage, const DeviceProfile& device, Finding& finding) {
-  if (!stage.micro_batches) {
+// What the schedule leaves idle beside so much computing, where that is what it can be; else 0.
+double scheduled_ns(const Profile& profile, const DeviceProfile& device) {
+  const std::optional<PipelineStage>& stage = profile.stages[device.timeline];
+  if (!device.pipeline_bubble_ns || !stage || !stage->micro_batches) {
+    return 0;
+  }
+  const double share = schedule_share(stage->stages, *stage->micro_batches);
+  const double expected = static_cast<double>(device.times.compute_ns) * share / (1 - share);
+  return static_cast<double>(*device.pipeline_bubble_ns) < kBubbleAlike * expected ? 0 : expected;
+}
+
+void add_schedule(const PipelineStage& stage, const DeviceProfile& device, double expected,
+                  Finding& finding) {
+  if (expected <= 0) {
     return;
   }
   const int64_t number = *stage.micro_batches;
   const double share = schedule_share(stage.stages, number);
   const auto bubble = static_cast<double>(*device.pipeline_bubble_ns);
-  const double expected = static_cast<double>(device.times.compute_ns) * share / (1 - share);
-  if (bubble < kBubbleAlike * expected) {
-    return;
-  }
   finding.values.emplace_back("schedule_percent", std::llround(100 * share));
   finding.evidence.push_back(
       fmt::format("{} stages with {} micro-batches in each step are idle for {:.1f} % by the "
@@ -103,6 +110,19 @@ void add_schedule(const PipelineStage& stage, const DeviceProfile& device, Findi
   }
 }
 
+// With so many micro-batches a pipeline is as it is meant to be: only what is beside the schedule
+// is worth a warning.
+bool is_as_scheduled(const Profile& profile, const LossOn& loss) {
+  const DeviceProfile& device = *loss.device;
+  const double expected = scheduled_ns(profile, device);
+  if (expected <= 0) {
+    return false;
+  }
+  const PipelineStage& stage = *profile.stages[device.timeline];
+  return *stage.micro_batches >= kEnoughMicroBatches * stage.stages &&
+         device.share(loss.ns - std::llround(expected)) < kWarnShare;
+}
+
 void add_bubble(const Profile& profile, const LossOn& loss, Finding& finding) {
   const DeviceProfile& device = *loss.device;
   if (!device.pipeline_bubble_ns) {
@@ -115,7 +135,7 @@ void add_bubble(const Profile& profile, const LossOn& loss, Finding& finding) {
       fmt::format("rank {} is stage {} of {} of a pipeline: {} are its bubble, in which nothing "
                   "was computed for want of a neighbouring stage",
                   device.rank.value, stage.stage + 1, stage.stages, share_text(device, ns)));
-  add_schedule(stage, device, finding);
+  add_schedule(stage, device, scheduled_ns(profile, device), finding);
   if (2 * ns > loss.ns) {
     finding.advice =
         "use more micro-batches in each step, or a schedule that interleaves stages; make stages "
@@ -152,6 +172,10 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
   finding.title = fmt::format("{} of {} is communication beside which nothing is computed",
                               share_text(worst, losses.front().ns), ranks_text(finding.culprits));
   finding.culprits.clear();
+  if (std::all_of(losses.begin(), losses.end(),
+                  [&](const LossOn& loss) { return is_as_scheduled(profile, loss); })) {
+    finding.severity = Severity::kInfo;
+  }
   const std::optional<int64_t> overlap = worst.times.overlap_percent_e4();
   finding.values = {{"exposed_ns", losses.front().ns},
                     {"exposed_percent", percent_of(worst, losses.front().ns)},

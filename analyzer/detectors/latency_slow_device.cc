@@ -7,19 +7,26 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/median.h"
+#include "analyzer/timeline/peer_waits.h"
+#include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
 
+constexpr int kDisturbed = std::numeric_limits<int>::max();
+
 struct Sample {
   int64_t ns;
-  bool alone;   // nothing else ran on the device meanwhile
+  // How many kernels that only waited for other ranks ran on the device meanwhile; kDisturbed:
+  // something that computed or moved data.
+  int beside;
   size_t part;  // part_of_window
 };
 
@@ -41,31 +48,64 @@ struct Slow {
   double alike_lost_ns = 0;  // of these, where they ran alone
   size_t kernels = 0;
   bool all_slower = true;
+  bool waiting_beside = false;  // some were compared beside communication that waited
 };
 
-Kernels kernels_of(const Profile& profile, const DeviceProfile& device) {
+// What else there is on a device while something is computed there.
+class Beside {
+ public:
+  Beside(const Timeline& timeline, int device, const std::vector<int64_t>& waited_until) {
+    std::vector<Span> moving;
+    for (size_t i = 0; i < timeline.work.size(); ++i) {
+      const GpuWork& work = timeline.work[i];
+      if (work.device == device && work.kind != WorkKind::kCompute) {
+        moving.push_back({waited_until[i], work.end_ns});
+        if (waited_until[i] > work.start_ns) {
+          begins_.push_back(work.start_ns);
+          ends_.push_back(waited_until[i]);
+        }
+      }
+    }
+    moving_ = united(std::move(moving));
+    std::sort(begins_.begin(), begins_.end());
+    std::sort(ends_.begin(), ends_.end());
+  }
+
+  int at(const Span& span) const {
+    const auto begun = std::lower_bound(begins_.begin(), begins_.end(), span.end_ns);
+    const auto ended = std::upper_bound(ends_.begin(), ends_.end(), span.begin_ns);
+    return !within(moving_, span).empty()
+               ? kDisturbed
+               : static_cast<int>((begun - begins_.begin()) - (ended - ends_.begin()));
+  }
+
+ private:
+  Spans moving_;
+  std::vector<int64_t> begins_, ends_;  // of waiting
+};
+
+Kernels kernels_of(const Profile& profile, const DeviceProfile& device,
+                   const std::vector<int64_t>& waited_until) {
   const Timeline& timeline = profile.timelines[device.timeline];
+  const Beside beside(timeline, device.device, waited_until);
   Kernels kernels;
   Sample* last = nullptr;  // of those so far, the one that ends last
   int64_t end = std::numeric_limits<int64_t>::min();
   for (const GpuWork& work : timeline.work) {
-    if (work.device != device.device) {
+    if (work.device != device.device || work.kind != WorkKind::kCompute) {
       continue;
     }
     const bool alone = work.start_ns >= end;
     if (!alone && last != nullptr) {
-      last->alone = false;
+      last->beside = kDisturbed;
     }
-    Sample* sample = nullptr;
-    if (work.kind == WorkKind::kCompute) {
-      std::deque<Sample>& samples = kernels[{timeline.names[work.name], work.shape}];
-      samples.push_back(
-          {work.end_ns - work.start_ns, alone, part_of_window(device, work.start_ns)});
-      sample = &samples.back();
-    }
+    std::deque<Sample>& samples = kernels[{timeline.names[work.name], work.shape}];
+    samples.push_back({work.end_ns - work.start_ns,
+                       alone ? beside.at({work.start_ns, work.end_ns}) : kDisturbed,
+                       part_of_window(device, work.start_ns)});
     if (work.end_ns > end) {
       end = work.end_ns;
-      last = sample;
+      last = &samples.back();
     }
   }
   return kernels;
@@ -81,25 +121,65 @@ bool is_equally_often(const Kernels::key_type& key, const std::vector<Kernels>& 
          });
 }
 
+int64_t per_mille(int64_t ns, int64_t of_ns) {
+  const double ratio = static_cast<double>(ns) / static_cast<double>(of_ns);
+  return static_cast<int64_t>(1000 * std::min(ratio, 1000.0));
+}
+
 bool is_slower(PerMille per_mille) {
   return static_cast<double>(upper_median(std::move(per_mille))) >= kSlower;
 }
 
-// One kernel on one device.  `usual`: the median of the devices, for each run.
+using RunsOfAll = std::vector<const std::deque<Sample>*>;  // by device
+
+// How long each run usually takes.
+std::vector<int64_t> usual_ns(const RunsOfAll& all) {
+  std::vector<int64_t> usual;
+  std::vector<int64_t> times;
+  for (size_t run = 0; run < all.front()->size(); ++run) {
+    times.clear();
+    for (const std::deque<Sample>* const samples : all) {
+      times.push_back((*samples)[run].ns);
+    }
+    usual.push_back(upper_median(times));
+  }
+  return usual;
+}
+
+// And how long on other devices that had at least as many kernels that wait beside it, or whatever
+// else; at least the usual, so that these kernels are no reason to take longer.  None: no other
+// had.
+std::optional<int64_t> usual_beside_ns(const RunsOfAll& all, size_t run, size_t device,
+                                       int64_t usual) {
+  const int beside = (*all[device])[run].beside;
+  std::vector<int64_t> times;
+  for (size_t other = 0; other < all.size(); ++other) {
+    if (other != device && (*all[other])[run].beside >= beside) {
+      times.push_back((*all[other])[run].ns);
+    }
+  }
+  return times.empty() ? std::nullopt
+                       : std::optional(std::max(usual, upper_median(std::move(times))));
+}
+
+// One kernel on one device.
 //
-// Only runs with nothing beside them on this device count.  What ran beside the kernels of others
-// can only have made those slower, so it need not be asked for: on fast devices there is hardly a
-// kernel without a collective beside it that waits for the slow one.
+// Only runs count with nothing beside them on this device that computes or moves data.  What ran
+// beside the kernels of others, or how long, can only have made those slower, so it need not be
+// asked for: on fast devices there is hardly a kernel without a collective beside it that waits for
+// the slow one.  In pipelines there is hardly a kernel anywhere without a receive that waits for
+// its sender: that takes a little of the GPU, and must be seen not to be the reason.
 //
-// When a kernel runs alone may depend on how late its device is, and so on how long its kernels
-// take: a device on which the data are sometimes larger runs alone just then.  So these runs have
-// to be from half of the window's parts, and all runs together have to be slower too.
-void compare(const std::deque<Sample>& samples, const std::vector<int64_t>& usual, Slow& slow) {
+// When a kernel runs so may depend on how late its device is, and so on how long its kernels take:
+// a device on which the data are sometimes larger runs alone just then.  So these runs have to be
+// from half of the window's parts, and all runs together have to be slower too.
+void compare(const RunsOfAll& all, const std::vector<int64_t>& usual, size_t device, Slow& slow) {
+  const std::deque<Sample>& samples = *all[device];
   Slow sums = {slow.device};
   sums.lost_in.resize(slow.lost_in.size());
   sums.compared_in.resize(slow.compared_in.size());
   PerMille of_all;
-  PerMille of_alone;
+  PerMille of_compared;
   std::set<size_t> parts;
   for (size_t i = 0; i < samples.size(); ++i) {
     const Sample& sample = samples[i];
@@ -107,18 +187,21 @@ void compare(const std::deque<Sample>& samples, const std::vector<int64_t>& usua
     if (usual[i] <= 0) {
       continue;
     }
-    const double ratio = static_cast<double>(sample.ns) / static_cast<double>(usual[i]);
-    of_all.push_back(static_cast<int64_t>(1000 * std::min(ratio, 1000.0)));
-    slow.ratios_in[sample.part].push_back(of_all.back());
-    if (!sample.alone) {
+    of_all.push_back(per_mille(sample.ns, usual[i]));
+    const std::optional<int64_t> alike = sample.beside == kDisturbed ? std::nullopt
+                                         : sample.beside == 0
+                                             ? std::optional(usual[i])
+                                             : usual_beside_ns(all, i, device, usual[i]);
+    if (!alike) {
       continue;
     }
-    of_alone.push_back(of_all.back());
+    of_compared.push_back(per_mille(sample.ns, *alike));
     parts.insert(sample.part);
-    sums.lost_in[sample.part] += static_cast<double>(sample.ns) - static_cast<double>(usual[i]);
+    sums.waiting_beside = sums.waiting_beside || sample.beside > 0;
+    sums.lost_in[sample.part] += static_cast<double>(sample.ns) - static_cast<double>(*alike);
     sums.compared_in[sample.part] += static_cast<double>(sample.ns);
   }
-  if (of_alone.size() < kSlowDeviceSamples || 2 * parts.size() < slow.lost_in.size()) {
+  if (of_compared.size() < kSlowDeviceSamples || 2 * parts.size() < slow.lost_in.size()) {
     return;
   }
   for (size_t part = 0; part < slow.lost_in.size(); ++part) {
@@ -127,24 +210,37 @@ void compare(const std::deque<Sample>& samples, const std::vector<int64_t>& usua
     slow.compared_ns += sums.compared_in[part];
     slow.compared_in[part] += sums.compared_in[part];
   }
+  slow.waiting_beside = slow.waiting_beside || sums.waiting_beside;
   slow.all_slower =
-      slow.all_slower && is_slower(std::move(of_alone)) && is_slower(std::move(of_all));
+      slow.all_slower && is_slower(std::move(of_compared)) && is_slower(std::move(of_all));
   ++slow.kernels;
 }
 
-// The same kernel, equally often on all devices.
-void compare(const std::vector<const std::deque<Sample>*>& all, std::vector<Slow>& slow) {
-  std::vector<int64_t> usual;
-  for (size_t i = 0; i < all.front()->size(); ++i) {
-    std::vector<int64_t> times;
-    times.reserve(all.size());
-    for (const std::deque<Sample>* samples : all) {
-      times.push_back((*samples)[i].ns);
+// The same kernel, equally often on all devices.  Stages of a pipeline run their passes in orders
+// of their own, and each has the same micro-batches: there the longest run belongs to the longest.
+void compare(const RunsOfAll& all, bool in_stages, std::vector<Slow>& slow) {
+  std::vector<std::deque<Sample>> runs;
+  for (const std::deque<Sample>* const each : all) {
+    runs.push_back(*each);
+    if (in_stages) {
+      std::stable_sort(runs.back().begin(), runs.back().end(),
+                       [](const Sample& a, const Sample& b) { return a.ns < b.ns; });
     }
-    usual.push_back(upper_median(std::move(times)));
   }
-  for (size_t member = 0; member < all.size(); ++member) {
-    compare(*all[member], usual, slow[member]);
+  RunsOfAll compared;
+  for (const std::deque<Sample>& each : runs) {
+    compared.push_back(&each);
+  }
+  const std::vector<int64_t> by_turn = usual_ns(all);
+  const std::vector<int64_t> usual = in_stages ? usual_ns(compared) : by_turn;
+  for (size_t device = 0; device < all.size(); ++device) {
+    for (size_t i = 0; i < all[device]->size(); ++i) {
+      const Sample& sample = (*all[device])[i];
+      if (by_turn[i] > 0) {
+        slow[device].ratios_in[sample.part].push_back(per_mille(sample.ns, by_turn[i]));
+      }
+    }
+    compare(compared, usual, device, slow[device]);
   }
 }
 
@@ -188,7 +284,7 @@ void add_alike(const std::vector<Kernels>& kernels, std::vector<Slow>& slow) {
       for (const Sample& sample : kernels[member].at(key)) {
         const auto time = static_cast<double>(sample.ns);
         slow[member].alike_ns += time;
-        slow[member].alike_lost_ns += sample.alone ? time * (1 - usual / median) : 0;
+        slow[member].alike_lost_ns += sample.beside == 0 ? time * (1 - usual / median) : 0;
       }
     }
   }
@@ -197,21 +293,22 @@ void add_alike(const std::vector<Kernels>& kernels, std::vector<Slow>& slow) {
 std::vector<Slow> compared(const Profile& profile) {
   std::vector<Slow> slow;
   std::vector<Kernels> kernels;
+  const std::vector<std::vector<int64_t>> waited = waited_until(profile);
   for (const DeviceProfile& device : profile.devices) {
     slow.push_back({&device});
     slow.back().lost_in.resize(std::max<size_t>(1, device.stretches.size()));
     slow.back().compared_in.resize(slow.back().lost_in.size());
     slow.back().ratios_in.resize(slow.back().lost_in.size());
-    kernels.push_back(kernels_of(profile, device));
+    kernels.push_back(kernels_of(profile, device, waited[device.timeline]));
   }
   for (const auto& [key, ignored] : kernels.front()) {
     if (is_equally_often(key, kernels)) {
-      std::vector<const std::deque<Sample>*> all;
+      RunsOfAll all;
       all.reserve(kernels.size());
       for (const Kernels& each : kernels) {
         all.push_back(&each.at(key));
       }
-      compare(all, slow);
+      compare(all, !profile.messages.empty(), slow);
     }
   }
   add_alike(kernels, slow);
@@ -270,22 +367,37 @@ bool is_slow(const Slow& slow) {
          slow.device->share(whole(all_lost_ns(slow))) >= kWarnShare;
 }
 
-// Who meets it in collectives.
+// Who meets it in collectives, or is in a chain of ranks that send to each other with it.
 Ranks who_meets(const Profile& profile, const Ranks& slow) {
+  const auto rank_of = [&](size_t timeline) { return Rank{*profile.timelines[timeline].rank}; };
   Ranks victims;
   for (const Arrivals& arrivals : profile.groups) {
     Ranks members;
     for (const size_t member : arrivals.members) {
-      insert(members, Rank{*profile.timelines[member].rank});
+      insert(members, rank_of(member));
     }
     if (std::any_of(slow.begin(), slow.end(), [&](Rank rank) { return contains(members, rank); })) {
       for (const Rank rank : members) {
-        if (!contains(slow, rank)) {
-          insert(victims, rank);
-        }
+        insert(victims, rank);
       }
     }
   }
+  std::map<Rank, Ranks> peers;
+  for (const MatchedMessage& message : profile.messages) {
+    insert(peers[rank_of(message.send.timeline)], rank_of(message.receive.timeline));
+    insert(peers[rank_of(message.receive.timeline)], rank_of(message.send.timeline));
+  }
+  std::vector<Rank> reached(slow.begin(), slow.end());
+  std::set<Rank> seen(slow.begin(), slow.end());
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (const Rank peer : peers[reached[i]]) {
+      if (seen.insert(peer).second) {
+        reached.push_back(peer);
+        insert(victims, peer);
+      }
+    }
+  }
+  std::erase_if(victims, [&](Rank rank) { return contains(slow, rank); });
   return victims;
 }
 
@@ -319,16 +431,19 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
   for (const Slow& each : slow) {
     insert(finding.culprits, each.device->rank);
     finding.evidence.push_back(fmt::format(
-        "rank {}: each of {} kernels takes longer with the same grid and nothing beside it, {:.0f} "
-        "% of the usual together; {:.1f} us from launch to start",
-        each.device->rank.value, each.kernels, percent(each),
+        "rank {}: each of {} kernels takes longer with the same grid and nothing beside it{}, "
+        "{:.0f} % of the usual together; {:.1f} us from launch to start",
+        each.device->rank.value, each.kernels,
+        each.waiting_beside ? " but communication that waits, as on the others" : "", percent(each),
         static_cast<double>(each.device->median_lead_ns) / 1e3));
-    finding.evidence.push_back(fmt::format(
-        "rank {}: compared where nothing ran beside its kernel, {} of {} of computing; the rest is "
-        "likely to be slower by as much. What ran beside the others' kernels can only have slowed "
-        "those",
-        each.device->rank.value, ms_text(whole(each.compared_ns)),
-        ms_text(each.device->times.compute_ns)));
+    finding.evidence.push_back(
+        fmt::format("rank {}: compared where nothing else computed or moved data beside its "
+                    "kernel, {} of {} of "
+                    "computing; the rest is likely to be slower by as much. What ran beside the "
+                    "others' kernels "
+                    "can only have slowed those",
+                    each.device->rank.value, ms_text(whole(each.compared_ns)),
+                    ms_text(each.device->times.compute_ns)));
     if (each.alike_lost_ns > 0) {
       finding.evidence.push_back(
           fmt::format("rank {}: {} more lost in kernels whose grids vary, which take longer for "
@@ -346,7 +461,7 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
   const Slow& worst = slow.front();
   finding.title = fmt::format(
       "the GPU{} of {} take{} longer for the same kernels than those of "
-      "the others: {} lost in kernels that ran alone",
+      "the others: {} lost in kernels that nothing disturbed",
       slow.size() == 1 ? "" : "s", ranks_text(finding.culprits), slow.size() == 1 ? "s" : "",
       share_text(*worst.device, whole(all_lost_ns(worst))));
   finding.values = {{"slower_ns", whole(all_lost_ns(worst))},

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
-#include <tuple>
+#include <utility>
 
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/gains.h"
@@ -65,6 +65,9 @@ bool is_reason_for(const Finding& other, const Finding& finding, size_t ranks) {
   if (finding.code == "latency.sync-in-loop") {
     return other.code == "latency.straggler" && is_about_some_of(finding, other.culprits);
   }
+  if (finding.code == "latency.host-bound") {
+    return other.code == "latency.cpu-contention" && is_about_some_of(finding, other.culprits);
+  }
   if (finding.code == "latency.straggler") {
     return other.code == "latency.slow-device" && is_about_some_of(finding, other.culprits);
   }
@@ -122,13 +125,19 @@ Finding nothing_lost(const Profile& profile, const std::vector<Finding>& finding
   return finding;
 }
 
-// What costs most is what the verdict is about.
+// What fixing it would gain, where that is known; else what is lost.
+std::pair<int64_t, int64_t> worth_of(const Finding& finding) {
+  const int64_t loss = loss_of(finding);
+  return {gain_ns(finding).value_or(loss), loss};
+}
+
+// What would gain most is what the verdict is about.
 void mark_root(std::vector<Finding>& findings, size_t ranks) {
   auto worst = findings.end();
   for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
     if (finding->severity != Severity::kInfo && loss_of(*finding) != 0 &&
         !is_explained(*finding, findings, ranks) &&
-        (worst == findings.end() || loss_of(*finding) > loss_of(*worst))) {
+        (worst == findings.end() || worth_of(*finding) > worth_of(*worst))) {
       worst = finding;
     }
   }
@@ -148,10 +157,6 @@ void doubt_where_work_is_missing(std::vector<Finding>& findings) {
       finding.certainty = std::max(finding.certainty, Certainty::kLikely);
     }
   }
-}
-
-auto order(const Finding& finding) {
-  return std::tuple(!finding.root, finding.severity, finding.code, finding.title);
 }
 
 }  // namespace
@@ -194,8 +199,7 @@ std::vector<Finding> find_in_profile(const Profile& profile) {
     findings.push_back(nothing_lost(profile, findings));
     add_profiling(profile, findings.back());
   }
-  std::sort(findings.begin(), findings.end(),
-            [](const Finding& a, const Finding& b) { return order(a) < order(b); });
+  std::sort(findings.begin(), findings.end(), is_reported_before);
   return findings;
 }
 

@@ -4,6 +4,7 @@
 
 #include "analyzer/detectors/gains.h"
 #include "analyzer/timeline/replay.h"
+#include "analyzer/timeline/replay_meetings.h"
 
 namespace traintrace {
 namespace {

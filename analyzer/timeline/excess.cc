@@ -7,6 +7,7 @@
 
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/gpu_lateness.h"
+#include "analyzer/timeline/host_times.h"
 #include "analyzer/timeline/sums.h"
 
 namespace traintrace {
@@ -15,26 +16,20 @@ namespace {
 using replay::kNone;
 using replay::Process;
 
-// Host time before each call that launches in [from, to]: since the launch before, or since its own
-// thread was last in a call that waits.
+// Host time before each launch in [from, to], since `from`.  Calls that wait count as launches:
+// what the host does up to them it does for the next.
 std::vector<Span> times_between_launches(const Process& process, int64_t from_ns, int64_t to_ns) {
-  std::vector<Span> times;
-  std::vector<int64_t> returned(process.busy.size(), from_ns);  // by thread
-  int64_t launched = from_ns;
+  TimesBeforeLaunches times(process.busy.size(), from_ns);
   const auto first = std::lower_bound(
       process.calls.begin(), process.calls.end(), from_ns,
       [](const replay::Call& call, int64_t time_ns) { return call.begin_ns < time_ns; });
   for (auto call = first; call != process.calls.end() && call->begin_ns <= to_ns; ++call) {
-    const int64_t since = std::max(launched, returned[call->thread]);
-    if (call->begin_ns > since) {
-      times.push_back({since, call->begin_ns});
-    }
-    launched = std::max(launched, call->begin_ns);
+    times.launch(call->thread, call->begin_ns);
     if (call->blocks) {
-      returned[call->thread] = std::max(returned[call->thread], call->end_ns);
+      times.wait(call->thread, call->end_ns);
     }
   }
-  return times;
+  return times.take();
 }
 
 // Cuts the longest times to one length, so that `ns` is taken away; from the ends of them.

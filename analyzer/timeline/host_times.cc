@@ -39,26 +39,17 @@ Spans times_in(const Timeline& timeline, const Launches& launches, bool (*is_of)
   return united(std::move(spans));
 }
 
-// From the launch before, or from when its own thread was last back from a call that waits.
 std::vector<Span> times_before_launches(const Timeline& timeline, const Launches& launches) {
-  std::vector<Span> times;
-  std::vector<int64_t> returned(timeline.threads.size());
-  int64_t launched = 0;
-  bool any = false;
+  TimesBeforeLaunches times(timeline.threads.size());
   for (const HostCall& call : timeline.calls) {
     if (launches.has(call)) {
-      const int64_t since = std::max(launched, returned[call.thread]);
-      if (any && call.start_ns > since) {
-        times.push_back({since, call.start_ns});
-      }
-      launched = any ? std::max(launched, call.start_ns) : call.start_ns;
-      any = true;
+      times.launch(call.thread, call.start_ns);
     }
     if (call.kind == HostCallKind::kBlocking) {
-      returned[call.thread] = std::max(returned[call.thread], call.end_ns);
+      times.wait(call.thread, call.end_ns);
     }
   }
-  return times;
+  return times.take();
 }
 
 // Of these times, what nothing was computed or copied beside.

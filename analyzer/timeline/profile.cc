@@ -255,6 +255,7 @@ Profile build_profile(std::vector<Timeline> timelines) {
   profile.groups = find_arrivals(profile.timelines);
   note_late_peers(profile.groups, profile.timelines);
   profile.stages = find_stages(profile.timelines);
+  profile.messages = matched_messages(profile.timelines);
   for (size_t i = 0; i < profile.timelines.size(); ++i) {
     const Timeline& timeline = profile.timelines[i];
     const int least = timeline.rank_from == RankSource::kNobody ? 0 : *timeline.rank + 1;

@@ -9,6 +9,7 @@
 #include "analyzer/model/ids.h"
 #include "analyzer/timeline/arrivals.h"
 #include "analyzer/timeline/idle.h"
+#include "analyzer/timeline/matched_messages.h"
 #include "analyzer/timeline/partition.h"
 #include "analyzer/timeline/pipeline.h"
 #include "analyzer/timeline/timeline.h"
@@ -84,6 +85,7 @@ struct Profile {
   std::vector<std::optional<PipelineStage>> stages;  // in the order of the timelines
   int world_size = 0;
   std::vector<Arrivals> groups;  // of ranks that meet in collectives
+  std::vector<MatchedMessage> messages;
 };
 
 // Which of DeviceProfile::stretches a time is in, in ns of the process; the first also has what was

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "analyzer/timeline/replay_changes.h"
 
@@ -63,8 +64,8 @@ class Rerun {
       clock.started.resize(process.works.size());
       clock.ended.resize(process.works.size());
       for (size_t work = 0; work < process.works.size(); ++work) {
-        if (process.works[work].meeting != kNone && changes_[i].takes_no_time[work]) {
-          meetings_[process.works[work].meeting].takes_no_time = true;
+        for (const Attendance& each : meetings_of(i, work)) {
+          meetings_[each.meeting].takes_no_time |= changes_[i].takes_no_time[work];
         }
       }
     }
@@ -104,6 +105,11 @@ class Rerun {
   std::optional<size_t> unknown_meeting(size_t process, size_t work) const;
   std::optional<size_t> unknown_meeting(size_t process, const std::vector<size_t>& works,
                                         Part part) const;
+  std::span<const Attendance> meetings_of(size_t process, size_t work) const {
+    const Process& recorded = graph_.processes[process];
+    const Part part = recorded.works[work].meetings;
+    return std::span(recorded.attendances).subspan(part.begin, part.end - part.begin);
+  }
   bool is_complete(size_t meeting) const {
     return meetings_[meeting].came == graph_.meetings[meeting].start_ns.size();
   }
@@ -117,6 +123,8 @@ class Rerun {
   }
   void end_call(size_t process, size_t index);
   void start_work(size_t process, size_t index);
+  // None: it waits in none.
+  std::optional<int64_t> end_of_meetings(size_t process, size_t index) const;
   // Of one that has started; else as recorded.
   int64_t end_of(size_t process, size_t index) const;
 
@@ -168,10 +176,15 @@ bool Rerun::give_up_a_meeting() {
 
 std::optional<size_t> Rerun::unknown_meeting(size_t process, size_t work) const {
   const HostClock& clock = clocks_[process];
-  const size_t meeting = graph_.processes[process].works[work].meeting;
-  const bool unknown = meeting != kNone && clock.started[work] && !clock.ended[work] &&
-                       !meetings_[meeting].given_up && !is_complete(meeting);
-  return unknown ? std::optional<size_t>(meeting) : std::nullopt;
+  if (!clock.started[work] || clock.ended[work]) {
+    return std::nullopt;
+  }
+  for (const Attendance& each : meetings_of(process, work)) {
+    if (each.waits && !meetings_[each.meeting].given_up && !is_complete(each.meeting)) {
+      return each.meeting;
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<size_t> Rerun::unknown_meeting(size_t process, const std::vector<size_t>& works,
@@ -198,26 +211,43 @@ std::optional<size_t> Rerun::meeting_needed(size_t process, const Point& point) 
   }
 }
 
+// Meetings have clocks of their own: times are brought to that of the process by when the work
+// itself came to them.  What its end is later than the last meeting's is its own.
+std::optional<int64_t> Rerun::end_of_meetings(size_t process, size_t index) const {
+  const Work& work = graph_.processes[process].works[index];
+  std::optional<int64_t> recorded, now;
+  bool takes_no_time = false;
+  for (const Attendance& each : meetings_of(process, index)) {
+    if (!each.waits || !is_complete(each.meeting)) {
+      continue;
+    }
+    const Meeting& meeting = graph_.meetings[each.meeting];
+    const Met& met = meetings_[each.meeting];
+    const int64_t to_own_clock = work.start_ns - meeting.start_ns[each.member];
+    const int64_t transfer_ns = met.takes_no_time ? 0 : meeting.transfer_ns;
+    recorded = std::max(recorded.value_or(std::numeric_limits<int64_t>::min()),
+                        meeting.last_start_ns + meeting.transfer_ns + to_own_clock);
+    now = std::max(now.value_or(std::numeric_limits<int64_t>::min()),
+                   met.last_ns + transfer_ns + to_own_clock);
+    takes_no_time = takes_no_time || met.takes_no_time;
+  }
+  return !now || takes_no_time ? now : std::optional(*now + work.end_ns - *recorded);
+}
+
 int64_t Rerun::end_of(size_t index_of_process, size_t index) const {
   const HostClock& clock = clocks_[index_of_process];
-  const Work& work = graph_.processes[index_of_process].works[index];
   if (clock.ended[index] || !clock.started[index]) {
-    return clock.ended[index] ? clock.end_ns[index] : work.end_ns;
+    return clock.ended[index] ? clock.end_ns[index]
+                              : graph_.processes[index_of_process].works[index].end_ns;
   }
   const int64_t start = clock.start_ns[index];
-  const bool takes_no_time = changes_[index_of_process].takes_no_time[index];
-  if (work.meeting != kNone && is_complete(work.meeting)) {
-    const Meeting& meeting = graph_.meetings[work.meeting];
-    const int64_t last_ns = meetings_[work.meeting].last_ns;
-    // Of a clock of the meeting's own.
-    const int64_t last_came = work.start_ns + last_ns - meeting.start_ns[work.member];
-    return std::max(start, meetings_[work.meeting].takes_no_time
-                               ? last_came
-                               : work.end_ns + last_ns - meeting.last_start_ns);
+  if (const std::optional<int64_t> end = end_of_meetings(index_of_process, index)) {
+    return std::max(start, *end);
   }
-  return takes_no_time ? start
-                       : start + length_of(graph_.processes[index_of_process],
-                                           changes_[index_of_process], index);
+  return changes_[index_of_process].takes_no_time[index]
+             ? start
+             : start +
+                   length_of(graph_.processes[index_of_process], changes_[index_of_process], index);
 }
 
 void Rerun::end_call(size_t index_of_process, size_t index) {
@@ -273,12 +303,12 @@ void Rerun::start_work(size_t index_of_process, size_t index) {
   }
   clock.start_ns[index] = start;
   clock.started[index] = true;
-  if (work.meeting != kNone) {
-    Met& met = meetings_[work.meeting];
+  for (const Attendance& each : meetings_of(index_of_process, index)) {
+    Met& met = meetings_[each.meeting];
     ++met.came;
     met.last_ns = std::max(
-        met.last_ns, graph_.meetings[work.meeting].start_ns[work.member] + start - work.start_ns);
-    if (is_complete(work.meeting)) {
+        met.last_ns, graph_.meetings[each.meeting].start_ns[each.member] + start - work.start_ns);
+    if (is_complete(each.meeting)) {
       may_go_on_.insert(may_go_on_.end(), met.held.begin(), met.held.end());
       met.held.clear();
     }

@@ -23,8 +23,8 @@ struct Removal {
   // longer than any of that is something else.
   std::vector<size_t> slow_hosts = {};
   // On these GPUs (in Profile::devices) communication takes no time, but for waiting until all
-  // ranks of a collective have come.  Messages, and collectives of groups that are not known, take
-  // none.
+  // ranks of a collective, or the other side of a message, have come.  Messages that are not
+  // matched, and collectives of groups that are not known, take none.
   std::vector<size_t> communication = {};
   // On one GPU, copies and sets take no time.
   struct Copies {
@@ -50,10 +50,10 @@ struct Removal {
 //
 // A call that launches takes place when its process gets there; a call that blocks returns when
 // what it waited for is done.  Work begins when its launch and what it waited for on the GPU allow
-// it; a collective ends when its last rank has come and its data have been transferred.  All else
-// keeps its length, also a wait for something that was not recorded, and queues are endless: what
-// is gained by leaving something out is an upper bound.  With nothing left out this is what was
-// recorded, as far as the clocks of host and GPU agree.
+// it; a collective ends when its last rank has come and its data have been transferred, a message
+// when its other side has.  All else keeps its length, also a wait for something that was not
+// recorded, and queues are endless: what is gained by leaving something out is an upper bound. With
+// nothing left out this is what was recorded, as far as the clocks of host and GPU agree.
 std::vector<int64_t> replayed_windows(const ReplayGraph& graph, const Profile& profile,
                                       const Removal& removal);
 

@@ -1,32 +1,22 @@
 #include "analyzer/timeline/replay_graph.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 
 #include "analyzer/model/elapsed.h"
 #include "analyzer/thresholds.h"
-#include "analyzer/timeline/arrivals.h"
-#include "analyzer/timeline/collective_groups.h"
-#include "analyzer/timeline/collective_note.h"
-#include "analyzer/timeline/messages.h"
+#include "analyzer/timeline/replay_meetings.h"
 #include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace replay {
 namespace {
 
-// What ends and begins at one moment may overlap by so much: steps of GPUs' clocks, and rounding
-// where times were brought to another clock.
-constexpr int64_t kClockStepNs = 1'000;
-// And by how much what took so long may be wrong where one clock runs faster than another.
-int64_t clock_error_ns(int64_t ns) {
-  return kClockStepNs + ns / 1'000'000 * kMostDriftPpb / 1'000;
-}
 // By how much clocks of host and GPU may disagree, and what waking up takes.
 constexpr int64_t kAgreeNs = 20'000;
 // What a launch and the next work of a stream take where something else was the reason for waiting.
@@ -47,8 +37,9 @@ class Builder {
     add_works();
     add_busy();
     add_calls();
-    for (size_t work = 0; work < process_.works.size(); ++work) {
-      find_before(work);
+    find_all_before();
+    if (find_habits()) {
+      find_all_before();
     }
   }
 
@@ -76,11 +67,14 @@ class Builder {
   void add_calls();
   void add_launched(const HostCall& recorded, const std::vector<size_t>& works);
   void find_awaited(const HostCall& recorded, Call& call);
-  std::optional<size_t> last_ended(int32_t device, int64_t from_ns, int64_t to_ns,
-                                   int64_t launched_by_ns) const;
+  std::optional<size_t> last_ended(int32_t device, Span ended, int64_t launched_by_ns,
+                                   int64_t begun_before_ns) const;
+  void find_all_before();
   void find_before(size_t index);
+  bool find_habits();
   void add_told_waits(size_t work);
   std::optional<size_t> guessed_before(size_t work, int64_t known_ns) const;
+  void visit_turns(const std::function<void(size_t work, size_t before)>& visit) const;
 
   const Timeline& timeline_;
   Process& process_;
@@ -92,6 +86,9 @@ class Builder {
   // Of the works so far: the last of each stream, the last to end of each launch.
   std::map<Stream, size_t> before_on_;
   std::unordered_map<uint64_t, size_t> before_of_;
+  // By work: what it waits for as far as can be guessed; by habit.
+  std::unordered_map<size_t, size_t> guessed_;
+  std::unordered_multimap<size_t, size_t> habits_;
 };
 
 void Builder::add_works() {
@@ -171,21 +168,22 @@ void Builder::add_calls() {
   }
 }
 
-// The last work of the device to end in [from, to] that had been launched by then.
-std::optional<size_t> Builder::last_ended(int32_t device, int64_t from_ns, int64_t to_ns,
-                                          int64_t launched_by_ns) const {
+// The last work of the device to end in a time, the end of that included, which had been launched
+// and begun by then.
+std::optional<size_t> Builder::last_ended(int32_t device, Span ended, int64_t launched_by_ns,
+                                          int64_t begun_before_ns) const {
   const auto works = by_end_.find(device);
   if (works == by_end_.end()) {
     return std::nullopt;
   }
-  auto at = std::upper_bound(works->second.begin(), works->second.end(), to_ns,
+  auto at = std::upper_bound(works->second.begin(), works->second.end(), ended.end_ns,
                              [&](int64_t time, size_t work) { return time < end_of(work); });
   for (size_t looked = 0; at != works->second.begin() && looked < kLookBack; ++looked) {
     --at;
-    if (end_of(*at) < from_ns) {
+    if (end_of(*at) < ended.begin_ns) {
       return std::nullopt;
     }
-    if (launched_ns(*at) <= launched_by_ns) {
+    if (launched_ns(*at) <= launched_by_ns && process_.works[*at].start_ns < begun_before_ns) {
       return *at;
     }
   }
@@ -218,8 +216,8 @@ void Builder::find_awaited(const HostCall& recorded, Call& call) {
   }
   if (latest < call.end_ns - kAgreeNs && call.end_ns - call.begin_ns > kAgreeNs) {
     const int32_t device = stream ? stream->first : std::max<int32_t>(recorded.device, 0);
-    if (const auto work = last_ended(device, std::max(call.begin_ns, call.end_ns - kAgreeNs),
-                                     call.end_ns + kAgreeNs, call.begin_ns)) {
+    const Span returned = {std::max(call.begin_ns, call.end_ns - kAgreeNs), call.end_ns + kAgreeNs};
+    if (const auto work = last_ended(device, returned, call.begin_ns, returned.end_ns)) {
       awaited.push_back(*work);
     }
   }
@@ -253,8 +251,78 @@ std::optional<size_t> Builder::guessed_before(size_t work, int64_t known_ns) con
   if (timeline_.knows_waits || elapsed(known_ns, start) <= kAgreeNs) {
     return std::nullopt;
   }
-  return last_ended(timeline_.work[work].device, std::max(known_ns, start - kAgreeNs), start,
-                    start);
+  return last_ended(timeline_.work[work].device,
+                    {std::max(known_ns, start - kAgreeNs), start + kClockStepNs}, start, start);
+}
+
+void Builder::find_all_before() {
+  process_.works_before.clear();
+  before_on_.clear();
+  before_of_.clear();
+  guessed_.clear();
+  for (size_t work = 0; work < process_.works.size(); ++work) {
+    find_before(work);
+  }
+}
+
+// In the order of the launches: work, and what other streams had been given since it was last the
+// turn of its own.
+void Builder::visit_turns(const std::function<void(size_t work, size_t before)>& visit) const {
+  std::vector<std::pair<size_t, size_t>> launched;
+  for (size_t work = 0; work < process_.works.size(); ++work) {
+    if (process_.works[work].launch != kNone) {
+      launched.emplace_back(process_.works[work].launch, work);
+    }
+  }
+  std::sort(launched.begin(), launched.end());
+  std::map<Stream, size_t> turns;  // of each the last, in `launched`
+  for (size_t i = 0; i < launched.size(); ++i) {
+    size_t& turn = turns.try_emplace(stream_of(launched[i].second), 0).first->second;
+    turn = std::max(turn, i - std::min(kLookBack, i));
+    for (; turn < i; ++turn) {
+      visit(launched[i].second, launched[turn].second);
+    }
+  }
+}
+
+// What is computed next begins when communication on another stream is done, again and again, and
+// never sooner: it waits for that, also where something else kept it longer.  Communication, as
+// frameworks do it, waits for what had been computed when it was launched, unless it ever begins
+// sooner.
+bool Builder::find_habits() {
+  struct Habit {
+    size_t waited = 0, turns = 0;
+    bool always = true;
+  };
+  using Turn = std::tuple<Stream, Stream, uint32_t, uint16_t>;  // of work by its name and shape
+  const auto is_communication = [&](size_t work) {
+    return process_.works[work].kind == WorkKind::kCommunication;
+  };
+  const auto turn_of = [&](size_t work, size_t before) {
+    return Turn(stream_of(before), stream_of(work), timeline_.work[work].name,
+                timeline_.work[work].shape);
+  };
+  if (timeline_.knows_waits) {
+    return false;
+  }
+  std::map<Turn, Habit> habits;
+  visit_turns([&](size_t work, size_t before) {
+    if (is_communication(work) != is_communication(before)) {
+      Habit& habit = habits[turn_of(work, before)];
+      const auto guessed = guessed_.find(work);
+      habit.waited += guessed != guessed_.end() && guessed->second == before ? 1 : 0;
+      ++habit.turns;
+      habit.always = habit.always && may_be_before(before, work);
+    }
+  });
+  visit_turns([&](size_t work, size_t before) {
+    const auto habit = habits.find(turn_of(work, before));
+    if (is_communication(work) != is_communication(before) && habit->second.always &&
+        (is_communication(work) ? habit->second.turns : habit->second.waited) >= kFewestGaps) {
+      habits_.emplace(work, before);
+    }
+  });
+  return !habits_.empty();
 }
 
 void Builder::find_before(size_t index) {
@@ -276,6 +344,9 @@ void Builder::find_before(size_t index) {
     }
     last->second = end_of(index) >= end_of(last->second) ? index : last->second;
   }
+  for (auto [habit, end] = habits_.equal_range(index); habit != end; ++habit) {
+    process_.works_before.push_back(habit->second);
+  }
   int64_t ready = std::numeric_limits<int64_t>::min();
   for (size_t i = work.before.begin; i < process_.works_before.size(); ++i) {
     ready = std::max(ready, end_of(process_.works_before[i]));
@@ -289,6 +360,7 @@ void Builder::find_before(size_t index) {
   const int64_t known = by_launch ? std::max(returned, ready) : ready;
   if (const auto guessed = guessed_before(index, known)) {
     process_.works_before.push_back(*guessed);
+    guessed_[index] = *guessed;
     ready = std::max(ready, end_of(*guessed));
   }
   work.before.end = process_.works_before.size();
@@ -321,91 +393,6 @@ void add_charges(const Profile& profile, ReplayGraph& graph) {
   }
 }
 
-// Whether the kernel is all that a rank ran for a collective, which took that long by a clock that
-// may run faster or slower.
-bool is_one_kernel(const Work& kernel, int64_t collective_ns) {
-  const int64_t ns = kernel.end_ns - kernel.start_ns;
-  return std::abs(ns - collective_ns) <= clock_error_ns(ns);
-}
-
-// Where all its ranks ran one kernel for it, and ends are known to belong together.
-void add_meetings(const Profile& profile, ReplayGraph& graph) {
-  std::vector<std::unordered_map<uint64_t, size_t>> kernels(profile.timelines.size());
-  for (size_t i = 0; i < profile.timelines.size(); ++i) {
-    for (size_t work = 0; work < profile.timelines[i].work.size(); ++work) {
-      if (graph.processes[i].works[work].kind == WorkKind::kCommunication) {
-        kernels[i].try_emplace(profile.timelines[i].work[work].correlation, work);
-      }
-    }
-  }
-  for (const Arrivals& arrivals : profile.groups) {
-    if (!arrivals.usable() || arrivals.by_host) {
-      continue;
-    }
-    for (const Arrival& arrival : arrivals.list) {
-      std::vector<std::pair<size_t, size_t>> works;  // process, work
-      for (size_t i = 0; i < arrivals.members.size(); ++i) {
-        const size_t process = arrivals.members[i];
-        const auto kernel = kernels[process].find(arrival.correlation[i]);
-        if (kernel == kernels[process].end() || arrival.correlation[i] == 0) {
-          break;
-        }
-        const Work& work = graph.processes[process].works[kernel->second];
-        if (!is_one_kernel(work, arrival.end_ns[i] - arrival.start_ns[i]) ||
-            work.meeting != kNone || arrival.last_start() > arrival.end_ns[i]) {
-          break;  // several kernels, or clocks that cannot be right
-        }
-        works.emplace_back(process, kernel->second);
-      }
-      if (!arrival.is_known() || works.size() != arrivals.members.size()) {
-        continue;
-      }
-      for (size_t i = 0; i < works.size(); ++i) {
-        Process& process = graph.processes[works[i].first];
-        Work& work = process.works[works[i].second];
-        work.meeting = graph.meetings.size();
-        work.member = i;
-      }
-      graph.meetings.push_back({arrival.start_ns, arrival.last_start()});
-    }
-  }
-}
-
-// Of the groups whose members are known and compared; those without a name are not told apart.
-std::set<std::string_view> known_groups(const Profile& profile, size_t timeline) {
-  std::set<std::string_view> names;
-  for (const Arrivals& arrivals : profile.groups) {
-    if (arrivals.usable() && !arrivals.group.empty() && arrivals.member(timeline)) {
-      names.insert(arrivals.group);
-    }
-  }
-  return names;
-}
-
-void add_unmet(const Profile& profile, ReplayGraph& graph) {
-  for (size_t i = 0; i < graph.processes.size(); ++i) {
-    const Timeline& timeline = profile.timelines[i];
-    const std::set<std::string_view> known = known_groups(profile, i);
-    const std::set<uint64_t> one_to_one = communicators_of_pairs(timeline);
-    Process& process = graph.processes[i];
-    for (size_t work = 0; work < process.works.size(); ++work) {
-      const Work& kernel = process.works[work];
-      if (kernel.kind != WorkKind::kCommunication || kernel.meeting != kNone) {
-        continue;
-      }
-      const uint64_t correlation = timeline.work[work].correlation;
-      const CollectiveNote* const note = collective_note(timeline, correlation);
-      const bool of_group = note != nullptr && note->group != kNoName &&
-                            known.contains(timeline.names[note->group]) &&
-                            !is_message(timeline, *note) &&
-                            !is_within(messages_of(timeline, correlation), one_to_one);
-      if (!of_group) {
-        process.unmet_ns = added_within(process.unmet_ns, kernel.end_ns - kernel.start_ns);
-      }
-    }
-  }
-}
-
 void add_points(Process& process) {
   const auto add = [&](int64_t time_ns, size_t index, PointKind kind) {
     process.points.push_back({time_ns, static_cast<uint32_t>(index), kind});
@@ -431,21 +418,13 @@ void add_points(Process& process) {
 }  // namespace
 }  // namespace replay
 
-bool knows_who_waits(const ReplayGraph& graph, const Profile& profile) {
-  return std::all_of(profile.devices.begin(), profile.devices.end(),
-                     [&](const DeviceProfile& device) {
-                       return device.share(graph.processes[device.timeline].unmet_ns) < kWarnShare;
-                     });
-}
-
 ReplayGraph replay_graph(const Profile& profile) {
   ReplayGraph graph;
   graph.processes.resize(profile.timelines.size());
   for (size_t i = 0; i < profile.timelines.size(); ++i) {
     replay::Builder(profile.timelines[i], graph.processes[i]).build();
   }
-  replay::add_meetings(profile, graph);
-  replay::add_unmet(profile, graph);
+  add_meetings(profile, graph);
   replay::add_charges(profile, graph);
   for (replay::Process& process : graph.processes) {
     replay::add_points(process);

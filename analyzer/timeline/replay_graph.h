@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/profile.h"
 #include "analyzer/timeline/spans.h"
@@ -14,6 +15,13 @@
 namespace traintrace::replay {
 
 inline constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+// What ends and begins at one moment may overlap by so much: steps of GPUs' clocks, and rounding.
+inline constexpr int64_t kClockStepNs = 1'000;
+// And by how much what took `ns` may be wrong where one clock runs faster than another.
+inline int64_t clock_error_ns(int64_t ns) {
+  return kClockStepNs + ns / 1'000'000 * kMostDriftPpb / 1'000;
+}
 
 // Places in a list of all.
 struct Part {
@@ -35,8 +43,7 @@ struct Work {
   int64_t latency_ns = 0;  // from when the launch began, at least
   int64_t gap_ns = 0;      // from the end of what it waited for on the GPU, at least
   Part before = {};        // that, in Process::works_before
-  size_t meeting = kNone;  // in ReplayGraph::meetings
-  size_t member = 0;       // of that
+  Part meetings = {};      // that it is in, in Process::attendances
   WorkKind kind = WorkKind::kCompute;
 };
 
@@ -49,6 +56,13 @@ struct Charge {
   size_t next;  // the work that ends it
 };
 
+// What ranks do together, as one of them takes part in it.
+struct Attendance {
+  uint32_t meeting;  // in ReplayGraph::meetings
+  uint32_t member;   // of that
+  bool waits;        // until all have come; else it only makes the others wait
+};
+
 enum class PointKind : uint8_t { kWorkEnd, kCallEnd, kCallBegin, kWorkStart, kEmptyEnd };
 
 struct Point {
@@ -58,25 +72,27 @@ struct Point {
 };
 
 struct Process {
-  std::vector<Call> calls;            // by begin
-  std::vector<Work> works;            // as in the timeline
-  std::vector<size_t> works_awaited;  // by calls
-  std::vector<size_t> works_before;   // by works
+  std::vector<Call> calls;              // by begin
+  std::vector<Work> works;              // as in the timeline
+  std::vector<size_t> works_awaited;    // by calls
+  std::vector<size_t> works_before;     // by works
+  std::vector<Attendance> attendances;  // by works
   // By thread: calls that block, by end; and while it was in the loader, in the allocator, waited
   // for other ranks.
   std::vector<std::vector<size_t>> blocking;
   std::vector<std::array<Spans, 3>> busy;
   std::vector<Charge> charges;
-  // In ns, of communication that may wait for other ranks, but as long as was recorded: messages,
-  // and collectives of groups that are not known.
+  // In ns, of communication that may wait for other ranks, but as long as was recorded: messages
+  // that are not matched, and collectives of groups that are not known.
   int64_t unmet_ns = 0;
   std::vector<Point> points;  // in the order in which they happened
 };
 
-// A collective on all its ranks.
+// A collective on all its ranks, or messages between two kernels.
 struct Meeting {
   std::vector<int64_t> start_ns;  // by member, on one clock, which other meetings need not have
   int64_t last_start_ns = 0;
+  int64_t transfer_ns = 0;  // from then to the first end of those that wait
 };
 
 }  // namespace traintrace::replay
@@ -87,10 +103,6 @@ struct ReplayGraph {
   std::vector<replay::Process> processes;  // as Profile::timelines
   std::vector<replay::Meeting> meetings;
 };
-
-// Whether what delays one rank delays others in a replay as it did in the job: where much of what
-// ranks wait in is unmet, it does not.
-bool knows_who_waits(const ReplayGraph& graph, const Profile& profile);
 
 // `profile` not by the host's calls alone.
 ReplayGraph replay_graph(const Profile& profile);

@@ -20,15 +20,19 @@ PAIRS = [
     ("latency.exposed-communication", ("communication", 2, {"SIMGPU_NCCL_US": "18000"}), ("communication", 2, {"SIMGPU_NCCL_US": "1"})),
     ("latency.straggler", ("late", 3, {"SIMGPU_NCCL_US": "2000"}), ("in-time", 3, {"SIMGPU_NCCL_US": "2000"})),
 ]
+# A stage whose GPU is slow, beside receives that wait.
+PASSES = {"SIMGPU_KERNEL_US": "forward_*=400,backward_*=800,update_*=10"}
+PAIRS.append(("latency.slow-device", ("one-by-one", 4, {**PASSES, "SIMGPU_KERNEL_US@2": "forward_*=600,backward_*=1200,update_*=15"}), ("one-by-one", 4, PASSES)))
 DELAYED_NS = 5_000_000  # of a rank's threads, waiting for a processor
 
 
 def record(build, folder, case, ranks, settings):
     os.makedirs(f"{folder}/shared")
-    environment = dict(os.environ, **{**WORK, "SIMGPU_DEVICES": str(ranks), **settings}, TRAINTRACE_GPU_TIMELINE="cupti",
+    own = [{name.split("@")[0]: value for name, value in settings.items() if name.partition("@")[2] in ("", str(rank))} for rank in range(ranks)]
+    environment = dict(os.environ, **{**WORK, "SIMGPU_DEVICES": str(ranks)}, TRAINTRACE_GPU_TIMELINE="cupti",
                        TRAINTRACE_DIR=f"{folder}/traces", SIMGPU_NODE=folder, LD_PRELOAD=f"{build}/lib/libtraintrace.so", WORKLOAD_DIR=f"{folder}/shared")
     running = [subprocess.Popen([f"{build}/tests/latency_cases", case, str(STEPS)], stdout=subprocess.PIPE, text=True,
-                                env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks))) for rank in range(ranks)]
+                                env=dict(environment, **own[rank], RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks))) for rank in range(ranks)]
     said = [process.communicate(timeout=120)[0] for process in running]
     assert all(process.returncode == 0 for process in running), (case, [process.returncode for process in running])
     delayed = max((int(line.split()[1]) for text in said for line in text.splitlines() if line.lstrip("+").startswith("delayed_ns")), default=0)
