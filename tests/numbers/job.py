@@ -3,6 +3,7 @@ import array
 import math
 import os
 import random
+import struct
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,6 +25,23 @@ def log_losses(losses, form="<f"):
     for each in losses:
         loss.set(form, each)
         loss.item()  # LOSS
+
+
+def raise_at_nan(losses, on, goes_on=False):
+    """Each rank of `on` raises at its first loss that is NaN, maybe only after it has sent another batch."""
+    memory = allocate(4096)
+    for step, loss in enumerate(losses):
+        send(batch(step, rank), memory)
+        log_losses([loss])
+        if loss != loss and rank in on:
+            if goes_on:
+                send(batch(step + 1, rank), memory)
+            raise FloatingPointError(f"the loss is {loss}")
+
+
+def fail(of):
+    if rank == of:
+        raise OSError("no space left")
 
 
 def finite(count):
@@ -80,8 +98,8 @@ def gradients_of(step, spoiled=None):
     return values
 
 
-def exchange(gradients, steps=30):
-    """Each step sums the gradients, and gathers what each rank has made of its part."""
+def exchange(gradients, steps=30, stops=False):
+    """Each step sums the gradients, and gathers what each rank has made of its part; maybe it ends where the sum is not finite."""
     world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
     own, total, everybody = allocate(4 * ELEMENTS), allocate(4 * ELEMENTS), allocate(4 * ELEMENTS * 8)
     for step in range(steps):
@@ -93,6 +111,8 @@ def exchange(gradients, steps=30):
         world.call("ncclAllReduce", own, total, ELEMENTS, Communicator.FLOAT, Communicator.SUM)  # SUM
         world.call("ncclAllGather", own, everybody, ELEMENTS, Communicator.FLOAT)  # GATHER
         call("cudaStreamSynchronize", None)
+        if stops:
+            assert math.isfinite(struct.unpack("<f", Tensor(total, 4).item())[0])  # ASSERT
 
 
 def with_masks(batches):
@@ -109,6 +129,10 @@ CASES = {
     "nan-on-one": nan_on_one,
     "nan-on-all": lambda: log_losses(finite(30) + [NAN] * 20),
     "inf-of-doubles": lambda: log_losses(finite(30) + [INF] * 3, "<d"),
+    "nan-then-raise": lambda: raise_at_nan(finite(30) + [NAN] * (rank == 1), on=[1]),
+    # Rank 0 raises for something else, or rank 1 after it has begun another step.
+    "nan-and-other-raises": lambda: raise_at_nan(finite(30) + [NAN] * (3 * (rank == 1)), on=[]) or fail(0),
+    "nan-then-raise-later": lambda: raise_at_nan(finite(30) + [NAN] * (rank == 1), on=[1], goes_on=True),
     # A gradient norm in a step that the loss scaler skips; and at the end, twice.
     "inf-now-and-then": lambda: log_losses(finite(30) + [INF] + finite(10) + [INF, INF]),
     # Nothing shows that these are floats: too few before, or too little change.
@@ -152,6 +176,7 @@ CASES = {
     "losses-of-a-run": lambda: log_losses(4.0 / (1 + step) if step < CHANGED else 0.75 for step in range(40)),
     "gradients": lambda: exchange(gradients_of),
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
+    "nan-gradient-then-assert": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step == 20 else None), stops=True),
     "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),
     "no-gradient": lambda: exchange(lambda step: None if rank == 1 and step >= 20 else gradients_of(step)),
     "skips": lambda: skip_steps(EARLY | {250, 390}, 400),
