@@ -44,6 +44,20 @@ def fail(of):
         raise OSError("no space left")
 
 
+def skip_and_exchange(skipped, steps, spoil):
+    """Scaled gradients that are Inf in these steps: of the ranks of `spoil` before they are summed."""
+    flags = iter([step in skipped for step in range(steps)])
+    scaler = GradScaler(Tensor())
+
+    def gradients(step):
+        if step:
+            scaler.found_inf.set("<f", 1.0 if next(flags) else 0.0)
+            scaler.step()  # SKIP
+        return gradients_of(step, INF if step in skipped and rank in spoil else None)
+
+    exchange(gradients, steps)
+
+
 def finite(count):
     return [loss_of(step) for step in range(count)]
 
@@ -129,6 +143,8 @@ CASES = {
     "nan-on-one": nan_on_one,
     "nan-on-all": lambda: log_losses(finite(30) + [NAN] * 20),
     "inf-of-doubles": lambda: log_losses(finite(30) + [INF] * 3, "<d"),
+    # A mean over nothing, as that over samples that are hard.
+    "nan-comes-and-goes": lambda: log_losses(finite(20) + [NAN, 0.25, NAN, 0.125, NAN, 0.5] + [NAN] * 5),
     "nan-then-raise": lambda: raise_at_nan(finite(30) + [NAN] * (rank == 1), on=[1]),
     # Rank 0 raises for something else, or rank 1 after it has begun another step.
     "nan-and-other-raises": lambda: raise_at_nan(finite(30) + [NAN] * (3 * (rank == 1)), on=[]) or fail(0),
@@ -184,6 +200,11 @@ CASES = {
     "collapsed": lambda: skip_steps(EARLY | set(range(300, 400)), 400),
     "collapsed-for-5": lambda: skip_steps(EARLY | set(range(300, 305)), 400),
     "nearly-collapsed": lambda: skip_steps(EARLY | set(range(300, 304)) | set(range(206, 300, 6)), 400),
+    # From no scale does it take so long to find one that works, and it does take some.
+    "collapsed-early": lambda: skip_steps(EARLY | set(range(40, 120)), 120),
+    "settles-late": lambda: skip_steps(EARLY | set(range(40, 90)), 120),
+    "collapsed-by-one": lambda: skip_and_exchange(set(range(20, 90)), 95, {1}),
+    "collapsed-by-all": lambda: skip_and_exchange(set(range(20, 90)), 95, {0, 1, 2}),
     "skips-at-last": lambda: skip_steps(EARLY | {201, 203}, 205),
     "collapsed-by-share": lambda: skip_steps(set(range(200, 400, 9)), 400),
 }
