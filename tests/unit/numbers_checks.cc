@@ -127,6 +127,16 @@ TEST(DeliveredDiffers, IsTheReceiversSideWhereOthersGotIt) {
             (Lines{"error numeric.delivered-differs likely culprits=2 side=2 seq=1"}));
 }
 
+// Of three ranks: its own part is wrong as well, which both others got right.
+TEST(DeliveredDiffers, IsTheReceiversSideWhereAllOfItIsWrong) {
+  Random random(1);
+  Job job(3);
+  job.all_gather(random.gradients(job, kCount),
+                 [](int, int to, Data& data) { data[5] += to == 1 ? 1 : 0; });
+  EXPECT_EQ(found_in(job),
+            (Lines{"error numeric.delivered-differs likely culprits=1 side=1 seq=1"}));
+}
+
 TEST(DeliveredDiffers, IsTheSendersSideWhereAllGotTheSame) {
   Random random(1);
   Job job(4);
