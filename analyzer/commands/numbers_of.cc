@@ -95,6 +95,9 @@ void add_numeric(Run& run, std::vector<Finding>& findings) {
       std::erase_if(findings, says_all_is_well);
     }
     std::move(found.begin(), found.end(), std::back_inserter(findings));
+    if (run.numbers != nullptr) {
+      put_nonfinite_before_ends(run, *run.numbers, findings);
+    }
     std::sort(findings.begin(), findings.end(), is_reported_before);
   });
 }

@@ -14,6 +14,12 @@ Finding numeric_finding(std::string_view code) {
   return finding;
 }
 
+int64_t since_ns(const Finding& finding) {
+  const auto value = std::find_if(finding.values.begin(), finding.values.end(),
+                                  [](const auto& one) { return one.first == "since_ns"; });
+  return value == finding.values.end() ? 0 : value->second;
+}
+
 namespace {
 
 bool are_among(const std::vector<Ranks>& some, const std::vector<Ranks>& all) {
@@ -40,13 +46,6 @@ void join_same_data(std::vector<Finding>& findings) {
       return join_same_data(findings);
     }
   }
-}
-
-// From the start of the run; 0 if it has no such value.
-int64_t since_ns(const Finding& finding) {
-  const auto value = std::find_if(finding.values.begin(), finding.values.end(),
-                                  [](const auto& one) { return one.first == "since_ns"; });
-  return value == finding.values.end() ? 0 : value->second;
 }
 
 // Where NCCL's operations are checked, what went wrong in one of them says why a number drifts.

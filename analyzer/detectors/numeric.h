@@ -27,10 +27,10 @@ std::vector<Finding> find_same_gradients(const Run& run, const Numbers& numbers)
 std::vector<Finding> find_replica_drift(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_shard_drift(const Run& run, const Numbers& numbers);
 
-// What find_first_nonfinite says where operations were checked; none: they show no such data.
 // The last values of some number that the job fetched again and again, and no others of it, are NaN
 // or infinite: it may have ended for that.
 bool ended_at_nonfinite(const Numbers& numbers);
+// What find_first_nonfinite says where operations were checked; none: they show no such data.
 std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
                                              bool has_scaler);
 // The job reads the flag of a loss scaler, which skips steps whose gradients are not finite.
@@ -44,8 +44,16 @@ bool may_share_data(const Run& run, const Ranks& ranks, const Ranks& others);
 // Of a run that goes on with the work of another one, which is called `before`.
 std::vector<Finding> find_read_again(const std::string& before, const std::vector<ReadAgain>& all);
 
+// Of a rank that ended as soon as it had seen that its numbers are not finite:
+// numeric.first-nonfinite is the cause, and what is found of its end a consequence.
+void put_nonfinite_before_ends(const Run& run, const Numbers& numbers,
+                               std::vector<Finding>& findings);
+
 // What all of them find.
 std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers);
+
+// From the start of the run; 0 if it has no such value.
+int64_t since_ns(const Finding& finding);
 
 // With severity as catalogued.
 Finding numeric_finding(std::string_view code);

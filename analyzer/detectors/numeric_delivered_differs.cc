@@ -106,13 +106,19 @@ struct Blame {
   bool operator==(const Blame&) const = default;
 };
 
-// What one sender gave to all: two receivers or more got it, and one did not; or none did, and all
-// of two or more got the same instead.
+// One receiver alone got it wrong: two others or more got the same right; or it got the data of
+// several senders wrong, all of which another one got right.
+bool is_receivers_side(const Deliveries& deliveries, const Ranks& senders, const Ranks& receivers) {
+  const size_t fewest_right = senders.size() > 1 ? 1 : 2;
+  return receivers.size() == 1 && std::all_of(senders.begin(), senders.end(), [&](Rank sender) {
+           return receivers_of(deliveries, sender, true).size() >= fewest_right;
+         });
+}
+
+// What one sender gave to all: one receiver did not get it; or none did, and all of two or more got
+// the same instead.
 Blame blame_for_all(const Deliveries& deliveries, const Ranks& senders, const Ranks& receivers) {
-  if (receivers.size() == 1 && !contains(senders, receivers.front()) &&
-      std::all_of(senders.begin(), senders.end(), [&](Rank sender) {
-        return receivers_of(deliveries, sender, true).size() >= 2;
-      })) {
+  if (is_receivers_side(deliveries, senders, receivers)) {
     return {FaultySide::kReceiver, receivers.front()};
   }
   if (senders.size() == 1 && receivers_of(deliveries, senders.front(), true).empty() &&

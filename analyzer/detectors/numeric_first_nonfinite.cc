@@ -30,13 +30,23 @@ size_t first_of_tail(const ScalarSeries& series) {
   return first;
 }
 
+// It had been NaN or infinite shortly before, and was finite again: a number that comes and goes,
+// as a mean over nothing does, says nothing when it is gone.
+bool comes_and_goes(const Tail& tail) {
+  const size_t from = tail.first - std::min(tail.first, kHarmForgotten);
+  const auto begin = tail.series->values.begin();
+  return std::any_of(begin + static_cast<std::ptrdiff_t>(from),
+                     begin + static_cast<std::ptrdiff_t>(tail.first),
+                     [&](uint64_t value) { return is_nonfinite(tail.series->type.type, value); });
+}
+
 // By time; of at least `fewest` values each.
 std::vector<Tail> tails_of(const Numbers& numbers, size_t fewest) {
   std::vector<Tail> tails;
   for (const ScalarSeries& series : numbers.scalars) {
     const Tail tail{&series, first_of_tail(series)};
     if (tail.length() >= fewest && tail.first >= series.type.proven_from &&
-        series.values.size() > kFewestNonfinite) {
+        series.values.size() > kFewestNonfinite && !comes_and_goes(tail)) {
       tails.push_back(tail);
     }
   }

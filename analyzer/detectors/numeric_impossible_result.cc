@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -50,13 +51,28 @@ struct Limits {
   double sum, deviation, largest, norm;
 };
 
+bool is_power_of_two(int ranks) {
+  return std::has_single_bit(static_cast<unsigned>(ranks));
+}
+
+// How far a result's sum may lie from that of its inputs, in whatever order they are added: each
+// addition rounds by at most `unit` times what it gives.  The last gives the result.  What one
+// before it gives is at most the absolute sum of the inputs that it has, and at most that of the
+// result and the inputs that it has not: so at most half of all these together.
+double rounding_of_sums(int ranks, double unit, double inputs, double result) {
+  const double inner = (ranks - 2) / 2.0;
+  return unit * (inner * (inputs + result) + result) / (1 - unit * inner);
+}
+
 // None: it may overflow, or anything is possible with so many ranks and so few digits.
 std::optional<Limits> limits_of(const GivenSums& given, const Check& result) {
   const Precision precision = precision_of(result.type);
   const bool average = result.reduction == kAverageOfInputs;
   const double scale = average ? 1.0 / given.ranks : 1;
-  // Each rank's numbers are added once; for an average they are multiplied, by a rounded factor.
-  const double roundings = given.ranks - 1 + (average ? 3 : 0);
+  // Each rank's numbers are added once; for an average they are multiplied, by a factor that is
+  // rounded unless it is a power of two.
+  const int of_average = average && !is_power_of_two(given.ranks) ? 2 : 0;
+  const double roundings = given.ranks - 1 + of_average;
   if (roundings * precision.unit >= 0.5) {
     return std::nullopt;
   }
@@ -64,13 +80,16 @@ std::optional<Limits> limits_of(const GivenSums& given, const Check& result) {
   if (given.largest * (1 + relative) >= precision.greatest) {
     return std::nullopt;
   }
+  const double factors = of_average * precision.unit / (1 - relative);
   const auto count = static_cast<double>(result.count);
   const double tally_error = count * 0x1p-52;  // of our own sums, which are doubles
   const double absolute_sum = given.absolute_sum * scale;
   const double near_zero = roundings * precision.tiniest;
   return Limits{
       given.sum * scale,
-      relative * absolute_sum + count * near_zero +
+      rounding_of_sums(given.ranks, precision.unit, absolute_sum * (1 + factors),
+                       result.tally.absolute_sum) +
+          factors * absolute_sum + count * near_zero +
           tally_error * (absolute_sum + result.tally.absolute_sum),
       given.largest * scale * (1 + relative) + near_zero,
       (given.norm * scale * (1 + relative) + std::sqrt(count) * near_zero) * (1 + tally_error)};
@@ -149,8 +168,9 @@ bool is_judged(const Run& run, const Checks& checks, const CheckedOperation& ope
 // If they are not, numeric.result-differs says more.
 bool have_same_result(std::span<const Check> outputs) {
   return outputs.empty() || outputs.front().operation != format::kCheckedAllReduce ||
+         std::all_of(outputs.begin(), outputs.end(), holds_nonfinite) ||
          std::all_of(outputs.begin(), outputs.end(), [&](const Check& check) {
-           return holds_nonfinite(check) || check.tally.hash == outputs.front().tally.hash;
+           return check.tally.hash == outputs.front().tally.hash;
          });
 }
 

@@ -59,6 +59,32 @@ bool may_hide_nonfinite(std::span<const Check> parts) {
   return !is_real(parts.front().type) && whole(parts).count > kFewestElements;
 }
 
+// From `first` on all inputs of a bucket have such data, and the one before has none.
+struct SpoiledBucket {
+  const BucketInputs* inputs;
+  size_t first;
+
+  const Check& check() const { return (*inputs)[first].front(); }
+  TimeNs time() const { return check().time; }
+  // Until then what follows from it has to show.
+  TimeNs deadline() const {
+    return (*inputs)[std::min(first + kFewestNonfinite, inputs->size() - 1)].front().time;
+  }
+};
+
+// A shard with NaN makes gradients NaN, and so does an activation with NaN those that come back. A
+// table of metrics or padding that is gathered may have NaN and harms nobody.
+bool does_harm(const SpoiledBucket& bucket, const std::vector<SpoiledBucket>& of_all_ranks) {
+  const Check& check = bucket.check();
+  return is_sum(check) || bucket.inputs->size() - bucket.first < kFewestNonfinite ||
+         std::any_of(of_all_ranks.begin(), of_all_ranks.end(), [&](const SpoiledBucket& other) {
+           const bool answers = is_message(check.operation) &&
+                                is_message(other.check().operation) &&
+                                other.check().rank != check.rank;
+           return (is_sum(other.check()) || answers) && other.time() <= bucket.deadline();
+         });
+}
+
 bool gets_data(const Check& input) {
   return input.operation == format::kCheckedAllReduce ||
          input.operation == format::kCheckedAllGather ||
@@ -91,10 +117,22 @@ class RankHistory {
     if (const auto found = checks.unchecked.find(rank); found != checks.unchecked.end()) {
       unseen_.insert(unseen_.end(), found->second.begin(), found->second.end());
     }
-    find_onset(contains(checks.capturing, rank));
+    for (const auto& [bucket, inputs] : inputs_) {
+      note_spoiled(inputs);
+    }
   }
 
-  const std::optional<Onset>& onset() const { return onset_; }
+  const std::vector<SpoiledBucket>& spoiled() const { return spoiled_; }
+  // By its own data.
+  std::optional<Onset> onset(const std::vector<SpoiledBucket>& of_all_ranks, bool capturing) const {
+    std::optional<Onset> onset;
+    for (const SpoiledBucket& bucket : spoiled_) {
+      if ((!onset || bucket.time() < onset->time()) && does_harm(bucket, of_all_ranks)) {
+        onset = Onset{&bucket.check(), bucket.first, *bucket.inputs};
+      }
+    }
+    return onset ? judged(std::move(*onset), capturing) : std::nullopt;
+  }
   // The first data with NaN that another rank gave it; null: there are none.
   const Check* first_brought() const { return brought_.empty() ? nullptr : brought_.front(); }
 
@@ -121,31 +159,29 @@ class RankHistory {
     }
   }
 
-  void find_onset(bool capturing) {
-    for (const auto& [bucket, inputs] : inputs_) {
-      size_t first = inputs.size();
-      while (first > 0 && shows_a_defect(inputs[first - 1])) {
-        --first;
-      }
-      const bool began = first > 0 && first < inputs.size() && !has_nonfinite(inputs[first - 1]);
-      if (began && (!onset_ || inputs[first].front().time < onset_->time())) {
-        onset_ = Onset{&inputs[first].front(), first, inputs};
-      }
+  void note_spoiled(const BucketInputs& inputs) {
+    size_t first = inputs.size();
+    while (first > 0 && shows_a_defect(inputs[first - 1])) {
+      --first;
     }
-    if (!onset_) {
-      return;
+    if (first > 0 && first < inputs.size() && !has_nonfinite(inputs[first - 1])) {
+      spoiled_.push_back({&inputs, first});
     }
+  }
+
+  // None: others had brought it such data before.
+  std::optional<Onset> judged(Onset onset, bool capturing) const {
     // What was brought long before and did no harm has none: a step that a loss scaler skipped.
-    const size_t forgotten = onset_->number - std::min(onset_->number, kHarmForgotten);
-    const TimeNs since = forgotten == 0 ? 0 : onset_->inputs[forgotten].front().time;
-    const auto counts = [&](TimeNs time) { return time >= since && time < onset_->time(); };
+    const size_t forgotten = onset.number - std::min(onset.number, kHarmForgotten);
+    const TimeNs since = forgotten == 0 ? 0 : onset.inputs[forgotten].front().time;
+    const auto counts = [&](TimeNs time) { return time >= since && time < onset.time(); };
     if (std::any_of(brought_.begin(), brought_.end(),
                     [&](const Check* check) { return counts(check->time); })) {
-      onset_.reset();
-      return;
+      return std::nullopt;
     }
-    onset_->certain = !capturing && onset_->number >= kFewestNonfinite &&
-                      std::none_of(unseen_.begin(), unseen_.end(), counts);
+    onset.certain = !capturing && onset.number >= kFewestNonfinite &&
+                    std::none_of(unseen_.begin(), unseen_.end(), counts);
+    return onset;
   }
 
   const Checks& checks_;
@@ -153,7 +189,7 @@ class RankHistory {
   std::map<size_t, BucketInputs> inputs_;  // by bucket
   std::vector<const Check*> brought_;
   std::vector<TimeNs> unseen_;
-  std::optional<Onset> onset_;
+  std::vector<SpoiledBucket> spoiled_;
 };
 
 CheckIndex index_of(const Checks& checks) {
@@ -181,10 +217,15 @@ struct NonfiniteRun {
 NonfiniteRun histories_of(const Checks& checks) {
   NonfiniteRun found;
   const CheckIndex index = index_of(checks);
+  std::map<Rank, RankHistory> histories;
+  std::vector<SpoiledBucket> spoiled;
   for (const auto& [rank, own] : checks.of_rank) {
-    const RankHistory history(checks, index, rank);
-    if (history.onset()) {
-      found.origins.emplace(rank, *history.onset());
+    const RankHistory& history = histories.try_emplace(rank, checks, index, rank).first->second;
+    spoiled.insert(spoiled.end(), history.spoiled().begin(), history.spoiled().end());
+  }
+  for (const auto& [rank, history] : histories) {
+    if (const auto onset = history.onset(spoiled, contains(checks.capturing, rank))) {
+      found.origins.emplace(rank, *onset);
     } else if (history.first_brought() != nullptr) {
       insert(found.receivers, rank);
     }
@@ -245,12 +286,59 @@ bool is_run_wide(const Run& run, const std::map<Rank, Onset>& origins) {
          });
 }
 
+double norm_at(const Onset& onset, size_t number) {
+  return whole(onset.inputs[number]).norm();
+}
+
+// The first input shortly before whose norm rose, and stayed so; `number` of the onset: none.
+size_t rise_of(const Onset& onset) {
+  size_t rise = onset.number;
+  double usual = 0;
+  for (size_t i = 0; i < onset.number; ++i) {
+    if (i >= kFewestNonfinite && i + kRiseWithin >= onset.number && usual > 0 &&
+        norm_at(onset, i) >= kRise * usual) {
+      rise = std::min(rise, i);
+    } else {
+      rise = onset.number;
+      usual = std::max(usual, norm_at(onset, i));
+    }
+  }
+  return rise;
+}
+
+// The rank whose input alone rose first, far above those of all others: what all of them compute
+// since is a consequence.  None: they rose together, or all of a sudden.
+std::optional<Rank> blown_up_first(const std::map<Rank, Onset>& origins) {
+  const auto rises_later = [](const auto& a, const auto& b) {
+    return rise_of(a.second) < rise_of(b.second);
+  };
+  const auto first = std::min_element(origins.begin(), origins.end(), rises_later);
+  const size_t rise = rise_of(first->second);
+  const bool alone = std::all_of(origins.begin(), origins.end(), [&](const auto& origin) {
+    return origin.first == first->first ||
+           (rise_of(origin.second) > rise && origin.second.number == first->second.number &&
+            norm_at(first->second, rise) >= kNormAboveOthers * norm_at(origin.second, rise));
+  });
+  return origins.size() > 1 && rise < first->second.number && alone ? std::optional(first->first)
+                                                                    : std::nullopt;
+}
+
+std::string blow_up_line(const Run& run, Rank rank, const Onset& onset) {
+  const size_t rise = rise_of(onset);
+  return fmt::format("rank {} alone gave numbers with a norm of {:.4g} to {} before, {} earlier",
+                     rank.value, norm_at(onset, rise),
+                     operation_text(run, onset.inputs[rise].front()), onset.number - rise);
+}
+
 std::string origin_title(const Run& run, const NonfiniteRun& found, const Onset& first) {
   const std::string what = operation_text(run, *first.check);
   const Ranks ranks = ranks_of(found.origins);
   if (is_run_wide(run, found.origins)) {
-    return fmt::format("NaN or Inf in what all of {} gave {}, in the same operation",
-                       ranks_text(ranks), what);
+    const auto blown_up = blown_up_first(found.origins);
+    return fmt::format(
+        "NaN or Inf in what all of {} gave {}, in the same operation{}", ranks_text(ranks), what,
+        blown_up ? fmt::format(", after the numbers of rank {} alone had blown up", blown_up->value)
+                 : "");
   }
   const WholeTally all = whole(first.inputs[first.number]);
   return ranks.size() == 1
@@ -261,6 +349,16 @@ std::string origin_title(const Run& run, const NonfiniteRun& found, const Onset&
              : fmt::format("{} gave NaN or Inf independently of each other, first to {}",
                            ranks_text(ranks), what);
 }
+
+constexpr const char* kRunWideAdvice =
+    "not one rank's: check the learning rate, the loss and the data of that step, and what changed "
+    "in the code";
+constexpr const char* kOriginAdvice =
+    "why is not known from that: check the data of that step on that rank, its loss, and with "
+    "torch.autograd.set_detect_anomaly(True) the operation that made it";
+constexpr const char* kUncheckedAdvice =
+    "not all that the rank received was checked, so it may have come from another one: record with "
+    "TRAINTRACE_PAYLOAD=check without graphs";
 
 void judge_origins(const Run& run, const NonfiniteRun& found, Finding& finding) {
   const bool certain = std::all_of(found.origins.begin(), found.origins.end(),
@@ -275,15 +373,17 @@ void judge_origins(const Run& run, const NonfiniteRun& found, Finding& finding) 
   if (certain && found.origins.size() == 1) {
     finding.culprits = finding.sides.front();
   }
-  finding.advice = is_run_wide(run, found.origins)
-                       ? "not one rank's: check the learning rate, the loss and the data of that "
-                         "step, and what changed in the code"
-                   : certain ? "why is not known from that: check the data of that step on that "
-                               "rank, its loss, and with torch.autograd.set_detect_anomaly(True) "
-                               "the operation that made it"
-                             : "not all that the rank received was checked, so it may have come "
-                               "from another one: record with TRAINTRACE_PAYLOAD=check without "
-                               "graphs";
+  if (!is_run_wide(run, found.origins)) {
+    finding.advice = certain ? kOriginAdvice : kUncheckedAdvice;
+  } else if (const auto blown_up = blown_up_first(found.origins); blown_up && certain) {
+    finding.certainty = Certainty::kLikely;
+    finding.severity = Severity::kWarning;
+    finding.culprits = {*blown_up};
+    finding.evidence.push_back(blow_up_line(run, *blown_up, found.origins.at(*blown_up)));
+    finding.advice = kOriginAdvice;
+  } else {
+    finding.advice = kRunWideAdvice;
+  }
 }
 
 }  // namespace

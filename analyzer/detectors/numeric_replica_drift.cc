@@ -97,6 +97,11 @@ Finding number_finding(const Run& run, LineOfCode line, const Drift& drift) {
   const int64_t since_ns = elapsed(run.start, line[shown].times[drift.first[shown]]);
   set_drift(drift, since_ns, finding);
   finding.title = drift_title(line, drift, since_ns);
+  // It often evaluates or logs something of its own: averaged weights, another set of data.
+  if (drift.odd && *drift.odd == line.front().rank) {
+    finding.certainty = Certainty::kPossible;
+    finding.culprits.clear();
+  }
   if (line[shown].place) {
     finding.where.push_back(*line[shown].place);
   }

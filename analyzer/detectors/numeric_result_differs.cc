@@ -16,14 +16,19 @@ namespace {
 
 using ByResult = std::map<uint64_t, Ranks>;  // by hash
 
-// Not of results with NaN, whose bits may differ where nothing else does.
+// The bits of a NaN may differ where nothing else does: of finite inputs all results with one count
+// as the same, of others none counts.
 ByResult results_of(std::span<const Check> operation) {
+  constexpr uint64_t kNonfinite = 0;  // which no hash is
+  const std::span<const Check> inputs = side_of(operation, format::kCheckedInput);
+  const bool finite = std::none_of(inputs.begin(), inputs.end(), holds_nonfinite);
   ByResult results;
   for (const Check& check : side_of(operation, format::kCheckedOutput)) {
-    if (holds_nonfinite(check) || !has_sums(check)) {
+    const bool nonfinite = holds_nonfinite(check);
+    if ((nonfinite && !finite) || !has_sums(check)) {
       return {};
     }
-    insert(results[check.tally.hash], check.rank);
+    insert(results[nonfinite ? kNonfinite : check.tally.hash], check.rank);
   }
   return results;
 }

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 
 #include "analyzer/model/activity.h"
@@ -68,7 +68,7 @@ class ChecksReader {
       }
     });
     if (!checked_.empty()) {
-      note_unchecked();
+      compare_with_calls();
     }
   }
 
@@ -160,12 +160,14 @@ class ChecksReader {
     check.reduction = static_cast<int16_t>(value(kReductionField));
     check.operation = static_cast<format::CheckedOperation>(value(kOperationField));
     const bool message = is_message(check.operation);
-    checked_.emplace(value(kCommunicatorField), message ? check.peer : -1,
-                     check.operation == kCheckedReceive, check.sequence);
+    checked_[{value(kCommunicatorField), message ? check.peer : -1,
+              check.operation == kCheckedReceive, check.sequence}]
+        .push_back(checks_.all.size());
     checks_.all.push_back(check);
   }
 
-  void note_unchecked() {
+  // The record of a check is made some time after the call.
+  void compare_with_calls() {
     each_event(trace_, [&](const CallRecord& event, std::span<const uint64_t>) {
       const CallSchema* const schema = schema_of(trace_, event.call);
       const bool collective = schema != nullptr && schema->kind == "collective";
@@ -180,8 +182,12 @@ class ChecksReader {
       const Issued issued = {communicator, peer, receive,
                              value_of(trace_, event, "seq").value_or(0)};
       const bool brings_data = collective || receive;
-      if (seat != nullptr && brings_data && !checked_.contains(issued) &&
-          value_of(trace_, event, "count") != 0) {
+      if (const auto found = checked_.find(issued); seat != nullptr && found != checked_.end()) {
+        for (const size_t i : found->second) {
+          checks_.all[i].time = event.enter;
+          checks_.all[i].aborted = event.enter >= seat->aborted_since;
+        }
+      } else if (seat != nullptr && brings_data && value_of(trace_, event, "count") != 0) {
         checks_.unchecked[seat->member->rank].push_back(event.enter);
       }
     });
@@ -202,7 +208,7 @@ class ChecksReader {
   std::map<uint32_t, uint32_t> sites_;
   const CallSchema* schema_ = nullptr;
   std::vector<size_t> places_;
-  std::set<Issued> checked_;
+  std::map<Issued, std::vector<size_t>> checked_;  // in `checks_.all`
 };
 
 // Equal for the two ends of a message.

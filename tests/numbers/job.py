@@ -4,6 +4,7 @@ import ctypes
 import math
 import os
 import random
+import struct
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +26,37 @@ def log_losses(losses, form="<f"):
     for each in losses:
         loss.set(form, each)
         loss.item()  # LOSS
+
+
+def raise_at_nan(losses, on, goes_on=False):
+    """Each rank of `on` raises at its first loss that is NaN, maybe only after it has sent another batch."""
+    memory = allocate(4096)
+    for step, loss in enumerate(losses):
+        send(batch(step, rank), memory)
+        log_losses([loss])
+        if loss != loss and rank in on:
+            if goes_on:
+                send(batch(step + 1, rank), memory)
+            raise FloatingPointError(f"the loss is {loss}")
+
+
+def fail(of):
+    if rank == of:
+        raise OSError("no space left")
+
+
+def skip_and_exchange(skipped, steps, spoil):
+    """Scaled gradients that are Inf in these steps: of the ranks of `spoil` before they are summed."""
+    flags = iter([step in skipped for step in range(steps)])
+    scaler = GradScaler(Tensor())
+
+    def gradients(step):
+        if step:
+            scaler.found_inf.set("<f", 1.0 if next(flags) else 0.0)
+            scaler.step()  # SKIP
+        return gradients_of(step, INF if step in skipped and rank in spoil else None)
+
+    exchange(gradients, steps)
 
 
 def finite(count):
@@ -89,8 +121,8 @@ def put(values, memory):
         call("cudaMemcpy", ctypes.c_void_p(memory.value + at), piece, len(piece), HOST_TO_DEVICE)
 
 
-def exchange(gradients, steps=30):
-    """Each step sums the gradients, and gathers what each rank has made of its part."""
+def exchange(gradients, steps=30, stops=False):
+    """Each step sums the gradients, and gathers what each rank has made of its part; maybe it ends where the sum is not finite."""
     world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
     own, total, everybody = allocate(4 * ELEMENTS), allocate(4 * ELEMENTS), allocate(4 * ELEMENTS * 8)
     for step in range(steps):
@@ -102,6 +134,8 @@ def exchange(gradients, steps=30):
         world.call("ncclAllReduce", own, total, ELEMENTS, Communicator.FLOAT, Communicator.SUM)  # SUM
         world.call("ncclAllGather", own, everybody, ELEMENTS, Communicator.FLOAT)  # GATHER
         call("cudaStreamSynchronize", None)
+        if stops:
+            assert math.isfinite(struct.unpack("<f", Tensor(total, 4).item())[0])  # ASSERT
 
 
 def train_beside(batches, further=lambda step: None, exchange_messages=None):
@@ -187,6 +221,12 @@ CASES = {
     "nan-on-one": nan_on_one,
     "nan-on-all": lambda: log_losses(finite(30) + [NAN] * 20),
     "inf-of-doubles": lambda: log_losses(finite(30) + [INF] * 3, "<d"),
+    # A mean over nothing, as that over samples that are hard.
+    "nan-comes-and-goes": lambda: log_losses(finite(20) + [NAN, 0.25, NAN, 0.125, NAN, 0.5] + [NAN] * 5),
+    "nan-then-raise": lambda: raise_at_nan(finite(30) + [NAN] * (rank == 1), on=[1]),
+    # Rank 0 raises for something else, or rank 1 after it has begun another step.
+    "nan-and-other-raises": lambda: raise_at_nan(finite(30) + [NAN] * (3 * (rank == 1)), on=[]) or fail(0),
+    "nan-then-raise-later": lambda: raise_at_nan(finite(30) + [NAN] * (rank == 1), on=[1], goes_on=True),
     # A gradient norm in a step that the loss scaler skips; and at the end, twice.
     "inf-now-and-then": lambda: log_losses(finite(30) + [INF] + finite(10) + [INF, INF]),
     # Nothing shows that these are floats: too few before, or too little change.
@@ -238,6 +278,7 @@ CASES = {
     "losses-of-a-run": lambda: log_losses(4.0 / (1 + step) if step < CHANGED else 0.75 for step in range(40)),
     "gradients": lambda: exchange(gradients_of),
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
+    "nan-gradient-then-assert": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step == 20 else None), stops=True),
     "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),
     "no-gradient": lambda: exchange(lambda step: None if rank == 1 and step >= 20 else gradients_of(step)),
     "no-gradient-in-buckets": lambda: reduce_in_buckets(zeros, lambda step: batch(step, rank)),
@@ -255,6 +296,11 @@ CASES = {
     "collapsed": lambda: skip_steps(EARLY | set(range(300, 400)), 400),
     "collapsed-for-5": lambda: skip_steps(EARLY | set(range(300, 305)), 400),
     "nearly-collapsed": lambda: skip_steps(EARLY | set(range(300, 304)) | set(range(206, 300, 6)), 400),
+    # From no scale does it take so long to find one that works, and it does take some.
+    "collapsed-early": lambda: skip_steps(EARLY | set(range(40, 120)), 120),
+    "settles-late": lambda: skip_steps(EARLY | set(range(40, 90)), 120),
+    "collapsed-by-one": lambda: skip_and_exchange(set(range(20, 90)), 95, {1}),
+    "collapsed-by-all": lambda: skip_and_exchange(set(range(20, 90)), 95, {0, 1, 2}),
     "skips-at-last": lambda: skip_steps(EARLY | {201, 203}, 205),
     "collapsed-by-share": lambda: skip_steps(set(range(200, 400, 9)), 400),
 }

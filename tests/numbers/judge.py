@@ -1,7 +1,7 @@
 """judge.py BUILD CASE RANKS CODE [KEY=VALUE ..]: what is said about the numbers that job.py fetched on simgpu under the preload.
 
-CODE alone at warning or above (`-`: nothing, `CODE~`: CODE as info and nothing above it), at the line of job.py that is marked `# AT`, with sides=RANKS and these values.
-NAMES in capitals are settings of the job's environment."""
+CODE alone at warning or above (`-`: nothing, `CODE~`: CODE as info and nothing above it, `CODE,CODE`: these in that order, of a job that fails), at the line of job.py
+that is marked `# AT`, with sides=RANKS and these values.  NAMES in capitals are settings of the job's environment."""
 import json
 import sys
 import tempfile
@@ -16,10 +16,10 @@ wanted = {key: value for key, value in given.items() if not key.isupper()}
 
 def problem(findings):
     alarms = [finding["code"] for finding in findings if finding["severity"] != "info"]
-    if alarms != ([] if code == "-" or code.endswith("~") else [code]):
+    if alarms != [each for each in code.split(",") if each != "-" and not each.endswith("~")]:
         return f"expected {code}, found {alarms}"
     numeric = [finding for finding in findings if finding["code"].startswith("numeric.")]
-    if [finding["code"] for finding in numeric] != ([] if code == "-" else [code.rstrip("~")]):
+    if [finding["code"] for finding in numeric] != [each.rstrip("~") for each in code.split(",") if each.startswith("numeric.")]:
         return f"expected {code}, found {[finding['code'] for finding in numeric]}"
     return wrong_in(numeric[0]) if numeric else None
 
@@ -40,7 +40,7 @@ def wrong_in(finding):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="numbers.") as folder:
-        record(build, case, ranks, folder, **settings)
+        record(build, case, ranks, folder, fails="," in code, **settings)
         report = json.loads(traintrace(build, "analyze", f"{folder}/traces", "--format=json"))
         wrong = problem(report["findings"])
         if wrong:

@@ -7,11 +7,10 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f"{HERE}/site-packages")
 from gpu import HOST_TO_DEVICE, Communicator, allocate, call
+from mixed_shape import BFLOAT16, FLOAT16, REDUCTIONS, Shape
 
-FLOAT16, FLOAT32, BFLOAT16 = 6, 7, 9
-REDUCTIONS = {"sum": 0, "max": 2, "average": 4}
 rank, ranks, seed = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[1]
-shape, own = random.Random(seed), random.Random(f"{seed} {rank}")
+shape, own = Shape(seed), random.Random(f"{seed} {rank}")
 call("cudaSetDevice", rank)
 world = Communicator.of_all(rank, ranks, os.environ["NUMBERS_DIR"])
 
@@ -20,12 +19,6 @@ def element(kind, value):
     if kind == FLOAT16:
         return struct.pack("<e", max(-60000, min(60000, value)))
     return struct.pack("<f", value)[2 if kind == BFLOAT16 else 0:]
-
-
-def bucket():
-    return {"kind": shape.choice([FLOAT16, FLOAT32, BFLOAT16, FLOAT32]), "count": shape.choice([1, 3, 17, 64, 65, 500, 1001, 1536]),
-            "what": shape.choice(["sum", "sum", "average", "max", "gather", "scatter", "broadcast", "ring"]),
-            "scale": 10 ** shape.uniform(-4, 2), "in_place": shape.random() < 0.3}
 
 
 def exchange(step, kind, count, what, scale, in_place):
@@ -47,9 +40,8 @@ def exchange(step, kind, count, what, scale, in_place):
         world.check(world.nccl.ncclGroupEnd())
 
 
-buckets = [bucket() for _ in range(shape.randint(3, 7))]
 given, got = allocate(8 * 1536 * ranks), allocate(8 * 1536 * ranks)
-for number in range(shape.randint(15, 40)):
-    for each in buckets:
+for number in range(shape.steps):
+    for each in shape.buckets:
         exchange(number, **each)
     call("cudaStreamSynchronize", None)

@@ -95,6 +95,16 @@ TEST(ResultDiffers, NotForNan) {
   }
 }
 
+// But one rank alone cannot have any of finite inputs.
+TEST(ResultDiffers, ForNanOnOneRankAlone) {
+  Random random(1);
+  Job job(4);
+  job.all_reduce(random.gradients(job, kCount),
+                 [](int rank, Data& result) { result[3] = rank == 1 ? kNan : result[3]; });
+  EXPECT_EQ(found_in(job), (Lines{"error numeric.result-differs likely culprits=1 side=0,2,3 "
+                                  "side=1 seq=1"}));
+}
+
 // What lies in the buffers of an operation that was aborted is no result of it.
 TEST(ResultDiffers, NotAfterAnAbort) {
   Random random(1);
@@ -125,6 +135,16 @@ TEST(DeliveredDiffers, IsTheReceiversSideWhereOthersGotIt) {
   broadcast.broadcast(random.gradients(broadcast, kCount).front(), wrong_at_2);
   EXPECT_EQ(found_in(broadcast),
             (Lines{"error numeric.delivered-differs likely culprits=2 side=2 seq=1"}));
+}
+
+// Of three ranks: its own part is wrong as well, which both others got right.
+TEST(DeliveredDiffers, IsTheReceiversSideWhereAllOfItIsWrong) {
+  Random random(1);
+  Job job(3);
+  job.all_gather(random.gradients(job, kCount),
+                 [](int, int to, Data& data) { data[5] += to == 1 ? 1 : 0; });
+  EXPECT_EQ(found_in(job),
+            (Lines{"error numeric.delivered-differs likely culprits=1 side=1 seq=1"}));
 }
 
 TEST(DeliveredDiffers, IsTheSendersSideWhereAllGotTheSame) {

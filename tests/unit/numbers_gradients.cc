@@ -109,6 +109,59 @@ TEST(FirstNonfinite, IsNoPadding) {
   EXPECT_EQ(found_in(job), Lines());
 }
 
+// A table of metrics has NaN for what a rank has not seen; its weights are fine.
+TEST(FirstNonfinite, IsNoTableThatHarmsNobody) {
+  Random random(1);
+  Job job(4);
+  for (int step = 0; step < 12; ++step) {
+    job.all_reduce(random.gradients(job, kCount));
+    std::vector<Data> tables = random.gradients(job, kCount);
+    tables[1][7] = step < 4 ? tables[1][7] : kNan;
+    job.all_gather(tables, [](int, int, Data&) {});
+  }
+  EXPECT_EQ(found_in(job), Lines());
+}
+
+// With a shard of the weights that has one, all gradients have some from then on.
+TEST(FirstNonfinite, IsAShardThatSpoilsAllGradients) {
+  Random random(1);
+  Job job(4);
+  for (int step = 0; step < 12; ++step) {
+    std::vector<Data> shards = random.gradients(job, kCount);
+    std::vector<Data> gradients = random.gradients(job, kCount);
+    if (step >= 4) {
+      shards[1][7] = kNan;
+      for (Data& each : gradients) {
+        each[3] = kNan;
+      }
+    }
+    job.all_gather(shards, [](int, int, Data&) {});
+    job.all_reduce(gradients);
+  }
+  EXPECT_EQ(found_in(job).front().substr(0, 57),
+            "error numeric.first-nonfinite proof culprits=1 side=1 sid");
+}
+
+// One rank's gradients become far too large, and a step later all weights are not finite.
+TEST(FirstNonfinite, IsOfTheRankThatAloneBlewUpBefore) {
+  for (const bool alone : {true, false}) {
+    Random random(1);
+    Job job(4);
+    train(job, random, 10);
+    std::vector<Data> inputs = random.gradients(job, kCount);
+    for (size_t rank = 0; rank < inputs.size(); ++rank) {
+      if (rank == 2 || !alone) {
+        inputs[rank][5] = 1e30;
+      }
+    }
+    job.all_reduce(inputs);
+    poison(job, random, {Rank{0}, Rank{1}, Rank{2}, Rank{3}}, 3);
+    EXPECT_EQ(found_in(job).front(),
+              alone ? "warning numeric.first-nonfinite likely culprits=2 side=0-3 seq=12"
+                    : "error numeric.first-nonfinite proof side=0-3 seq=12");
+  }
+}
+
 // What came by an operation that was not checked may have had it.
 TEST(FirstNonfinite, NamesNoneWhereNotAllWasChecked) {
   Random random(1);
