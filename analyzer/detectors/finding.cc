@@ -16,7 +16,7 @@ auto identity(const Finding& finding) {
 
 auto weight(const Finding& finding) {
   return std::tuple(finding.culprits.empty(), finding.certainty, ~finding.victims.size(),
-                    finding.severity, -gain_ns(finding).value_or(0));
+                    finding.severity);
 }
 
 }  // namespace

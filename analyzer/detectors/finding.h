@@ -70,7 +70,7 @@ struct Finding {
 std::optional<int64_t> gain_ns(const Finding& finding);
 
 // The order of a report (contract): roots first; among them those that name culprits, then the more
-// certain, those with more victims, the more severe, those whose fix would gain more.
+// certain, those with more victims, the more severe.
 bool is_reported_before(const Finding& a, const Finding& b);
 
 }  // namespace traintrace

@@ -30,6 +30,14 @@ bool is_unexplained(const Run& run, const WaitGraph& graph) {
          });
 }
 
+// By one rank.
+bool has_left_out_or_extra(const Run& run) {
+  return std::any_of(run.divergences.begin(), run.divergences.end(), [](const Divergence& one) {
+    return !one.tie && one.deviants.size() == 1 &&
+           (one.kind == DivergenceKind::kSkipped || one.kind == DivergenceKind::kExtra);
+  });
+}
+
 WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
   WaitGraph graph;
   if (blocked.frontiers) {
@@ -40,6 +48,9 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     graph.hangs = find_hangs(run, graph.waits);
     if (is_unexplained(run, graph)) {
       explain_by_departures(run, DeparturesFrom::kStreams, read_events, graph);
+    }
+    if (!graph.departed && has_left_out_or_extra(run)) {
+      correct_moved_calls(run, graph);
     }
   }
   graph.by_frontier = knows_order_only(run);

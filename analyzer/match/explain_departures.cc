@@ -154,6 +154,57 @@ void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& g
   }
 }
 
+// Others that it holds up, and that hold it up, parted too, from ranks of their own: as a rule they
+// did so together, and none of them alone is wrong.
+bool parted_together(const WaitGraph& graph, const std::vector<Departure>& departures,
+                     const Departure& departure) {
+  return std::any_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
+    return hang.fate == Fate::kCircle && contains(hang.roots, departure.rank) &&
+           std::any_of(departures.begin(), departures.end(), [&](const Departure& other) {
+             return other.rank != departure.rank && contains(hang.roots, other.rank);
+           });
+  });
+}
+
+// It is the only root.
+void blame(const Run& run, const Standings& standings, const Departure& departure,
+           const Divergence& divergence, const Ranks& victims, WaitGraph& graph) {
+  Hang hang;
+  hang.roots = {departure.rank};
+  hang.victims = victims;
+  hang.wait = wait_about(run, standings, departure.rank, victims, graph);
+  hang.waited = hang.witnessed = longest_wait(graph.waits[hang.wait]);
+  hang.entered = true;
+  size_t harmless = 0;
+  for (const Divergence& other : run.divergences) {
+    harmless += is_harmless(other.kind) ? 1 : 0;
+  }
+  hang.divergences = {harmless};
+  graph.hangs = {hang};
+  graph.stalls.clear();
+  graph.divergences = {divergence};
+  graph.departed = true;
+}
+
+// What was called in one communicator looks as if that call had been left out, or made in excess;
+// its twin's program, of all communicators, says that it came in another place.
+bool is_moved_call(const std::vector<Program>& programs, const Departure& departure,
+                   const Divergence& divergence) {
+  const Program& own = *program_of(programs, departure.rank);
+  const Program& twin = *program_of(programs, departure.twin);
+  const Call& sooner = own.calls[departure.at];
+  const Call& expected = twin.calls[departure.twin_at];
+  if (divergence.tie || divergence.deviants != Ranks{departure.rank}) {
+    return false;
+  }
+  return divergence.kind == DivergenceKind::kSkipped
+             ? expected.communicator == divergence.communicator &&
+                   expected.operation->sequence == divergence.sequence
+             : divergence.kind == DivergenceKind::kExtra &&
+                   sooner.communicator == divergence.communicator &&
+                   sooner.operation->sequence == divergence.sequence;
+}
+
 bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& programs,
                 WaitGraph& graph) {
   const std::vector<Departure> departures = departures_of(run, programs);
@@ -162,7 +213,8 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
   }
   const Standings standings(run);
   for (const Departure& departure : departures) {
-    if (departure.told == DepartureTold::kByHabit && is_tie_of_collectives(run, graph)) {
+    if ((departure.told == DepartureTold::kByHabit && is_tie_of_collectives(run, graph)) ||
+        parted_together(graph, departures, departure)) {
       continue;
     }
     const auto divergence = divergence_of(run, programs, departure);
@@ -181,21 +233,7 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
       }
       continue;
     }
-    Hang hang;
-    hang.roots = {departure.rank};
-    hang.victims = victims;
-    hang.wait = wait_about(run, standings, departure.rank, victims, graph);
-    hang.waited = hang.witnessed = longest_wait(graph.waits[hang.wait]);
-    hang.entered = true;
-    size_t harmless = 0;
-    for (const Divergence& other : run.divergences) {
-      harmless += is_harmless(other.kind) ? 1 : 0;
-    }
-    hang.divergences = {harmless};
-    graph.hangs = {hang};
-    graph.stalls.clear();
-    graph.divergences = {*divergence};
-    graph.departed = true;
+    blame(run, standings, departure, *divergence, victims, graph);
     return true;
   }
   doubt_untraced(departures, graph);
@@ -212,6 +250,26 @@ void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& rea
   }
   explain_by(run, known, longer_programs_of(run, read_events, in_question(run, programs, graph)),
              graph);
+}
+
+void correct_moved_calls(Run& run, WaitGraph& graph) {
+  const std::vector<Program> programs = programs_of(run);
+  const Standings standings(run);
+  for (const Departure& departure : departures_of(run, programs)) {
+    const bool moved = departure.edit.kind == CallEditKind::kSwapped ||
+                       departure.edit.kind == CallEditKind::kMoved;
+    const bool told =
+        std::any_of(run.divergences.begin(), run.divergences.end(),
+                    [&](const Divergence& one) { return is_moved_call(programs, departure, one); });
+    const auto divergence = divergence_of(run, programs, departure);
+    const Ranks victims = waiting(run, standings, departure.rank);
+    if (moved && told && departure.edit.unique && departure.edit.matches > 0 && divergence &&
+        !victims.empty() &&
+        freed_in_streams(run, graph.waits, programs, departure) != Freed::kNobody) {
+      blame(run, standings, departure, *divergence, victims, graph);
+      return;
+    }
+  }
 }
 
 }  // namespace traintrace

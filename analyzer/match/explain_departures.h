@@ -19,4 +19,9 @@ enum class DeparturesFrom : uint8_t {
 void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& read_events,
                            WaitGraph& graph);
 
+// Where streams are known, and a call seems left out or made in excess in one communicator that one
+// rank made in another place than the ranks that run the same program: that is the only root of
+// `graph`, if putting it right frees more than it holds up.
+void correct_moved_calls(Run& run, WaitGraph& graph);
+
 }  // namespace traintrace

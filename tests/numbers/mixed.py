@@ -81,7 +81,7 @@ def judge(job, build):
 
 def main():
     build = sys.argv[1]
-    first, last = map(int, sys.argv[2].split(":")) if len(sys.argv) > 2 else (0, 3)
+    first, last = map(int, sys.argv[2].split(":")) if len(sys.argv) > 2 else (0, 4)
     failed = False
     for fault in [sys.argv[3]] if len(sys.argv) > 3 else FAULTS:
         jobs = [job for job in (Job(seed, fault) for seed in range(first, last)) if job.is_possible()]
