@@ -95,8 +95,10 @@ class RepairedTrace {
 
   // As the rank would have called what its twin did.
   void make_own(const Issued& issued, TimeNs enter, OperationText& operation) {
-    const std::string name = call_name(run_.processes[issued.process], operation.call);
-    operation.call = call_of(name, run_.processes[issued.process].calls[operation.call]);
+    const ProcessTrace& twins = run_.processes[issued.process];
+    if (operation.call < twins.calls.size()) {  // else it has no name there, and none here
+      operation.call = call_of(call_name(twins, operation.call), twins.calls[operation.call]);
+    }
     operation.stack = 0;
     operation.enter = enter - 1;
     operation.leave = enter;
