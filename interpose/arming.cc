@@ -289,9 +289,8 @@ void begin_arming() {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);  // the own thread inherits that
-  sigdelset(
-      &all,
-      SIGSYS);  // by which a sandbox answers a call in its place: blocked, it ends the process
+  // By it a sandbox answers a call in its place: blocked, it ends the process.
+  sigdelset(&all, SIGSYS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const bool started = start_own_thread(arm_in_own_thread);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -117,17 +117,6 @@ void note_end(format::FileHeader& memory, int process) {
                    __ATOMIC_RELEASE);
 }
 
-// Until something is asked for, or for so long.  False: it cannot wait, as a filter of the job's
-// forbids every way to.
-bool wait_for_work(format::FileHeader& memory, uint32_t seen, uint64_t for_ns) {
-  if (futex_wait(&memory.keeper_wake, seen, for_ns)) {
-    return true;
-  }
-  const timespec pause = {static_cast<time_t>(for_ns / 1'000'000'000),
-                          static_cast<long>(for_ns % 1'000'000'000)};
-  return nanosleep(&pause, nullptr) == 0 || errno == EINTR;
-}
-
 // Both the file in memory and the descriptor go, so nothing is left of it.
 void remove_memory(const format::FileHeader& memory) {
   if (memory.memory_path[0]) {
@@ -167,8 +156,9 @@ class Rounds {
         due_ns_ = nanoseconds(CLOCK_BOOTTIME) + kEveryNs;
         continue;
       }
-      can_wait = wait_for_work(
-          memory_, seen,
+      // Until something is asked for, or for so long.
+      can_wait = futex_wait_or_sleep(
+          &memory_.keeper_wake, seen,
           std::min(due_ns_ - now_ns, segments_.is_started() ? kDrainEveryNs : kEveryNs));
     }
   }
@@ -232,8 +222,8 @@ void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end
     Rounds rounds(memory, copy);
     rounds.until([&] { return load(must_end) != 0 || call_filters_added(); });
     if (call_filters_were_added()) {
-      publish(memory->keeper_pid,
-              0);  // nobody copies any more; named memory waits for the next keeper
+      // Nobody copies any more; memory that has a name waits for the next keeper.
+      publish(memory->keeper_pid, 0);
       return;
     }
     rounds.pack();

@@ -40,12 +40,8 @@ constexpr const char* kStat = "/proc/self/stat";
 void sleep_until(uint64_t monotonic_ns) {
   const uint32_t seen = load(g_own_thread_wake);
   const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC);
-  if (!growth_is_pending() && now_ns < monotonic_ns &&
-      !futex_wait(&g_own_thread_wake, seen, monotonic_ns - now_ns)) {
-    const uint64_t for_ns = monotonic_ns - now_ns;
-    const timespec pause = {static_cast<time_t>(for_ns / 1'000'000'000),
-                            static_cast<long>(for_ns % 1'000'000'000)};
-    nanosleep(&pause, nullptr);
+  if (!growth_is_pending() && now_ns < monotonic_ns) {
+    futex_wait_or_sleep(&g_own_thread_wake, seen, monotonic_ns - now_ns);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -45,6 +46,10 @@ bool kill_whoever_shares() {
   return install({SYS_close_range, SYS_memfd_create, SYS_fallocate, SYS_pidfd_open, SYS_pidfd_getfd,
                   SYS_process_vm_readv, SYS_process_vm_writev, SYS_vfork, SYS_flock},
                  SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+}
+
+bool deny_to_poll() {
+  return install({SYS_poll, SYS_ppoll}, SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW);
 }
 
 bool allow_little() {

@@ -1,4 +1,5 @@
-// Filters of system calls for all threads of the process, those of the tracer too, that end it.
+// Filters of system calls for all threads of the process, those of the tracer too; they end it, if
+// not said otherwise.
 #pragma once
 
 namespace unharmed {
@@ -8,6 +9,9 @@ bool kill_whoever_opens();
 
 // Calls by which memory and descriptors are shared with others, which a program needs seldom.
 bool kill_whoever_shares();
+
+// Answers these with EPERM.
+bool deny_to_poll();
 
 // What a program with threads and memory needs; anything else ends it.
 bool allow_little();

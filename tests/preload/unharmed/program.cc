@@ -712,6 +712,23 @@ int under_a_filter_without_keeper() {
   return under_a_filter(unharmed::kill_whoever_opens, true);
 }
 
+// As of a container: it is there before the program starts, and the keeper has it too.
+int under_an_older_filter(const char* program, const char* folder) {
+  constexpr const char* kFiltered = "UNHARMED_FILTERED";
+  if (getenv(kFiltered) == nullptr) {
+    if (!unharmed::deny_to_poll()) {
+      printf("no filter can be installed\n");
+      return 2;
+    }
+    setenv(kFiltered, "1", 1);
+    execl(program, program, "filter-denies-polling", folder, nullptr);
+    return 5;
+  }
+  calls(10);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  return 3;
+}
+
 int named(const std::string& name, const char* program, const char* folder) {
   struct {
     const char* name;
@@ -779,6 +796,9 @@ int named(const std::string& name, const char* program, const char* folder) {
     return name.ends_with("keeper")
                ? main_thread_leaves_without_keeper()
                : main_thread_leaves(!name.ends_with("first"), name.ends_with("child"));
+  }
+  if (name == "filter-denies-polling") {
+    return under_an_older_filter(program, folder);
   }
   if (name == "filter-kills-first") {
     return under_a_filter(unharmed::kill_whoever_shares, false);

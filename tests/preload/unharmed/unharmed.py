@@ -22,7 +22,8 @@ faults handles-faults ends-by-system-call processes-that-share-memory many-threa
 descriptors-3 descriptors-4 descriptors-5 descriptors-15 descriptors-16
 main-thread-leaves main-thread-leaves-first main-thread-leaves-in-a-child main-thread-leaves-without-keeper
 addresses-1000 addresses-4000 addresses-40000 data-500 data-8000
-filter-kills-first filter-kills-later filter-allows-little-later filter-kills-a-copying-thread-later""".split()
+filter-kills-first filter-kills-later filter-allows-little-later filter-kills-a-copying-thread-later
+filter-denies-polling""".split()
 # What is said there is why nothing is recorded.
 SAYS_SO = {"no-descriptors", "no-processes", "descriptors-3", "descriptors-4", "descriptors-5", "descriptors-15", "addresses-1000", "addresses-4000", "data-500", "filter-kills-first"}
 # Nobody copies it any more: the next keeper does.
