@@ -36,10 +36,12 @@ bool may_have_ended_alike(const Run& run, const RankState& state, const RankEnd&
 
 // From outside, as a job is that its scheduler or a person ends as a whole: nothing of it has
 // failed by itself, and none of its ranks goes on.
-bool are_all_ended(const Run& run, const std::vector<RankEnd>& failures) {
-  const bool from_outside = std::all_of(
-      failures.begin(), failures.end(),
-      [](const RankEnd& failure) { return failure.signal == SIGKILL || was_stopped(failure); });
+bool are_all_ended(const Run& run, const JobEnd& end, const std::vector<RankEnd>& failures) {
+  const bool from_outside =
+      !end.was_first(*failures.front().state) &&
+      std::all_of(failures.begin(), failures.end(), [](const RankEnd& failure) {
+        return failure.signal == SIGKILL || was_stopped(failure);
+      });
   const auto alike = static_cast<size_t>(std::count_if(
       run.ranks.begin(), run.ranks.end(),
       [&](const RankState& state) { return may_have_ended_alike(run, state, failures.front()); }));
@@ -49,11 +51,10 @@ bool are_all_ended(const Run& run, const std::vector<RankEnd>& failures) {
 
 // One was asked to stop before any failed by itself, as is known to the moment; all have ended
 // since: by handlers of that signal, or killed as their time to stop was over.
-bool began_with_a_stop(const Run& run, const std::vector<RankEnd>& failures) {
-  return JobEnd(run).was_stopped() ||
-         (was_stopped(failures.front()) &&
-          failures.front().state->life.evidence == EndEvidence::kNoted &&
-          failures.size() == run.ranks.size());
+bool began_with_a_stop(const Run& run, const JobEnd& end, const std::vector<RankEnd>& failures) {
+  return end.was_stopped() || (was_stopped(failures.front()) &&
+                               failures.front().state->life.evidence == EndEvidence::kNoted &&
+                               failures.size() == run.ranks.size());
 }
 
 // What keeps others waiting comes first, and the end of the job is often its consequence.
@@ -98,7 +99,7 @@ void put_crash_first(const Run& run, std::vector<RankEnd>& own) {
 }
 
 // How the first is apart from the others in time, those too of which nobody knows how they ended.
-bool is_first(const Run& run, const std::vector<RankEnd>& own) {
+bool is_first(const Run& run, const JobEnd& end, const std::vector<RankEnd>& own) {
   const RankEnd& first = own.front();
   const auto is_later = [&](const RankEnd& other) {
     const bool gave_up = may_have_given_up(run, *other.state) && other.by() != EndedBy::kUnknown;
@@ -106,7 +107,7 @@ bool is_first(const Run& run, const std::vector<RankEnd>& own) {
     return elapsed(first.time, other.time) >
            (gave_up && !may_have_given_up(run, *first.state) ? elapsed(margin, 0) : margin);
   };
-  const std::vector<RankEnd> unknown = JobEnd(run).unknown();
+  const std::vector<RankEnd> unknown = end.unknown();
   return std::all_of(own.begin() + 1, own.end(), is_later) &&
          std::all_of(unknown.begin(), unknown.end(), is_later);
 }
@@ -138,7 +139,7 @@ void add_evidence(const Run& run, const std::vector<RankEnd>& failures, Finding&
   finding.evidence.push_back(last_call_text(run, failures.front().state->rank));
 }
 
-Finding finding_about(const Run& run, const std::vector<RankEnd>& own,
+Finding finding_about(const Run& run, const JobEnd& job, const std::vector<RankEnd>& own,
                       const std::vector<RankEnd>& all) {
   const RankEnd& first = own.front();
   Finding finding;
@@ -149,7 +150,7 @@ Finding finding_about(const Run& run, const std::vector<RankEnd>& own,
   for (const RankEnd& failure : own) {
     insert(finding.sides.front(), failure.state->rank);
   }
-  const bool sure = is_first(run, own);
+  const bool sure = is_first(run, job, own);
   finding.certainty = !sure ? Certainty::kPossible
                       : own.size() > 1 || !run.missing.empty() || may_be_told(run, first)
                           ? Certainty::kLikely
@@ -216,18 +217,19 @@ Finding finding_about_all(const Run& run, const std::vector<RankEnd>& all) {
 
 std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding>& findings) {
   const std::vector<RankEnd> all = failures_of(run);
+  const JobEnd end(run);
   std::vector<RankEnd> own;
   std::copy_if(all.begin(), all.end(), std::back_inserter(own),
                [](const RankEnd& failure) { return !was_stopped(failure); });
   put_crash_first(run, own);
-  if (!all.empty() && (are_all_ended(run, all) || began_with_a_stop(run, all))) {
+  if (!all.empty() && (are_all_ended(run, end, all) || began_with_a_stop(run, end, all))) {
     return is_explained(all.front(), findings) ? std::vector<Finding>()
                                                : std::vector{finding_about_all(run, all)};
   }
   if (own.empty() || is_explained(own.front(), findings)) {
     return {};
   }
-  return {finding_about(run, own, all)};
+  return {finding_about(run, end, own, all)};
 }
 
 }  // namespace traintrace

@@ -248,6 +248,9 @@ std::optional<Fate> first_fate_of(const Graph& graph, Rank root, const Testimony
                                                       : std::nullopt;
   }
   if (state->ending != Ending::kRunning && state->ending != Ending::kExited && !is_consequence) {
+    if (graph.end.was_first(*state) && testimony.witnessed < run.hang_after) {
+      return Fate::kDied;
+    }
     if (const auto fate = fate_of_silent(run, *state, testimony, gap)) {
       return fate;
     }

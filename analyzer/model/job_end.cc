@@ -146,6 +146,18 @@ bool JobEnd::may_follow_another(const RankState& state, const Ranks& waiting) co
          });
 }
 
+bool JobEnd::was_first(const RankState& state) const {
+  const auto own = end_of(state);
+  return own != ends_.end() && run_.ranks.size() > 1 &&
+         (own->by() == EndedBy::kItself || own->by() == EndedBy::kKill) &&
+         state.life.evidence == EndEvidence::kNoted && ends_.size() == run_.ranks.size() &&
+         std::all_of(ends_.begin(), ends_.end(), [&](const RankEnd& end) {
+           return end.state == own->state ||
+                  (end.by() == EndedBy::kStop && end.state->life.evidence == EndEvidence::kNoted &&
+                   is_certainly_before(run_, *own->state, own->time, *end.state, end.time));
+         });
+}
+
 TimeNs JobEnd::end_began(const RankState& state, const Ranks& waiting) const {
   const RankEnd* const failure = failure_before(state, waiting);
   return failure != nullptr ? failure->time : ends_.front().time;

@@ -47,6 +47,8 @@ class JobEnd {
   // nothing.
   TimeNs end_began(const RankState& state, const Ranks& waiting) const;
 
+  // It failed or was killed, as was noted, and all others were asked to end later: by what noticed.
+  bool was_first(const RankState& state) const;
   // All have ended, and the first of them was asked to.
   bool was_stopped() const { return stopped_; }
   // Those of which it was noted that they ended and not how; by time.
