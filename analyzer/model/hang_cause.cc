@@ -180,8 +180,10 @@ Ranks inside_implicit_sync(const Run& run, const Hang& hang) {
   if (2 * found.size() > hang.roots.size()) {
     return {};
   }
+  // Where it is known whose calls parted from the others', those that wait for it are not why.
   std::erase_if(found, [&](Rank rank) {
-    return waits_before_on_streams(run, hang, rank) || has_called_all(run, hang, rank);
+    return (!hang.culprits.empty() && !contains(hang.culprits, rank)) ||
+           waits_before_on_streams(run, hang, rank) || has_called_all(run, hang, rank);
   });
   return found;
 }
