@@ -30,12 +30,23 @@ bool is_unexplained(const Run& run, const WaitGraph& graph) {
          });
 }
 
-// By one rank.
-bool has_left_out_or_extra(const Run& run) {
-  return std::any_of(run.divergences.begin(), run.divergences.end(), [](const Divergence& one) {
-    return !one.tie && one.deviants.size() == 1 &&
-           (one.kind == DivergenceKind::kSkipped || one.kind == DivergenceKind::kExtra);
-  });
+// One rank is said to have left out a call or made one in excess, or all wait for one that has not
+// come and that waits in something else itself: it may have made calls in another order.
+bool may_have_other_calls(const Run& run, const WaitGraph& graph) {
+  const auto is_waiting = [&](Rank rank) {
+    return std::any_of(graph.waits.begin(), graph.waits.end(), [&](const Wait& wait) {
+      return std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                         [&](const Waiter& waiter) { return waiter.rank == rank; });
+    });
+  };
+  return std::any_of(
+             run.divergences.begin(), run.divergences.end(),
+             [](const Divergence& one) {
+               return !one.tie && one.deviants.size() == 1 &&
+                      (one.kind == DivergenceKind::kSkipped || one.kind == DivergenceKind::kExtra);
+             }) ||
+         (graph.hangs.size() == 1 && graph.hangs.front().fate == Fate::kAlive &&
+          graph.hangs.front().roots.size() == 1 && is_waiting(graph.hangs.front().roots.front()));
 }
 
 WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
@@ -49,8 +60,8 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     if (is_unexplained(run, graph)) {
       explain_by_departures(run, DeparturesFrom::kStreams, read_events, graph);
     }
-    if (!graph.departed && has_left_out_or_extra(run)) {
-      correct_moved_calls(run, graph);
+    if (!graph.departed && may_have_other_calls(run, graph)) {
+      correct_by_departures(run, graph);
     }
   }
   graph.by_frontier = knows_order_only(run);

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/judge/standing.h"
 #include "analyzer/model/peers.h"
 
 namespace traintrace {
@@ -23,8 +24,8 @@ struct Parting {
 
 class Departures {
  public:
-  Departures(const Run& run, const std::vector<Program>& programs)
-      : run_(run), programs_(programs), leader_(programs.size()) {
+  Departures(const Run& run, const std::vector<Program>& programs, const Ranks& suspects)
+      : run_(run), programs_(programs), suspects_(suspects), leader_(programs.size()) {
     std::iota(leader_.begin(), leader_.end(), size_t{0});
   }
 
@@ -242,13 +243,45 @@ class Departures {
     const Program& other = programs_[extra ? b : a];
     const Call& call = maker.calls[extra ? parting.own_at : parting.their_at];
     const auto counterpart = counterpart_of(run_, call.communicator, maker.rank, other.rank);
-    if (call.operation->collective || call.operation->sequence == 0 || !counterpart) {
+    if (call.operation->collective || !counterpart) {
       return 0;
+    }
+    const int other_is_wrong = extra ? 1 : -1;
+    if (call.operation->sequence == 0) {
+      const Excess makers = excess_at(call.communicator, maker.rank, *call.operation);
+      const Excess others = excess_at(*counterpart, other.rank, *call.operation);
+      return makers == Excess::kNone && others == Excess::kOfPeer ? other_is_wrong
+             : makers == Excess::kOwn && others == Excess::kNone  ? -other_is_wrong
+                                                                  : 0;
     }
     const bool for_maker = is_answered(call.communicator, maker.rank, *call.operation);
     const bool for_other = is_answered(*counterpart, other.rank, *call.operation);
-    const int other_is_wrong = extra ? 1 : -1;
     return for_maker != for_other ? 0 : for_maker ? other_is_wrong : -other_is_wrong;
+  }
+
+  // Of messages that are not numbered: who has one of them left that the other does not answer.
+  enum class Excess : uint8_t { kNone, kOwn, kOfPeer, kUnknown };
+
+  Excess excess_at(size_t communicator, Rank rank, const OperationText& operation) const {
+    const Member* const own = member_of(run_.communicators[communicator], rank);
+    const Member* const peer = member_at(run_.communicators[communicator], operation.peer);
+    if (own == nullptr || peer == nullptr) {
+      return Excess::kUnknown;
+    }
+    const bool here = has_left(*own, operation.receive, operation.peer);
+    const bool there = has_left(*peer, !operation.receive, own->local_rank);
+    return here && there ? Excess::kUnknown
+           : here        ? Excess::kOwn
+           : there       ? Excess::kOfPeer
+                         : Excess::kNone;
+  }
+
+  bool has_left(const Member& member, bool receive, int peer) const {
+    const auto& recent = text_of(run_, member).recent;
+    return std::any_of(recent.begin(), recent.end(), [&](const OperationText& operation) {
+      return !operation.collective && operation.receive == receive && operation.peer == peer &&
+             is_unfinished(run_.processes[member.process], operation);
+    });
   }
 
   // Its peer there has made the other side of such a message.
@@ -261,9 +294,15 @@ class Departures {
   }
 
   std::pair<int, DepartureTold> side_of_tie(size_t a, size_t b, const Parting& parting) const {
-    const int by_habit = changed_habit(a, b, parting);
-    return by_habit != 0 ? std::pair(by_habit, DepartureTold::kByHabit)
-                         : std::pair(changed_by_peers(a, b, parting), DepartureTold::kByPeers);
+    if (const int by_habit = changed_habit(a, b, parting); by_habit != 0) {
+      return {by_habit, DepartureTold::kByHabit};
+    }
+    if (const int by_peers = changed_by_peers(a, b, parting); by_peers != 0) {
+      return {by_peers, DepartureTold::kByPeers};
+    }
+    const int first = contains(suspects_, programs_[a].rank) ? 1 : 0;
+    const int second = contains(suspects_, programs_[b].rank) ? 1 : 0;
+    return {second - first, DepartureTold::kByMajority};
   }
 
   void add(size_t deviant, size_t normal, const Parting& parting, DepartureTold by,
@@ -290,14 +329,16 @@ class Departures {
 
   const Run& run_;
   const std::vector<Program>& programs_;
+  const Ranks& suspects_;
   std::vector<size_t> leader_;
   std::map<std::pair<size_t, size_t>, Parting> partings_;
 };
 
 }  // namespace
 
-std::vector<Departure> departures_of(const Run& run, const std::vector<Program>& programs) {
-  return Departures(run, programs).find();
+std::vector<Departure> departures_of(const Run& run, const std::vector<Program>& programs,
+                                     const Ranks& suspects) {
+  return Departures(run, programs, suspects).find();
 }
 
 }  // namespace traintrace

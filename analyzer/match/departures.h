@@ -33,6 +33,9 @@ struct Departure {
   CallEdit edit;
 };
 
-std::vector<Departure> departures_of(const Run& run, const std::vector<Program>& programs);
+// `suspects`: ranks of which something else tells that they called otherwise than others; that
+// decides where nothing here does.
+std::vector<Departure> departures_of(const Run& run, const std::vector<Program>& programs,
+                                     const Ranks& suspects = {});
 
 }  // namespace traintrace

@@ -19,6 +19,11 @@ class Comparer {
     // In the order in which they are preferred: a call in the place of another is the smallest
     // fault, then one that lacks; of two that change places both are there to be seen.
     consider(CallEditKind::kChanged, 1, run_of(a_ + 1, b_ + 1));
+    const size_t block = group_at(own_, a_);
+    const bool grouped = block > 1 && group_at(normal_, b_) == block;
+    if (grouped) {
+      consider(CallEditKind::kChanged, 1, run_of(a_ + block, b_ + block), block);
+    }
     for (size_t length = 1; length <= kMostSkipped; ++length) {
       if (is_same(a_, b_ + length)) {
         consider(CallEditKind::kSkipped, length, run_of(a_, b_ + length));
@@ -28,7 +33,10 @@ class Comparer {
       }
     }
     for (size_t width = 1; width <= kWidestSwap; ++width) {
-      consider_swap(width);
+      consider_swap(width, 1);
+      if (grouped && width >= block) {
+        consider_swap(width, block);
+      }
       consider_move(width);
     }
     best_.unique = !tied_;
@@ -56,24 +64,43 @@ class Comparer {
     return agreement;
   }
 
+  // How many calls from there on were issued as one.
+  static size_t group_at(const std::vector<Call>& calls, size_t at) {
+    size_t length = 1;
+    while (at + length < calls.size() && calls[at].operation->group != 0 &&
+           calls[at + length].operation->group == calls[at].operation->group) {
+      ++length;
+    }
+    return length;
+  }
+
+  bool are_same(size_t a, size_t b, size_t block) const {
+    for (size_t i = 0; i < block; ++i) {
+      if (!is_same(a + i, b + i)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   // The first comes where the second belongs; the second must not be seen to be elsewhere.
-  void consider_swap(size_t width) {
-    if (!is_same(a_, b_ + width)) {
+  void consider_swap(size_t width, size_t block) {
+    if (!are_same(a_, b_ + width, block)) {
       return;
     }
-    size_t between = 1;
+    size_t between = block;
     while (between < width && is_same(a_ + between, b_ + between)) {
       ++between;
     }
     if (between < width && a_ + between < own_.size() && b_ + between < normal_.size()) {
       return;
     }
-    if (a_ + width < own_.size() && !is_same(a_ + width, b_)) {
+    if (a_ + width < own_.size() && !are_same(a_ + width, b_, block)) {
       return;
     }
-    Agreement agreement = run_of(a_ + width + 1, b_ + width + 1);
-    agreement.calls += between + (a_ + width < own_.size() ? 1 : 0);
-    consider(CallEditKind::kSwapped, width, agreement);
+    Agreement agreement = run_of(a_ + width + block, b_ + width + block);
+    agreement.calls += between + (a_ + width < own_.size() ? block : 0);
+    consider(CallEditKind::kSwapped, width, agreement, block);
   }
 
   // What belongs here comes after `width` others, which are as they should be.  Of one it is a
@@ -92,11 +119,11 @@ class Comparer {
     consider(CallEditKind::kMoved, width, agreement);
   }
 
-  void consider(CallEditKind kind, size_t length, const Agreement& agreement) {
+  void consider(CallEditKind kind, size_t length, const Agreement& agreement, size_t block = 1) {
     const std::tuple weight(agreement.to_the_end, agreement.calls);
     if (weight > best_weight_) {
       best_weight_ = weight;
-      best_ = {kind, length, agreement.calls, false};
+      best_ = {kind, length, block, agreement.calls, false};
       tied_ = false;
     } else if (weight == best_weight_) {
       tied_ = true;

@@ -10,16 +10,17 @@
 namespace traintrace {
 
 enum class CallEditKind : uint8_t {
-  kChanged,  // another call in its place: other arguments, another peer or communicator
+  kChanged,  // others in the place of `block` calls: other arguments, another peer or communicator
   kSkipped,  // `length` calls left out
   kExtra,    // `length` calls more
-  kSwapped,  // this one and the one `length` after it have changed places
+  kSwapped,  // `block` calls, and as many that come `length` after them, have changed places
   kMoved,    // the one `length` after it belongs here, before all those
 };
 
 struct CallEdit {
   CallEditKind kind = CallEditKind::kChanged;
   size_t length = 1;
+  size_t block = 1;     // calls issued as one group count as one
   size_t matches = 0;   // calls that agree after it
   bool unique = false;  // no other edit explains what is known as well
 };

@@ -186,6 +186,11 @@ void blame(const Run& run, const Standings& standings, const Departure& departur
   graph.departed = true;
 }
 
+bool is_moved(const Departure& departure) {
+  return departure.edit.kind == CallEditKind::kSwapped ||
+         departure.edit.kind == CallEditKind::kMoved;
+}
+
 // What was called in one communicator looks as if that call had been left out, or made in excess;
 // its twin's program, of all communicators, says that it came in another place.
 bool is_moved_call(const std::vector<Program>& programs, const Departure& departure,
@@ -194,15 +199,42 @@ bool is_moved_call(const std::vector<Program>& programs, const Departure& depart
   const Program& twin = *program_of(programs, departure.twin);
   const Call& sooner = own.calls[departure.at];
   const Call& expected = twin.calls[departure.twin_at];
-  if (divergence.tie || divergence.deviants != Ranks{departure.rank}) {
-    return false;
+  return is_moved(departure) && !divergence.tie && divergence.deviants == Ranks{departure.rank} &&
+         ((divergence.kind == DivergenceKind::kSkipped &&
+           expected.communicator == divergence.communicator &&
+           expected.operation->sequence == divergence.sequence) ||
+          (divergence.kind == DivergenceKind::kExtra &&
+           (sooner.communicator == divergence.communicator ||
+            expected.communicator == divergence.communicator) &&
+           (sooner.operation->sequence == divergence.sequence ||
+            expected.operation->sequence == divergence.sequence)));
+}
+
+// Each called otherwise than all other members of some communicator.
+Ranks lone_deviants(const Run& run) {
+  Ranks ranks;
+  for (const Divergence& one : run.divergences) {
+    if (!one.tie && !is_harmless(one.kind) && one.deviants.size() == 1) {
+      insert(ranks, one.deviants.front());
+    }
   }
-  return divergence.kind == DivergenceKind::kSkipped
-             ? expected.communicator == divergence.communicator &&
-                   expected.operation->sequence == divergence.sequence
-             : divergence.kind == DivergenceKind::kExtra &&
-                   sooner.communicator == divergence.communicator &&
-                   sooner.operation->sequence == divergence.sequence;
+  return ranks;
+}
+
+// That rank is all that the others lack, and it waits in something else: what it called instead of
+// what they did tells more than what is missing there.
+bool tells_more(const Run& run, const WaitGraph& graph, const Departure& departure,
+                const Divergence& divergence) {
+  return departure.told == DepartureTold::kByMajority &&
+         std::all_of(graph.hangs.begin(), graph.hangs.end(),
+                     [&](const Hang& hang) {
+                       return hang.fate == Fate::kAlive && !hang.blocked &&
+                              hang.roots == Ranks{departure.rank};
+                     }) &&
+         std::none_of(run.divergences.begin(), run.divergences.end(), [&](const Divergence& one) {
+           return !is_harmless(one.kind) &&
+                  (one.tie || one.kind == divergence.kind || one.deviants != Ranks{departure.rank});
+         });
 }
 
 bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& programs,
@@ -252,19 +284,19 @@ void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& rea
              graph);
 }
 
-void correct_moved_calls(Run& run, WaitGraph& graph) {
+void correct_by_departures(Run& run, WaitGraph& graph) {
   const std::vector<Program> programs = programs_of(run);
   const Standings standings(run);
-  for (const Departure& departure : departures_of(run, programs)) {
-    const bool moved = departure.edit.kind == CallEditKind::kSwapped ||
-                       departure.edit.kind == CallEditKind::kMoved;
+  for (const Departure& departure : departures_of(run, programs, lone_deviants(run))) {
+    const auto divergence = divergence_of(run, programs, departure);
+    const Ranks victims = waiting(run, standings, departure.rank);
+    if (!divergence || victims.empty() || !departure.edit.unique || departure.edit.matches == 0) {
+      continue;
+    }
     const bool told =
         std::any_of(run.divergences.begin(), run.divergences.end(),
                     [&](const Divergence& one) { return is_moved_call(programs, departure, one); });
-    const auto divergence = divergence_of(run, programs, departure);
-    const Ranks victims = waiting(run, standings, departure.rank);
-    if (moved && told && departure.edit.unique && departure.edit.matches > 0 && divergence &&
-        !victims.empty() &&
+    if ((told || tells_more(run, graph, departure, *divergence)) &&
         freed_in_streams(run, graph.waits, programs, departure) != Freed::kNobody) {
       blame(run, standings, departure, *divergence, victims, graph);
       return;

@@ -19,9 +19,10 @@ enum class DeparturesFrom : uint8_t {
 void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& read_events,
                            WaitGraph& graph);
 
-// Where streams are known, and a call seems left out or made in excess in one communicator that one
-// rank made in another place than the ranks that run the same program: that is the only root of
-// `graph`, if putting it right frees more than it holds up.
-void correct_moved_calls(Run& run, WaitGraph& graph);
+// Where streams are known, and one rank seems to have left out a call or made one in excess, or to
+// be all that the others lack while it waits in something else.  If it parted from the ranks that
+// run the same program, and putting that right frees more than it holds up, what it called instead
+// is the only root of `graph`.
+void correct_by_departures(Run& run, WaitGraph& graph);
 
 }  // namespace traintrace

@@ -1,6 +1,7 @@
 #include "analyzer/match/repaired_calls.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace traintrace {
 namespace {
@@ -22,7 +23,7 @@ class Repair {
   bool edit(Queue& queue) {
     switch (departure_.edit.kind) {
       case CallEditKind::kChanged:
-        return take_out(queue, 0, 1) && put_in(queue, 0, 1);
+        return take_out(queue, 0, departure_.edit.block) && put_in(queue, 0, departure_.edit.block);
       case CallEditKind::kSkipped:
         return put_in(queue, 0, departure_.edit.length);
       case CallEditKind::kExtra:
@@ -106,16 +107,26 @@ class Repair {
 
   bool swap(Queue& queue) {
     const size_t width = departure_.edit.length;
-    if (width >= queue.size()) {  // the other one is not issued yet
-      return put_in(queue, 0, 1);
+    const size_t block = departure_.edit.block;
+    if (width + block > queue.size()) {  // the other one is not issued yet
+      return put_in(queue, 0, block);
     }
-    const Issued later = queue[width];
-    const Issued sooner = queue[0];
-    take_out(queue, width, 1);
-    take_out(queue, 0, 1);
-    move_in(queue, 0, later);
-    move_in(queue, width, sooner);
+    const std::vector<Issued> later = cut(queue, width, block);
+    const std::vector<Issued> sooner = cut(queue, 0, block);
+    for (size_t i = 0; i < block; ++i) {
+      move_in(queue, i, later[i]);
+    }
+    for (size_t i = 0; i < block; ++i) {
+      move_in(queue, width + i, sooner[i]);
+    }
     return true;
+  }
+
+  static std::vector<Issued> cut(Queue& queue, size_t at, size_t length) {
+    const auto from = queue.begin() + static_cast<ptrdiff_t>(at);
+    std::vector<Issued> calls(from, from + static_cast<ptrdiff_t>(length));
+    take_out(queue, at, length);
+    return calls;
   }
 
   bool move(Queue& queue) const {
