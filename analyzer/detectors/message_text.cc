@@ -55,11 +55,17 @@ std::string order_text(const Divergence& one) {
 
 std::string wrong_peer_text(const Run& run, const Divergence& one) {
   const bool sends = !one.own.item.operation.receive;
-  return fmt::format("rank {} {} peer {}{}, which does not {}; rank {} waits for its {}{}",
+  const Member* const peer =
+      one.used == one.communicator
+          ? nullptr  // numbers of one communicator compare
+          : member_at(run.communicators[one.used], one.own.item.operation.peer);
+  return fmt::format("rank {} {} {}{}, which does not {}; rank {} waits for its {}{}",
                      one.own.rank.value, sends ? "sends to" : "receives from",
-                     one.own.item.operation.peer, place_of_call(run, one.own),
-                     sends ? "receive it" : "send it", one.expected.rank.value,
-                     sends ? "send" : "receive", place_of_call(run, one.expected));
+                     peer == nullptr ? fmt::format("peer {}", one.own.item.operation.peer)
+                                     : fmt::format("rank {} for the first time", peer->rank.value),
+                     place_of_call(run, one.own), sends ? "receive it" : "send it",
+                     one.expected.rank.value, sends ? "send" : "receive",
+                     place_of_call(run, one.expected));
 }
 
 // "send to rank 6"

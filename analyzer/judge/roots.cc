@@ -7,6 +7,7 @@
 #include "analyzer/judge/frontier_root.h"
 #include "analyzer/judge/stages.h"
 #include "analyzer/match/explain_departures.h"
+#include "analyzer/match/fresh_pairs.h"
 #include "analyzer/model/hangs.h"
 
 namespace traintrace {
@@ -62,6 +63,9 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     }
     if (!graph.departed && may_have_other_calls(run, graph)) {
       correct_by_departures(run, graph);
+    }
+    if (!graph.departed) {
+      find_fresh_pairs(run, graph);
     }
   }
   graph.by_frontier = knows_order_only(run);

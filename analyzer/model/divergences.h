@@ -61,7 +61,7 @@ struct Divergence {
   uint64_t length = 1;         // calls skipped or made in excess; distance of those swapped
   uint64_t matches = 0;        // collectives behind it that agree again
   uint64_t more = 0;           // further differences behind it
-  size_t used = 0;             // kOtherCommunicator: the one that was used
+  size_t used = 0;             // kOtherCommunicator, kWrongPeer: the one that was used
   Ranks deviants;              // fewer than the others, unless it is a tie
   std::vector<Ranks> parts;    // deviants, by what they did
   Ranks others;                // who agree with one another

@@ -255,7 +255,7 @@ Evidence other_evidence(const Run& run, const Communicator& communicator,
 Divergence wrong_peer(const Run& run, size_t communicator, const Candidate& candidate) {
   Divergence one;
   one.kind = DivergenceKind::kWrongPeer;
-  one.communicator = communicator;
+  one.communicator = one.used = communicator;
   one.own = call_of(run, *candidate.wrong.member, *candidate.wrong.operation);
   one.expected = call_of(run, *candidate.waiting.member, *candidate.waiting.operation);
   one.sequence = one.sequence_last = one.met = candidate.waiting.operation->sequence;
@@ -388,6 +388,7 @@ void join_wrong_peers(const Run& run, std::vector<Divergence>& faults) {
     Divergence& one = faults[i];
     const bool no_send = one.kind == DivergenceKind::kMissingSend;
     one.kind = DivergenceKind::kWrongPeer;
+    one.used = one.communicator;
     one.expected = no_send ? one.expected : one.own;
     one.own = *excess;
     one.deviants = {one.own.rank};

@@ -1,0 +1,112 @@
+#include "analyzer/match/fresh_pairs.h"
+
+#include <algorithm>
+
+#include "analyzer/match/roles.h"
+#include "analyzer/model/activity.h"
+#include "analyzer/model/circles.h"
+#include "analyzer/model/messages.h"
+#include "analyzer/model/sequences.h"
+
+namespace traintrace {
+namespace {
+
+bool is_message(const Wait& wait) {
+  return wait.kind == WaitKind::kSend || wait.kind == WaitKind::kReceive;
+}
+
+bool awaits(const Wait& wait, Rank rank) {
+  return std::any_of(wait.awaited.begin(), wait.awaited.end(),
+                     [&](const Awaited& awaited) { return awaited.rank == rank; });
+}
+
+bool is_answered_by_all(const Wait& wait, const Ranks& circle) {
+  return std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+    return awaited.entered || !contains(circle, awaited.rank);
+  });
+}
+
+bool is_of_fresh_pair(const Run& run, const Wait& wait) {
+  if (!is_message(wait) || wait.waiters.size() != 1) {
+    return false;
+  }
+  const Member& member =
+      *member_of(run.communicators[wait.communicator], wait.waiters.front().rank);
+  return is_fresh_pair(run.processes[member.process], text_of(run, member));
+}
+
+// The only one that is not answered, if it is of a fresh pair.
+std::optional<size_t> lone_unanswered(const Run& run, const WaitGraph& graph, const Hang& circle) {
+  std::optional<size_t> found;
+  for (size_t i = 0; i < graph.waits.size(); ++i) {
+    const Wait& wait = graph.waits[i];
+    if (!is_part(wait, circle.roots) || is_answered_by_all(wait, circle.roots)) {
+      continue;
+    }
+    if (found || !is_of_fresh_pair(run, wait)) {
+      return std::nullopt;
+    }
+    found = i;
+  }
+  return found;
+}
+
+// Where another waits for such a message of that rank; null: nobody does, or several do.
+const Wait* meant_by(const WaitGraph& graph, const Wait& wrong) {
+  const Wait* found = nullptr;
+  for (const Wait& wait : graph.waits) {
+    const bool other_side = is_message(wait) && wait.kind != wrong.kind &&
+                            wait.waiters.size() == 1 && awaits(wait, wrong.waiters.front().rank) &&
+                            size_key(wait.details) == size_key(wrong.details);
+    if (other_side && found != nullptr) {
+      return nullptr;
+    }
+    found = other_side ? &wait : found;
+  }
+  return found;
+}
+
+SideCall side_of(const Run& run, const Wait& wait) {
+  const Member& member =
+      *member_of(run.communicators[wait.communicator], wait.waiters.front().rank);
+  return call_of(run, member, wait.details);
+}
+
+Divergence named_other_peer(const Run& run, const Wait& wrong, const Wait& meant) {
+  Divergence one;
+  one.kind = DivergenceKind::kWrongPeer;
+  one.communicator = meant.communicator;
+  one.used = wrong.communicator;
+  one.own = side_of(run, wrong);
+  one.expected = side_of(run, meant);
+  one.sequence = one.sequence_last = one.met = meant.sequence;
+  one.deviants = {one.own.rank};
+  one.parts = {one.deviants};
+  one.others = {one.expected.rank};
+  one.complete = run.missing.empty();
+  one.tie = true;
+  return one;
+}
+
+}  // namespace
+
+void find_fresh_pairs(const Run& run, WaitGraph& graph) {
+  for (Hang& hang : graph.hangs) {
+    if (hang.fate != Fate::kCircle || !hang.divergences.empty() || !hang.culprits.empty()) {
+      continue;
+    }
+    const auto wrong = lone_unanswered(run, graph, hang);
+    const Wait* const meant = wrong ? meant_by(graph, graph.waits[*wrong]) : nullptr;
+    if (meant == nullptr) {
+      continue;
+    }
+    hang.wait = *wrong;
+    hang.fate = Fate::kAlive;
+    hang.roots = {graph.waits[*wrong].waiters.front().rank};
+    hang.entered = true;
+    hang.divergences = {run.divergences.size() + graph.divergences.size()};
+    graph.divergences.push_back(named_other_peer(run, graph.waits[*wrong], *meant));
+  }
+}
+
+}  // namespace traintrace
