@@ -237,6 +237,12 @@ bool tells_more(const Run& run, const WaitGraph& graph, const Departure& departu
          });
 }
 
+// It called what was expected there too, only later: that is no new thing that both have to do.
+bool is_seen_elsewhere(const std::vector<Program>& programs, const Departure& departure) {
+  return is_moved(departure) && departure.edit.unique && departure.edit.matches > 0 &&
+         departure.at + departure.edit.length < program_of(programs, departure.rank)->calls.size();
+}
+
 bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& programs,
                 WaitGraph& graph) {
   const std::vector<Departure> departures = departures_of(run, programs);
@@ -245,7 +251,8 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
   }
   const Standings standings(run);
   for (const Departure& departure : departures) {
-    if ((departure.told == DepartureTold::kByHabit && is_tie_of_collectives(run, graph)) ||
+    if ((departure.told == DepartureTold::kByHabit && !is_seen_elsewhere(programs, departure) &&
+         is_tie_of_collectives(run, graph)) ||
         parted_together(graph, departures, departure)) {
       continue;
     }
