@@ -238,6 +238,7 @@ bool tells_more(const Run& run, const WaitGraph& graph, const Departure& departu
 }
 
 // It called what was expected there too, only later: that is no new thing that both have to do.
+// Where streams prove how calls met, that says as much, and no side is taken.
 bool is_seen_elsewhere(const std::vector<Program>& programs, const Departure& departure) {
   return is_moved(departure) && departure.edit.unique && departure.edit.matches > 0 &&
          departure.at + departure.edit.length < program_of(programs, departure.rank)->calls.size();
@@ -251,7 +252,8 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
   }
   const Standings standings(run);
   for (const Departure& departure : departures) {
-    if ((departure.told == DepartureTold::kByHabit && !is_seen_elsewhere(programs, departure) &&
+    if ((departure.told == DepartureTold::kByHabit &&
+         (known == DeparturesFrom::kStreams || !is_seen_elsewhere(programs, departure)) &&
          is_tie_of_collectives(run, graph)) ||
         parted_together(graph, departures, departure)) {
       continue;
