@@ -1,3 +1,4 @@
+// test: timeout=300
 // Jobs that do what is unusual, under each level (one includes those before it) of
 // TRAINTRACE_PAYLOAD: their output and their end are those of a run without the tracer, and the
 // level was at work.
