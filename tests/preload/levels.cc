@@ -190,22 +190,22 @@ ROLE(runs_out_of_memory) {
 
 // All alive at once; each sends and fetches its own.
 ROLE(two_thousand_threads) {
-  constexpr int kThreads = 2000;
+  constexpr size_t kThreads = 2000;
   Job job;
   MUST(!job.make(arguments));
   std::vector<float> got(kThreads);
-  std::barrier here(kThreads);
+  std::barrier here(static_cast<ptrdiff_t>(kThreads));
   std::vector<std::thread> threads;
   threads.reserve(kThreads);
   float* memory = nullptr;
   MUST(cudaMalloc(reinterpret_cast<void**>(&memory), kThreads * 512));
-  for (int i = 0; i < kThreads; ++i) {
+  for (size_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       const std::vector<float> mine(128, static_cast<float>(i));
-      float* const there = memory + static_cast<ptrdiff_t>(128) * i;
+      float* const there = memory + 128 * i;
       cudaMemcpy(there, mine.data(), 512, cudaMemcpyHostToDevice);
       here.arrive_and_wait();
-      cudaMemcpy(&got[static_cast<size_t>(i)], there + 5, 4, cudaMemcpyDeviceToHost);
+      cudaMemcpy(&got[i], there + 5, 4, cudaMemcpyDeviceToHost);
     });
   }
   for (std::thread& thread : threads) {
