@@ -3,6 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "interpose/call_filters.h"
 #include "interpose/own_memory.h"
 
 namespace traintrace {
@@ -69,7 +70,8 @@ bool is_avoided(uint64_t address, uint64_t bytes) noexcept {
 
 [[gnu::noinline]] void record_batch(ThreadState& thread, uint64_t address, uint64_t bytes,
                                     uint32_t stack, uint64_t ticks) noexcept {
-  if (!selected(format::id_of(format::Moment::batchHash)) || is_avoided(address, bytes)) {
+  if (!selected(format::id_of(format::Moment::batchHash)) || is_avoided(address, bytes) ||
+      call_filters_were_added()) {
     return;
   }
   uint64_t hash = 0;

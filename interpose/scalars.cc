@@ -1,6 +1,7 @@
 #include "interpose/scalars.h"
 
 #include "interpose/batches.h"
+#include "interpose/call_filters.h"
 #include "interpose/facts.h"
 #include "interpose/own_memory.h"
 #include "interpose/stderr_line.h"
@@ -18,7 +19,7 @@ void read_scalar(ThreadState& thread, const CopyToHost& copy, uint32_t stack,
   uint64_t value = 0;
   const iovec from = {reinterpret_cast<void*>(copy.address), copy.bytes};
   if (selected(format::id_of(format::Moment::scalarRead)) &&
-      !is_avoided(copy.address, copy.bytes) &&
+      !is_avoided(copy.address, copy.bytes) && !call_filters_were_added() &&
       copy_own_memory(thread.tid, &from, 1, &value, copy.bytes)) {
     const uint64_t fields[] = {copy.bytes, value};
     write_moment(thread, format::Moment::scalarRead, ticks, thread.device, stack, fields, 2);

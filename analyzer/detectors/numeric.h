@@ -33,6 +33,8 @@ bool ended_at_nonfinite(const Numbers& numbers);
 // What find_first_nonfinite says where operations were checked; none: they show no such data.
 std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
                                              bool has_scaler);
+// From some operation on sums of gradients are not finite, and that one's inputs are.
+std::optional<Finding> overflowed_sum(const Run& run, const Checks& checks);
 // The job reads the flag of a loss scaler, which skips steps whose gradients are not finite.
 bool has_loss_scaler(const Numbers& numbers);
 // Ranks that communicate among themselves alone may share their data rightly: those of a tensor,

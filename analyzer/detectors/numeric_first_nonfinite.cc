@@ -100,6 +100,21 @@ std::string tail_line(const Run& run, const Tail& tail) {
                      duration_text(elapsed(run.start, tail.time())), values_before(tail));
 }
 
+// What the job itself saw of it has the lines that are known best: those of a culprit, else of the
+// first, come before all other evidence.
+void add_tails(const Run& run, const std::vector<Tail>& tails, Finding& finding) {
+  std::vector<std::string> first;
+  std::vector<std::string> others;
+  for (const Tail& tail : tails) {
+    const bool leads = finding.culprits.empty() ? &tail == &tails.front()
+                                                : contains(finding.culprits, tail.series->rank);
+    (leads ? first : others).push_back(tail_line(run, tail));
+  }
+  finding.evidence.insert(finding.evidence.begin(), first.begin(), first.end());
+  finding.evidence.insert(finding.evidence.end(), others.begin(), others.end());
+  finding.evidence = cut(std::move(finding.evidence));
+}
+
 }  // namespace
 
 std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers) {
@@ -113,11 +128,12 @@ std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers
   if (!tails.empty()) {
     put_first_step_first(run, tails);
   }
-  if (auto origin = first_nonfinite_input(run, numbers, has_scaler)) {
-    for (const Tail& tail : tails) {
-      origin->evidence.push_back(tail_line(run, tail));
-    }
-    origin->evidence = cut(std::move(origin->evidence));
+  auto origin = first_nonfinite_input(run, numbers, has_scaler);
+  if (!origin && !has_scaler) {
+    origin = overflowed_sum(run, numbers.checks);
+  }
+  if (origin) {
+    add_tails(run, tails, *origin);
     return {std::move(*origin)};
   }
   if (tails.empty()) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 
@@ -12,32 +11,12 @@
 #include "analyzer/detectors/numeric.h"
 #include "analyzer/detectors/trace_finding.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/numbers/precision.h"
 
 namespace traintrace {
 namespace {
 
 constexpr int16_t kSumOfInputs = 0, kAverageOfInputs = 4;  // ncclRedOp_t
-
-// Of the arithmetic of one data type.
-struct Precision {
-  double unit;      // largest relative error of one operation
-  double tiniest;   // largest absolute error besides, of numbers near zero
-  double greatest;  // finite
-};
-
-Precision precision_of(int16_t type) {
-  constexpr int16_t kHalf = 6, kSingle = 7, kDouble = 8;
-  switch (type) {
-    case kHalf:
-      return {0x1p-11, 0x1p-24, 65504};
-    case kSingle:
-      return {0x1p-24, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()};
-    case kDouble:
-      return {0x1p-53, std::numeric_limits<double>::min(), std::numeric_limits<double>::max()};
-    default:  // bfloat16
-      return {0x1p-8, std::numeric_limits<float>::min(), 0x1.fep127};
-  }
-}
 
 // What all ranks gave for one result.
 struct GivenSums {

@@ -1,12 +1,14 @@
 #include "analyzer/numbers/numbers_diff.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
 
 #include "analyzer/model/elapsed.h"
 #include "analyzer/numbers/checks_diff.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -40,6 +42,10 @@ std::optional<size_t> first_difference(const BatchSeries& a, const BatchSeries& 
 void set_values(const ScalarSeries& a, const ScalarSeries& b, size_t index, ValueDiff& diff) {
   diff.a = text_at(a, index);
   diff.b = text_at(b, index);
+  const double number_a = number_of(a.type.type, a.values[index], a.bytes);
+  const double number_b = number_of(b.type.type, b.values[index], b.bytes);
+  // Written so that a NaN is a difference.
+  diff.is_rounding = std::abs(number_a - number_b) <= kReplicaRounding * std::abs(number_a);
 }
 void set_values(const BatchSeries&, const BatchSeries&, size_t, ValueDiff& diff) {
   diff.kind = DiffedValue::kBatch;
@@ -131,6 +137,16 @@ class Comparison {
   NumbersDiff diff_;
 };
 
+// The same data, and yet other numbers from the first on, by more than rounding: it begins with
+// other weights.
+bool has_other_weights(const NumbersDiff& diff) {
+  const auto is_of_data = [](const ValueDiff& one) { return one.kind == DiffedValue::kBatch; };
+  return std::none_of(diff.differences.begin(), diff.differences.end(), is_of_data) &&
+         std::any_of(diff.differences.begin(), diff.differences.end(), [](const ValueDiff& one) {
+           return one.kind == DiffedValue::kScalar && one.number == 1 && !one.is_rounding;
+         });
+}
+
 }  // namespace
 
 bool is_complete(const ProcessTrace& trace) {
@@ -146,9 +162,15 @@ NumbersDiff diff_numbers(const Run& run_a, const Numbers& a, const Run& run_b, c
   comparison.compare(a.checks, b.checks);
   NumbersDiff diff = comparison.result();
   diff.later = run_a.start > run_b.start ? DiffedRun::kA : DiffedRun::kB;
-  diff.again = diff.later == DiffedRun::kB
-                   ? read_again(sent_batches(run_a, a), run_b, b, SameStart::kAnotherRun)
-                   : read_again(sent_batches(run_b, b), run_a, a, SameStart::kAnotherRun);
+  const auto read_by_later = [&](SameStart same_start) {
+    return diff.later == DiffedRun::kB ? read_again(sent_batches(run_a, a), run_b, b, same_start)
+                                       : read_again(sent_batches(run_b, b), run_a, a, same_start);
+  };
+  diff.again = read_by_later(SameStart::kAnotherRun);
+  if (diff.again.empty() && has_other_weights(diff)) {
+    diff.again = read_by_later(SameStart::kReadAgain);
+    diff.again_from_start = !diff.again.empty();
+  }
   return diff;
 }
 

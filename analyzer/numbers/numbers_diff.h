@@ -23,8 +23,9 @@ struct ValueDiff {
   std::string place;
   size_t number = 0;  // from 1: as many as `number` - 1 before it are the same
   TimeNs since_a = 0,
-         since_b = 0;  // from the start of each run until the first of these ranks had it
-  std::string a, b;    // of scalars their values on that rank, of operations their norms
+         since_b = 0;       // from the start of each run until the first of these ranks had it
+  std::string a, b;         // of scalars their values on that rank, of operations their norms
+  bool is_rounding = true;  // of scalars: they are nearly the same
   // Of operations: which one it is, and of inputs the rank's last one before.
   std::string operation = {}, before = {};
 };
@@ -38,6 +39,9 @@ struct NumbersDiff {
   size_t incomplete = 0;               // series of which records are missing: not compared
   // What the run that started later read again of the other one's data.
   std::vector<ReadAgain> again;
+  // That is all of it from its start on, with other weights: data that began again where it resumed
+  // the other one's work, and nothing to speak of where it is another run.
+  bool again_from_start = false;
   DiffedRun later = DiffedRun::kB;
 };
 

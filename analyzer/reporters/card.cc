@@ -231,6 +231,15 @@ std::optional<CodePlace> place_elsewhere(const Run& run, const CodePlace& place)
   return now && (now->file != place.file || now->line != place.line) ? now : std::nullopt;
 }
 
+// Of what is more than a note.
+const char* kind_of_numbers(std::string_view code) {
+  return code == "numeric.same-data" || code == "numeric.stuck-input"      ? "REPEATED DATA"
+         : code == "numeric.zero-gradient" || code == "numeric.norm-spike" ? "ODD GRADIENTS"
+         : code == "numeric.scale-collapsed"                               ? "STEPS SKIPPED"
+         : code == "numeric.replica-drift"                                 ? "NUMBERS DIFFER"
+                                                                           : "WRONG NUMBERS";
+}
+
 const char* kind_of(const Finding& finding) {
   const std::string_view code = finding.code;
   const bool waits = !finding.victims.empty();
@@ -258,8 +267,8 @@ const char* kind_of(const Finding& finding) {
   if (code.starts_with("trace.")) {
     return "TRACES";
   }
-  if (code.starts_with("numeric.") && finding.severity == Severity::kError) {
-    return "WRONG NUMBERS";
+  if (code.starts_with("numeric.") && finding.severity != Severity::kInfo) {
+    return kind_of_numbers(code);
   }
   if (code.starts_with("internal.")) {
     return "INTERNAL ERROR";

@@ -60,10 +60,15 @@ std::string again_text(const NumbersDiff& diff, const ReadAgain& again) {
   return fmt::format(
       "data: {} begins with {} batches that {} sent before it, at {}: {} of the {} of {}; the "
       "first "
-      "of rank {} is batch {} of {} of {}'s rank {}\n",
+      "of rank {} is batch {} of {} of {}'s rank {}{}\n",
       later_run(diff), again.count, earlier_run(diff), again.place, again.count, again.all,
       ranks_text(again.ranks), again.rank.value, again.number, again.of_number, earlier_run(diff),
-      again.earlier_rank.value);
+      again.earlier_rank.value,
+      diff.again_from_start
+          ? fmt::format("; the first number that it fetches is another, so it has other weights: "
+                        "if {} resumed {}'s work, its data began again",
+                        later_run(diff), earlier_run(diff))
+          : "");
 }
 
 nlohmann::ordered_json again_json(const NumbersDiff& diff) {
@@ -77,7 +82,8 @@ nlohmann::ordered_json again_json(const NumbersDiff& diff) {
                                    {"rank", again.rank.value},
                                    {"earlier_rank", again.earlier_rank.value},
                                    {"earlier_number", again.number},
-                                   {"earlier_count", again.of_number}};
+                                   {"earlier_count", again.of_number},
+                                   {"from_start", diff.again_from_start}};
     for (const Rank rank : again.ranks) {
       json["ranks"].push_back(rank.value);
     }

@@ -1,6 +1,6 @@
 """What recording does to the step time of a training job: examples/ddp on simgpu, with and without the preload.
 
-    steps.py BUILD_FOLDER [--rounds=12] [--steps=400] [--ranks=2]
+    steps.py BUILD_FOLDER [--rounds=12] [--steps=400] [--ranks=2] [--levels=off,scalars,batches,small,check]
 
 Rounds of three runs, one with the preload and two without, right after one another and in another order each time, so
 that other load on the machine hits all.  A run counts by its median step.  Prints a table in Markdown: the median of the
@@ -48,7 +48,7 @@ def free_port():
         return str(listener.getsockname()[1])
 
 
-def run(options, scratch, traced):
+def run(options, scratch, traced, level=None):
     """Milliseconds of the median step, by kind of clock: the mean over the ranks."""
     folder = tempfile.mkdtemp(dir=scratch)
     traces = os.path.join(folder, "traces")
@@ -56,6 +56,8 @@ def run(options, scratch, traced):
     environment = {**os.environ, "WORLD_SIZE": str(options.ranks), "MASTER_ADDR": "127.0.0.1",
                    "MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1", "SIMGPU_NODE": folder, "TRAINTRACE_DIR": traces,
                    "LD_LIBRARY_PATH": os.path.join(options.build, "simgpu")}
+    if level:
+        environment["TRAINTRACE_PAYLOAD"] = level
     if traced:
         environment["LD_PRELOAD"] = os.path.join(options.build, "lib", "libtraintrace.so")
     results = [os.path.join(folder, f"rank{rank}") for rank in range(options.ranks)]
@@ -78,7 +80,25 @@ def spread(ratios):
     return f"{middle:.3f} ({low:.3f} .. {high:.3f})"
 
 
+def compare_levels(options, scratch):
+    first, *levels = options.levels.split(",")
+    names = [first, "again", *levels]
+    run(options, scratch, True, first)
+    rounds = []
+    for number in range(options.rounds):
+        order = names[number % len(names):] + names[:number % len(names)]
+        rounds.append({name: run(options, scratch, True, first if name == "again" else name) for name in order})
+    print(f"| a step of examples/ddp, {options.ranks} ranks, half of {options.rounds} rounds | {' | '.join(KINDS)} |\n|---|---|---|---|")
+    for name in names:
+        cells = [f"{statistics.median(one[first][kind] for one in rounds):.3f} ms" if name == first else
+                 spread([one[name][kind] / one[first][kind] for one in rounds]) for kind in KINDS]
+        print(f"| {f'{first} again' if name == 'again' else name}{'' if name == first else ' / ' + first} | {' | '.join(cells)} |")
+
+
 def main(options, scratch):
+    if options.levels:
+        compare_levels(options, scratch)
+        return
     run(options, scratch, True)  # brings everything into the page cache
     orders = list(itertools.permutations(("with", "first", "second")))
     rounds = [{name: run(options, scratch, name == "with") for name in orders[number % len(orders)]}
@@ -100,5 +120,6 @@ else:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--levels")
     with tempfile.TemporaryDirectory(prefix="traintrace-bench.", dir="/dev/shm") as folder:
         main(parser.parse_args(), folder)

@@ -280,6 +280,10 @@ CASES = {
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
     "nan-gradient-then-assert": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step == 20 else None), stops=True),
     "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),
+    # Finite on each rank, and together more than a float can hold.
+    "overflowing-sums": lambda: exchange(lambda step: gradients_of(step, 2e38 if step >= 20 else None)),
+    "overflowing-sum-once": lambda: exchange(lambda step: gradients_of(step, 2e38 if step == 20 else None)),
+    "large-gradients": lambda: exchange(lambda step: gradients_of(step, 1e38 if step >= 20 else None)),
     "no-gradient": lambda: exchange(lambda step: None if rank == 1 and step >= 20 else gradients_of(step)),
     "no-gradient-in-buckets": lambda: reduce_in_buckets(zeros, lambda step: batch(step, rank)),
     "no-gradient-in-a-bucket": lambda: reduce_in_buckets(lambda step: zeros(step, range(400)), lambda step: batch(step, rank)),

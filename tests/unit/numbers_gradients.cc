@@ -173,6 +173,42 @@ TEST(FirstNonfinite, NamesNoneWhereNotAllWasChecked) {
                                   "side=0,1,3 seq=12"}));
 }
 
+// Steps whose gradients are finite on each rank, and larger together than half precision goes; what
+// follows is not finite any more.
+void overflow(Job& job, Random& random, int steps, bool goes_on) {
+  for (int step = 0; step < steps; ++step) {
+    std::vector<Data> inputs = random.gradients(job, kCount);
+    for (Data& data : inputs) {
+      data[7] = goes_on && step > 0 ? kNan : 20000;
+    }
+    job.all_reduce(inputs);
+  }
+}
+
+TEST(FirstNonfinite, IsTheSumThatOverflows) {
+  Random random(1);
+  Job job(4);
+  job.type = Type::kFloat16;
+  train(job, random, 10);
+  overflow(job, random, 4, true);
+  EXPECT_EQ(found_in(job), (Lines{"error numeric.first-nonfinite proof side=0-3 seq=11"}));
+}
+
+TEST(FirstNonfinite, IsNoSumThatOverflowsForAStepOrFitsItsType) {
+  Random random(1);
+  Job once(4);
+  once.type = Type::kFloat16;
+  train(once, random, 10);
+  overflow(once, random, 2, false);
+  train(once, random, 10);
+  EXPECT_EQ(found_in(once), Lines());
+  Job wide(4);
+  wide.type = Type::kBfloat16;
+  train(wide, random, 10);
+  overflow(wide, random, 4, false);
+  EXPECT_EQ(found_in(wide), Lines());
+}
+
 TEST(ZeroGradient, IsOfOneRankForThreeSteps) {
   for (const int steps : {2, 3}) {
     Random random(1);
@@ -190,6 +226,23 @@ TEST(ZeroGradient, IsOfOneRankForThreeSteps) {
 }
 
 // An expert without tokens, or parameters that are not used.
+// A loss that is zero on all ranks, as one that is over its margin.
+TEST(ZeroGradient, OfAllRanksOrOfMoreThanOneIsNone) {
+  for (const int zero_ranks : {2, 3}) {
+    Random random(1);
+    Job job(3);
+    train(job, random, 10);
+    for (int step = 0; step < 10; ++step) {
+      std::vector<Data> inputs = random.gradients(job, kCount);
+      for (int rank = 0; rank < zero_ranks; ++rank) {
+        inputs[static_cast<size_t>(rank)].assign(kCount, 0);
+      }
+      job.all_reduce(inputs);
+    }
+    EXPECT_EQ(found_in(job), Lines()) << zero_ranks;
+  }
+}
+
 TEST(ZeroGradient, OfOneBucketIsNoAlarm) {
   Random random(1);
   Job job(4);

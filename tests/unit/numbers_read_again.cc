@@ -78,6 +78,32 @@ TEST(ReadAgain, IsNothingOfEpochsThatGoOn) {
             "data.py:7 in load: 40 of 140 of 0,1, 0 is 231/250 of 0");
 }
 
+// The same data from the start on, and a first loss.
+std::string told_from_start(float first_loss) {
+  Job before = run_of(1, 0, 40);
+  Job after = run_of(50, 0, 40);
+  for (int step = 0; step < 20; ++step) {
+    for (Job* const job : {&before, &after}) {
+      const float loss = (job == &before ? 0.7F : first_loss) - 0.01F * static_cast<float>(step);
+      job->line(fmt::format("+{}ms 0/1 * scalarRead bytes=4 value=0x{:x} @train.py:20:step",
+                            (job == &before ? 1000 : 50000) + step * 10,
+                            std::bit_cast<uint32_t>(loss)));
+    }
+  }
+  const auto a = before.run();
+  const auto b = after.run();
+  return numbers_text(diff_numbers(*a, numbers_of(*a), *b, numbers_of(*b)));
+}
+
+TEST(ReadAgain, FromTheStartIsToldIfTheWeightsAreOthers) {
+  EXPECT_NE(told_from_start(0.3F).find("data: B begins with 80 batches that A sent before it"),
+            std::string::npos);
+  EXPECT_NE(told_from_start(0.3F).find("if B resumed A's work, its data began again"),
+            std::string::npos);
+  EXPECT_EQ(told_from_start(0.7F).find("data:"), std::string::npos);
+  EXPECT_EQ(told_from_start(0.7000001F).find("data:"), std::string::npos);
+}
+
 TEST(ReadAgain, IsToldByDiff) {
   const auto a = run_of(1, 0, 40).run();
   const auto b = run_of(50, 30, 70).run();
