@@ -4,6 +4,7 @@ import { environment } from "./environment";
 import { lanes } from "./lanes";
 import { memory } from "./memory";
 import { numbers } from "./numbers";
+import { forPaper } from "./paper";
 import { ranks } from "./ranks";
 import { stacks } from "./stacks";
 import { choose, link, pinned, screen, whenChosen } from "./state";
@@ -77,14 +78,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === "c") document.getElementById("copy-verdict")?.click();
   else if (event.key === "Escape") { hideTip(); choose("rank", null); }
 });
-// Paper has no wheel and no summary to click: tables are opened, and what is as wide as the window becomes as wide as the page.
-const opened: HTMLDetailsElement[] = [];
-addEventListener("beforeprint", () => {
-  const paper = 1030;  // of A4 on its side, in the pixels of style sheets
-  document.documentElement.style.setProperty("--print-zoom", String(Math.min(1, paper / main.clientWidth)));
-  for (const one of document.querySelectorAll<HTMLDetailsElement>("details:not([open])")) { one.open = true; opened.push(one); }
-});
-addEventListener("afterprint", () => { for (const one of opened.splice(0)) one.open = false; });
+forPaper(main);
 whenChosen(showPin);
 showPin();
 if (screen()) requestAnimationFrame(() => document.getElementById(screen())?.scrollIntoView());

@@ -19,7 +19,7 @@ export function cells(): Cell[] {
   return [...known, ...missing].sort((a, b) => a.rank - b.rank);
 }
 export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${cell.state}`,
-  cell.host ? `host ${cell.host}, pid ${cell.pid}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}` : "",
+  [cell.host ? `host ${cell.host}` : "", cell.pid > 0 ? `pid ${cell.pid}` : "", cell.gpu >= 0 ? `GPU ${cell.gpu}` : ""].filter((part) => part !== "").join(", "),
   cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
   cell.late !== null ? `delayed collectives by ${duration(cell.late)}` : "", cell.step !== null ? `step ${duration(cell.step)}` : "", "Enter or click pins it for all screens"];
 
@@ -131,7 +131,10 @@ export function ranks(): HTMLElement[] | null {
     sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
     return h("span", {}, sign, `${state}: ${count}`);
   }));
-  const rows = all.map((cell) => [cell.rank, cell.host, cell.gpu, cell.pid, cell.state, cell.last, cell.place, { us: cell.at },
+  // Those that are unlike the others come first, so that no long table hides them.
+  const alike = ["waiting", "moving", "done"];
+  const order = [...all].sort((a, b) => Number(alike.includes(a.state)) - Number(alike.includes(b.state)) || a.rank - b.rank);
+  const rows = order.map((cell) => [cell.rank, cell.host, cell.gpu < 0 ? null : cell.gpu, cell.pid === 0 ? null : cell.pid, cell.state, cell.last, cell.place, { us: cell.at },
     cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { ns: cell.late }]);
   const small = all.length <= 32;
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
