@@ -213,8 +213,7 @@ int look_once(LiveJob& job, const TopOptions& options, int64_t interval_ns) {
   look.lines = 0;
   look.order = order;
   std::string text;
-  Screen screen = stdout_screen();
-  screen.columns = 0;
+  const Screen screen = stdout_screen();
   for (const std::string& line : top_lines(view, job, look, screen)) {
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }

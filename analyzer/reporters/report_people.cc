@@ -342,6 +342,13 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
   if (below) {
     columns.pop_back();
   }
+  const bool tells = std::any_of(columns.begin(), columns.end(),
+                                 [&](size_t i) { return !is_name(shown.columns[i]); });
+  if (choice.columns.empty() && (shown.rows.empty() || !tells)) {
+    return shown.rows.empty()
+               ? "nothing of this kind was recorded\n"
+               : fmt::format("of {} rows no figure is known\n", count_text(shown.rows.size()));
+  }
   const auto bar = std::find_if(usual.bars.begin(), usual.bars.end(), [&](std::string_view name) {
     return std::find(table.columns.begin(), table.columns.end(), name) != table.columns.end();
   });

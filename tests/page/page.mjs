@@ -52,6 +52,8 @@ async function keyboard(one) {
   await page.keyboard.press("j");
   await page.waitForFunction(() => location.hash !== "#ranks");
   const before = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.locator("#stacks").evaluate((section) => section.scrollIntoView());
+  await page.waitForFunction(() => document.querySelector("nav a[aria-current=true]").dataset.screen === "stacks");
   await page.keyboard.press("t");
   assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), before, "t switches light and dark");
   await page.screenshot({ path: join(folder, `${one.name}-dark.png`), fullPage: true });
@@ -279,6 +281,14 @@ async function cycle(one) {
   await done(one, opened);
 }
 
+// The matrix accuses whom the verdict accuses: a rank that skipped a call is ahead of those that wait for it.
+async function accused(one) {
+  const opened = await open(one);
+  const marked = await opened.page.evaluate(() => ["culprit", "less"].map((name) => [...document.querySelectorAll(`table.matrix td.${name}`)].map((cell) => Number(cell.parentElement.cells[0].textContent))));
+  assert.deepEqual(marked, [one.culprits, []], one.name);
+  await done(one, opened);
+}
+
 async function hostile(one) {
   const opened = await open(one);
   const { page } = opened;
@@ -292,6 +302,7 @@ try {
     await verdict(one);
     await labels(one);
     await graph(one);
+    if (one.about) assert.equal(await open(one).then(async (opened) => { const id = await opened.page.locator("main > section").nth(1).getAttribute("id"); await done(one, opened); return id; }), one.about, `${one.name}: what the verdict is about comes second`);
     if (one.screen) assert.equal(await open(one).then(async (opened) => { const n = await opened.page.locator(`#${one.screen} .picture`).count(); await done(one, opened); return n > 0; }), true, `${one.name} has ${one.screen}`);
   }
   const named = (name) => pages.find((one) => one.name === name);
@@ -300,6 +311,7 @@ try {
   await bare(named("hang"));
   await grid(named("many"));
   await cycle(named("p2p_cycle"));
+  for (const name of ["hang", "skipped", "swapped"]) await accused(named(name));
   await hostile(named("hostile"));
   await numbers(named("numbers"));
   await manyNumbers(named("many-numbers"));

@@ -216,6 +216,8 @@ def check_reports():
     for columns in (100, 80):
         table = on_terminal(["report", "--by=call", "further.txt"], columns, NO_COLOR="1").splitlines()
         assert len(table) > 2 and all(len(line) <= columns for line in table), table
+    for by, says in (("rank", "of 4 rows no figure is known"), ("range", "nothing of this kind was recorded")):
+        assert on_terminal(["report", f"--by={by}", "hang.txt"], 100).splitlines()[-1] == says, "no table without figures"
     narrow = on_terminal(["report", "--by=rank", "profiles"], 50, NO_COLOR="1").splitlines()
     assert narrow[0].startswith("rank  window") and all(len(line) <= 50 for line in narrow), "the bar and the last columns give way"
     piped = [TRAINTRACE, "report", "--by=rank", "profiles"]
@@ -239,6 +241,8 @@ def check_diff():
     write("calm.txt", HANG.split("+2 ")[0].replace("x39", "x60") + "end +30\n")
     text = subprocess.run([TRAINTRACE, "diff", "calm.txt", "hang.txt"], stdout=subprocess.PIPE, text=True, check=False).stdout
     first = "rank 2 on communicator dp (4 ranks): the same, but B ends after #39, A goes on to #60"
+    narrow = on_terminal(["diff", "calm.txt", "hang.txt"], 80)
+    assert all(len(line) <= 80 for line in narrow.splitlines()) and " ".join(narrow.split()) == " ".join(text.split()), narrow
     assert text.startswith(f"verdict: {first}\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same, but B ends after #40" in text, text
 
 

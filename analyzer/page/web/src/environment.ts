@@ -12,6 +12,6 @@ export function environment(): HTMLElement[] | null {
   return [h("p", {}, differ.length === 0 ? "Versions and settings are the same on all ranks." : `${differ.length} facts differ between ranks:`),
     ...(differ.length > 0 ? [h("ul", {}, ...differ.slice(0, 20).map((fact) => h("li", {}, h("code", {}, fact.name), ": ", fact.values.map((one) => `${one.value} on ${one.ranks}`).join("; "))))] : []),
     ...wrong.map((fact) => h("p", {}, "Not understood: ", h("code", {}, fact.name.replace("setting-error.", "")), " ", fact.values[0]!.value)),
-    ...data.losses.slice(0, 30).map((loss) => h("p", { class: "quiet" }, `rank ${loss.rank} lost ${loss.count} ${loss.stat} (${loss.severity}) ${loss.advice}`)),
+    ...data.losses.slice(0, 30).map((loss) => h("p", { class: "quiet" }, loss.text)),
     table("Facts", ["fact", "value (ranks)", "different values"], rows)];
 }

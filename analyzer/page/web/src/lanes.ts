@@ -84,7 +84,7 @@ export function lanes(): HTMLElement[] | null {
         context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit-fill") : hue(bar);
         context.fillRect(begin, y + 7, wide, row - 14);
         if (!over(bar)) {
-          context.strokeStyle = bar[5] === "waits" ? css("--waiting") : css("--culprit"); context.lineWidth = 1;
+          context.strokeStyle = bar[5] === "waits" && lane.role !== "culprit" ? css("--waiting") : css("--culprit"); context.lineWidth = lane.role === "culprit" ? 2 : 1;
           context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
         }
         const label = over(bar) ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
@@ -94,10 +94,12 @@ export function lanes(): HTMLElement[] | null {
           const edge = broken() && begin < x(cut!) && end > x(cut!) ? x(cut!) + 10 : begin + 4;
           const place = edge + need + 4 < end && begin + need + 8 > (broken() ? x(cut!) : Infinity) ? edge : begin + 4;
           labels.push(() => {
+            if (bar[5] === "instead") { context.fillStyle = css("--culprit-fill"); context.fillRect(place, y + 7, need, row - 14); }  // over the cut
             if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
             context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, place, y + row / 2); });
         } else if (over(bar) && begin > labelled) {
-          context.fillStyle = css("--quiet"); context.fillText(label, begin, y + 2); labelled = begin + need + 4;
+          const place = Math.min(begin, width - need - 2);
+          context.fillStyle = css("--quiet"); context.fillText(label, place, y + 2); labelled = place + need + 4;
         }
       }
       context.restore();

@@ -13,9 +13,14 @@ export function forPaper(main: HTMLElement): void {
     redraw();
     root.style.setProperty("--print-zoom", String(Math.min(1, width / main.clientWidth)));
     for (const one of document.querySelectorAll<HTMLDetailsElement>("details:not([open])")) { one.open = true; opened.push(one); }
+    for (const table of document.querySelectorAll<HTMLTableElement>(".scroll > table")) {
+      const room = table.parentElement!.clientWidth;
+      if (table.scrollWidth > room) table.style.setProperty("zoom", String(room / table.scrollWidth));
+    }
   });
   addEventListener("afterprint", () => {
     for (const one of opened.splice(0)) one.open = false;
+    for (const table of document.querySelectorAll<HTMLTableElement>(".scroll > table")) table.style.removeProperty("zoom");
     if (theme === undefined) delete root.dataset.theme; else root.dataset.theme = theme;
     redraw();
   });
