@@ -80,7 +80,7 @@ function pictures(one: Finding): HTMLElement[] {
 
 function finding(one: Finding): HTMLElement {
   return h("details", { class: `finding ${one.severity}`, id: `finding-${one.code}` },
-    h("summary", {}, docs(one.code), ` ${one.certainty}: ${forPeople(one.title)}`), owners(one),
+    h("summary", {}, docs(one.code), ` ${one.certainty === "proof" ? "proven" : one.certainty}: ${forPeople(one.title)}`), owners(one),
     h("ul", {}, ...one.where.map((at) => h("li", { class: "mono" }, `rank ${at.rank}: ${at.file}${at.line ? ":" + at.line : ""} ${at.function}`)),
       ...one.evidence.map((line) => h("li", {}, forPeople(line)))), ...pictures(one), one.advice ? h("p", {}, forPeople(one.advice)) : null);
 }
