@@ -55,14 +55,14 @@ int64_t middle_of(std::vector<int64_t>& durations) {
 }
 
 // That in which the middle one of them has from one to three figures before the point, unless the
-// largest would have more than six.
+// largest would have more than four.
 ColumnUnit unit_of(std::vector<int64_t> durations) {
   constexpr ColumnUnit kUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"h", 3600e9}};
   const auto middle = static_cast<double>(middle_of(durations));
   const double largest = durations.empty() ? 0 : static_cast<double>(durations.back());
   ColumnUnit unit = kUnits[0];
   for (const ColumnUnit& next : kUnits) {
-    if (middle >= next.ns || largest >= 1e6 * unit.ns) {
+    if (middle >= next.ns || largest >= 1e4 * unit.ns) {
       unit = next;
     }
   }
