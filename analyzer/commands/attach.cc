@@ -16,6 +16,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/details.h"
 #include "analyzer/commands/judge_job.h"
+#include "analyzer/commands/output_file.h"
 #include "analyzer/commands/temporary_folder.h"
 #include "analyzer/commands/verdict_hooks.h"
 #include "analyzer/commands/watch_metrics.h"
@@ -55,6 +56,7 @@ struct AttachOptions {
   std::string artifacts;           // folder; empty: none are kept
   std::string snapshot;
   std::string format = "text";
+  std::string output = "-";
   TimeNs hang_after_ns = 0;
 };
 
@@ -210,7 +212,8 @@ int say(const Result<Answer>& answer, const AttachOptions& options) {
   if (!answer) {
     return fail(answer.error());
   }
-  const int written = print(answer->text);
+  const int written =
+      options.output == "-" ? print(answer->text) : write_output(options.output, answer->text);
   write_verdict_metrics(options.prometheus, answer->report, answer->artifact);
   run_hooks(options.hooks, answer->report, answer->json, answer->artifact);
   return written != 0 ? written : answer->status;
@@ -460,6 +463,7 @@ void declare_attach(CLI::App& command, Invocation& invocation) {
                   "nothing (used by TRAINTRACE_ON_ABORT=snapshot)")
       ->group("");
   add_format(command, options->format, {"text", "json", "html", "collapsed"});
+  command.add_option("-o,--output", options->output, "write the result to this file; - is stdout");
   command.callback([options, &invocation] { invocation.status = attach(*options); });
 }
 

@@ -1,6 +1,7 @@
 // traintrace diff: a good run and a bad one.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -16,6 +17,7 @@
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
+#include "analyzer/text/screen.h"
 
 namespace traintrace {
 namespace {
@@ -43,8 +45,21 @@ Result<Run> run_of(const std::string& path) {
   return error;
 }
 
+// Lines that are longer than the terminal is wide go on a bit further to the right.
+std::string folded(std::string_view text, const Screen& screen) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t blanks = std::min(line.find_first_not_of(' '), line.size());
+    out += wrapped(line.substr(0, blanks), line.substr(blanks), blanks + 4, screen);
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return out;
+}
+
 int print_in_form(const Difference& difference, const std::string& form) {
-  return print(form == "json" ? diff_json(difference) : diff_text(difference));
+  return print(form == "json" ? diff_json(difference)
+                              : folded(diff_text(difference), stdout_screen()));
 }
 
 // Where both have one rank only these are compared, whatever their numbers.

@@ -215,13 +215,15 @@ int report_recorded(const ReportArguments& arguments) {
     note(finding.title);
   }
   ReportTable table = table_of(own.timelines, arguments.by);
+  // A GPU whose work does not repeat has no steps, but a timeline.
   const size_t without =
-      is_by_rank(arguments.by)
+      is_by_rank(arguments.by) && arguments.by != "step"
           ? ranks_without_row(*run, table).size()
           : run->ranks.size() - std::min(run->ranks.size(), own.timelines.size());
   if (is_by_rank(arguments.by)) {
     complete_ranks(*run, table);
-  } else if (!own.timelines.empty()) {
+  }
+  if (!own.timelines.empty()) {
     say_why_empty(own.timelines, arguments.by);
   }
   if (without != 0) {

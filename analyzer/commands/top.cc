@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "analyzer/commands/command.h"
+#include "analyzer/reporters/card.h"
 #include "analyzer/text/screen.h"
 #include "analyzer/text/words.h"
 #include "analyzer/top/job_view.h"
@@ -213,10 +214,18 @@ int look_once(LiveJob& job, const TopOptions& options, int64_t interval_ns) {
   look.lines = 0;
   look.order = order;
   std::string text;
-  Screen screen = stdout_screen();
-  screen.columns = 0;
+  const Screen screen = stdout_screen();
   for (const std::string& line : top_lines(view, job, look, screen)) {
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  if (const size_t blocked = view.count(LiveState::kBlocked); blocked != 0) {
+    std::string traces;
+    for (const std::string& trace : options.traces) {
+      traces += " " + shell_word(trace);
+    }
+    text +=
+        fmt::format("{} blocked: traintrace analyze{} says whom they wait for\n",
+                    blocked == 1 ? "one rank is" : fmt::format("{} ranks are", blocked), traces);
   }
   return print(text);
 }

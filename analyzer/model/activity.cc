@@ -7,8 +7,10 @@
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/run_clocks.h"
+#include "analyzer/model/threads_now.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -119,6 +121,13 @@ TimeNs open_since(const Run& run, const RankState& state, size_t layer,
 }
 
 }  // namespace
+
+const ThreadNow* seen_outside(const Run& run, const RankState& state) {
+  const ThreadNow* const thread = has_ended(state) ? nullptr : working_thread(trace_of(run, state));
+  const bool in_vendors =
+      thread != nullptr && (thread->waiting == Waiting::kCuda || thread->waiting == Waiting::kNccl);
+  return in_vendors ? nullptr : thread;
+}
 
 const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call) {
   return call < trace.calls.size() ? &trace.calls[call] : nullptr;

@@ -34,6 +34,10 @@ TimeNs blocked_in_cuda(const Run& run, const RankState& state);
 // when it ended: its end is a consequence.
 bool was_stuck_at_end(const Run& run, const RankState& state);
 
+// The thread that runs the user's code, if an observer saw it outside NCCL and CUDA: that is newer
+// than the last call, and says more.  Null: nobody looked, or it is in a call of theirs.
+const ThreadNow* seen_outside(const Run& run, const RankState& state);
+
 const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call);
 std::string call_name(const ProcessTrace& trace, uint32_t call);
 

@@ -70,9 +70,14 @@ std::string embedded(const PageJson& json) {
 PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions& options) {
   PageJson json = PageJson::parse(findings_json(run, report));
   json["schema"] = "traintrace.page/1";
+  size_t number = 0;
   for (PageJson& finding : json["findings"]) {
     finding["evidence"] =
         lines_for_people(run, finding["evidence"].get<std::vector<std::string>>());
+    finding["root"] = report.findings[number++].root;
+  }
+  for (size_t i = 0; i < report.losses.size(); ++i) {
+    json["losses"][i]["text"] = loss_text(report.losses[i]);
   }
   json["run_line"] = run_line(run);
   const Finding* const first = leading(report.findings);
@@ -88,7 +93,7 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
     card.source_lines = 2;
     return first == nullptr ? PageJson() : page_card(card_of(run, *first, card));
   });
-  part("ranks", [&] { return page_ranks(run, first, texts); });
+  part("ranks", [&] { return page_ranks(run, first, report.findings, texts); });
   part("communicators", [&] { return page_communicators(run, first); });
   part("lanes", [&] { return page_lanes(run, first, texts); });
   part("waits", [&] { return page_waits(run, first); });

@@ -34,7 +34,8 @@ struct PageOptions {
 };
 
 // Times are in us since the start of the run.  `leading`: may be null.
-PageJson page_ranks(const Run& run, const Finding* leading, TextTable& texts);
+PageJson page_ranks(const Run& run, const Finding* leading, const std::vector<Finding>& findings,
+                    TextTable& texts);
 PageJson page_communicators(const Run& run, const Finding* leading);
 PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts);
 PageJson page_waits(const Run& run, const Finding* leading);

@@ -6,6 +6,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
 #include "analyzer/model/stalls.h"
+#include "analyzer/model/threads_now.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {
@@ -120,7 +121,10 @@ void add_instead(const Run& run, const RankState& state, TimeNs parted, std::vec
           0,
           "",
           "instead"};
-  if (activity) {
+  if (const ThreadNow* const seen = seen_outside(run, state)) {
+    const auto place = place_now(*seen, state.rank);
+    bar.text = doing_text(*seen) + (place ? " at " + place_text(*place) : "");
+  } else if (activity) {
     const std::string place = page_place(trace_of(run, state), state.rank, activity->stack);
     bar.text = fmt::format("{}{}{}", activity->call,
                            activity->queries > 0 ? fmt::format(" x {}", activity->queries) : "",

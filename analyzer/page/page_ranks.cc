@@ -16,10 +16,23 @@ namespace {
 // Numbers in a table of the page: no communicator's members are cut in two.
 constexpr size_t kMostMembers = 20'000;
 
-const char* state_of_rank(const Run& run, const RankState& state, const Finding* leading,
+// Of the leading finding and of other root causes; who only is slow is none.
+Ranks all_culprits(const Finding* leading, const std::vector<Finding>& findings) {
+  Ranks culprits;
+  for (const Finding& finding : findings) {
+    const bool root = &finding == leading || (finding.root && finding.severity == Severity::kError);
+    if (root && !finding.code.starts_with("latency.") && !finding.code.starts_with("run.h")) {
+      for (const Rank rank : finding.culprits) {
+        insert(culprits, rank);
+      }
+    }
+  }
+  return culprits;
+}
+
+const char* state_of_rank(const Run& run, const RankState& state, const Ranks& culprits,
                           const Ranks& waiting) {
-  if (leading != nullptr && contains(leading->culprits, state.rank) &&
-      !leading->code.starts_with("latency.") && !leading->code.starts_with("run.h")) {
+  if (contains(culprits, state.rank)) {
     return "culprit";
   }
   if (contains(waiting, state.rank)) {
@@ -101,13 +114,15 @@ PageJson figure(const std::map<int, int64_t>& figures, Rank rank) {
 
 }  // namespace
 
-PageJson page_ranks(const Run& run, const Finding* leading, TextTable& texts) {
+PageJson page_ranks(const Run& run, const Finding* leading, const std::vector<Finding>& findings,
+                    TextTable& texts) {
   PageJson json = {
       {"rank", PageJson::array()},  {"host", PageJson::array()},  {"pid", PageJson::array()},
       {"gpu", PageJson::array()},   {"state", PageJson::array()}, {"last", PageJson::array()},
       {"place", PageJson::array()}, {"at", PageJson::array()},    {"peak", PageJson::array()},
       {"late", PageJson::array()},  {"step", PageJson::array()}};
   const Ranks waiting = waiting_ranks(run, leading);
+  const Ranks culprits = all_culprits(leading, findings);
   const std::map<int, int64_t> late = lateness(run);
   const std::map<int, int64_t> steps = step_times(run);
   for (const RankState& state : run.ranks) {
@@ -117,7 +132,7 @@ PageJson page_ranks(const Run& run, const Finding* leading, TextTable& texts) {
     json["host"].push_back(texts.index(trace.host));
     json["pid"].push_back(trace.pid);
     json["gpu"].push_back(device_of(trace, state));
-    json["state"].push_back(texts.index(state_of_rank(run, state, leading, waiting)));
+    json["state"].push_back(texts.index(state_of_rank(run, state, culprits, waiting)));
     json["last"].push_back(texts.index(activity ? activity->call : ""));
     json["place"].push_back(
         texts.index(activity ? page_place(trace, state.rank, activity->stack) : ""));

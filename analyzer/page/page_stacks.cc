@@ -66,7 +66,7 @@ std::vector<Frame> frames_of(const Run& run, const RankState& state) {
     frames = frames_of(trace, activity->stack);
     frames.push_back({activity->call + (activity->open          ? " (inside)"
                                         : activity->queries > 0 ? " (polled)"
-                                                                : " (returned)"),
+                                                                : " (its last call)"),
                       "", 0, false});
   }
   return frames;

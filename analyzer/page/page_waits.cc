@@ -6,6 +6,7 @@
 
 #include "analyzer/model/activity.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/model/threads_now.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {
@@ -58,6 +59,11 @@ std::pair<std::string, std::string> doing(const Run& run, Rank rank) {
   const RankState* const state = state_of(run, rank);
   if (state == nullptr) {
     return {"left no trace", ""};
+  }
+  const ThreadNow* const seen = seen_outside(run, *state);
+  if (seen != nullptr) {
+    const auto there = place_now(*seen, rank);
+    return {doing_text(*seen), there ? place_text(*there) : ""};
   }
   const auto activity = activity_of(run, *state);
   const std::string place =

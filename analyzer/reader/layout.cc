@@ -47,7 +47,7 @@ Result<FileHeader> read_header(const TraceBytes& file) {
       std::memcmp(header.magic, format::kMagic, sizeof header.magic) != 0) {
     return file.path().ends_with(".trace") && is_nothing(file) ? not_begun(file, 0)
            : got == 0 ? fatal(0, "expected a trace, the file is empty")
-                      : fatal(0, "expected a trace, which begins with \"trtrace\"");
+                      : fatal(0, "neither a trace nor the text of `traintrace dump`");
   }
   if (got < sizeof header) {
     ReadError error = fatal(got, "expected the rest of the header, " +

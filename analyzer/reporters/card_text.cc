@@ -75,7 +75,8 @@ std::string actor_text(const CardActor& actor, const Screen& screen) {
     std::string text = fmt::format("{}{} {} | {}", std::string(kIndent - 2, ' '),
                                    line.marked ? '>' : ' ', line.number, printable(line.text));
     if (screen.columns > 0 && text.size() > screen.columns && text.size() == width_of(text)) {
-      text.resize(screen.columns);
+      text.resize(screen.columns - 2);
+      text += "..";
     }
     out += painted(text, line.marked ? Paint::kBold : Paint::kQuiet, screen) + '\n';
   }
@@ -202,26 +203,10 @@ std::string others_text(const FindingsReport& report, const Finding& leading,
   return out.empty() ? "" : painted("Also", Paint::kBold, screen) + '\n' + out + '\n';
 }
 
-// In the words of stats.def; of another version's statistic its name.
-std::string meaning_of_loss(const std::string& stat) {
-  for (const format::StatSpec& spec : format::kStatSpecs) {
-    if (stat == spec.name) {
-      return spec.meaning;
-    }
-  }
-  return stat;
-}
-
 std::string losses_text(const FindingsReport& report, const Screen& screen) {
   std::string out;
   for (const ReportedLoss& loss : report.losses) {
-    out += wrapped("note: ",
-                   printable(fmt::format("rank {}: {}: {} ({}){}", loss.rank.value,
-                                         meaning_of_loss(loss.stat), count_text(loss.count),
-                                         loss.severity == "info" ? "no effect on the verdict"
-                                                                 : "what is said may be incomplete",
-                                         loss.advice.empty() ? "" : ": " + loss.advice)),
-                   6, screen);
+    out += wrapped("note: ", printable(loss_text(loss)), 6, screen);
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
 #include "format/schema.h"
 
@@ -75,6 +76,17 @@ const Finding* leading(const std::vector<Finding>& findings) {
 bool FindingsReport::has_error() const {
   return std::any_of(findings.begin(), findings.end(),
                      [](const Finding& finding) { return finding.severity == Severity::kError; });
+}
+
+std::string loss_text(const ReportedLoss& loss) {
+  const auto* const spec =
+      std::find_if(std::begin(format::kStatSpecs), std::end(format::kStatSpecs),
+                   [&](const format::StatSpec& each) { return loss.stat == each.name; });
+  return fmt::format(
+      "rank {}: {}: {} ({}){}", loss.rank.value,
+      spec == std::end(format::kStatSpecs) ? loss.stat : spec->meaning, count_text(loss.count),
+      loss.severity == "info" ? "no effect on the verdict" : "what is said may be incomplete",
+      loss.advice.empty() ? "" : ": " + loss.advice);
 }
 
 FindingsReport report_findings(const Run& run, std::vector<Finding> findings) {

@@ -23,6 +23,9 @@ struct ReportedLoss {
   std::string advice;
 };
 
+// In the words of stats.def; of another version's statistic its name.
+std::string loss_text(const ReportedLoss& loss);
+
 struct FindingsReport {
   std::string verdict;               // one sentence
   std::vector<ReportedLoss> losses;  // by rank, stat

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analyzer/model/code_place.h"
+#include "analyzer/reporters/report_columns.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
@@ -14,60 +15,6 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kBarColumns = 12;
-
-struct Chosen {
-  std::vector<std::string_view> columns;
-  std::string_view bar;  // column, drawn beside its own
-};
-
-// Of each sort of report; what is not listed is there with --columns=all.
-Chosen usual_columns(const ReportTable& table) {
-  const std::string_view by = table.by;
-  if (by == "rank") {
-    return {{"rank", "window_ns", "compute_ns", "exposed_communication_ns", "idle_ns",
-             "idle_by_cause_ns", "peak_allocated_bytes", "peak_reserved_bytes"},
-            "idle_ns"};
-  }
-  if (by == "step") {
-    return {{"rank", "step", "duration_ns", "compute_ns", "exposed_communication_ns", "idle_ns",
-             "idle_by_cause_ns"},
-            "duration_ns"};
-  }
-  if (by == "stream") {
-    return {{"rank", "device", "stream", "work_count", "busy_ns", "compute_ns", "communication_ns"},
-            "busy_ns"};
-  }
-  if (by == "call") {
-    return {{"call", "count", "failed_count", "open_count", "host_ns", "max_ns", "bytes", "idle_ns",
-             "mean_ns"},
-            "host_ns"};
-  }
-  if (by == "range") {
-    return {{"range", "rank", "count", "open_count", "host_ns", "mean_ns", "max_ns", "gpu_ns"},
-            "host_ns"};
-  }
-  if (by == "scalar") {
-    return {{"place", "rank", "type", "count", "first", "last", "least", "most", "nonfinite_count",
-             "first_nonfinite_ns", "curve"},
-            ""};
-  }
-  if (by == "batch") {
-    return {{"place", "rank", "count", "changing_count", "batch_bytes", "most_batch_bytes"}, ""};
-  }
-  if (by == "check") {
-    return {{"place", "communicator", "operation", "rank", "side", "count", "nan_count",
-             "inf_count", "largest", "first_norm", "last_norm", "most_norm"},
-            ""};
-  }
-  if (by == "value") {
-    return {{"place", "rank", "number", "time_ns", "value"}, ""};
-  }
-  return {{"count", "host_ns", "live_bytes", "growth_bytes_per_step", "idle_ns", "cause", "owner",
-           "call", "calls", "stack"},
-          std::find(table.columns.begin(), table.columns.end(), "host_ns") == table.columns.end()
-              ? "idle_ns"
-              : "host_ns"};
-}
 
 bool is_text(const ReportCell& cell) {
   return std::holds_alternative<std::string>(cell) ||
@@ -108,14 +55,14 @@ int64_t middle_of(std::vector<int64_t>& durations) {
 }
 
 // That in which the middle one of them has from one to three figures before the point, unless the
-// largest would have more than six.
+// largest would have more than four.
 ColumnUnit unit_of(std::vector<int64_t> durations) {
   constexpr ColumnUnit kUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"h", 3600e9}};
   const auto middle = static_cast<double>(middle_of(durations));
   const double largest = durations.empty() ? 0 : static_cast<double>(durations.back());
   ColumnUnit unit = kUnits[0];
   for (const ColumnUnit& next : kUnits) {
-    if (middle >= next.ns || largest >= 1e6 * unit.ns) {
+    if (middle >= next.ns || largest >= 1e4 * unit.ns) {
       unit = next;
     }
   }
@@ -178,7 +125,8 @@ std::string cell_for_people(std::string_view column, const ReportCell& cell,
     return number_for_people(column, *number, unit);
   }
   if (const auto* decimal = std::get_if<ReportDecimal>(&cell)) {
-    return percent_text(static_cast<double>(decimal->ten_thousandths) / 1e4);
+    const double value = static_cast<double>(decimal->ten_thousandths) / 1e4;
+    return column.ends_with("_percent") ? percent_text(value) : fmt::format("{:.2f}", value);
   }
   if (const auto* parts = std::get_if<ReportParts>(&cell)) {
     return parts_text(column, *parts, unit);
@@ -195,26 +143,6 @@ std::string cell_for_people(std::string_view column, const ReportCell& cell,
     return list->size() > kMost ? fmt::format("{} +{}", out, list->size() - kMost) : out;
   }
   return "-";
-}
-
-// "exposed_communication_ns" -> "exposed communication, ms"; bytes say so themselves.
-std::string heading(std::string_view column, const ColumnUnit& unit) {
-  if (column.ends_with("_ns")) {
-    const std::string name = column == "idle_by_cause_ns" ? "idle mostly for"
-                             : column == "exposed_communication_ns"
-                                 ? "exposed comm"
-                                 : heading(column.substr(0, column.size() - 3), unit);
-    return fmt::format("{}, {}", name, unit.name);
-  }
-  std::string text(column);
-  for (const std::string_view end : {"_count", "_bytes"}) {
-    if (text.ends_with(end)) {
-      text.resize(text.size() - end.size());
-    }
-  }
-  std::replace(text.begin(), text.end(), '_', ' ');
-  const size_t bytes = text.find(" bytes per step");
-  return bytes == text.npos ? text : text.substr(0, bytes) + " a step";
 }
 
 int64_t number_in(const ReportCell& cell) {
@@ -254,14 +182,20 @@ std::vector<std::string> folded(const std::vector<std::string>& frames) {
   return kept;
 }
 
-bool has_bar(const ReportTable& table, const std::vector<size_t>& columns, const Chosen& usual) {
-  return std::any_of(columns.begin(), columns.end(),
-                     [&](size_t column) { return table.columns[column] == usual.bar; });
+std::vector<std::string> frames_of(const ReportCell& stack, const ReportChoice& choice) {
+  if (const auto* const place = std::get_if<std::string>(&stack)) {
+    return {*place};
+  }
+  const auto* const frames = std::get_if<std::vector<std::string>>(&stack);
+  return frames == nullptr   ? std::vector<std::string>()
+         : choice.all_frames ? *frames
+                             : folded(*frames);
 }
 
-// No row is longer than the terminal is wide: the middle of the longest cells gives way.
-void fit(std::vector<std::vector<std::string>>& lines, size_t besides, const Screen& screen) {
-  constexpr size_t kLeast = 16;
+// No row is longer than the terminal is wide: the middle of the longest cells gives way.  Returns
+// whether that was enough.
+bool fit(std::vector<std::vector<std::string>>& lines, size_t besides, const Screen& screen) {
+  constexpr size_t kLeast = 24;
   constexpr std::string_view kGap = "..";
   const size_t columns = lines.front().size();
   std::vector<size_t> widths(columns, 0);
@@ -288,6 +222,55 @@ void fit(std::vector<std::vector<std::string>>& lines, size_t besides, const Scr
         cell = cell.substr(0, kept - kept / 2) + std::string(kGap) +
                cell.substr(cell.size() - kept / 2);
       }
+    }
+  }
+  return screen.columns == 0 || total <= screen.columns;
+}
+
+struct Laid {
+  std::vector<std::vector<std::string>> lines;  // the headings, then a line for each row
+  std::vector<size_t> columns;
+  bool bar = true;
+};
+
+Laid lay_out(const ReportTable& table, std::vector<size_t> columns) {
+  Laid laid{std::vector<std::vector<std::string>>(1), std::move(columns), true};
+  std::vector<int64_t> durations;
+  for (const size_t i : laid.columns) {
+    const std::vector<int64_t> own =
+        table.columns[i].ends_with("_ns") ? durations_in(table, i) : std::vector<int64_t>();
+    durations.insert(durations.end(), own.begin(), own.end());
+  }
+  std::vector<ColumnUnit> units;
+  for (const size_t i : laid.columns) {
+    units.push_back(unit_in(unit_of(durations), durations_in(table, i)));
+    laid.lines[0].push_back(column_heading(table.columns[i], units.back().name));
+  }
+  for (const std::vector<ReportCell>& row : table.rows) {
+    std::vector<std::string>& line = laid.lines.emplace_back();
+    for (size_t at = 0; at < laid.columns.size(); ++at) {
+      const size_t i = laid.columns[at];
+      line.push_back(cell_for_people(table.columns[i], row[i], units[at]));
+    }
+  }
+  return laid;
+}
+
+// Where shorter cells are not enough, the bar gives way, then the last columns, unless they were
+// asked for.
+Laid fitting(const ReportTable& table, std::vector<size_t> columns, std::string_view bar,
+             bool asked_for, const Screen& screen) {
+  constexpr size_t kFewest = 2;
+  for (bool with_bar = true;; with_bar = false) {
+    Laid laid = lay_out(table, columns);
+    laid.bar = with_bar && std::any_of(columns.begin(), columns.end(),
+                                       [&](size_t column) { return table.columns[column] == bar; });
+    const bool fits = fit(laid.lines, laid.bar ? kBarColumns + 2 : 0, screen);
+    if (fits || (!laid.bar && (asked_for || columns.size() <= kFewest))) {
+      return laid;
+    }
+    if (!laid.bar) {
+      columns.pop_back();
     }
   }
 }
@@ -331,7 +314,7 @@ ReportTable with_columns(const ReportTable& table, const std::vector<std::string
 
 std::string report_for_people(const ReportTable& table, const ReportChoice& choice,
                               const Screen& screen) {
-  const Chosen usual = usual_columns(table);
+  const UsualColumns usual = usual_columns(table.by);
   std::vector<std::string> wanted = choice.columns;
   if (wanted.empty()) {
     for (const std::string_view column : usual.columns) {
@@ -359,25 +342,20 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
   if (below) {
     columns.pop_back();
   }
-  std::vector<std::vector<std::string>> lines(1);
-  std::vector<int64_t> durations;
-  for (const size_t i : columns) {
-    const std::vector<int64_t> own =
-        shown.columns[i].ends_with("_ns") ? durations_in(shown, i) : std::vector<int64_t>();
-    durations.insert(durations.end(), own.begin(), own.end());
+  const bool tells = std::any_of(columns.begin(), columns.end(),
+                                 [&](size_t i) { return !is_name(shown.columns[i]); });
+  if (choice.columns.empty() && (shown.rows.empty() || !tells)) {
+    return shown.rows.empty()
+               ? "nothing of this kind was recorded\n"
+               : fmt::format("of {} rows no figure is known\n", count_text(shown.rows.size()));
   }
-  std::vector<ColumnUnit> units;
-  for (const size_t i : columns) {
-    units.push_back(unit_in(unit_of(durations), durations_in(shown, i)));
-    lines[0].push_back(heading(shown.columns[i], units.back()));
-  }
-  for (const std::vector<ReportCell>& row : shown.rows) {
-    std::vector<std::string>& line = lines.emplace_back();
-    for (size_t at = 0; at < columns.size(); ++at) {
-      line.push_back(cell_for_people(shown.columns[columns[at]], row[columns[at]], units[at]));
-    }
-  }
-  fit(lines, has_bar(shown, columns, usual) ? kBarColumns + 2 : 0, screen);
+  const auto bar = std::find_if(usual.bars.begin(), usual.bars.end(), [&](std::string_view name) {
+    return std::find(table.columns.begin(), table.columns.end(), name) != table.columns.end();
+  });
+  const std::string_view bar_of = bar == usual.bars.end() ? std::string_view() : *bar;
+  const Laid laid = fitting(shown, columns, bar_of, !choice.columns.empty(), screen);
+  const std::vector<std::vector<std::string>>& lines = laid.lines;
+  columns = laid.columns;
   std::string out;
   for (size_t number = 0; number < lines.size(); ++number) {
     std::string text;
@@ -393,7 +371,7 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
       const std::string& cell = lines[number][at];
       const std::string blanks(width - width_of(cell), ' ');
       text += (at == 0 ? "" : "  ") + (left ? cell + blanks : blanks + cell);
-      if (shown.columns[column] == usual.bar) {
+      if (laid.bar && shown.columns[column] == bar_of) {
         int64_t most = 1;
         for (const std::vector<ReportCell>& row : shown.rows) {
           most = std::max(most, number_in(row[column]));
@@ -411,11 +389,7 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
     text = text.substr(0, text.find_last_not_of(' ') + 1);
     out += (number == 0 ? painted(text, Paint::kBold, screen) : text) + '\n';
     if (below && number > 0) {
-      const auto* const frames =
-          std::get_if<std::vector<std::string>>(&shown.rows[number - 1].back());
-      for (const std::string& frame : frames == nullptr   ? std::vector<std::string>()
-                                      : choice.all_frames ? *frames
-                                                          : folded(*frames)) {
+      for (const std::string& frame : frames_of(shown.rows[number - 1].back(), choice)) {
         out += wrapped("    ", printable(frame), 8, screen);
       }
     }

@@ -52,6 +52,8 @@ async function keyboard(one) {
   await page.keyboard.press("j");
   await page.waitForFunction(() => location.hash !== "#ranks");
   const before = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.locator("#stacks").evaluate((section) => section.scrollIntoView());
+  await page.waitForFunction(() => document.querySelector("nav a[aria-current=true]").dataset.screen === "stacks");
   await page.keyboard.press("t");
   assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), before, "t switches light and dark");
   await page.screenshot({ path: join(folder, `${one.name}-dark.png`), fullPage: true });
@@ -138,19 +140,38 @@ async function bare(one) {
   assert.match(await opened.page.textContent("#plain h1"), /never entered/, "without programs the text is there");
   await opened.context.close();
   const print = await open(one);
+  const background = () => print.page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  // A letter in the picture of the lanes, which style sheets do not reach.
+  const ink = () => print.page.evaluate(() => {
+    const copy = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    copy.drawImage(document.querySelector("#moment canvas"), 0, 0);
+    const { data } = copy.getImageData(0, 30, 60, 20);
+    let darkest = 255;
+    for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200) darkest = Math.min(darkest, data[i]);
+    return darkest;
+  });
   await print.page.emulateMedia({ media: "print" });
+  await print.page.evaluate(() => { document.documentElement.dataset.theme = "dark"; dispatchEvent(new Event("resize")); });
+  assert.ok(await ink() > 150, "light letters in the dark");
   assert.ok(!await print.page.locator("header").isVisible());
   assert.ok((await print.page.pdf()).length > 10000);
   await print.page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   const paper = await print.page.evaluate(() => {
     const table = [...document.querySelectorAll("details.table table")].at(-1), style = (element) => getComputedStyle(element);
-    return { closed: document.querySelectorAll("details:not([open])").length, head: style(table.tHead).display, cell: style(table.querySelector("thead th")).position,
+    const rows = [...document.querySelectorAll("details.table")].map((one) => [...one.querySelectorAll("tbody tr")].filter((row) => style(row).display !== "none").length);
+    const noted = [...document.querySelectorAll("details.table")].filter((one) => one.querySelectorAll("tbody tr").length > 40 !== (one.querySelector(".on-paper").textContent !== ""));
+    return { button: style(table.querySelector("th button")).display, most: Math.max(...rows), noted: noted.length, closed: document.querySelectorAll("details:not([open])").length, head: style(table.tHead).display, cell: style(table.querySelector("thead th")).position,
       scroll: style(table.closest(".scroll")).overflowY, zoom: Number(style(document.querySelector("main")).zoom) };
   });
   assert.deepEqual([paper.closed, paper.head, paper.cell, paper.scroll], [0, "table-header-group", "static", "visible"], "headings stand on each page");
+  assert.equal(paper.button, "contents", "a button would be left out of the heading of the second page");
+  assert.deepEqual([paper.most, paper.noted], [40, 0], "long tables are cut, and that is said");
+  assert.equal(await background(), "rgb(255, 255, 255)", "paper is white");
+  assert.ok(await ink() < 100, "dark letters on paper");
   assert.ok(paper.zoom < 1, "what is as wide as the window fits the page");
   await print.page.evaluate(() => dispatchEvent(new Event("afterprint")));
   assert.ok(await print.page.locator("details:not([open])").count() > 3, "and what was opened is closed again");
+  assert.notEqual(await background(), "rgb(255, 255, 255)", "and dark as before");
   await done(one, print);
   const narrow = await open(one, { viewport: { width: 390, height: 800 } });
   assert.ok(await narrow.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "fits a telephone");
@@ -260,6 +281,14 @@ async function cycle(one) {
   await done(one, opened);
 }
 
+// The matrix accuses whom the verdict accuses: a rank that skipped a call is ahead of those that wait for it.
+async function accused(one) {
+  const opened = await open(one);
+  const marked = await opened.page.evaluate(() => ["culprit", "less"].map((name) => [...document.querySelectorAll(`table.matrix td.${name}`)].map((cell) => Number(cell.parentElement.cells[0].textContent))));
+  assert.deepEqual(marked, [one.culprits, []], one.name);
+  await done(one, opened);
+}
+
 async function hostile(one) {
   const opened = await open(one);
   const { page } = opened;
@@ -273,6 +302,7 @@ try {
     await verdict(one);
     await labels(one);
     await graph(one);
+    if (one.about) assert.equal(await open(one).then(async (opened) => { const id = await opened.page.locator("main > section").nth(1).getAttribute("id"); await done(one, opened); return id; }), one.about, `${one.name}: what the verdict is about comes second`);
     if (one.screen) assert.equal(await open(one).then(async (opened) => { const n = await opened.page.locator(`#${one.screen} .picture`).count(); await done(one, opened); return n > 0; }), true, `${one.name} has ${one.screen}`);
   }
   const named = (name) => pages.find((one) => one.name === name);
@@ -281,6 +311,7 @@ try {
   await bare(named("hang"));
   await grid(named("many"));
   await cycle(named("p2p_cycle"));
+  for (const name of ["hang", "skipped", "swapped"]) await accused(named(name));
   await hostile(named("hostile"));
   await numbers(named("numbers"));
   await manyNumbers(named("many-numbers"));

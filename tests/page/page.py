@@ -167,16 +167,16 @@ def main():
         pages.append(make("many", write(os.path.join(folder, "many.txt"), hang_of_many()), folder, grid=RANKS))
         pages.append(make("hostile", write(os.path.join(folder, "hostile.txt"), HOSTILE), folder))
         pages.append(make("memory", write(os.path.join(folder, "memory.txt"), out_of_memory()), folder, screen="memory"))
-        pages.append(make("numbers", write(os.path.join(folder, "numbers.txt"), of_numbers()), folder, screen="numbers"))
+        pages.append(make("numbers", write(os.path.join(folder, "numbers.txt"), of_numbers()), folder, screen="numbers", about="numbers"))
         pages.append(make("many-numbers", write(os.path.join(folder, "many-numbers.txt"), numbers_of_many()), folder, screen="numbers"))
         shutil.rmtree(os.path.join(folder, "slow"), ignore_errors=True)
-        pages.append(make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps"))
+        pages.append(make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps", about="steps"))
         for name in ("p2p_cycle", "p2p_cycle_of_two_rings"):
             pages.append(make(name, scenario(name, folder), folder, screen="waits"))
         for seed, ranks in ((21, 64), (5, 64), (10, 256)):
             pages.append(make(f"generated-{seed}", generated(seed, ranks, folder), folder, screen="waits"))
         for name, of in (("leak", "memory_growth"), ("fragmentation", "memory_oom_fragmentation")):
-            pages.append(make(name, scenario(of, folder), folder, screen="memory"))
+            pages.append(make(name, scenario(of, folder), folder, screen="memory", about="memory"))
         write(os.path.join(folder, "pages.json"), json.dumps({"browser": BROWSER, "pages": pages}))
         # Below the modules, so that node finds them.
         done = subprocess.run(["node", os.path.join(HERE, "page.mjs"), folder, MODULES], check=False)

@@ -207,7 +207,8 @@ def check_strangers():
 
 def check_reports():
     """For people on a terminal, exact in a pipe."""
-    for name, arguments in (("report_rank", ["--by=rank", "profiles"]), ("report_call", ["--by=call", "oom.txt"]),
+    for name, arguments in (("report_rank", ["--by=rank", "profiles"]), ("report_cause", ["--by=cause", "profiles"]), ("report_kernel", ["--by=kernel", "profiles"]),
+                            ("report_call", ["--by=call", "oom.txt"]),
                             ("report_stack", ["--by=stack", "oom.txt"])):
         text = on_terminal(["report", *arguments], 100, NO_COLOR="1")
         assert all(len(line) <= 100 for line in text.splitlines()), text
@@ -215,6 +216,10 @@ def check_reports():
     for columns in (100, 80):
         table = on_terminal(["report", "--by=call", "further.txt"], columns, NO_COLOR="1").splitlines()
         assert len(table) > 2 and all(len(line) <= columns for line in table), table
+    for by, says in (("rank", "of 4 rows no figure is known"), ("range", "nothing of this kind was recorded")):
+        assert on_terminal(["report", f"--by={by}", "hang.txt"], 100).splitlines()[-1] == says, "no table without figures"
+    narrow = on_terminal(["report", "--by=rank", "profiles"], 50, NO_COLOR="1").splitlines()
+    assert narrow[0].startswith("rank  window") and all(len(line) <= 50 for line in narrow), "the bar and the last columns give way"
     piped = [TRAINTRACE, "report", "--by=rank", "profiles"]
     whole = subprocess.run(piped, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "exposed_communication_ns" in whole and "gemm_flops" in whole and " ms" not in whole, whole
@@ -236,6 +241,8 @@ def check_diff():
     write("calm.txt", HANG.split("+2 ")[0].replace("x39", "x60") + "end +30\n")
     text = subprocess.run([TRAINTRACE, "diff", "calm.txt", "hang.txt"], stdout=subprocess.PIPE, text=True, check=False).stdout
     first = "rank 2 on communicator dp (4 ranks): the same, but B ends after #39, A goes on to #60"
+    narrow = on_terminal(["diff", "calm.txt", "hang.txt"], 80)
+    assert all(len(line) <= 80 for line in narrow.splitlines()) and " ".join(narrow.split()) == " ".join(text.split()), narrow
     assert text.startswith(f"verdict: {first}\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same, but B ends after #40" in text, text
 
 

@@ -149,6 +149,9 @@ def check_json(folder):
         found = json.loads(top(traces, "--once", "--format=json").stdout)
         compare("top_stuck", found)
         assert [row["ranks"] for row in found["rows"]] in ([[1], [0, 2, 3]], [[0, 2, 3], [1]]), found["rows"]
+        blocked = sum(rank["state"] == "blocked" for rank in found["ranks"])
+        text = top(traces, "--once").stdout
+        assert blocked and f"traintrace analyze {traces} says whom they wait for" in text, text
     # The process is gone, and its traces are not written any more.
     found = json.loads(top(traces, "--once", "--format=json", "--interval=10ms").stdout)
     assert found["states"]["moving"] == 0, found["states"]

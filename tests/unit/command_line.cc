@@ -278,7 +278,8 @@ TEST_F(CommandLine, OneBadFileDoesNotHideTheOthers) {
   write("t/bad.trace", "nonsense");
   const Said said = traintrace("dump t");
   EXPECT_EQ(said.status, 0);
-  EXPECT_EQ(said.err, "traintrace: t/bad.trace: expected a trace, which begins with \"trtrace\"\n");
+  EXPECT_EQ(said.err,
+            "traintrace: t/bad.trace: neither a trace nor the text of `traintrace dump`\n");
   EXPECT_NE(said.out.find("process node-a:4242"), std::string::npos);
 }
 

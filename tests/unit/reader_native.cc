@@ -503,7 +503,8 @@ TEST(ReaderNative, OlderHeadersTellOfNeither) {
 TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
   TraceBuilder builder;
   const std::string good = builder.build();
-  EXPECT_EQ(read_bytes("hello").error().message, "expected a trace, which begins with \"trtrace\"");
+  EXPECT_EQ(read_bytes("hello").error().message,
+            "neither a trace nor the text of `traintrace dump`");
   EXPECT_EQ(read_bytes(good.substr(0, 100)).error().offset, 100u);
   EXPECT_TRUE(read_bytes(good.substr(0, 100)).error().truncated);
   builder.header.version = 5;

@@ -12,7 +12,7 @@ export interface Owner { bytes: number; percent?: number; class?: string; where?
 export interface Finding {
   code: string; severity: "error" | "warning" | "info"; certainty: string; title: string; culprits: number[]; victims: number[];
   where: { rank: number; file: string; line?: number; function: string }[]; values: Record<string, number>; evidence: string[];
-  advice?: string; owners?: Owner[];
+  advice?: string; owners?: Owner[]; root: boolean;
 }
 export interface Ranks {
   rank: number[]; host: number[]; pid: number[]; gpu: number[]; state: number[]; last: number[]; place: number[]; at: number[];
@@ -57,7 +57,7 @@ export interface Fact { name: string; count: number; values: { value: string; ra
 export interface Data {
   schema: string; version: string; verdict: string; run_line: string; leading: number; source_link: string;
   card: Card | null; findings: Finding[];
-  losses: { stat: string; rank: number; count: number; severity: string; advice: string }[];
+  losses: { stat: string; rank: number; count: number; severity: string; advice: string; text: string }[];
   run: { id: string; ranks: number[]; missing_ranks: number[]; world_size: number; hosts: string[]; start_ns: number; end_ns: number; records: number; live: boolean };
   texts: string[]; ranks: Ranks | null; communicators: Communicator[]; lanes: Lanes | null; waits: Waits | null; stacks: Stacks | null;
   memory: Memory[]; steps: Steps | null; numbers: Numbers | null; environment: Fact[];

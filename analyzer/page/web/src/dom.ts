@@ -32,7 +32,7 @@ export function showTip(lines: string[], x: number, y: number): void {
 }
 export function hideTip(): void { tip.hidden = true; }
 export function withTip<T extends Element>(element: T, lines: () => string[]): T {
-  const show = (event: MouseEvent): void => showTip(lines(), event.clientX, event.clientY);
+  const show = (event: MouseEvent): void => { event.stopPropagation(); showTip(lines(), event.clientX, event.clientY); };
   element.addEventListener("mousemove", show as EventListener);
   element.addEventListener("mouseleave", hideTip);
   element.addEventListener("focus", () => { const box = element.getBoundingClientRect(); showTip(lines(), box.left, box.bottom - 12); });

@@ -84,7 +84,7 @@ export function lanes(): HTMLElement[] | null {
         context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit-fill") : hue(bar);
         context.fillRect(begin, y + 7, wide, row - 14);
         if (!over(bar)) {
-          context.strokeStyle = bar[5] === "waits" ? css("--waiting") : css("--culprit"); context.lineWidth = 1;
+          context.strokeStyle = bar[5] === "waits" && lane.role !== "culprit" ? css("--waiting") : css("--culprit"); context.lineWidth = lane.role === "culprit" ? 2 : 1;
           context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
         }
         const label = over(bar) ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
@@ -94,10 +94,12 @@ export function lanes(): HTMLElement[] | null {
           const edge = broken() && begin < x(cut!) && end > x(cut!) ? x(cut!) + 10 : begin + 4;
           const place = edge + need + 4 < end && begin + need + 8 > (broken() ? x(cut!) : Infinity) ? edge : begin + 4;
           labels.push(() => {
+            if (bar[5] === "instead") { context.fillStyle = css("--culprit-fill"); context.fillRect(place, y + 7, need, row - 14); }  // over the cut
             if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
             context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, place, y + row / 2); });
         } else if (over(bar) && begin > labelled) {
-          context.fillStyle = css("--quiet"); context.fillText(label, begin, y + 2); labelled = begin + need + 4;
+          const place = Math.min(begin, width - need - 2);
+          context.fillStyle = css("--quiet"); context.fillText(label, place, y + 2); labelled = place + need + 4;
         }
       }
       context.restore();
@@ -177,7 +179,9 @@ export function lanes(): HTMLElement[] | null {
   whenChosen(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }));
+  // What has not ended first, then from the last to the first.
+  const latest = all.lanes.flatMap((lane) => lane.bars.map((bar) => ({ lane, bar }))).sort((a, b) => Number(over(a.bar)) - Number(over(b.bar)) || b.bar[0] - a.bar[0]);
   return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
-    table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], all.lanes.flatMap((lane) => lane.bars.map((bar) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
-      { us: bar[0] }, bar[5] === "enqueued" ? null : { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]])))];
+    table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], latest.map(({ lane, bar }) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
+      { us: bar[0] }, bar[5] === "enqueued" ? null : { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]]))];
 }

@@ -4,6 +4,7 @@ import { environment } from "./environment";
 import { lanes } from "./lanes";
 import { memory } from "./memory";
 import { numbers } from "./numbers";
+import { forPaper } from "./paper";
 import { ranks } from "./ranks";
 import { stacks } from "./stacks";
 import { choose, link, pinned, screen, whenChosen } from "./state";
@@ -23,6 +24,11 @@ const screens: [string, string, string, () => HTMLElement[] | null][] = [
   ["numbers", "Numbers", "Numbers: losses, norms and what else was recorded", numbers],
   ["environment", "Environment", "Versions, settings, losses", environment],
 ];
+
+// The screen that the verdict is about comes second.
+const about = Object.entries({ "latency.": "steps", "memory.": "memory", "numeric.": "numbers" }).find(([code]) => data.findings[data.leading]?.code.startsWith(code))?.[1];
+const first = screens.findIndex(([id]) => id === about);
+if (first > 0) screens.splice(1, 0, ...screens.splice(first, 1));
 
 const main = h("main");
 const nav = h("nav", { "aria-label": "screens" });
@@ -55,12 +61,24 @@ function switchTheme(): void {
   root.dataset.theme = dark ? "light" : "dark";
   dispatchEvent(new Event("resize"));
 }
+// The screen under the head of the window; at the end of the page that which was asked for, if it is in sight.
+let seen = screen() || "verdict";
+function look(): void {
+  const place = (id: string): DOMRect => document.getElementById(id)!.getBoundingClientRect();
+  const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+  const asked = shown.includes(screen()) && place(screen()).top < innerHeight ? screen() : shown.at(-1)!;
+  const now = end && scrollY > 0 ? asked : shown.filter((id) => place(id).top < 90).at(-1) ?? shown[0]!;
+  if (now === seen) return;
+  seen = now;
+  showPin();
+}
+addEventListener("scroll", look, { passive: true });
 function showPin(): void {
   pin.hidden = pinned() === null;
   pin.textContent = `rank ${pinned()} \u00d7`;
   for (const one of document.querySelectorAll<HTMLAnchorElement>("a[data-screen]")) {
     one.href = link(one.dataset.screen!);
-    one.setAttribute("aria-current", String(one.dataset.screen === (screen() || "verdict")));
+    one.setAttribute("aria-current", String(one.dataset.screen === seen));
   }
 }
 const go = (id: string | undefined): void => { if (id) location.hash = link(id); };
@@ -68,7 +86,7 @@ addEventListener("hashchange", () => document.getElementById(screen())?.scrollIn
 addEventListener("keydown", (event) => {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName)) return;
-  const current = Math.max(0, shown.indexOf(screen()));
+  const current = Math.max(0, shown.indexOf(seen));
   if (/^[1-9]$/.test(event.key)) go(screens[Number(event.key) - 1]![0]);
   else if (event.key === "j") go(shown[Math.min(current + 1, shown.length - 1)]);
   else if (event.key === "k") go(shown[Math.max(current - 1, 0)]);
@@ -77,14 +95,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === "c") document.getElementById("copy-verdict")?.click();
   else if (event.key === "Escape") { hideTip(); choose("rank", null); }
 });
-// Paper has no wheel and no summary to click: tables are opened, and what is as wide as the window becomes as wide as the page.
-const opened: HTMLDetailsElement[] = [];
-addEventListener("beforeprint", () => {
-  const paper = 1030;  // of A4 on its side, in the pixels of style sheets
-  document.documentElement.style.setProperty("--print-zoom", String(Math.min(1, paper / main.clientWidth)));
-  for (const one of document.querySelectorAll<HTMLDetailsElement>("details:not([open])")) { one.open = true; opened.push(one); }
-});
-addEventListener("afterprint", () => { for (const one of opened.splice(0)) one.open = false; });
+forPaper(main);
 whenChosen(showPin);
 showPin();
 if (screen()) requestAnimationFrame(() => document.getElementById(screen())?.scrollIntoView());

@@ -36,8 +36,8 @@ function overTime(memory: Memory): HTMLElement {
   const top = Math.max(...(sums.at(-1) ?? [1]));
   const options: uPlot.Options = {
     width: 900, height: 260, series, scales: { x: { time: false }, y: { range: [0, Math.max(top * 1.05, limit ?? 0, top + wanted) * 1.04] } },
-    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, space: 110, values: (_, values) => { const digits = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.max(1e-6, values.at(-1)! - values[0]!))))); return values.map((v) => `+${v.toFixed(digits)} s`); } },
-      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 84, incrs: binary, values: (_, values) => values.map((v) => bytes(v)) }],
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, space: 110, values: (_, values) => { const step = values.length > 1 ? values[1]! - values[0]! : 1; let digits = 0; while (digits < 6 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) ++digits; return values.map((v) => `+${v.toFixed(digits)} s`); } },
+      { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 84, incrs: binary, values: (_, values) => values.map((v) => v === 0 ? "0" : bytes(v)) }],
     hooks: { draw: [(plot) => {
       const context = plot.ctx;
       context.save();

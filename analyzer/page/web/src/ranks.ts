@@ -5,7 +5,7 @@ import { table } from "./table";
 import { bytes, duration, moment } from "./units";
 
 const states: Record<string, [string, string]> = {  // colour, sign: never colour alone
-  culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], done: ["--done", "\u2713"],
+  culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], "was moving": ["--moving", "\u203a"], done: ["--done", "\u2713"],
   failed: ["--failed", "\u00d7"], dead: ["--dead", "\u2020"], "no trace": ["--none", "?"],
 };
 interface Cell { rank: number; host: string; gpu: number; pid: number; state: string; last: string; place: string; at: number; peak: number | null; late: number | null; step: number | null }
@@ -13,13 +13,13 @@ interface Cell { rank: number; host: string; gpu: number; pid: number; state: st
 export function cells(): Cell[] {
   const r = data.ranks;
   if (!r) return [];
-  const known = r.rank.map((rank, i) => ({ rank, host: text(r.host[i]!), gpu: r.gpu[i]!, pid: r.pid[i]!, state: text(r.state[i]!), last: text(r.last[i]!),
+  const known = r.rank.map((rank, i) => ({ rank, host: text(r.host[i]!), gpu: r.gpu[i]!, pid: r.pid[i]!, state: text(r.state[i]!) === "moving" && !data.run.live ? "was moving" : text(r.state[i]!), last: text(r.last[i]!),
     place: text(r.place[i]!), at: r.at[i]!, peak: r.peak[i]!, late: r.late[i]!, step: r.step[i]! }));
   const missing = r.missing.map((rank) => ({ rank, host: "", gpu: -1, pid: 0, state: "no trace", last: "", place: "", at: 0, peak: null, late: null, step: null }));
   return [...known, ...missing].sort((a, b) => a.rank - b.rank);
 }
 export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${cell.state}`,
-  cell.host ? `host ${cell.host}, pid ${cell.pid}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}` : "",
+  [cell.host ? `host ${cell.host}` : "", cell.pid > 0 ? `pid ${cell.pid}` : "", cell.gpu >= 0 ? `GPU ${cell.gpu}` : ""].filter((part) => part !== "").join(", "),
   cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
   cell.late !== null ? `delayed collectives by ${duration(cell.late)}` : "", cell.step !== null ? `step ${duration(cell.step)}` : "", "Enter or click pins it for all screens"];
 
@@ -37,9 +37,11 @@ function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
       ...shown.map((c) => {
         const member = c.ranks.indexOf(cell.rank);
         if (member < 0) return h("td", { class: "quiet" }, "\u2013");
-        const [most, own] = [Math.max(...c.seq), c.seq[member]!];
-        const name = own < most ? (c.leading && cell.state === "culprit" ? "culprit" : "less") : c.leading && cell.state === "waiting" ? "waiting" : "same";
-        return h("td", { class: name }, `#${own}${own < most ? ` (others #${most})` : ""}`);
+        const own = c.seq[member]!, others = Math.max(0, ...c.seq.filter((_, i) => i !== member));
+        const behind = own < others;
+        // Who waits is not to blame for being behind.
+        const name = c.leading && cell.state === "culprit" ? "culprit" : cell.state === "waiting" && (c.leading || behind) ? "waiting" : behind ? "less" : "same";
+        return h("td", { class: name }, `#${own}${own !== others && (name === "culprit" || name === "less") ? ` (others #${others})` : ""}`);
       }), h("td", {}, `${(states[of.get(cell.rank)!.state] ?? ["", ""])[1]} ${cell.state}`))))));
 }
 
@@ -58,7 +60,8 @@ function grid(all: Cell[]): HTMLElement {
   let current = -1;
   function draw(): void {
     const room = Math.max(300, (wrap.parentElement?.clientWidth ?? 900) - 4);
-    const columns = Math.max(1, Math.floor(room / width));
+    const most = Math.max(1, Math.floor(room / width));
+    const columns = groups.length > most ? 2 ** Math.floor(Math.log2(most)) : most;  // 16 hosts in a row are counted more easily than 18
     const scale = devicePixelRatio || 1;
     const tall = Math.ceil(groups.length / columns) * height + 8;
     canvas.width = room * scale; canvas.height = tall * scale;
@@ -69,6 +72,10 @@ function grid(all: Cell[]): HTMLElement {
     const values = all.map(figure).filter((value): value is number => value !== null);
     const [low, high] = [Math.min(...values), Math.max(...values)];
     places = [];
+    if (hosts.length > columns && room - columns * width > 80) {
+      context.fillStyle = css("--quiet"); context.font = "12px system-ui, 'DejaVu Sans', sans-serif"; context.textBaseline = "middle";
+      for (let g = 0; g < hosts.length; g += columns) context.fillText(`${hosts[g]} \u2026`, columns * width + 4, Math.floor(g / columns) * height + height / 2, room - columns * width - 8);
+    }
     groups.forEach((group, g) => group.forEach((cell, i) => {
       const x = (g % columns) * width + (i % across) * size + 4, y = Math.floor(g / columns) * height + Math.floor(i / across) * size + 4;
       const [colour, sign] = states[cell.state] ?? ["--none", "?"];
@@ -83,7 +90,7 @@ function grid(all: Cell[]): HTMLElement {
         context.font = `bold ${Math.round(size * 0.62)}px sans-serif`;
         context.textAlign = "center"; context.textBaseline = "middle";
         if (size > 40) {  // room for who it is
-          context.font = `bold ${Math.round(size * 0.34)}px sans-serif`;
+          context.font = `bold ${Math.round(size * (cell.rank > 9 ? 0.28 : 0.34))}px sans-serif`;
           if (value !== null) context.fillStyle = "#111";
           context.fillText(`${value === null ? `${sign} ` : ""}${cell.rank}`, x + size / 2 - 1, y + size / 2);
         } else if (value === null) context.fillText(sign, x + size / 2 - 1, y + size / 2);
@@ -129,13 +136,27 @@ export function ranks(): HTMLElement[] | null {
   const legend = h("div", { class: "legend" }, ...[...counts].map(([state, count]) => {
     const sign = h("i", {}, states[state]?.[1] ?? "?");
     sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
-    return h("span", {}, sign, `${state}: ${count}`);
+    const few = ["culprit", "dead", "failed", "no trace"].includes(state) ? all.filter((cell) => cell.state === state).slice(0, 4) : [];
+    const who = few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}`).join("; ");
+    return h("span", {}, sign, `${state}: ${count}${who ? ` (${who}${few.length < count ? "; …" : ""})` : ""}`);
   }));
-  const rows = all.map((cell) => [cell.rank, cell.host, cell.gpu, cell.pid, cell.state, cell.last, cell.place, { us: cell.at },
+  // Those that are unlike the others come first, so that no long table hides them.
+  const alike = ["waiting", "moving", "was moving", "done"];
+  const order = [...all].sort((a, b) => Number(alike.includes(a.state)) - Number(alike.includes(b.state)) || a.rank - b.rank);
+  const rows = order.map((cell) => [cell.rank, cell.host, cell.gpu < 0 ? null : cell.gpu, cell.pid === 0 ? null : cell.pid, cell.state, cell.last, cell.place, { us: cell.at },
     cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { ns: cell.late }]);
+  const scale = h("p", { class: "quiet scale" });
+  const tell = (): void => {
+    const [name, of] = figures[option("colour") ?? "state"] ?? figures.state!;
+    const known = all.filter((cell) => of(cell) !== null).sort((a, b) => of(a)! - of(b)!);
+    const show = (cell: Cell): string => `${option("colour") === "peak" ? bytes(of(cell)!) : duration(of(cell)!)} (rank ${cell.rank})`;
+    scale.textContent = known.length === 0 ? "" : `${name}: from blue, ${show(known[0]!)}, to red, ${show(known.at(-1)!)}`;
+  };
+  tell();
+  whenChosen(tell);
   const small = all.length <= 32;
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
-  return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), grid(all),
+  return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), scale, grid(all),
     small && data.communicators.length > 0 ? h("h3", {}, "How far every rank got: number of the last collective, by communicator") : h("span"),
     small && data.communicators.length > 0 ? matrix(all, data.communicators) : h("span"),
     table("Ranks", ["rank", "host", "GPU", "pid", "state", "last call", "at", "time", "peak memory", "lateness"], rows),

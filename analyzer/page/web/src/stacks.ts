@@ -23,7 +23,8 @@ export function stacks(): HTMLElement[] | null {
   const draw = (fold: boolean): HTMLElement => icicle({ name: `${all.ranks} ranks`, value: all.tree.reduce((sum, node) => sum + node.n, 0), lines: [], children: slices(all.tree, fold) }, "merged stacks, outermost frame on top");
   const place = h("div", {}, draw(true));
   const box = h("input", { type: "checkbox", change: (event: Event) => place.replaceChildren(draw(!(event.target as HTMLInputElement).checked)) });
-  return [h("p", { class: "quiet" }, all.now ? "What every rank does now." : "Where every rank made its last recorded call (no live sample: traintrace attach takes one)."),
+  const red = (nodes: StackNode[]): boolean => nodes.some((node) => node.x === 1 || red(node.c ?? []));
+  return [h("p", { class: "quiet" }, `${all.now ? "What every rank does now." : "Where every rank made its last recorded call (no live sample: traintrace attach takes one)."} A frame is as wide as the share of ranks that are in it${red(all.tree) ? "; red: only culprits, drawn wider so that one of many is seen" : ""}.`),
     h("div", { class: "tools" }, h("label", {}, box, " frames of the interpreter and of libraries too")), place,
     table("Stacks", ["ranks", "stack, innermost first", "number of ranks"], leaves(all.tree, []))];
 }

@@ -4,33 +4,56 @@ import { css, h, s, withTip } from "./dom";
 import { table } from "./table";
 import { duration, percent } from "./units";
 
-const idleHues = ["#cc79a7", "#7a6fd0", "#b24a5a", "#8a6d3b", "#9aa0a6", "#c3c7cd"];
+// Each cause has its colour on every page.
+const idleCauses: Record<string, [string, string]> = {
+  "host-bound": ["#cc79a7", "the host did not launch the next kernel or copy in time, and nothing below held it up"],
+  "launch-call": ["#7a6fd0", "the host was inside the call that launches"],
+  "launch-latency": ["#a99be8", "that call had returned, and the GPU had not begun yet"],
+  "sync-induced": ["#b24a5a", "a call that waits for the GPU had just returned: nothing was queued"],
+  "data-starvation": ["#8a6d3b", "the host waited for its data loader"],
+  allocator: ["#5f7d2a", "the host took or gave back device memory, or loaded code"],
+  "lazy-load": ["#b0672d", "the first launch of a kernel loaded its code"],
+  "host-peer-wait": ["#4a6572", "the host waited for other processes, without the GPU"],
+  "communication-wait": ["#c98a00", "work waited for a collective or message"],
+  "straggler-wait": ["#e0b040", "work waited for a rank that came late"],
+  "copy-wait": ["#2f8fc0", "work waited for a copy"],
+  "kernel-gap": ["#9aa0a6", "less than 10 us between two kernels that were queued"],
+  dependency: ["#777c82", "work that was queued in time waited for something that is not known"],
+  "graph-internal": ["#6b8f71", "between the kernels of one CUDA graph"],
+  unattributed: ["#c3c7cd", "what launched the next work was not recorded"],
+};
+const hueOf = (cause: string): string => idleCauses[cause]?.[0] ?? "#9aa0a6";
+const mostCauses = 8;
 
 function bars(): HTMLElement {
   const { devices, causes } = data.steps!;
   const shown = devices.length <= 64 ? devices : [...devices].sort((a, b) => sum(b.idle) / b.window - sum(a.idle) / a.window).slice(0, 64);
   const totals = causes.map((_, i) => devices.reduce((all, device) => all + (device.idle[i] ?? 0), 0));
-  const top = causes.map((_, i) => i).filter((i) => totals[i]! > 0).sort((a, b) => totals[b]! - totals[a]!).slice(0, idleHues.length);
+  const top = causes.map((_, i) => i).filter((i) => totals[i]! > 0).sort((a, b) => totals[b]! - totals[a]!).slice(0, mostCauses);
+  const longest = Math.max(1, ...shown.map((device) => device.window)), right = 132;
   const [row, left, width] = [24, 66, Math.max(340, Math.min(1130, document.documentElement.clientWidth - 36))];
   const svg = s("svg", { viewBox: `0 0 ${width} ${shown.length * row + 4}`, width: "100%", role: "img", "aria-label": "where each GPU's time went" });
   shown.forEach((device, i) => {
     const parts: [string, string, number][] = [["compute", "var(--compute)", device.compute], ["exposed communication", "var(--communication)", device.communication], ["exposed copies", "var(--copies)", device.copies],
-      ...top.map((cause, n): [string, string, number] => [`idle: ${causes[cause]}`, idleHues[n]!, device.idle[cause] ?? 0])];
+      ...top.map((cause): [string, string, number] => [`idle: ${causes[cause]}`, hueOf(causes[cause]!), device.idle[cause] ?? 0])];
     const group = s("g", { tabindex: 0, role: "img", "aria-label": `rank ${device.rank}: ${parts.map((p) => `${p[0]} ${percent(p[2], device.window)}`).join(", ")}` }, s("text", { x: 2, y: i * row + 16 }, `rank ${device.rank}`));
     let x = left;
     for (const [name, colour, ns] of parts) {
-      const wide = (width - left - 4) * ns / Math.max(1, device.window);
+      const wide = (width - left - right) * ns / longest;
       if (wide <= 0) continue;
       const box = s("rect", { x, y: i * row + 3, width: wide, height: row - 5 });
       box.style.fill = colour;
       group.append(withTip(box, () => [`rank ${device.rank}: ${name}`, `${duration(ns)}, ${percent(ns, device.window)} of ${duration(device.window)}`, device.steps > 1 ? `${duration(ns / device.steps)} a step, ${device.steps} steps` : ""]));
       x += wide;
     }
+    group.append(s("text", { x: x + 6, y: i * row + 16, class: "quiet" }, `${duration(device.window)}, idle ${percent(sum(device.idle), device.window)}`));
     svg.append(withTip(group, () => [`rank ${device.rank}: window ${duration(device.window)}`]));
   });
-  const legend = h("div", { class: "legend" }, ...([["compute", "var(--compute)"], ["exposed communication", "var(--communication)"], ["exposed copies", "var(--copies)"], ...top.map((cause, n) => [`idle: ${causes[cause]}`, idleHues[n]!])] as [string, string][])
+  const legend = h("div", { class: "legend" }, ...([["compute", "var(--compute)"], ["exposed communication", "var(--communication)"], ["exposed copies", "var(--copies)"], ...top.map((cause) => [`idle: ${causes[cause]}`, hueOf(causes[cause]!)])] as [string, string][])
     .map(([name, colour]) => { const i = h("i"); i.style.background = colour; return h("span", {}, i, name); }));
-  return h("div", {}, legend, h("div", { class: "picture" }, svg as unknown as HTMLElement), shown.length < devices.length ? h("p", { class: "quiet" }, `the ${shown.length} idlest of ${devices.length}; the table has all`) : null);
+  const meanings = h("details", {}, h("summary", {}, "what the causes mean"), h("dl", { class: "next" }, ...top.filter((cause) => causes[cause]! in idleCauses)
+    .flatMap((cause) => [h("dt", {}, causes[cause]!), h("dd", { class: "quiet" }, idleCauses[causes[cause]!]![1])])));
+  return h("div", {}, legend, h("div", { class: "picture" }, svg as unknown as HTMLElement), meanings, shown.length < devices.length ? h("p", { class: "quiet" }, `the ${shown.length} idlest of ${devices.length}; the table has all`) : null);
 }
 const sum = (list: number[]): number => list.reduce((all, value) => all + value, 0);
 
@@ -40,8 +63,8 @@ function stepTimes(): HTMLElement | null {
   const most = Math.max(...all.map((one) => one.ns.length));
   const wrap = h("div", { class: "picture" });
   const plot = new uPlot({ width: 900, height: 200, scales: { x: { time: false }, y: { range: (_u, _low, high) => [0, high * 1.1] } },
-    series: [{ label: "step" }, ...all.slice(0, 16).map((one, i): uPlot.Series => ({ label: `rank ${one.rank}`, stroke: `hsl(${i * 137 % 360} 60% 48%)`, width: 1.5, value: (_, v) => v === null ? "" : duration(v) }))],
-    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }, { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 80, values: (_, values) => values.map((v) => duration(v)) }] },
+    series: [{ label: "step", value: (_, v) => v === null ? "" : String(v) }, ...all.slice(0, 16).map((one, i): uPlot.Series => ({ label: `rank ${one.rank}`, stroke: `hsl(${i * 137 % 360} 60% 48%)`, width: 1.5, value: (_, v) => v === null ? "" : duration(v) }))],
+    axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }, { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 80, values: (_, values) => values.map((v) => v === 0 ? "0" : duration(v)) }] },
     [Array.from({ length: most }, (_, i) => i + 1), ...all.slice(0, 16).map((one) => Array.from({ length: most }, (_, i) => one.ns[i] ?? null))] as uPlot.AlignedData, wrap);
   plot.ctx.canvas.setAttribute("aria-label", "step time by rank");
   const fit = (): void => plot.setSize({ width: Math.max(320, (wrap.parentElement?.clientWidth ?? 900) - 4), height: 200 });
@@ -55,7 +78,7 @@ function arrivals(): HTMLElement | null {
   const { ranks, late, operations } = data.steps!.arrivals;
   if (late.length === 0) return null;
   const most = Math.max(1, ...late.flat());
-  const [width, left, row] = [1000, 64, Math.max(6, Math.min(18, 600 / ranks.length))];
+  const [width, left, row] = [Math.max(340, Math.min(1130, document.documentElement.clientWidth - 36)), 64, Math.max(6, Math.min(18, 600 / ranks.length))];
   const cell = (width - left) / late.length;
   const svg = s("svg", { viewBox: `0 0 ${width} ${ranks.length * row + 4}`, width: "100%", role: "img", "aria-label": "how late each rank came to each collective" });
   ranks.forEach((rank, i) => {
@@ -68,7 +91,8 @@ function arrivals(): HTMLElement | null {
       svg.append(withTip(box, () => [`rank ${rank}: ${duration(ns)} after the first`, `collective ${k + 1}: ${text(operations[k]!)}`, last ? "came last" : ""]));
     });
   });
-  return h("div", { class: "picture" }, svg as unknown as HTMLElement);
+  return h("div", {}, h("p", { class: "quiet" }, `From left to right collectives 1 to ${late.length}; the darker, the later the rank came: the darkest ${duration(most)} after the first${cell > 4 ? ". Red frame: it came last" : ""}.`),
+    h("div", { class: "picture" }, svg as unknown as HTMLElement));
 }
 
 export function steps(): HTMLElement[] | null {

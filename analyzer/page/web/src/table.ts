@@ -14,10 +14,11 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
   const timed = titles.map((_, i) => rows.some((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell; }));
   const columns = titles.map((title, i) => timed[i] ? `${title}, ${units[i]!.name}` : title);
   const shown = (cell: Cell, i: number): string => cell === null ? "" : typeof cell !== "object" ? String(cell) : "ns" in cell ? units[i]!.show(cell.ns) : "us" in cell ? moment(cell.us) : cell.text;
-  const most = 200;
+  const most = 200, onPaper = 40;  // rows; style.css has the second number too
   let order = rows;
   let sorted = -1, down = false, word = "", all = false;
   const body = h("tbody");
+  const rest = h("p", { class: "on-paper quiet" });
   const more = h("button", { click: () => { all = true; draw(); } });
   const heads = columns.map((column, i) => h("th", { scope: "col", "aria-sort": "none" }, h("button", { click: () => sort(i) }, column)));
   const numbers = columns.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] !== "string"));
@@ -26,6 +27,7 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
     const cut = all ? found : found.slice(0, most);
     body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : {}, shown(cell, i))))));
     more.hidden = cut.length === found.length;
+    rest.textContent = found.length > onPaper ? `${found.length - onPaper} of ${found.length} rows are not printed: the page has them.` : "";
     more.textContent = `show all ${found.length} rows`;
   }
   function sort(column: number): void {
@@ -47,5 +49,5 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
   draw();
   return h("details", open ? { open: true, class: "table" } : { class: "table" }, h("summary", {}, `${caption} (${rows.length} ${rows.length === 1 ? "row" : "rows"})`),
     h("div", { class: "tools" }, filter, button),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body)), more);
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body)), more, rest);
 }

@@ -51,10 +51,10 @@ export function asText(): string {
 // "held: 2.19 GiB (55 % of the device) in 7 blocks, train.py:11 in activations: kept", "free: 1 MiB (1 % of the device), ..":
 // rows of the table of memory.
 const row = /^(held|free): (\S+ \S+)(?: \((\d+) % of ([^)]*)\))?,? (.*)$/;
-function held(lines: string[]): HTMLElement | null {
+function held(lines: string[], failed: boolean): HTMLElement | null {
   const rows = lines.map((line) => row.exec(line)).filter((found) => found !== null);
   if (rows.length === 0) return null;
-  return h("div", { class: "scroll" }, h("table", { class: "held" }, h("caption", {}, `Memory when it failed${rows[0]![4] ? `, shares of ${rows[0]![4]}` : ""}`),
+  return h("div", { class: "scroll" }, h("table", { class: "held" }, h("caption", {}, `${failed ? "Memory when it failed" : "Memory in use"}${rows[0]![4] ? `, shares of ${rows[0]![4]}` : ""}`),
     h("tbody", {}, ...rows.map(([, kind, size, share, , what]) => h("tr", {}, h("td", { class: "number" }, size!), h("td", { class: "number" }, share ? `${share} %` : ""),
       h("td", {}, share ? h("meter", { min: 0, max: 100, value: share, class: kind!, "aria-label": `${share} %` }) : null), h("td", {}, kind === "free" ? h("b", {}, `free: ${what}`) : what!))))));
 }
@@ -80,7 +80,7 @@ function pictures(one: Finding): HTMLElement[] {
 
 function finding(one: Finding): HTMLElement {
   return h("details", { class: `finding ${one.severity}`, id: `finding-${one.code}` },
-    h("summary", {}, docs(one.code), ` ${one.certainty}: ${forPeople(one.title)}`), owners(one),
+    h("summary", {}, docs(one.code), ` ${one.certainty === "proof" ? "proven" : one.certainty}: ${forPeople(one.title)}`), owners(one),
     h("ul", {}, ...one.where.map((at) => h("li", { class: "mono" }, `rank ${at.rank}: ${at.file}${at.line ? ":" + at.line : ""} ${at.function}`)),
       ...one.evidence.map((line) => h("li", {}, forPeople(line)))), ...pictures(one), one.advice ? h("p", {}, forPeople(one.advice)) : null);
 }
@@ -92,20 +92,22 @@ export function verdict(): HTMLElement[] {
   const slack: HTMLButtonElement = h("button", { id: "copy-verdict", click: () => void copy(asText(), slack) }, "copy as text");
   const missing = data.findings.filter((one) => one.code.startsWith("trace.") && one !== leading).map((one) => forPeople(one.title));
   const others = data.findings.filter((one) => one !== leading);
+  const roots = leading.root ? others.filter((one) => one.root && one.severity === "error") : [];
   const why = card.why.filter((line) => !row.test(line));
   return [
     h("div", { class: `card ${leading.severity}` },
       h("p", {}, h("span", { class: `chip ${leading.severity}` }, card.kind), " ",
         h("span", { class: "chip", title: meanings[card.certainty] ?? "", tabindex: 0 }, card.certainty), " ", slack),
-      h("h1", { id: "headline" }, card.headline), owners(leading), held(card.why),
+      h("h1", { id: "headline" }, card.headline), owners(leading), held(card.why, card.kind === "OUT OF MEMORY"),
       why.length > 0 && h("ul", {}, ...why.slice(0, 12).map((line) => h("li", {}, line)), why.length > 12 ? h("li", { class: "quiet" }, `and ${why.length - 12} lines more, below`) : null),
       ...pictures(leading), card.advice ? h("p", {}, h("b", {}, "What to do: "), card.advice) : null,
       h("dl", { class: "next" }, ...card.next.filter((next) => !next.command.includes("--format=html")).flatMap((next) => [h("dt", {}, h("code", {}, next.command)), h("dd", { class: "quiet" }, next.purpose)])),
       h("p", { class: "quiet" }, data.run_line, " \u00b7 ", docs(leading.code)),
-      ...[...data.losses.map((loss) => `rank ${loss.rank} lost ${loss.count} ${loss.stat} (${loss.severity}) ${loss.advice}`), ...missing]
+      ...[...data.losses.map((loss) => loss.text), ...new Set(missing)]
         .slice(0, 6).map((line) => h("p", { class: "quiet" }, "Missing from the evidence: ", line))),
     h("div", { class: "actors" }, ...card.actors.map(actor)),
-    ...(others.length > 0 ? [h("h3", {}, "Other findings"), ...others.map(finding)] : []),
+    ...(roots.length > 0 ? [h("h3", {}, roots.length === 1 ? "One more root cause" : `${roots.length} more root causes`), ...roots.map(finding)] : []),
+    ...(others.length > roots.length ? [h("h3", {}, "Other findings"), ...others.filter((one) => !roots.includes(one)).map(finding)] : []),
     h("details", {}, h("summary", {}, "all evidence of this finding"), finding(leading)),
   ];
 }
