@@ -150,10 +150,12 @@ bool is_empty(const Removal& removal) {
          removal.faster.empty() && removal.late_ranks.empty();
 }
 
-std::string gain_text(const DeviceProfile& device, int64_t window_ns) {
+// `device`: the one that gains most of all.
+std::string gain_text(const Profile& profile, const DeviceProfile& device, int64_t window_ns) {
   const auto steps = static_cast<int64_t>(std::max<size_t>(1, device.steps));
-  return fmt::format("without it the {} of rank {} would take {} instead of {}, at best",
+  return fmt::format("without it the {} of rank {}{} would take {} instead of {}, at best",
                      device.steps > 1 ? "step" : "recorded window", device.rank.value,
+                     profile.devices.size() > 1 ? ", which gains most," : "",
                      ms_text(window_ns / steps), ms_text(device.times.window_ns / steps));
 }
 
@@ -169,7 +171,7 @@ void add_gain(const Profile& profile, const std::vector<int64_t>& windows, Findi
   }
   finding.values.emplace_back("gain_ns", gain);
   if (most != nullptr) {
-    finding.evidence.push_back(gain_text(*most, windows[most->index]));
+    finding.evidence.push_back(gain_text(profile, *most, windows[most->index]));
   }
 }
 

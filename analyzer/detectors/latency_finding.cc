@@ -324,23 +324,26 @@ Habit habit_of_waits(const DeviceProfile& device) {
   return {device, all};
 }
 
-std::vector<CollectiveWait> single_waits(const DeviceProfile& device) {
-  std::vector<CollectiveWait> single;
-  if (device.steps < 2) {
-    return single;
-  }
+std::vector<CollectiveWait> unusual_waits(const DeviceProfile& device) {
+  std::vector<CollectiveWait> unusual;
   const Habit habit = habit_of_waits(device);
-  std::set<int64_t> steps;  // with such of which one is worth a line
   for (const CollectiveWait& wait : device.waits) {
-    const IdleGap gap = {wait.ns, wait.at_ns + wait.ns};
-    if (wait.ns > 0 && !habit.has(gap)) {
-      single.push_back(wait);
-      if (device.share(wait.ns) >= kPauseShare) {
-        steps.insert(stretch_of(device, gap));
-      }
+    if (wait.ns > 0 && device.steps > 1 && !habit.has({wait.ns, wait.at_ns + wait.ns})) {
+      unusual.push_back(wait);
     }
   }
-  return steps.size() < kReturns ? single : std::vector<CollectiveWait>{};
+  return unusual;
+}
+
+std::vector<CollectiveWait> single_waits(const DeviceProfile& device) {
+  std::vector<CollectiveWait> unusual = unusual_waits(device);
+  std::set<int64_t> steps;  // with such of which one is worth a line
+  for (const CollectiveWait& wait : unusual) {
+    if (device.share(wait.ns) >= kPauseShare) {
+      steps.insert(stretch_of(device, {wait.ns, wait.at_ns + wait.ns}));
+    }
+  }
+  return steps.size() < kReturns ? unusual : std::vector<CollectiveWait>{};
 }
 
 void name_waits(const Profile& profile, Finding& finding, bool single_too) {

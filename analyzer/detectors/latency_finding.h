@@ -97,8 +97,9 @@ struct CollectiveTimes {
 CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& device);
 // Of all waits in collectives.
 Habit habit_of_waits(const DeviceProfile& device);
-// What is none, and does not come again either: in one step or two.  Empty where steps are not
-// known.
+// What is none.  Empty where steps are not known.
+std::vector<CollectiveWait> unusual_waits(const DeviceProfile& device);
+// And does not come again either: in one step or two.
 std::vector<CollectiveWait> single_waits(const DeviceProfile& device);
 // Waiting for late ranks in collectives from the second on, as far as known; without what is no
 // habit, or with it; in the first.

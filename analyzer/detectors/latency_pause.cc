@@ -179,7 +179,7 @@ void name_once(const Profile& profile, const std::vector<std::vector<WaitOnce>>&
                Finding& finding) {
   for (const DeviceProfile& device : profile.devices) {
     for (const WaitOnce& once : waits[device.index]) {
-      name_loss(device, kExposedLoss, once.wait.ns, finding);
+      name_loss(device, kExposedLoss, once.again ? 0 : once.wait.ns, finding);
     }
   }
 }
@@ -193,7 +193,7 @@ std::vector<Finding> only_waits(const Profile& profile,
       losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
         int64_t sum = 0;
         for (const WaitOnce& once : waits[device.index]) {
-          sum += once.wait.ns;
+          sum += once.again ? 0 : once.wait.ns;
         }
         return sum;
       });

@@ -57,9 +57,10 @@ class LateOnce {
     }
     for (const DeviceProfile& device : profile.devices) {
       device_of_.try_emplace(device.timeline, device.index);
-      std::vector<CollectiveWait>& waits = waits_.emplace_back(single_waits(device));
+      std::vector<CollectiveWait>& waits = waits_.emplace_back(unusual_waits(device));
       std::erase_if(
           waits, [&](const CollectiveWait& wait) { return device.share(wait.ns) < kPauseShare; });
+      again_.push_back(single_waits(device).empty());
     }
   }
 
@@ -67,7 +68,10 @@ class LateOnce {
     std::vector<WaitOnce> result;
     for (const CollectiveWait& wait : waits_[device]) {
       if (const std::optional<Came> last = last_of(wait)) {
-        result.push_back({wait, last->device, is_for_a_pause(*last, wait.ns, kMostRanksBetween)});
+        const bool for_a_pause = is_for_a_pause(*last, wait.ns, kMostRanksBetween);
+        if (for_a_pause || !again_[device]) {
+          result.push_back({wait, last->device, for_a_pause, again_[device]});
+        }
       }
     }
     return result;
@@ -114,6 +118,7 @@ class LateOnce {
   const Profile& profile_;
   std::vector<Spans> paused_;                       // by device
   std::vector<std::vector<CollectiveWait>> waits_;  // the same
+  std::vector<bool> again_;                         // the same: whether these come again
   std::map<size_t, size_t> device_of_;              // by timeline: its first
 };
 

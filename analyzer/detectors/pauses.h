@@ -30,6 +30,8 @@ struct WaitOnce {
   // one that had.
   size_t last = 0;
   bool for_a_pause = false;
+  // There are as many as of what comes again: told only where it was for a pause that does so too.
+  bool again = false;
 };
 // By device, those of 1 % of the window at least; `pauses`: by device, those worth a finding.
 std::vector<std::vector<WaitOnce>> waits_once(const Profile& profile,

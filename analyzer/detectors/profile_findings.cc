@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -115,10 +116,34 @@ std::string pauses_text(const std::vector<Finding>& findings) {
                      value_of(*pause, idle ? "idle_percent" : "waited_percent"));
 }
 
+// Of the GPU that loses most to what a finding is about.
+double lost_share(const Profile& profile, const Finding& finding) {
+  std::vector<int64_t> lost(profile.devices.size(), 0);
+  for (const NamedLoss& named : finding.named) {
+    lost[named.device] += named.ns;
+  }
+  double most = 0;
+  for (const DeviceProfile& device : profile.devices) {
+    most = std::max(most, device.share(lost[device.index]));
+  }
+  return most;
+}
+
+// What costs much is said first, although it is no habit or as it is meant to be.
 Finding nothing_lost(const Profile& profile, const std::vector<Finding>& findings) {
   Finding finding;
   finding.code = "run.healthy";
   finding.certainty = Certainty::kLikely;
+  const auto most =
+      std::max_element(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
+        return lost_share(profile, a) < lost_share(profile, b);
+      });
+  const double lost = most == findings.end() ? 0 : lost_share(profile, *most);
+  if (lost >= kMostUnnamed) {
+    finding.title = most->title + "; nothing else is lost that is worth a warning";
+    finding.values = {{"lost_percent", std::llround(100 * lost)}};
+    return finding;
+  }
   finding.title = fmt::format("nothing in the time of {} GPU{} is lost that is worth a warning{}",
                               profile.devices.size(), profile.devices.size() == 1 ? "" : "s",
                               pauses_text(findings));
@@ -141,8 +166,18 @@ void mark_root(std::vector<Finding>& findings, size_t ranks) {
       worst = finding;
     }
   }
-  if (worst != findings.end()) {
-    worst->root = true;
+  if (worst == findings.end()) {
+    return;
+  }
+  worst->root = true;
+  const auto larger = std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
+    return other.severity != Severity::kInfo && loss_of(other) > loss_of(*worst) &&
+           gain_ns(*worst) && gain_ns(other).value_or(loss_of(other)) < gain_ns(*worst);
+  });
+  if (larger != findings.end()) {
+    worst->evidence.insert(worst->evidence.end() - 1,
+                           fmt::format("{} loses more, {}, but fixing that would gain less",
+                                       larger->code, ms_text(loss_of(*larger))));
   }
 }
 

@@ -41,7 +41,7 @@ const char* name_of_kind(size_t kind) {
       "waiting for a late rank on another GPU",
       "waiting for a copy on another GPU",
       "gaps of less than 10 us between kernels",
-      "work that was launched in time and began late",
+      "queued work that began late for a reason that was not recorded",
       "gaps inside replays of graphs",
       "launches that were not recorded",
       "exposed communication",
@@ -112,12 +112,19 @@ bool is_detail(const DeviceProfile& device, int64_t rest, const std::vector<Find
 }
 
 std::string title_of(const DeviceProfile& device, const LossTimes& rest) {
+  if (!is_attributed(device)) {
+    return fmt::format(
+        "the recording is too incomplete to judge the GPU of rank {}: {} are lost, and of the idle "
+        "time {} have no recorded cause",
+        device.rank.value, share_text(device, sum_of(rest)), ms_text(unknown_of(rest)));
+  }
   if (2 * unknown_of(rest) >= sum_of(rest)) {
     return fmt::format("{}; the recording does not show why for {} of it",
                        idle_text({{&device, device.times.idle_ns}}), ms_text(unknown_of(rest)));
   }
-  return fmt::format("{} of the GPU of rank {} is lost without a finding of its own: {}",
-                     share_text(device, sum_of(rest)), device.rank.value, parts_text(rest));
+  return fmt::format(
+      "{} of the GPU of rank {} are lost to causes too small for findings of their own: {}",
+      share_text(device, sum_of(rest)), device.rank.value, parts_text(rest));
 }
 
 }  // namespace

@@ -223,6 +223,12 @@ std::string who_is(const Run& run, const Ranks& ranks) {
   return who;
 }
 
+// A pause of most of the window is no habit, and no health either.
+bool loses_time(const Finding& finding) {
+  return std::any_of(finding.values.begin(), finding.values.end(),
+                     [](const auto& value) { return value.first == "lost_percent"; });
+}
+
 std::optional<CodePlace> place_elsewhere(const Run& run, const CodePlace& place) {
   const RankState* const state = state_of(run, place.rank);
   const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
@@ -259,7 +265,7 @@ const char* kind_of(const Finding& finding) {
     return "WATCHDOG ABORT";
   }
   if (code.starts_with("run.")) {
-    return code == "run.healthy"       ? "HEALTHY"
+    return code == "run.healthy"       ? (loses_time(finding) ? "NOTE" : "HEALTHY")
            : code == "run.in-progress" ? "IN PROGRESS"
            : code == "run.rank-failed" ? "FAILED"
                                        : "UNEXPLAINED";

@@ -18,9 +18,20 @@ size_t part_of(const DeviceProfile& device, int64_t ns) {
   return static_cast<size_t>(device.share(ns) * static_cast<double>(kBar) + 0.5);
 }
 
-IdleCause main_cause(const DeviceProfile& device) {
-  return static_cast<IdleCause>(std::max_element(device.idle.begin(), device.idle.end()) -
-                                device.idle.begin());
+// What a launch that came late cost is one cause here, as it is in latency.host-bound: until it was
+// called, while it ran, and from its return.
+std::string main_cause_text(const DeviceProfile& device) {
+  constexpr const char* kLate = "late launches";
+  std::map<std::string, int64_t> causes;
+  for (size_t i = 0; i < kIdleCauses; ++i) {
+    causes[is_launch(static_cast<IdleCause>(i)) ? kLate : kIdleCauseNames[i]] += device.idle[i];
+  }
+  const auto most =
+      std::max_element(causes.begin(), causes.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most->second == 0
+             ? ""
+             : fmt::format("{} {:.0f} %", most->first, 100 * device.share(most->second));
 }
 
 std::string row_of(const DeviceProfile& device, const Screen& screen) {
@@ -38,14 +49,10 @@ std::string row_of(const DeviceProfile& device, const Screen& screen) {
   const int64_t cycle =
       device.steps > 1 ? times.window_ns / static_cast<int64_t>(device.steps) : times.window_ns;
   const auto percent = [&](int64_t ns) { return 100 * device.share(ns); };
-  const IdleCause cause = main_cause(device);
-  return fmt::format("  {:>5}  {:>9}  {}  {:>6.0f} %  {:>4.0f} %  {:>4.0f} %   {}\n",
+  return fmt::format("  {:>5}  {:>9}  {}  {:>6.0f} %  {:>4.0f} %  {:>4.0f} %  {:>4.0f} %   {}\n",
                      device.rank.value, duration_text(cycle), bar, percent(times.compute_ns),
-                     percent(times.exposed_communication_ns), percent(times.idle_ns),
-                     times.idle_ns == 0
-                         ? ""
-                         : fmt::format("{} {:.0f} %", kIdleCauseNames[static_cast<size_t>(cause)],
-                                       percent(device.idle_for(cause))));
+                     percent(times.exposed_communication_ns), percent(times.exposed_memory_ns),
+                     percent(times.idle_ns), main_cause_text(device));
 }
 
 // Culprits and the idlest first, then by rank again.
@@ -79,7 +86,7 @@ std::string rank_bars(const Run& run, const Finding& finding, const Screen& scre
   const bool steps = std::any_of(profile.devices.begin(), profile.devices.end(),
                                  [](const DeviceProfile& device) { return device.steps > 1; });
   std::string out =
-      fmt::format("  {:>5}  {:>9}  {:<{}}  compute   comm   idle   of it most\n", "rank",
+      fmt::format("  {:>5}  {:>9}  {:<{}}  compute   comm   copy   idle   of it most\n", "rank",
                   steps ? "step" : "window", "# compute = comm + copy . idle", kBar);
   const std::vector<const DeviceProfile*> devices = shown(profile, finding);
   for (const DeviceProfile* device : devices) {

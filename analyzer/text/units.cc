@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace traintrace {
 namespace {
@@ -72,6 +74,41 @@ std::string percent_text(double percent) {
   return fmt::format("{:.{}f} %", percent, percent != 0 && std::abs(percent) < 10 ? 1 : 0);
 }
 
+namespace {
+
+// "0.78 of 1234.56 ms": the unit is of both numbers.
+bool shares_unit(std::string_view before) {
+  constexpr std::string_view kOf = " of ";
+  return before.ends_with(kOf) && before.size() > kOf.size() &&
+         is_digit(before[before.size() - kOf.size() - 1]);
+}
+
+// "1356.7 ms" -> "1.36 s": of a second and more the figures before the point are too many.
+std::string with_seconds(std::string text) {
+  constexpr std::string_view kMs = " ms";
+  constexpr size_t kSecond = 4;  // figures of 1000 ms
+  for (size_t at = text.find(kMs); at != std::string::npos; at = text.find(kMs, at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && (is_digit(text[begin - 1]) || text[begin - 1] == '.')) {
+      --begin;
+    }
+    const std::string_view number = std::string_view(text).substr(begin, at - begin);
+    const bool is_word = (begin == 0 || text[begin - 1] == ' ' || text[begin - 1] == '(') &&
+                         (at + kMs.size() == text.size() || !std::isalpha(text[at + kMs.size()]));
+    double ms = 0;
+    if (is_word && number.find('.') != number.npos && number.find('.') >= kSecond &&
+        !shares_unit(std::string_view(text).substr(0, begin)) &&
+        std::from_chars(number.data(), number.data() + number.size(), ms).ec == std::errc() &&
+        ms < 1e12) {
+      text.replace(begin, at + kMs.size() - begin, duration_text(std::llround(ms * 1e6)));
+      at = begin;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string for_people(std::string_view sentence) {
   constexpr std::string_view kBytes = " bytes";
   constexpr uint64_t kSmallest = 4096;  // below, all figures may matter
@@ -96,7 +133,7 @@ std::string for_people(std::string_view sentence) {
       out += sentence[at++];
     }
   }
-  return out;
+  return with_seconds(std::move(out));
 }
 
 }  // namespace traintrace

@@ -1,6 +1,7 @@
 #include "analyzer/timeline/host_times.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "analyzer/thresholds.h"
@@ -89,6 +90,29 @@ std::vector<Span> host_times(const Timeline& timeline, HostTime kind) {
     times.insert(times.end(), own.begin(), own.end());
   }
   return times;
+}
+
+int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work,
+                    const std::function<bool(const GpuWork&)>& counts) {
+  std::unordered_map<uint64_t, int64_t> launched;
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      launched[call.correlation] = call.end_ns;
+    }
+  }
+  std::vector<int64_t> leads;
+  for (const GpuWork& each : work) {
+    const auto launch = launched.find(each.correlation);
+    if (launch != launched.end() && counts(each)) {
+      leads.push_back(each.start_ns - launch->second);
+    }
+  }
+  if (leads.empty()) {
+    return 0;
+  }
+  const auto middle = leads.begin() + static_cast<ptrdiff_t>(leads.size() / 2);
+  std::nth_element(leads.begin(), middle, leads.end());
+  return *middle;
 }
 
 std::vector<const DeviceProfile*> alike(const Profile& profile, const std::vector<size_t>& losers,

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -48,6 +50,11 @@ class TimesBeforeLaunches {
 
 // In ns of the timeline, disjoint and in order; those of two launches touch.
 std::vector<Span> host_times(const Timeline& timeline, HostTime kind);
+
+// From the end of a launch to the start of what it launched, the median of the work that `counts`;
+// 0: the launch of none was recorded.
+int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work,
+                    const std::function<bool(const GpuWork&)>& counts);
 
 // Of those that meet one of `losers` (in Profile::devices) in a collective, the GPUs that computed
 // nothing while their hosts did the same, for a good part (`alike`) of the losers' usual time: they

@@ -8,6 +8,7 @@
 
 #include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/exposed_copies.h"
+#include "analyzer/timeline/host_times.h"
 #include "analyzer/timeline/rank_evidence.h"
 #include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/steps.h"
@@ -137,28 +138,6 @@ int64_t blocked_for(const Timeline& timeline, int device, std::span<const GpuWor
   return window_within(work, united(std::move(blocked)));
 }
 
-int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work) {
-  std::unordered_map<uint64_t, int64_t> launched;
-  for (const HostCall& call : timeline.calls) {
-    if (call.correlation != 0) {
-      launched[call.correlation] = call.end_ns;
-    }
-  }
-  std::vector<int64_t> leads;
-  for (const GpuWork& each : work) {
-    const auto launch = launched.find(each.correlation);
-    if (each.kind != WorkKind::kMemory && launch != launched.end()) {
-      leads.push_back(each.start_ns - launch->second);
-    }
-  }
-  if (leads.empty()) {
-    return 0;
-  }
-  const auto middle = leads.begin() + static_cast<ptrdiff_t>(leads.size() / 2);
-  std::nth_element(leads.begin(), middle, leads.end());
-  return *middle;
-}
-
 // Where parts with as many kernels each begin: a cluster of gaps between few of them lies in few
 // parts, however long it takes, and so do the copies of weights that are loaded or saved once.
 std::vector<int64_t> equal_parts_of(std::span<const GpuWork> work) {
@@ -227,7 +206,8 @@ void add_devices(Profile& profile, size_t index) {
     }
     device.profiling_ns = window_within(work, profiling);
     device.profiling_idle_ns = idle_within(work, profiling);
-    device.median_lead_ns = median_lead(timeline, work);
+    device.median_lead_ns = median_lead(
+        timeline, work, [](const GpuWork& each) { return each.kind != WorkKind::kMemory; });
     device.step_starts = steps_on_device(timeline, number);
     device.steps = device.step_starts.size();
     device.stretches = device.steps < 2 ? equal_parts_of(work) : device.step_starts;

@@ -997,7 +997,14 @@ def waited_for_a_pause(traintrace):
     if pause["victims"] != [1, 2, 3] or not pause["title"].endswith("; ranks 1-3 waited for it") or pause["severity"] != "info":
         wrong.append(f"waited for a pause: {pause}")
     unnamed = [each["unattributed_ns"] / each["window_ns"] for each in document["lost_time"]]
-    return wrong + ([] if max(unnamed) < 0.1 else [f"waited for a pause: without a name are {unnamed}"])
+    wrong += [] if max(unnamed) < 0.1 else [f"waited for a pause: without a name are {unnamed}"]
+    for name, who, victims in ("one rank", [0], [1, 2, 3]), ("all ranks", [0, 1, 2, 3], []):
+        again = together(4, lambda rank, k, who=who: 0.0, idle_us=lambda rank, k, who=who: 300_000.0 if rank in who and k in (13, 28, 43) else 0.0)
+        found = json.loads(analyze(traintrace, again, range(4)))["findings"]
+        pause = next((each for each in found if each["code"] == "latency.pause"), {})
+        if pause.get("severity") != "warning" or pause.get("victims", []) != victims:
+            wrong.append(f"waited for pauses of {name} that come again: {pause}")
+    return wrong
 
 
 def main(traintrace):
