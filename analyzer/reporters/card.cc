@@ -14,6 +14,7 @@
 #include "analyzer/reporters/card_victims.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/people_lines.h"
+#include "analyzer/reporters/place_role.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
 
@@ -21,7 +22,6 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostActors = 6;
-constexpr const char* kCallInQuestion = "made that call at";
 
 // The GPU of that rank; -1: not known.
 int device_of(const Run& run, const RankState& state) {
@@ -36,8 +36,9 @@ int device_of(const Run& run, const RankState& state) {
   return -1;
 }
 
-// What it did last, without the place, which the frames below say, unless it is `elsewhere`.
-std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere) {
+// What each of `many` or that one did last.  The place is left to the frames below, unless these
+// show another than `elsewhere`.
+std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere, bool many = false) {
   const RankState* const state = state_of(run, rank);
   const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
   if (state == nullptr || !activity || state->life.halt != Halt::kNot) {
@@ -50,29 +51,42 @@ std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere) {
   const std::string ended =
       state->ending == Ending::kExited
           ? fmt::format("exited with status {}; ", trace_of(run, *state).exit_status)
-      : state->ending == Ending::kGone ? "is gone; "
+      : state->ending == Ending::kGone ? (many ? "are gone; " : "is gone; ")
                                        : "";
   const bool over = has_ended(*state);
-  const std::string at = elsewhere.empty() ? "" : ", at " + elsewhere;
-  return ended +
-         (activity->open
-              ? fmt::format("{} inside {} since {}", over ? "was" : "is", activity->call, when)
-          : activity->queries > 0
-              ? fmt::format("{} {}: {} times, the last at {}", over ? "polled" : "polls",
-                            activity->call, count_text(activity->queries), when)
-              : fmt::format("last call {}, at {}", activity->call, when)) +
-         at;
+  const std::string at = elsewhere.empty() ? "" : " at " + elsewhere;
+  if (activity->open) {
+    const char* const be = over ? (many ? "were" : "was") : many ? "are" : "is";
+    return fmt::format("{}{} inside {}{} since {}", ended, be, activity->call, at, when);
+  }
+  if (activity->queries > 0) {
+    return fmt::format("{}{} {}{}: {} times, the last at {}", ended,
+                       over   ? "polled"
+                       : many ? "poll"
+                              : "polls",
+                       activity->call, at, count_text(activity->queries), when);
+  }
+  return fmt::format("{}last call {}{}, at {}", ended, activity->call, at, when);
 }
 
 // What they all did last; empty: not the same.
-std::string doing_of_all(const Run& run, const Ranks& ranks) {
+std::string doing_of_all(const Run& run, const Ranks& ranks,
+                         const std::map<Rank, std::string>& elsewhere) {
   constexpr size_t kMostCompared = 64;
-  const std::string first = doing_of(run, ranks.front(), "");
-  const bool same = std::all_of(
-      ranks.begin(),
-      ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kMostCompared)),
-      [&](Rank rank) { return doing_of(run, rank, "") == first; });
-  return same && ranks.size() <= kMostCompared ? first : "";
+  if (ranks.size() > kMostCompared) {
+    return "";
+  }
+  std::string all;
+  for (const Rank rank : ranks) {
+    const auto place = elsewhere.find(rank);
+    const std::string doing =
+        doing_of(run, rank, place == elsewhere.end() ? "" : place->second, true);
+    if (rank != ranks.front() && doing != all) {
+      return "";
+    }
+    all = doing;
+  }
+  return all;
 }
 
 // Where its last call was made from, if no evidence names a place of it.
@@ -93,13 +107,15 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
     const auto place = std::find_if(finding.where.begin(), finding.where.end(),
                                     [&](const CodePlace& other) { return other.rank == rank; });
     const bool known = place != finding.where.end();
-    CardActor& actor = by_place[known ? Key{place->file, place->line, place->function, ""} : Key{}];
+    const PlaceRole role = known ? role_of(run, finding, *place) : PlaceRole();
+    CardActor& actor =
+        by_place[known ? Key{place->file, place->line, place->function, role.words} : Key{}];
     if (actor.ranks.empty() && known) {
       actor.frames = job_frames(run, *place);
-      if (const auto now = place_elsewhere(run, *place); now && !actor.frames.empty()) {
-        actor.frames_are = kCallInQuestion;
-        elsewhere[rank] = place_text(*now);
-      }
+      actor.frames_are = role.words;
+    }
+    if (role.last_call) {
+      elsewhere[rank] = place_text(*role.last_call);
     }
     actor.ranks.push_back(rank);
     actor.culprit = true;
@@ -112,7 +128,7 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
       actor.frames =
           actor.frames.empty() ? last_frames(run, actor.ranks.front()) : std::move(actor.frames);
     } else {
-      actor.doing = doing_of_all(run, actor.ranks);
+      actor.doing = doing_of_all(run, actor.ranks, elsewhere);
     }
     actors.push_back(std::move(actor));
   }
@@ -223,14 +239,6 @@ std::string who_is(const Run& run, const Ranks& ranks) {
   return who;
 }
 
-std::optional<CodePlace> place_elsewhere(const Run& run, const CodePlace& place) {
-  const RankState* const state = state_of(run, place.rank);
-  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
-  auto now =
-      activity ? user_place(trace_of(run, *state), place.rank, activity->stack) : std::nullopt;
-  return now && (now->file != place.file || now->line != place.line) ? now : std::nullopt;
-}
-
 const char* kind_of(const Finding& finding) {
   const std::string_view code = finding.code;
   const bool waits = !finding.victims.empty();
@@ -250,7 +258,7 @@ const char* kind_of(const Finding& finding) {
     return "WATCHDOG ABORT";
   }
   if (code.starts_with("run.")) {
-    return code == "run.healthy"       ? "HEALTHY"
+    return code == "run.healthy" ? "HEALTHY"
            : code == "run.in-progress" ? "IN PROGRESS"
            : code == "run.rank-failed" ? "FAILED"
                                        : "UNEXPLAINED";

@@ -18,7 +18,7 @@ struct CardActor {
   std::string who;                 // "host a, pid 3005, GPU 2"
   std::string doing;               // "polls cudaStreamQuery: 732 times"
   std::vector<CodePlace> frames;   // of the job's own code, innermost first
-  std::string frames_are;          // "made that call at"; empty: where it is now
+  std::string frames_are;          // "now at", "called ncclSend at"; empty: where `doing` was
   std::vector<SourceLine> source;  // around the innermost one; empty: it is not what ran
 };
 

@@ -1,7 +1,6 @@
 // What a card says of ranks, whether they are culprits or victims.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "analyzer/detectors/finding.h"
@@ -11,8 +10,5 @@ namespace traintrace {
 
 // "host a, pid 3005, GPU 2"; of several ranks their host, or how many hosts these are.
 std::string who_is(const Run& run, const Ranks& ranks);
-
-// Where the place's rank made its last call, if that is another line.
-std::optional<CodePlace> place_elsewhere(const Run& run, const CodePlace& place);
 
 }  // namespace traintrace

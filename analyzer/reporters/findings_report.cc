@@ -1,5 +1,4 @@
 #include "analyzer/reporters/findings_report.h"
-#include "analyzer/reporters/card_actor.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +10,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/reporters/place_role.h"
 #include "analyzer/text/wall_clock.h"
 #include "format/schema.h"
 
@@ -43,10 +43,12 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
     if (contains(first.culprits, place.rank) && !first.code.starts_with("memory.")) {
       const RankState* const state = state_of(run, place.rank);
       const bool over = state != nullptr && has_ended(*state);
-      const auto now = place_elsewhere(run, place);
-      verdict += fmt::format("; rank {} {}{} {}", place.rank.value,
-                             now ? "made that call at " + place_text(place) + " and " : "",
-                             over ? "was last at" : "is at", place_text(now.value_or(place)));
+      const PlaceRole role = role_of(run, first, place);
+      const bool is_call = !role.is_newest && !role.words.empty();
+      verdict +=
+          fmt::format("; rank {} {}{} {}", place.rank.value,
+                      is_call ? role.words + " " + place_text(place) + " and " : "",
+                      over ? "was last at" : "is at", place_text(role.last_seen.value_or(place)));
       break;
     }
   }

@@ -86,6 +86,45 @@ TEST(FindingsReport, OfRanksThatEndedItIsSaidInThePast) {
   EXPECT_NE(json.dump().find("rank 2 polled cudaStreamQuery"), std::string::npos) << json.dump(2);
 }
 
+// A sample says where it is; no call was made there.
+TEST(FindingsReport, WhereItWasSampledIsNotWhereItMadeACall) {
+  const char* const kSampled = R"(
+ranks 0-3 running=yes
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x39 @train.py:118:train_step
++3 0,1,3 enqueues ncclAllReduce on dp @train.py:118:train_step
++40 0,1,3 stands waits=nccl on=ncclAllReduce steady @train.py:118:train_step
++40 2 stands waits=gil steady ran @cache.py:31:get,train.py:110:train_step
++40 2 stands role=worker name=python3 waits=lock steady holds-gil @cache.py:70:fill
+end +40
+)";
+  const nlohmann::json json = nlohmann::json::parse(report(kSampled, "json"));
+  const std::string verdict = json["verdict"];
+  EXPECT_TRUE(verdict.ends_with("; rank 2 is at cache.py:31 in get")) << verdict;
+  EXPECT_EQ(json["findings"][0]["where"][0]["line"], 31);
+  const std::string text = report(kSampled, "text");
+  EXPECT_NE(text.find("last call ncclAllReduce at train.py:118 in train_step"), std::string::npos);
+  EXPECT_NE(text.find("now at cache.py:31"), std::string::npos) << text;
+}
+
+// The call that a finding is about is named, where it is not the last.
+TEST(FindingsReport, TheCallInQuestionIsNamed) {
+  const char* const kMismatch = R"(
+ranks 0-3
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x20 @a.py:1:f
++2 0,2,3 enqueues ncclAllReduce on dp @a.py:1:f
++2 1 enqueues ncclAllReduce on dp count=1000 @b.py:2:g
++2.1 0-3 enters cudaStreamSynchronize @a.py:9:f
+end +30
+)";
+  const nlohmann::json json = nlohmann::json::parse(report(kMismatch, "json"));
+  const std::string verdict = json["verdict"];
+  EXPECT_TRUE(
+      verdict.ends_with("; rank 1 called ncclAllReduce at b.py:2 in g and is at a.py:9 in f"))
+      << verdict;
+}
+
 TEST(FindingsReport, TextHasTheCardThenLossesVerdictAndOneFindingALine) {
   const std::string text = report(kHang, "text");
   const size_t loss = text.find("lost: rank 2: 3 before-arming (warning)");
