@@ -151,6 +151,14 @@ std::string other_run_line(const OtherRun& other) {
                      judged, other.id);
 }
 
+int64_t run_duration(const Run& run) {
+  TimeNs end = run.end;
+  for (const ProcessTrace& trace : run.processes) {
+    end = std::max(end, trace.gone);
+  }
+  return elapsed(run.start, end);
+}
+
 std::string run_line(const Run& run) {
   // Other tools' files do not say where a rank ran.
   const std::string hosts = run.hosts.empty() ? ""
@@ -159,7 +167,7 @@ std::string run_line(const Run& run) {
   const std::string began = is_wall_clock(run.start) ? ", began " + date_text(run.start) : "";
   return fmt::format("run {}: {} of {} rank{}{}, {}, {} records{}", run.id, run.ranks.size(),
                      run.world_size, run.world_size == 1 ? "" : "s", hosts,
-                     seconds(elapsed(run.start, run.end)), run.records, began);
+                     seconds(run_duration(run)), run.records, began);
 }
 
 }  // namespace traintrace

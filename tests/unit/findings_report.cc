@@ -125,6 +125,60 @@ end +30
       << verdict;
 }
 
+// Not every source says when a process began: times count from the first that is known.
+TEST(FindingsReport, ARunWithoutAStartBeginsWithWhatIsSeenFirst) {
+  const char* const kPeaks =
+      "process 0 rank=0 world=1 alive=+9\n"
+      "tensor-device 0 at=+2 allocated=5 reserved=5 peak-allocated=5 peak-reserved=5 peak-at=+1 "
+      "allocations=1 change=5\n";
+  const nlohmann::json json = nlohmann::json::parse(report(kPeaks, "json"));
+  EXPECT_EQ(json["run"]["start_ns"], 1'700'000'001'000'000'000);
+  EXPECT_NE(report(kPeaks, "text").find(", 8.00 s,"), std::string::npos);
+}
+
+// They are blocked no more.
+TEST(FindingsReport, VictimsThatEndedAreSaidToHave) {
+  const std::string text = report(
+      (std::string(kHang) + "+29 0,1,3 dies\n+29 2 dies\n").c_str(), "text");
+  EXPECT_NE(text.find("Ranks 0, 1, 3  host a; are gone; were blocked in ncclAllReduce #12"),
+            std::string::npos)
+      << text;
+}
+
+TEST(FindingsReport, TracesThatWereNotGivenComeFirst) {
+  const std::string text = report(R"(
+ranks 0-1 world=8
+communicator dp members=0-7
++1 0-1 calls ncclAllReduce on dp x11 @a.py:1:f
++2 0-1 enqueues ncclAllReduce on dp @a.py:1:f
+end +30
+)",
+                                  "text");
+  const size_t note = text.find("Only 2 of 8 ranks are given");
+  EXPECT_LT(note, text.find("Rank")) << text;
+  EXPECT_EQ(report(kHang, "text").find("ranks are given"), std::string::npos);
+}
+
+TEST(FindingsReport, AnotherProblemIsNamedUnderTheHeadline) {
+  const std::string text = report(R"(
+ranks 0-7
+communicator left members=0-3
+communicator right members=4-7
++1 0-3 calls ncclAllReduce on left x20 @a.py:1:f
++1 4-7 calls ncclAllReduce on right x20 @a.py:1:f
++2 0,1,3 enqueues ncclAllReduce on left @a.py:1:f
++2 2 polls cudaStreamQuery @a.py:7:g
++2 4,6,7 enqueues ncclAllReduce on right @a.py:1:f
++2 5 enqueues ncclAllReduce on right count=1000 @a.py:1:f
+end +30
+)",
+                                  "text");
+  const size_t note = text.find("\n  Another problem: ");
+  EXPECT_NE(note, std::string::npos) << text;
+  EXPECT_LT(note, text.find("\n  Rank "));
+  EXPECT_EQ(report(kHang, "text").find("Another problem"), std::string::npos);
+}
+
 TEST(FindingsReport, TextHasTheCardThenLossesVerdictAndOneFindingALine) {
   const std::string text = report(kHang, "text");
   const size_t loss = text.find("lost: rank 2: 3 before-arming (warning)");
