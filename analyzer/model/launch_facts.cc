@@ -75,9 +75,6 @@ TimeNs first_sign_of_life(const ProcessTrace& trace) {
       consider(operation.enter);
     }
   }
-  for (const CallRecord& event : trace.events) {
-    consider(event.enter);
-  }
   for (const AllocationText& allocation : trace.allocations) {
     consider(allocation.time);
   }
