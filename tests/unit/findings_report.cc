@@ -138,8 +138,8 @@ TEST(FindingsReport, ARunWithoutAStartBeginsWithWhatIsSeenFirst) {
 
 // They are blocked no more.
 TEST(FindingsReport, VictimsThatEndedAreSaidToHave) {
-  const std::string text = report(
-      (std::string(kHang) + "+29 0,1,3 dies\n+29 2 dies\n").c_str(), "text");
+  const std::string text =
+      report((std::string(kHang) + "+29 0,1,3 dies\n+29 2 dies\n").c_str(), "text");
   EXPECT_NE(text.find("Ranks 0, 1, 3  host a; are gone; were blocked in ncclAllReduce #12"),
             std::string::npos)
       << text;
@@ -148,14 +148,17 @@ TEST(FindingsReport, VictimsThatEndedAreSaidToHave) {
 TEST(FindingsReport, TracesThatWereNotGivenComeFirst) {
   const std::string text = report(R"(
 ranks 0-1 world=8
+fact source flight-recorder
+fact operations-in-flight 1
 communicator dp members=0-7
 +1 0-1 calls ncclAllReduce on dp x11 @a.py:1:f
-+2 0-1 enqueues ncclAllReduce on dp @a.py:1:f
-end +30
++2 0-1 enqueues ncclAllReduce on dp gpu=pending @a.py:1:f
+end +183
 )",
                                   "text");
-  const size_t note = text.find("Only 2 of 8 ranks are given");
-  EXPECT_LT(note, text.find("Rank")) << text;
+  const size_t note = text.find("\n  Only 2 of 8 ranks are given");
+  EXPECT_NE(note, std::string::npos) << text;
+  EXPECT_LT(note, text.find("\n  Ranks 2-7  left no trace\n"));
   EXPECT_EQ(report(kHang, "text").find("ranks are given"), std::string::npos);
 }
 
