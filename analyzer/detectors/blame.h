@@ -9,6 +9,6 @@ namespace traintrace {
 
 // Its roots, if they are a minority; else nobody, and the title ends with why: `tie`.
 void blame_roots(const Hang& hang, Finding& finding,
-                 std::string_view tie = "as many do not wait as do, or more");
+                 std::string_view tie = "no majority, so which side is wrong is undetermined");
 
 }  // namespace traintrace

@@ -150,9 +150,10 @@ std::string wait_text(const Run& run, const Wait& wait) {
   }
   const Waiter& first = wait.waiters.front();
   const auto place = user_place(run.processes[first.process], first.rank, first.stack);
-  return fmt::format("{} wait{} in {} since {}, for {}{}", ranks_text(direct_waiters(wait)),
+  return fmt::format("{} wait{} in {} since {}, {}{}", ranks_text(direct_waiters(wait)),
                      wait.waiters.size() == 1 ? "s" : "", operation_text(run, wait),
-                     run_time(run, since), seconds(waited),
+                     run_time(run, since),
+                     wait_length_text(run.processes[first.process], seconds(waited)),
                      place ? fmt::format(", called at {}", place_text(*place)) : "");
 }
 
@@ -297,6 +298,13 @@ std::string never_text(const Run& run, const Ranks& ranks, std::string_view done
 std::string seconds(TimeNs duration) {
   const double value = static_cast<double>(duration) / 1e9;
   return value < 10 ? fmt::format("{:.3g} s", value) : fmt::format("{:.1f} s", value);
+}
+
+std::string wait_length_text(const ProcessTrace& trace, const std::string& duration) {
+  const auto made = trace.facts.find("dump-time");
+  return made != trace.facts.end() && made->second == "assumed"
+             ? "up to the first time limit, " + duration + " later"
+             : "for " + duration;
 }
 
 std::string signal_text(int signal) {

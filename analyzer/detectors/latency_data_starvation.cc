@@ -14,7 +14,9 @@ std::vector<Finding> find_data_starvation(const Profile& profile) {
   }
   Finding finding = loss_finding("latency.data-starvation", losses);
   finding.certainty = Certainty::kProof;  // the thread was in it
-  finding.title = idle_text(losses) + " because it waits for the data loader";
+  finding.title =
+      idle_text(losses) + (losses.size() == 1 ? " because it waits for the data loader"
+                                              : " because they wait for the data loader");
   add_alike(profile, losses, HostTime::kLoader,
             "are held up by it too, while their GPUs wait in collectives", finding);
   add_sites(

@@ -53,7 +53,7 @@ std::vector<Finding> find_cache_bloat(const Run& run, const RunMemory& memory) {
         site.count = sizes;
         site.text = fmt::format(
             "{} sizes, one after the other, for which memory was taken beside empty segments that "
-            "were too small, up to {} bytes of them; in use at most {} of {} bytes;",
+            "were too small, up to {} bytes of them; in use at most {} bytes of {} bytes;",
             sizes, unusable, history.peak_allocated, history.peak_reserved);
         return true;
       });
@@ -64,7 +64,7 @@ std::vector<Finding> find_cache_bloat(const Run& run, const RunMemory& memory) {
   const AllocatorHistory& worst = *cases.front().history;
   finding.title = fmt::format(
       "the cache of PyTorch's allocator on {} grows with each new size: {} bytes held "
-      "for {} in use on rank {}{}",
+      "for {} bytes in use on rank {}{}",
       ranks_text(finding.culprits), worst.peak_reserved, worst.peak_allocated,
       cases.front().site.rank.value, at_place(finding));
   finding.values = {{"reserved_bytes", signed_bytes(worst.peak_reserved)},

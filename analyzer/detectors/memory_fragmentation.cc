@@ -32,17 +32,21 @@ bool is_fragmented(const AllocatorHistory& history) {
 void add_measures(const Run& run, const AllocatorCase& worst, Finding& finding) {
   const AllocatorHistory& history = *worst.history;
   const CacheMiss& miss = *worst_miss(history);
+  constexpr double kPercent = 100;
   const FragmentationMeasures measures = measures_of(history.worst);
+  finding.evidence.push_back(
+      fmt::format("rank {}: then {} bytes of {} bytes held were free in {} holes, the largest of "
+                  "{} bytes; none of "
+                  "the {} bytes that the request could have come from was in a piece of {} bytes",
+                  worst.site.rank.value, history.worst.free, history.worst.reserved,
+                  history.worst.holes.size(), history.worst.largest, miss.free, miss.request));
   finding.evidence.push_back(fmt::format(
-      "rank {}: then {} of {} bytes held were free in {} holes, the largest of {} bytes; none of "
-      "the {} bytes that the request could have come from was in a piece of {}",
-      worst.site.rank.value, history.worst.free, history.worst.reserved, history.worst.holes.size(),
-      history.worst.largest, miss.free, miss.request));
-  finding.evidence.push_back(fmt::format(
-      "rank {}: peak in use {} of peak held {} bytes; external fragmentation {:.4f}, idle {:.4f}, "
-      "unusable for the request {:.4f}, concentration {:.4f}",
-      worst.site.rank.value, history.peak_allocated, history.peak_reserved, measures.external,
-      measures.idle, unusable_share(history.worst, miss.request), measures.concentration));
+      "rank {}: peak in use {} bytes of peak held {} bytes; of what was free, {:.0f} % was outside "
+      "the largest hole and {:.0f} % in holes too small for the request; {:.0f} % of what was held "
+      "was free",
+      worst.site.rank.value, history.peak_allocated, history.peak_reserved,
+      measures.external * kPercent, unusable_share(history.worst, miss.request) * kPercent,
+      measures.idle * kPercent));
   constexpr size_t kMostPins = 3;
   for (size_t i = 0; i < std::min(history.pins.size(), kMostPins); ++i) {
     MemorySite pin = worst.site;
@@ -66,8 +70,8 @@ std::vector<Finding> find_fragmentation(const Run& run, const RunMemory& memory)
         site.bytes = miss.free;
         site.count = 1;
         site.text = fmt::format(
-            "{} bytes more were taken from the device for {} at {}, although {} were free, in "
-            "pieces;",
+            "{} bytes more were taken from the device for {} bytes at {}, although {} bytes were "
+            "free, in pieces;",
             miss.mapped, miss.request, run_time(run, miss.time), miss.free);
         return true;
       });
@@ -77,7 +81,7 @@ std::vector<Finding> find_fragmentation(const Run& run, const RunMemory& memory)
   Finding finding = allocator_finding(run, "memory.fragmentation", cases);
   const AllocatorHistory& worst = *cases.front().history;
   finding.title = fmt::format(
-      "the memory of {} is fragmented: PyTorch held {} bytes for {} in use on rank {}{}",
+      "the memory of {} is fragmented: PyTorch held {} bytes for {} bytes in use on rank {}{}",
       ranks_text(finding.culprits), worst.peak_reserved, worst.peak_allocated,
       cases.front().site.rank.value, at_place(finding));
   finding.values = {{"reserved_bytes", signed_bytes(worst.peak_reserved)},

@@ -135,18 +135,18 @@ std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory
   high.site.bytes = high.bytes;
   high.site.count = 1;
   high.site.stack = surplus.stack;
-  high.site.text = fmt::format("{} bytes at its peak, rank {} {};", high.bytes,
+  high.site.text = fmt::format("{} bytes at its peak, rank {} {} bytes;", high.bytes,
                                typical.site.rank.value, typical.bytes);
   Finding finding = memory_finding(run, "memory.rank-imbalance", {high.site});
   finding.certainty = Certainty::kLikely;
   finding.title = fmt::format(
-      "the memory of rank {} stands out: {} bytes at its peak, {} on the typical rank {}",
+      "the memory of rank {} stands out: {} bytes at its peak, {} bytes on the typical rank {}",
       high.site.rank.value, high.bytes, typical.bytes, typical.site.rank.value);
   finding.values = {{"peak_bytes", signed_bytes(high.bytes)},
                     {"typical_bytes", signed_bytes(typical.bytes)}};
   if (surplus.bytes != 0) {
-    finding.title +=
-        fmt::format("; of {} it has {} instead of {}", surplus.place, surplus.bytes, surplus.other);
+    finding.title += fmt::format("; of {} it has {} bytes instead of {} bytes", surplus.place,
+                                 surplus.bytes, surplus.other);
     finding.values.emplace_back("surplus_bytes", signed_bytes(surplus.bytes - surplus.other));
   }
   if (usual) {

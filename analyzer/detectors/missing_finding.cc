@@ -68,11 +68,15 @@ const char* advice_for(const Run& run, const Hang& hang) {
     return "look at the ranks without a trace: they never used a GPU, or their trace was not kept";
   }
   if (hang.blocked) {
-    return "the missing ranks are inside a call that waits: look at what it waits for";
+    return hang.roots.size() == 1
+               ? "the missing rank is inside a call that waits: look at what it waits for"
+               : "the missing ranks are inside calls that wait: look at what these wait for";
   }
-  return "look at what the missing ranks do instead: a branch that only they took, or work that "
-         "the "
-         "others do not have";
+  return hang.roots.size() == 1
+             ? "look at what the missing rank does instead: a branch that only it took, or work "
+               "that the others do not have"
+             : "look at what the missing ranks do instead: a branch that only they took, or work "
+               "that the others do not have";
 }
 
 // "rank 2, which is stopped (SIGSTOP or a debugger),"

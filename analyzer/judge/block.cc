@@ -240,8 +240,11 @@ Blocked block(Run& run, const ReadEvents& read_events) {
   Blocked blocked;
   if (knows_order_only(run)) {
     run_stage("model waits", [&] {
+      BlockedFrontiers frontiers = block_frontiers(run);
       if (may_hang(run)) {
-        blocked.frontiers = block_frontiers(run);
+        blocked.frontiers = std::move(frontiers);
+      } else {
+        blocked.within_limits = std::move(frontiers.waits);
       }
     });
     return blocked;

@@ -15,6 +15,7 @@ struct Blocked {
   std::vector<Wait> waits;
   // Of runs of which only the order of calls is known: then `waits` are in it.
   std::optional<BlockedFrontiers> frontiers;
+  std::vector<Wait> within_limits;  // of those runs, while none of their time limits has passed
 };
 
 // `read_events`: null, if there are none but those in the traces.  They are read only where the

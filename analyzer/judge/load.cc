@@ -6,6 +6,8 @@
 #include <iterator>
 #include <tuple>
 
+#include "analyzer/model/launch_facts.h"
+
 namespace traintrace {
 namespace {
 
@@ -45,6 +47,10 @@ Run load(RunInput input, const std::vector<ReadError>& unreadable, const RunOpti
   run.id = std::move(input.about.id);
   run.hang_after = options.hang_after;
   run.processes = std::move(input.processes);
+  for (ProcessTrace& trace : run.processes) {
+    // Not every source says when the process began: no later than what it did first.
+    trace.armed = trace.armed == 0 ? first_sign_of_life(trace) : trace.armed;
+  }
   take_unreadable(unreadable, run);
   std::move(input.damaged.begin(), input.damaged.end(), std::back_inserter(run.unreadable));
   return run;

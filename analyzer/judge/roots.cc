@@ -69,6 +69,7 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     }
   }
   graph.by_frontier = knows_order_only(run);
+  graph.within_limits = std::move(blocked.within_limits);
   return graph;
 }
 

@@ -60,6 +60,37 @@ std::string launch_name(const ProcessTrace& trace) {
   return name;
 }
 
+TimeNs first_sign_of_life(const ProcessTrace& trace) {
+  TimeNs first = 0;
+  const auto consider = [&](TimeNs time) {
+    first = time != 0 && (first == 0 || time < first) ? time : first;
+  };
+  for (const ThreadText& thread : trace.threads) {
+    consider(thread.started);
+    consider(thread.last_call_time);
+  }
+  for (const CommunicatorText& communicator : trace.communicators) {
+    consider(communicator.created);
+    for (const OperationText& operation : communicator.recent) {
+      consider(operation.enter);
+    }
+  }
+  for (const AllocationText& allocation : trace.allocations) {
+    consider(allocation.time);
+  }
+  for (const TensorBlockText& block : trace.tensor_blocks) {
+    consider(block.time);
+  }
+  for (const TensorDeviceText& device : trace.tensor_devices) {
+    consider(device.peak_time);
+    consider(device.time);
+  }
+  for (const OutOfMemoryText& failure : trace.out_of_memory) {
+    consider(failure.time);
+  }
+  return first;
+}
+
 TimeNs last_sign_of_life(const ProcessTrace& trace) {
   TimeNs last = std::max({trace.armed, trace.last_alive, trace.exited});
   for (const ThreadText& thread : trace.threads) {

@@ -38,6 +38,9 @@ std::string launch_key(const ProcessTrace& trace);
 // What people call such a run: "TORCHELASTIC_RUN_ID", "slurm-12.0", with "-restart2"; may be empty.
 std::string launch_name(const ProcessTrace& trace);
 
+// The earliest time at which the process is known to have been there; 0: no time is known.
+TimeNs first_sign_of_life(const ProcessTrace& trace);
+
 // The latest time at which the process is known to have been there.
 TimeNs last_sign_of_life(const ProcessTrace& trace);
 

@@ -134,7 +134,10 @@ struct WaitGraph {
   // Calls at frontiers that differ and of which Run::divergences has nothing: they follow there.
   std::vector<Divergence> divergences = {};
   std::vector<FrontierStall> stalls = {};
-  bool undated = false;   // ranks wait, and nothing says for how long
+  bool undated = false;  // ranks wait, and nothing says for how long
+  // Of dumps that were written before any time limit of theirs had passed: whether these waits end
+  // is not known, and no hang is made of them.
+  std::vector<Wait> within_limits = {};
   bool departed = false;  // `divergences` are the reason for everything: no other ones count
 };
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/model/activity.h"
@@ -14,6 +16,7 @@
 #include "analyzer/reporters/card_victims.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/people_lines.h"
+#include "analyzer/reporters/place_role.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
 
@@ -21,7 +24,7 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostActors = 6;
-constexpr const char* kCallInQuestion = "made that call at";
+constexpr const char* kNoCall = "no call is recorded";  // of last_call_text()
 
 // The GPU of that rank; -1: not known.
 int device_of(const Run& run, const RankState& state) {
@@ -36,8 +39,14 @@ int device_of(const Run& run, const RankState& state) {
   return -1;
 }
 
-// What it did last, without the place, which the frames below say, unless it is `elsewhere`.
-std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere) {
+// "is inside", "are inside"
+const char* be(bool over, bool many) {
+  return over ? (many ? "were" : "was") : many ? "are" : "is";
+}
+
+// What each of `many` or that one did last.  The place is left to the frames below, unless these
+// show another than `elsewhere`.
+std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere, bool many = false) {
   const RankState* const state = state_of(run, rank);
   const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
   if (state == nullptr || !activity || state->life.halt != Halt::kNot) {
@@ -47,32 +56,52 @@ std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere) {
     return text.substr(std::min(text.find_first_not_of(" :,", skipped), text.size()));
   }
   const std::string when = run_time(run, activity->time);
-  const std::string ended =
-      state->ending == Ending::kExited
-          ? fmt::format("exited with status {}; ", trace_of(run, *state).exit_status)
-      : state->ending == Ending::kGone ? "is gone; "
-                                       : "";
   const bool over = has_ended(*state);
-  const std::string at = elsewhere.empty() ? "" : ", at " + elsewhere;
-  return ended +
-         (activity->open
-              ? fmt::format("{} inside {} since {}", over ? "was" : "is", activity->call, when)
-          : activity->queries > 0
-              ? fmt::format("{} {}: {} times, the last at {}", over ? "polled" : "polls",
-                            activity->call, count_text(activity->queries), when)
-              : fmt::format("last call {}, at {}", activity->call, when)) +
-         at;
+  std::string before;
+  if (state->ending == Ending::kExited) {
+    before = fmt::format("exited with status {}; ", trace_of(run, *state).exit_status);
+  } else if (state->ending == Ending::kGone) {
+    before = fmt::format("{} gone; ", be(false, many));
+  }
+  const std::string at = elsewhere.empty() ? "" : " at " + elsewhere;
+  if (activity->open) {
+    return fmt::format("{}{} inside {}{} since {}", before, be(over, many), activity->call, at,
+                       when);
+  }
+  if (activity->queries > 0) {
+    return fmt::format("{}{} {}{}: {} times, the last at {}", before,
+                       over   ? "polled"
+                       : many ? "poll"
+                              : "polls",
+                       activity->call, at, count_text(activity->queries), when);
+  }
+  return fmt::format("{}last call {}{}, at {}", before, activity->call, at, when);
 }
 
-// What they all did last; empty: not the same.
-std::string doing_of_all(const Run& run, const Ranks& ranks) {
+// What they all did last; of some few that did different things each of them.
+std::string doing_of_all(const Run& run, const Ranks& ranks,
+                         const std::map<Rank, std::string>& elsewhere) {
   constexpr size_t kMostCompared = 64;
-  const std::string first = doing_of(run, ranks.front(), "");
-  const bool same = std::all_of(
-      ranks.begin(),
-      ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kMostCompared)),
-      [&](Rank rank) { return doing_of(run, rank, "") == first; });
-  return same && ranks.size() <= kMostCompared ? first : "";
+  constexpr size_t kMostTold = 3;
+  const auto doing = [&](Rank rank, bool many) {
+    const auto place = elsewhere.find(rank);
+    return doing_of(run, rank, place == elsewhere.end() ? "" : place->second, many);
+  };
+  if (ranks.size() > kMostCompared) {
+    return "";
+  }
+  const bool many = ranks.size() > 1;
+  const std::string first = doing(ranks.front(), many);
+  if (std::all_of(ranks.begin(), ranks.end(),
+                  [&](Rank rank) { return doing(rank, many) == first; })) {
+    return first;
+  }
+  std::string each;
+  for (size_t i = 0; i < std::min(ranks.size(), kMostTold); ++i) {
+    each +=
+        fmt::format("{}rank {}: {}", i == 0 ? "" : "; ", ranks[i].value, doing(ranks[i], false));
+  }
+  return ranks.size() <= kMostTold ? each : each + "; ..";
 }
 
 // Where its last call was made from, if no evidence names a place of it.
@@ -87,32 +116,24 @@ std::vector<CodePlace> last_frames(const Run& run, Rank rank) {
 // Culprits at one place together: of many ranks all may be at the same.
 std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
   using Key = std::tuple<std::string, int, std::string, std::string>;
-  std::map<Key, CardActor> by_place;
-  std::map<Rank, std::string> elsewhere;
+  std::map<Key, std::pair<const CodePlace*, CardActor>> by_place;
   for (const Rank rank : finding.culprits) {
     const auto place = std::find_if(finding.where.begin(), finding.where.end(),
                                     [&](const CodePlace& other) { return other.rank == rank; });
     const bool known = place != finding.where.end();
-    CardActor& actor = by_place[known ? Key{place->file, place->line, place->function, ""} : Key{}];
-    if (actor.ranks.empty() && known) {
-      actor.frames = job_frames(run, *place);
-      if (const auto now = place_elsewhere(run, *place); now && !actor.frames.empty()) {
-        actor.frames_are = kCallInQuestion;
-        elsewhere[rank] = place_text(*now);
-      }
-    }
+    auto& [first, actor] = by_place[known ? Key{place->file, place->line, place->function,
+                                                role_of(run, finding, *place).words}
+                                          : Key{}];
+    first = actor.ranks.empty() && known ? &*place : first;
     actor.ranks.push_back(rank);
     actor.culprit = true;
   }
   std::vector<CardActor> actors;
-  for (auto& [key, actor] : by_place) {
-    actor.who = who_is(run, actor.ranks);
-    if (actor.ranks.size() == 1) {
-      actor.doing = doing_of(run, actor.ranks.front(), elsewhere[actor.ranks.front()]);
-      actor.frames =
-          actor.frames.empty() ? last_frames(run, actor.ranks.front()) : std::move(actor.frames);
-    } else {
-      actor.doing = doing_of_all(run, actor.ranks);
+  for (auto& [key, at] : by_place) {
+    auto& [place, actor] = at;
+    tell_what_they_did(run, finding, place, actor);
+    if (actor.frames.empty() && actor.ranks.size() == 1) {
+      actor.frames = last_frames(run, actor.ranks.front());
     }
     actors.push_back(std::move(actor));
   }
@@ -135,10 +156,9 @@ std::vector<CardActor> others_of(const Run& run, const Finding& finding) {
     return {};
   }
   CardActor actor;
-  actor.who = who_is(run, ranks);
-  actor.frames = last_frames(run, ranks.front());
-  actor.doing = ranks.size() == 1 ? doing_of(run, ranks.front(), "") : "";
   actor.ranks = std::move(ranks);
+  tell_what_they_did(run, finding, nullptr, actor);
+  actor.frames = last_frames(run, actor.ranks.front());
   return {std::move(actor)};
 }
 
@@ -154,6 +174,7 @@ std::set<std::string> told_already(const Run& run, const Finding& finding) {
     if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
                     [&](const Waiter& waiter) { return contains(finding.victims, waiter.rank); })) {
       told.insert(wait_text(run, wait));
+      told.insert("held up by it: " + wait_text(run, wait));
       told.insert(arguments_text(wait.operation, wait.details));
     }
   }
@@ -169,11 +190,45 @@ std::string traces_text(const CardOptions& options) {
   return options.traces.empty() ? "traintrace" : options.traces.size() > kMostNamed ? ".." : text;
 }
 
+// Traces that a process may still be writing: a text was made of some.
+bool may_be_attached(const CardOptions& options) {
+  return std::all_of(options.traces.begin(), options.traces.end(), [](const std::string& path) {
+    std::error_code none;
+    return std::filesystem::is_directory(path, none) || path.ends_with(".trace");
+  });
+}
+
+// Its threads are in it already.
+bool was_sampled(const Run& run) {
+  return std::any_of(run.processes.begin(), run.processes.end(),
+                     [](const ProcessTrace& trace) { return !trace.now.empty(); });
+}
+
+// What to know before anything else is read.
+std::vector<std::string> notes_about(const Run& run, const Finding& finding,
+                                     const std::vector<Finding>& all) {
+  std::vector<std::string> notes;
+  if (run.missing.size() > run.ranks.size() && !finding.victims.empty()) {
+    notes.push_back(fmt::format(
+        "Only {} of {} ranks {} given: what the others did is not known. Give their files too.",
+        run.ranks.size(), run.world_size, run.ranks.size() == 1 ? "is" : "are"));
+  }
+  for (const Finding& other : all) {
+    if (&other != &finding && other.root && other.severity == Severity::kError &&
+        finding.severity == Severity::kError) {
+      notes.push_back(fmt::format("Another problem: {}", for_people(other.title)));
+    }
+  }
+  constexpr size_t kMostNotes = 3;
+  notes.resize(std::min(notes.size(), kMostNotes));
+  return notes;
+}
+
 std::vector<CardCommand> next_commands(const Run& run, const Finding& finding,
                                        const CardOptions& options) {
   const std::string traces = traces_text(options);
   std::vector<CardCommand> next;
-  if (run.live && !finding.victims.empty()) {
+  if (run.live && !finding.victims.empty() && !was_sampled(run) && may_be_attached(options)) {
     next.push_back({"traintrace attach " + traces, "what every thread does right now"});
   }
   if (std::string_view(kind_of(finding)) == "OUT OF MEMORY") {
@@ -194,6 +249,31 @@ std::vector<CardCommand> next_commands(const Run& run, const Finding& finding,
 }
 
 }  // namespace
+
+void tell_what_they_did(const Run& run, const Finding& finding, const CodePlace* place,
+                        CardActor& actor) {
+  constexpr size_t kMostAsked = 64;
+  std::map<Rank, std::string> elsewhere;
+  for (size_t i = 0; place != nullptr && i < std::min(actor.ranks.size(), kMostAsked); ++i) {
+    CodePlace own = *place;
+    own.rank = actor.ranks[i];
+    const PlaceRole role = role_of(run, finding, own);
+    if (role.last_call) {
+      elsewhere[own.rank] = place_text(*role.last_call);
+    }
+    if (own.rank == place->rank) {
+      actor.frames_are = role.words;
+    }
+  }
+  if (place != nullptr) {
+    actor.frames = job_frames(run, *place);
+  }
+  actor.who = who_is(run, actor.ranks);
+  actor.doing = doing_of_all(run, actor.ranks, elsewhere);
+  const bool nothing_known =
+      actor.doing == actor.who || (place != nullptr && actor.doing == kNoCall);
+  actor.doing = nothing_known ? "" : actor.doing;
+}
 
 std::string who_is(const Run& run, const Ranks& ranks) {
   std::set<std::string> hosts;
@@ -229,14 +309,6 @@ bool loses_time(const Finding& finding) {
                      [](const auto& value) { return value.first == "lost_percent"; });
 }
 
-std::optional<CodePlace> place_elsewhere(const Run& run, const CodePlace& place) {
-  const RankState* const state = state_of(run, place.rank);
-  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
-  auto now =
-      activity ? user_place(trace_of(run, *state), place.rank, activity->stack) : std::nullopt;
-  return now && (now->file != place.file || now->line != place.line) ? now : std::nullopt;
-}
-
 // Of what is more than a note.
 const char* kind_of_numbers(std::string_view code) {
   return code == "numeric.same-data" || code == "numeric.stuck-input"      ? "REPEATED DATA"
@@ -265,8 +337,9 @@ const char* kind_of(const Finding& finding) {
     return "WATCHDOG ABORT";
   }
   if (code.starts_with("run.")) {
-    return code == "run.healthy"       ? (loses_time(finding) ? "NOTE" : "HEALTHY")
-           : code == "run.in-progress" ? "IN PROGRESS"
+    return code == "run.healthy" ? (loses_time(finding) ? "NOTE" : "HEALTHY")
+           : code == "run.in-progress"
+               ? (finding.certainty == Certainty::kPossible ? "UNDECIDED" : "IN PROGRESS")
            : code == "run.rank-failed" ? "FAILED"
                                        : "UNEXPLAINED";
   }
@@ -308,8 +381,10 @@ std::string shell_word(const std::string& word) {
   return plain ? word : quoted + "'";
 }
 
-Card card_of(const Run& run, const Finding& finding, const CardOptions& options) {
+Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
+             const std::vector<Finding>& all) {
   Card card;
+  card.notes = notes_about(run, finding, all);
   card.kind = kind_of(finding);
   card.headline = for_people(finding.title);
   card.certainty = certainty_word(finding.certainty);
@@ -333,7 +408,16 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options)
   }
   // What the bars of the ranks show is not said again.
   const bool bars = run.profile != nullptr && finding.code.starts_with("latency.");
+  const bool has_waits =
+      std::any_of(card.actors.begin(), card.actors.end(), [](const CardActor& actor) {
+        return !actor.culprit && actor.doing.find("blocked in ") != std::string::npos;
+      });
   for (const std::string& line : finding.evidence) {
+    // From the first that waits on, as the actors have it; not from when all did.
+    if (has_waits && line.starts_with("consequence: ") &&
+        line.find(" been blocked for ") != line.npos) {
+      continue;
+    }
     const bool is_bar = bars && line.starts_with("rank ") && line.find(" % of ") < 32;
     if (!told.contains(line) && !is_bar) {
       card.why.push_back(line);

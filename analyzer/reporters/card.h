@@ -18,7 +18,7 @@ struct CardActor {
   std::string who;                 // "host a, pid 3005, GPU 2"
   std::string doing;               // "polls cudaStreamQuery: 732 times"
   std::vector<CodePlace> frames;   // of the job's own code, innermost first
-  std::string frames_are;          // "made that call at"; empty: where it is now
+  std::string frames_are;          // "now at", "called ncclSend at"; empty: where `doing` was
   std::vector<SourceLine> source;  // around the innermost one; empty: it is not what ran
 };
 
@@ -28,9 +28,10 @@ struct CardCommand {
 };
 
 struct Card {
-  std::string kind;       // "HANG"
-  std::string headline;   // the finding's title with units
-  std::string certainty;  // "PROVEN"
+  std::string kind;                // "HANG"
+  std::string headline;            // the finding's title with units
+  std::string certainty;           // "PROVEN"
+  std::vector<std::string> notes;  // what to know first: traces that were not given, other problems
   std::vector<CardActor> actors;
   std::vector<std::string> why;  // evidence that the actors do not say already
   std::vector<CardCommand> next;
@@ -45,7 +46,8 @@ struct CardOptions {
 
 const char* kind_of(const Finding& finding);
 const char* certainty_word(Certainty certainty);
-Card card_of(const Run& run, const Finding& finding, const CardOptions& options);
+Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
+             const std::vector<Finding>& all = {});
 
 // Frames of the job's own code at that place of the rank, innermost first, as far as some recorded
 // stack has them.

@@ -228,9 +228,8 @@ std::string run_text(const Run& run, const FindingsReport& report) {
   if (!run.hosts.empty()) {
     text += fmt::format(", {} host{}", run.hosts.size(), run.hosts.size() == 1 ? "" : "s");
   }
-  return text + fmt::format(", {}, {} records{}. Run {}{}",
-                            duration_text(elapsed(run.start, run.end)), count_text(run.records),
-                            is_whole(report) ? ", none lost" : "", run.id,
+  return text + fmt::format(", {}, {} records{}. Run {}{}", duration_text(run_duration(run)),
+                            count_text(run.records), is_whole(report) ? ", none lost" : "", run.id,
                             is_wall_clock(run.start) ? ", began " + date_text(run.start) : "");
 }
 
@@ -242,8 +241,12 @@ std::string card_text(const Run& run, const FindingsReport& report, const CardOp
   if (const Finding* const finding = leading(report.findings)) {
     CardOptions marked_only = options;
     marked_only.source_lines = 0;
-    const Card card = card_of(run, *finding, marked_only);
-    out += headline_text(card, finding->severity, screen) + '\n';
+    const Card card = card_of(run, *finding, marked_only, report.findings);
+    out += headline_text(card, finding->severity, screen);
+    for (const std::string& note : card.notes) {
+      out += wrapped("  ", printable(note), 4, screen);
+    }
+    out += '\n';
     for (const CardActor& actor : card.actors) {
       out += actor_text(actor, screen);
     }
@@ -266,7 +269,7 @@ std::string card_text(const Run& run, const FindingsReport& report, const CardOp
   if (screen.terminal) {
     out += losses_text(report, screen);
     for (const OtherRun& other : run.others) {
-      out += wrapped("", printable(other_run_line(other)), 2, screen);
+      out += wrapped("", printable(for_people(other_run_line(other))), 2, screen);
     }
   }
   return out +

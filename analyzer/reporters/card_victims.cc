@@ -12,6 +12,7 @@
 #include "analyzer/model/activity.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/ending.h"
 #include "analyzer/reporters/card_actor.h"
 #include "analyzer/text/units.h"
 
@@ -63,6 +64,22 @@ std::string on_what(const Run& run, const std::vector<const Wait*>& waits) {
                      names.size() > kMostNames ? ", .." : "");
 }
 
+// "exited with status 0", "are gone"; empty: not all of them have ended.
+std::string ended_text(const Run& run, const Ranks& ranks) {
+  std::set<std::string> ends;
+  for (const Rank rank : ranks) {
+    const RankState* const state = state_of(run, rank);
+    if (state == nullptr || !has_ended(*state)) {
+      return "";
+    }
+    ends.insert(state->ending == Ending::kExited
+                    ? fmt::format("exited with status {}", trace_of(run, *state).exit_status)
+                : ranks.size() == 1 ? "is gone"
+                                    : "are gone");
+  }
+  return ends.empty() ? "" : ends.size() == 1 ? *ends.begin() : "ended";
+}
+
 std::string waits_in(const Run& run, const Blocked& blocked) {
   TimeNs since = 0;
   TimeNs longest = 0;
@@ -83,8 +100,14 @@ std::string waits_in(const Run& run, const Blocked& blocked) {
   const std::string what = !one || first.details.enter == 0
                                ? ""
                                : for_people(arguments_text("", first.details)).substr(0, 80);
-  return fmt::format("blocked in {} since {}, for {}{}", operation, run_time(run, since),
-                     duration_text(longest),
+  const std::string ended = ended_text(run, blocked.actor.ranks);
+  return fmt::format("{}blocked in {} since {}, {}{}",
+                     ended.empty()                     ? ""
+                     : blocked.actor.ranks.size() == 1 ? ended + "; was "
+                                                       : ended + "; were ",
+                     operation, run_time(run, since),
+                     wait_length_text(run.processes[blocked.waits.front()->waiters.front().process],
+                                      duration_text(longest)),
                      what.size() > 4 ? "; " + what.substr(4) : "");  // behind " of "
 }
 
@@ -161,10 +184,14 @@ std::vector<CardActor> card_victims(const Run& run, const Finding& finding, size
     blocked.actor.ranks = rest;
     const auto place = std::find_if(finding.where.begin(), finding.where.end(),
                                     [&](const CodePlace& p) { return contains(rest, p.rank); });
-    if (place != finding.where.end()) {
-      blocked.actor.frames = job_frames(run, *place);
+    tell_what_they_did(run, finding, place == finding.where.end() ? nullptr : &*place,
+                       blocked.actor);
+    // What has ended is blocked no more.
+    if (ended_text(run, rest).empty()) {
+      const std::string known = blocked.actor.doing;
+      blocked.actor.doing = (all.size() > 1 ? "blocked behind these" : "blocked") +
+                            (known.empty() ? "" : "; " + known);
     }
-    blocked.actor.doing = all.size() > 1 ? "blocked behind these" : "blocked";
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Blocked& a, const Blocked& b) { return a.side < b.side; });

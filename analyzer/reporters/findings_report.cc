@@ -1,5 +1,4 @@
 #include "analyzer/reporters/findings_report.h"
-#include "analyzer/reporters/card_actor.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +10,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
+#include "analyzer/reporters/place_role.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
 #include "format/schema.h"
@@ -44,10 +44,12 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
     if (contains(first.culprits, place.rank) && !first.code.starts_with("memory.")) {
       const RankState* const state = state_of(run, place.rank);
       const bool over = state != nullptr && has_ended(*state);
-      const auto now = place_elsewhere(run, place);
-      verdict += fmt::format("; rank {} {}{} {}", place.rank.value,
-                             now ? "made that call at " + place_text(place) + " and " : "",
-                             over ? "was last at" : "is at", place_text(now.value_or(place)));
+      const PlaceRole role = role_of(run, first, place);
+      const bool is_call = !role.is_newest && !role.words.empty();
+      verdict +=
+          fmt::format("; rank {} {}{} {}", place.rank.value,
+                      is_call ? role.words + " " + place_text(place) + " and " : "",
+                      over ? "was last at" : "is at", place_text(role.last_seen.value_or(place)));
       break;
     }
   }
@@ -161,6 +163,14 @@ std::string other_run_line(const OtherRun& other) {
                      judged, other.id);
 }
 
+int64_t run_duration(const Run& run) {
+  TimeNs end = run.end;
+  for (const ProcessTrace& trace : run.processes) {
+    end = std::max(end, trace.gone);
+  }
+  return elapsed(run.start, end);
+}
+
 std::string run_line(const Run& run) {
   // Other tools' files do not say where a rank ran.
   const std::string hosts = run.hosts.empty() ? ""
@@ -169,7 +179,7 @@ std::string run_line(const Run& run) {
   const std::string began = is_wall_clock(run.start) ? ", began " + date_text(run.start) : "";
   return fmt::format("run {}: {} of {} rank{}{}, {}, {} records{}", run.id, run.ranks.size(),
                      run.world_size, run.world_size == 1 ? "" : "s", hosts,
-                     seconds(elapsed(run.start, run.end)), run.records, began);
+                     seconds(run_duration(run)), run.records, began);
 }
 
 }  // namespace traintrace

@@ -55,6 +55,9 @@ const Finding* leading(const std::vector<Finding>& findings);
 // "error collective.missing-rank proof culprits=2 victims=0,1,3: title"
 std::string finding_line(const Finding& finding);
 // "another run: job7 with 4 ranks, 1 error: rank 2 never ..; --run=job7"
+// From the start of the run to the last thing that is known of it, be it a death that an observer
+// saw.
+int64_t run_duration(const Run& run);
 std::string other_run_line(const OtherRun& other);
 // "a run of 4 ranks on a, 42.0 s, 96412 records"
 std::string run_line(const Run& run);

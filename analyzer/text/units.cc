@@ -22,6 +22,12 @@ std::string three_figures(double value) {
   return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
 }
 
+// Rounded once: 18.7496 is 18.7, not the 18.8 of 18.75.
+std::string in_unit(double value) {
+  const double hundredths = std::round(value * 100) / 100;
+  return three_figures(hundredths == std::floor(hundredths) ? hundredths : value);
+}
+
 }  // namespace
 
 std::string bytes_text(uint64_t bytes) {
@@ -47,15 +53,16 @@ std::string duration_text(int64_t ns) {
     return fmt::format("{} ns", ns);
   }
   if (ns < 1'000'000) {
-    return three_figures(std::round(value / 10) / 100) + " us";
+    return in_unit(value / 1e3) + " us";
   }
   if (ns < 1'000'000'000) {
-    return three_figures(std::round(value / 10'000) / 100) + " ms";
+    return in_unit(value / 1e6) + " ms";
   }
-  const int64_t seconds = ns / 1'000'000'000;
-  if (seconds < 120) {
-    return fmt::format("{:.{}f} s", value / 1e9, seconds < 10 ? 2 : 1);
+  constexpr int64_t kSecond = 1'000'000'000;
+  if (ns < 120 * kSecond) {
+    return fmt::format("{:.{}f} s", value / 1e9, ns < 10 * kSecond ? 2 : 1);
   }
+  const int64_t seconds = ns / kSecond + (ns % kSecond >= kSecond / 2 ? 1 : 0);
   if (seconds < 7200) {
     return fmt::format("{} min {} s", seconds / 60, seconds % 60);
   }

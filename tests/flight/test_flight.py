@@ -153,6 +153,24 @@ class Flight(unittest.TestCase):
             os.utime(os.path.join(folder, name), (last, last))
         self.assertEqual(found(judged(folder)), [])
 
+    def test_a_dump_by_hand_is_not_called_progress(self):
+        """Within the time limits a hang and a slow step look the same: both are told as such, and who is missing."""
+        def dumped(fault, seconds):
+            folder = self.dumps(fault=fault)
+            last = (generate.START + 40 * 1_000_000) / 1e9 + seconds
+            for name in os.listdir(folder):
+                os.utime(os.path.join(folder, name), (last, last))
+            return folder
+
+        hang = dumped("missing", 70)
+        first = judged(hang)["findings"][0]
+        self.assertEqual((first["code"], first["severity"], first["certainty"], first["culprits"]), ("run.in-progress", "info", "possible", []))
+        self.assertIn("cannot be told whether the run still moves: ranks 0,1,3 were in ncclAllReduce #40", first["title"])
+        self.assertIn("which rank 2 had not entered, for up to ", first["title"])
+        self.assertEqual(found(json.loads(run("analyze", "--format=json", "--hang-after=60s", hang).stdout)), [("host.stuck", "likely", [2])])
+        for calm in (dumped("missing", 1), dumped("none", 70)):
+            self.assertNotIn("cannot be told", judged(calm)["findings"][0]["title"])
+
     def test_order_of_files_leaves_no_mark(self):
         folder = self.dumps(fault="missing", ranks=8)
         paths = [os.path.join(folder, name) for name in os.listdir(folder)]

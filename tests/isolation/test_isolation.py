@@ -155,7 +155,7 @@ class Files(unittest.TestCase):
                 self.assertIn("internal.error", done.stdout)
                 # The card of the page is a step of its own, and has what it says from the finding.
                 whole = done.stdout.split("<script")[0] if form == "html" else done.stdout
-                self.assertNotIn("look at what the missing ranks do", whole)
+                self.assertNotIn("look at what the missing rank", whole)
 
     def test_what_was_printed_is_not_printed_again(self):
         """A crash halfway through a dump: the lines before it are there once."""

@@ -80,6 +80,27 @@ communicator pp_3 members=3,7
 +2 7 enqueues ncclRecv on pp_3 peer=0 @train.py:12:train
 end +60
 """
+# The culprit's thread was sampled elsewhere than where it made its last call.
+SAMPLED = """ranks 0-3 running=yes
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x39 @train.py:5:train_step,train.py:13:train
++2.9 0,1,3 enqueues ncclAllReduce on dp @train.py:5:train_step,train.py:13:train
++3 0,1,3 enters cudaStreamSynchronize @train.py:12:train
++40 0,1,3 stands waits=cuda on=cudaStreamSynchronize steady @train.py:12:train
++40 2 stands waits=gil steady ran @train.py:8:hard_examples,train.py:13:train
++40 2 stands role=worker name=python3 waits=lock steady holds-gil @train.py:4:train_step
+end +40
+"""
+# What holds the GPU up was put on its stream before, by another call than the last.
+CALLBACK = """ranks 0,1,3
+ranks 2
+host-function 0x7f3100001200 call=cudaLaunchHostFunc stream=1 position=20 device=2 enqueued=+1.9 entered=+2 @train.py:8:hard_examples
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x20 @train.py:5:train_step
++2 0-3 enqueues ncclAllReduce on dp @train.py:5:train_step
++2.1 0-3 enters cudaStreamSynchronize @train.py:12:train
+end +40
+"""
 HEALTHY = "ranks 0-1\ncommunicator dp members=0-1\n+1 0-1 calls ncclAllReduce on dp x20\n+2 0-1 exits\n"
 # Names that would move the cursor, or look like another line of ours.
 HOSTILE = """ranks 0-3
@@ -266,7 +287,8 @@ def main():
         os.chdir(folder)
         write("train.py", PROGRAM)
         check_hang()
-        for name, text in (("oom", OUT_OF_MEMORY), ("held", HELD), ("further", FURTHER), ("healthy", HEALTHY)):
+        for name, text in (("oom", OUT_OF_MEMORY), ("held", HELD), ("further", FURTHER),
+                           ("sampled", SAMPLED), ("callback", CALLBACK), ("healthy", HEALTHY)):
             write(name + ".txt", text)
             compare(name, on_terminal(["analyze", name + ".txt"], 100, NO_COLOR="1"))
         slow_profiles("profiles")

@@ -86,6 +86,102 @@ TEST(FindingsReport, OfRanksThatEndedItIsSaidInThePast) {
   EXPECT_NE(json.dump().find("rank 2 polled cudaStreamQuery"), std::string::npos) << json.dump(2);
 }
 
+// A sample says where it is; no call was made there.
+TEST(FindingsReport, WhereItWasSampledIsNotWhereItMadeACall) {
+  const char* const kSampled = R"(
+ranks 0-3 running=yes
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x39 @train.py:118:train_step
++3 0,1,3 enqueues ncclAllReduce on dp @train.py:118:train_step
++40 0,1,3 stands waits=nccl on=ncclAllReduce steady @train.py:118:train_step
++40 2 stands waits=gil steady ran @cache.py:31:get,train.py:110:train_step
++40 2 stands role=worker name=python3 waits=lock steady holds-gil @cache.py:70:fill
+end +40
+)";
+  const nlohmann::json json = nlohmann::json::parse(report(kSampled, "json"));
+  const std::string verdict = json["verdict"];
+  EXPECT_TRUE(verdict.ends_with("; rank 2 is at cache.py:31 in get")) << verdict;
+  EXPECT_EQ(json["findings"][0]["where"][0]["line"], 31);
+  const std::string text = report(kSampled, "text");
+  EXPECT_NE(text.find("last call ncclAllReduce at train.py:118 in train_step"), std::string::npos);
+  EXPECT_NE(text.find("now at cache.py:31"), std::string::npos) << text;
+}
+
+// The call that a finding is about is named, where it is not the last.
+TEST(FindingsReport, TheCallInQuestionIsNamed) {
+  const char* const kMismatch = R"(
+ranks 0-3
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x20 @a.py:1:f
++2 0,2,3 enqueues ncclAllReduce on dp @a.py:1:f
++2 1 enqueues ncclAllReduce on dp count=1000 @b.py:2:g
++2.1 0-3 enters cudaStreamSynchronize @a.py:9:f
+end +30
+)";
+  const nlohmann::json json = nlohmann::json::parse(report(kMismatch, "json"));
+  const std::string verdict = json["verdict"];
+  EXPECT_TRUE(
+      verdict.ends_with("; rank 1 called ncclAllReduce at b.py:2 in g and is at a.py:9 in f"))
+      << verdict;
+}
+
+// Not every source says when a process began: times count from the first that is known.
+TEST(FindingsReport, ARunWithoutAStartBeginsWithWhatIsSeenFirst) {
+  const char* const kPeaks =
+      "process 0 rank=0 world=1 alive=+9\n"
+      "tensor-device 0 at=+2 allocated=5 reserved=5 peak-allocated=5 peak-reserved=5 peak-at=+1 "
+      "allocations=1 change=5\n";
+  const nlohmann::json json = nlohmann::json::parse(report(kPeaks, "json"));
+  EXPECT_EQ(json["run"]["start_ns"], 1'700'000'001'000'000'000);
+  EXPECT_NE(report(kPeaks, "text").find(", 8.00 s,"), std::string::npos);
+}
+
+// They are blocked no more.
+TEST(FindingsReport, VictimsThatEndedAreSaidToHave) {
+  const std::string text =
+      report((std::string(kHang) + "+29 0,1,3 dies\n+29 2 dies\n").c_str(), "text");
+  EXPECT_NE(text.find("Ranks 0, 1, 3  host a; are gone; were blocked in ncclAllReduce #12"),
+            std::string::npos)
+      << text;
+}
+
+TEST(FindingsReport, TracesThatWereNotGivenComeFirst) {
+  const std::string text = report(R"(
+ranks 0-1 world=8
+fact source flight-recorder
+fact operations-in-flight 1
+communicator dp members=0-7
++1 0-1 calls ncclAllReduce on dp x11 @a.py:1:f
++2 0-1 enqueues ncclAllReduce on dp gpu=pending @a.py:1:f
+end +183
+)",
+                                  "text");
+  const size_t note = text.find("\n  Only 2 of 8 ranks are given");
+  EXPECT_NE(note, std::string::npos) << text;
+  EXPECT_LT(note, text.find("\n  Ranks 2-7  left no trace\n"));
+  EXPECT_EQ(report(kHang, "text").find("ranks are given"), std::string::npos);
+}
+
+TEST(FindingsReport, AnotherProblemIsNamedUnderTheHeadline) {
+  const std::string text = report(R"(
+ranks 0-7
+communicator left members=0-3
+communicator right members=4-7
++1 0-3 calls ncclAllReduce on left x20 @a.py:1:f
++1 4-7 calls ncclAllReduce on right x20 @a.py:1:f
++2 0,1,3 enqueues ncclAllReduce on left @a.py:1:f
++2 2 polls cudaStreamQuery @a.py:7:g
++2 4,6,7 enqueues ncclAllReduce on right @a.py:1:f
++2 5 enqueues ncclAllReduce on right count=1000 @a.py:1:f
+end +30
+)",
+                                  "text");
+  const size_t note = text.find("\n  Another problem: ");
+  EXPECT_NE(note, std::string::npos) << text;
+  EXPECT_LT(note, text.find("\n  Rank "));
+  EXPECT_EQ(report(kHang, "text").find("Another problem"), std::string::npos);
+}
+
 TEST(FindingsReport, TextHasTheCardThenLossesVerdictAndOneFindingALine) {
   const std::string text = report(kHang, "text");
   const size_t loss = text.find("lost: rank 2: 3 before-arming (warning)");
