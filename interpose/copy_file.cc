@@ -241,7 +241,8 @@ bool CopyFile::make_final(format::CopyState state) noexcept {
   }
   struct stat status = {};
   const bool whole = path.whole() && final_copy_bytes(*memory_) <= room_left(file, storage_) &&
-                     write_final_copy(*memory_, state, file) && fstat(file, &status) == 0;
+                     write_final_copy(*memory_, descriptor_, state, file) &&
+                     fstat(file, &status) == 0;
   ::close(file);
   if (!whole || rename(path.c_str(), path_) != 0) {
     unlink(path.c_str());
