@@ -18,7 +18,7 @@ CASES = """fork-storm fork-chain fork-while-busy spawn-while-busy exit-in-a-thre
 load-while-busy setuid-first setuid-later closed-standard-files closed-standard-files-later opens-a-file close-all-files no-descriptors
 no-descriptors-later no-processes no-processes-later empty-root empty-root-later removed-folder removed-folder-default wait-for-anybody subreaper
 subreaper-later ignores-children waits-for-signals counts-signals kills-its-group daemonizes locks-memory in-real-time without-environment aborts
-faults handles-faults ends-by-system-call processes-that-share-memory many-threads closes-what-it-inherits
+faults handles-faults small-handler-stacks ends-by-system-call processes-that-share-memory many-threads closes-what-it-inherits
 descriptors-3 descriptors-4 descriptors-5 descriptors-15 descriptors-16
 main-thread-leaves main-thread-leaves-first main-thread-leaves-in-a-child main-thread-leaves-without-keeper
 addresses-1000 addresses-4000 addresses-40000 data-500 data-8000
