@@ -207,6 +207,20 @@ class Keepers(unittest.TestCase):
                 self.skipTest("these folders cannot be covered")
             self.assertEqual((job.returncode, *output), (0, "", errors.format(place)))
 
+    def test_a_folder_that_cannot_be_used(self):
+        """What is wrong with it is said, in one line of ordinary length."""
+        circle = self.folder / "circle"
+        circle.symlink_to(circle)
+        for place, why in ((circle, "its symbolic links lead in a circle"), (self.folder / "/".join(["x" * 220] * 4), "its path is too long"),
+                           (self.folder / ("x" * 2000), "its path is too long")):
+            with self.subTest(why):
+                job = storage.start(place, "once")
+                errors = job.communicate(timeout=storage.LONG)[1]
+                for trace in pathlib.Path(f"/tmp/traintrace-{os.geteuid()}").glob(f"*.{job.pid}.*"):
+                    trace.unlink()
+                self.assertEqual(job.returncode, 0)
+                self.assertRegex(errors, f"^traintrace: traces are kept in .*: {why}; .{{,200}}\n$")
+
     def test_no_place_and_no_name(self):
         """Of a memory that nobody can find nothing is left: that is said, once."""
         self.nowhere("64m", "traintrace: no trace is kept: there is no place for it in {}, /tmp or /var/tmp\n")
