@@ -146,7 +146,7 @@ void start_clock(format::FileHeader* file) {
 
 // From the first call on that is recorded there is somebody who has the memory, even if this
 // process is killed at once.  A forked child's call does not wait for that where the memory has a
-// name: the parent's keeper finishes what it finds.
+// name: another keeper finishes what it finds.
 bool may_be_kept_later(const MemoryRegion& region) {
   return !is_process_of_load() && region.header->memory_path[0] != '\0';
 }
@@ -239,6 +239,7 @@ format::FileHeader* arm_in_own_thread() noexcept {
   if (armed) {
     tell_about_settings(g_settings);
     tell_smaller_ring(g_settings, region);
+    tell_changed_root(*region.header);
   }
   if (armed && g_settings.log) {
     ShortText line;
