@@ -21,7 +21,7 @@ std::atomic<int> g_handled = 0;
 // What is below faults.
 [[gnu::noinline]] void handle_with(size_t bytes) {
   const size_t frame = getauxval(AT_MINSIGSTKSZ);
-  const size_t size = (frame != 0 ? frame : size_t{MINSIGSTKSZ}) + bytes;
+  const size_t size = (frame != 0 ? frame : static_cast<size_t>(MINSIGSTKSZ)) + bytes;
   const size_t above = (size + kPage - 1) / kPage * kPage;
   char* const memory = static_cast<char*>(
       mmap(nullptr, kPage + above, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
