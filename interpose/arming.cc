@@ -145,7 +145,12 @@ void start_clock(format::FileHeader* file) {
 }
 
 // From the first call on that is recorded there is somebody who has the memory, even if this
-// process is killed at once.
+// process is killed at once.  A forked child's call does not wait for that where the memory has a
+// name: another keeper finishes what it finds.
+bool may_be_kept_later(const MemoryRegion& region) {
+  return !is_process_of_load() && region.header->memory_path[0] != '\0';
+}
+
 void have_it_kept(ThreadState& self, const MemoryRegion& region) {
   constexpr const char* kKeeping[] = {"", "process", "thread", "none"};
   const Keeping keeping = start_keeper(region.header, region.descriptor);
@@ -179,8 +184,15 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   stats_go_to(
       reinterpret_cast<uint64_t*>(at(region.header, section_of(region.header, format::kStats))));
   __atomic_store_n(&region.header->ready, 1, __ATOMIC_RELEASE);
-  have_it_kept(*self, region);
+  const bool later = may_be_kept_later(region);
+  if (!later) {
+    have_it_kept(*self, region);
+  }
   __atomic_store_n(&g_guard.words.armed, generation, __ATOMIC_RELEASE);
+  if (later) {
+    set_arm_state(ArmState::kArmed);
+    have_it_kept(*self, region);
+  }
   return true;
 }
 
@@ -202,7 +214,7 @@ bool start_recording(MemoryRegion& region) {
   const Settings& settings = g_settings;
   forget_parent();
   select_calls(settings.calls);
-  create_memory_region(settings, identify(), region);
+  create_memory_region(settings, identify(), !is_process_of_load(), region);
   if (region.header) {
     g_file = region.header;
     g_file_bytes = region.bytes;
@@ -227,6 +239,7 @@ format::FileHeader* arm_in_own_thread() noexcept {
   if (armed) {
     tell_about_settings(g_settings);
     tell_smaller_ring(g_settings, region);
+    tell_changed_root(*region.header);
   }
   if (armed && g_settings.log) {
     ShortText line;
@@ -307,9 +320,9 @@ bool own_thread_waits_for_lock() {
   if (tid == 0) {
     return false;
   }
-  ShortText path;
+  WordText path;
   path << "/proc/self/task/" << tid << "/syscall";
-  ShortText lock;
+  WordText lock;
   lock << SYS_futex << " ";
   char call[32];
   const size_t length = read_file(path.c_str(), call, sizeof call);

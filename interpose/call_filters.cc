@@ -35,14 +35,16 @@ bool parse_filters(const char* status, uint64_t& filters) {
 }
 
 bool count_filters(uint64_t& filters) {
-  char text[4096];
+  char text[4096];  // of the own thread's stack
   const ssize_t got = pread(g_status, text, sizeof text - 1, 0);
   text[got > 0 ? got : 0] = '\0';
   return parse_filters(text, filters);
 }
 
+// By the thread that loads this library, and the one that begins to record, whose stack may be
+// small.
 uint64_t filters_here() {
-  char text[4096];
+  static constinit char text[4096] = {};
   uint64_t filters = 0;
   read_file(kStatus, text, sizeof text);
   return parse_filters(text, filters) ? filters : 0;

@@ -18,6 +18,7 @@
 #include "interpose/files.h"
 #include "interpose/final_copy.h"
 #include "interpose/identity.h"
+#include "interpose/keeper.h"
 #include "interpose/sections.h"
 #include "interpose/tables.h"
 
@@ -72,7 +73,8 @@ int open_trace(FileHeader& memory, const char* final_copy) {
   }
   const int copy = memfd_create("traintrace-collect", MFD_CLOEXEC);
   const bool over = memory.gone_how != format::kNotSeenGone;
-  if (copy >= 0 && !write_final_copy(memory, over ? format::kFinal : format::kPartial, copy)) {
+  const format::CopyState state = over ? format::kFinal : format::kPartial;
+  if (copy >= 0 && !write_final_copy(memory, kKeeperDescriptor, state, copy)) {
     close(copy);
     return -1;
   }

@@ -169,12 +169,11 @@ bool CopyFile::create_in(const CopyPlace& place) noexcept {
 }
 
 bool CopyFile::find_place() noexcept {
-  constexpr const char* kOverNetwork = "it lies on a network file system";
   CopyPlace places[kCopyPlaces];
   choose_copy_places(memory_->folder, places);
-  const char* problem = kOverNetwork;
+  const char* problem = places[0].problem;
   for (const CopyPlace& place : places) {
-    if (place.usable && create_in(place)) {
+    if (place.problem == nullptr && create_in(place)) {
       if (&place != places) {
         Text why(memory_->not_in_folder, sizeof memory_->not_in_folder);
         why << problem;
@@ -186,7 +185,7 @@ bool CopyFile::find_place() noexcept {
       publish(memory_->no_place, 0U);
       return true;
     }
-    if (&place == places && place.usable) {
+    if (&place == places && place.problem == nullptr) {
       problem = errno == ENOSPC ? "not enough space" : "the folder cannot be opened";
     }
   }
@@ -241,7 +240,8 @@ bool CopyFile::make_final(format::CopyState state) noexcept {
   }
   struct stat status = {};
   const bool whole = path.whole() && final_copy_bytes(*memory_) <= room_left(file, storage_) &&
-                     write_final_copy(*memory_, state, file) && fstat(file, &status) == 0;
+                     write_final_copy(*memory_, descriptor_, state, file) &&
+                     fstat(file, &status) == 0;
   ::close(file);
   if (!whole || rename(path.c_str(), path_) != 0) {
     unlink(path.c_str());

@@ -17,7 +17,10 @@ class CopyFile {
  public:
   // `memory` is mapped as a whole and can be written to: the header tells readers of the memory
   // where the copy is.
-  void start(format::FileHeader* memory) noexcept { memory_ = memory; }
+  void start(format::FileHeader* memory, int descriptor) noexcept {
+    memory_ = memory;
+    descriptor_ = descriptor;
+  }
 
   // A copy that another keeper made is gone on with.  False: whether it is there cannot be told
   // now.
@@ -48,6 +51,7 @@ class CopyFile {
   bool rename_first(int folder, const char* first) noexcept;
 
   format::FileHeader* memory_ = nullptr;
+  int descriptor_ = -1;
   int file_ = -1;
   uint64_t inode_ = 0;
   uint64_t covered_ = 0;  // its length

@@ -39,9 +39,10 @@ bool is_copied_elsewhere(const format::Section& section) {
 
 }  // namespace
 
-bool CopyOut::start(format::FileHeader* memory, LastWord last_word) noexcept {
+bool CopyOut::start(format::FileHeader* memory, int descriptor, LastWord last_word) noexcept {
   memory_ = memory;
-  file_.start(memory);
+  touched_ = Touched(descriptor);
+  file_.start(memory, descriptor);
   last_word_ = last_word;
   const format::Section& events = section_of(memory, format::kEvents);
   page_hashes_ = static_cast<uint64_t*>(map_private(memory_bytes(*memory) / kPage * 8 + 8));
@@ -74,7 +75,10 @@ bool CopyOut::copy_pages(const format::Section& section, uint64_t ready) noexcep
     whole = written && whole;
     gathered = 0;
   };
-  for (uint64_t at = 0; at < ready; at += kPage) {
+  const auto touched_from = [&](uint64_t at) {
+    return touched_.next(section.offset + at, section.offset + ready) - section.offset;
+  };
+  for (uint64_t at = touched_from(0); at < ready; at = touched_from(at + kPage)) {
     const uint64_t bytes = std::min(kPage, ready - at);
     const uint64_t known = page_hashes_[(section.offset + at) / kPage];
     if (gathered + bytes > kBufferBytes || (gathered != 0 && at != first + gathered)) {
@@ -144,7 +148,7 @@ bool CopyOut::copy_chunks(const format::Section& section, uint64_t ready) noexce
 }
 
 // What was recorded, in one number.  Of chunks, how far each has come tells.
-uint64_t CopyOut::digest() const noexcept {
+uint64_t CopyOut::digest() noexcept {
   uint64_t digest = 0;
   for (uint32_t i = 0; i < memory_->section_count; ++i) {
     const format::Section& section = memory_->sections[i];
@@ -157,7 +161,13 @@ uint64_t CopyOut::digest() const noexcept {
         digest = XXH3_64bits_withSeed(words, sizeof words, digest);
       }
     } else if (!is_copied_elsewhere(section)) {
-      digest = XXH3_64bits_withSeed(from, ready, digest);
+      const uint64_t end = section.offset + ready;
+      for (uint64_t at = touched_.next(section.offset, end); at < end;
+           at = touched_.next(at, end)) {
+        const uint64_t piece_end = touched_.end_of(at, end);
+        digest = XXH3_64bits_withSeed(from + (at - section.offset), piece_end - at, digest + at);
+        at = piece_end;
+      }
     }
   }
   return digest;
@@ -193,7 +203,7 @@ bool CopyOut::make_final(format::CopyState state) noexcept {
   return made;
 }
 
-bool CopyOut::is_final() const noexcept {
+bool CopyOut::is_final() noexcept {
   return file_.is_final() && digest() == final_digest_;
 }
 

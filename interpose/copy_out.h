@@ -9,6 +9,7 @@
 
 #include "format/trace_format.h"
 #include "interpose/copy_file.h"
+#include "interpose/touched.h"
 
 namespace traintrace {
 
@@ -17,8 +18,9 @@ class CopyOut {
   // What comes after the exit of the process: a keeper has the last word when it is gone, a thread
   // of the process has it at its exit.
   enum class LastWord { kWhenGone, kAtExit };
-  // `memory` as CopyFile wants it.  False: no memory of our own.
-  bool start(format::FileHeader* memory, LastWord last_word) noexcept;
+  // `memory` as CopyFile wants it, and its descriptor, if there is one (touched.h).  False: no
+  // memory of our own.
+  bool start(format::FileHeader* memory, int descriptor, LastWord last_word) noexcept;
 
   // Copies what changed; of a process at its exit, all of it anew.  False: there is no copy, or it
   // is not whole, or one that another keeper made cannot be looked at now.
@@ -43,11 +45,11 @@ class CopyOut {
     uint32_t committed;
   };
 
-  bool is_final() const noexcept;
+  bool is_final() noexcept;
   bool make_final(format::CopyState state) noexcept;
   // Into the file with the memory's layout, what changed there.
   bool copy_layout() noexcept;
-  uint64_t digest() const noexcept;
+  uint64_t digest() noexcept;
   bool copy_pages(const format::Section& section, uint64_t ready) noexcept;
   bool copy_chunks(const format::Section& section, uint64_t ready) noexcept;
   bool copy_chunk(const format::Section& section, uint64_t index) noexcept;
@@ -55,6 +57,7 @@ class CopyOut {
   bool may_grow(uint64_t bytes) noexcept;
 
   format::FileHeader* memory_ = nullptr;
+  Touched touched_;
   CopyFile file_;
   LastWord last_word_ = LastWord::kWhenGone;
   // Of each page of the memory but those of the ring, a hash of what was copied; 0: never.

@@ -17,12 +17,39 @@ constexpr uint64_t kMemoryFactor = 4;
 constexpr size_t kLongestName = 160;  // of the files there: host, two numbers, endings
 constexpr size_t kMountinfoBytes = 1 << 20;
 
+const char* problem_of(Resolved resolved) {
+  switch (resolved) {
+    case Resolved::kLocally:
+      return nullptr;
+    case Resolved::kOverNetwork:
+      return "it lies on a network file system";
+    case Resolved::kTooLong:
+      return "its path is too long";
+    case Resolved::kInCircles:
+      return "its symbolic links lead in a circle";
+  }
+  return nullptr;
+}
+
+Resolved resolve(const char* mountinfo, const Text& path, Text& folder) {
+  if (!path.whole() || path.c_str()[0] != '/') {
+    return Resolved::kTooLong;  // one that was too long for the header is empty there
+  }
+  const Resolved resolved = resolve_locally(mountinfo, path.c_str(), folder);
+  return resolved == Resolved::kLocally && folder.length() + kLongestName >= kMaxPath
+             ? Resolved::kTooLong
+             : resolved;
+}
+
 }  // namespace
 
 void choose_copy_places(const char* dir, CopyPlace (&places)[kCopyPlaces]) noexcept {
   void* const memory =
       mmap(nullptr, kMountinfoBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
+    for (CopyPlace& place : places) {
+      place.problem = "there is no memory to look for it";
+    }
     return;
   }
   char* const mountinfo = static_cast<char*>(memory);
@@ -37,9 +64,7 @@ void choose_copy_places(const char* dir, CopyPlace (&places)[kCopyPlaces]) noexc
     }
     CopyPlace& place = places[i];
     place.ours = i > 0;
-    place.usable = path.whole() && path.c_str()[0] == '/' &&
-                   resolve_locally(mountinfo, path.c_str(), place.folder) &&
-                   place.folder.length() + kLongestName < kMaxPath;
+    place.problem = problem_of(resolve(mountinfo, path, place.folder));
     place.storage = storage_of(mountinfo, place.folder.c_str());
   }
   munmap(memory, kMountinfoBytes);

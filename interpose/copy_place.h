@@ -11,8 +11,8 @@ namespace traintrace {
 struct CopyPlace {
   ShortText folder;  // without symbolic links
   Storage storage = Storage::kLocal;
-  bool usable = false;
-  bool ours = false;  // nobody named it, and only this user may own it
+  const char* problem = nullptr;  // why it is not usable
+  bool ours = false;              // nobody named it, and only this user may own it
 };
 
 // TRAINTRACE_DIR, then /tmp/traintrace-UID and /var/tmp/traintrace-UID.

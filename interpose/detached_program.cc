@@ -65,6 +65,10 @@ int start_program(void* argument) {
 
 }  // namespace
 
+void forget_detached() noexcept {
+  __atomic_store_n(&g_busy, 0, __ATOMIC_RELEASE);
+}
+
 bool start_detached(const DetachedProgram& program) noexcept {
   if (!g_clone || __atomic_exchange_n(&g_busy, 1, __ATOMIC_ACQUIRE) != 0) {
     return false;

@@ -18,5 +18,7 @@ struct DetachedProgram {
 // One at a time.  System calls only: functions of libc may take locks, or be cancelled.  False: no
 // process could be made, or the program cannot be executed.
 bool start_detached(const DetachedProgram& program) noexcept;
+// In a forked child: a thread of its parent may have been at it.
+void forget_detached() noexcept;
 
 }  // namespace traintrace

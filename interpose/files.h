@@ -40,17 +40,22 @@ class Text {
   bool whole_ = true;
 };
 
-// A path, or anything as short.  Not the longest possible one: threads of the job may have small
-// stacks.
+template <size_t kBytes>
+struct TextStorage {
+  char storage[kBytes];
+};
+template <size_t kBytes>
+struct TextOf : private TextStorage<kBytes>, public Text {
+  TextOf() noexcept : Text(this->storage, kBytes) {}
+  TextOf(const TextOf&) = delete;
+  TextOf& operator=(const TextOf&) = delete;
+};
+
+// A path, or anything as short.  Not the longest possible one: threads may have small stacks.
 inline constexpr size_t kMaxPath = 1024;
-struct ShortStorage {
-  char storage[kMaxPath];
-};
-struct ShortText : private ShortStorage, public Text {
-  ShortText() noexcept : Text(storage, sizeof storage) {}
-  ShortText(const ShortText&) = delete;
-  ShortText& operator=(const ShortText&) = delete;
-};
+using ShortText = TextOf<kMaxPath>;
+// A name or a number.  In a call of the job, which may be made on a stack that has little room.
+using WordText = TextOf<64>;
 
 // Unsigned decimal number at the start of the text; `end` (may be null) is where it stopped.
 uint64_t parse_number(const char* text, const char** end) noexcept;

@@ -12,6 +12,7 @@
 #include "interpose/pages.h"
 #include "interpose/sections.h"
 #include "interpose/tables.h"
+#include "interpose/touched.h"
 
 namespace traintrace {
 namespace {
@@ -30,12 +31,18 @@ bool may_be_cut(const Section& section) {
 }
 
 // Of the large ones, bytes up to the last page that holds anything, in whole elements.
-uint64_t used_bytes(const FileHeader& memory, const Section& section, uint64_t ready) {
+uint64_t used_bytes(const FileHeader& memory, Touched& touched, const Section& section,
+                    uint64_t ready) {
   if (!may_be_cut(section)) {
     return ready;
   }
   const char* const from = begin_of(memory, section);
-  uint64_t pages = (ready + kPage - 1) / kPage;
+  const uint64_t end = section.offset + ready;
+  uint64_t pages = 0;
+  for (uint64_t at = touched.next(section.offset, end); at < end; at = touched.next(at, end)) {
+    at = touched.end_of(at, end);
+    pages = (at - section.offset + kPage - 1) / kPage;
+  }
   while (pages > 0 &&
          is_zero(from + (pages - 1) * kPage, std::min(kPage, ready - (pages - 1) * kPage))) {
     --pages;
@@ -45,12 +52,18 @@ uint64_t used_bytes(const FileHeader& memory, const Section& section, uint64_t r
 }
 
 // Interior pages without content stay holes.
-bool write_pages(int file, uint64_t offset, const char* from, uint64_t bytes) {
+bool write_pages(int file, uint64_t offset, Touched& touched, const Section& section,
+                 const char* from, uint64_t bytes) {
   char buffer[16 * kPage];  // of the keeper's stack, or of the copying thread's
-  for (uint64_t at = 0; at < bytes;) {
+  const auto touched_from = [&](uint64_t at) {
+    return touched.next(section.offset + at, section.offset + bytes) - section.offset;
+  };
+  for (uint64_t at = touched_from(0); at < bytes; at = touched_from(at)) {
+    const uint64_t end =
+        touched.end_of(section.offset + at, section.offset + bytes) - section.offset;
     uint64_t gathered = 0;
-    while (at + gathered < bytes && gathered < sizeof buffer) {
-      const uint64_t page = std::min(kPage, bytes - at - gathered);
+    while (at + gathered < end && gathered < sizeof buffer) {
+      const uint64_t page = std::min(kPage, end - at - gathered);
       copy_still(buffer + gathered, from + at + gathered, page);
       if (is_zero(buffer + gathered, page)) {
         break;
@@ -192,7 +205,9 @@ uint64_t final_copy_bytes(const FileHeader& memory) noexcept {
 }
 
 // The ring first: only then it is known how much of it was left out.
-bool write_final_copy(FileHeader& memory, format::CopyState state, int file) noexcept {
+bool write_final_copy(FileHeader& memory, int descriptor, format::CopyState state,
+                      int file) noexcept {
+  Touched touched(descriptor);
   FileHeader header;
   memcpy(&header, &memory, sizeof header);
   header.section_count = 0;
@@ -218,8 +233,8 @@ bool write_final_copy(FileHeader& memory, format::CopyState state, int file) noe
       continue;
     }
     get_on(memory);
-    const uint64_t bytes = used_bytes(memory, section, memory.ready_bytes[i]);
-    if (!write_pages(file, end, begin_of(memory, section), bytes) ||
+    const uint64_t bytes = used_bytes(memory, touched, section, memory.ready_bytes[i]);
+    if (!write_pages(file, end, touched, section, begin_of(memory, section), bytes) ||
         (section.kind == format::kStats && !count_left_out(file, end, left_out))) {
       return false;
     }

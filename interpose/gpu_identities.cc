@@ -79,14 +79,14 @@ void write_uuid(const CUuuid& uuid, Text& text) {
 void define(ThreadState& thread, int ordinal) {
   Identity identity = ask(thread, ordinal);
   if (identity.has_uuid) {
-    ShortText key;
-    ShortText value;
+    WordText key;
+    WordText value;
     key << "gpu-" << int64_t{ordinal} << "-uuid";
     write_uuid(identity.uuid, value);
     write_fact(thread, key.c_str(), value.c_str());
   }
   if (identity.has_bus) {
-    ShortText key;
+    WordText key;
     key << "gpu-" << int64_t{ordinal} << "-pci";
     for (char& c : identity.bus) {
       c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -95,8 +95,8 @@ void define(ThreadState& thread, int ordinal) {
     write_fact(thread, key.c_str(), identity.bus);
   }
   if (identity.memory != 0) {
-    ShortText key;
-    ShortText value;
+    WordText key;
+    WordText value;
     key << "gpu-" << int64_t{ordinal} << "-memory";
     value << static_cast<int64_t>(identity.memory);
     write_fact(thread, key.c_str(), value.c_str());

@@ -218,7 +218,7 @@ void become_keeper(format::FileHeader& memory) {
 
 void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end) noexcept {
   CopyOut copy;
-  if (copy.start(memory, CopyOut::LastWord::kAtExit)) {
+  if (copy.start(memory, -1, CopyOut::LastWord::kAtExit)) {
     Rounds rounds(memory, copy);
     rounds.until([&] { return load(must_end) != 0 || call_filters_added(); });
     if (call_filters_were_added()) {
@@ -233,7 +233,7 @@ void keep_copying_in_thread(format::FileHeader* memory, const uint32_t& must_end
 
 void keep_copying(format::FileHeader* memory) noexcept {
   CopyOut copy;
-  if (!copy.start(memory, CopyOut::LastWord::kWhenGone)) {
+  if (!copy.start(memory, kKeeperDescriptor, CopyOut::LastWord::kWhenGone)) {
     return;
   }
   Rounds rounds(memory, copy);

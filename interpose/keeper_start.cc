@@ -42,6 +42,7 @@ constexpr size_t kStackBytes = 256UL * 1024;
 
 constinit char g_loader[kMaxPath] = {};
 constinit char g_library[kMaxPath] = {};
+constinit bool g_programs_found = false;
 constinit Keeping g_keeping = Keeping::kNotYet;
 constinit uint64_t g_started_ns = 0;  // CLOCK_MONOTONIC
 constinit uint32_t g_thread_must_end = 0;
@@ -64,7 +65,11 @@ int note_loader(dl_phdr_info* info, size_t, void*) {
   return 0;
 }
 
+// What the parent of a forked child has found is still there, or was replaced or hidden.
 bool find_programs() {
+  if (g_programs_found) {
+    return access(g_library, R_OK) == 0;
+  }
   Dl_info self;
   if (!dladdr(reinterpret_cast<const void*>(&find_programs), &self)) {
     return false;
@@ -79,7 +84,8 @@ bool find_programs() {
   }
   library << self.dli_fname;
   walk_loader(note_loader, nullptr);
-  return library.whole() && g_loader[0] == '/' && access(g_library, R_OK) == 0;
+  g_programs_found = library.whole() && g_loader[0] == '/' && access(g_library, R_OK) == 0;
+  return g_programs_found;
 }
 
 void* copy_in_thread(void* argument) {
@@ -224,6 +230,7 @@ void end_keeper_thread() noexcept {
 }
 
 void forget_keeper() noexcept {
+  forget_detached();
   g_keeping = Keeping::kNotYet;
 }
 

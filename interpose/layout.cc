@@ -15,7 +15,8 @@ constexpr uint32_t kUsualDefinitionsMb = 16;
 constexpr uint32_t kDefinitionChunk = 16 * 1024;
 constexpr uint32_t kEventChunk = 8 * 1024;
 constexpr uint64_t kFirstDefinitions = kMiB;
-constexpr uint64_t kFirstEvents = 8 * kMiB;
+constexpr uint32_t kFirstRingMb = 8;
+constexpr uint32_t kFirstRingOfChildMb = 1;
 constexpr uint64_t kThreads = 4096;
 constexpr uint64_t kOpenRanges = 1024;     // of as many threads
 constexpr uint64_t kFirstOpenRanges = 31;  // in 64 KiB; more with the threads that need them
@@ -94,7 +95,14 @@ struct Layout {
 }  // namespace
 
 TraceSize usual_size(uint32_t ring_mb, bool progress) noexcept {
-  return {ring_mb, std::min(kUsualDefinitionsMb, std::max(ring_mb, 1u)), kMostTableSteps, progress};
+  return {ring_mb, kFirstRingMb, std::min(kUsualDefinitionsMb, std::max(ring_mb, 1u)),
+          kMostTableSteps, progress};
+}
+
+TraceSize size_of_child(uint32_t ring_mb, bool progress) noexcept {
+  TraceSize size = usual_size(ring_mb, progress);
+  size.first_ring_mb = kFirstRingOfChildMb;
+  return size;
 }
 
 bool make_smaller(TraceSize& size) noexcept {
@@ -106,7 +114,9 @@ bool make_smaller(TraceSize& size) noexcept {
     return false;
   }
   const uint32_t steps = size.ring_mb > 4 ? 2 : 1;
+  const uint32_t first_ring_mb = size.first_ring_mb;
   size = usual_size(std::max(size.ring_mb / 4, 1u), size.progress);
+  size.first_ring_mb = first_ring_mb;
   size.table_steps = steps;
   return true;
 }
@@ -142,7 +152,7 @@ uint64_t lay_out(const TraceSize& size, format::FileHeader& header) noexcept {
              kFirstOpenRanges * sizeof(format::OpenRanges));
   layout.add(format::kDefinitions, kDefinitionChunk, size.definitions_mb * kMiB / kDefinitionChunk,
              kFirstDefinitions);
-  layout.add(format::kEvents, chunk, chunks, kFirstEvents);
+  layout.add(format::kEvents, chunk, chunks, size.first_ring_mb * kMiB);
   return layout.end;
 }
 

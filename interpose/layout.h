@@ -7,14 +7,17 @@
 
 namespace traintrace {
 
-// How much a trace may hold at most.  It begins with some 8 MiB, whatever that is (growth.h).
+// How much a trace may hold at most.  It begins with less, whatever that is (growth.h).
 struct TraceSize {
   uint32_t ring_mb;
+  uint32_t first_ring_mb;
   uint32_t definitions_mb;
   uint32_t table_steps;  // of those tables that grow, 1..kMostTableSteps
   bool progress;         // the tables of the levels `marks` and `plugin`: half a MiB
 };
 TraceSize usual_size(uint32_t ring_mb, bool progress) noexcept;
+// Of a forked child, which often lives for a few calls: its first one waits for this memory.
+TraceSize size_of_child(uint32_t ring_mb, bool progress) noexcept;
 // What is left to try where the size does not fit; false: it is the smallest.
 bool make_smaller(TraceSize& size) noexcept;
 

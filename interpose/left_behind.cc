@@ -42,9 +42,10 @@ bool is_gone(const format::FileHeader& memory, const Identity& self) {
   return nanoseconds(CLOCK_BOOTTIME) - heard_ns > kOldSeconds * 1'000'000'000;
 }
 
-bool copied_out(format::FileHeader* memory) {
+bool copied_out(format::FileHeader* memory, int descriptor) {
   CopyOut copy;
-  return copy.start(memory, CopyOut::LastWord::kWhenGone) && (copy.finish() || copy.was_removed());
+  return copy.start(memory, descriptor, CopyOut::LastWord::kWhenGone) &&
+         (copy.finish() || copy.was_removed());
 }
 
 void finish(int folder, const char* name, const Identity& self) {
@@ -64,7 +65,7 @@ void finish(int folder, const char* name, const Identity& self) {
     memory->gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
     memory->gone_how = format::kSeenGone;
   }
-  if ((gone && copied_out(memory)) || (useless && (gone || !memory))) {
+  if ((gone && copied_out(memory, file)) || (useless && (gone || !memory))) {
     unlinkat(folder, name, 0);
   }
   if (memory) {

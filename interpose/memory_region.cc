@@ -248,9 +248,11 @@ void name_memory_folder(Text& into) noexcept {
   into << "/dev/shm/traintrace-" << static_cast<int64_t>(geteuid());
 }
 
-void create_memory_region(const Settings& settings, const Identity& identity,
+void create_memory_region(const Settings& settings, const Identity& identity, bool is_child,
                           MemoryRegion& into) noexcept {
-  TraceSize size = usual_size(settings.ring_mb, settings.gpu_progress != GpuProgress::kObserve);
+  const bool progress = settings.gpu_progress != GpuProgress::kObserve;
+  TraceSize size =
+      is_child ? size_of_child(settings.ring_mb, progress) : usual_size(settings.ring_mb, progress);
   into.why_smaller = nullptr;
   while (!create(size, settings, identity, into)) {
     into.why_smaller = into.why_smaller ? into.why_smaller : into.why;

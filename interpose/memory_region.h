@@ -23,8 +23,9 @@ struct MemoryRegion {
   const char* why;
 };
 
-// Lays out and maps the memory, and fills in the header but for the clock; `ready` stays 0.
-void create_memory_region(const Settings& settings, const Identity& identity,
+// Lays out and maps the memory, and fills in the header but for the clock; `ready` stays 0.  That
+// of a forked child begins smaller.
+void create_memory_region(const Settings& settings, const Identity& identity, bool is_child,
                           MemoryRegion& into) noexcept;
 
 // /dev/shm/traintrace-UID, whether it is there or not.

@@ -218,6 +218,12 @@ bool has(const dl_phdr_info& info, uint64_t address) noexcept {
   return false;
 }
 
+// Not inlined: whoever asks about known modules may have little room on its stack.
+[[gnu::noinline]] void run_with_layout(const dl_phdr_info& info, const Wanted& wanted) noexcept {
+  Module module{};
+  wanted.body(read_layout(info, module) ? &module : nullptr, wanted.context);
+}
+
 int run_if_wanted(dl_phdr_info* info, size_t bytes, void* context) noexcept {
   auto& wanted = *static_cast<Wanted*>(context);
   if (wanted.first && is_current(*info, bytes)) {
@@ -228,8 +234,7 @@ int run_if_wanted(dl_phdr_info* info, size_t bytes, void* context) noexcept {
   if (!has(*info, wanted.address)) {
     return 0;
   }
-  Module module{};
-  wanted.body(read_layout(*info, module) ? &module : nullptr, wanted.context);
+  run_with_layout(*info, wanted);
   return 1;
 }
 

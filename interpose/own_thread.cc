@@ -131,8 +131,11 @@ void* run(void* argument) {
   take_own_files();
   call_filters_watch();
   g_stat = has_own_files() ? open(kStat, O_RDONLY | O_CLOEXEC) : -1;
+  // Before the job's call goes on, whose thread may be the last one to leave.
+  const bool left_count = leave_thread_count();
   format::FileHeader* const file = reinterpret_cast<ArmInOwnThread>(argument)();
-  if (file == nullptr || !leave_thread_count()) {
+  if (file == nullptr || !left_count) {
+    rejoin_thread_count();
     return nullptr;
   }
   leave_real_time();  // not before: the job's call waits for what it has done so far

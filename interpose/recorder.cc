@@ -14,6 +14,7 @@
 #include "interpose/inside.h"
 #include "interpose/map_memory.h"
 #include "interpose/sections.h"
+#include "interpose/stack_frames.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
 #include "interpose/undisturbed.h"
@@ -42,6 +43,7 @@ struct Recorder {
   ThreadState* states;
   NativeMemo* native_memos;
   CodeMemo* code_memos;
+  StackFrames* stack_frames;
   int32_t* owners;  // tid, 0: free
   int thread_count;
   char* chunks;
@@ -198,6 +200,7 @@ ThreadState* begin_thread(int index, int32_t tid) {
   thread.native_memo = &g_recorder.native_memos[index];
   thread.native_memo->clear();
   thread.code_memo = &g_recorder.code_memos[index];
+  thread.frames = &g_recorder.stack_frames[index];
   thread.device = format::kNoDevice;
   // A forked child has the device that its parent's thread chose.
   thread.device_chosen = g_recorder.generation > 1;
@@ -264,13 +267,14 @@ bool map_threads() {
   constexpr int kFewest = 64;
   for (; g_recorder.thread_count >= kFewest; g_recorder.thread_count /= 2) {
     const auto threads = static_cast<uint64_t>(g_recorder.thread_count);
-    const uint64_t bytes =
-        threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(CodeMemo) + sizeof(int32_t)) +
-        4096;
+    const uint64_t bytes = threads * (sizeof(ThreadState) + sizeof(NativeMemo) + sizeof(CodeMemo) +
+                                      sizeof(StackFrames) + sizeof(int32_t)) +
+                           4096;
     if (char* from = static_cast<char*>(map_sparse(bytes))) {
       g_recorder.states = carve<ThreadState>(from, threads);
       g_recorder.native_memos = carve<NativeMemo>(from, threads);
       g_recorder.code_memos = carve<CodeMemo>(from, threads);
+      g_recorder.stack_frames = carve<StackFrames>(from, threads);
       g_recorder.owners = carve<int32_t>(from, threads);
       return true;
     }

@@ -7,6 +7,7 @@
 #include "interpose/native_frames.h"
 #include "interpose/python_frames.h"
 #include "interpose/python_sampled.h"
+#include "interpose/stack_frames.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
 #include "interpose/undisturbed.h"
@@ -14,8 +15,8 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kPythonFrames = 128;
-constexpr size_t kNativeFrames = 64;
+constexpr size_t kPythonFrames = StackFrames::kMostPython;
+constexpr size_t kNativeFrames = StackFrames::kMostNative;
 constexpr uint32_t kMostStacks = 1U << 16;
 constexpr uint32_t kMostCodes = 1U << 15;
 constexpr size_t kMostLineTable = 8192;
@@ -25,19 +26,8 @@ IdTable g_codes;
 uint64_t g_python_sought;  // modules_version() + 1 when Python was looked for last
 bool g_full;               // there is an unknown stack that found no room
 
-// One more than is kept of each sort: that there are more is to be known.
-struct Frames {
-  size_t python_count;
-  size_t native_count;
-  PythonFrame python[kPythonFrames + 1];
-  uint64_t keys[kPythonFrames];
-  uint64_t native[kNativeFrames + 1];
-  uint64_t native_hash;
-  bool cut;
-};
-
 // `hash_is_enough`: native frames are left out where their hash is remembered.
-void walk(Frames& frames, ThreadState& thread, WalkStart start, bool hash_is_enough) {
+void walk(StackFrames& frames, ThreadState& thread, WalkStart start, bool hash_is_enough) {
   const bool python = g_stack_mode == Stacks::kPython || g_stack_mode == Stacks::kAll;
   const bool native = g_stack_mode == Stacks::kNative || g_stack_mode == Stacks::kAll;
   frames.python_count = python ? python_frames(frames.python, kPythonFrames + 1) : 0;
@@ -54,7 +44,7 @@ void walk(Frames& frames, ThreadState& thread, WalkStart start, bool hash_is_eno
 }
 
 // 0 for no frames at all.
-uint64_t hash_of_keys(const Frames& frames) {
+uint64_t hash_of_keys(const StackFrames& frames) {
   if (frames.python_count == 0 && frames.native_hash == 0) {
     return 0;
   }
@@ -66,7 +56,7 @@ uint64_t hash_of_keys(const Frames& frames) {
   return hash | 1;
 }
 
-uint64_t hash_of(Frames& frames, CodeMemo& memo) {
+uint64_t hash_of(StackFrames& frames, CodeMemo& memo) {
   for (size_t i = 0; i < frames.python_count; ++i) {
     frames.keys[i] = python_code_key(frames.python[i].code, memo);
   }
@@ -99,7 +89,7 @@ void define_code(ThreadState& thread, uint32_t id, const PythonCode& what) {
 uint32_t id_of_code(ThreadState& thread, uint64_t code, uint64_t key) {
   bool is_new = false;
   const uint32_t id = g_codes.add(key, is_new);
-  PythonCode what;
+  PythonCode& what = thread.frames->code;
   if (is_new && describe_python_code(code, what)) {
     define_code(thread, id, what);
   } else if (id == 0) {
@@ -108,9 +98,9 @@ uint32_t id_of_code(ThreadState& thread, uint64_t code, uint64_t key) {
   return id;
 }
 
-void define_stack(ThreadState& thread, uint32_t id, const Frames& frames) {
+void define_stack(ThreadState& thread, uint32_t id, const StackFrames& frames) {
   // Before the stack is begun: a thread has one definition under way at a time.
-  format::PythonFrame python[kPythonFrames];
+  format::PythonFrame* const python = thread.frames->defined;
   for (size_t i = 0; i < frames.python_count; ++i) {
     python[i] = {id_of_code(thread, frames.python[i].code, frames.keys[i]),
                  frames.python[i].instruction};
@@ -140,7 +130,7 @@ void seek_python() {
 }
 
 // Not inlined, so that the frames of known stacks do not make room for a description of code.
-[[gnu::noinline]] uint32_t first_seen(ThreadState& thread, WalkStart start, Frames& frames) {
+[[gnu::noinline]] uint32_t first_seen(ThreadState& thread, WalkStart start, StackFrames& frames) {
   const Undisturbed undisturbed;
   define_modules(thread);
   seek_python();
@@ -169,7 +159,7 @@ bool define_sampled_code(ThreadState& own, uint64_t code, uint64_t key, CopiedMe
     return key != 0;
   }
   static constinit SampledText text = {};
-  PythonCode what;
+  PythonCode& what = own.frames->code;
   if (!describe_sampled_code(code, memory, text, what)) {
     return false;
   }
@@ -194,7 +184,7 @@ uint32_t current_stack(ThreadState& thread, WalkStart start) noexcept {
   if (g_stack_mode == Stacks::kOff) {
     return 0;
   }
-  Frames frames;
+  StackFrames& frames = *thread.frames;
   walk(frames, thread, start, true);
   const uint64_t hash = hash_of(frames, *thread.code_memo);
   const uint32_t id = hash == 0 ? 0 : g_stacks.find(hash);
@@ -206,7 +196,7 @@ uint32_t sampled_stack(ThreadState& own, const PythonThread& thread,
   if (g_stack_mode != Stacks::kPython && g_stack_mode != Stacks::kAll) {
     return 0;
   }
-  Frames frames;
+  StackFrames& frames = *own.frames;
   frames.native_count = 0;
   frames.native_hash = 0;
   frames.python_count = sampled_frames(thread, memory, frames.python, kPythonFrames);

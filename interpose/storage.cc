@@ -136,11 +136,11 @@ void go_up(PathWalk& walk) {
 }
 
 // Replaces the last name by what the link says.
-bool follow(PathWalk& walk, const char* link) {
+Resolved follow(PathWalk& walk, const char* link) {
   ShortText rest;
   rest << link << "/" << walk.rest;
   if (!rest.whole()) {
-    return false;
+    return Resolved::kTooLong;
   }
   memcpy(walk.rest, rest.c_str(), rest.length() + 1);
   if (link[0] == '/') {
@@ -149,58 +149,62 @@ bool follow(PathWalk& walk, const char* link) {
   } else {
     go_up(walk);
   }
-  return true;
+  return Resolved::kLocally;
 }
 
-// One name further; false: over the network, or too long.
-bool step(PathWalk& walk, int& links) {
+// One name further.
+Resolved step(PathWalk& walk, int& links) {
   const char* const begin = walk.rest + strspn(walk.rest, "/");
   const size_t length = strcspn(begin, "/");
   char name[256];
   if (length >= sizeof name || walk.length + length + 2 > sizeof walk.done) {
-    return false;
+    return Resolved::kTooLong;
   }
   memcpy(name, begin, length);
   name[length] = '\0';
   memmove(walk.rest, begin + length, strlen(begin + length) + 1);
   if (!length || equal(name, ".")) {
-    return true;
+    return Resolved::kLocally;
   }
   if (equal(name, "..")) {
     go_up(walk);
-    return true;
+    return Resolved::kLocally;
   }
   walk.done[walk.length] = '/';
   memcpy(walk.done + walk.length + 1, name, length + 1);
   walk.length += length + 1;
   if (storage_of(walk.mountinfo, walk.done) == Storage::kNetwork) {
-    return false;
+    return Resolved::kOverNetwork;
   }
   char link[kMaxPath];
   const ssize_t got = readlink(walk.done, link, sizeof link - 1);
   if (got <= 0) {
-    return true;
+    return Resolved::kLocally;
   }
   link[got] = '\0';
-  return ++links <= kMaxLinks && follow(walk, link);
+  return ++links <= kMaxLinks ? follow(walk, link) : Resolved::kInCircles;
 }
 
 }  // namespace
 
-bool resolve_locally(const char* mountinfo, const char* path, Text& into) noexcept {
+Resolved resolve_locally(const char* mountinfo, const char* path, Text& into) noexcept {
   PathWalk walk = {mountinfo, {}, 0, {}};
-  if (strlen(path) >= sizeof walk.rest || storage_of(mountinfo, "/") == Storage::kNetwork) {
-    return false;
+  if (strlen(path) >= sizeof walk.rest) {
+    return Resolved::kTooLong;
+  }
+  if (storage_of(mountinfo, "/") == Storage::kNetwork) {
+    return Resolved::kOverNetwork;
   }
   memcpy(walk.rest, path, strlen(path) + 1);
   int links = 0;
   while (walk.rest[strspn(walk.rest, "/")]) {
-    if (!step(walk, links)) {
-      return false;
+    const Resolved so_far = step(walk, links);
+    if (so_far != Resolved::kLocally) {
+      return so_far;
     }
   }
   into << (walk.length ? walk.done : "/");
-  return into.whole();
+  return into.whole() ? Resolved::kLocally : Resolved::kTooLong;
 }
 
 namespace {

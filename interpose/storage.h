@@ -14,9 +14,11 @@ enum class Storage : uint8_t { kLocal, kMemory, kNetwork };
 // By the text of /proc/self/mountinfo, for an absolute path without symbolic links, `.` or `..`.
 Storage storage_of(const char* mountinfo, const char* path) noexcept;
 
+enum class Resolved : uint8_t { kLocally, kOverNetwork, kTooLong, kInCircles };
+
 // Follows the symbolic links of an absolute path as far as they lead through local storage.
-// Parts that do not exist are taken as they are.  False: it leads to a network file system.
-bool resolve_locally(const char* mountinfo, const char* path, Text& into) noexcept;
+// Parts that do not exist are taken as they are.
+Resolved resolve_locally(const char* mountinfo, const char* path, Text& into) noexcept;
 
 // Of this process.
 struct MemoryInUse {

@@ -18,7 +18,8 @@ inline constexpr int kLayers = 3;
 
 inline constexpr int kMaxGroupedOperations = 1024;
 
-struct OpenFrame;  // open_call.h
+struct OpenFrame;    // open_call.h
+struct StackFrames;  // stack_frames.h
 
 inline constexpr uint16_t kNoCall = 0xffff;
 
@@ -49,6 +50,7 @@ struct ThreadState {
   char* definitions_end;
   NativeMemo* native_memo;
   CodeMemo* code_memo;
+  StackFrames* frames;  // of the call that is under way
   int32_t tid;
   uint8_t device;      // format::kNoDevice: not known
   bool device_chosen;  // by a call or a context, known or not

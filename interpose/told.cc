@@ -1,5 +1,6 @@
 #include "interpose/told.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,21 @@ constexpr int kSettingCount = static_cast<int>(Setting::kCount);
 constinit uint32_t g_told_settings = 0;
 constinit uint32_t g_told_refused[kSettingCount] = {};
 constinit uint32_t g_told_place = 0;
+constinit uint32_t g_told_root = 0;
+
+// The root directory at the start.
+constinit dev_t g_root_device = 0;
+constinit ino_t g_root_inode = 0;
+
+[[gnu::constructor]] void remember_root() {
+  const int saved_errno = errno;
+  struct stat root = {};
+  if (stat("/", &root) == 0) {
+    g_root_device = root.st_dev;
+    g_root_inode = root.st_ino;
+  }
+  errno = saved_errno;
+}
 
 bool is_first_time(uint32_t& told) {
   return __atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) == 0;
@@ -127,17 +143,35 @@ void tell_not_collected(const format::FileHeader& memory) noexcept {
   }
 }
 
+void tell_changed_root(const format::FileHeader& memory) noexcept {
+  struct stat root = {};
+  if (g_root_inode != 0 && stat("/", &root) == 0 &&
+      (root.st_dev != g_root_device || root.st_ino != g_root_inode) && is_first_rank() &&
+      is_first_time(g_told_root)) {
+    ShortText line;
+    line << "the process has changed its root directory (chroot): its trace lies in "
+         << memory.folder << " below the new one";
+    say(line.c_str());
+  }
+}
+
 // The copy's path is stored first letter last.
 void tell_other_place(const format::FileHeader& memory) noexcept {
   if (load(memory.copy_path[0]) && memory.not_in_folder[0] && is_first_rank() &&
       is_first_time(g_told_place)) {
     const char* const slash = strrchr(memory.copy_path, '/');
+    // One too long to be shown, or to be kept, is not needed to find the traces either.
+    constexpr size_t kShown = 256;
+    const size_t folder_bytes = strlen(memory.folder);
+    const bool shown = folder_bytes != 0 && folder_bytes <= kShown;
+    const auto path_bytes = static_cast<size_t>(slash - memory.copy_path);
     ShortText line;
     line << "traces are kept in ";
-    line.append(memory.copy_path, static_cast<size_t>(slash - memory.copy_path))
-        << " of each host, not in " << memory.folder << ": " << memory.not_in_folder
-        << "; on each host, `traintrace collect " << memory.folder
-        << " --to=FOLDER` gathers them in a folder of yours";
+    line.append(memory.copy_path, path_bytes) << " of each host, not in ";
+    line << (shown ? memory.folder : "TRAINTRACE_DIR") << ": " << memory.not_in_folder
+         << "; on each host, `traintrace collect ";
+    shown ? line << memory.folder : line.append(memory.copy_path, path_bytes);
+    line << " --to=FOLDER` gathers them in a folder of yours";
     say(line.c_str());
   }
 }

@@ -19,6 +19,8 @@ void tell_refused(format::Setting setting, const char* what, const char* why) no
 // That TRAINTRACE_COLLECT cannot be done, once the keeper knows.
 void tell_not_collected(const format::FileHeader& memory) noexcept;
 // Where the trace is, if not in the folder that was asked for.  Once.
+// The folder lies below the root directory that the process has now.
+void tell_changed_root(const format::FileHeader& memory) noexcept;
 void tell_other_place(const format::FileHeader& memory) noexcept;
 
 }  // namespace traintrace

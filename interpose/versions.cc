@@ -56,7 +56,7 @@ void define_versions(ThreadState& thread) noexcept {
     if (get == nullptr || !exchange_if(version.written, 0U, 1U) || get(&number) != 0) {
       continue;
     }
-    ShortText text;
+    WordText text;
     write_text(version.library, number, text);
     write_fact(thread, version.fact, text.c_str());
   }

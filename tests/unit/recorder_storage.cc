@@ -11,6 +11,7 @@
 namespace {
 
 using traintrace::resolve_locally;
+using traintrace::Resolved;
 using traintrace::ShortText;
 using traintrace::Storage;
 using traintrace::storage_of;
@@ -80,30 +81,34 @@ TEST(Storage, LinksAreFollowedUpToTheNetwork) {
   {
     const Link link("/home/me");
     ShortText resolved;
-    EXPECT_FALSE(resolve_locally(kMounts, (link.folder / "link/traces").c_str(), resolved));
+    EXPECT_EQ(Resolved::kOverNetwork,
+              resolve_locally(kMounts, (link.folder / "link/traces").c_str(), resolved));
   }
   {
     const Link link("../lib/./x");
     ShortText resolved;
-    ASSERT_TRUE(resolve_locally(kMounts, (link.folder / "link/traces").c_str(), resolved));
+    ASSERT_EQ(Resolved::kLocally,
+              resolve_locally(kMounts, (link.folder / "link/traces").c_str(), resolved));
     EXPECT_EQ(std::string(resolved.c_str()), link.folder.parent_path() / "lib/x/traces");
   }
   {
     const Link link("link");  // to itself
     ShortText resolved;
-    EXPECT_FALSE(resolve_locally(kMounts, (link.folder / "link").c_str(), resolved));
+    EXPECT_EQ(Resolved::kInCircles,
+              resolve_locally(kMounts, (link.folder / "link").c_str(), resolved));
   }
 }
 
 TEST(Storage, PathsAreTidied) {
   ShortText resolved;
-  ASSERT_TRUE(resolve_locally(kMounts, "//does-not-exist/./a/../b//", resolved));
+  ASSERT_EQ(Resolved::kLocally, resolve_locally(kMounts, "//does-not-exist/./a/../b//", resolved));
   EXPECT_STREQ(resolved.c_str(), "/does-not-exist/b");
   ShortText root;
-  ASSERT_TRUE(resolve_locally(kMounts, "/..", root));
+  ASSERT_EQ(Resolved::kLocally, resolve_locally(kMounts, "/..", root));
   EXPECT_STREQ(root.c_str(), "/");
   ShortText too_long;
-  EXPECT_FALSE(resolve_locally(kMounts, ("/" + std::string(5000, 'x')).c_str(), too_long));
+  EXPECT_EQ(Resolved::kTooLong,
+            resolve_locally(kMounts, ("/" + std::string(5000, 'x')).c_str(), too_long));
 }
 
 TEST(Storage, TextIsCutAtItsEnd) {

@@ -17,6 +17,7 @@
 #include "interpose/modules.h"
 #include "interpose/python_frames.h"
 #include "interpose/python_sampled.h"
+#include "interpose/stack_frames.h"
 #include "interpose/stacks.h"
 #include "interpose/state.h"
 #include "interpose/stats.h"
@@ -149,6 +150,8 @@ class World {
       state->native_memo->clear();
       code_memos_.push_back(std::make_unique<CodeMemo>());
       state->code_memo = code_memos_.back().get();
+      stack_frames_.push_back(std::make_unique<StackFrames>());
+      state->frames = stack_frames_.back().get();
       state->slot = &table<format::Thread>(format::kThreads)[threads_.size()];
       state->slot->serial = static_cast<uint32_t>(threads_.size() + 1);
       threads_.push_back(std::move(state));
@@ -233,6 +236,7 @@ class World {
   std::vector<std::unique_ptr<ThreadState>> threads_;
   std::vector<std::unique_ptr<NativeMemo>> memos_;
   std::vector<std::unique_ptr<CodeMemo>> code_memos_;
+  std::vector<std::unique_ptr<StackFrames>> stack_frames_;
 };
 
 }  // namespace testing_world

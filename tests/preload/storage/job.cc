@@ -9,6 +9,7 @@
 //   between FILE                                  one cudaMalloc once FILE is there; ends when it
 //                                                 is gone
 //   later FILE                                    the same, and recorded before
+//   child FILE                                    as between, in a child whose number is printed
 //   leave THREADS                                 exits while they call
 //   reap                                          waits for all its children, as shells do
 // clang-format on
@@ -175,6 +176,17 @@ int between(const char* file) {
   return good ? 0 : 1;
 }
 
+int between_in_child(const char* file) {
+  const pid_t child = fork();
+  if (child == 0) {
+    return between(file);
+  }
+  printf("%d\n", child);
+  fflush(stdout);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
 std::atomic<int> g_signals = 0;
 
 // Says what it saw that was not its own.
@@ -235,6 +247,9 @@ int main(int count, char** arguments) {
   if (!strcmp(what, "later") && count == 3) {
     cudaFree(nullptr);
     return between(arguments[2]);
+  }
+  if (!strcmp(what, "child") && count == 3) {
+    return between_in_child(arguments[2]);
   }
   if (!strcmp(what, "between") && count == 3) {
     return between(arguments[2]);

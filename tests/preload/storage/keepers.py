@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import os
+import pathlib
 import shutil
 import struct
 import subprocess
@@ -83,6 +84,20 @@ class Keepers(unittest.TestCase):
         self.ends(job)
         self.assertIsNotNone(storage.final(self.trace))
         self.assertIn(" < cudaMalloc", storage.dump(self.trace)[1])
+
+    def test_of_a_forked_child(self):
+        """It begins small, and the keeper looks at no more of its memory than was used: most children make few calls."""
+        self.runs.touch()
+        job = storage.start(self.trace, "child", self.runs)
+        self.addCleanup(lambda: (self.runs.unlink(missing_ok=True), job.communicate()))
+        child = int(job.stdout.readline())
+        self.assertTrue(storage.until(lambda: getattr(storage.Header(storage.memory_of(child) or os.devnull), "copies_made", 0)))
+        memory = storage.memory_of(child)
+        self.assertLess(memory.stat().st_blocks * 512, 12 << 20)
+        status = pathlib.Path(f"/proc/{storage.Header(memory).keeper_pid}/status").read_text(encoding="utf-8")
+        shared_kb = int(dict(line.split(":\t") for line in status.splitlines())["RssShmem"].split()[0])
+        self.assertLess(shared_kb, 4 << 10)
+        self.ends(job)
 
     def test_one_that_is_killed(self):
         job, keeper = self.begin()
@@ -191,6 +206,20 @@ class Keepers(unittest.TestCase):
             if job.returncode == 77:
                 self.skipTest("these folders cannot be covered")
             self.assertEqual((job.returncode, *output), (0, "", errors.format(place)))
+
+    def test_a_folder_that_cannot_be_used(self):
+        """What is wrong with it is said, in one line of ordinary length."""
+        circle = self.folder / "circle"
+        circle.symlink_to(circle)
+        for place, why in ((circle, "its symbolic links lead in a circle"), (self.folder / "/".join(["x" * 220] * 4), "its path is too long"),
+                           (self.folder / ("x" * 2000), "its path is too long")):
+            with self.subTest(why):
+                job = storage.start(place, "once")
+                errors = job.communicate(timeout=storage.LONG)[1]
+                for trace in pathlib.Path(f"/tmp/traintrace-{os.geteuid()}").glob(f"*.{job.pid}.*"):
+                    trace.unlink()
+                self.assertEqual(job.returncode, 0)
+                self.assertRegex(errors, f"^traintrace: traces are kept in .*: {why}; .{{,200}}\n$")
 
     def test_no_place_and_no_name(self):
         """Of a memory that nobody can find nothing is left: that is said, once."""

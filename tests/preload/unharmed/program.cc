@@ -1,6 +1,5 @@
 // Programs that do what is unusual but allowed around their calls; its first argument says which.
 // Each prints what it saw: unharmed.py compares that with a run without the tracer.
-#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -28,30 +27,16 @@
 #include <thread>
 #include <vector>
 
+#include "cases.h"
 #include "filters.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 
-std::atomic<bool> g_copies = true;
-
-// With a batch that is sent and a number that is fetched, whose values are recorded.
-void call(int value = 0) {
-  cudaMemset(nullptr, value, 0);
-  if (g_copies) {
-    char batch[512] = {};
-    int number = value;
-    cudaMemcpy(nullptr, batch, sizeof batch, cudaMemcpyHostToDevice);
-    cudaMemcpy(&number, nullptr, sizeof number, cudaMemcpyDeviceToHost);
-  }
-}
-
-void calls(int count) {
-  for (int i = 0; i < count; ++i) {
-    call(i);
-  }
-}
+using unharmed::call;
+using unharmed::calls;
+using unharmed::g_copies;
 
 // Threads that call until they are told to stop.
 class Busy {
@@ -579,33 +564,6 @@ int faults() {
   return 0;
 }
 
-// A handler that goes on after a fault, as those of garbage collectors do.
-int handles_faults() {
-  static char* page =
-      static_cast<char*>(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  static std::atomic<int> faults = 0;
-  struct sigaction action = {};
-  action.sa_sigaction = [](int, siginfo_t*, void*) {
-    ++faults;
-    call();
-    mprotect(page, 4096, PROT_READ | PROT_WRITE);
-  };
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  static char stack[65536];
-  stack_t other = {};
-  other.ss_sp = stack;
-  other.ss_size = sizeof stack;
-  sigaltstack(&other, nullptr);
-  sigaction(SIGSEGV, &action, nullptr);
-  for (int i = 0; i < 100; ++i) {
-    mprotect(page, 4096, PROT_NONE);
-    call();
-    page[0] = 1;
-  }
-  printf("%d\n", faults.load());
-  return 3;
-}
-
 // A process that ends at once, by the ways that nobody can intercept.
 int ends_by_system_call() {
   calls(100);
@@ -765,7 +723,8 @@ int named(const std::string& name, const char* program, const char* folder) {
                         {"without-environment", without_environment},
                         {"aborts", aborts},
                         {"faults", faults},
-                        {"handles-faults", handles_faults},
+                        {"handles-faults", unharmed::handles_faults},
+                        {"small-handler-stacks", unharmed::handles_on_small_stacks},
                         {"ends-by-system-call", ends_by_system_call},
                         {"processes-that-share-memory", makes_processes_that_share_memory},
                         {"many-threads", many_threads_begin_and_end},
