@@ -87,7 +87,7 @@ void add_communication_kernels(CLI::App& command) {
       "--communication-kernels",
       [](const std::string& expression) {
         if (const std::string wrong = set_communication_kernels(expression); !wrong.empty()) {
-          throw CLI::ValidationError("--communication-kernels=" + expression, wrong);
+          throw CLI::ValidationError("--communication-kernels", wrong);
         }
       },
       "kernels whose names match this regular expression communicate, beside those known; "
