@@ -5,6 +5,7 @@
 #include "analyzer/commands/output_file.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/isolation/supervise.h"
+#include "analyzer/reader/opened_inputs.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/screen.h"
@@ -79,8 +80,13 @@ int supervised(const std::function<int()>& work) {
 }
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {
-  command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)");
+  keep_as_input(
+      command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)"));
 }
+void keep_as_input(CLI::Option* files) {
+  files->each([](const std::string& path) { remember_input(path); });
+}
+
 
 void add_communication_kernels(CLI::App& command) {
   command.add_option_function<std::string>(

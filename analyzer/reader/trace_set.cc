@@ -18,6 +18,7 @@
 #include "analyzer/reader/file_bytes.h"
 #include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/input_file.h"
+#include "analyzer/reader/opened_inputs.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/tar_file.h"
@@ -367,7 +368,14 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
   Reading reading = read_once(arguments, options);
   // What took its place, the complete copy of a memory, may have been listed too early.
-  return reading.any_gone ? read_once(arguments, options).set : std::move(reading.set);
+  TraceSet set = reading.any_gone ? read_once(arguments, options).set : std::move(reading.set);
+  for (const ProcessTrace& trace : set.processes) {
+    remember_input(trace.source);
+  }
+  for (const std::string& path : set.telemetry) {
+    remember_input(path);
+  }
+  return set;
 }
 
 }  // namespace traintrace

@@ -348,6 +348,32 @@ TEST_F(CommandLine, ReportsAddUpInEveryForm) {
             std::string::npos);
 }
 
+// A trace cannot be made again.
+TEST_F(CommandLine, NoOutputReplacesAnInput) {
+  const std::string text =
+      "ranks 0\n+1 0 calls cudaLaunchKernel x20 every=10ms\n+2 0 exits status=0\n";
+  write("run.txt", text);
+  write("runs/0.trace", text);
+  fs::create_symlink("run.txt", folder_ + "/link");
+  fs::create_hard_link(folder_ + "/run.txt", folder_ + "/name");
+  for (const std::string& output : {"run.txt", "link", "name"}) {
+    for (const char* const command : {"analyze", "report --by=call", "export csv"}) {
+      expect_refused(std::string(command) + " run.txt --output=" + output,
+                     "cannot write " + output + ": it is one of the inputs");
+    }
+  }
+  expect_refused("export perfetto runs --output=runs/0.trace",
+                 "cannot write runs/0.trace: it is one of the inputs");
+  EXPECT_EQ(content_of(folder_ + "/run.txt"), text);
+  EXPECT_EQ(content_of(folder_ + "/runs/0.trace"), text);
+  // What was written beside the inputs is no input, and may be written again.
+  for (const char* const form : {"text", "json", "html", "text", "json", "html"}) {
+    const std::string again =
+        std::string("analyze runs --format=") + form + " --output=runs/report." + form;
+    EXPECT_EQ(traintrace(again).err, "") << again;
+  }
+}
+
 TEST_F(CommandLine, AFullDiskUnderStdoutIsNotSilent) {
   write("t/a.trace", TraceBuilder().build());
   const int status =
