@@ -220,6 +220,11 @@ int import(const ImportArguments& arguments) {
       return fail(trace.source + ": expected a file of " + arguments.kind);
     }
   }
+  for (const ProcessTrace& trace : set.processes) {
+    for (const ReadError& error : trace.errors) {
+      say(error);
+    }
+  }
   return set.processes.empty() ? 2 : write_dump(set.processes, arguments);
 }
 
