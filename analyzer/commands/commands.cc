@@ -42,7 +42,10 @@ std::span<const Command> commands() {
 }
 
 void note(std::string_view message) {
-  std::fprintf(stderr, "traintrace: %s\n", printable(message).c_str());
+  constexpr size_t kMostBytes = 8192;  // paths and hosts, too, are what others chose
+  const bool is_cut = message.size() > kMostBytes;
+  std::fprintf(stderr, "traintrace: %s%s\n", printable(message.substr(0, kMostBytes)).c_str(),
+               is_cut ? ".." : "");
 }
 
 int fail(std::string_view message) {
@@ -79,14 +82,14 @@ int supervised(const std::function<int()>& work) {
       "the command as a whole", [&] { return tell(work()); }, [&] { return tell(kUnusable); });
 }
 
-void add_traces(CLI::App& command, std::vector<std::string>& traces) {
-  keep_as_input(
-      command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)"));
-}
 void keep_as_input(CLI::Option* files) {
   files->each([](const std::string& path) { remember_input(path); });
 }
 
+void add_traces(CLI::App& command, std::vector<std::string>& traces) {
+  keep_as_input(
+      command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)"));
+}
 
 void add_communication_kernels(CLI::App& command) {
   command.add_option_function<std::string>(

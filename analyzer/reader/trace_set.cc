@@ -182,6 +182,9 @@ void add_text(const std::string& path, TraceSet& set) {
     set.errors.push_back(dump.error());
     return;
   }
+  if (dump->processes.empty()) {
+    set.errors.push_back({path, 0, "expected at least one process: there is none", true, false});
+  }
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
 

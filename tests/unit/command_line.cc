@@ -374,6 +374,36 @@ TEST_F(CommandLine, NoOutputReplacesAnInput) {
   }
 }
 
+TEST_F(CommandLine, WhatIsWrongIsSaidInOneShortLine) {
+  write("none.txt", "# a text in which no process is\n");
+  for (const char* const command : {"dump", "report --by=stack", "export collapsed -o -"}) {
+    expect_refused(std::string(command) + " none.txt",
+                   "none.txt: expected at least one process: there is none");
+  }
+  write("long.txt", std::string(1'000'000, '['));
+  const Said said = traintrace("analyze long.txt");
+  EXPECT_EQ(said.status, 2);
+  EXPECT_LT(said.err.size(), 400U) << said.err.substr(0, 1000);
+}
+
+TEST_F(CommandLine, KernelsAreNamedByExpressionsThatAreBounded) {
+  write("run.txt", "ranks 0\n+1 0 exits status=0\n");
+  const std::string option = "analyze run.txt --communication-kernels=";
+  const std::string wrong = "--communication-kernels: ";
+  expect_refused(option + "@/dev/zero",
+                 wrong + "/dev/zero: expected a regular file, found a device");
+  expect_refused(option + "'a('", wrong +
+                                      "expected a regular expression: at 2: expected a \")\" for "
+                                      "this \"(\"");
+  expect_refused(option + "'" + std::string(20000, '(') + "'",
+                 wrong + "expected a regular expression: expected at most 4096 bytes");
+  write("table", "# ours\nfu.*\n*\n");
+  expect_refused(option + "@table",
+                 wrong +
+                     "table, line 3: expected a regular expression: at 1: expected something "
+                     "to repeat before it");
+}
+
 TEST_F(CommandLine, AFullDiskUnderStdoutIsNotSilent) {
   write("t/a.trace", TraceBuilder().build());
   const int status =
