@@ -415,6 +415,18 @@ TEST_F(CommandLine, AFullDiskUnderStdoutIsNotSilent) {
 
 // The preload of a sanitizer build works in no program but those that were built with it.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(CommandLine, AFileThatMayNotGrowLeavesNothing) {
+  write("run.txt", "ranks 0\n+1 0 calls cudaLaunchKernel x2000 every=10ms\n+2 0 exits status=0\n");
+  const std::string command = "ulimit -f 10; cd " + folder_ + " && " + program_ +
+                              " export csv run.txt --output=run.csv 2>.err";
+  const int status = std::system(command.c_str());
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2) << status;
+  EXPECT_NE(content_of(folder_ + "/.err").find("cannot write run.csv: File too large"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ + "/run.csv"));
+  EXPECT_FALSE(fs::exists(folder_ + "/run.csv.part"));
+}
+
 TEST_F(CommandLine, RunReturnsThePrograms) {
   EXPECT_EQ(traintrace("run true").status, 0);
   EXPECT_EQ(traintrace("record --out=t true").status, 0);
