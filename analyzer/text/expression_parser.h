@@ -21,10 +21,10 @@ struct ExpressionNode {
     kNotAtWord,
   };
   Kind kind = Kind::kSequence;
-  std::vector<ExpressionNode> parts;
+  std::vector<ExpressionNode> parts = {};
   uint32_t fewest = 0;
   uint32_t most = 0;
-  std::bitset<256> set;
+  std::bitset<256> set = {};
 };
 
 constexpr uint32_t kExpressionUnbounded = UINT32_MAX;  // `most`
