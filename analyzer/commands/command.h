@@ -44,6 +44,8 @@ int print(std::string_view text);
 // which is told on stderr.
 int supervised(const std::function<int()>& work);
 
+// What it names is read: no output may replace it.
+void keep_as_input(CLI::Option* files);
 // TRACE... as most commands take it.
 void add_traces(CLI::App& command, std::vector<std::string>& traces);
 // --debuginfod: without it no server is asked for debug information.

@@ -5,6 +5,7 @@
 #include "analyzer/commands/output_file.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/isolation/supervise.h"
+#include "analyzer/reader/opened_inputs.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/screen.h"
@@ -41,7 +42,10 @@ std::span<const Command> commands() {
 }
 
 void note(std::string_view message) {
-  std::fprintf(stderr, "traintrace: %s\n", printable(message).c_str());
+  constexpr size_t kMostBytes = 8192;  // paths and hosts, too, are what others chose
+  const bool is_cut = message.size() > kMostBytes;
+  std::fprintf(stderr, "traintrace: %s%s\n", printable(message.substr(0, kMostBytes)).c_str(),
+               is_cut ? ".." : "");
 }
 
 int fail(std::string_view message) {
@@ -78,8 +82,13 @@ int supervised(const std::function<int()>& work) {
       "the command as a whole", [&] { return tell(work()); }, [&] { return tell(kUnusable); });
 }
 
+void keep_as_input(CLI::Option* files) {
+  files->each([](const std::string& path) { remember_input(path); });
+}
+
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {
-  command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)");
+  keep_as_input(
+      command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)"));
 }
 
 void add_communication_kernels(CLI::App& command) {
@@ -87,7 +96,7 @@ void add_communication_kernels(CLI::App& command) {
       "--communication-kernels",
       [](const std::string& expression) {
         if (const std::string wrong = set_communication_kernels(expression); !wrong.empty()) {
-          throw CLI::ValidationError("--communication-kernels=" + expression, wrong);
+          throw CLI::ValidationError("--communication-kernels", wrong);
         }
       },
       "kernels whose names match this regular expression communicate, beside those known; "

@@ -200,7 +200,12 @@ void declare_export(CLI::App& command, Invocation& invocation) {
       ->check(CLI::IsMember({"live", "peak", "growth"}))
       ->capture_default_str();
   command.callback([arguments, &invocation] {
-    invocation.status = supervised([&] { return export_traces(*arguments); });
+    invocation.status = supervised([&] {
+      const int status = export_traces(*arguments);
+      return internal_errors().empty()
+                 ? status
+                 : fail("what was exported is not whole: parts of it could not be made");
+    });
   });
 }
 

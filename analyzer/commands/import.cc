@@ -220,6 +220,11 @@ int import(const ImportArguments& arguments) {
       return fail(trace.source + ": expected a file of " + arguments.kind);
     }
   }
+  for (const ProcessTrace& trace : set.processes) {
+    for (const ReadError& error : trace.errors) {
+      say(error);
+    }
+  }
   return set.processes.empty() ? 2 : write_dump(set.processes, arguments);
 }
 
@@ -233,7 +238,9 @@ void declare_import(CLI::App& command, Invocation& invocation) {
                              "nvidia-smi", "kernel-log", "dcgmi-dmon", "prometheus"}));
   command.add_option("--host", arguments->host,
                      "host of the GPUs, where the log itself does not say it");
-  command.add_option("FILE", arguments->files, "files, or folders of them")->required();
+  CLI::Option* const files =
+      command.add_option("FILE", arguments->files, "files, or folders of them")->required();
+  keep_as_input(files);
   command
       .add_option("--out", arguments->out, "file to write, or folder to write it to; - is stdout")
       ->required();

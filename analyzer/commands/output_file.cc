@@ -8,17 +8,19 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/isolation/supervise.h"
+#include "analyzer/reader/opened_inputs.h"
 
 namespace traintrace {
 
 OutputFile::OutputFile(const std::string& path)
     : path_(path.empty() ? "-" : path), descriptor_(STDOUT_FILENO) {
   if (path_ != "-") {
+    is_input_ = is_input(path_);
     file_.emplace(path_);
-    descriptor_ = file_->open();
+    descriptor_ = is_input_ ? -1 : file_->open();
   }
   if (descriptor_ < 0) {
-    error_ = errno;
+    error_ = is_input_ ? EEXIST : errno;
   }
   if (descriptor_ == STDOUT_FILENO) {
     about_to_speak();
@@ -56,7 +58,7 @@ int OutputFile::close() {
     return 0;
   }
   return fail(std::string("cannot write ") + (to_stdout ? "to stdout" : path_) + ": " +
-              std::strerror(error_));
+              (is_input_ ? kIsInput : std::strerror(error_)));
 }
 
 int write_output(const std::string& path, std::string_view bytes) {

@@ -29,7 +29,8 @@ class OutputFile {
   std::string path_;
   std::optional<UnfinishedFile> file_;
   int descriptor_;
-  int error_ = 0;  // errno of the first that went wrong
+  int error_ = 0;          // errno of the first that went wrong
+  bool is_input_ = false;  // and is not replaced
 };
 
 int write_output(const std::string& path, std::string_view bytes);

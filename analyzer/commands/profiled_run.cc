@@ -5,6 +5,7 @@
 
 #include "analyzer/commands/profile_windows.h"
 #include "analyzer/importers/kineto.h"
+#include "analyzer/reader/opened_inputs.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/text/progress.h"
 
@@ -98,6 +99,7 @@ Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
       }
       std::move(trace.errors.begin(), trace.errors.end(), std::back_inserter(unreadable));
     } else {
+      remember_input(file);
       traces.push_back(std::move(trace));
     }
   }

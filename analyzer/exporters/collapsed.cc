@@ -5,6 +5,7 @@
 #include "analyzer/memory/held_bytes.h"
 #include "analyzer/memory/owner_text.h"
 #include "analyzer/symbols/stack_frames.h"
+#include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 // A frame's own separators would make two of it.
 void append_frame(std::string& line, const std::string& frame) {
   line += line.empty() ? "" : ";";
-  for (const char c : frame) {
-    line += c == ';' ? ',' : c == '\n' || c == '\r' || c == '\0' ? ' ' : c;
+  for (const char c : printable(frame)) {
+    line += c == ';' ? ',' : c;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "analyzer/memory/owner_text.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/symbols/stack_frames.h"
+#include "analyzer/text/printable.h"
 
 namespace traintrace {
 namespace {
@@ -26,7 +27,7 @@ class HeaptrackWriter {
       : trace_(trace), symbolizer_(symbolizer) {}
 
   std::string write() {
-    out_ = "v 10400 3\nX traintrace " + printable(process_label(trace_)) + "\nI 1000 0\n";
+    out_ = "v 10400 3\nX traintrace " + one_line(process_label(trace_)) + "\nI 1000 0\n";
     const MemoryLife life = memory_life(trace_);
     const TimeNs start = life.events.empty() ? 0 : life.events.front().time;
     write_time(0);
@@ -45,15 +46,12 @@ class HeaptrackWriter {
  private:
   using Frame = std::tuple<std::string, std::string, std::string, int>;  // module, function, ..
 
-  static std::string printable(std::string text) {
-    text.resize(std::min(text.size(), kMostNameBytes));
-    std::replace_if(
-        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-    return text;
+  static std::string one_line(std::string_view text) {
+    return printable(text.substr(0, kMostNameBytes));
   }
 
   size_t text_number(const std::string& text) {
-    const std::string clean = printable(text);
+    const std::string clean = one_line(text);
     const auto [found, is_new] = texts_.try_emplace(clean, texts_.size() + 1);
     if (is_new) {
       out_ += fmt::format("s {:x} {}\n", clean.size(), clean);

@@ -9,6 +9,8 @@
 #include <map>
 #include <utility>
 
+#include "analyzer/reader/opened_inputs.h"
+
 namespace traintrace {
 namespace {
 
@@ -89,6 +91,9 @@ Result<SqliteFile> SqliteFile::create(const std::string& path) {
   struct stat status = {};
   if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return failure(path, "expected a regular file, or none");
+  }
+  if (is_input(path)) {
+    return failure(path, std::string("cannot be written: ") + kIsInput);
   }
   SqliteFile database(path);
   const int file = database.file_.open();

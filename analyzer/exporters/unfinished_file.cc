@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
@@ -52,6 +53,8 @@ UnfinishedFile::~UnfinishedFile() {
 }
 
 int UnfinishedFile::open() {
+  // Beyond the limit of the shell (ulimit -f) a write fails, as on a full disk, and does not kill.
+  std::signal(SIGXFSZ, SIG_IGN);
   constexpr int kAlways = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
   if (path_ != name_) {
     unlink(path_.c_str());  // of one that was killed

@@ -86,6 +86,8 @@ void EventArray::scan() {
     if (!in_string_) {
       if (c == '"' || (c | 0x20) == '{' || (c | 0x20) == '}') {
         take(c, scanned_);
+      } else if (c == '\0') {  // a hole in the file, perhaps of a terabyte
+        fail(text_offset_ + scanned_, "expected JSON, found a NUL byte");
       }
     } else if (escaped_) {
       escaped_ = false;

@@ -415,8 +415,12 @@ bool looks_like_kineto(const std::string& path) {
   constexpr size_t kLook = 64 << 10;
   Result<TextFile> file = TextFile::open(path);
   std::string text;
-  if (!file || file->read(text, kLook)) {
+  if (!file) {
     return false;
+  }
+  if (const std::optional<ReadError> error = file->read(text, kLook)) {
+    // A wrong checksum at the end of the first piece costs all of it: that is to be told.
+    return !error->truncated && path.ends_with(".json.gz");
   }
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != text.npos && text[first] == '{' &&

@@ -123,16 +123,23 @@ class RmmLogReader {
       write(row);
     }
     write_tables();
+    if (unreadable_ > kMostErrors) {
+      memory_.trace.errors.push_back(
+          {memory_.trace.source, line,
+           std::to_string(unreadable_ - kMostErrors) + " more lines up to this one are like that"});
+    }
     memory_.finish();
     return std::move(memory_.trace);
   }
+
+  bool found_none() const { return rows_.empty(); }
 
  private:
   void read_row(std::string_view content, uint64_t line) {
     const auto row = row_of(content);
     if (row) {
       rows_.push_back(*row);
-    } else if (memory_.trace.errors.size() < kMostErrors) {
+    } else if (++unreadable_; unreadable_ <= kMostErrors) {
       memory_.trace.errors.push_back(
           {memory_.trace.source, line, "expected thread, time, action, pointer, size, stream"});
     }
@@ -205,6 +212,7 @@ class RmmLogReader {
   std::vector<Row> rows_;
   std::map<uint64_t, Row> live_;  // by address
   uint64_t unknown_ = 0;
+  uint64_t unreadable_ = 0;  // lines
   uint32_t failures_ = 0;
 };
 
@@ -220,7 +228,15 @@ Result<ProcessTrace> rmm_csv_trace(std::string_view text, const std::string& fil
   if (!looks_like_rmm_csv(text)) {
     return ReadError{file, 0, "expected the header " + std::string(kHeader), true};
   }
-  return RmmLogReader(file).read(text, written);
+  RmmLogReader reader(file);
+  ProcessTrace trace = reader.read(text, written);
+  if (reader.found_none() && !trace.errors.empty()) {
+    ReadError error = trace.errors.front();
+    error.message += "; no line is such";
+    error.fatal = true;
+    return error;
+  }
+  return trace;
 }
 
 Result<ProcessTrace> read_rmm_csv(const std::string& path) {

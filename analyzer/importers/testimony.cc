@@ -12,6 +12,7 @@
 #include "analyzer/importers/whole_file.h"
 #include "analyzer/model/launch_facts.h"
 #include "analyzer/reader/input_file.h"
+#include "analyzer/reader/opened_inputs.h"
 #include "analyzer/reader/read_stage.h"
 
 namespace traintrace {
@@ -104,6 +105,9 @@ std::vector<Testimony> read_testimonies(std::span<const std::string> paths,
   }
   if (!dumps.empty()) {
     run_stage("read Flight Recorder dumps beside", [&] { add_dumps(dumps, testimonies); });
+  }
+  for (const Testimony& testimony : testimonies) {
+    remember_input(testimony.file);
   }
   return testimonies;
 }

@@ -65,11 +65,14 @@ std::optional<ReadError> TextFile::read(std::string& into, size_t bytes) {
                      false, true};
   }
   int code = Z_OK;
-  const char* const message = gzerror(file, &code);
+  std::string_view message = gzerror(file, &code);
+  message.remove_prefix(message.starts_with("<fd:") ? message.find(": ") + 2 : 0);
   if (got < 0 || (at_end_ && code != Z_OK && code != Z_STREAM_END)) {
     at_end_ = true;
-    return ReadError{path_, offset_, code == Z_ERRNO ? std::strerror(errno) : message, false,
-                     code == Z_BUF_ERROR};
+    return ReadError{path_, offset_,
+                     code == Z_ERRNO ? std::string(std::strerror(errno))
+                                     : "expected intact gzip data: " + std::string(message),
+                     false, code == Z_BUF_ERROR};
   }
   return std::nullopt;
 }

@@ -145,6 +145,27 @@ void Watcher::explain(Look& look) const {
           thread.tid, pid));
     }
   }
+  explain_no_stacks(look);
+}
+
+void Watcher::explain_no_stacks(Look& look) const {
+  const int pid = process_.pid;
+  const auto has_stack = [](const ThreadNow& thread) {
+    return !thread.python.empty() || !thread.native.empty();
+  };
+  if (look.threads.empty()) {
+    look.limits.push_back(fmt::format("process {} has ended meanwhile", pid));
+  } else if (std::none_of(look.threads.begin(), look.threads.end(), has_stack)) {
+    const bool runs = std::all_of(look.threads.begin(), look.threads.end(),
+                                  [](const ThreadNow& thread) { return thread.state == 'R'; });
+    look.limits.push_back(
+        runs && look.stops_ns.empty()
+            ? fmt::format(
+                  "process {}: all its threads run, and their stacks can be read only while "
+                  "they are stopped for a moment: --stop",
+                  pid)
+            : fmt::format("process {}: no stack of it can be read", pid));
+  }
 }
 
 Look Watcher::look(const LookOptions& options) {

@@ -38,6 +38,7 @@ class Watcher {
   ThreadNow thread_now(int tid, const LookOptions& options, const std::vector<PythonThread>& python,
                        Look& into, Budget& budget);
   void explain(Look& look) const;
+  void explain_no_stacks(Look& look) const;
   void explain_left_out(size_t looked_at, const Budget& budget, Look& look) const;
 
   ProcProcess process_;

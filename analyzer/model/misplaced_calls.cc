@@ -1,10 +1,14 @@
 #include "analyzer/model/misplaced_calls.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 
+#include "analyzer/model/found_by_rank.h"
 #include "analyzer/model/peers.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
@@ -15,7 +19,7 @@ namespace {
 
 struct Standing {
   size_t communicator = 0;
-  std::span<const Sequence> sequences;  // by member
+  std::span<const Sequence> sequences;  // by member, and so by rank
   uint64_t most = 0;                    // as far as most of them have come
   size_t there = 0;                     // how many of them
 };
@@ -24,12 +28,13 @@ Standing standing_of(size_t index, std::span<const Sequence> sequences) {
   Standing standing;
   standing.communicator = index;
   standing.sequences = sequences;
+  std::map<uint64_t, size_t> members_at;
   for (const Sequence& one : standing.sequences) {
-    const auto there = static_cast<size_t>(
-        std::count_if(standing.sequences.begin(), standing.sequences.end(),
-                      [&](const Sequence& other) { return other.reached == one.reached; }));
-    if (there > standing.there) {
-      standing.there = there;
+    ++members_at[one.reached];
+  }
+  for (const Sequence& one : standing.sequences) {
+    if (members_at[one.reached] > standing.there) {
+      standing.there = members_at[one.reached];
       standing.most = one.reached;
     }
   }
@@ -48,10 +53,10 @@ std::vector<Standing> standings_of(size_t index, std::span<const Sequence> seque
 }
 
 const Sequence* sequence_in(const Standing& standing, Rank rank) {
-  const auto found =
-      std::find_if(standing.sequences.begin(), standing.sequences.end(),
-                   [&](const Sequence& sequence) { return sequence.member->rank == rank; });
-  return found == standing.sequences.end() ? nullptr : &*found;
+  const auto found = std::lower_bound(
+      standing.sequences.begin(), standing.sequences.end(), rank,
+      [](const Sequence& sequence, Rank wanted) { return sequence.member->rank < wanted; });
+  return found == standing.sequences.end() || found->member->rank != rank ? nullptr : &*found;
 }
 
 SideCall side(const Sequence& sequence, const SequenceItem& item) {
@@ -78,11 +83,10 @@ struct LeftOut {
   uint64_t last = 0;  // it may be any from that of `call` up to this
 };
 
-std::optional<LeftOut> left_out(const Standing& standing, Rank rank,
-                                const std::vector<Divergence>& found) {
-  for (const Divergence& one : found) {
-    if (one.communicator == standing.communicator && one.kind == DivergenceKind::kSkipped &&
-        one.length == 1 && one.deviants == Ranks{rank}) {
+std::optional<LeftOut> left_out(const Standing& standing, Rank rank, const FoundByRank& found) {
+  for (const size_t number : found.of(standing.communicator, rank)) {
+    const Divergence& one = found[number];
+    if (one.kind == DivergenceKind::kSkipped && one.length == 1) {
       return LeftOut{one.expected, one.sequence_last};
     }
   }
@@ -99,26 +103,30 @@ std::optional<LeftOut> left_out(const Standing& standing, Rank rank,
   return std::nullopt;
 }
 
+// A call that its rank may have made in excess, or still in the place of another.
+bool is_in_excess(const Divergence& one) {
+  return one.exact &&
+         (one.kind == DivergenceKind::kExtra
+              ? one.length == 1
+              : one.kind == DivergenceKind::kFunction || one.kind == DivergenceKind::kCount ||
+                    one.kind == DivergenceKind::kType);
+}
+
+// The same by their numbers alone.
+const SequenceItem* counted_in_excess(const Standing& standing, const Sequence& own) {
+  return own.reached == standing.most + 1 ? own.at(own.reached) : nullptr;
+}
+
 // The call that only `rank` made.
-std::optional<SideCall> in_excess(const Standing& standing, Rank rank,
-                                  const std::vector<Divergence>& found) {
-  for (const Divergence& one : found) {
-    // In excess, or still in the place of another.
-    const bool there = one.kind == DivergenceKind::kExtra
-                           ? one.length == 1
-                           : one.kind == DivergenceKind::kFunction ||
-                                 one.kind == DivergenceKind::kCount ||
-                                 one.kind == DivergenceKind::kType;
-    if (one.communicator == standing.communicator && there && one.exact &&
-        one.deviants == Ranks{rank}) {
-      return one.own;
+std::optional<SideCall> in_excess(const Standing& standing, Rank rank, const FoundByRank& found) {
+  for (const size_t number : found.of(standing.communicator, rank)) {
+    if (is_in_excess(found[number])) {
+      return found[number].own;
     }
   }
   const Sequence* own = sequence_in(standing, rank);
-  if (own == nullptr || own->reached != standing.most + 1 || own->at(own->reached) == nullptr) {
-    return std::nullopt;
-  }
-  return side(*own, *own->at(own->reached));
+  const SequenceItem* item = own == nullptr ? nullptr : counted_in_excess(standing, *own);
+  return item == nullptr ? std::nullopt : std::optional(side(*own, *item));
 }
 
 bool same_members(const Run& run, size_t a, size_t b) {
@@ -127,10 +135,6 @@ bool same_members(const Run& run, size_t a, size_t b) {
   return left.size() > 1 &&
          std::equal(left.begin(), left.end(), right.begin(), right.end(),
                     [](const Member& one, const Member& other) { return one.rank == other.rank; });
-}
-
-bool is_by(const Divergence& one, size_t communicator, Rank rank) {
-  return one.communicator == communicator && one.deviants == Ranks{rank};
 }
 
 Divergence misplaced(const Run& run, DivergenceKind kind, size_t communicator, const SideCall& own,
@@ -160,16 +164,9 @@ bool is_habit(const Standing& standing, const SequenceItem& item) {
       });
 }
 
-bool is_known(const std::vector<Divergence>& found, size_t a, size_t b) {
-  return std::any_of(found.begin(), found.end(), [&](const Divergence& one) {
-    return one.kind == DivergenceKind::kOtherCommunicator &&
-           (one.communicator == a || one.communicator == b) && (one.used == a || one.used == b);
-  });
-}
-
 // On `meant` the rank left out what it issued on `used`.
 void look_for_other_communicator(const Run& run, const Standing& meant, const Standing& used,
-                                 std::vector<Divergence>& found) {
+                                 FoundByRank& found) {
   for (const Sequence& sequence : meant.sequences) {
     const Rank rank = sequence.member->rank;
     const auto missing = left_out(meant, rank, found);
@@ -186,11 +183,8 @@ void look_for_other_communicator(const Run& run, const Standing& meant, const St
     Divergence one = misplaced(run, DivergenceKind::kOtherCommunicator, meant.communicator,
                                *instead, missing->call);
     one.used = used.communicator;
-    one.counted =
-        std::erase_if(found, [&](const Divergence& other) {
-          return is_by(other, meant.communicator, rank) || is_by(other, used.communicator, rank);
-        }) == 0;
-    found.push_back(std::move(one));
+    one.counted = found.erase(meant.communicator, rank) + found.erase(used.communicator, rank) == 0;
+    found.add(std::move(one));
     return;
   }
 }
@@ -233,12 +227,13 @@ bool belongs_there(const Run& run, size_t communicator, const Sequence& sequence
                        std::optional(true);
 }
 
-void look_for_peers(const Run& run, const Standing& standing, std::vector<Divergence>& found) {
+void look_for_peers(const Run& run, const Standing& standing, FoundByRank& found) {
   const Communicator& communicator = run.communicators[standing.communicator];
   for (const Sequence& sequence : standing.sequences) {
     const Rank rank = sequence.member->rank;
-    const bool explained = std::any_of(found.begin(), found.end(), [&](const Divergence& one) {
-      return one.kind == DivergenceKind::kWrongPeer && is_by(one, standing.communicator, rank);
+    const std::span<const size_t> own = found.of(standing.communicator, rank);
+    const bool explained = std::any_of(own.begin(), own.end(), [&](size_t number) {
+      return found[number].kind == DivergenceKind::kWrongPeer;
     });
     const auto missing = explained ? std::nullopt : left_out(standing, rank, found);
     if (!missing || standing.there + 1 < standing.sequences.size()) {
@@ -255,10 +250,8 @@ void look_for_peers(const Run& run, const Standing& standing, std::vector<Diverg
     Divergence one = misplaced(run, DivergenceKind::kPeer, standing.communicator,
                                side(sequence, item), missing->call);
     one.sequence = one.sequence_last = one.met = number_behind(sequence, *instead);
-    one.counted = std::erase_if(found, [&](const Divergence& other) {
-                    return is_by(other, standing.communicator, rank);
-                  }) == 0;
-    found.push_back(std::move(one));
+    one.counted = found.erase(standing.communicator, rank) == 0;
+    found.add(std::move(one));
   }
 }
 
@@ -269,31 +262,102 @@ bool is_even(const Run& run, const Communicator& communicator) {
       [&](const Member& member) { return text_of(run, member).collectives == first; });
 }
 
+// Which of the standings have a call in excess that may be the one that is missing elsewhere: by
+// its rank, what it is and the line.
+class Excesses {
+ public:
+  Excesses(std::span<const Standing> standings, const FoundByRank& found) {
+    for (size_t number = 0; number < standings.size(); ++number) {
+      const Standing& standing = standings[number];
+      for (const Sequence& own : standing.sequences) {
+        const Rank rank = own.member->rank;
+        for (const size_t one : found.of(standing.communicator, rank)) {
+          if (is_in_excess(found[one])) {
+            add(rank, found[one].own.item, number);
+          }
+        }
+        if (const SequenceItem* item = counted_in_excess(standing, own)) {
+          add(rank, *item, number);
+        }
+      }
+    }
+  }
+
+  // The numbers of those that may have what is missing on `meant`, from `first` on.
+  std::set<size_t> of(const Standing& meant, size_t first, const FoundByRank& found) const {
+    // A job that makes the same call on so many communicators of the same ranks does not say by
+    // that on which of them it belonged.
+    constexpr size_t kMost = 100;
+    std::set<size_t> numbers;
+    for (const Sequence& own : meant.sequences) {
+      const auto missing = left_out(meant, own.member->rank, found);
+      const auto alike =
+          missing ? by_call_.find(key(own.member->rank, missing->call.item)) : by_call_.end();
+      if (alike != by_call_.end() && alike->second.size() <= kMost) {
+        numbers.insert(std::lower_bound(alike->second.begin(), alike->second.end(), first),
+                       alike->second.end());
+      }
+    }
+    return numbers;
+  }
+
+ private:
+  using Key = std::tuple<Rank, uint64_t, uint64_t>;
+  static Key key(Rank rank, const SequenceItem& item) { return {rank, item.key, item.site}; }
+  void add(Rank rank, const SequenceItem& item, size_t number) {
+    std::vector<size_t>& numbers = by_call_[key(rank, item)];
+    if (item.site != 0 && (numbers.empty() || numbers.back() != number)) {
+      numbers.push_back(number);
+    }
+  }
+
+  std::map<Key, std::vector<size_t>> by_call_;
+};
+
+void look_for_other_communicators(const Run& run, std::span<const Standing> uneven,
+                                  const Standing& meant, const Excesses& excesses,
+                                  FoundByRank& found) {
+  std::set<size_t> numbers = excesses.of(meant, 0, found);
+  while (!numbers.empty()) {
+    const size_t number = *numbers.begin();
+    numbers.erase(numbers.begin());
+    const Standing& used = uneven[number];
+    const size_t changes = found.changes();
+    if (meant.communicator != used.communicator &&
+        !found.is_swapped(meant.communicator, used.communicator) &&
+        same_members(run, meant.communicator, used.communicator)) {
+      look_for_other_communicator(run, meant, used, found);
+    }
+    if (found.changes() != changes) {
+      numbers = excesses.of(meant, number + 1, found);
+    }
+  }
+}
+
 }  // namespace
 
 void find_misplaced_calls(const Run& run, MemberSequences& sequences,
-                          std::vector<Divergence>& found) {
+                          std::vector<Divergence>& divergences) {
+  std::set<size_t> differ;
+  for (const Divergence& one : divergences) {
+    differ.insert(one.communicator);
+  }
   std::vector<Standing> uneven;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
     const Communicator& communicator = run.communicators[i];
     const bool all_there = static_cast<int>(communicator.members.size()) == communicator.size;
-    const bool differs = std::any_of(found.begin(), found.end(),
-                                     [&](const Divergence& one) { return one.communicator == i; });
-    if (all_there && communicator.size > 1 && (differs || !is_even(run, communicator))) {
+    if (all_there && communicator.size > 1 && (differ.contains(i) || !is_even(run, communicator))) {
       const std::vector<Standing> standings = standings_of(i, sequences.of(i));
       uneven.insert(uneven.end(), standings.begin(), standings.end());
     }
   }
+  FoundByRank found(divergences);
+  const Excesses excesses(uneven, found);
   for (const Standing& meant : uneven) {
-    for (const Standing& used : uneven) {
-      if (meant.communicator != used.communicator &&
-          !is_known(found, meant.communicator, used.communicator) &&
-          same_members(run, meant.communicator, used.communicator)) {
-        look_for_other_communicator(run, meant, used, found);
-      }
-    }
+    look_for_other_communicators(run, uneven, meant, excesses, found);
     look_for_peers(run, meant, found);
   }
+  found.put_back(divergences);
 }
 
 }  // namespace traintrace

@@ -9,8 +9,8 @@
 
 namespace traintrace {
 
-// Adds to `found` what is such, in place of the calls skipped or in excess that it looks like.
+// Adds to them what is such, in place of the calls skipped or in excess that it looks like.
 void find_misplaced_calls(const Run& run, MemberSequences& sequences,
-                          std::vector<Divergence>& found);
+                          std::vector<Divergence>& divergences);
 
 }  // namespace traintrace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -196,24 +197,35 @@ std::optional<TimeNs> end_apart(const ClockSides& sides, size_t first, size_t cl
 // Ends that are only supposed may be those of calls that waited for nobody: what is not as most of
 // them are says nothing.
 void leave_out_unlike_most(size_t first, size_t clocks, std::vector<ClockSides>& moments) {
-  for (size_t clock = 0; clock < clocks; ++clock) {
-    std::vector<TimeNs> apart;
-    for (const ClockSides& sides : moments) {
-      const auto ns = is_supposed(sides) ? end_apart(sides, first, clock) : std::nullopt;
-      if (ns && clock != first) {
-        apart.push_back(*ns);
+  using Apart = std::pair<size_t, TimeNs>;  // the moment, and how far apart
+  std::vector<std::vector<Apart>> apart_by_clock(clocks);
+  for (size_t moment = 0; moment < moments.size(); ++moment) {
+    for (const auto& [clock, side] : moments[moment]) {
+      const auto ns = clock != first && is_supposed(moments[moment])
+                          ? end_apart(moments[moment], first, clock)
+                          : std::nullopt;
+      if (ns) {
+        apart_by_clock[clock].emplace_back(moment, *ns);
       }
     }
-    if (apart.empty()) {
+  }
+  std::vector<bool> left_out(moments.size());
+  for (std::vector<Apart>& all : apart_by_clock) {
+    std::erase_if(all, [&](const Apart& one) { return left_out[one.first]; });
+    if (all.empty()) {
       continue;
     }
-    const auto middle = apart.begin() + static_cast<std::ptrdiff_t>(apart.size() / 2);
-    std::nth_element(apart.begin(), middle, apart.end());
-    std::erase_if(moments, [&, usual = *middle](const ClockSides& sides) {
-      const auto ns = is_supposed(sides) ? end_apart(sides, first, clock) : std::nullopt;
-      return ns && std::max(elapsed(usual, *ns), elapsed(*ns, usual)) > kClockSkewTolerated;
-    });
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+    std::nth_element(all.begin(), middle, all.end(),
+                     [](const Apart& a, const Apart& b) { return a.second < b.second; });
+    const TimeNs usual = middle->second;
+    for (const auto& [moment, ns] : all) {
+      left_out[moment] = left_out[moment] ||
+                         std::max(elapsed(usual, ns), elapsed(ns, usual)) > kClockSkewTolerated;
+    }
   }
+  size_t at = 0;
+  std::erase_if(moments, [&](const ClockSides&) { return left_out[at++]; });
 }
 
 void align(Run& run) {
@@ -272,16 +284,20 @@ void find_ends(Run& run) {
     RunClock& clock = run.clocks[run.clock_of[process]];
     clock.end = std::max(clock.end, last_sign_of_life(run.processes[process]));
   }
-  std::vector<TimeNs> ends;
-  for (size_t own = 0; own < run.clocks.size(); ++own) {
-    TimeNs end = run.clocks[own].end;
-    for (size_t other = 0; other < run.clocks.size(); ++other) {
-      end = std::max(end, elapsed(uncertainty_of(run, own, other), run.clocks[other].end));
+  // The latest by any clock, and by any that can be compared: uncertainty_of(), but once for all.
+  TimeNs latest = std::numeric_limits<TimeNs>::min();
+  TimeNs latest_comparable = latest;
+  for (const RunClock& clock : run.clocks) {
+    latest = std::max(latest, elapsed(kNoCommonClock, clock.end));
+    if (clock.comparable) {
+      latest_comparable = std::max(latest_comparable, elapsed(clock.error, clock.end));
     }
-    ends.push_back(end);
   }
-  for (size_t own = 0; own < run.clocks.size(); ++own) {
-    run.clocks[own].end = ends[own];
+  for (RunClock& own : run.clocks) {
+    own.end = std::max(own.end, latest);
+    if (own.comparable) {
+      own.end = std::max(own.end, elapsed(own.error, latest_comparable));
+    }
   }
 }
 

@@ -41,6 +41,9 @@ std::optional<CodePlace> place_now(const ThreadNow& thread, Rank rank) {
 
 std::string doing_text(const ThreadNow& thread) {
   const char* const holds = thread.holds_gil ? ", holds the GIL" : "";
+  if (thread.state == 'T' || thread.state == 't') {
+    return fmt::format("is stopped (SIGSTOP or a debugger){}", holds);
+  }
   if (thread.waiting == Waiting::kRuns) {
     return fmt::format("runs{}", holds);
   }

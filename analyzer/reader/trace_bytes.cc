@@ -1,5 +1,7 @@
 #include "analyzer/reader/trace_bytes.h"
 
+#include "analyzer/reader/opened_inputs.h"
+
 namespace traintrace {
 
 Result<TraceBytes> TraceBytes::open(const std::string& path) {
@@ -7,6 +9,7 @@ Result<TraceBytes> TraceBytes::open(const std::string& path) {
   if (!file) {
     return file.error();
   }
+  remember_input(path);
   return TraceBytes(std::move(*file));
 }
 

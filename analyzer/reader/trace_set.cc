@@ -18,6 +18,7 @@
 #include "analyzer/reader/file_bytes.h"
 #include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/input_file.h"
+#include "analyzer/reader/opened_inputs.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/tar_file.h"
@@ -180,6 +181,9 @@ void add_text(const std::string& path, TraceSet& set) {
   if (!dump) {
     set.errors.push_back(dump.error());
     return;
+  }
+  if (dump->processes.empty()) {
+    set.errors.push_back({path, 0, "expected at least one process: there is none", true, false});
   }
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
@@ -367,7 +371,14 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
   Reading reading = read_once(arguments, options);
   // What took its place, the complete copy of a memory, may have been listed too early.
-  return reading.any_gone ? read_once(arguments, options).set : std::move(reading.set);
+  TraceSet set = reading.any_gone ? read_once(arguments, options).set : std::move(reading.set);
+  for (const ProcessTrace& trace : set.processes) {
+    remember_input(trace.source);
+  }
+  for (const std::string& path : set.telemetry) {
+    remember_input(path);
+  }
+  return set;
 }
 
 }  // namespace traintrace

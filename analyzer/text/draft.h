@@ -46,8 +46,14 @@ struct DraftSet {
 
   std::string problem;  // of the line being read; empty: none
 
+  // A word that it quotes may be as long as the file.
   bool fail(std::string message) {
+    constexpr size_t kMostBytes = 200;
     if (problem.empty()) {
+      if (message.size() > kMostBytes) {
+        message.resize(kMostBytes);
+        message += "..";
+      }
       problem = std::move(message);
     }
     return false;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <regex>
+#include <span>
 #include <vector>
+
+#include "analyzer/reader/input_file.h"
+#include "analyzer/text/expression.h"
 
 namespace traintrace {
 namespace {
@@ -39,24 +41,25 @@ constexpr std::array<std::string_view, 26> kParts = {
     "MoeAlltoAll",                  //
 };
 
-std::vector<std::regex>& added() {
-  static auto& expressions = *new std::vector<std::regex>;
+std::vector<Expression>& added() {
+  static auto& expressions = *new std::vector<Expression>;
   return expressions;
 }
 
 bool is_added(std::string_view kernel) {
-  return std::any_of(added().begin(), added().end(), [&](const std::regex& expression) {
-    return std::regex_search(kernel.begin(), kernel.end(), expression);
-  });
+  return std::any_of(added().begin(), added().end(),
+                     [&](const Expression& expression) { return expression.is_in(kernel); });
 }
 
-bool add(const std::string& expression) {
-  try {
-    added().emplace_back(expression, std::regex::ECMAScript | std::regex::optimize);
-    return true;
-  } catch (const std::regex_error&) {
-    return false;
+// What is wrong with it; empty: nothing.
+std::string add_expression(std::string_view text) {
+  std::string wrong;
+  Expression expression(text, wrong);
+  if (!wrong.empty()) {
+    return "expected a regular expression: " + wrong;
   }
+  added().push_back(std::move(expression));
+  return "";
 }
 
 }  // namespace
@@ -69,19 +72,28 @@ bool is_communication(std::string_view kernel) {
 }
 
 std::string set_communication_kernels(const std::string& expression) {
-  constexpr const char* kExpected = "expected a regular expression";
+  constexpr uint64_t kMostBytes = 1 << 20;
   added().clear();
   if (!expression.starts_with('@')) {
-    return add(expression) ? "" : kExpected;
+    return add_expression(expression);
   }
   const std::string path = expression.substr(1);
-  std::ifstream file(path);
-  std::string line;
+  const Result<InputFile> file = InputFile::open(path);
+  if (!file) {
+    return path + ": " + file.error().message;
+  }
+  if (file->bytes() > kMostBytes) {
+    return path + ": expected at most 1 MiB";
+  }
+  std::string lines(file->bytes(), '\0');
+  lines.resize(file->read(0, std::as_writable_bytes(std::span(lines))));
   size_t number = 0;
-  for (; std::getline(file, line);) {
+  for (size_t at = 0; at < lines.size(); at = std::min(lines.find('\n', at), lines.size()) + 1) {
+    const std::string_view line = std::string_view(lines).substr(at, lines.find('\n', at) - at);
     ++number;
-    if (!line.empty() && line.front() != '#' && !add(line)) {
-      return path + ", line " + std::to_string(number) + ": " + kExpected;
+    const std::string wrong = line.empty() || line.front() == '#' ? "" : add_expression(line);
+    if (!wrong.empty()) {
+      return path + ", line " + std::to_string(number) + ": " + wrong;
     }
   }
   return number != 0 ? "" : path + ": expected a file with a regular expression in each line";

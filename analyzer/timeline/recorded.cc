@@ -91,7 +91,11 @@ class Recorded {
   TimeNs start_ = 0;  // all that began since then is there
   std::map<std::string, uint32_t> names_;
   std::map<uint32_t, Thread> threads_;
-  std::unordered_map<uint64_t, uint32_t> kernel_names_;
+  struct Kernel {
+    uint32_t name = 0;
+    WorkKind kind = WorkKind::kCompute;
+  };
+  std::unordered_map<uint64_t, Kernel> kernels_;  // by function
   CallSites sites_;
   std::vector<uint64_t> pageable_;
   std::map<uint32_t, std::vector<HostSample>> samples_;  // by thread
@@ -240,15 +244,17 @@ void Recorded::add_work(const CallRecord& event) {
   work.kind = WorkKind::kMemory;
   if (kind == "gpuKernel") {
     const uint64_t function = value(event, "function");
-    const auto [known, is_new] = kernel_names_.try_emplace(function, 0);
+    const auto [known, is_new] = kernels_.try_emplace(function);
     if (is_new) {
       const auto found = trace_.kernels.find(function);
-      known->second = name(found == trace_.kernels.end() ? "" : demangled(found->second));
+      known->second.name = name(found == trace_.kernels.end() ? "" : demangled(found->second));
+      known->second.kind = is_communication(timeline_.names[known->second.name])
+                               ? WorkKind::kCommunication
+                               : WorkKind::kCompute;
     }
-    work.name = known->second;
+    work.name = known->second.name;
     work.shape = shape_of(value(event, "grid"), value(event, "block"));
-    work.kind = is_communication(timeline_.names[work.name]) ? WorkKind::kCommunication
-                                                             : WorkKind::kCompute;
+    work.kind = known->second.kind;
   } else {
     const bool copies = kind == "gpuCopy";
     const uint64_t path = value(event, "path");

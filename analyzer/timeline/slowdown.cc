@@ -505,12 +505,33 @@ void add_parts(const StageJob& job, const WhatIf& study, Slowdown& result) {
                    [](const auto& a, const auto& b) { return a.second > b.second; });
 }
 
+// Empty: it is not.
+std::string why_too_large(const StageJob& job) {
+  constexpr uint64_t kMostReplayed = 2'000'000'000;
+  constexpr uint64_t kFewPlaces = 1'000'000;
+  const uint64_t operations = job.nodes().size();
+  const auto replays = static_cast<uint64_t>(job.stages()) + static_cast<uint64_t>(job.replicas());
+  if (operations > kMostReplayed / replays) {
+    return "expected fewer operations: all " + std::to_string(operations) +
+           " are replayed once for each stage and each replica, " + std::to_string(replays) +
+           " times, and " + std::to_string(kMostReplayed) + " in all are too many";
+  }
+  if (job.steps() * job.workers() > std::max(kFewPlaces, 2 * operations)) {
+    return "expected operations of each rank in each step: most have none";
+  }
+  return "";
+}
+
 }  // namespace
 
 Slowdown slowdown_of(const std::vector<StageOperation>& operations, std::string& why_not) {
   Slowdown result;
   StageJob job;
   if (operations.empty() || !job.add(operations, why_not)) {
+    return result;
+  }
+  why_not = why_too_large(job);
+  if (!why_not.empty()) {
     return result;
   }
   job.join();

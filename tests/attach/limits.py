@@ -90,6 +90,26 @@ def zombie():
     process.wait()
 
 
+def stopped():
+    """It is there, and cannot run: said, though nobody recorded it."""
+    process = start(SLEEPER)
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(0.2)
+    answer = json.loads(attach(process.pid).stdout)
+    check([thread["state"] for thread in answer["threads"]] == ["T"], "stopped, state", answer)
+    check("is stopped (SIGSTOP or a debugger)" in answer["findings"][0]["title"], "stopped", answer)
+    end(process)
+
+
+def runs():
+    """Its stack is in registers."""
+    process = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"], start_new_session=True)
+    time.sleep(0.3)
+    done = attach(process.pid)
+    check(done.returncode == 2 and f"process {process.pid}: all its threads run" in done.stderr and "--stop" in done.stderr, "runs", done)
+    end(process)
+
+
 def other_user():
     process = start(SLEEPER)
     done = attach(process.pid, before=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
@@ -123,6 +143,8 @@ def uninterruptible():
 nobody_there()
 one_of_them_gone()
 zombie()
+stopped()
+runs()
 uninterruptible()
 if os.geteuid() == 0:
     other_user()

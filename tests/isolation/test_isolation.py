@@ -144,7 +144,8 @@ class Files(unittest.TestCase):
                 done = run("export", "flight-recorder", MISSING, f"--output={prefix}", fail=f"export of rank 1={how}")
                 self.assertEqual(sorted(name[-1] for name in os.listdir(self.folder) if name.startswith(how)), ["0", "2", "3"])
                 self.assertIn("internal error in export of rank 1", done.stderr)
-                self.assertEqual(done.returncode, 0)
+                self.assertIn("not whole", done.stderr)
+                self.assertEqual(done.returncode, 2)
 
     def test_a_finding_in_a_report(self):
         for form in ("text", "json", "html"):

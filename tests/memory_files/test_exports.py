@@ -228,6 +228,17 @@ tensor-block 0x10200 bytes=512 device=1 at=+4 @1
                         self.assertRegex(line, rb"^[^\x00-\x1f]+$")
             self.assertEqual(run("report", self.path(name), "--by=stack").returncode, 0)
 
+    def test_names_control_nothing(self):
+        """Of functions and files that a program made up for whoever looks at the export."""
+        name = b"f\x1b[31m\x07\xc2\x9b\xe2\x80\xae\xff;g"
+        with open(self.path("names"), "wb") as file:
+            file.write(b"process 0 rank=0 world=1\nallocation 0x1000 bytes=512 device=0 call=cudaMalloc \"@a.py:1:" + name + b"\"\n")
+        for kind in ("heaptrack", "collapsed"):
+            with open(self.export(kind, trace=self.path("names")), encoding="utf-8") as file:  # an error where it is not UTF-8
+                text = file.read()
+            self.assertIn("f\\x1b[31m\\x07\\u009b\\u202e\\xff" + (";" if kind == "heaptrack" else ",") + "g", text)
+            self.assertNotRegex(text, "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+
     def test_several_processes(self):
         with open(self.path("two"), "w", encoding="utf-8") as file:
             for rank in (0, 1):

@@ -215,6 +215,17 @@ class Imports(unittest.TestCase):
         self.assertIn("expected thread, time, action", run("analyze", broken).stdout)
         self.assertEqual(sum(row["live_bytes"] for row in self.rows(broken)), 2)
 
+    def test_rmm_lines_that_are_none(self):
+        """Eight are named, all are counted; where no line is one, there is nothing to import."""
+        header, bad, good = b"Thread,Time,Action,Pointer,Size,Stream\n", b"1,x,allocate,0x1,2,0x0\n", b"1,00:00:00:000001,allocate,0x1000,2,0x0\n"
+        some = self.write(header + 2000 * bad + good, "some.csv")
+        self.assertIn("1992 more lines up to this one are like that", run("analyze", some).stdout)
+        done = run("import", "rmm-csv", some, "--out=-")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 9))
+        done = run("import", "rmm-csv", self.write(header + 2000 * bad, "none.csv"), "--out=-")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("no line is such", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

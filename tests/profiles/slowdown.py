@@ -8,6 +8,18 @@ STAGES, REPLICAS, BATCHES, STEPS = 4, 3, 6, 4
 TRANSFER = 0.0005
 
 
+def many_ranks(traintrace, folder):
+    """What would take minutes or all memory is refused with a reason, at once."""
+    cases = {"replica": [(rank, 0, 0) for rank in range(50_000)], "most have none": [(rank, rank, rank) for rank in range(20_000)]}
+    for reason, cases_rows in cases.items():
+        path = f"{folder}/{reason.replace(' ', '_')}.csv"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("rank,stage,step,operation,start,end\n")
+            file.writelines(f"{rank},{stage},{step},forward-compute,{rank}.0,{rank}.5\n" for rank, stage, step in cases_rows)
+        done = subprocess.run([traintrace, "report", "--by=slowdown", path], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1, done
+
+
 def schedule(stage):
     """One forward, one backward."""
     ahead = min(STAGES - stage - 1, BATCHES)
@@ -98,6 +110,7 @@ def check(traintrace, folder, slower, usual):
 def main(traintrace):
     cells = REPLICAS * STAGES
     with tempfile.TemporaryDirectory() as folder:
+        many_ranks(traintrace, folder)
         job, parts = check(traintrace, folder, lambda *_: 1.0, 1.0)
         assert near(job["slowdown"], 1) and job["explained_by_slowest_ranks"] is None, job
         # One worker: all of it is its own doing.

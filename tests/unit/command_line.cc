@@ -349,6 +349,62 @@ TEST_F(CommandLine, ReportsAddUpInEveryForm) {
             std::string::npos);
 }
 
+// A trace cannot be made again.
+TEST_F(CommandLine, NoOutputReplacesAnInput) {
+  const std::string text =
+      "ranks 0\n+1 0 calls cudaLaunchKernel x20 every=10ms\n+2 0 exits status=0\n";
+  write("run.txt", text);
+  write("runs/0.trace", text);
+  fs::create_symlink("run.txt", folder_ + "/link");
+  fs::create_hard_link(folder_ + "/run.txt", folder_ + "/name");
+  for (const std::string& output : {"run.txt", "link", "name"}) {
+    for (const char* const command : {"analyze", "report --by=call", "export csv"}) {
+      expect_refused(std::string(command) + " run.txt --output=" + output,
+                     "cannot write " + output + ": it is one of the inputs");
+    }
+  }
+  expect_refused("export perfetto runs --output=runs/0.trace",
+                 "cannot write runs/0.trace: it is one of the inputs");
+  EXPECT_EQ(content_of(folder_ + "/run.txt"), text);
+  EXPECT_EQ(content_of(folder_ + "/runs/0.trace"), text);
+  // What was written beside the inputs is no input, and may be written again.
+  for (const char* const form : {"text", "json", "html", "text", "json", "html"}) {
+    const std::string again =
+        std::string("analyze runs --format=") + form + " --output=runs/report." + form;
+    EXPECT_EQ(traintrace(again).err, "") << again;
+  }
+}
+
+TEST_F(CommandLine, WhatIsWrongIsSaidInOneShortLine) {
+  write("none.txt", "# a text in which no process is\n");
+  for (const char* const command : {"dump", "report --by=stack", "export collapsed -o -"}) {
+    expect_refused(std::string(command) + " none.txt",
+                   "none.txt: expected at least one process: there is none");
+  }
+  write("long.txt", std::string(1'000'000, '['));
+  const Said said = traintrace("analyze long.txt");
+  EXPECT_EQ(said.status, 2);
+  EXPECT_LT(said.err.size(), 400U) << said.err.substr(0, 1000);
+}
+
+TEST_F(CommandLine, KernelsAreNamedByExpressionsThatAreBounded) {
+  write("run.txt", "ranks 0\n+1 0 exits status=0\n");
+  const std::string option = "analyze run.txt --communication-kernels=";
+  const std::string wrong = "--communication-kernels: ";
+  expect_refused(option + "@/dev/zero",
+                 wrong + "/dev/zero: expected a regular file, found a device");
+  expect_refused(option + "'a('", wrong +
+                                      "expected a regular expression: at 2: expected a \")\" for "
+                                      "this \"(\"");
+  expect_refused(option + "'" + std::string(20000, '(') + "'",
+                 wrong + "expected a regular expression: expected at most 4096 bytes");
+  write("table", "# ours\nfu.*\n*\n");
+  expect_refused(option + "@table",
+                 wrong +
+                     "table, line 3: expected a regular expression: at 1: expected something "
+                     "to repeat before it");
+}
+
 TEST_F(CommandLine, AFullDiskUnderStdoutIsNotSilent) {
   write("t/a.trace", TraceBuilder().build());
   const int status =
@@ -360,6 +416,18 @@ TEST_F(CommandLine, AFullDiskUnderStdoutIsNotSilent) {
 
 // The preload of a sanitizer build works in no program but those that were built with it.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(CommandLine, AFileThatMayNotGrowLeavesNothing) {
+  write("run.txt", "ranks 0\n+1 0 calls cudaLaunchKernel x2000 every=10ms\n+2 0 exits status=0\n");
+  const std::string command = "ulimit -f 10; cd " + folder_ + " && " + program_ +
+                              " export csv run.txt --output=run.csv 2>.err";
+  const int status = std::system(command.c_str());
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2) << status;
+  EXPECT_NE(content_of(folder_ + "/.err").find("cannot write run.csv: File too large"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ + "/run.csv"));
+  EXPECT_FALSE(fs::exists(folder_ + "/run.csv.part"));
+}
+
 TEST_F(CommandLine, RunReturnsThePrograms) {
   EXPECT_EQ(traintrace("run true").status, 0);
   EXPECT_EQ(traintrace("record --out=t true").status, 0);

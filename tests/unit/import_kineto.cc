@@ -152,6 +152,34 @@ TEST_F(ImportKineto, SaysWhereItGoesWrong) {
   }
 }
 
+// A hole in a file may be a terabyte; it ends where it begins.
+TEST_F(ImportKineto, ANulByteIsNoJson) {
+  const std::string before = R"({"schemaVersion": 1, "traceEvents": [)";
+  const std::string path = file(before + kKernel);
+  std::filesystem::resize_file(path, uint64_t{1} << 33);
+  const KinetoTrace trace = read_kineto(path);
+  ASSERT_FALSE(trace.errors.empty());
+  EXPECT_EQ(trace.errors.back().message, "expected JSON, found a NUL byte");
+  EXPECT_EQ(trace.errors.back().offset, before.size() + sizeof kKernel - 1);
+  EXPECT_EQ(trace.timeline.work.size(), 1U);
+}
+
+TEST_F(ImportKineto, AWrongChecksumIsTold) {
+  const std::string path = folder_ / "small.json.gz";
+  const gzFile zipped = gzopen(path.c_str(), "wb");
+  gzprintf(zipped, "{\"schemaVersion\": 1, \"traceEvents\": [%s]}", kKernel);
+  gzclose(zipped);
+  EXPECT_TRUE(read_kineto(path).errors.empty());
+  std::fstream damaged(path, std::ios::in | std::ios::out | std::ios::binary);
+  damaged.seekp(-8, std::ios::end);
+  damaged.put('\x55');
+  damaged.close();
+  EXPECT_TRUE(looks_like_kineto(path));  // or it would be called no trace
+  const KinetoTrace trace = read_kineto(path);
+  ASSERT_FALSE(trace.errors.empty());
+  EXPECT_EQ(trace.errors.back().message, "expected intact gzip data: incorrect data check");
+}
+
 TEST_F(ImportKineto, BearsDamagedText) {
   const std::string whole = std::string(R"({"distributedInfo": {"rank": 1}, "traceEvents": [)") +
                             kKernel + ",\n" + kKernel + R"(], "traceName": "x"})";
