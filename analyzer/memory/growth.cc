@@ -123,6 +123,19 @@ uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, in
   return length <= 0 ? 0 : (bytes - newest) / static_cast<uint64_t>(length);
 }
 
+// How many steps it is from one copy to the next; 0: not always as many.
+int64_t distance_of(std::span<const Births> births) {
+  int64_t distance = 0;
+  for (size_t i = 1; i < births.size(); ++i) {
+    const int64_t steps = elapsed(births[i - 1].step, births[i].step);
+    if (steps != 0 && distance != 0 && steps != distance) {
+      return 0;
+    }
+    distance = steps != 0 ? steps : distance;
+  }
+  return distance;
+}
+
 Owner owner_of_stack(const ProcessTrace& trace, uint32_t stack, bool tensors) {
   const bool in_job = user_place(trace, {0}, stack).has_value();
   if (tensors) {  // whoever asked PyTorch for a tensor owns it, if it was the job at all
@@ -322,6 +335,17 @@ bool GrowthJudge::grows(const Pattern& pattern, BeginsWhen begins) const {
                            static_cast<int64_t>(history_.steps.starts.size()), begins));
 }
 
+// Whether each step allocated and freed it, up to one from which on it was kept.
+bool GrowthJudge::began_to_grow(const StackMemoryText& memory, const Pattern& pattern) const {
+  if (pattern.births.empty()) {
+    return false;
+  }
+  const Earlier earlier = earlier_than(memory, pattern.since);
+  const int64_t steps = elapsed(first_step(trace_, history_), pattern.births.front().step);
+  return earlier.allocations + 1 >= static_cast<uint64_t>(std::max<int64_t>(steps, 0)) &&
+         earlier.most_blocks <= pattern.pieces / kGrowthOutgrows;
+}
+
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
     uint32_t path, const StackMemoryText& memory) const {
   const int64_t start = first_step(trace_, history_);
@@ -329,7 +353,8 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
       pattern_of(left_over(memory), rounds_of(memory, history_.steps, start), Weigh::kBlocks);
   // Then those that are left are all that there ever were, and may begin late.
   const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
-  if (!grows(pattern, none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
+  const bool any_time = none_freed || began_to_grow(memory, pattern);
+  if (!grows(pattern, any_time ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
       is_let_go(path, pattern.pieces)) {
     return std::nullopt;
   }
@@ -411,6 +436,10 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   if (const std::vector<Round>& rounds = pattern->rounds; !rounds.empty()) {
     growth.every = elapsed(rounds[0].step, rounds[1].step);
     growth.bytes_per_round = rounds[0].bytes;
+  } else if (const int64_t distance = distance_of(pattern->births); blocks && distance > 1) {
+    growth.every = distance;
+    growth.bytes_per_round =
+        bytes_per_step(steps, pattern->all, first) * static_cast<uint64_t>(distance);
   }
   growth.step_count =
       static_cast<uint64_t>(elapsed(first, static_cast<int64_t>(steps.starts.size())));

@@ -34,7 +34,7 @@ struct Births {
 
 enum class BeginsWhen : uint8_t {
   kEarly,  // what is collected now and then leaves young copies only
-  kAny,    // nothing was ever freed: there are no others
+  kAny,    // nothing was ever freed: there are no others; or far fewer were live before
 };
 
 // Whether copies were left all along from step `start` to `end`: neither all at the beginning
@@ -84,6 +84,7 @@ class GrowthJudge {
   enum class Weigh : uint8_t { kBlocks, kBytes };
   Pattern pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds, Weigh weigh) const;
   bool grows(const Pattern& pattern, BeginsWhen begins) const;
+  bool began_to_grow(const StackMemoryText& memory, const Pattern& pattern) const;
   std::optional<Pattern> growing_blocks(uint32_t path, const StackMemoryText& memory) const;
   std::optional<Pattern> growing_block(uint32_t path, const StackMemoryText& memory) const;
   bool works_through(const StackMemoryText& memory) const;
