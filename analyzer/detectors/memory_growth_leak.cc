@@ -22,6 +22,7 @@ struct GrowingSite {
   MemorySite site;
   Growth growth;
   int device = -1;  // -1: not known
+  MemoryKind kind = MemoryKind::kDevice;
   bool scalars = false;
 };
 
@@ -60,7 +61,7 @@ std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
     }
     for (const auto& [group, growth] : GrowthJudge(run.processes[i], *memory.history).growing()) {
       if (rank_on(run, i, group.device).value >= 0) {
-        found.push_back({site_of_growth(run, i, group, growth), growth, group.device,
+        found.push_back({site_of_growth(run, i, group, growth), growth, group.device, group.kind,
                          holds_scalars(group, growth)});
       }
     }
@@ -119,6 +120,9 @@ std::optional<Rounds> rounds_of_rank(const std::vector<GrowingSite>& growing, Ra
 
 // When the device is full at that rate: it was, or will be.
 std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step) {
+  if (most.kind == MemoryKind::kPinned) {
+    return {};  // how much of the host's is left is not known
+  }
   const ProcessTrace& trace = run.processes[most.site.process];
   const Growth& growth = most.growth;
   const int64_t now = growth.since_step + static_cast<int64_t>(growth.step_count);
@@ -150,6 +154,9 @@ uint8_t device_of(const ProcessTrace& trace, const GrowingSite& most) {
 
 // When memory ran out; else when the newest copy was made, as all may be freed since.
 std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) {
+  if (most.kind == MemoryKind::kPinned) {
+    return {};  // of the host's
+  }
   const RankState& state = *state_of(run, most.site.rank);
   const ProcessTrace& trace = run.processes[most.site.process];
   const OutOfMemoryText* const failure = fatal_failure(trace);

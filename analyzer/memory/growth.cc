@@ -165,7 +165,12 @@ std::optional<BlockGroup> group_of(const ProcessTrace& trace, const StackMemoryT
   return group;
 }
 
-bool can_leak(const BlockGroup& group) {
+// PyTorch keeps pinned memory that is freed, to use it again: what it asks for with each step is
+// held by the job, as tensors are.
+bool can_leak(const ProcessTrace& trace, const BlockGroup& group) {
+  if (group.kind == MemoryKind::kPinned && group.owner == Owner::kTorch) {
+    return user_place(trace, {0}, group.stack).has_value();
+  }
   return group.owner == Owner::kJob &&
          (on_device(group.kind) || group.kind == MemoryKind::kPinned ||
           group.kind == MemoryKind::kTensor);
@@ -501,7 +506,7 @@ std::vector<BlockGroup> GrowthJudge::groups() const {
 std::vector<GrowingGroup> GrowthJudge::growing() const {
   std::vector<GrowingGroup> growing;
   for (const BlockGroup& group : groups()) {
-    const auto growth = can_leak(group) ? growth_of(group) : std::nullopt;
+    const auto growth = can_leak(trace_, group) ? growth_of(group) : std::nullopt;
     if (growth) {
       growing.push_back({group, *growth});
     }
