@@ -7,7 +7,8 @@
 
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/first_pass.h"
-#include "analyzer/memory/held_at.h"
+#include "analyzer/memory/model_blocks.h"
+#include "analyzer/memory/nameless.h"
 #include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/regular_growth.h"
 #include "analyzer/memory/replacements.h"
@@ -166,8 +167,11 @@ std::optional<BlockGroup> group_of(const ProcessTrace& trace, const StackMemoryT
 }
 
 // PyTorch keeps pinned memory that is freed, to use it again: what it asks for with each step is
-// held by the job, as tensors are.
+// held by the job, as tensors are.  So are gradients, which autograd's threads allocate.
 bool can_leak(const ProcessTrace& trace, const BlockGroup& group) {
+  if (group.kind == MemoryKind::kTensor && has_no_line(trace, group.stack)) {
+    return true;
+  }
   if (group.kind == MemoryKind::kPinned && group.owner == Owner::kTorch) {
     return user_place(trace, {0}, group.stack).has_value();
   }
@@ -393,30 +397,6 @@ bool GrowthJudge::works_through(const StackMemoryText& memory) const {
   });
 }
 
-// Whether there are more blocks of a size than everything but optimizers has: a parameter has one
-// of each line of its optimizer, as large as itself.  What is of no parameter's size may be a
-// history, as LBFGS has.
-bool GrowthJudge::exceeds_parameters(uint32_t path, int device, TimeNs time) const {
-  const auto of = static_cast<uint8_t>(std::max(device, 0));
-  std::map<uint64_t, uint64_t> parameters;  // by size
-  std::map<uint64_t, uint64_t> own;
-  for (const HeldBlockText& block : held_at(trace_, of, time).held) {
-    const CallSchema* const schema = schema_of(trace_, block.call);
-    if (schema == nullptr || !schema->kind.starts_with("tensor-")) {
-      continue;
-    }
-    if (paths_.of(block.stack) == path) {
-      ++own[block.bytes];
-    } else if (!is_optimizer_state(trace_, block.stack)) {
-      ++parameters[block.bytes];
-    }
-  }
-  return std::any_of(own.begin(), own.end(), [&](const auto& entry) {
-    const auto found = parameters.find(entry.first);
-    return found != parameters.end() && entry.second > found->second;
-  });
-}
-
 std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const Steps& steps = history_.steps;
   if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_) {
@@ -427,11 +407,8 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const StackMemoryText memory = found != series_.end() ? found->second : series_of_live(group);
   const std::optional<Pattern> blocks = growing_blocks(path, memory);
   const std::optional<Pattern> pattern = blocks ? blocks : growing_block(path, memory);
-  // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
-  // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
   if (!pattern || is_bounded_history(trace_, group.stack) ||
-      (is_optimizer_state(trace_, group.stack) &&
-       !exceeds_parameters(path, group.device, memory.last))) {
+      is_of_model(trace_, paths_, group, memory.last)) {
     return std::nullopt;
   }
   const int64_t first = pattern->births.front().step;
@@ -514,6 +491,7 @@ std::vector<GrowingGroup> GrowthJudge::growing() const {
   if (!growing.empty() && !series_.empty()) {
     set_replacements_aside(trace_, history_.steps, paths_, growing);
   }
+  place_nameless(trace_, paths_, growing);
   return growing;
 }
 
