@@ -55,8 +55,18 @@ int export_dumps(const Run& run, const ExportArguments& arguments) {
   return status;
 }
 
-// One process to the file that was named; of several each to its own, whose name ends with its
-// rank.
+// "snap.rank2.pickle" of "snap.pickle", as tools look for the ending; "snap2" and "snap.2" of what
+// has none.
+std::string with_rank(const std::string& path, const std::string& rank) {
+  const size_t begin = path.rfind('/') + 1;  // 0 where there is none
+  const size_t dot = path.rfind('.');
+  if (dot == path.npos || dot <= begin || dot + 1 == path.size()) {
+    return path + rank;
+  }
+  return path.substr(0, dot) + ".rank" + rank + path.substr(dot);
+}
+
+// One process to the file that was named; of several each to its own, whose name has its rank.
 int export_each(const std::vector<ProcessTrace>& processes, const ExportArguments& arguments,
                 const std::function<std::string(const ProcessTrace&)>& bytes_of) {
   if (processes.size() == 1) {
@@ -72,7 +82,7 @@ int export_each(const std::vector<ProcessTrace>& processes, const ExportArgument
     if (!taken.insert(name).second) {  // of another run, say
       name += ".process" + std::to_string(i);
     }
-    status = std::max(status, export_one(processes[i].source, arguments.output + name,
+    status = std::max(status, export_one(processes[i].source, with_rank(arguments.output, name),
                                          [&] { return bytes_of(processes[i]); }));
   }
   return status;
@@ -193,8 +203,9 @@ void declare_export(CLI::App& command, Invocation& invocation) {
   command
       .add_option(
           "-o,--output", arguments->output,
-          "file to write, - is stdout; for flight-recorder, and for torch-snapshot and heaptrack "
-          "with several processes, the beginning of each file's name, followed by the rank")
+          "file to write, - is stdout; for flight-recorder the beginning of each file's name, "
+          "followed by the rank; for torch-snapshot and heaptrack with several processes each file "
+          "has the rank before its ending: snap.rank2.pickle")
       ->required();
   command.add_option("--bytes", arguments->bytes, "for collapsed: which bytes; growth is per step")
       ->check(CLI::IsMember({"live", "peak", "growth"}))

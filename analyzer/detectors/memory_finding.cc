@@ -35,9 +35,15 @@ Rank rank_with_most(const std::vector<MemorySite>& sites) {
       ->first;
 }
 
+// Where it was allocated, or what the job called before.
+std::optional<CodePlace> user_place_of(const Run& run, const MemorySite& site) {
+  return user_place(run.processes[site.process], site.rank,
+                    site.after != 0 ? site.after : site.stack);
+}
+
 void add_places(const Run& run, const std::vector<MemorySite>& sites, Finding& finding) {
   for (const MemorySite& site : sites) {
-    const auto place = user_place(run.processes[site.process], site.rank, site.stack);
+    const auto place = user_place_of(run, site);
     const auto same = [&](const CodePlace& other) {
       return other.file == place->file && other.line == place->line &&
              other.function == place->function;
@@ -89,8 +95,12 @@ int64_t signed_bytes(uint64_t bytes) {
 }
 
 std::string place_of_site(const Run& run, const MemorySite& site) {
-  const auto place = user_place(run.processes[site.process], site.rank, site.stack);
+  const auto place = user_place_of(run, site);
   return place ? place_text(*place) : "an unknown place";
+}
+
+std::string at_or_after(const MemorySite& site) {
+  return site.after != 0 ? "by autograd's threads after" : "at";
 }
 
 bool segments_expand(const ProcessTrace& trace) {
@@ -126,8 +136,8 @@ Finding memory_finding(const Run& run, std::string_view code, std::vector<Memory
     insert(finding.culprits, site.rank);
     count += site.rank == most ? site.count : 0;
     if (finding.evidence.size() < kEvidenceLines) {
-      finding.evidence.push_back(
-          fmt::format("rank {}: {} at {}", site.rank.value, site.text, place_of_site(run, site)));
+      finding.evidence.push_back(fmt::format("rank {}: {} {} {}", site.rank.value, site.text,
+                                             at_or_after(site), place_of_site(run, site)));
     }
   }
   if (!std::all_of(run.processes.begin(), run.processes.end(), memory_is_whole)) {

@@ -16,6 +16,7 @@ struct MemorySite {
   Rank rank;
   size_t process = 0;  // in Run::processes
   uint32_t stack = 0;
+  uint32_t after = 0;  // where `stack` has no line of the job's: that of the job before it
   uint64_t bytes = 0;
   uint64_t count = 0;
   std::string text;  // "16 x 1048576 bytes of device memory, cudaMalloc"; its place is added
@@ -33,6 +34,7 @@ Finding memory_finding(const Run& run, std::string_view code, std::vector<Memory
 uint64_t bytes_of(const std::vector<MemorySite>& sites, Rank rank);
 // "leak.py:12 in step"; "an unknown place".
 std::string place_of_site(const Run& run, const MemorySite& site);
+std::string at_or_after(const MemorySite& site);  // that place
 int64_t signed_bytes(uint64_t bytes);
 
 // PYTORCH_CUDA_ALLOC_CONF has it.

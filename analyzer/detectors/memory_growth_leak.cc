@@ -22,6 +22,7 @@ struct GrowingSite {
   MemorySite site;
   Growth growth;
   int device = -1;  // -1: not known
+  MemoryKind kind = MemoryKind::kDevice;
   bool scalars = false;
 };
 
@@ -42,10 +43,11 @@ MemorySite site_of_growth(const Run& run, size_t process, const BlockGroup& grou
   site.rank = rank_on(run, process, group.device);
   site.process = process;
   site.stack = group.stack;
+  site.after = growth.after;
   site.bytes = growth.bytes;
   site.count = growth.blocks;
-  site.text = fmt::format("{} bytes of {} in {} blocks{}, {} bytes a step{}", growth.bytes,
-                          name_of(group.kind), growth.blocks,
+  site.text = fmt::format("{} bytes of {} in {} block{}{}, {} bytes a step{}", growth.bytes,
+                          name_of(group.kind), growth.blocks, growth.blocks == 1 ? "" : "s",
                           group.blocks.size() < growth.blocks ? ", freed since" : "",
                           growth.bytes_per_step, since_text(run, growth));
   return site;
@@ -60,7 +62,7 @@ std::vector<GrowingSite> growing_sites(const Run& run, const RunMemory& all) {
     }
     for (const auto& [group, growth] : GrowthJudge(run.processes[i], *memory.history).growing()) {
       if (rank_on(run, i, group.device).value >= 0) {
-        found.push_back({site_of_growth(run, i, group, growth), growth, group.device,
+        found.push_back({site_of_growth(run, i, group, growth), growth, group.device, group.kind,
                          holds_scalars(group, growth)});
       }
     }
@@ -117,8 +119,20 @@ std::optional<Rounds> rounds_of_rank(const std::vector<GrowingSite>& growing, Ra
   return rounds.every == 0 ? std::nullopt : std::optional(rounds);
 }
 
+// Of a thread that never chose one: the only one that PyTorch has memory of, else the first.
+uint8_t device_of(const ProcessTrace& trace, const GrowingSite& most) {
+  if (most.device >= 0) {
+    return static_cast<uint8_t>(most.device);
+  }
+  return trace.tensor_devices.size() == 1 ? static_cast<uint8_t>(trace.tensor_devices[0].device)
+                                          : 0;
+}
+
 // When the device is full at that rate: it was, or will be.
 std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step) {
+  if (most.kind == MemoryKind::kPinned) {
+    return {};  // how much of the host's is left is not known
+  }
   const ProcessTrace& trace = run.processes[most.site.process];
   const Growth& growth = most.growth;
   const int64_t now = growth.since_step + static_cast<int64_t>(growth.step_count);
@@ -130,26 +144,26 @@ std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step)
         most.site.rank.value, per_step, began, run_time(run, failure->time),
         growth.since_step > 0 ? fmt::format(", in step {}", now) : "", failure->bytes);
   }
-  const auto room = room_left(trace);
+  const auto told = room_left(trace);
+  const OutOfMemoryText newest = held_at(trace, device_of(trace, most), growth.newest);
+  const Shortage held = shortage_of(trace, newest);
+  const auto room = told         ? told
+                    : held.total ? std::optional(room_alone(held) + held.idle.value_or(0))
+                                 : std::nullopt;
   if (!room || per_step == 0) {
     return "";
   }
   return fmt::format(
-      "rank {}: {} bytes a step {}; at that rate the device is full in {} more steps",
-      most.site.rank.value, per_step, began, *room / per_step);
-}
-
-// Of a thread that never chose one: the only one that PyTorch has memory of, else the first.
-uint8_t device_of(const ProcessTrace& trace, const GrowingSite& most) {
-  if (most.device >= 0) {
-    return static_cast<uint8_t>(most.device);
-  }
-  return trace.tensor_devices.size() == 1 ? static_cast<uint8_t>(trace.tensor_devices[0].device)
-                                          : 0;
+      "rank {}: {} bytes a step {}; at that rate the device{} is full in {} more steps",
+      most.site.rank.value, per_step, began, told ? "" : ", if nothing else uses it,",
+      *room / per_step);
 }
 
 // When memory ran out; else when the newest copy was made, as all may be freed since.
 std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) {
+  if (most.kind == MemoryKind::kPinned) {
+    return {};  // of the host's
+  }
   const RankState& state = *state_of(run, most.site.rank);
   const ProcessTrace& trace = run.processes[most.site.process];
   const OutOfMemoryText* const failure = fatal_failure(trace);
@@ -160,8 +174,9 @@ std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) 
       who_held(run, state, held_at(trace, device_of(trace, most), most.growth.newest));
   if (!lines.empty()) {
     lines.insert(lines.begin(),
-                 fmt::format("when the newest of it was allocated, at {}, rank {} held",
-                             run_time(run, most.growth.newest), most.site.rank.value));
+                 fmt::format("the next lines: what rank {} held when the newest of it was "
+                             "allocated, at {}",
+                             most.site.rank.value, run_time(run, most.growth.newest)));
   }
   return lines;
 }
@@ -199,13 +214,18 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
     finding.culprits.clear();
   }
   const auto rounds = rounds_of_rank(growing, first);
+  const auto largest = std::max_element(
+      growing.begin(), growing.end(), [](const GrowingSite& a, const GrowingSite& b) {
+        return std::pair(a.site.bytes, b.site.rank) < std::pair(b.site.bytes, a.site.rank);
+      });
   finding.title =
       fmt::format("memory of {} grows {}: by {} bytes on rank {}, {} bytes in all, {}",
                   ranks_text(finding.sides.front()),
                   rounds ? fmt::format("every {} steps", rounds->every) : "with every step",
                   rounds ? rounds->bytes : per_step, first.value, finding.values.front().second,
                   finding.where.empty() ? "from an unknown place"
-                                        : "allocated at " + place_text(finding.where.front()));
+                                        : fmt::format("allocated {} {}", at_or_after(largest->site),
+                                                      place_text(finding.where.front())));
   const auto most = std::find_if(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
     return entry.site.rank == first;
   });
@@ -224,6 +244,9 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
                          : "free it at the end of the step") +
       "; in Python, look for what still refers to it: a list that is "
       "appended to, a loss that keeps its graph (use .item() or .detach())";
+  if (largest->site.after != 0) {
+    finding.advice += ", gradients that a hook or a list of p.grad keeps";
+  }
   return {finding};
 }
 

@@ -1,8 +1,10 @@
-// Streams, events, graphs and pools that are created with every step and not destroyed.
+// Communicators, streams, events, graphs and pools that are created with every step and not
+// destroyed.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyzer/detectors/memory_detectors.h"
 #include "analyzer/detectors/memory_finding.h"
@@ -16,6 +18,15 @@ bool creates_stream(const ProcessTrace& trace, uint32_t call) {
   return call_name(trace, call).find("StreamCreate") != std::string::npos;
 }
 
+std::vector<HandleGroup> list_of(std::map<uint32_t, HandleGroup> groups) {
+  std::vector<HandleGroup> list;
+  for (auto& [stack, group] : groups) {
+    std::sort(group.births.begin(), group.births.end());
+    list.push_back(std::move(group));
+  }
+  return list;
+}
+
 // The table of streams says more than the records: it forgets none.
 std::vector<HandleGroup> streams_of(const ProcessTrace& trace) {
   std::map<uint32_t, HandleGroup> groups;
@@ -26,12 +37,23 @@ std::vector<HandleGroup> streams_of(const ProcessTrace& trace) {
       groups[stream.stack].births.push_back(stream.created);
     }
   }
-  std::vector<HandleGroup> list;
-  for (auto& [stack, group] : groups) {
-    std::sort(group.births.begin(), group.births.end());
-    list.push_back(std::move(group));
+  return list_of(std::move(groups));
+}
+
+// By the call that made them; the table forgets none.  What was there after the last step was kept:
+// PyTorch aborts all that are left at its exit.
+std::vector<HandleGroup> communicators_of(const ProcessTrace& trace, const Steps& steps) {
+  std::map<uint32_t, HandleGroup> groups;
+  for (const CommunicatorText& communicator : trace.communicators) {
+    if (communicator.origin != format::kUnknownOrigin &&
+        (communicator.ended == 0 || communicator.ended > steps.last()) &&
+        (communicator.flags & format::kInitDone) != 0 && communicator.created_stack != 0 &&
+        (communicator.flags & format::kNoColor) == 0) {
+      groups[communicator.created_stack].stack = communicator.created_stack;
+      groups[communicator.created_stack].births.push_back(communicator.created);
+    }
   }
-  return list;
+  return list_of(std::move(groups));
 }
 
 bool is_in_allocator(const ProcessTrace& trace, uint64_t address) {
@@ -63,26 +85,41 @@ bool grows(const ProcessTrace& trace, const MemoryHistory& history, const Handle
                           static_cast<int64_t>(history.steps.starts.size()), BeginsWhen::kEarly);
 }
 
+const char* objects_made_by(std::string_view call) {
+  constexpr std::pair<std::string_view, const char*> kObjects[] = {
+      {"Event", "events"}, {"Graph", "graphs"}, {"Pool", "memory pools"}, {"Stream", "streams"}};
+  for (const auto& [part, objects] : kObjects) {
+    if (call.find(part) != call.npos) {
+      return objects;
+    }
+  }
+  return "objects";
+}
+
 class HandleLeaks {
  public:
   explicit HandleLeaks(const Run& run) : run_(run) {}
   std::vector<MemorySite> sites;
+  std::set<std::string_view> objects;  // of all sites
 
   void look_at(size_t process, const MemoryHistory& history) {
     const ProcessTrace& trace = run_.processes[process];
     for (const HandleGroup& group : streams_of(trace)) {
       add(process, history, group, "streams");
     }
+    for (const HandleGroup& group : communicators_of(trace, history.steps)) {
+      add(process, history, group, "communicators");
+    }
     for (const HandleGroup& group : history.handles) {
       if (!creates_stream(trace, group.call)) {
-        add(process, history, group, "objects made by " + call_name(trace, group.call));
+        add(process, history, group, objects_made_by(call_name(trace, group.call)));
       }
     }
   }
 
  private:
   void add(size_t process, const MemoryHistory& history, const HandleGroup& group,
-           const std::string& what) {
+           const char* what) {
     const ProcessTrace& trace = run_.processes[process];
     const Rank rank = rank_on(run_, process, -1);
     const Owner owner = owner_of(trace, group.stack);
@@ -98,6 +135,7 @@ class HandleLeaks {
     site.count = group.births.size();
     site.text = fmt::format("{} {} that are not destroyed", site.count, what);
     sites.push_back(site);
+    objects.insert(what);
   }
   const Run& run_;
 };
@@ -129,11 +167,11 @@ std::vector<Finding> find_handle_leaks(const Run& run, const RunMemory& memory) 
   Finding finding = memory_finding(run, "memory.handle-leak", leaks.sites);
   finding.certainty = Certainty::kLikely;
   const auto count = finding.values.back().second;
-  finding.title =
-      fmt::format("{} {} with every step what {} not destroy: {} so far{}",
-                  ranks_text(finding.culprits), finding.culprits.size() == 1 ? "creates" : "create",
-                  finding.culprits.size() == 1 ? "it does" : "they do", count,
-                  finding.where.empty() ? "" : ", at " + place_text(finding.where.front()));
+  const bool is_one = finding.culprits.size() == 1;
+  finding.title = fmt::format(
+      "{} {} {} with every step and {} not destroy them: {} so far{}", ranks_text(finding.culprits),
+      is_one ? "creates" : "create", fmt::join(leaks.objects, " and "), is_one ? "does" : "do",
+      count, finding.where.empty() ? "" : ", at " + place_text(finding.where.front()));
   finding.values = {{"handle_count", count}};
   say_how_many_were_read(memory, finding);
   finding.advice = "create them once and use them again, or destroy them at the end of the step";

@@ -11,6 +11,7 @@
 #include "analyzer/memory/caching_rules.h"
 #include "analyzer/memory/growth.h"
 #include "analyzer/memory/holders.h"
+#include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/shortage.h"
 #include "analyzer/memory/who_held.h"
 #include "analyzer/model/activity.h"
@@ -38,6 +39,8 @@ constexpr Name kNames[] = {
      "without what libraries hold it would have fitted"},
     {ShortageKind::kLimit, "memory.capacity-oom",
      "the device had room and was not asked: the job had set a limit of its own"},
+    {ShortageKind::kCache, "memory.capacity-oom",
+     "PyTorch's allocator holds enough that is not in use"},
     {ShortageKind::kCapacity, "memory.capacity-oom", "the job needs more than there is"},
     {ShortageKind::kUnknown, "memory.capacity-oom",
      "who has the memory of the device was not recorded"},
@@ -56,6 +59,9 @@ std::string short_text(uint64_t wanted, uint64_t room) {
 // In PyTorch's allocator, which serves a request from one piece of the pool for such sizes.
 void add_cache_rungs(const Shortage& shortage, std::vector<std::string>& lines) {
   const uint64_t wanted = shortage.failure->bytes;
+  if (shortage.idle && *shortage.idle == 0) {
+    return;
+  }
   if (!shortage.holes) {
     lines.push_back(shortage.idle
                         ? fmt::format("unused in PyTorch's allocator, {} bytes: in which pieces is "
@@ -64,27 +70,52 @@ void add_cache_rungs(const Shortage& shortage, std::vector<std::string>& lines) 
                         : "unused in PyTorch's allocator: not known");
     return;
   }
+  const char* const pool = caching::is_small(wanted) ? "small" : "large";
+  if (*shortage.holes == 0) {
+    lines.push_back(
+        fmt::format("unused in PyTorch's allocator, {} bytes: none where {} requests are served",
+                    shortage.idle.value_or(0), pool));
+    return;
+  }
   lines.push_back(fmt::format(
       "unused in PyTorch's allocator, {} bytes; {} bytes of them where {} requests are served, the "
       "largest piece {} bytes; joined, and with what the device has free: {}",
-      shortage.idle.value_or(0), *shortage.holes, caching::is_small(wanted) ? "small" : "large",
-      shortage.largest_idle.value_or(0),
+      shortage.idle.value_or(0), *shortage.holes, pool, shortage.largest_idle.value_or(0),
       short_text(wanted, sum_of(*shortage.holes, shortage.free.value_or(0)))));
 }
 
-// What would have had to be otherwise, one thing after the other.
+// PyTorch's allocator does not tell its limit.
+std::vector<std::string> limit_lines(const Shortage& shortage) {
+  const OutOfMemoryText& failure = *shortage.failure;
+  return {
+      fmt::format("limit: PyTorch's allocator may hold less than {} bytes: it held {} bytes and "
+                  "would have taken {} bytes more (set_per_process_memory_fraction)",
+                  sum_of(failure.reserved, shortage.segment), failure.reserved, shortage.segment)};
+}
+
+// What would have had to be otherwise, one thing after the other, but for what changes nothing.
 std::vector<std::string> ladder(const Shortage& shortage) {
+  if (shortage.kind == ShortageKind::kLimit) {
+    return limit_lines(shortage);
+  }
   const uint64_t wanted = shortage.segment;
   std::vector<std::string> lines;
   uint64_t room = 0;
+  bool has_rung = false;
   const auto rung = [&](const char* what, const std::optional<uint64_t>& more) {
+    if (more && *more == 0 && has_rung) {
+      return;
+    }
+    has_rung = true;
     room = sum_of(room, more.value_or(0));
     lines.push_back(more ? fmt::format("{}, {} bytes: {}", what, *more, short_text(wanted, room))
                          : fmt::format("{}: not known", what));
   };
   if (shortage.failure->reserved != 0) {
     add_cache_rungs(shortage, lines);
-    lines.push_back(fmt::format("asked of the device for it: {} bytes", wanted));
+    if (wanted != shortage.failure->bytes) {
+      lines.push_back(fmt::format("asked of the device for it: {} bytes", wanted));
+    }
   }
   if (shortage.free || !shortage.total) {
     rung("free on the device", shortage.free);
@@ -93,6 +124,10 @@ std::vector<std::string> ladder(const Shortage& shortage) {
          shortage.others);
   } else {
     rung("on a device that nothing else uses", room_alone(shortage));
+  }
+  if (shortage.releasable) {
+    rung("without what PyTorch's allocator holds in segments that nothing uses",
+         shortage.releasable);
   }
   if (!shortage.knows_device) {
     lines.emplace_back("what this process held there: not known, it has memory on several devices");
@@ -147,9 +182,19 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
       return "see with nvidia-smi who else is on that device";
     case ShortageKind::kLibrary:
       return "fewer communicators or channels, smaller NCCL_BUFFSIZE, smaller workspaces";
+    case ShortageKind::kCache:
+      return "call torch.cuda.empty_cache() before it: PyTorch's allocator gives back what is not "
+             "in "
+             "use; or leave room for others with torch.cuda.set_per_process_memory_fraction()";
     case ShortageKind::kLimit:
       return "raise the limit (torch.cuda.set_per_process_memory_fraction), or use less";
     default:
+      if (first_optimizer_step(trace, *shortage.failure)) {
+        return "the first step of an optimizer allocates its state (Adam: two tensors for each "
+               "parameter): share it among more ranks (FSDP, ZeroRedundancyOptimizer), or choose "
+               "an "
+               "optimizer that keeps less";
+      }
       return advice_about_holder(trace, shortage)
           .value_or("a smaller batch, recomputation, or more ranks to share the state");
   }

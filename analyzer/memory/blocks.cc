@@ -80,19 +80,42 @@ std::optional<MemoryKind> kind_of_call(std::string_view name) {
              : MemoryKind::kDevice;
 }
 
-Owner owner_of(const ProcessTrace& trace, uint32_t id) {
+namespace {
+
+// The name of the innermost one that wanted memory for itself; empty: it is not known.
+std::string_view module_that_asked(const ProcessTrace& trace, uint32_t id) {
   const auto stack = trace.stacks.find(id);
   if (stack == trace.stacks.end()) {
-    return Owner::kUnknown;
+    return {};
   }
   for (const uint64_t address : stack->second.native) {
     const ModuleText* module = module_at(trace, address);
-    const auto owner = module == nullptr ? std::nullopt : owner_of_module(base_name(module->path));
-    if (owner) {
-      return *owner;
+    if (module != nullptr && owner_of_module(base_name(module->path))) {
+      return base_name(module->path);
     }
   }
-  return user_place(trace, {0}, id) ? Owner::kJob : Owner::kUnknown;
+  return {};
+}
+
+}  // namespace
+
+Owner owner_of(const ProcessTrace& trace, uint32_t id) {
+  const std::string_view module = module_that_asked(trace, id);
+  const auto owner = module.empty() ? std::nullopt : owner_of_module(module);
+  if (owner) {
+    return *owner;
+  }
+  return trace.stacks.contains(id) && user_place(trace, {0}, id) ? Owner::kJob : Owner::kUnknown;
+}
+
+bool has_no_line(const ProcessTrace& trace, uint32_t stack) {
+  const auto found = trace.stacks.find(stack);
+  return found != trace.stacks.end() && found->second.python.empty() &&
+         !found->second.native.empty() && !user_place(trace, {0}, stack);
+}
+
+bool is_caching_allocator(const ProcessTrace& trace, uint32_t stack) {
+  return module_that_asked(trace, stack).starts_with("libc10_cuda");
 }
 
 namespace {

@@ -32,6 +32,11 @@ inline bool is_library(Owner owner) {
 // None: what the call makes is no memory of its own (a reserved address range, a mapping).
 std::optional<MemoryKind> kind_of_call(std::string_view name);
 Owner owner_of(const ProcessTrace& trace, uint32_t id);  // of the stack `id`
+// PyTorch's caching allocator called: what it is refused it asks for again once it has given back
+// what it had cached.
+bool is_caching_allocator(const ProcessTrace& trace, uint32_t stack);
+// No Python ran in the thread, as in those of autograd: there is no line that it came from.
+bool has_no_line(const ProcessTrace& trace, uint32_t stack);
 
 // Damaged traces may hold any number.
 inline uint64_t sum_of(uint64_t a, uint64_t b) {

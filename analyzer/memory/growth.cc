@@ -7,7 +7,8 @@
 
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/first_pass.h"
-#include "analyzer/memory/held_at.h"
+#include "analyzer/memory/model_blocks.h"
+#include "analyzer/memory/nameless.h"
 #include "analyzer/memory/optimizer_state.h"
 #include "analyzer/memory/regular_growth.h"
 #include "analyzer/memory/replacements.h"
@@ -123,6 +124,19 @@ uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, in
   return length <= 0 ? 0 : (bytes - newest) / static_cast<uint64_t>(length);
 }
 
+// How many steps it is from one copy to the next; 0: not always as many.
+int64_t distance_of(std::span<const Births> births) {
+  int64_t distance = 0;
+  for (size_t i = 1; i < births.size(); ++i) {
+    const int64_t steps = elapsed(births[i - 1].step, births[i].step);
+    if (steps != 0 && distance != 0 && steps != distance) {
+      return 0;
+    }
+    distance = steps != 0 ? steps : distance;
+  }
+  return distance;
+}
+
 Owner owner_of_stack(const ProcessTrace& trace, uint32_t stack, bool tensors) {
   const bool in_job = user_place(trace, {0}, stack).has_value();
   if (tensors) {  // whoever asked PyTorch for a tensor owns it, if it was the job at all
@@ -152,7 +166,15 @@ std::optional<BlockGroup> group_of(const ProcessTrace& trace, const StackMemoryT
   return group;
 }
 
-bool can_leak(const BlockGroup& group) {
+// PyTorch keeps pinned memory that is freed, to use it again: what it asks for with each step is
+// held by the job, as tensors are.  So are gradients, which autograd's threads allocate.
+bool can_leak(const ProcessTrace& trace, const BlockGroup& group) {
+  if (group.kind == MemoryKind::kTensor && has_no_line(trace, group.stack)) {
+    return true;
+  }
+  if (group.kind == MemoryKind::kPinned && group.owner == Owner::kTorch) {
+    return user_place(trace, {0}, group.stack).has_value();
+  }
   return group.owner == Owner::kJob &&
          (on_device(group.kind) || group.kind == MemoryKind::kPinned ||
           group.kind == MemoryKind::kTensor);
@@ -322,6 +344,17 @@ bool GrowthJudge::grows(const Pattern& pattern, BeginsWhen begins) const {
                            static_cast<int64_t>(history_.steps.starts.size()), begins));
 }
 
+// Whether each step allocated and freed it, up to one from which on it was kept.
+bool GrowthJudge::began_to_grow(const StackMemoryText& memory, const Pattern& pattern) const {
+  if (pattern.births.empty()) {
+    return false;
+  }
+  const Earlier earlier = earlier_than(memory, pattern.since);
+  const int64_t steps = elapsed(first_step(trace_, history_), pattern.births.front().step);
+  return earlier.allocations + 1 >= static_cast<uint64_t>(std::max<int64_t>(steps, 0)) &&
+         earlier.most_blocks <= pattern.pieces / kGrowthOutgrows;
+}
+
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
     uint32_t path, const StackMemoryText& memory) const {
   const int64_t start = first_step(trace_, history_);
@@ -329,7 +362,8 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
       pattern_of(left_over(memory), rounds_of(memory, history_.steps, start), Weigh::kBlocks);
   // Then those that are left are all that there ever were, and may begin late.
   const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
-  if (!grows(pattern, none_freed ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
+  const bool any_time = none_freed || began_to_grow(memory, pattern);
+  if (!grows(pattern, any_time ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
       is_let_go(path, pattern.pieces)) {
     return std::nullopt;
   }
@@ -363,30 +397,6 @@ bool GrowthJudge::works_through(const StackMemoryText& memory) const {
   });
 }
 
-// Whether there are more blocks of a size than everything but optimizers has: a parameter has one
-// of each line of its optimizer, as large as itself.  What is of no parameter's size may be a
-// history, as LBFGS has.
-bool GrowthJudge::exceeds_parameters(uint32_t path, int device, TimeNs time) const {
-  const auto of = static_cast<uint8_t>(std::max(device, 0));
-  std::map<uint64_t, uint64_t> parameters;  // by size
-  std::map<uint64_t, uint64_t> own;
-  for (const HeldBlockText& block : held_at(trace_, of, time).held) {
-    const CallSchema* const schema = schema_of(trace_, block.call);
-    if (schema == nullptr || !schema->kind.starts_with("tensor-")) {
-      continue;
-    }
-    if (paths_.of(block.stack) == path) {
-      ++own[block.bytes];
-    } else if (!is_optimizer_state(trace_, block.stack)) {
-      ++parameters[block.bytes];
-    }
-  }
-  return std::any_of(own.begin(), own.end(), [&](const auto& entry) {
-    const auto found = parameters.find(entry.first);
-    return found != parameters.end() && entry.second > found->second;
-  });
-}
-
 std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const Steps& steps = history_.steps;
   if (steps.starts.size() < static_cast<size_t>(kFewestGrowthSteps) || is_preparation_) {
@@ -397,11 +407,8 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   const StackMemoryText memory = found != series_.end() ? found->second : series_of_live(group);
   const std::optional<Pattern> blocks = growing_blocks(path, memory);
   const std::optional<Pattern> pattern = blocks ? blocks : growing_block(path, memory);
-  // Where layers are unfrozen one after the other, an optimizer's state grows with each, up to the
-  // last.  Parameters that a job makes anew and never drops have a line of the job that leaks, too.
   if (!pattern || is_bounded_history(trace_, group.stack) ||
-      (is_optimizer_state(trace_, group.stack) &&
-       !exceeds_parameters(path, group.device, memory.last))) {
+      is_of_model(trace_, paths_, group, memory.last)) {
     return std::nullopt;
   }
   const int64_t first = pattern->births.front().step;
@@ -411,6 +418,10 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   if (const std::vector<Round>& rounds = pattern->rounds; !rounds.empty()) {
     growth.every = elapsed(rounds[0].step, rounds[1].step);
     growth.bytes_per_round = rounds[0].bytes;
+  } else if (const int64_t distance = distance_of(pattern->births); blocks && distance > 1) {
+    growth.every = distance;
+    growth.bytes_per_round =
+        bytes_per_step(steps, pattern->all, first) * static_cast<uint64_t>(distance);
   }
   growth.step_count =
       static_cast<uint64_t>(elapsed(first, static_cast<int64_t>(steps.starts.size())));
@@ -472,7 +483,7 @@ std::vector<BlockGroup> GrowthJudge::groups() const {
 std::vector<GrowingGroup> GrowthJudge::growing() const {
   std::vector<GrowingGroup> growing;
   for (const BlockGroup& group : groups()) {
-    const auto growth = can_leak(group) ? growth_of(group) : std::nullopt;
+    const auto growth = can_leak(trace_, group) ? growth_of(group) : std::nullopt;
     if (growth) {
       growing.push_back({group, *growth});
     }
@@ -480,6 +491,7 @@ std::vector<GrowingGroup> GrowthJudge::growing() const {
   if (!growing.empty() && !series_.empty()) {
     set_replacements_aside(trace_, history_.steps, paths_, growing);
   }
+  place_nameless(trace_, paths_, growing);
   return growing;
 }
 

@@ -23,6 +23,7 @@ struct Growth {
   int64_t since_step = 0;        // in which that was, from 1; 0: not all steps are recorded
   uint64_t bytes = 0;            // that had gathered when it was most
   uint64_t blocks = 0;
+  uint32_t after = 0;   // what has no line of its own: the job's stack that came before most of it
   uint64_t pieces = 0;  // in which it came: blocks, or what was added to one that was replaced
 };
 
@@ -34,7 +35,7 @@ struct Births {
 
 enum class BeginsWhen : uint8_t {
   kEarly,  // what is collected now and then leaves young copies only
-  kAny,    // nothing was ever freed: there are no others
+  kAny,    // nothing was ever freed: there are no others; or far fewer were live before
 };
 
 // Whether copies were left all along from step `start` to `end`: neither all at the beginning
@@ -84,10 +85,10 @@ class GrowthJudge {
   enum class Weigh : uint8_t { kBlocks, kBytes };
   Pattern pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds, Weigh weigh) const;
   bool grows(const Pattern& pattern, BeginsWhen begins) const;
+  bool began_to_grow(const StackMemoryText& memory, const Pattern& pattern) const;
   std::optional<Pattern> growing_blocks(uint32_t path, const StackMemoryText& memory) const;
   std::optional<Pattern> growing_block(uint32_t path, const StackMemoryText& memory) const;
   bool works_through(const StackMemoryText& memory) const;
-  bool exceeds_parameters(uint32_t path, int device, TimeNs time) const;
   bool was_preparation() const;
   bool is_let_go(uint32_t path, uint64_t left) const;
   void add_groups(const std::vector<BlockGroup>& from, std::vector<BlockGroup>& groups) const;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 #include <tuple>
 
 #include "analyzer/memory/block_births.h"
@@ -27,8 +29,13 @@ bool is_block_report(const ProcessTrace& trace, uint32_t call) {
 // Told block by block, by the steps that it has lived through.
 class Roles {
  public:
-  Roles(const ProcessTrace& trace, const MemoryHistory& history, TimeNs failure)
+  Roles(const ProcessTrace& trace, const MemoryHistory& history, const OutOfMemoryText& failed)
       : trace_(trace), growth_(trace, history) {
+    const TimeNs failure = failed.time;
+    first_optimizer_step_ = first_optimizer_step(trace, failed);
+    if (first_optimizer_step_) {
+      return;  // the job had taken no step: what repeats within one, as layers do, is none
+    }
     for (const GrowingGroup& growing : growth_.growing()) {
       growing_.push_back(growing.group.stack);
     }
@@ -47,11 +54,11 @@ class Roles {
     return std::upper_bound(starts_.begin(), starts_.end(), birth) - starts_.begin();
   }
 
-  MemoryRole of(uint32_t stack, TimeNs birth) {
+  MemoryRole of(uint32_t stack, TimeNs birth, uint64_t bytes) {
     if (std::find(growing_.begin(), growing_.end(), growth_.path_of(stack)) != growing_.end()) {
       return MemoryRole::kGrowing;
     }
-    if (is_workspace(stack)) {
+    if (is_workspace(stack, bytes)) {
       return MemoryRole::kWorkspace;
     }
     const bool has_steps = starts_.size() > 1;
@@ -60,6 +67,9 @@ class Roles {
     const bool is_kept = has_steps && birth < starts_[starts_.size() - 2];
     if (is_optimizer_state(trace_, stack) && (is_kept || !has_steps)) {
       return MemoryRole::kOptimizer;
+    }
+    if (first_optimizer_step_ && birth < *first_optimizer_step_ && has_no_line(trace_, stack)) {
+      return MemoryRole::kGradients;
     }
     return !has_steps           ? MemoryRole::kUnknown
            : !is_kept           ? (is_of_steps(stack) ? MemoryRole::kPassing : MemoryRole::kNew)
@@ -81,33 +91,41 @@ class Roles {
         schema->kind == "tensor-block" &&
         static_cast<int64_t>(field_value(values, *schema, "change").value_or(0)) > 0;
     if (is_block || schema->kind == "alloc") {
-      in_steps_.insert(growth_.path_of(event.stack));
+      in_steps_.insert(line_of(event.stack));
     }
   }
   bool is_of_steps(uint32_t stack) {
-    return starts_.size() <= kStepsBefore || in_steps_.contains(growth_.path_of(stack));
+    return starts_.size() <= kStepsBefore || in_steps_.contains(line_of(stack));
   }
-  bool is_workspace(uint32_t stack) {
-    const auto [found, is_new] = workspaces_.emplace(stack, false);
-    found->second = is_new ? is_cublas_workspace(trace_, stack) : found->second;
+  // By the line of the job alone: larger tensors come by other functions of PyTorch, and a larger
+  // batch from another place of the job.  Empty: of threads without one, as autograd's.
+  std::string line_of(uint32_t stack) {
+    const auto [found, is_new] = lines_.try_emplace(stack);
+    found->second = is_new ? place_before(trace_, stack) : found->second;
+    return found->second;
+  }
+  bool is_workspace(uint32_t stack, uint64_t bytes) {
+    const auto [found, is_new] = workspaces_.emplace(std::pair(stack, bytes), false);
+    found->second = is_new ? is_cublas_workspace(trace_, stack, bytes) : found->second;
     return found->second;
   }
 
   const ProcessTrace& trace_;
   const GrowthJudge growth_;
-  std::map<uint32_t, bool> workspaces_;  // by stack
-  std::vector<uint32_t> growing_;        // paths
-  std::vector<TimeNs> starts_;           // of steps, until the failure
-  std::set<uint32_t> in_steps_;          // paths that allocated in steps before the last
+  std::map<std::pair<uint32_t, uint64_t>, bool> workspaces_;  // by stack and bytes
+  std::vector<uint32_t> growing_;                             // paths
+  std::vector<TimeNs> starts_;                                // of steps, until the failure
+  std::map<uint32_t, std::string> lines_;                     // by stack
+  std::set<std::string> in_steps_;              // lines that allocated in steps before the last
+  std::optional<TimeNs> first_optimizer_step_;  // that did not fit
 };
 
-// Where the job stood when a thread without a line of its own, as autograd's are, allocated.
-std::string place_before(const ProcessTrace& trace, const BlockBirth& birth) {
-  const auto place = birth.after == 0 ? std::nullopt : user_place(trace, {0}, birth.after);
+}  // namespace
+
+std::string place_before(const ProcessTrace& trace, uint32_t after) {
+  const auto place = after == 0 ? std::nullopt : user_place(trace, {0}, after);
   return place ? place_text(*place) : "";
 }
-
-}  // namespace
 
 const char* name_of(MemoryRole role) {
   constexpr const char* kNames[] = {"",
@@ -116,6 +134,7 @@ const char* name_of(MemoryRole role) {
                                     "cuBLAS workspace, one for each thread and stream",
                                     "kept since the first step, as weights are",
                                     "kept for more than a step",
+                                    "gradients",
                                     "made in the last step, as activations are",
                                     "made in the last step or since, and in none before it"};
   return kNames[static_cast<size_t>(role)];
@@ -127,7 +146,7 @@ bool is_left_by_steps(const MemoryHolder& holder) {
 
 std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHistory& history,
                                      const OutOfMemoryText& failure) {
-  Roles roles(trace, history, failure.time);
+  Roles roles(trace, history, failure);
   const std::vector<BlockBirth> births = births_of(trace, failure);
   std::map<std::tuple<std::string, PlaceIs, MemoryRole, Owner>, MemoryHolder> holders;
   const DeviceOfFailure device(trace, failure);
@@ -138,7 +157,7 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
         tensor ? std::optional(MemoryKind::kTensor) : kind_of_call(call_name(trace, block.call));
     const Owner owner = tensor ? Owner::kTorch : owner_of(trace, block.stack);
     if (!device.has(block) || !kind || (!tensor && !on_device(*kind)) ||
-        (!tensor && owner == Owner::kTorch && failure.reserved != 0)) {
+        (!tensor && owner == Owner::kTorch && counts_by_blocks(trace, failure))) {
       continue;
     }
     MemoryHolder holder;
@@ -146,10 +165,11 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
     if (place) {
       holder.place = place_text(*place);
     } else if (tensor) {
-      holder.place = place_before(trace, births[i]);
+      holder.place = place_before(trace, births[i].after);
       holder.place_is = PlaceIs::kBefore;
     }
-    holder.role = is_library(owner) ? MemoryRole::kUnknown : roles.of(block.stack, births[i].time);
+    holder.role = is_library(owner) ? MemoryRole::kUnknown
+                                    : roles.of(block.stack, births[i].time, block.bytes);
     holder.owner = owner;
     if (holder.role == MemoryRole::kWorkspace) {  // the line that multiplied first does not hold it
       holder.place.clear();

@@ -17,6 +17,7 @@ enum class MemoryRole : uint8_t {
   kWorkspace,  // cuBLAS's, of no line of the job
   kState,      // from before the second step: weights, gradients that are kept
   kKept,       // of a later step, and has lived through a whole one
+  kGradients,  // autograd made them, and the optimizer had begun its first step: they were kept
   kPassing,    // of the last step: activations, gradients, temporary copies
   kNew,        // of the last step, from where none before it allocated: no part of each step
 };
@@ -41,6 +42,10 @@ bool is_left_by_steps(const MemoryHolder& holder);
 
 // By the line of the job and the role, those with most bytes first: blocks of PyTorch's allocator,
 // and what others took from the device.  PyTorch's own segments are not among them.
+// Where the job stood when a thread without a line of its own, as autograd's are, allocated after
+// its stack `after`; empty: it is not known.
+std::string place_before(const ProcessTrace& trace, uint32_t after);
+
 std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHistory& history,
                                      const OutOfMemoryText& failure);
 

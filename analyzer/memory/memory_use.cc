@@ -112,7 +112,7 @@ struct PinnedBlock {
   uint64_t bytes = 0;
   uint64_t used = 0;
   uint32_t stack = 0;
-  bool unclear = false;  // a call used it whose reach is not known
+  bool unclear = false;  // a call used it whose reach is not known, or copies reach differently far
 };
 
 void note_copy(const ProcessTrace& trace, const CallRecord& event,
@@ -123,9 +123,10 @@ void note_copy(const ProcessTrace& trace, const CallRecord& event,
     const auto address = value_of(trace, event, field);
     const auto block = address ? around(blocks, *address) : blocks.end();
     if (block != blocks.end()) {
-      block->second.unclear = block->second.unclear || !bytes || rows;
-      block->second.used =
-          std::max(block->second.used, sum_of(*address - block->first, bytes.value_or(0)));
+      PinnedBlock& used = block->second;
+      const uint64_t reach = sum_of(*address - block->first, bytes.value_or(0));
+      used.unclear = used.unclear || !bytes || rows || (used.used != 0 && used.used != reach);
+      used.used = std::max(used.used, reach);
     }
   }
 }
@@ -136,7 +137,9 @@ std::vector<PinnedUse> pinned_uses(const ProcessTrace& trace) {
   std::vector<PinnedUse> uses;
   std::map<uint64_t, PinnedBlock> blocks;
   const auto done = [&](const PinnedBlock& block) {
-    if (std::has_single_bit(block.bytes) && block.used != 0 && !block.unclear) {
+    // Half of it or less needed no block as large.
+    const bool is_rounded = std::has_single_bit(block.bytes) && block.used > block.bytes / 2;
+    if (is_rounded && !block.unclear) {
       uses.push_back({block.stack, block.bytes, std::min(block.used, block.bytes)});
     }
   };

@@ -8,6 +8,7 @@
 
 #include "analyzer/memory/caching_rules.h"
 #include "analyzer/memory/free_space.h"
+#include "analyzer/memory/retry.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/thresholds.h"
@@ -140,10 +141,37 @@ bool is_native(const ProcessTrace& trace) {
   return !trace.facts.contains("source") && !trace.out_of_memory.empty();
 }
 
+// Somebody else than PyTorch's allocator asked: of what that has cached, empty_cache() gives back
+// segments in which nothing is used.
+void add_cache_beside(const Held& held, bool by_allocator, Shortage& shortage) {
+  uint64_t used = 0;
+  for (const Extent& block : held.used) {
+    used = sum_of(used, block.bytes);
+  }
+  uint64_t releasable = 0;
+  for (const Segment& segment : held.segments) {
+    const auto first = std::lower_bound(
+        held.used.begin(), held.used.end(), segment.extent.address,
+        [](const Extent& block, uint64_t address) { return block.address < address; });
+    const bool is_used =
+        first != held.used.end() && first->address - segment.extent.address < segment.extent.bytes;
+    releasable = sum_of(releasable, is_used ? 0 : segment.extent.bytes);
+  }
+  shortage.job = sum_of(shortage.job, used);
+  shortage.idle = without(held.in_segments, used);
+  if (!by_allocator) {  // it would have given that back before it asked once more
+    shortage.releasable = releasable;
+  }
+}
+
 void add_up(const ProcessTrace& trace, Shortage& shortage) {
   const Held held = held_by_pytorch(trace, shortage);
   const OutOfMemoryText& failure = *shortage.failure;
   shortage.segment = failure.bytes;
+  if (failure.reserved == 0 && counts_by_blocks(trace, failure)) {
+    add_cache_beside(held, is_caching_allocator(trace, failure.stack), shortage);
+    return;
+  }
   if (failure.reserved == 0) {
     shortage.job = sum_of(shortage.job, held.in_segments);
     return;
@@ -270,6 +298,12 @@ ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
   if (has_room && shortage.failure->reserved != 0) {
     return ShortageKind::kCapacity;
   }
+  const uint64_t cached = shortage.releasable.value_or(0);
+  const uint64_t room_now =
+      shortage.free.value_or(shortage.total ? room_alone(shortage) : uint64_t{0});
+  if (shortage.segment > room_now && shortage.segment <= sum_of(room_now, cached)) {
+    return ShortageKind::kCache;
+  }
   if (!shortage.total) {
     return ShortageKind::kUnknown;
   }
@@ -286,7 +320,20 @@ ShortageKind kind_of(const ProcessTrace& trace, const Shortage& shortage) {
   return shortage.segment <= room ? ShortageKind::kLibrary : ShortageKind::kCapacity;
 }
 
+bool is_being_retried(const ProcessTrace& trace, const OutOfMemoryText& failure) {
+  return !is_report(trace, failure.call) && !trace.tensor_devices.empty() &&
+         trace.exit_kind == format::kNotExited && is_caching_allocator(trace, failure.stack);
+}
+
 }  // namespace
+
+bool allocator_is_retrying(const ProcessTrace& trace) {
+  return !trace.out_of_memory.empty() && is_being_retried(trace, trace.out_of_memory.back());
+}
+
+bool counts_by_blocks(const ProcessTrace& trace, const OutOfMemoryText& failure) {
+  return failure.reserved != 0 || !trace.tensor_devices.empty();
+}
 
 DeviceOfFailure::DeviceOfFailure(const ProcessTrace& trace, const OutOfMemoryText& failure)
     : number_(failure.device), only_one_(trace.tensor_devices.size() <= 1) {
@@ -315,6 +362,9 @@ const OutOfMemoryText* fatal_failure(const ProcessTrace& trace) {
   const OutOfMemoryText* last = &trace.out_of_memory.back();
   for (const OutOfMemoryText& failure : trace.out_of_memory) {
     last = is_report(trace, failure.call) ? &failure : last;  // PyTorch's is the one that counts
+  }
+  if (is_being_retried(trace, *last)) {
+    return nullptr;
   }
   const bool worked_on =
       std::any_of(trace.communicators.begin(), trace.communicators.end(),

@@ -13,6 +13,7 @@ enum class ShortageKind : uint8_t {
   kNeighbour,      // somebody else on the device has the memory
   kLibrary,        // NCCL, cuBLAS, cuDNN of this process have it
   kLimit,          // the device was not even asked: the job had set itself a limit
+  kCache,          // PyTorch's allocator holds it unused, and somebody else asked
   kCapacity,       // even with all that the job's own code needs more than there is
   kUnknown,        // what would tell was not recorded
 };
@@ -30,9 +31,13 @@ struct Shortage {
   std::optional<uint64_t> idle;          // held by PyTorch's allocator and not in use
   std::optional<uint64_t> holes;         // of that, in the pool that serves such requests
   std::optional<uint64_t> largest_idle;  // piece of these
+  std::optional<uint64_t> releasable;    // of `idle`, in segments with nothing else (empty_cache)
   std::optional<uint64_t> free, total;   // of the device: as it was then; as it ever is
   std::optional<uint64_t> others;        // of the device, held by nobody that is known
 };
+
+// What PyTorch's allocator had cut from its segments then is known: the segments are no holders.
+bool counts_by_blocks(const ProcessTrace& trace, const OutOfMemoryText& failure);
 
 // All that was live then is in the trace.
 inline bool is_counted(const OutOfMemoryText& failure) {

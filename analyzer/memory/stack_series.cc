@@ -12,7 +12,8 @@ void join_samples(StackMemoryText& memory) {
   for (size_t i = 0; i + 1 < memory.samples.size(); i += 2) {
     const MemorySampleText& a = memory.samples[i];
     const MemorySampleText& b = memory.samples[i + 1];
-    joined.push_back({a.time, std::min(a.bytes, b.bytes), std::min(a.blocks, b.blocks)});
+    joined.push_back({a.time, std::min(a.bytes, b.bytes), std::min(a.blocks, b.blocks),
+                      std::max(a.most_blocks, b.most_blocks)});
   }
   memory.samples = std::move(joined);
   memory.stride *= 2;
@@ -54,6 +55,8 @@ void SeriesBuilder::add(const Allocation& allocation) {
   ++memory.allocations;
   memory.bytes += allocation.bytes;
   ++memory.blocks;
+  MemorySampleText& sample = memory.samples.back();
+  sample.most_blocks = std::max(sample.most_blocks, memory.blocks);
   memory.newest = allocation.bytes;
   if (allocation.bytes > memory.largest) {
     memory.largest = allocation.bytes;
@@ -90,6 +93,19 @@ std::vector<LeftOver> left_over(const StackMemoryText& memory) {
     }
   }
   return left;
+}
+
+Earlier earlier_than(const StackMemoryText& memory, TimeNs time) {
+  Earlier earlier;
+  for (size_t i = 0; i < memory.samples.size() && memory.samples[i].time < time; ++i) {
+    const MemorySampleText& sample = memory.samples[i];
+    const bool is_whole = i + 1 < memory.samples.size() && memory.samples[i + 1].time <= time;
+    // Later blocks are in the sample that the time divides.
+    const uint64_t most = is_whole ? sample.most_blocks : sample.blocks + 1;
+    earlier.most_blocks = std::max(earlier.most_blocks, most);
+    earlier.allocations += is_whole ? memory.stride : 1;
+  }
+  return earlier;
 }
 
 std::vector<LeftOver> added_to_one(const StackMemoryText& memory) {

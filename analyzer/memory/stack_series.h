@@ -11,6 +11,7 @@ namespace traintrace {
 struct MemorySampleText {
   TimeNs time = 0;  // of the first of these
   uint64_t bytes = 0, blocks = 0;
+  uint64_t most_blocks = 0;  // that were live after one of them
 };
 
 // The memory that one stack allocated, over the whole run.  What is live when a trace ends says
@@ -61,6 +62,13 @@ struct LeftOver {
   uint64_t bytes = 0, blocks = 0;
 };
 std::vector<LeftOver> left_over(const StackMemoryText& memory);
+
+// What a stack did before some time.
+struct Earlier {
+  uint64_t allocations = 0;  // about
+  uint64_t most_blocks = 0;  // that were ever live at a time
+};
+Earlier earlier_than(const StackMemoryText& memory, TimeNs time);
 
 // What was added to the one block that there is of a stack, where that is made anew and larger
 // again and again, as `history = torch.cat([history, new])` does.  The first is what it began with.

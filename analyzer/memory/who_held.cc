@@ -13,6 +13,7 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostHolders = 6;
+constexpr uint64_t kLittle = 200;  // one in so many of the device: such lines are told as one
 constexpr size_t kMostOtherRanks = 4;
 
 const char* name_of_owner(const MemoryHolder& holder) {
@@ -36,18 +37,50 @@ struct Whole {
   const char* name = "";
 };
 
+bool is_little(uint64_t bytes, const Whole& whole) {
+  return whole.bytes != 0 && bytes < whole.bytes / kLittle;
+}
+
 // "320 bytes (8 % of the device)"
 std::string size_text(uint64_t bytes, const Whole& whole) {
+  const std::string share =
+      is_little(bytes, whole)
+          ? "less than 1"
+          : fmt::format("{:.0f}", 100.0 * static_cast<double>(bytes) /
+                                      static_cast<double>(std::max<uint64_t>(whole.bytes, 1)));
   return fmt::format("{} bytes{}", bytes,
-                     whole.bytes == 0 ? ""
-                                      : fmt::format(" ({:.0f} % of {})",
-                                                    100.0 * static_cast<double>(bytes) /
-                                                        static_cast<double>(whole.bytes),
-                                                    whole.name));
+                     whole.bytes == 0 ? "" : fmt::format(" ({} % of {})", share, whole.name));
+}
+
+// Who holds how much, whatever it is.
+struct HeldLine {
+  uint64_t bytes = 0;
+  std::string text;
+};
+
+// Those with most first; what is little is told as one.
+std::vector<std::string> lines_by_size(std::vector<HeldLine> held, const Whole& whole) {
+  std::stable_sort(held.begin(), held.end(),
+                   [](const HeldLine& a, const HeldLine& b) { return a.bytes > b.bytes; });
+  std::vector<std::string> lines;
+  uint64_t rest = 0;
+  for (const HeldLine& each : held) {
+    if (lines.empty() || (lines.size() < kMostHolders && !is_little(each.bytes, whole))) {
+      lines.push_back("held: " + each.text);
+    } else {
+      rest = sum_of(rest, each.bytes);
+    }
+  }
+  const size_t others = held.size() - lines.size();
+  if (rest != 0) {
+    lines.push_back(fmt::format("held: {} at {} more place{}", size_text(rest, whole), others,
+                                others == 1 ? "" : "s"));
+  }
+  return lines;
 }
 
 std::string holder_text(const MemoryHolder& holder, const Whole& whole, bool numbered) {
-  std::string text = fmt::format("held: {} in {} block{}, {}", size_text(holder.bytes, whole),
+  std::string text = fmt::format("{} in {} block{}, {}", size_text(holder.bytes, whole),
                                  holder.blocks, holder.blocks == 1 ? "" : "s",
                                  holder.place.empty() ? name_of_owner(holder)
                                  : holder.place_is == PlaceIs::kBefore
@@ -58,6 +91,18 @@ std::string holder_text(const MemoryHolder& holder, const Whole& whole, bool num
                        numbered ? fmt::format(" from step {} on", *holder.steps.begin()) : "");
   }
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
+}
+
+// Of the segment that PyTorch asked for, as of what its own message tells.
+std::string free_text(const Shortage& shortage) {
+  const uint64_t free = *shortage.free;
+  const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
+  const std::string lack = shortage.kind == ShortageKind::kLimit ? ", which was not asked"
+                           : free < wanted
+                               ? fmt::format(", {} bytes less than was asked for", wanted - free)
+                               : ", but in no piece as large as was asked for";
+  return fmt::format("free: {}, of {} bytes{}", size_text(free, {*shortage.total, "the device"}),
+                     *shortage.total, lack);
 }
 
 struct RankBytes {
@@ -120,34 +165,25 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
   }
   const Whole whole =
       shortage.total ? Whole{*shortage.total, "the device"} : Whole{held, "what is held"};
-  uint64_t rest = 0;
-  for (size_t i = 0; i < holders.size(); ++i) {
-    if (i < kMostHolders) {
-      lines.push_back(holder_text(holders[i], whole, history.whole));
-    } else {
-      rest = sum_of(rest, holders[i].bytes);
-    }
-  }
-  if (rest != 0) {
-    lines.push_back(fmt::format("held: {} at {} more places", size_text(rest, whole),
-                                holders.size() - kMostHolders));
+  std::vector<HeldLine> by_whom;
+  for (const MemoryHolder& holder : holders) {
+    by_whom.push_back({holder.bytes, holder_text(holder, whole, history.whole)});
   }
   if (shortage.idle && *shortage.idle != 0) {
-    lines.push_back(fmt::format("held: {} by PyTorch's allocator, not in use",
-                                size_text(*shortage.idle, whole)));
+    by_whom.push_back(
+        {*shortage.idle, size_text(*shortage.idle, whole) + " by PyTorch's allocator, not in use"});
   }
   if (shortage.others && *shortage.others != 0) {
-    lines.push_back(fmt::format(
-        "held: {} by contexts{} other processes", size_text(*shortage.others, whole),
-        shortage.in_driver_pool ? ", the driver's memory pool, which keeps what is freed, and"
-                                : " and"));
+    by_whom.push_back(
+        {*shortage.others,
+         fmt::format("{} by contexts{} other processes", size_text(*shortage.others, whole),
+                     shortage.in_driver_pool
+                         ? ", the driver's memory pool, which keeps what is freed, and"
+                         : " and")});
   }
+  lines = lines_by_size(std::move(by_whom), whole);
   if (shortage.total && shortage.free) {
-    lines.push_back(fmt::format(
-        "free: {}{}", size_text(*shortage.free, whole),
-        *shortage.free < failure.bytes
-            ? fmt::format(", {} bytes less than was asked for", failure.bytes - *shortage.free)
-            : ", but in no piece as large as was asked for"));
+    lines.push_back(free_text(shortage));
   }
   add_others(run, state.rank, failure, lines);
   return lines;

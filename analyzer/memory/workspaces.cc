@@ -16,11 +16,52 @@ namespace {
 constexpr std::string_view kFunctions[] = {"at::cuda::getCurrentCUDABlasHandle",
                                            "at::cuda::getCUDABlasLtWorkspace"};
 constexpr size_t kMostFrames = 16;  // from the allocator to that function are six
-constexpr size_t kMostStacks = 64;
+constexpr size_t kMostHolding = 64;
+
+// Without CUBLAS_WORKSPACE_CONFIG, on GPUs before Hopper and since (parseChosenWorkspaceSize).
+constexpr uint64_t kSizes[] = {4096 * 1024 * 2 + 16 * 1024 * 8, 4096 * 8 * 1024};
+
+const ModuleText* module_around(const ProcessTrace& trace, uint64_t address) {
+  const auto module = std::find_if(
+      trace.modules.begin(), trace.modules.end(),
+      [&](const ModuleText& each) { return address >= each.begin && address < each.end; });
+  return module == trace.modules.end() ? nullptr : &*module;
+}
+
+std::string_view file_name_of(const ModuleText& module) {
+  const std::string_view path = module.path;
+  return path.substr(path.rfind('/') + 1);
+}
 
 bool is_of_pytorch(const ModuleText& module) {
-  const std::string_view path = module.path;
-  return path.substr(path.rfind('/') + 1).starts_with("libtorch");
+  return file_name_of(module).starts_with("libtorch");
+}
+
+bool is_size_of_workspace(uint64_t bytes) {
+  return std::find(std::begin(kSizes), std::end(kSizes), bytes) != std::end(kSizes);
+}
+
+// The innermost library but the allocator's own.
+bool comes_from_libtorch_cuda(const ProcessTrace& trace, uint32_t stack) {
+  const auto found = trace.stacks.find(stack);
+  if (found == trace.stacks.end()) {
+    return false;
+  }
+  for (const uint64_t address : found->second.native) {
+    const ModuleText* const module = module_around(trace, address);
+    if (module != nullptr && !file_name_of(*module).starts_with("libc10_cuda") &&
+        !file_name_of(*module).starts_with("libtraintrace")) {
+      return file_name_of(*module).starts_with("libtorch_cuda");
+    }
+  }
+  return false;
+}
+
+bool any_is_named(const ProcessTrace& trace, const std::vector<uint64_t>& frames) {
+  return std::any_of(frames.begin(), frames.end(), [&](uint64_t address) {
+    const auto name = trace.code.find(address);
+    return name != trace.code.end() && !name->second.function.empty();
+  });
 }
 
 void add_most(const std::map<uint32_t, uint64_t>& bytes, std::vector<uint32_t>& stacks) {
@@ -30,15 +71,18 @@ void add_most(const std::map<uint32_t, uint64_t>& bytes, std::vector<uint32_t>& 
     sorted.emplace_back(held, stack);
   }
   std::sort(sorted.rbegin(), sorted.rend());
-  for (size_t i = 0; i < std::min(sorted.size(), kMostStacks); ++i) {
+  for (size_t i = 0; i < std::min(sorted.size(), kMostHolding); ++i) {
     stacks.push_back(sorted[i].second);
   }
 }
 
 }  // namespace
 
-bool is_cublas_workspace(const ProcessTrace& trace, uint32_t stack) {
+bool is_cublas_workspace(const ProcessTrace& trace, uint32_t stack, uint64_t bytes) {
   const std::vector<uint64_t> frames = frames_in_pytorch(trace, stack);
+  if (!any_is_named(trace, frames)) {
+    return is_size_of_workspace(bytes) && comes_from_libtorch_cuda(trace, stack);
+  }
   return std::any_of(frames.begin(), frames.end(), [&](uint64_t address) {
     const auto name = trace.code.find(address);
     return name != trace.code.end() &&
@@ -56,10 +100,8 @@ std::vector<uint64_t> frames_in_pytorch(const ProcessTrace& trace, uint32_t stac
       found == trace.stacks.end() ? 0 : std::min(found->second.native.size(), kMostFrames);
   for (size_t i = 0; i < most; ++i) {
     const uint64_t address = found->second.native[i];
-    const auto module = std::find_if(
-        trace.modules.begin(), trace.modules.end(),
-        [&](const ModuleText& each) { return address >= each.begin && address < each.end; });
-    if (module != trace.modules.end() && is_of_pytorch(*module)) {
+    const ModuleText* const module = module_around(trace, address);
+    if (module != nullptr && is_of_pytorch(*module)) {
       frames.push_back(address);
     }
   }

@@ -8,8 +8,10 @@
 
 namespace traintrace {
 
-// By the names of PyTorch's functions on the stack, if they were looked up.
-bool is_cublas_workspace(const ProcessTrace& trace, uint32_t stack);
+// By the names of PyTorch's functions on the stack.  Where its libraries were not there to look
+// them up: a block of a workspace's size that libtorch_cuda asked the allocator for by itself, as
+// no tensor is (those come by libtorch_cpu).
+bool is_cublas_workspace(const ProcessTrace& trace, uint32_t stack, uint64_t bytes);
 
 // The return addresses on that stack whose names tell it.
 std::vector<uint64_t> frames_in_pytorch(const ProcessTrace& trace, uint32_t stack);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "analyzer/memory/retry.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/circles.h"
 #include "analyzer/model/creations.h"
@@ -143,6 +144,9 @@ const CallRecord* out_of_memory(const Run& run, Rank rank) {
     return nullptr;
   }
   const ProcessTrace& trace = trace_of(run, *state);
+  if (allocator_is_retrying(trace)) {
+    return nullptr;
+  }
   const CallRecord* failed = nullptr;
   for (const CallRecord& event : trace.events) {
     const CallSchema* schema = schema_of(trace, event.call);

@@ -8,6 +8,7 @@
 #include "analyzer/memory/memory_life.h"
 #include "analyzer/memory/owner_text.h"
 #include "analyzer/memory/shortage.h"
+#include "analyzer/model/hang_cause.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {
@@ -263,7 +264,10 @@ std::vector<LiveBlock> held_blocks(const ProcessTrace& trace, const OutOfMemoryT
 
 PageJson failure_json(const Run& run, const ProcessTrace& trace, Rank rank,
                       const OutOfMemoryText& failure) {
-  PageJson json = {{"t", page_us(run, failure.time)},
+  // The one that was never got over, of as many as were tried since.
+  const CallRecord* const first = out_of_memory(run, rank);
+  const TimeNs time = first != nullptr ? std::min(first->enter, failure.time) : failure.time;
+  PageJson json = {{"t", page_us(run, time)},
                    {"bytes", failure.bytes},
                    {"place", page_place(trace, rank, failure.stack)}};
   if (failure.total != 0) {

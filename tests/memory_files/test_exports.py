@@ -246,6 +246,10 @@ tensor-block 0x10200 bytes=512 device=1 at=+4 @1
         prefix = self.path("out.")
         self.assertEqual(run("export", "torch-snapshot", self.path("two"), f"--output={prefix}").returncode, 0)
         self.assertEqual([len(strict_snapshot.read(prefix + str(rank))["segments"]) for rank in (0, 1)], [1, 1])
+        named = self.path("snap.pickle")
+        self.assertEqual(run("export", "torch-snapshot", self.path("two"), f"--output={named}").returncode, 0)
+        self.assertEqual(len(strict_snapshot.read(self.path("snap.rank1.pickle"))["segments"]), 1)
+        self.assertFalse(os.path.exists(named))
         done = run("export", "heaptrack", self.path("two"), "--output=-")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         with open(self.export("collapsed", trace=self.path("two")), encoding="utf-8") as file:

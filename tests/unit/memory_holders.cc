@@ -115,6 +115,42 @@ TEST(MemoryHolders, OfUnrecordedBirthAreOld) {
   EXPECT_EQ(holders[0].place, "");
 }
 
+// Larger tensors of one line come by other functions of PyTorch.
+TEST(MemoryHolders, WhatTheSameLineMadeInAStepBeforeIsAnActivation) {
+  std::string text = job(born("+4.2", 'e', 6) + born("+11.2", 'b', 2), "b");
+  text.insert(text.find("stack 4"), "stack 6 train.py:8:forward 0x7f3100005678\n");
+  EXPECT_EQ(holders_of(text).at(0).role, MemoryRole::kPassing);
+}
+
+// One step, whose layers repeat ten times: the optimizer's first step does not fit.
+std::vector<MemoryHolder> holders_in_first_optimizer_step(const std::string& then) {
+  return holders_of(
+      "ranks 0\nmodule 0x7f3100000000-0x7f3101000000 bias=0x7f3100000000 "
+      "path=/usr/lib/libc10_cuda.so\n"
+      "stack 1 train.py:3:build\nstack 2 train.py:8:forward\nstack 4 0x7f3100001234\n"
+      "stack 5 /usr/lib/python3/dist-packages/torch/optim/adam.py:174:_init_group train.py:9:step\n"
+      "out-of-memory 1 at=+11.5 call=reportOutOfMemoryToProfiler bytes=4096 device=0 "
+      "allocated=8192 reserved=8192 free=0 total=16384 @5\n"
+      "held 1 0xa000 bytes=1024 call=reportMemoryUsageToProfiler device=0 @5\n"
+      "held 1 0xd000 bytes=1024 call=reportMemoryUsageToProfiler device=0 @4\n" +
+      born("+9.5", 'd', 4) + born("+10.9", 'a', 5) + then +
+      "+1 0 calls cudaLaunchKernel x10 every=1s @train.py:8:forward\nend +12\n");
+}
+
+TEST(MemoryHolders, OfTheFirstOptimizerStepAreStateAndGradients) {
+  const std::vector<MemoryHolder> holders = holders_in_first_optimizer_step("");
+  ASSERT_EQ(holders.size(), 2u);
+  const bool optimizer_first = holders[0].role == MemoryRole::kOptimizer;
+  EXPECT_EQ(holders[optimizer_first ? 0 : 1].role, MemoryRole::kOptimizer);
+  EXPECT_EQ(holders[optimizer_first ? 1 : 0].role, MemoryRole::kGradients);
+}
+
+TEST(MemoryHolders, AfterAnOptimizerStepAreToldBySteps) {
+  for (const MemoryHolder& holder : holders_in_first_optimizer_step(born("+11.1", 'c', 2))) {
+    EXPECT_NE(holder.role, MemoryRole::kGradients);
+  }
+}
+
 // PyTorch asks for it under the line that multiplies first; `function` is what is at
 // 0x7f3200001234.
 std::vector<MemoryHolder> holders_under(const std::string& function) {
@@ -142,6 +178,30 @@ TEST(MemoryHolders, AWorkspaceOfCublasIsOfNoLine) {
   ASSERT_EQ(holders.size(), 1u);
   EXPECT_EQ(holders[0].role, MemoryRole::kWorkspace);
   EXPECT_EQ(holders[0].place, "");
+}
+
+// Its libraries are not on the machine where it is judged.
+MemoryRole role_without_names(uint64_t bytes, const char* library) {
+  return holders_of(
+             fmt::format(
+                 "ranks 0\nstack 5 train.py:8:forward 0x7f3100001234 0x7f3200001234\n"
+                 "module 0x7f3100000000-0x7f3101000000 bias=0x7f3100000000 "
+                 "path=/none/libc10_cuda.so\n"
+                 "module 0x7f3200000000-0x7f3201000000 bias=0x7f3200000000 path=/none/{}\n"
+                 "out-of-memory 1 at=+11.5 call=reportOutOfMemoryToProfiler bytes=4096 device=0 "
+                 "allocated=8192 reserved=8192 free=0 total=16384 @5\n"
+                 "held 1 0x1000 bytes={} call=reportMemoryUsageToProfiler device=0 @5\n{}"
+                 "+1 0 calls cudaLaunchKernel x11 every=1s @train.py:8:forward\nend +12\n",
+                 library, bytes, born("+0.5", '1', 5)))
+      .at(0)
+      .role;
+}
+
+TEST(MemoryHolders, AWorkspaceOfCublasIsToldByItsSizeAndLibrary) {
+  EXPECT_EQ(role_without_names(33554432, "libtorch_cuda.so"), MemoryRole::kWorkspace);
+  EXPECT_EQ(role_without_names(8519680, "libtorch_cuda.so"), MemoryRole::kWorkspace);
+  EXPECT_EQ(role_without_names(33554432, "libtorch_cpu.so"), MemoryRole::kState) << "a tensor";
+  EXPECT_EQ(role_without_names(33554944, "libtorch_cuda.so"), MemoryRole::kState);
 }
 
 TEST(MemoryHolders, WhatAMultiplicationReturnsIsOfItsLine) {
