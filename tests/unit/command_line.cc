@@ -357,7 +357,7 @@ TEST_F(CommandLine, NoOutputReplacesAnInput) {
   write("runs/0.trace", text);
   fs::create_symlink("run.txt", folder_ + "/link");
   fs::create_hard_link(folder_ + "/run.txt", folder_ + "/name");
-  for (const std::string& output : {"run.txt", "link", "name"}) {
+  for (const std::string output : {"run.txt", "link", "name"}) {
     for (const char* const command : {"analyze", "report --by=call", "export csv"}) {
       expect_refused(std::string(command) + " run.txt --output=" + output,
                      "cannot write " + output + ": it is one of the inputs");
