@@ -41,15 +41,15 @@ bool is_little(uint64_t bytes, const Whole& whole) {
   return whole.bytes != 0 && bytes < whole.bytes / kLittle;
 }
 
-// "320 bytes (8 % of the device)"
+// "320 bytes (8 % of the device)"; of little there is no share.
 std::string size_text(uint64_t bytes, const Whole& whole) {
-  const std::string share =
-      is_little(bytes, whole)
-          ? "less than 1"
-          : fmt::format("{:.0f}", 100.0 * static_cast<double>(bytes) /
-                                      static_cast<double>(std::max<uint64_t>(whole.bytes, 1)));
-  return fmt::format("{} bytes{}", bytes,
-                     whole.bytes == 0 ? "" : fmt::format(" ({} % of {})", share, whole.name));
+  return fmt::format(
+      "{} bytes{}", bytes,
+      whole.bytes == 0 || is_little(bytes, whole)
+          ? ""
+          : fmt::format(" ({:.0f} % of {})",
+                        100.0 * static_cast<double>(bytes) / static_cast<double>(whole.bytes),
+                        whole.name));
 }
 
 // Who holds how much, whatever it is.
@@ -101,8 +101,8 @@ std::string free_text(const Shortage& shortage) {
                            : free < wanted
                                ? fmt::format(", {} bytes less than was asked for", wanted - free)
                                : ", but in no piece as large as was asked for";
-  return fmt::format("free: {}, of {} bytes{}", size_text(free, {*shortage.total, "the device"}),
-                     *shortage.total, lack);
+  return fmt::format("free: {}, of {} bytes in all{}",
+                     size_text(free, {*shortage.total, "the device"}), *shortage.total, lack);
 }
 
 struct RankBytes {
