@@ -234,12 +234,15 @@ format::FileHeader* arm_in_own_thread() noexcept {
   __atomic_store_n(&g_guard.words.own_thread, static_cast<uint32_t>(gettid()), __ATOMIC_RELEASE);
   MemoryRegion region = {};
   const bool armed = start_recording(region);
+  const bool moved = root_was_changed();  // as the job's first call found it
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
   if (armed) {
     tell_about_settings(g_settings);
     tell_smaller_ring(g_settings, region);
-    tell_changed_root(*region.header);
+    if (moved) {
+      tell_changed_root(*region.header);
+    }
   }
   if (armed && g_settings.log) {
     ShortText line;

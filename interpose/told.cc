@@ -143,11 +143,14 @@ void tell_not_collected(const format::FileHeader& memory) noexcept {
   }
 }
 
-void tell_changed_root(const format::FileHeader& memory) noexcept {
+bool root_was_changed() noexcept {
   struct stat root = {};
-  if (g_root_inode != 0 && stat("/", &root) == 0 &&
-      (root.st_dev != g_root_device || root.st_ino != g_root_inode) && is_first_rank() &&
-      is_first_time(g_told_root)) {
+  return g_root_inode != 0 && stat("/", &root) == 0 &&
+         (root.st_dev != g_root_device || root.st_ino != g_root_inode);
+}
+
+void tell_changed_root(const format::FileHeader& memory) noexcept {
+  if (is_first_rank() && is_first_time(g_told_root)) {
     ShortText line;
     line << "the process has changed its root directory (chroot): its trace lies in "
          << memory.folder << " below the new one";

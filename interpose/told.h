@@ -18,9 +18,11 @@ void tell_smaller_ring(const Settings& settings, const MemoryRegion& region) noe
 void tell_refused(format::Setting setting, const char* what, const char* why) noexcept;
 // That TRAINTRACE_COLLECT cannot be done, once the keeper knows.
 void tell_not_collected(const format::FileHeader& memory) noexcept;
-// Where the trace is, if not in the folder that was asked for.  Once.
-// The folder lies below the root directory that the process has now.
+// Whether the root directory is another than at the start.
+bool root_was_changed() noexcept;
+// That the folder lies below the root directory that the process has now.  Once.
 void tell_changed_root(const format::FileHeader& memory) noexcept;
+// Where the trace is, if not in the folder that was asked for.  Once.
 void tell_other_place(const format::FileHeader& memory) noexcept;
 
 }  // namespace traintrace

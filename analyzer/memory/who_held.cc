@@ -72,9 +72,10 @@ std::vector<std::string> lines_by_size(std::vector<HeldLine> held, const Whole& 
     }
   }
   const size_t others = held.size() - lines.size();
-  if (rest != 0) {
-    lines.push_back(fmt::format("held: {} at {} more place{}", size_text(rest, whole), others,
-                                others == 1 ? "" : "s"));
+  if (others == 1) {
+    lines.push_back("held: " + held.back().text);
+  } else if (rest != 0) {
+    lines.push_back(fmt::format("held: {} at {} more places", size_text(rest, whole), others));
   }
   return lines;
 }

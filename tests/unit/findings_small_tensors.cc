@@ -67,9 +67,10 @@ TEST(SmallTensors, AGraphOfThemIsALeak) {
 }
 
 TEST(SmallTensors, NothingIsMeantThatFilledTheDevice) {
-  EXPECT_EQ(severity_of(job(1, 1,
-                            "out-of-memory 1 at=+1.9 call=cudaMalloc device=0 bytes=1048576 "
-                            "free=0 total=1073741824 @8\n")),
+  EXPECT_EQ(severity_of(job(
+                1, 1,
+                "out-of-memory 1 at=+1.9 call=reportOutOfMemoryToProfiler device=0 bytes=1048576 "
+                "free=0 total=1073741824 @8\n")),
             Severity::kError);
 }
 
