@@ -119,14 +119,22 @@ class Comparer {
     consider(CallEditKind::kMoved, width, agreement);
   }
 
+  // In a program that repeats itself after n calls, one that lacks looks like n - 1 more up to
+  // where the other's calls end: each of these has to explain another call.
+  static size_t further_calls(CallEditKind kind, size_t length) {
+    return kind == CallEditKind::kSkipped || kind == CallEditKind::kExtra ? length - 1 : 0;
+  }
+
   void consider(CallEditKind kind, size_t length, const Agreement& agreement, size_t block = 1) {
-    const std::tuple weight(agreement.to_the_end, agreement.calls);
+    const size_t further = further_calls(kind, length);
+    const std::tuple weight(agreement.to_the_end,
+                            agreement.calls - std::min(further, agreement.calls));
     if (weight > best_weight_) {
       best_weight_ = weight;
       best_ = {kind, length, block, agreement.calls, false};
       tied_ = false;
     } else if (weight == best_weight_) {
-      tied_ = true;
+      tied_ = tied_ || further <= further_calls(best_.kind, best_.length);
     }
   }
 
