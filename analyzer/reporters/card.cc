@@ -44,38 +44,43 @@ const char* be(bool over, bool many) {
   return over ? (many ? "were" : "was") : many ? "are" : "is";
 }
 
-// What each of `many` or that one did last.  The place is left to the frames below, unless these
-// show another than `elsewhere`.
-std::string doing_of(const Run& run, Rank rank, const std::string& elsewhere, bool many = false) {
+// What a rank did last, and when or how often.
+struct Doing {
+  std::string what, when;
+  TimeNs time = 0;  // 0: it is not told
+};
+
+// Of each of `many`, or of that one.  The place is left to the frames below, unless these show
+// another than `elsewhere`.
+Doing doing_of(const Run& run, Rank rank, const std::string& elsewhere, bool many = false) {
   const RankState* const state = state_of(run, rank);
   const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
   if (state == nullptr || !activity || state->life.halt != Halt::kNot) {
     std::string text = last_call_text(run, rank);
     const std::string name = fmt::format("rank {}", rank.value);
     const size_t skipped = text.starts_with(name) ? name.size() : 0;
-    return text.substr(std::min(text.find_first_not_of(" :,", skipped), text.size()));
+    return {text.substr(std::min(text.find_first_not_of(" :,", skipped), text.size())), "", 0};
   }
-  const std::string when = run_time(run, activity->time);
+  const std::string time = run_time(run, activity->time);
   const bool over = has_ended(*state);
-  std::string before;
+  std::string what;
   if (state->ending == Ending::kExited) {
-    before = fmt::format("exited with status {}; ", trace_of(run, *state).exit_status);
+    what = fmt::format("exited with status {}; ", trace_of(run, *state).exit_status);
   } else if (state->ending == Ending::kGone) {
-    before = fmt::format("{} gone; ", be(false, many));
+    what = fmt::format("{} gone; ", be(false, many));
   }
   const std::string at = elsewhere.empty() ? "" : " at " + elsewhere;
   if (activity->open) {
-    return fmt::format("{}{} inside {}{} since {}", before, be(over, many), activity->call, at,
-                       when);
+    what += fmt::format("{} inside {}{}", be(over, many), activity->call, at);
+    return {what, " since " + time, activity->time};
   }
   if (activity->queries > 0) {
-    return fmt::format("{}{} {}{}: {} times, the last at {}", before,
-                       over   ? "polled"
-                       : many ? "poll"
-                              : "polls",
-                       activity->call, at, count_text(activity->queries), when);
+    what += fmt::format("{} {}{}", over ? "polled" : many ? "poll" : "polls", activity->call, at);
+    return {what, fmt::format(": {} times, the last at {}", count_text(activity->queries), time),
+            0};
   }
-  return fmt::format("{}last call {}{}, at {}", before, activity->call, at, when);
+  return {fmt::format("{}last call {}{}", what, activity->call, at), ", at " + time,
+          activity->time};
 }
 
 // What they all did last; of some few that did different things each of them.
@@ -83,23 +88,33 @@ std::string doing_of_all(const Run& run, const Ranks& ranks,
                          const std::map<Rank, std::string>& elsewhere) {
   constexpr size_t kMostCompared = 64;
   constexpr size_t kMostTold = 3;
+  if (ranks.size() > kMostCompared) {
+    return "";
+  }
   const auto doing = [&](Rank rank, bool many) {
     const auto place = elsewhere.find(rank);
     return doing_of(run, rank, place == elsewhere.end() ? "" : place->second, many);
   };
-  if (ranks.size() > kMostCompared) {
-    return "";
+  Doing first = doing(ranks.front(), ranks.size() > 1);
+  bool is_same_time = true;
+  bool is_same = true;
+  for (const Rank rank : ranks) {
+    Doing other = doing(rank, ranks.size() > 1);
+    is_same = is_same && other.what == first.what;
+    is_same_time = is_same_time && other.when == first.when;
+    if (other.time < first.time) {
+      first = std::move(other);
+    }
   }
-  const bool many = ranks.size() > 1;
-  const std::string first = doing(ranks.front(), many);
-  if (std::all_of(ranks.begin(), ranks.end(),
-                  [&](Rank rank) { return doing(rank, many) == first; })) {
-    return first;
+  if (is_same) {
+    return is_same_time      ? first.what + first.when
+           : first.time == 0 ? first.what
+                             : first.what + first.when + " or later";
   }
   std::string each;
   for (size_t i = 0; i < std::min(ranks.size(), kMostTold); ++i) {
-    each +=
-        fmt::format("{}rank {}: {}", i == 0 ? "" : "; ", ranks[i].value, doing(ranks[i], false));
+    const Doing own = doing(ranks[i], false);
+    each += fmt::format("{}rank {}: {}{}", i == 0 ? "" : "; ", ranks[i].value, own.what, own.when);
   }
   return ranks.size() <= kMostTold ? each : each + "; ..";
 }
