@@ -18,7 +18,7 @@ bool creates_stream(const ProcessTrace& trace, uint32_t call) {
   return call_name(trace, call).find("StreamCreate") != std::string::npos;
 }
 
-std::vector<HandleGroup> list_of(std::map<uint32_t, HandleGroup> groups) {
+std::vector<HandleGroup> list_of(std::map<uint32_t, HandleGroup>&& groups) {
   std::vector<HandleGroup> list;
   for (auto& [stack, group] : groups) {
     std::sort(group.births.begin(), group.births.end());

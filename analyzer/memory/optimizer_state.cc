@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyzer/memory/field_value.h"
 #include "analyzer/model/code_place.h"
 #include "analyzer/reader/stored_reports.h"
 

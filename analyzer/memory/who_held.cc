@@ -166,7 +166,9 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
   }
   const Whole whole =
       shortage.total ? Whole{*shortage.total, "the device"} : Whole{held, "what is held"};
+  constexpr size_t kOthers = 2;
   std::vector<HeldLine> by_whom;
+  by_whom.reserve(holders.size() + kOthers);
   for (const MemoryHolder& holder : holders) {
     by_whom.push_back({holder.bytes, holder_text(holder, whole, history.whole)});
   }
