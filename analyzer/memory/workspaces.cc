@@ -19,7 +19,7 @@ constexpr size_t kMostFrames = 16;  // from the allocator to that function are s
 constexpr size_t kMostHolding = 64;
 
 // Without CUBLAS_WORKSPACE_CONFIG, on GPUs before Hopper and since (parseChosenWorkspaceSize).
-constexpr uint64_t kSizes[] = {uint64_t{4096 + 4096 + 128} << 10, uint64_t{4096 * 8} << 10};
+constexpr uint64_t kSizes[] = {uint64_t{8320} << 10, uint64_t{32} << 20};
 
 const ModuleText* module_around(const ProcessTrace& trace, uint64_t address) {
   const auto module = std::find_if(

@@ -151,6 +151,7 @@ std::vector<std::string> bands_of(const Curve& curve) {
     }
   }
   std::vector<std::pair<uint64_t, std::string>> order;
+  order.reserve(most.size());
   for (const auto& [name, bytes] : most) {
     order.emplace_back(bytes, name);
   }

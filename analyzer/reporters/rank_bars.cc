@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "analyzer/text/units.h"
@@ -15,7 +16,7 @@ constexpr size_t kBar = 30;
 constexpr size_t kMostRows = 8;
 
 size_t part_of(const DeviceProfile& device, int64_t ns) {
-  return static_cast<size_t>(device.share(ns) * static_cast<double>(kBar) + 0.5);
+  return static_cast<size_t>(std::lround(device.share(ns) * static_cast<double>(kBar)));
 }
 
 // What a launch that came late cost is one cause here, as it is in latency.host-bound: until it was

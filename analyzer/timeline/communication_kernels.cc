@@ -1,5 +1,7 @@
 #include "analyzer/timeline/communication_kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -93,7 +95,7 @@ std::string set_communication_kernels(const std::string& expression) {
     ++number;
     const std::string wrong = line.empty() || line.front() == '#' ? "" : add_expression(line);
     if (!wrong.empty()) {
-      return path + ", line " + std::to_string(number) + ": " + wrong;
+      return fmt::format("{}, line {}: {}", path, number, wrong);
     }
   }
   return number != 0 ? "" : path + ": expected a file with a regular expression in each line";
