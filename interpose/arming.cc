@@ -232,9 +232,9 @@ bool start_recording(MemoryRegion& region) {
 format::FileHeader* arm_in_own_thread() noexcept {
   t_arming = true;
   __atomic_store_n(&g_guard.words.own_thread, static_cast<uint32_t>(gettid()), __ATOMIC_RELEASE);
+  const bool moved = root_was_changed();  // before the job's first call goes on
   MemoryRegion region = {};
   const bool armed = start_recording(region);
-  const bool moved = root_was_changed();  // as the job's first call found it
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
   if (armed) {
