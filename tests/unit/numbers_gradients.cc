@@ -225,7 +225,6 @@ TEST(ZeroGradient, IsOfOneRankForThreeSteps) {
   }
 }
 
-// An expert without tokens, or parameters that are not used.
 // A loss that is zero on all ranks, as one that is over its margin.
 TEST(ZeroGradient, OfAllRanksOrOfMoreThanOneIsNone) {
   for (const int zero_ranks : {2, 3}) {
@@ -243,6 +242,7 @@ TEST(ZeroGradient, OfAllRanksOrOfMoreThanOneIsNone) {
   }
 }
 
+// An expert without tokens, or parameters that are not used.
 TEST(ZeroGradient, OfOneBucketIsNoAlarm) {
   Random random(1);
   Job job(4);
