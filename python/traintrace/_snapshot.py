@@ -2,14 +2,22 @@
 import os
 import re
 import subprocess
+import time
 
 PATIENCE_S = 30
+# A machine with too much other work makes a process's trace after its first call of CUDA has returned.
+PATIENCE_FOR_TRACE_S = 2
 
 
 def own_trace(folder):
     """HOST.PID.STARTTIME.trace, or .pointer where it is elsewhere.  The host may have had others with this PID, which began before."""
-    names = [re.fullmatch(rf".*\.{os.getpid()}\.(\d+)\.(?:trace|pointer)", name) for name in os.listdir(folder)]
-    return max(filter(None, names), key=lambda name: int(name[1]))[0]
+    until = time.monotonic() + PATIENCE_FOR_TRACE_S
+    while True:
+        entries = os.listdir(folder) if os.path.isdir(folder) else []
+        names = list(filter(None, (re.fullmatch(rf".*\.{os.getpid()}\.(\d+)\.(?:trace|pointer)", entry) for entry in entries)))
+        if names or time.monotonic() > until:
+            return max(names, key=lambda name: int(name[1]))[0]
+        time.sleep(0.02)
 
 
 def packed(folder, to):

@@ -88,7 +88,7 @@ TEST(FindingsReport, OfRanksThatEndedItIsSaidInThePast) {
 
 // A sample says where it is; no call was made there.
 TEST(FindingsReport, WhereItWasSampledIsNotWhereItMadeACall) {
-  const char* const kSampled = R"(
+  constexpr const char* kSampled = R"(
 ranks 0-3 running=yes
 communicator dp members=0-3
 +1 0-3 calls ncclAllReduce on dp x39 @train.py:118:train_step
@@ -109,7 +109,7 @@ end +40
 
 // The call that a finding is about is named, where it is not the last.
 TEST(FindingsReport, TheCallInQuestionIsNamed) {
-  const char* const kMismatch = R"(
+  constexpr const char* kMismatch = R"(
 ranks 0-3
 communicator dp members=0-3
 +1 0-3 calls ncclAllReduce on dp x20 @a.py:1:f
@@ -127,7 +127,7 @@ end +30
 
 // Not every source says when a process began: times count from the first that is known.
 TEST(FindingsReport, ARunWithoutAStartBeginsWithWhatIsSeenFirst) {
-  const char* const kPeaks =
+  constexpr const char* kPeaks =
       "process 0 rank=0 world=1 alive=+9\n"
       "tensor-device 0 at=+2 allocated=5 reserved=5 peak-allocated=5 peak-reserved=5 peak-at=+1 "
       "allocations=1 change=5\n";
