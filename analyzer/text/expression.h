@@ -3,42 +3,32 @@
 // name overflows its stack, and `(a+)+!` does not end.
 #pragma once
 
-#include <bitset>
-#include <cstdint>
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
+
+namespace re2 {
+class RE2;
+}
 
 namespace traintrace {
 
-// The syntax of ECMAScript, byte for byte, but for what cannot be searched so: back references and
-// look-ahead.
+// The syntax of RE2 (https://github.com/google/re2/wiki/Syntax), byte for byte: Perl's but for what
+// cannot be searched so, back references and look-ahead.
 class Expression {
  public:
-  static constexpr size_t kMostBytes = 4096;       // of an expression
-  static constexpr int kMostNested = 100;          // groups within one another
-  static constexpr size_t kMostStates = 1000;      // of which {n} takes n times its operand's
-  static constexpr size_t kSearchedBytes = 16384;  // of a text: no name is longer
+  static constexpr size_t kMostBytes = 4096;      // of an expression
+  static constexpr int kMostMemory = 256 * 1024;  // in bytes, of what an expression is compiled to
 
-  // What is wrong with the expression, "at 3: ..", goes to `wrong`; empty: nothing.
+  // What is wrong with the expression goes to `wrong`; empty: nothing.
   Expression(std::string_view expression, std::string& wrong);
 
-  // Whether a part of the text matches.
+  // Whether a part of the text matches.  Not of an expression with which something is wrong.
   bool is_in(std::string_view text) const;
 
  private:
-  friend class ExpressionCompiler;
-  enum class Step : uint8_t { kByte, kEither, kPass, kBegin, kEnd, kAtWord, kNotAtWord, kFound };
-  struct State {
-    Step step = Step::kPass;
-    uint32_t next = 0;
-    uint32_t other = 0;  // kEither: goes on there too.  kByte: which of sets_
-  };
-  class Search;
-
-  std::vector<State> states_;
-  std::vector<std::bitset<256>> sets_;
-  uint32_t first_ = 0;
+  std::shared_ptr<const re2::RE2> compiled_;
 };
 
 }  // namespace traintrace

@@ -14,6 +14,7 @@ need_to_test=(
   "header fmt/format.h|libfmt-dev"
   "header CLI/CLI.hpp|libcli11-dev"
   "header nlohmann/json.hpp|nlohmann-json3-dev"
+  "header re2/re2.h|libre2-dev"
   "header simdjson.h|libsimdjson-dev"
   "header zlib.h|zlib1g-dev"
   "header zstd.h|libzstd-dev"
