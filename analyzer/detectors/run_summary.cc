@@ -1,18 +1,16 @@
 // run.healthy and run.in-progress: what is said of a run in which nothing wrong was found.
+#include "analyzer/detectors/run_summary.h"
+
 #include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
-#include "analyzer/memory/held_at.h"
-#include "analyzer/memory/who_held.h"
 #include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/ending.h"
@@ -191,131 +189,7 @@ bool is_silent(const Run& run, const RankState& state) {
          elapsed(state.last_seen, end_for(run, trace_of(run, state))) > kDeadAfter;
 }
 
-// "ranks 0,1,3 were in ncclAllReduce #25 on communicator dp (4 ranks), which rank 2 had not
-// entered"
-std::string open_wait_text(const Run& run, const Wait& wait) {
-  Ranks waiting;
-  Ranks missing;
-  Ranks inside;
-  for (const Waiter& waiter : wait.waiters) {
-    insert(waiting, waiter.rank);
-  }
-  for (const Awaited& awaited : wait.awaited) {
-    insert(awaited.entered ? inside : missing, awaited.rank);
-  }
-  const Ranks& others = missing.empty() ? inside : missing;
-  return fmt::format("{} {} in {}, which {} had not {}", ranks_text(waiting),
-                     waiting.size() == 1 ? "was" : "were", operation_text(run, wait),
-                     ranks_text(others), missing.empty() ? "completed" : "entered");
-}
-
-// Dumps that were written before any time limit of theirs had passed, but after a wait that in a
-// recorded run would be a hang: a slow step looks the same.  None: nobody waits for so long.
-std::optional<Finding> undecided(const Run& run) {
-  const auto longest_of = [](const Wait& wait) {
-    TimeNs longest = 0;
-    for (const Waiter& waiter : wait.waiters) {
-      longest = std::max(longest, elapsed(waiter.since, waiter.until));
-    }
-    return longest;
-  };
-  std::vector<const Wait*> waits;
-  for (const Wait& wait : run.waits.within_limits) {
-    if (!wait.awaited.empty() && longest_of(wait) >= kHangAfter) {
-      waits.push_back(&wait);
-    }
-  }
-  if (waits.empty()) {
-    return std::nullopt;
-  }
-  // First what others wait behind: for ranks that wait for nobody.
-  const auto waits_itself = [&](Rank rank) {
-    return std::any_of(waits.begin(), waits.end(), [&](const Wait* wait) {
-      return std::any_of(wait->waiters.begin(), wait->waiters.end(),
-                         [&](const Waiter& waiter) { return waiter.rank == rank; });
-    });
-  };
-  const auto is_behind = [&](const Wait* wait) {
-    return std::all_of(wait->awaited.begin(), wait->awaited.end(),
-                       [&](const Awaited& awaited) { return waits_itself(awaited.rank); });
-  };
-  std::stable_sort(waits.begin(), waits.end(), [&](const Wait* a, const Wait* b) {
-    return std::tuple(is_behind(a), b->waiters.size()) <
-           std::tuple(is_behind(b), a->waiters.size());
-  });
-  Finding finding;
-  finding.code = "run.in-progress";
-  finding.certainty = Certainty::kPossible;
-  const TimeNs longest = longest_of(*waits.front());
-  finding.title = fmt::format(
-      "cannot be told whether the run still moves: {}, for up to {}; no time limit had passed",
-      open_wait_text(run, *waits.front()), seconds(longest));
-  for (size_t i = 0; i < std::min(waits.size(), kEvidenceLines); ++i) {
-    finding.evidence.push_back(fmt::format("{}, for up to {}", open_wait_text(run, *waits[i]),
-                                           seconds(longest_of(*waits[i]))));
-    finding.evidence.push_back(last_call_text(run, waits[i]->awaited.front().rank));
-  }
-  TimeNs limit = 0;
-  for (const ProcessTrace& trace : run.processes) {
-    limit = limit == 0 || (trace.first_limit != 0 && trace.first_limit < limit) ? trace.first_limit
-                                                                                : limit;
-  }
-  if (limit != 0) {
-    finding.evidence.push_back("the first time limit of these operations ends at " +
-                               run_time(run, limit));
-  }
-  finding.evidence.emplace_back(
-      "these times go up to when the dumps were written, by their files or their newest entries");
-  finding.values = {{"waited_ns", longest}};
-  finding.advice =
-      "dump again: a run that moves has gone on; to judge waits shorter than the time limit as a "
-      "hang, use --hang-after";
-  return finding;
-}
-
-// Files about memory, which tell nothing of what ranks did.
-bool is_of_memory_alone(const Run& run) {
-  return !run.processes.empty() &&
-         std::all_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
-           const auto source = trace.facts.find("source");
-           return source != trace.facts.end() &&
-                  (source->second == "torch-snapshot" || source->second == "rmm-csv");
-         });
-}
-
-// What the rank held that held most.
-Finding held_memory(const Run& run) {
-  Finding finding;
-  finding.code = "run.in-progress";
-  finding.certainty = Certainty::kLikely;
-  finding.title = "a record of memory alone, in which no allocation failed";
-  const RankState* most = nullptr;
-  OutOfMemoryText held;  // by it, at the end
-  for (const RankState& state : run.ranks) {
-    for (const TensorDeviceText& device : trace_of(run, state).tensor_devices) {
-      if (most == nullptr || device.allocated > held.allocated) {
-        most = &state;
-        held = held_at(trace_of(run, state), static_cast<uint8_t>(device.device), state.last_seen);
-        held.allocated = device.allocated;
-        held.reserved = device.reserved;
-      }
-    }
-  }
-  if (most != nullptr) {
-    finding.title += fmt::format(": rank {} had {} bytes in use, and held {} bytes",
-                                 most->rank.value, held.allocated, held.reserved);
-    finding.evidence = who_held(run, *most, held);
-  }
-  return finding;
-}
-
 Finding in_progress(const Run& run) {
-  if (auto finding = undecided(run)) {
-    return *std::move(finding);
-  }
-  if (is_of_memory_alone(run)) {
-    return held_memory(run);
-  }
   Finding finding;
   finding.code = "run.in-progress";
   const TimeNs longest = add_waits(run, finding);
@@ -349,6 +223,17 @@ Finding in_progress(const Run& run) {
   return finding;
 }
 
+// Of records that do not say that the run ended.
+Finding unended(const Run& run) {
+  if (auto finding = undecided(run)) {
+    return *std::move(finding);
+  }
+  if (auto finding = memory_alone(run)) {
+    return *std::move(finding);
+  }
+  return in_progress(run);
+}
+
 void add_unknown_messages(const Run& run, Finding& finding) {
   const std::vector<UnknownMessages> unknown = unknown_messages(run);
   if (unknown.empty()) {
@@ -370,7 +255,7 @@ Finding summarise(const Run& run) {
   const bool over = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
     return exited_normally(run, state);
   });
-  Finding finding = over ? healthy(run) : in_progress(run);
+  Finding finding = over ? healthy(run) : unended(run);
   add_unknown_messages(run, finding);
   return finding;
 }
