@@ -45,6 +45,13 @@ int64_t step_length(const DeviceProfile& device, size_t step) {
   return std::max<int64_t>(0, end - device.step_starts[step]);
 }
 
+// Those before the first mark are counted back from it.
+int64_t number_of(const Timeline& timeline, const DeviceProfile& device, size_t step) {
+  return step < device.unmarked
+             ? step_number(timeline, 0) - static_cast<int64_t>(device.unmarked - step)
+             : step_number(timeline, step - device.unmarked);
+}
+
 // "step 0 took 104.2 ms, others 12.0 ms"
 std::string step_text(const Profile& profile, const DeviceProfile& device, size_t step) {
   std::vector<int64_t> others;
@@ -56,7 +63,7 @@ std::string step_text(const Profile& profile, const DeviceProfile& device, size_
   const auto middle = others.begin() + static_cast<ptrdiff_t>(others.size() / 2);
   std::nth_element(others.begin(), middle, others.end());
   return fmt::format("step {} took {}, others {}",
-                     step_number(profile.timelines[device.timeline], step),
+                     number_of(profile.timelines[device.timeline], device, step),
                      ms_text(step_length(device, step)), ms_text(*middle));
 }
 

@@ -59,11 +59,16 @@ std::vector<GpuWork> work_between(const Timeline& timeline, int device, int64_t 
 }  // namespace
 
 DeviceSteps steps_by_launch(const Timeline& timeline, int device) {
-  if (timeline.step_starts.size() > 2 * kRegressionSide + 1) {
-    return marked_steps(timeline, device);
+  if (!timeline.step_starts.empty()) {
+    DeviceSteps steps = marked_steps(timeline, device);
+    const std::vector<int64_t> before = unmarked_steps(timeline, device, steps.starts);
+    if (!before.empty()) {  // as much work as in those that repeat it
+      steps.work.insert(steps.work.begin(), before.size(), median_length(steps.work));
+      steps.starts.insert(steps.starts.begin(), before.begin(), before.end());
+    }
+    return steps.starts.size() > 2 * kRegressionSide + 1 ? steps : DeviceSteps{};
   }
-  const std::optional<StepPeriod> period =
-      timeline.step_starts.empty() ? find_step_period(timeline) : std::nullopt;
+  const std::optional<StepPeriod> period = find_step_period(timeline);
   if (!period || period->device != device) {
     return {};
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -18,6 +20,8 @@
 
 namespace traintrace {
 namespace {
+
+constexpr int64_t kBeforeAll = std::numeric_limits<int64_t>::min();
 
 struct Side {
   Spans idle;  // of a timeline by the host's calls: for certain
@@ -111,6 +115,7 @@ void add_member(const Timeline& timeline, const Side& side, const GroupKernel& c
   arrival.end_ns.push_back(timeline.base_ns + collective.end_ns);
   arrival.launch_ns.push_back(timeline.base_ns +
                               (call == nullptr ? kernel.start_ns : call->start_ns));
+  arrival.launched.push_back(call != nullptr || side.launches.empty());
   int64_t blocked = 0;
   if (call != nullptr && previous != nullptr && previous->start_ns < call->start_ns) {
     blocked = common_ns(side.blocked[call->thread], {{previous->start_ns, call->start_ns}});
@@ -122,12 +127,29 @@ void add_member(const Timeline& timeline, const Side& side, const GroupKernel& c
   }
 }
 
+// When each piece of work was launched.  Where that was not recorded, as before the recording began
+// while the host ran ahead: with what was launched before it on its stream, else before everything.
+std::vector<int64_t> launches_of(const Timeline& timeline, const Side& side) {
+  std::vector<int64_t> launches;
+  launches.reserve(timeline.work.size());
+  std::map<std::pair<int32_t, int32_t>, int64_t> last;  // by device and stream
+  for (const GpuWork& work : timeline.work) {
+    const auto launch = side.launches.find(work.correlation);
+    const auto before = last.try_emplace({work.device, work.stream}, kBeforeAll).first;
+    if (launch != side.launches.end()) {
+      before->second = launch->second->start_ns;
+    }
+    launches.push_back(side.launches.empty() ? work.start_ns : before->second);
+  }
+  return launches;
+}
+
 // Arrival::worked_ns of one member.
 void add_work(const Timeline& timeline, const Side& side, const std::vector<GroupKernel>& kernels,
               std::vector<Arrival>& list) {
+  const std::vector<int64_t> launches = launches_of(timeline, side);
   const auto launch_of = [&](const GpuWork& work) {
-    const auto launch = side.launches.find(work.correlation);
-    return launch == side.launches.end() ? work.start_ns : launch->second->start_ns;
+    return launches[static_cast<size_t>(&work - timeline.work.data())];
   };
   std::vector<LaunchPlace> places;
   for (const GroupKernel& kernel : kernels) {
@@ -348,10 +370,23 @@ std::vector<int64_t> host_intervals(const Arrivals& arrivals, size_t index) {
   return intervals;
 }
 
+// Whether what the hosts did between it and the one before is known of all members.
+bool knows_hosts(const Arrivals& arrivals, size_t index) {
+  const auto is_launched = [](const Arrival& arrival) {
+    return std::find(arrival.launched.begin(), arrival.launched.end(), false) ==
+           arrival.launched.end();
+  };
+  return is_launched(arrivals.list[index]) &&
+         is_launched(arrivals.list[known_before(arrivals, index)]);
+}
+
 using Median = int64_t (&)(const std::vector<int64_t>&);
 
 // At most as much as each member then came later than the usual one.
 std::vector<int64_t> beyond_usual(const Arrivals& arrivals, size_t index, Median usual_of) {
+  if (!knows_hosts(arrivals, index)) {
+    return std::vector<int64_t>(arrivals.members.size(), 0);
+  }
   const std::vector<int64_t>& starts = arrivals.list[index].start_ns;
   const int64_t usual_start = usual_of(starts);
   std::vector<int64_t> late = host_intervals(arrivals, index);
@@ -368,6 +403,9 @@ int64_t middle_of(const std::vector<int64_t>& values) {
 
 // At most as much as each member then came earlier than the usual one.
 std::vector<int64_t> earliness_at(const Arrivals& arrivals, size_t index) {
+  if (!knows_hosts(arrivals, index)) {
+    return std::vector<int64_t>(arrivals.members.size(), 0);
+  }
   const std::vector<int64_t>& starts = arrivals.list[index].start_ns;
   const int64_t usual_start = middle_median(starts);
   std::vector<int64_t> early = host_intervals(arrivals, index);
@@ -390,6 +428,9 @@ std::vector<int64_t> lateness_at(const Arrivals& arrivals, size_t index) {
 }
 
 std::vector<int64_t> host_excess_at(const Arrivals& arrivals, size_t index) {
+  if (!knows_hosts(arrivals, index)) {
+    return std::vector<int64_t>(arrivals.members.size(), 0);
+  }
   std::vector<int64_t> excess = host_intervals(arrivals, index);
   const int64_t usual = median_or_lesser(excess);
   for (int64_t& each : excess) {

@@ -17,7 +17,8 @@ struct Arrival {
   std::string operation;          // "allreduce", else the kernel's name
   std::vector<int64_t> start_ns;  // on the GPU, one clock for all
   std::vector<int64_t> end_ns;
-  std::vector<int64_t> launch_ns;     // by the host
+  std::vector<int64_t> launch_ns;     // by the host; where it was not recorded, start_ns
+  std::vector<bool> launched;         // it was recorded, or the profile has no launches at all
   std::vector<uint64_t> correlation;  // of the kernels
   // Host time in calls that wait for the GPU, or in which the profiler worked for itself, between
   // the last collective's launch and this one's.

@@ -208,7 +208,10 @@ void add_devices(Profile& profile, size_t index) {
     device.profiling_idle_ns = idle_within(work, profiling);
     device.median_lead_ns = median_lead(
         timeline, work, [](const GpuWork& each) { return each.kind != WorkKind::kMemory; });
-    device.step_starts = steps_on_device(timeline, number);
+    const std::vector<int64_t> marked = steps_on_device(timeline, number);
+    device.step_starts = unmarked_steps(timeline, number, marked);
+    device.unmarked = device.step_starts.size();
+    device.step_starts.insert(device.step_starts.end(), marked.begin(), marked.end());
     device.steps = device.step_starts.size();
     device.stretches = device.steps < 2 ? equal_parts_of(work) : device.step_starts;
     device.window = window_of(work);

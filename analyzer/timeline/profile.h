@@ -61,7 +61,8 @@ struct DeviceProfile {
   int64_t profiling_idle_ns = 0;              // and the GPU had nothing to do
   int64_t median_lead_ns = 0;        // from the end of a launch to the start of what it launched
   size_t steps = 0;                  // 0: not known
-  std::vector<int64_t> step_starts;  // of each on this GPU (steps_on_device)
+  std::vector<int64_t> step_starts;  // of each on this GPU: unmarked_steps, then steps_on_device
+  size_t unmarked = 0;               // how many of them are before the first mark
   // Where parts of the window begin: its steps, where several are known, else parts of equal work.
   // What comes in half of them comes again and again.
   std::vector<int64_t> stretches;

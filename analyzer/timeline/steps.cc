@@ -199,6 +199,39 @@ std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device) {
   return starts;
 }
 
+std::vector<int64_t> unmarked_steps(const Timeline& timeline, int32_t device,
+                                    const std::vector<int64_t>& marked) {
+  if (timeline.step_starts.empty() || timeline.by_host || marked.size() < 2) {
+    return {};
+  }
+  const std::vector<Piece> pieces = busiest_stream(timeline);
+  if (pieces.empty() || pieces.front().device != device) {
+    return {};
+  }
+  const auto place_of = [&](int64_t time) {
+    const auto found =
+        std::lower_bound(pieces.begin(), pieces.end(), time,
+                         [](const Piece& piece, int64_t begin) { return piece.start_ns < begin; });
+    return static_cast<size_t>(found - pieces.begin());
+  };
+  // From the first piece of each marked step to that of the next one.
+  std::vector<int64_t> counts;
+  for (size_t i = 1; i < marked.size(); ++i) {
+    counts.push_back(static_cast<int64_t>(place_of(marked[i]) - place_of(marked[i - 1])));
+  }
+  const auto period = static_cast<size_t>(upper_median(std::move(counts)));
+  size_t first = place_of(marked.front());
+  if (period < kShortestPeriod || first < period || !repeats_after(pieces, period)) {
+    return {};
+  }
+  std::vector<int64_t> starts;
+  for (; first >= period; first -= period) {
+    starts.push_back(pieces[first - period].start_ns);
+  }
+  std::reverse(starts.begin(), starts.end());
+  return starts;
+}
+
 int64_t step_number(const Timeline& timeline, size_t index) {
   return index < timeline.step_numbers.size() ? timeline.step_numbers[index]
                                               : static_cast<int64_t>(index);

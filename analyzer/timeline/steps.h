@@ -30,8 +30,14 @@ std::vector<int64_t> step_starts_of(const Timeline& timeline);
 // one; of steps that overlap the next begins with its first work on the stream that
 // computes for longest: what other streams do ahead of it counts in the step in which it ran.
 // Without launches, and where the timeline is by the host's calls alone: as step_starts_of(). Never
-// before the first work of that GPU.
+// before the first work of that GPU.  Without unmarked_steps().
 std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device);
+// A host that runs ahead launched before the recording what GPUs still run for some of its steps:
+// these have no marks, but the work of the busiest stream repeats from them to the marked ones,
+// which begin at `marked` on that GPU.  Where each of the former begins; empty: there are none, or
+// what is before the marks is other work.
+std::vector<int64_t> unmarked_steps(const Timeline& timeline, int32_t device,
+                                    const std::vector<int64_t>& marked);
 // Of the one that begins at `step_starts[index]`, as the job counts, else from 0.
 int64_t step_number(const Timeline& timeline, size_t index);
 // How many step_starts_of() gives.
