@@ -332,6 +332,8 @@ std::string later_text(const Arrivals& arrivals, const OwnLateness& late) {
   if (is_straggler(arrivals, again_and_again(late))) {
     return "";
   }
+  size_t times = late.times;
+  size_t known = arrivals.list.size() - 1;
   if (!arrivals.by_host) {
     const GpuLatenesses all = gpu_lateness(arrivals);
     const GpuLateness& gpu = all.members[late.member];
@@ -339,8 +341,12 @@ std::string later_text(const Arrivals& arrivals, const OwnLateness& late) {
         static_cast<double>(gpu.last) >= kStragglerHabit * static_cast<double>(all.known)) {
       return fmt::format("started last on the GPU in {} of {} later ones", gpu.last, all.known);
     }
+    times = std::max(times, gpu.times);
+    known = all.known;
   }
-  return "was no straggler from there on";
+  return times == 0
+             ? fmt::format("delayed none of {} later ones", known)
+             : fmt::format("delayed {} of {} later ones, not enough for a straggler", times, known);
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ std::vector<GpuCharges> gpu_charges(const Arrivals& arrivals) {
 GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
   GpuLatenesses all;
   std::vector<size_t> known_in(parts, 0);
-  std::vector<size_t> delayed_in(parts, 0);  // by whom it may be: where nobody can be late, none is
-  std::vector<std::vector<size_t>> late_in(arrivals.members.size(), known_in);
+  std::vector<int64_t> delayed_in(parts, 0);  // in ns, by whom it may be
+  std::vector<std::vector<int64_t>> late_in(arrivals.members.size(), delayed_in);
   all.members.resize(arrivals.members.size());
   for (size_t i = 0; i < all.members.size(); ++i) {
     all.members[i].member = i;
@@ -113,7 +113,7 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
     ++known_in[part];
     const int64_t last = arrival.last_start();
     const int64_t delay = last - median_or_lesser(arrival.start_ns);
-    delayed_in[part] += delay >= arrivals.noise_ns() ? 1 : 0;
+    delayed_in[part] = added_within(delayed_in[part], delay >= arrivals.noise_ns() ? delay : 0);
     for (GpuLateness& each : all.members) {
       const int64_t charged = charges[index].charged_ns[each.member];
       each.more_ns = added_within(each.more_ns, charges[index].more_ns[each.member]);
@@ -124,7 +124,8 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
       if (charged >= arrivals.noise_ns() &&
           static_cast<double>(charged) >= kLateAsLast * static_cast<double>(delay)) {
         ++each.times;
-        ++late_in[each.member][part];
+        late_in[each.member][part] =
+            added_within(late_in[each.member][part], std::min(charged, delay));
         each.charged_ns = added_within(each.charged_ns, charged);
       }
     }
@@ -132,8 +133,8 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
   for (size_t part = 0; part < parts; ++part) {
     all.parts += known_in[part] != 0 ? 1 : 0;
     for (GpuLateness& each : all.members) {
-      const size_t late = late_in[each.member][part];
-      each.parts += late != 0 && 2 * late >= delayed_in[part] ? 1 : 0;
+      const int64_t late = late_in[each.member][part];
+      each.parts += late > 0 && late >= delayed_in[part] - late ? 1 : 0;
     }
   }
   for (GpuLateness& each : all.members) {

@@ -21,7 +21,7 @@ struct GpuLateness {
                            // last one's
   int64_t charged_ns = 0;  // sum over these; no more than more_ns
   int64_t more_ns = 0;     // its work beyond the usual in all; negative: less
-  size_t parts = 0;        // in how many parts of the run it delayed half of those that were late
+  size_t parts = 0;        // in how many parts of the run half of the delay was by it
 };
 
 struct GpuLatenesses {
@@ -43,7 +43,8 @@ struct GpuCharges {
 std::vector<GpuCharges> gpu_charges(const Arrivals& arrivals);
 
 // `parts`: of the run, by the number of collectives.  Those of one step are late together, so steps
-// are what counts.
+// are what counts; and a rank that has more to do in one place of the step delays one collective
+// there, after which all are level for the rest of it.
 GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts = kStretches);
 
 // Whether so many parts are a habit of one of the members and no chance.

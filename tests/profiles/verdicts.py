@@ -950,7 +950,7 @@ def causes_of_lateness(traintrace):
             wrong.append(f"{title}: {[finding['title'] for finding in document['findings']]}")
         if not any(evidence in line for finding in document["findings"] for line in finding["evidence"]):
             wrong.append(f"{evidence}: {document['findings'][0]['evidence']}")
-        wrong += [finding["title"] for finding in document["findings"] if "was no straggler" in finding["title"]]
+        wrong += [finding["title"] for finding in document["findings"] if "not enough for a straggler" in finding["title"]]
         gain = document["findings"][0]["values"]["gain_ns"]
         collectives = sum(event["name"].startswith("nccl") for event in jobs[0].events)
         if abs(gain - 400_000 * collectives) > 1_000_000:
