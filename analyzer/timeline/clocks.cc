@@ -14,6 +14,7 @@ namespace traintrace {
 namespace {
 
 constexpr int64_t kLongestShift = int64_t{1} << 61;
+constexpr size_t kMostMoved = 256;  // collectives: a step of more has some whose lengths differ
 
 int64_t clamped(__int128 value) {
   return static_cast<int64_t>(std::clamp<__int128>(value, -kLongestShift, kLongestShift));
@@ -65,6 +66,33 @@ ClockShift fit(std::span<const MatchedEnd> pairs) {
   std::sort(offsets.begin(), offsets.end());
   shift.residual_ns = offsets[(offsets.size() - 1) * 95 / 100];
   return shift;
+}
+
+std::vector<MatchedEnd> matched(std::span<const int64_t> here, std::span<const int64_t> there) {
+  std::vector<MatchedEnd> pairs;
+  for (size_t i = 0; i < here.size(); ++i) {
+    pairs.push_back({here[i], clamped(static_cast<__int128>(there[i]) - here[i])});
+  }
+  return pairs;
+}
+
+// Joined by their order alone, collectives of which one side lacks the first some, and the other
+// the last, would look like clocks that are as far apart: whether ends agree much worse where one
+// side is moved by some collectives.
+bool is_only_join(std::span<const int64_t> here, std::span<const int64_t> there,
+                  const ClockShift& joined) {
+  const int64_t least = kJoinTimes * std::max(joined.residual_ns, kNoiseNs);
+  const size_t most = here.size() - kClockCollectives / 2;
+  for (size_t moved = 1; moved <= std::min(most, kMostMoved); ++moved) {
+    const size_t left = here.size() - moved;
+    for (const ClockShift& other : {fit(matched(here.first(left), there.last(left))),
+                                    fit(matched(here.last(left), there.first(left)))}) {
+      if (other.residual_ns < least) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 // Members by clock, the clock of the lowest rank first.
@@ -121,19 +149,23 @@ AlignedClocks align_clocks(std::span<const Timeline> timelines, Arrivals& arriva
   if (clocks.size() < 2) {
     return result;
   }
-  if (arrivals.list.size() < kClockCollectives || !arrivals.numbered) {
-    result.why_not = arrivals.numbered ? "too few collectives to align them"
-                                       : "the collectives have no numbers to join them by";
+  if (arrivals.list.size() < kClockCollectives) {
+    result.why_not = fmt::format("fewer than {} collectives to align them", kClockCollectives);
     return result;
   }
   for (size_t i = 1; i < clocks.size(); ++i) {
-    std::vector<MatchedEnd> pairs;
+    std::vector<int64_t> here;
+    std::vector<int64_t> there;
     for (const Arrival& arrival : arrivals.list) {
-      const int64_t here = end_by(arrival, clocks[0].members);
-      pairs.push_back(
-          {here, clamped(static_cast<__int128>(end_by(arrival, clocks[i].members)) - here)});
+      here.push_back(end_by(arrival, clocks[0].members));
+      there.push_back(end_by(arrival, clocks[i].members));
     }
-    ClockShift shift = fit(pairs);
+    ClockShift shift = fit(matched(here, there));
+    if (!arrivals.numbered && !is_only_join(here, there, shift)) {
+      result.why_not =
+          "the collectives have no numbers, and joined otherwise their ends agree as well";
+      return result;
+    }
     shift.clock = clocks[i].name;
     if (shift.residual_ns > kMostResidualNs || std::abs(shift.drift_ppb) > kMostDriftPpb) {
       result.why_not = fmt::format(
