@@ -115,6 +115,11 @@ void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites,
 // How long the profiler worked for itself, as evidence, where that is 1 % of the window.
 void add_profiling(const DeviceProfile& device, Finding& finding);
 
+// Of a finding about calls that wait: whether ranks that it does not name wait for their GPUs as
+// much and go on at once, so that it is what the host does after the call.  By the host's calls
+// alone it counts as if they did.
+bool is_made_by_others(const Profile& profile, const Finding& finding);
+
 // By how much clocks of other hosts were moved, as evidence.
 void add_clocks(const Arrivals& arrivals, Finding& finding);
 // How many collectives nothing is said of, as evidence.

@@ -13,17 +13,17 @@ std::vector<IdleSite> idle_after_syncs(const DeviceProfile& device) {
   });
 }
 
-// They wait for their GPUs as much, and go on at once: it is what the host does after the call.
-bool others_lose_nothing(const Profile& profile, const Finding& finding) {
+}  // namespace
+
+bool is_made_by_others(const Profile& profile, const Finding& finding) {
   return std::any_of(
       profile.devices.begin(), profile.devices.end(), [&](const DeviceProfile& device) {
-        return !contains(finding.culprits, device.rank) &&
-               device.share(device.blocked_ns) >= kWarnShare &&
-               device.idle_for(IdleCause::kSyncInduced) <= device.blocked_ns / kHarmlessIdle;
+        return device.by_host ||
+               (!contains(finding.culprits, device.rank) &&
+                device.share(device.blocked_ns) >= kWarnShare &&
+                device.idle_for(IdleCause::kSyncInduced) <= device.blocked_ns / kHarmlessIdle);
       });
 }
-
-}  // namespace
 
 std::vector<Finding> find_sync_in_loop(const Profile& profile) {
   const std::vector<LossOn> losses =
@@ -37,7 +37,7 @@ std::vector<Finding> find_sync_in_loop(const Profile& profile) {
   finding.title = idle_text(losses) + " after calls that wait for it: its queue runs dry each time";
   finding.values.emplace_back("blocked_ns", losses.front().device->blocked_ns);
   add_sites(losses, idle_after_syncs, finding);
-  if (losses.front().device->by_host || others_lose_nothing(profile, finding)) {
+  if (is_made_by_others(profile, finding)) {
     finding.advice =
         "shorten what the host does from that line to its next launch (data loading, logging, "
         "Python), or launch the next work before that call";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -61,16 +62,29 @@ bool names_others_than(const Finding& finding, const Ranks& waiting) {
                       [&](Rank rank) { return contains(waiting, rank); });
 }
 
+// Whether a rank's host is late for what a finding about its own GPU proves, and that names the
+// call.
+bool says_why_late(const Finding& other) {
+  return other.code == "latency.implicit-sync" || other.code == "latency.data-starvation" ||
+         other.code == "latency.sync-in-loop";
+}
+
 // What another finding is the reason for, as that says who is late or why.
-bool is_reason_for(const Finding& other, const Finding& finding, size_t ranks) {
+bool is_reason_for(const Profile& profile, const Finding& other, const Finding& finding) {
   if (finding.code == "latency.sync-in-loop") {
-    return other.code == "latency.straggler" && is_about_some_of(finding, other.culprits);
+    return other.code == "latency.straggler" && is_about_some_of(finding, other.culprits) &&
+           is_made_by_others(profile, finding);
   }
   if (finding.code == "latency.host-bound") {
     return other.code == "latency.cpu-contention" && is_about_some_of(finding, other.culprits);
   }
   if (finding.code == "latency.straggler") {
-    return other.code == "latency.slow-device" && is_about_some_of(finding, other.culprits);
+    const bool is_call =
+        says_why_late(other) && other.certainty == Certainty::kProof &&
+        is_about_some_of(other, finding.culprits) &&
+        (other.code != "latency.sync-in-loop" || !is_made_by_others(profile, other));
+    return (other.code == "latency.slow-device" || is_call) &&
+           is_about_some_of(finding, other.culprits);
   }
   if (finding.code == "latency.wait-not-transfer") {
     return other.code == "latency.straggler" || other.code == "latency.rotating-stall" ||
@@ -78,19 +92,29 @@ bool is_reason_for(const Finding& other, const Finding& finding, size_t ranks) {
   }
   if (finding.code == "latency.exposed-communication") {
     // Where it is not known who came late, it may all be waiting for a few ranks that lose as much.
-    const bool names_few = !other.culprits.empty() && 2 * other.culprits.size() < ranks;
+    const bool names_few =
+        !other.culprits.empty() && 2 * other.culprits.size() < profile.timelines.size();
     return other.code == "latency.straggler" ||
            (finding.certainty != Certainty::kProof && names_few);
   }
   return false;
 }
 
+// Whether a reason accounts for half of it: for what fixing would gain where both are known, as a
+// straggler is charged with less than others wait for it; else for what is lost.
+bool accounts_for(const Finding& other, const Finding& finding) {
+  const std::optional<int64_t> gain = gain_ns(finding);
+  const std::optional<int64_t> of_other = gain_ns(other);
+  return loss_of(other) >= loss_of(finding) / 2 || (gain && of_other && *of_other >= *gain / 2);
+}
+
 // Waiting for who is late costs what they are late by: they are the reason.  Where only those who
-// are late lose time after a call that waits, it is not the call, which others make as well.
-bool is_explained(const Finding& finding, const std::vector<Finding>& findings, size_t ranks) {
+// are late lose time after a call that waits, it is not the call, if others make it as well.
+bool is_explained(const Profile& profile, const Finding& finding,
+                  const std::vector<Finding>& findings) {
   return std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
-    return other.severity != Severity::kInfo && is_reason_for(other, finding, ranks) &&
-           loss_of(other) >= loss_of(finding) / 2;
+    return other.severity != Severity::kInfo && is_reason_for(profile, other, finding) &&
+           accounts_for(other, finding);
   });
 }
 
@@ -157,11 +181,11 @@ std::pair<int64_t, int64_t> worth_of(const Finding& finding) {
 }
 
 // What would gain most is what the verdict is about.
-void mark_root(std::vector<Finding>& findings, size_t ranks) {
+void mark_root(const Profile& profile, std::vector<Finding>& findings) {
   auto worst = findings.end();
   for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
     if (finding->severity != Severity::kInfo && loss_of(*finding) != 0 &&
-        !is_explained(*finding, findings, ranks) &&
+        !is_explained(profile, *finding, findings) &&
         (worst == findings.end() || worth_of(*finding) > worth_of(*worst))) {
       worst = finding;
     }
@@ -215,7 +239,7 @@ std::vector<Finding> find_by_host(const Profile& profile) {
         "no GPU timeline was recorded: by the host's calls alone, a lower bound. After a "
         "synchronization has returned the streams it waited for are empty, until the next launch");
   }
-  mark_root(findings, profile.timelines.size());
+  mark_root(profile, findings);
   return findings;
 }
 
@@ -228,7 +252,7 @@ std::vector<Finding> find_in_profile(const Profile& profile) {
   std::move(rest.begin(), rest.end(), std::back_inserter(findings));
   doubt_where_work_is_missing(findings);
   run_stage("gains", [&] { add_gains(profile, findings); });
-  mark_root(findings, profile.timelines.size());
+  mark_root(profile, findings);
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
     findings.push_back(nothing_lost(profile, findings));
