@@ -1,17 +1,17 @@
 // Ranks that wait for each other: whatever they do, none of them goes on.
-#include "analyzer/detectors/circle_finding.h"
+#include "analyzer/detectors/cycle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/divergence_finding.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 
 namespace traintrace {
 std::vector<Finding> find_cross_communicator_deadlock(const Run& run) {
   constexpr const char* kCode = "collective.cross-communicator-deadlock";
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (is_circle(run, hang) && !is_of_peers(run, hang) && !is_first_use(run, hang) &&
+    if (is_cycle(run, hang) && !is_of_peers(run, hang) && !is_first_use(run, hang) &&
         !is_against_collective(run, hang) && missing_from_creation(run, hang).empty()) {
-      findings.push_back(ordered_circle_finding(run, hang, kCode));
+      findings.push_back(ordered_cycle_finding(run, hang, kCode));
       findings.back().advice =
           "let all ranks enter the operations of different communicators in one order";
     }

@@ -1,4 +1,4 @@
-// A circle over communicators on which different threads of a rank issue: whoever comes first.
+// A cycle over communicators on which different threads of a rank issue: whoever comes first.
 #include <fmt/format.h>
 
 #include "analyzer/detectors/detectors.h"

@@ -4,14 +4,14 @@
 #include <algorithm>
 
 #include "analyzer/detectors/catalogue.h"
-#include "analyzer/detectors/circle_finding.h"
+#include "analyzer/detectors/cycle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/missing_finding.h"
 #include "analyzer/model/activity.h"
-#include "analyzer/model/circles.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/cycles.h"
 #include "analyzer/model/ends.h"
 
 namespace traintrace {
@@ -65,11 +65,11 @@ Finding finding_about(const Run& run, const IncompleteEnd& end) {
 }
 
 // Who has not called it waits elsewhere for those who have.
-Finding finding_about(const Run& run, const Hang& circle, const Ranks& missing) {
-  Finding finding = ordered_circle_finding(run, circle, "comm.init-incomplete");
+Finding finding_about(const Run& run, const Hang& cycle, const Ranks& missing) {
+  Finding finding = ordered_cycle_finding(run, cycle, "comm.init-incomplete");
   const auto wait =
       std::find_if(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& other) {
-        return other.kind == WaitKind::kInit && is_part(other, circle.roots);
+        return other.kind == WaitKind::kInit && is_part(other, cycle.roots);
       });
   const Communicator& communicator = run.communicators[wait->communicator];
   finding.communicator = {communicator.id, communicator.name, communicator.size};
@@ -89,7 +89,7 @@ Finding finding_about(const Run& run, const Hang& circle, const Ranks& missing) 
 std::vector<Finding> find_incomplete_init(const Run& run) {
   std::vector<Finding> findings = find_missing(run, WaitKind::kInit, "comm.init-incomplete");
   for (const Hang& hang : run.waits.hangs) {
-    const Ranks missing = is_circle(run, hang) ? missing_from_creation(run, hang) : Ranks();
+    const Ranks missing = is_cycle(run, hang) ? missing_from_creation(run, hang) : Ranks();
     if (!missing.empty()) {
       findings.push_back(finding_about(run, hang, missing));
     }

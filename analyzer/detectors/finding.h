@@ -54,7 +54,7 @@ struct Finding {
   Ranks victims;             // all that wait, directly or not
   std::vector<Ranks> sides;  // by what they did
   std::optional<FindingCommunicator> communicator;
-  std::vector<FindingCommunicator> communicators;  // of a circle
+  std::vector<FindingCommunicator> communicators;  // of a cycle
   std::optional<uint64_t> sequence;
   std::optional<uint64_t> sequence_last;  // it is one of `sequence`..`sequence_last`
   std::string operation;

@@ -95,7 +95,11 @@ void add_doubts(const Doubts& doubts, Finding& finding) {
       {doubts.clocks, "not a proof: how the hosts' clocks differ is not known well enough"},
       {doubts.dumps,
        "not a proof: dumps of Flight Recorder do not say when they were made; that is taken to be "
-       "when the first operation exceeded its time limit, or when the files were written"}};
+       "when the first operation exceeded its time limit, or when the files were written"},
+      {doubts.undated,
+       "nothing says for how long anybody has waited: that the job hung is taken from all of it "
+       "waiting for these ranks, and a job that runs may look the same for a moment; copy dumps "
+       "with their times (cp -p, rsync -t)"}};
   for (const auto& [holds, line] : lines) {
     if (holds) {
       finding.evidence.push_back(line);
@@ -190,6 +194,7 @@ std::string arguments_text(const std::string& function, const OperationText& ope
 Doubts doubts_about(const Run& run, const Hang& hang) {
   Doubts doubts;
   doubts.missing_traces = !run.missing.empty();
+  doubts.undated = hang.assumed;
   const Wait& wait = wait_of(run, hang);
   const auto look_at = [&](const ProcessTrace& trace) {
     doubts.dumps = doubts.dumps || is_flight_dump(trace);

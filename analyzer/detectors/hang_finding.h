@@ -16,10 +16,11 @@ struct Doubts {
   bool truncated = false;
   bool corrupt = false;
   bool clocks = false;
-  bool dumps = false;  // of Flight Recorder: when they were made is not known
+  bool dumps = false;    // of Flight Recorder: when they were made is not known
+  bool undated = false;  // nor does anything else say it: that it hung is taken from where all wait
 
   bool any() const {
-    return lost_records || missing_traces || truncated || corrupt || clocks || dumps;
+    return lost_records || missing_traces || truncated || corrupt || clocks || dumps || undated;
   }
 };
 Doubts doubts_about(const Run& run, const Hang& hang);

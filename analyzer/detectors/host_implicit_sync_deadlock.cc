@@ -14,12 +14,12 @@ namespace traintrace {
 namespace {
 
 // What the rank has put on its device, and its peers are missing from.
-const Wait* held_in(const Run& run, Rank rank, const Ranks& circle) {
+const Wait* held_in(const Run& run, Rank rank, const Ranks& cycle) {
   for (const Wait& wait : run.waits.waits) {
     const auto is_rank = [&](const Waiter& waiter) { return waiter.rank == rank; };
-    const auto in_circle = [&](const Awaited& awaited) { return contains(circle, awaited.rank); };
+    const auto in_cycle = [&](const Awaited& awaited) { return contains(cycle, awaited.rank); };
     if (std::any_of(wait.waiters.begin(), wait.waiters.end(), is_rank) &&
-        std::any_of(wait.awaited.begin(), wait.awaited.end(), in_circle)) {
+        std::any_of(wait.awaited.begin(), wait.awaited.end(), in_cycle)) {
       return &wait;
     }
   }
@@ -83,16 +83,16 @@ bool is_in_nccl_too(const Run& run, Rank rank) {
 }
 
 void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& finding) {
-  const bool circle = hang.fate == Fate::kCircle;
+  const bool cycle = hang.fate == Fate::kCycle;
   Ranks others;
   std::copy_if(finding.victims.begin(), finding.victims.end(), std::back_inserter(others),
                [&](Rank rank) { return !contains(ranks, rank); });
   finding.sides = {ranks, others};
-  if (circle && std::any_of(ranks.begin(), ranks.end(),
-                            [&](Rank rank) { return is_in_nccl_too(run, rank); })) {
+  if (cycle && std::any_of(ranks.begin(), ranks.end(),
+                           [&](Rank rank) { return is_in_nccl_too(run, rank); })) {
     finding.certainty = Certainty::kPossible;
     finding.title += "; no culprit: a further thread is inside NCCL, which may be why";
-  } else if (ranks.size() < others.size() || !circle) {
+  } else if (ranks.size() < others.size() || !cycle) {
     finding.culprits = ranks;
     finding.victims = others;
   } else {
@@ -101,8 +101,8 @@ void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& fi
 }
 
 Finding implicit_sync_finding(const Run& run, const Hang& hang) {
-  const bool circle = hang.fate == Fate::kCircle;
-  const Ranks ranks = circle ? inside_implicit_sync(run, hang) : hang.roots;
+  const bool cycle = hang.fate == Fate::kCycle;
+  const Ranks ranks = cycle ? inside_implicit_sync(run, hang) : hang.roots;
   Finding finding = hang_finding(run, hang, "host.implicit-sync-deadlock");
   finding.title = chain_text(run, hang, ranks.front());
   finding.certainty = Certainty::kLikely;  // for what a call waits is CUDA's affair

@@ -1,8 +1,8 @@
 // A rank is in a send or receive on a communicator whose other members are in a collective.
-#include "analyzer/detectors/circle_finding.h"
+#include "analyzer/detectors/cycle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/divergence_finding.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 
 namespace traintrace {
 
@@ -10,8 +10,8 @@ std::vector<Finding> find_peers_against_collective(const Run& run) {
   constexpr const char* kCode = "p2p.against-collective";
   std::vector<Finding> findings = find_diverged(run, {DivergenceKind::kPeer}, kCode);
   for (const Hang& hang : run.waits.hangs) {
-    if (is_circle(run, hang) && is_against_collective(run, hang) && !is_first_use(run, hang)) {
-      findings.push_back(ordered_circle_finding(run, hang, kCode));
+    if (is_cycle(run, hang) && is_against_collective(run, hang) && !is_first_use(run, hang)) {
+      findings.push_back(ordered_cycle_finding(run, hang, kCode));
       findings.back().advice =
           "let all ranks issue the collectives and messages of a communicator in one order";
     }

@@ -1,19 +1,19 @@
 // All send first, or all receive first, and none of it completes.
-#include "analyzer/detectors/circle_finding.h"
+#include "analyzer/detectors/cycle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 
 namespace traintrace {
 namespace {
 
-Finding message_cycle_finding(const Run& run, const Hang& circle) {
-  Finding finding = circle_finding(run, circle, "p2p.cycle");
-  // A circle of messages is symmetric: whoever turned its two calls round would end it.
+Finding message_cycle_finding(const Run& run, const Hang& cycle) {
+  Finding finding = cycle_finding(run, cycle, "p2p.cycle");
+  // A cycle of messages is symmetric: whoever turned its two calls round would end it.
   finding.culprits.clear();
-  finding.victims = circle.victims;
-  const Order order = order_of(run, circle);
-  const bool sure = order == Order::kCertain && !doubts_about(run, circle).any();
+  finding.victims = cycle.victims;
+  const Order order = order_of(run, cycle);
+  const bool sure = order == Order::kCertain && !doubts_about(run, cycle).any();
   finding.certainty = order == Order::kNone ? Certainty::kPossible
                       : sure                ? Certainty::kProof
                                             : Certainty::kLikely;
@@ -28,7 +28,7 @@ Finding message_cycle_finding(const Run& run, const Hang& circle) {
 std::vector<Finding> find_message_cycle(const Run& run) {
   std::vector<Finding> findings;
   for (const Hang& hang : run.waits.hangs) {
-    if (is_circle(run, hang) && is_of_peers(run, hang) &&
+    if (is_cycle(run, hang) && is_of_peers(run, hang) &&
         !left_out_send(run, hang, "p2p.missing-send")) {
       findings.push_back(message_cycle_finding(run, hang));
     }

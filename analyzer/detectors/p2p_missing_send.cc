@@ -1,7 +1,7 @@
 // A rank waits in a receive whose send was never posted.
 #include <utility>
 
-#include "analyzer/detectors/circle_finding.h"
+#include "analyzer/detectors/cycle_finding.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/divergence_finding.h"
 #include "analyzer/detectors/missing_finding.h"
@@ -15,7 +15,7 @@ std::vector<Finding> find_missing_send(const Run& run) {
     findings.push_back(std::move(finding));
   }
   for (const Hang& hang : run.waits.hangs) {
-    auto finding = is_circle(run, hang) ? left_out_send(run, hang, kCode) : std::nullopt;
+    auto finding = is_cycle(run, hang) ? left_out_send(run, hang, kCode) : std::nullopt;
     if (finding) {
       finding->advice =
           "look at the branch that this rank took: it left out a send, or receives once more";

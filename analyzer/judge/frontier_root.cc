@@ -63,7 +63,7 @@ class Roots {
     for (const Ranks& root : walk.ends()) {
       const Node& node = blocked_.nodes.at(root.front());
       if (root.size() > 1) {
-        add_circle(walk, root);
+        add_cycle(walk, root);
       } else if (node.gone) {
         add_host(walk, root, Fate::kDumpedEarly);
       } else if (node.stalled && !node.vague) {
@@ -134,9 +134,9 @@ class Roots {
   }
 
   // No time mends it.  Of dumps that were written one after the other, what a rank had not issued
-  // when it wrote its own it may have issued since: a circle is one only if all of it is issued.
+  // when it wrote its own it may have issued since: a cycle is one only if all of it is issued.
   bool is_lasting(const Hang& hang) const {
-    return (hang.fate == Fate::kCircle && is_all_issued(hang.roots)) ||
+    return (hang.fate == Fate::kCycle && is_all_issued(hang.roots)) ||
            hang.fate == Fate::kUntraced || !hang.divergences.empty();
   }
 
@@ -152,7 +152,7 @@ class Roots {
     for (const Hang& hang : graph_.hangs) {
       add(hang.roots);
       add(hang.victims);
-      few = few && (is_lasting(hang) || hang.fate == Fate::kCircle ||
+      few = few && (is_lasting(hang) || hang.fate == Fate::kCycle ||
                     hang.roots.size() < hang.victims.size());
     }
     for (const FrontierStall& stall : graph_.stalls) {
@@ -169,7 +169,13 @@ class Roots {
     const auto hosts = std::count_if(graph_.hangs.begin(), graph_.hangs.end(),
                                      [&](const Hang& hang) { return !is_lasting(hang); });
     const size_t found = static_cast<size_t>(hosts) + graph_.stalls.size();
-    if (timed_ || found == 0 || (all && few && found == 1)) {
+    if (timed_ || found == 0) {
+      return;
+    }
+    if (all && few && found == 1) {
+      for (Hang& hang : graph_.hangs) {
+        hang.assumed = !is_lasting(hang);
+      }
       return;
     }
     std::erase_if(graph_.hangs, [&](const Hang& hang) { return !is_lasting(hang); });
@@ -194,7 +200,7 @@ class Roots {
     Ranks traced = all;
     std::erase_if(traced, [&](Rank rank) { return blocked_.nodes.at(rank).state == nullptr; });
     const bool explains =
-        traced.size() == all.size() || !WaitWalk(traced, graph_.waits).has_circles();
+        traced.size() == all.size() || !WaitWalk(traced, graph_.waits).has_cycles();
     return explains ? all : traced;
   }
 
@@ -294,7 +300,7 @@ class Roots {
   bool are_one_root(const Hang& a, const Hang& b) const {
     const bool idle =
         is_idle_host(a) && is_idle_host(b) && (is_in_collective(a) || is_in_collective(b));
-    return (a.wait == b.wait || idle) && a.fate == b.fate && a.fate != Fate::kCircle;
+    return (a.wait == b.wait || idle) && a.fate == b.fate && a.fate != Fate::kCycle;
   }
 
   void join_hosts() {
@@ -320,19 +326,19 @@ class Roots {
   }
 
   // The one that is missing where most have come, if that is one alone.
-  std::optional<Rank> missing_in(const Ranks& circle) const {
+  std::optional<Rank> missing_in(const Ranks& cycle) const {
     Ranks missing;
     for (const Wait& wait : graph_.waits) {
       Ranks own;
       for (const Awaited& awaited : wait.awaited) {
-        if (!awaited.entered && contains(circle, awaited.rank)) {
+        if (!awaited.entered && contains(cycle, awaited.rank)) {
           insert(own, awaited.rank);
         }
       }
-      const bool of_circle =
+      const bool of_cycle =
           std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                      [&](const Waiter& waiter) { return contains(circle, waiter.rank); });
-      if (of_circle && wait.kind == WaitKind::kCollective && own.size() < wait.waiters.size()) {
+                      [&](const Waiter& waiter) { return contains(cycle, waiter.rank); });
+      if (of_cycle && wait.kind == WaitKind::kCollective && own.size() < wait.waiters.size()) {
         std::for_each(own.begin(), own.end(), [&](Rank rank) { insert(missing, rank); });
       }
     }
@@ -340,22 +346,22 @@ class Roots {
   }
 
   // Nothing but the order of calls makes them wait for each other.
-  bool is_all_issued(const Ranks& circle) const {
+  bool is_all_issued(const Ranks& cycle) const {
     return std::all_of(graph_.waits.begin(), graph_.waits.end(), [&](const Wait& wait) {
       return std::none_of(wait.waiters.begin(), wait.waiters.end(),
-                          [&](const Waiter& waiter) { return contains(circle, waiter.rank); }) ||
+                          [&](const Waiter& waiter) { return contains(cycle, waiter.rank); }) ||
              std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
-               return awaited.entered || !contains(circle, awaited.rank);
+               return awaited.entered || !contains(cycle, awaited.rank);
              });
     });
   }
 
   // Of two collectives that wait for each other, the one rank that issued them in the other order.
-  std::optional<Rank> only_one_in_other_order(const Ranks& circle) const {
+  std::optional<Rank> only_one_in_other_order(const Ranks& cycle) const {
     std::vector<const Wait*> waits;
     for (const Wait& wait : graph_.waits) {
       if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                      [&](const Waiter& waiter) { return contains(circle, waiter.rank); })) {
+                      [&](const Waiter& waiter) { return contains(cycle, waiter.rank); })) {
         waits.push_back(&wait);
       }
     }
@@ -381,13 +387,13 @@ class Roots {
   }
 
   // The first message between them whose other side was not issued.
-  std::optional<size_t> unanswered_in(const Ranks& circle) const {
+  std::optional<size_t> unanswered_in(const Ranks& cycle) const {
     std::optional<size_t> first;
     for (size_t i = 0; i < graph_.waits.size(); ++i) {
       const Wait& wait = graph_.waits[i];
       const bool is_one = wait.kind != WaitKind::kCollective && !wait.awaited.front().entered &&
-                          contains(circle, wait.awaited.front().rank) &&
-                          contains(circle, wait.waiters.front().rank);
+                          contains(cycle, wait.awaited.front().rank) &&
+                          contains(cycle, wait.waiters.front().rank);
       if (is_one && (!first || wait.details.enter < graph_.waits[*first].details.enter)) {
         first = i;
       }
@@ -397,14 +403,14 @@ class Roots {
 
   // It may have been left out, or the other side issued it once too often, or one of them named
   // another peer than it should.
-  void add_unanswered(const WaitWalk& walk, const Ranks& circle, size_t index) {
+  void add_unanswered(const WaitWalk& walk, const Ranks& cycle, size_t index) {
     const Wait& wait = graph_.waits[index];
     const Node& node = blocked_.nodes.at(wait.awaited.front().rank);
     Hang hang;
     hang.wait = index;
     hang.roots = {node.rank};
-    hang.victims = walk.all_before(circle);
-    for (const Rank rank : circle) {
+    hang.victims = walk.all_before(cycle);
+    for (const Rank rank : cycle) {
       if (rank != node.rank) {
         insert(hang.victims, rank);
       }
@@ -427,27 +433,27 @@ class Roots {
     return std::nullopt;
   }
 
-  void add_circle(const WaitWalk& walk, const Ranks& circle) {
-    const Rank culprit = is_all_issued(circle) ? only_one_in_other_order(circle).value_or(Rank())
-                                               : walk.repair_of(circle);
+  void add_cycle(const WaitWalk& walk, const Ranks& cycle) {
+    const Rank culprit = is_all_issued(cycle) ? only_one_in_other_order(cycle).value_or(Rank())
+                                              : walk.repair_of(cycle);
     const bool is_one = culprit.value >= 0;
-    if (const auto missing = is_one ? std::nullopt : missing_in(circle)) {
+    if (const auto missing = is_one ? std::nullopt : missing_in(cycle)) {
       add_host(walk, {*missing}, Fate::kAlive);
       return;
     }
-    if (const auto wait = is_one ? std::nullopt : unanswered_in(circle)) {
-      add_unanswered(walk, circle, *wait);
+    if (const auto wait = is_one ? std::nullopt : unanswered_in(cycle)) {
+      add_unanswered(walk, cycle, *wait);
       return;
     }
     Hang hang;
-    hang.fate = Fate::kCircle;
-    hang.roots = circle;
+    hang.fate = Fate::kCycle;
+    hang.roots = cycle;
     hang.culprits = is_one ? Ranks{culprit} : Ranks{};
-    hang.victims = circle;
-    for (const Rank rank : walk.all_before(circle)) {
+    hang.victims = cycle;
+    for (const Rank rank : walk.all_before(cycle)) {
       insert(hang.victims, rank);
     }
-    hang.wait = is_one ? *wait_of(culprit) : *wait_for(circle.front(), circle);
+    hang.wait = is_one ? *wait_of(culprit) : *wait_for(cycle.front(), cycle);
     hang.waited = waited_in(graph_.waits[hang.wait]);
     if (hang.waited >= run_.hang_after) {
       graph_.hangs.push_back(std::move(hang));

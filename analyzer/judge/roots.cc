@@ -25,7 +25,7 @@ bool is_unexplained(const Run& run, const WaitGraph& graph) {
                  return one.tie;
                });
            return open &&
-                  (hang.fate == Fate::kCircle ||
+                  (hang.fate == Fate::kCycle ||
                    (hang.fate == Fate::kAlive &&
                     (hang.blocked || kind == WaitKind::kReceive || kind == WaitKind::kSend)));
          });

@@ -8,7 +8,7 @@
 #include "analyzer/match/repair.h"
 #include "analyzer/match/repair_streams.h"
 #include "analyzer/model/activity.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 #include "analyzer/model/elapsed.h"
 
 namespace traintrace {
@@ -67,7 +67,7 @@ bool is_clear(const WaitGraph& graph, const Departure& departure, const Divergen
       departure.edit.kind == CallEditKind::kSwapped || departure.edit.kind == CallEditKind::kMoved;
   return departure.edit.matches > 0 && departure.edit.unique &&
          (!swapped || std::none_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
-           return hang.fate == Fate::kCircle && is_all_called(graph.waits, hang);
+           return hang.fate == Fate::kCycle && is_all_called(graph.waits, hang);
          }));
 }
 
@@ -136,7 +136,7 @@ bool is_tie_of_collectives(const Run& run, const WaitGraph& graph) {
 void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& graph) {
   const bool about_it = std::all_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
     return hang.divergences.empty() &&
-           (hang.fate == Fate::kCircle
+           (hang.fate == Fate::kCycle
                 ? contains(hang.roots, departure.rank)
                 : is_held_up_there(hang) && hang.roots == Ranks{departure.rank});
   });
@@ -145,7 +145,7 @@ void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& g
   }
   for (Hang& hang : graph.hangs) {
     hang.twins = departure.twins;
-    if (hang.fate == Fate::kCircle) {
+    if (hang.fate == Fate::kCycle) {
       hang.culprits = {departure.rank};
     } else {
       hang.blocked = false;
@@ -159,7 +159,7 @@ void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& g
 bool parted_together(const WaitGraph& graph, const std::vector<Departure>& departures,
                      const Departure& departure) {
   return std::any_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
-    return hang.fate == Fate::kCircle && contains(hang.roots, departure.rank) &&
+    return hang.fate == Fate::kCycle && contains(hang.roots, departure.rank) &&
            std::any_of(departures.begin(), departures.end(), [&](const Departure& other) {
              return other.rank != departure.rank && contains(hang.roots, other.rank);
            });

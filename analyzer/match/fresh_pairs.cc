@@ -4,7 +4,7 @@
 
 #include "analyzer/match/roles.h"
 #include "analyzer/model/activity.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 #include "analyzer/model/messages.h"
 #include "analyzer/model/sequences.h"
 
@@ -20,9 +20,9 @@ bool awaits(const Wait& wait, Rank rank) {
                      [&](const Awaited& awaited) { return awaited.rank == rank; });
 }
 
-bool is_answered_by_all(const Wait& wait, const Ranks& circle) {
+bool is_answered_by_all(const Wait& wait, const Ranks& cycle) {
   return std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
-    return awaited.entered || !contains(circle, awaited.rank);
+    return awaited.entered || !contains(cycle, awaited.rank);
   });
 }
 
@@ -36,11 +36,11 @@ bool is_of_fresh_pair(const Run& run, const Wait& wait) {
 }
 
 // The only one that is not answered, if it is of a fresh pair.
-std::optional<size_t> lone_unanswered(const Run& run, const WaitGraph& graph, const Hang& circle) {
+std::optional<size_t> lone_unanswered(const Run& run, const WaitGraph& graph, const Hang& cycle) {
   std::optional<size_t> found;
   for (size_t i = 0; i < graph.waits.size(); ++i) {
     const Wait& wait = graph.waits[i];
-    if (!is_part(wait, circle.roots) || is_answered_by_all(wait, circle.roots)) {
+    if (!is_part(wait, cycle.roots) || is_answered_by_all(wait, cycle.roots)) {
       continue;
     }
     if (found || !is_of_fresh_pair(run, wait)) {
@@ -92,7 +92,7 @@ Divergence named_other_peer(const Run& run, const Wait& wrong, const Wait& meant
 
 void find_fresh_pairs(const Run& run, WaitGraph& graph) {
   for (Hang& hang : graph.hangs) {
-    if (hang.fate != Fate::kCircle || !hang.divergences.empty() || !hang.culprits.empty()) {
+    if (hang.fate != Fate::kCycle || !hang.divergences.empty() || !hang.culprits.empty()) {
       continue;
     }
     const auto wrong = lone_unanswered(run, graph, hang);

@@ -149,7 +149,7 @@ void name_by_members(const Run& run, Communicator& communicator, const Communica
   }
 }
 
-// Parents before children; a damaged trace may say that they go in a circle.
+// Parents before children; a damaged trace may say that they go in a cycle.
 std::vector<size_t> by_descent(const Run& run, const ById& by_id) {
   constexpr int kDeepest = 64;
   std::vector<std::pair<int, size_t>> depths;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "analyzer/model/activity.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 #include "analyzer/model/messages.h"
 #include "analyzer/model/open_calls.h"
 #include "analyzer/model/progress.h"
@@ -135,10 +135,10 @@ bool holds_there(const Run& run, const Divergence& divergence, const Hang& hang)
 }
 
 // One of the waits that it consists of is for who diverged, there or behind that.
-bool closes_circle(const std::vector<Wait>& waits, const Divergence& divergence, const Hang& hang) {
+bool closes_cycle(const std::vector<Wait>& waits, const Divergence& divergence, const Hang& hang) {
   const bool concerned = overlap(hang.roots, divergence.deviants) ||
                          (divergence.tie && overlap(hang.roots, divergence.others));
-  return hang.fate == Fate::kCircle && concerned && !is_harmless_kind(divergence.kind) &&
+  return hang.fate == Fate::kCycle && concerned && !is_harmless_kind(divergence.kind) &&
          !is_of_messages(divergence.kind) &&
          std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) {
            return wait.kind == WaitKind::kCollective &&
@@ -151,7 +151,7 @@ bool explains(const Run& run, const Divergence& divergence, const std::vector<Wa
               const Hang& hang) {
   const Wait& wait = waits[hang.wait];
   if (drove_out(run, divergence, hang) || holds_there(run, divergence, hang) ||
-      closes_circle(waits, divergence, hang)) {
+      closes_cycle(waits, divergence, hang)) {
     return true;
   }
   if (is_of_messages(divergence.kind)) {

@@ -6,8 +6,8 @@
 
 #include "analyzer/memory/retry.h"
 #include "analyzer/model/activity.h"
-#include "analyzer/model/circles.h"
 #include "analyzer/model/creations.h"
+#include "analyzer/model/cycles.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/launch_races.h"
 #include "analyzer/model/misuse.h"
@@ -45,7 +45,7 @@ TimeNs last_there(const Run& run, const Hang& hang, Rank rank) {
 }
 
 bool all_out_of_memory(const Run& run, const Hang& hang) {
-  return hang.fate != Fate::kCircle && hang.fate != Fate::kUntraced && !hang.roots.empty() &&
+  return hang.fate != Fate::kCycle && hang.fate != Fate::kUntraced && !hang.roots.empty() &&
          std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
            const CallRecord* failed = out_of_memory(run, rank);
            return failed != nullptr && failed->enter >= last_there(run, hang, rank);
@@ -90,12 +90,12 @@ uint32_t stream_of(const OperationText* operation) {
 
 // Wherever the others wait for it, it could not come even if its host went on: that would lie on
 // the stream behind something that it waits in.
-bool waits_before_on_streams(const Run& run, const Hang& circle, Rank rank) {
+bool waits_before_on_streams(const Run& run, const Hang& cycle, Rank rank) {
   std::set<uint32_t> waiting;
   std::set<uint32_t> awaited;  // where its last operation there was
   for (const Wait& wait : run.waits.waits) {
     const Member* member = member_of(run.communicators[wait.communicator], rank);
-    if (member == nullptr || !is_part(wait, circle.roots)) {
+    if (member == nullptr || !is_part(wait, cycle.roots)) {
       continue;
     }
     const CommunicatorText& text = text_of(run, *member);
@@ -115,9 +115,9 @@ bool waits_before_on_streams(const Run& run, const Hang& circle, Rank rank) {
 }
 
 // Wherever the others wait for it, it has put its part on a stream: its host has done what it can.
-bool has_called_all(const Run& run, const Hang& circle, Rank rank) {
+bool has_called_all(const Run& run, const Hang& cycle, Rank rank) {
   return std::all_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
-    return !is_part(wait, circle.roots) ||
+    return !is_part(wait, cycle.roots) ||
            std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
              return awaited.rank != rank || awaited.held_up;
            });
@@ -229,7 +229,7 @@ Cause cause_of(const Run& run, const Hang& hang) {
   if (const Cause misused = cause_in_communicator(run, hang); misused != Cause::kNotSeen) {
     return misused;
   }
-  if (hang.fate == Fate::kCircle) {
+  if (hang.fate == Fate::kCycle) {
     return !inside_implicit_sync(run, hang).empty() ? Cause::kImplicitSync
            : std::any_of(hang.roots.begin(), hang.roots.end(),
                          [&](Rank rank) { return issues_from_threads(run, hang, rank); })

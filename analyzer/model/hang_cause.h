@@ -21,12 +21,12 @@ enum class Cause : uint8_t {
   kDestroyed,     // it has destroyed the communicator
   kOpenGroup,     // called inside a group that it has not closed
   kRegistration,  // some are inside the registration of a window, some are not: registrations.h
-  kThreads,       // a circle: threads of one rank issue on different communicators
+  kThreads,       // a cycle: threads of one rank issue on different communicators
 };
 
 Cause cause_of(const Run& run, const Hang& hang);
 
-// Of a circle: those that are inside a call that waits for more than it was told of, while others
+// Of a cycle: those that are inside a call that waits for more than it was told of, while others
 // are not.
 Ranks inside_implicit_sync(const Run& run, const Hang& hang);
 
@@ -37,7 +37,7 @@ const CallRecord* out_of_memory(const Run& run, Rank rank);
 // The newest collective of the communicator that the rank captured, if none was launched since.
 const OperationText* unlaunched_capture(const Run& run, const Member& member);
 
-// Operations of several communicators in a circle came from different threads of that rank.  Needs
+// Operations of several communicators in a cycle came from different threads of that rank.  Needs
 // the events.
 bool issues_from_threads(const Run& run, const Hang& hang, Rank rank);
 

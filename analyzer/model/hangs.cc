@@ -380,43 +380,43 @@ void add_victims_of_consequences(const Graph& graph, std::vector<Hang>& found) {
   }
 }
 
-// Since the last of them came to wait, the circle has been closed.
-std::optional<Hang> hang_in_circle(const Run& run, const WaitSearch& search, const Ranks& circle) {
+// Since the last of them came to wait, the cycle has been closed.
+std::optional<Hang> hang_in_cycle(const Run& run, const WaitSearch& search, const Ranks& cycle) {
   Hang hang;
-  hang.fate = Fate::kCircle;
-  hang.roots = circle;
+  hang.fate = Fate::kCycle;
+  hang.roots = cycle;
   bool first = true;
   for (size_t i = 0; i < search.waits.size(); ++i) {
     for (const Waiter& waiter : search.waits[i].waiters) {
       const TimeNs waited = elapsed(waiter.since, waiter.until);
-      const bool of_circle =
-          contains(circle, waiter.rank) &&
+      const bool of_cycle =
+          contains(cycle, waiter.rank) &&
           std::any_of(search.waits[i].awaited.begin(), search.waits[i].awaited.end(),
-                      [&](const Awaited& awaited) { return contains(circle, awaited.rank); });
-      if (of_circle) {
+                      [&](const Awaited& awaited) { return contains(cycle, awaited.rank); });
+      if (of_cycle) {
         hang.wait = first ? i : hang.wait;
         hang.waited = first ? waited : std::min(hang.waited, waited);
         first = false;
       }
     }
   }
-  hang.victims = circle;
-  for (const Rank rank : search.victims_of(circle)) {
+  hang.victims = cycle;
+  for (const Rank rank : search.victims_of(cycle)) {
     insert(hang.victims, rank);
   }
   return first || hang.waited < run.hang_after ? std::nullopt : std::optional(hang);
 }
 
 // Ranks that wait for each other, and for nobody else.
-std::vector<Ranks> circles_in(const WaitSearch& search) {
+std::vector<Ranks> cycles_in(const WaitSearch& search) {
   const Ranks ranks = search.all();
   const Ranks roots = search.roots();
-  std::vector<Ranks> circles = WaitWalk(ranks, search.waits).ends();
-  std::erase_if(circles, [&](const Ranks& circle) {
-    return circle.size() == 1 || std::any_of(circle.begin(), circle.end(),
-                                             [&](Rank rank) { return contains(roots, rank); });
+  std::vector<Ranks> cycles = WaitWalk(ranks, search.waits).ends();
+  std::erase_if(cycles, [&](const Ranks& cycle) {
+    return cycle.size() == 1 || std::any_of(cycle.begin(), cycle.end(),
+                                            [&](Rank rank) { return contains(roots, rank); });
   });
-  return circles;
+  return cycles;
 }
 
 }  // namespace
@@ -427,8 +427,8 @@ std::vector<Hang> find_hangs(const Run& run, std::vector<Wait>& waits) {
   const JobEnd end(run);
   std::vector<Hang> found = hangs_with_roots({run, search, end});
   add_victims_of_consequences({run, search, end}, found);
-  for (const Ranks& circle : circles_in(search)) {
-    if (const auto hang = hang_in_circle(run, search, circle)) {
+  for (const Ranks& cycle : cycles_in(search)) {
+    if (const auto hang = hang_in_cycle(run, search, cycle)) {
       found.push_back(*hang);
     }
   }

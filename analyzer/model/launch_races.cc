@@ -98,7 +98,7 @@ std::vector<LaunchRace> launch_races(const Run& run) {
 }
 
 bool is_launch_race(const Run& run, const Hang& hang) {
-  return hang.fate != Fate::kCircle && !hang.roots.empty() && hang.divergences.empty() &&
+  return hang.fate != Fate::kCycle && !hang.roots.empty() && hang.divergences.empty() &&
          std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
            const RankState* state = state_of(run, rank);
            return state != nullptr && race_of(run, *state);

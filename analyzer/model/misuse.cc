@@ -194,7 +194,7 @@ std::vector<AsyncErrors> async_errors_of(const Run& run) {
 }
 
 bool is_misuse(const Run& run, const Hang& hang) {
-  return hang.fate != Fate::kCircle && all_roots(run, hang, has_misused);
+  return hang.fate != Fate::kCycle && all_roots(run, hang, has_misused);
 }
 
 bool is_async_error(const Run& run, const Hang& hang) {

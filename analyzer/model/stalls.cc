@@ -152,7 +152,7 @@ void sort_ranks(const Run& run, Stall& stall, Ranks& blocked, Ranks& stuck) {
 // seen.
 Ranks waiting_elsewhere(const Run& run, const Stall& stall) {
   const WaitSearch search(run.waits.waits);
-  Ranks held = search.circle();
+  Ranks held = search.cycle();
   for (const Rank root : search.roots()) {
     const bool here =
         std::any_of(stall.ranks.begin(), stall.ranks.end(),

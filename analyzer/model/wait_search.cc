@@ -93,9 +93,9 @@ Ranks WaitSearch::roots() const {
 // If that is all of them, their streams hold each other up, and nobody came to the wrong place.  If
 // no more hold them up than there are, or one of the others alone could undo it as well, which of
 // the two is the right order is not told.
-Ranks WaitSearch::in_other_place(const WaitWalk& walk, const Ranks& circle) const {
+Ranks WaitSearch::in_other_place(const WaitWalk& walk, const Ranks& cycle) const {
   Ranks held_up;
-  std::copy_if(circle.begin(), circle.end(), std::back_inserter(held_up), [&](Rank rank) {
+  std::copy_if(cycle.begin(), cycle.end(), std::back_inserter(held_up), [&](Rank rank) {
     const std::vector<size_t>& own = waits_of.at(rank);
     return std::all_of(own.begin(), own.end(),
                        [&](size_t index) { return is_held_up(waits[index]); });
@@ -103,7 +103,7 @@ Ranks WaitSearch::in_other_place(const WaitWalk& walk, const Ranks& circle) cons
   if (held_up.size() >= holders_of(held_up).size()) {
     return {};
   }
-  const Ranks repairs = walk.repairs_of(circle);
+  const Ranks repairs = walk.repairs_of(cycle);
   const bool told = std::all_of(repairs.begin(), repairs.end(),
                                 [&](Rank rank) { return contains(held_up, rank); });
   return told ? held_up : Ranks();
@@ -123,7 +123,7 @@ Ranks WaitSearch::holders_of(const Ranks& ranks) const {
   return holders;
 }
 
-Ranks WaitSearch::circle() const {
+Ranks WaitSearch::cycle() const {
   Ranks core = unexplained(roots());
   // Whoever is waited for only from outside leads away from it.
   for (size_t before = core.size() + 1; core.size() < before;) {

@@ -27,7 +27,7 @@ struct WaitSearch {
   Ranks all() const;
 
   // Of ranks that no root explains: those that wait for each other.
-  Ranks circle() const;
+  Ranks cycle() const;
 
   const std::vector<Wait>& waits;
   std::map<Rank, std::vector<size_t>> waits_of;   // that it is a waiter of
@@ -35,7 +35,7 @@ struct WaitSearch {
 
  private:
   Ranks unexplained(const Ranks& roots) const;
-  Ranks in_other_place(const WaitWalk& walk, const Ranks& circle) const;
+  Ranks in_other_place(const WaitWalk& walk, const Ranks& cycle) const;
   // Whom these wait for, themselves left out.
   Ranks holders_of(const Ranks& ranks) const;
 };

@@ -163,7 +163,7 @@ Ranks WaitWalk::all_before(const Ranks& roots) const {
 }
 
 // Takes away what leads nowhere until nothing does.
-bool WaitWalk::is_free_of_circles(const std::vector<bool>& among) const {
+bool WaitWalk::is_free_of_cycles(const std::vector<bool>& among) const {
   std::vector<size_t> left(next_.size(), 0);
   std::vector<Vertex> open;
   size_t size = 0;
@@ -190,21 +190,21 @@ bool WaitWalk::is_free_of_circles(const std::vector<bool>& among) const {
   return size == 0;
 }
 
-bool WaitWalk::has_circles() const {
-  return !is_free_of_circles(std::vector<bool>(next_.size(), true));
+bool WaitWalk::has_cycles() const {
+  return !is_free_of_cycles(std::vector<bool>(next_.size(), true));
 }
 
-bool WaitWalk::frees_all(const Ranks& circle, Rank rank) const {
+bool WaitWalk::frees_all(const Ranks& cycle, Rank rank) const {
   std::vector<bool> among(next_.size(), true);
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    among[i] = ranks_[i] != rank && contains(circle, ranks_[i]);
+    among[i] = ranks_[i] != rank && contains(cycle, ranks_[i]);
   }
-  return is_free_of_circles(among);
+  return is_free_of_cycles(among);
 }
 
-// Ranks of one way around within `circle`, an end of several ranks: from there every way leads on.
-Ranks WaitWalk::one_way_around(const Ranks& circle) const {
-  std::vector<Vertex> way = {vertex_of(circle.front())};
+// Ranks of one way around within `cycle`, an end of several ranks: from there every way leads on.
+Ranks WaitWalk::one_way_around(const Ranks& cycle) const {
+  std::vector<Vertex> way = {vertex_of(cycle.front())};
   std::vector<bool> seen(next_.size(), false);
   while (!seen[way.back()]) {
     seen[way.back()] = true;
@@ -220,15 +220,15 @@ Ranks WaitWalk::one_way_around(const Ranks& circle) const {
   return ranks;
 }
 
-Ranks WaitWalk::repairs_of(const Ranks& circle) const {
+Ranks WaitWalk::repairs_of(const Ranks& cycle) const {
   // Who frees all of it lies on each way around: one is enough to look at.
-  Ranks repairs = one_way_around(circle);
-  std::erase_if(repairs, [&](Rank rank) { return !frees_all(circle, rank); });
+  Ranks repairs = one_way_around(cycle);
+  std::erase_if(repairs, [&](Rank rank) { return !frees_all(cycle, rank); });
   return repairs;
 }
 
-Rank WaitWalk::repair_of(const Ranks& circle) const {
-  const Ranks repairs = repairs_of(circle);
+Rank WaitWalk::repair_of(const Ranks& cycle) const {
+  const Ranks repairs = repairs_of(cycle);
   return repairs.size() == 1 ? repairs.front() : Rank();
 }
 

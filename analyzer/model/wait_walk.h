@@ -19,22 +19,22 @@ class WaitWalk {
   // All from which there is a way to one of `roots`, themselves left out; by rank.
   Ranks all_before(const Ranks& roots) const;
   // Some of its ranks wait for each other.
-  bool has_circles() const;
-  // Without `rank` nobody in `circle`, an end of several ranks, waits in a circle: if it goes on,
+  bool has_cycles() const;
+  // Without `rank` nobody in `cycle`, an end of several ranks, waits in a cycle: if it goes on,
   // all of them do.
-  bool frees_all(const Ranks& circle, Rank rank) const;
+  bool frees_all(const Ranks& cycle, Rank rank) const;
   // All such ranks, by rank.
-  Ranks repairs_of(const Ranks& circle) const;
+  Ranks repairs_of(const Ranks& cycle) const;
   // The only such rank; rank -1: it is no rank alone.
-  Rank repair_of(const Ranks& circle) const;
+  Rank repair_of(const Ranks& cycle) const;
 
  private:
   using Vertex = uint32_t;  // ranks_, then waits
   using Edges = std::vector<std::vector<Vertex>>;
 
   Vertex vertex_of(Rank rank) const;
-  Ranks one_way_around(const Ranks& circle) const;
-  bool is_free_of_circles(const std::vector<bool>& among) const;
+  Ranks one_way_around(const Ranks& cycle) const;
+  bool is_free_of_cycles(const std::vector<bool>& among) const;
 
   const Ranks& ranks_;
   Edges next_, before_;

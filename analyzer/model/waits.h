@@ -64,7 +64,7 @@ enum class Fate : uint8_t {
   kDumpedEarly,    // wrote its dump long before the others, as a process does that ends
   kStalled,        // is there, but its GPU does not do what those of its peers did
   kUntraced,       // left no trace
-  kCircle,         // they wait for each other
+  kCycle,          // they wait for each other
 };
 
 constexpr bool may_have_died(Fate fate) {
@@ -76,7 +76,7 @@ struct Hang {
   size_t wait = 0;  // in WaitGraph::waits, where the waiting began
   Fate fate = Fate::kAlive;
   Ranks roots;
-  Ranks culprits;        // of a circle: who alone would free all of it; empty: nobody
+  Ranks culprits;        // of a cycle: who alone would free all of it; empty: nobody
   Ranks twins;           // run the same program as the root, or the culprit, which parted from them
   Ranks victims;         // all that wait for them, directly or not
   TimeNs waited = 0;     // the longest that one of the direct waiters has been in it
@@ -86,6 +86,7 @@ struct Hang {
   // The roots have not issued a message, or those that wait for it did so by mistake.
   bool by_one_of_two = false;
   bool blocked = false;  // a root is itself held up, in a way that nothing here explains
+  bool assumed = false;  // nothing says for how long they wait: a running job may look the same
   // In Run::divergences: what the roots did otherwise than the others, and so why they hang.
   std::vector<size_t> divergences;
 };

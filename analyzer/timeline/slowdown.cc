@@ -77,7 +77,7 @@ class StageJob {
  public:
   bool add(const std::vector<StageOperation>& operations, std::string& why_not);
   void join();
-  // Mean step time with these lengths; -1: operations wait for each other in a circle.
+  // Mean step time with these lengths; -1: operations wait for each other in a cycle.
   double run(const std::vector<double>& length_s) const;
   double recorded_s() const;
   std::vector<double> lengths() const;
@@ -538,7 +538,7 @@ Slowdown slowdown_of(const std::vector<StageOperation>& operations, std::string&
   const WhatIf study(job);
   if (study.own_s() <= 0 || study.usual_s() <= 0) {
     why_not =
-        "operations wait for each other in a circle: their order in time contradicts the "
+        "operations wait for each other in a cycle: their order in time contradicts the "
         "schedule of a pipeline";
     return result;
   }

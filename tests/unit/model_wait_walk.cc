@@ -37,7 +37,7 @@ TEST(WaitWalk, WhoIsWaitedForAndWaitsForNobodyIsAnEnd) {
   EXPECT_EQ(walk.all_before(ranks_of({2})), ranks_of({0, 1}));
 }
 
-TEST(WaitWalk, OneOfACircleRepairsIt) {
+TEST(WaitWalk, OneOfACycleRepairsIt) {
   const Ranks all = ranks_of({0, 1, 2, 3});
   // The others have come to one operation, rank 3 alone to another that needs all of them.
   const std::vector<Wait> waits = {wait_of({0, 1, 2}, {3}), wait_of({3}, {0, 1, 2})};
@@ -46,7 +46,7 @@ TEST(WaitWalk, OneOfACircleRepairsIt) {
   EXPECT_EQ(walk.repair_of(all), Rank{3});
 }
 
-TEST(WaitWalk, WhereAnyOfACircleRepairsItItIsNobodyAlone) {
+TEST(WaitWalk, WhereAnyOfACycleRepairsItItIsNobodyAlone) {
   const Ranks all = ranks_of({0, 1, 2});
   const std::vector<Wait> waits = {wait_of({0}, {1}), wait_of({1}, {2}), wait_of({2}, {0})};
   const WaitWalk walk(all, waits);
@@ -54,7 +54,7 @@ TEST(WaitWalk, WhereAnyOfACircleRepairsItItIsNobodyAlone) {
   EXPECT_EQ(walk.repair_of(all).value, -1);
 }
 
-TEST(WaitWalk, SeveralMayEachRepairACircleAlone) {
+TEST(WaitWalk, SeveralMayEachRepairACycleAlone) {
   const Ranks all = ranks_of({0, 1, 2, 3, 4});
   // Ranks 0 and 1 wait for each other by way of all others, 2 to 4 only in one of the ways.
   const std::vector<Wait> waits = {wait_of({0}, {2, 3, 4}), wait_of({2, 3, 4}, {1}),
@@ -64,7 +64,7 @@ TEST(WaitWalk, SeveralMayEachRepairACircleAlone) {
   EXPECT_EQ(walk.repair_of(all).value, -1);
 }
 
-TEST(WaitWalk, ACircleOfManyIsRepairedWithoutAskingEach) {
+TEST(WaitWalk, ACycleOfManyIsRepairedWithoutAskingEach) {
   constexpr int kRanks = 20'000;
   Ranks all;
   std::vector<Wait> waits(2);
@@ -77,12 +77,12 @@ TEST(WaitWalk, ACircleOfManyIsRepairedWithoutAskingEach) {
   EXPECT_EQ(WaitWalk(all, waits).repair_of(all), Rank{0});
 }
 
-TEST(WaitWalk, TwoCirclesAreRepairedByTheRankThatIsInBoth) {
+TEST(WaitWalk, TwoCyclesAreRepairedByTheRankThatIsInBoth) {
   const Ranks all = ranks_of({0, 1, 2});
   const std::vector<Wait> both = {wait_of({0}, {1}), wait_of({1}, {0, 2}), wait_of({2}, {1})};
   EXPECT_EQ(WaitWalk(all, both).repair_of(all), Rank{1});
   const Ranks four = ranks_of({0, 1, 2, 3});
-  // Two circles with nobody in common: no rank alone would do.
+  // Two cycles with nobody in common: no rank alone would do.
   const std::vector<Wait> apart = {wait_of({0}, {1}), wait_of({1}, {0, 2}), wait_of({2}, {3}),
                                    wait_of({3}, {2, 0})};
   EXPECT_EQ(WaitWalk(four, apart).ends(), (std::vector<Ranks>{four}));

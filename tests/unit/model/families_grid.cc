@@ -127,7 +127,7 @@ void turn(std::vector<Order>& orders, int rank, size_t a, size_t b) {
 
 // Two ranks at opposite corners of a square have it the other way round than the two between them:
 // each of the four is in another line.
-FamilyCase circle(const Grid& grid, int corner, size_t a, size_t b) {
+FamilyCase cycle(const Grid& grid, int corner, size_t a, size_t b) {
   const int next = grid.line_of(corner, a)[1].value;
   const int last = grid.line_of(corner, b)[1].value;
   FamilyCase one;
@@ -203,7 +203,7 @@ std::vector<FamilyCase> grid_families() {
         const bool is_corner = grid.line_of(rank, a).front() == Rank{rank} &&
                                grid.line_of(rank, b).front() == Rank{rank};
         if (is_corner) {
-          cases.push_back(circle(grid, rank, a, b));
+          cases.push_back(cycle(grid, rank, a, b));
         }
       }
       cases.push_back(missing(grid, rank));

@@ -7,16 +7,16 @@
 
 namespace traintrace {
 
-struct CircleOrder {
+struct CycleOrder {
   Ranks ranks;  // of those that have both to call, those that come to that one first
   Ranks alike;  // those that do so where they have a communicator of their own in place of one
 };
 
-struct CircleOrders {
-  CircleOrder first, second;  // by the two waits that are parts of the circle
+struct CycleOrders {
+  CycleOrder first, second;  // by the two waits that are parts of the cycle
 };
 
-// None: the circle has more parts than two.
-std::optional<CircleOrders> orders_in(const Run& run, const Hang& circle);
+// None: the cycle has more parts than two.
+std::optional<CycleOrders> orders_in(const Run& run, const Hang& cycle);
 
 }  // namespace traintrace

@@ -10,16 +10,16 @@
 namespace traintrace {
 
 // Without certainty and advice.  Of two orders the one that fewer ranks have is blamed.
-Finding circle_finding(const Run& run, const Hang& circle, std::string_view code);
+Finding cycle_finding(const Run& run, const Hang& cycle, std::string_view code);
 
 // The same with its certainty, as sure as it is that none of them goes on.
-Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_view code);
+Finding ordered_cycle_finding(const Run& run, const Hang& cycle, std::string_view code);
 
-// A circle of receives alone, of which one rank did otherwise than each time before, and nobody
+// A cycle of receives alone, of which one rank did otherwise than each time before, and nobody
 // else of the run: its send is what is missing.
-std::optional<Finding> left_out_send(const Run& run, const Hang& circle, std::string_view code);
+std::optional<Finding> left_out_send(const Run& run, const Hang& cycle, std::string_view code);
 
 // Of what nothing else explains.
-bool is_circle(const Run& run, const Hang& hang);
+bool is_cycle(const Run& run, const Hang& hang);
 
 }  // namespace traintrace

@@ -1,4 +1,4 @@
-#include "analyzer/detectors/circle_finding.h"
+#include "analyzer/detectors/cycle_finding.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang_finding.h"
-#include "analyzer/match/circle_orders.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/match/cycle_orders.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/cycles.h"
 #include "analyzer/model/hang_cause.h"
 #include "analyzer/model/sequences.h"
 #include "analyzer/model/usual_order.h"
@@ -18,14 +18,14 @@
 namespace traintrace {
 namespace {
 
-std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& circle) {
+std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& cycle) {
   Ranks waiting;
   Ranks awaited;
   for (const Waiter& waiter : wait.waiters) {
     waiting.push_back(waiter.rank);
   }
   for (const Awaited& other : wait.awaited) {
-    if (contains(circle, other.rank)) {
+    if (contains(cycle, other.rank)) {
       awaited.push_back(other.rank);
     }
   }
@@ -33,9 +33,9 @@ std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& circl
                      operation_text(run, wait), ranks_text(awaited));
 }
 
-void add_parts(const Run& run, const Hang& circle, Finding& finding) {
+void add_parts(const Run& run, const Hang& cycle, Finding& finding) {
   for (const Wait& wait : run.waits.waits) {
-    if (!is_part(wait, circle.roots)) {
+    if (!is_part(wait, cycle.roots)) {
       continue;
     }
     Ranks side;
@@ -52,22 +52,22 @@ void add_parts(const Run& run, const Hang& circle, Finding& finding) {
   }
 }
 
-std::string who_waits_for_whom(const Ranks& circle, const Ranks& culprits) {
-  Ranks others = circle;
+std::string who_waits_for_whom(const Ranks& cycle, const Ranks& culprits) {
+  Ranks others = cycle;
   std::erase_if(others, [&](Rank rank) { return contains(culprits, rank); });
-  return culprits.empty() || others.empty() || others.size() == circle.size()
-             ? fmt::format("{} wait for each other", ranks_text(circle))
+  return culprits.empty() || others.empty() || others.size() == cycle.size()
+             ? fmt::format("{} wait for each other", ranks_text(cycle))
              : fmt::format("{} and {} wait for each other", ranks_text(culprits),
                            ranks_text(others));
 }
 
 // Where the culprits wait comes first, then where most do for them; a line holds no more than a
 // few.
-std::string circle_title(const Run& run, const Hang& circle, const Ranks& culprits) {
+std::string cycle_title(const Run& run, const Hang& cycle, const Ranks& culprits) {
   constexpr size_t kMostParts = 4;
   std::vector<const Wait*> parts;
   for (const Wait& wait : run.waits.waits) {
-    if (is_part(wait, circle.roots)) {
+    if (is_part(wait, cycle.roots)) {
       parts.push_back(&wait);
     }
   }
@@ -79,10 +79,10 @@ std::string circle_title(const Run& run, const Hang& circle, const Ranks& culpri
     return std::tuple(of_culprits(a->waiters), of_culprits(a->awaited)) >
            std::tuple(of_culprits(b->waiters), of_culprits(b->awaited));
   });
-  std::string title = who_waits_for_whom(circle.roots, culprits);
+  std::string title = who_waits_for_whom(cycle.roots, culprits);
   const size_t shown = parts.size() <= kMostParts ? parts.size() : kMostParts - 1;
   for (size_t i = 0; i < shown; ++i) {
-    title += (i == 0 ? ": " : "; ") + who_waits_where(run, *parts[i], circle.roots);
+    title += (i == 0 ? ": " : "; ") + who_waits_where(run, *parts[i], cycle.roots);
   }
   return shown == parts.size()
              ? title
@@ -96,10 +96,10 @@ void blame(const Ranks& culprits, Finding& finding) {
                         [&](const CodePlace& place) { return contains(culprits, place.rank); });
 }
 
-// Others wait for it in the circle: who has called all that it has to holds nobody up.
-bool is_awaited(const Run& run, const Hang& circle, Rank rank) {
+// Others wait for it in the cycle: who has called all that it has to holds nobody up.
+bool is_awaited(const Run& run, const Hang& cycle, Rank rank) {
   return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
-    return is_part(wait, circle.roots) &&
+    return is_part(wait, cycle.roots) &&
            std::any_of(wait.awaited.begin(), wait.awaited.end(),
                        [&](const Awaited& awaited) { return awaited.rank == rank; });
   });
@@ -115,54 +115,54 @@ void blame_repair(const Ranks& culprits, Finding& finding) {
                   ranks_text(culprits)));
 }
 
-// What that rank waits in, in the circle.
-std::optional<bool> departs(const Run& run, const Hang& circle, Rank rank) {
+// What that rank waits in, in the cycle.
+std::optional<bool> departs(const Run& run, const Hang& cycle, Rank rank) {
   for (const Wait& wait : run.waits.waits) {
     const auto own = std::find_if(wait.waiters.begin(), wait.waiters.end(),
                                   [&](const Waiter& waiter) { return waiter.rank == rank; });
-    if (is_part(wait, circle.roots) && wait.kind != WaitKind::kInit && own != wait.waiters.end()) {
+    if (is_part(wait, cycle.roots) && wait.kind != WaitKind::kInit && own != wait.waiters.end()) {
       return departs_from_habit(run, rank, wait.communicator, own->since);
     }
   }
   return std::nullopt;
 }
 
-// It is not known to have done as always, and no other in the circle is known to have changed
+// It is not known to have done as always, and no other in the cycle is known to have changed
 // before it is.
-bool may_be_first_to_change(const Run& run, const Hang& circle, Rank rank) {
-  const std::optional<bool> own = departs(run, circle, rank);
-  return own.value_or(std::none_of(circle.roots.begin(), circle.roots.end(), [&](Rank other) {
-    return departs(run, circle, other).value_or(false);
+bool may_be_first_to_change(const Run& run, const Hang& cycle, Rank rank) {
+  const std::optional<bool> own = departs(run, cycle, rank);
+  return own.value_or(std::none_of(cycle.roots.begin(), cycle.roots.end(), [&](Rank other) {
+    return departs(run, cycle, other).value_or(false);
   }));
 }
 
 // Who is missing from a creation, else who has the order that fewer ranks have, of those that have
 // both operations to call, or their own in place of one.
-void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
-  if (const Ranks missing = missing_from_creation(run, circle); !missing.empty()) {
+void blame_minority(const Run& run, const Hang& cycle, Finding& finding) {
+  if (const Ranks missing = missing_from_creation(run, cycle); !missing.empty()) {
     blame(missing, finding);
     return;
   }
   if (finding.sides.size() != 2) {
     // Messages alone go round in either direction; and who needs several others may be the one that
     // did as always.
-    const auto rank = is_of_peers(run, circle) ? std::nullopt : repair_of(run, circle);
-    if (rank && may_be_first_to_change(run, circle, *rank)) {
+    const auto rank = is_of_peers(run, cycle) ? std::nullopt : repair_of(run, cycle);
+    if (rank && may_be_first_to_change(run, cycle, *rank)) {
       blame_repair({*rank}, finding);
     }
     return;
   }
-  const std::optional<CircleOrders> orders = orders_in(run, circle);
-  const auto size_of = [](const CircleOrder& order) {
+  const std::optional<CycleOrders> orders = orders_in(run, cycle);
+  const auto size_of = [](const CycleOrder& order) {
     return order.ranks.size() + order.alike.size();
   };
   if (!orders || size_of(orders->first) == size_of(orders->second)) {
     return;
   }
   const bool is_first = size_of(orders->first) < size_of(orders->second);
-  const CircleOrder& most = is_first ? orders->second : orders->first;
+  const CycleOrder& most = is_first ? orders->second : orders->first;
   Ranks culprits = is_first ? orders->first.ranks : orders->second.ranks;
-  std::erase_if(culprits, [&](Rank rank) { return !is_awaited(run, circle, rank); });
+  std::erase_if(culprits, [&](Rank rank) { return !is_awaited(run, cycle, rank); });
   if (culprits.empty()) {
     return;
   }
@@ -176,11 +176,11 @@ void blame_minority(const Run& run, const Hang& circle, Finding& finding) {
 }
 
 // Of two, one waits for a message where the other came to another call of its step instead.
-bool left_out_message(const Run& run, const Hang& circle, const Ranks& changed) {
+bool left_out_message(const Run& run, const Hang& cycle, const Ranks& changed) {
   bool message = false;
   bool known = false;
   for (const Wait& wait : run.waits.waits) {
-    if (!is_part(wait, circle.roots)) {
+    if (!is_part(wait, cycle.roots)) {
       continue;
     }
     for (const Waiter& waiter : wait.waiters) {
@@ -193,11 +193,11 @@ bool left_out_message(const Run& run, const Hang& circle, const Ranks& changed) 
   return message && known;
 }
 
-// Wherever they wait in the circle, it is one call of one line, if of several communicators.
-bool wait_in_one_call(const Run& run, const Hang& circle, const Ranks& ranks) {
+// Wherever they wait in the cycle, it is one call of one line, if of several communicators.
+bool wait_in_one_call(const Run& run, const Hang& cycle, const Ranks& ranks) {
   std::optional<std::tuple<std::string, uint64_t>> call;
   for (const Wait& wait : run.waits.waits) {
-    if (!is_part(wait, circle.roots)) {
+    if (!is_part(wait, cycle.roots)) {
       continue;
     }
     for (const Waiter& waiter : wait.waiters) {
@@ -213,25 +213,25 @@ bool wait_in_one_call(const Run& run, const Hang& circle, const Ranks& ranks) {
 
 // Of those who did otherwise than each time before the ones to blame: most do so because another
 // did.  Who goes on and all are free may be it; of several only if they took the same wrong turn.
-Ranks who_can_undo(const Run& run, const Hang& circle, const Ranks& changed) {
-  if (changed.size() > 1 && wait_in_one_call(run, circle, changed)) {
+Ranks who_can_undo(const Run& run, const Hang& cycle, const Ranks& changed) {
+  if (changed.size() > 1 && wait_in_one_call(run, cycle, changed)) {
     return changed;
   }
   Ranks found;
   std::copy_if(changed.begin(), changed.end(), std::back_inserter(found),
-               [&](Rank rank) { return frees_all(run, circle, rank); });
+               [&](Rank rank) { return frees_all(run, cycle, rank); });
   return found.size() == 1 ? found : Ranks();
 }
 
-// Where the circle's numbers do not tell: those who did otherwise than each time before, if they
+// Where the cycle's numbers do not tell: those who did otherwise than each time before, if they
 // are fewer than those of the whole run who did not, or one against one.
-void blame_change(const Run& run, const Hang& circle, Finding& finding) {
+void blame_change(const Run& run, const Hang& cycle, Finding& finding) {
   Ranks changed;
   size_t unchanged = 0;
   for (const RankState& state : run.ranks) {
-    const bool inside = contains(circle.roots, state.rank);
+    const bool inside = contains(cycle.roots, state.rank);
     const std::optional<bool> now =
-        inside ? departs(run, circle, state.rank) : departs_from_habit(run, state.rank);
+        inside ? departs(run, cycle, state.rank) : departs_from_habit(run, state.rank);
     if (inside ? !now : now == true) {
       return;
     }
@@ -241,12 +241,12 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
       unchanged += now ? 1 : 0;
     }
   }
-  const bool few = changed.size() < unchanged || (changed.size() == 1 && unchanged == 1 &&
-                                                  left_out_message(run, circle, changed));
+  const bool few = changed.size() < unchanged ||
+                   (changed.size() == 1 && unchanged == 1 && left_out_message(run, cycle, changed));
   if (!finding.culprits.empty() || changed.empty() || !few) {
     return;
   }
-  const Ranks culprits = who_can_undo(run, circle, changed);
+  const Ranks culprits = who_can_undo(run, cycle, changed);
   if (culprits.empty()) {
     return;
   }
@@ -258,24 +258,24 @@ void blame_change(const Run& run, const Hang& circle, Finding& finding) {
 }
 
 // Who parted from ranks that run the same program, where nothing else tells.
-void blame_departed(const Hang& circle, Finding& finding) {
-  if (!finding.culprits.empty() || circle.twins.empty()) {
+void blame_departed(const Hang& cycle, Finding& finding) {
+  if (!finding.culprits.empty() || cycle.twins.empty()) {
     return;
   }
-  blame(circle.culprits, finding);
+  blame(cycle.culprits, finding);
   finding.certainty = Certainty::kLikely;
-  finding.evidence.push_back(parted_text(circle.twins, circle.culprits));
+  finding.evidence.push_back(parted_text(cycle.twins, cycle.culprits));
 }
 
 // Where everything has been called, or nothing but the order of calls is known, the lines to change
 // are those that called what the culprits wait in, not where their hosts are.
-void add_calls(const Run& run, const Hang& circle, Finding& finding) {
+void add_calls(const Run& run, const Hang& cycle, Finding& finding) {
   std::vector<CodePlace> calls;
   const bool by_calls =
-      order_of(run, circle) == Order::kCalled || is_all_called(run.waits.waits, circle);
+      order_of(run, cycle) == Order::kCalled || is_all_called(run.waits.waits, cycle);
   size_t lines = 0;
   for (const Wait& wait : run.waits.waits) {
-    if (!is_part(wait, circle.roots)) {
+    if (!is_part(wait, cycle.roots)) {
       continue;
     }
     if (++lines <= kManyEvidenceLines) {
@@ -300,30 +300,30 @@ void add_calls(const Run& run, const Hang& circle, Finding& finding) {
 
 }  // namespace
 
-Finding circle_finding(const Run& run, const Hang& circle, std::string_view code) {
-  Finding finding = hang_finding(run, circle, code);
+Finding cycle_finding(const Run& run, const Hang& cycle, std::string_view code) {
+  Finding finding = hang_finding(run, cycle, code);
   finding.sides.clear();
   finding.evidence.clear();
-  add_parts(run, circle, finding);
+  add_parts(run, cycle, finding);
   if (!run.waits.by_frontier) {
-    blame_minority(run, circle, finding);
-    blame_change(run, circle, finding);
-    blame_departed(circle, finding);
-  } else if (!circle.culprits.empty()) {
-    blame_repair(circle.culprits, finding);
+    blame_minority(run, cycle, finding);
+    blame_change(run, cycle, finding);
+    blame_departed(cycle, finding);
+  } else if (!cycle.culprits.empty()) {
+    blame_repair(cycle.culprits, finding);
   }
-  finding.title = circle_title(run, circle, finding.culprits);
-  add_calls(run, circle, finding);
-  for (size_t i = 0; i < std::min(circle.roots.size(), kManyEvidenceLines); ++i) {
-    finding.evidence.push_back(last_call_text(run, circle.roots[i]));
+  finding.title = cycle_title(run, cycle, finding.culprits);
+  add_calls(run, cycle, finding);
+  for (size_t i = 0; i < std::min(cycle.roots.size(), kManyEvidenceLines); ++i) {
+    finding.evidence.push_back(last_call_text(run, cycle.roots[i]));
   }
   return finding;
 }
 
-Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_view code) {
-  const Order order = order_of(run, circle);
-  Finding finding = circle_finding(run, circle, code);
-  const bool sure = order == Order::kCertain && !doubts_about(run, circle).any();
+Finding ordered_cycle_finding(const Run& run, const Hang& cycle, std::string_view code) {
+  const Order order = order_of(run, cycle);
+  Finding finding = cycle_finding(run, cycle, code);
+  const bool sure = order == Order::kCertain && !doubts_about(run, cycle).any();
   finding.certainty = std::max(finding.certainty, sure ? Certainty::kProof : Certainty::kLikely);
   if (order == Order::kThread) {
     finding.evidence.push_back(
@@ -334,13 +334,13 @@ Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_v
         "not proof: what lies on which stream is not recorded; what was called first is taken to "
         "come first");
   }
-  const bool open = !run.waits.by_frontier || circle.culprits.empty();
+  const bool open = !run.waits.by_frontier || cycle.culprits.empty();
   const bool may_overtake =
-      open && order == Order::kCalled && is_all_called(run.waits.waits, circle);
+      open && order == Order::kCalled && is_all_called(run.waits.waits, cycle);
   if ((order == Order::kNone && open) || may_overtake) {
     finding.certainty = Certainty::kPossible;
     finding.culprits.clear();
-    finding.victims = circle.victims;
+    finding.victims = cycle.victims;
     finding.evidence.push_back(
         may_overtake ? "not sure: all have called all of it, and streams may overtake each other"
                      : "not sure: nothing that was seen keeps one of them from going on");
@@ -348,29 +348,29 @@ Finding ordered_circle_finding(const Run& run, const Hang& circle, std::string_v
   return finding;
 }
 
-std::optional<Finding> left_out_send(const Run& run, const Hang& circle, std::string_view code) {
-  if (!is_of_receives(run, circle) || order_of(run, circle) == Order::kNone) {
+std::optional<Finding> left_out_send(const Run& run, const Hang& cycle, std::string_view code) {
+  if (!is_of_receives(run, cycle) || order_of(run, cycle) == Order::kNone) {
     return std::nullopt;
   }
-  const Ranks changed = circle_finding(run, circle, code).culprits;
-  if (changed.size() != 1 || !contains(circle.roots, changed.front())) {
+  const Ranks changed = cycle_finding(run, cycle, code).culprits;
+  if (changed.size() != 1 || !contains(cycle.roots, changed.front())) {
     return std::nullopt;
   }
-  Hang one = circle;
+  Hang one = cycle;
   const std::vector<Wait>& waits = run.waits.waits;
   const auto lacking = std::find_if(waits.begin(), waits.end(), [&](const Wait& wait) {
-    return is_part(wait, circle.roots) && wait.awaited.front().rank == changed.front();
+    return is_part(wait, cycle.roots) && wait.awaited.front().rank == changed.front();
   });
   one.wait = static_cast<size_t>(lacking - waits.begin());
-  Finding finding = circle_finding(run, one, code);
+  Finding finding = cycle_finding(run, one, code);
   finding.title = fmt::format("{} {} {}; {}", ranks_text(changed),
                               never_text(run, changed, "sent what is awaited by"),
                               operation_text(run, *lacking), finding.title);
   return finding;
 }
 
-bool is_circle(const Run& run, const Hang& hang) {
-  return hang.fate == Fate::kCircle && hang.divergences.empty() &&
+bool is_cycle(const Run& run, const Hang& hang) {
+  return hang.fate == Fate::kCycle && hang.divergences.empty() &&
          cause_of(run, hang) == Cause::kNotSeen;
 }
 

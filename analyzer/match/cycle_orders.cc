@@ -1,11 +1,11 @@
-#include "analyzer/match/circle_orders.h"
+#include "analyzer/match/cycle_orders.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "analyzer/match/program.h"
 #include "analyzer/model/activity.h"
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
 
@@ -67,8 +67,8 @@ bool is_before_its_own(const Run& run, const Wait& wait, Rank rank) {
          });
 }
 
-CircleOrder order_with_first(const Run& run, const Wait& wait, const Wait& other) {
-  CircleOrder order;
+CycleOrder order_with_first(const Run& run, const Wait& wait, const Wait& other) {
+  CycleOrder order;
   for (const Waiter& waiter : wait.waiters) {
     if (comes_first_to(wait, other, waiter.rank)) {
       order.ranks.push_back(waiter.rank);
@@ -81,17 +81,17 @@ CircleOrder order_with_first(const Run& run, const Wait& wait, const Wait& other
 
 }  // namespace
 
-std::optional<CircleOrders> orders_in(const Run& run, const Hang& circle) {
+std::optional<CycleOrders> orders_in(const Run& run, const Hang& cycle) {
   std::vector<const Wait*> parts;
   for (const Wait& wait : run.waits.waits) {
-    if (is_part(wait, circle.roots)) {
+    if (is_part(wait, cycle.roots)) {
       parts.push_back(&wait);
     }
   }
   return parts.size() != 2
              ? std::nullopt
-             : std::optional(CircleOrders{order_with_first(run, *parts[0], *parts[1]),
-                                          order_with_first(run, *parts[1], *parts[0])});
+             : std::optional(CycleOrders{order_with_first(run, *parts[0], *parts[1]),
+                                         order_with_first(run, *parts[1], *parts[0])});
 }
 
 }  // namespace traintrace

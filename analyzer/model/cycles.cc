@@ -1,4 +1,4 @@
-#include "analyzer/model/circles.h"
+#include "analyzer/model/cycles.h"
 
 #include <algorithm>
 
@@ -11,28 +11,28 @@ namespace traintrace {
 namespace {
 
 template <class Test>
-bool all_parts(const std::vector<Wait>& waits, const Hang& circle, Test test) {
+bool all_parts(const std::vector<Wait>& waits, const Hang& cycle, Test test) {
   return std::all_of(waits.begin(), waits.end(),
-                     [&](const Wait& wait) { return !is_part(wait, circle.roots) || test(wait); });
+                     [&](const Wait& wait) { return !is_part(wait, cycle.roots) || test(wait); });
 }
 
 template <class Test>
-bool all_parts(const Run& run, const Hang& circle, Test test) {
-  return all_parts(run.waits.waits, circle, test);
+bool all_parts(const Run& run, const Hang& cycle, Test test) {
+  return all_parts(run.waits.waits, cycle, test);
 }
 
-bool is_blocked(const Run& run, const Hang& circle, Rank rank) {
+bool is_blocked(const Run& run, const Hang& cycle, Rank rank) {
   return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
-    return is_part(wait, circle.roots) &&
+    return is_part(wait, cycle.roots) &&
            std::any_of(wait.waiters.begin(), wait.waiters.end(),
                        [&](const Waiter& waiter) { return waiter.rank == rank && waiter.blocked; });
   });
 }
 
 // Its oldest operation does not end, by what its GPU said, and nothing is known of its streams.
-bool waits_by_order(const Run& run, const Hang& circle, Rank rank) {
+bool waits_by_order(const Run& run, const Hang& cycle, Rank rank) {
   return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
-    return is_part(wait, circle.roots) &&
+    return is_part(wait, cycle.roots) &&
            std::any_of(wait.awaited.begin(), wait.awaited.end(),
                        [](const Awaited& awaited) { return awaited.by_order; }) &&
            std::any_of(wait.waiters.begin(), wait.waiters.end(),
@@ -100,14 +100,14 @@ Order order_of_threads(const Run& run, const Wait& wait, Rank rank) {
   return worst;
 }
 
-Order order_of(const Run& run, const Hang& circle, const Wait& wait, const Awaited& awaited) {
-  if (awaited.by_order || waits_by_order(run, circle, awaited.rank)) {
+Order order_of(const Run& run, const Hang& cycle, const Wait& wait, const Awaited& awaited) {
+  if (awaited.by_order || waits_by_order(run, cycle, awaited.rank)) {
     return Order::kCalled;
   }
   if (awaited.held_up || has_called(run, wait, awaited.rank)) {
     return Order::kCertain;
   }
-  if (is_blocked(run, circle, awaited.rank)) {
+  if (is_blocked(run, cycle, awaited.rank)) {
     return order_of_threads(run, wait, awaited.rank);
   }
   return is_polling(run, awaited.rank) ? Order::kPolled : Order::kNone;
@@ -115,67 +115,67 @@ Order order_of(const Run& run, const Hang& circle, const Wait& wait, const Await
 
 }  // namespace
 
-bool is_part(const Wait& wait, const Ranks& circle) {
-  const auto in_circle = [&](const auto& other) { return contains(circle, other.rank); };
-  return std::any_of(wait.waiters.begin(), wait.waiters.end(), in_circle) &&
-         std::any_of(wait.awaited.begin(), wait.awaited.end(), in_circle);
+bool is_part(const Wait& wait, const Ranks& cycle) {
+  const auto in_cycle = [&](const auto& other) { return contains(cycle, other.rank); };
+  return std::any_of(wait.waiters.begin(), wait.waiters.end(), in_cycle) &&
+         std::any_of(wait.awaited.begin(), wait.awaited.end(), in_cycle);
 }
 
-Order order_of(const Run& run, const Hang& circle) {
+Order order_of(const Run& run, const Hang& cycle) {
   Order worst = Order::kCertain;
   for (const Wait& wait : run.waits.waits) {
     for (const Awaited& awaited : wait.awaited) {
-      if (is_part(wait, circle.roots) && contains(circle.roots, awaited.rank)) {
-        worst = std::max(worst, order_of(run, circle, wait, awaited));
+      if (is_part(wait, cycle.roots) && contains(cycle.roots, awaited.rank)) {
+        worst = std::max(worst, order_of(run, cycle, wait, awaited));
       }
     }
   }
   return worst;
 }
 
-bool is_of_peers(const Run& run, const Hang& circle) {
-  return all_parts(run, circle, [](const Wait& wait) {
+bool is_of_peers(const Run& run, const Hang& cycle) {
+  return all_parts(run, cycle, [](const Wait& wait) {
     return wait.kind == WaitKind::kSend || wait.kind == WaitKind::kReceive;
   });
 }
 
-bool is_all_called(const std::vector<Wait>& waits, const Hang& circle) {
-  return all_parts(waits, circle, [](const Wait& wait) {
+bool is_all_called(const std::vector<Wait>& waits, const Hang& cycle) {
+  return all_parts(waits, cycle, [](const Wait& wait) {
     return std::all_of(wait.awaited.begin(), wait.awaited.end(),
                        [](const Awaited& awaited) { return awaited.held_up; });
   });
 }
 
-bool is_of_receives(const Run& run, const Hang& circle) {
-  return all_parts(run, circle, [](const Wait& wait) { return wait.kind == WaitKind::kReceive; });
+bool is_of_receives(const Run& run, const Hang& cycle) {
+  return all_parts(run, cycle, [](const Wait& wait) { return wait.kind == WaitKind::kReceive; });
 }
 
-bool is_against_collective(const Run& run, const Hang& circle) {
-  const size_t communicator = run.waits.waits[circle.wait].communicator;
-  return all_parts(run, circle,
+bool is_against_collective(const Run& run, const Hang& cycle) {
+  const size_t communicator = run.waits.waits[cycle.wait].communicator;
+  return all_parts(run, cycle,
                    [&](const Wait& wait) {
                      return wait.communicator == communicator && wait.kind != WaitKind::kInit;
                    }) &&
-         !is_of_peers(run, circle) && !all_parts(run, circle, [](const Wait& wait) {
+         !is_of_peers(run, cycle) && !all_parts(run, cycle, [](const Wait& wait) {
            return wait.kind == WaitKind::kCollective;
          });
 }
 
-bool frees_all(const Run& run, const Hang& circle, Rank rank) {
-  return WaitWalk(circle.roots, run.waits.waits).frees_all(circle.roots, rank);
+bool frees_all(const Run& run, const Hang& cycle, Rank rank) {
+  return WaitWalk(cycle.roots, run.waits.waits).frees_all(cycle.roots, rank);
 }
 
-std::optional<Rank> repair_of(const Run& run, const Hang& circle) {
-  const Rank rank = WaitWalk(circle.roots, run.waits.waits).repair_of(circle.roots);
+std::optional<Rank> repair_of(const Run& run, const Hang& cycle) {
+  const Rank rank = WaitWalk(cycle.roots, run.waits.waits).repair_of(cycle.roots);
   return rank.value < 0 ? std::nullopt : std::optional(rank);
 }
 
-Ranks missing_from_creation(const Run& run, const Hang& circle) {
+Ranks missing_from_creation(const Run& run, const Hang& cycle) {
   Ranks creating;
   Ranks elsewhere;
   Ranks missing;
   for (const Wait& wait : run.waits.waits) {
-    if (!is_part(wait, circle.roots)) {
+    if (!is_part(wait, cycle.roots)) {
       continue;
     }
     for (const Waiter& waiter : wait.waiters) {
@@ -190,12 +190,12 @@ Ranks missing_from_creation(const Run& run, const Hang& circle) {
   return missing == elsewhere && missing.size() < creating.size() ? missing : Ranks();
 }
 
-bool is_first_use(const Run& run, const Hang& circle) {
-  const bool in_nccl = std::all_of(circle.roots.begin(), circle.roots.end(), [&](Rank rank) {
+bool is_first_use(const Run& run, const Hang& cycle) {
+  const bool in_nccl = std::all_of(cycle.roots.begin(), cycle.roots.end(), [&](Rank rank) {
     const RankState* state = state_of(run, rank);
     return state != nullptr && blocked_in_nccl(run, *state) != 0;
   });
-  return in_nccl && all_parts(run, circle, [](const Wait& wait) {
+  return in_nccl && all_parts(run, cycle, [](const Wait& wait) {
            return wait.kind != WaitKind::kInit && wait.sequence == 1;
          });
 }
