@@ -37,6 +37,7 @@ export function asText(): string {
   const card = data.card;
   if (!card) return data.verdict;
   const lines = [`${card.kind}: ${card.headline} [${card.certainty.toLowerCase()}]`];
+  lines.push(...card.notes);
   for (const one of card.actors) {
     lines.push(`- ${one.title} (${one.who}): ${one.doing}`);
     const top = one.frames[0];
@@ -98,7 +99,7 @@ export function verdict(): HTMLElement[] {
     h("div", { class: `card ${leading.severity}` },
       h("p", {}, h("span", { class: `chip ${leading.severity}` }, card.kind), " ",
         h("span", { class: "chip", title: meanings[card.certainty] ?? "", tabindex: 0 }, card.certainty), " ", slack),
-      h("h1", { id: "headline" }, card.headline), owners(leading), held(card.why, card.kind === "OUT OF MEMORY"),
+      h("h1", { id: "headline" }, card.headline), ...card.notes.map((line) => h("p", { class: "note" }, line)), owners(leading), held(card.why, card.kind === "OUT OF MEMORY"),
       why.length > 0 && h("ul", {}, ...why.slice(0, 12).map((line) => h("li", {}, line)), why.length > 12 ? h("li", { class: "quiet" }, `and ${why.length - 12} lines more, below`) : null),
       ...pictures(leading), card.advice ? h("p", {}, h("b", {}, "What to do: "), card.advice) : null,
       h("dl", { class: "next" }, ...card.next.filter((next) => !next.command.includes("--format=html")).flatMap((next) => [h("dt", {}, h("code", {}, next.command)), h("dd", { class: "quiet" }, next.purpose)])),
