@@ -62,9 +62,11 @@ std::string folded(std::string_view text, const Screen& screen) {
   return out;
 }
 
-// Which is which, before anything is said of them.
-std::string legend(const DiffArguments& arguments) {
-  return fmt::format("A: {}\nB: {}\n", printable(arguments.a), printable(arguments.b));
+// The verdict, which run is which, then the rest.
+std::string text_of(const Difference& difference, const DiffArguments& arguments) {
+  std::string text = diff_text(difference);
+  return text.insert(text.find('\n') + 1,
+                     fmt::format("A: {}\nB: {}\n", printable(arguments.a), printable(arguments.b)));
 }
 
 std::string page_of(const Difference& difference, const DiffArguments& arguments) {
@@ -72,7 +74,7 @@ std::string page_of(const Difference& difference, const DiffArguments& arguments
   Sheet sheet;
   sheet.kind = "diff";
   sheet.title = for_people(diff_verdict(difference));
-  sheet.text = legend(arguments) + "\n" + diff_text(difference);
+  sheet.text = text_of(difference, arguments);
   sheet.json = diff_json(difference);
   sheet.inputs = {{"A", arguments.a}, {"B", arguments.b}};
   sheet.next = {{"traintrace analyze " + shell_word(arguments.b), "what is wrong with B"},
@@ -82,11 +84,10 @@ std::string page_of(const Difference& difference, const DiffArguments& arguments
 
 int print_in_form(const Difference& difference, const DiffArguments& arguments) {
   const Screen screen = arguments.output == "-" ? stdout_screen() : Screen();
-  return write_output(arguments.output,
-                      arguments.form == "json" ? diff_json(difference)
-                      : arguments.form == "html"
-                          ? page_of(difference, arguments)
-                          : folded(legend(arguments) + diff_text(difference), screen));
+  return write_output(arguments.output, arguments.form == "json" ? diff_json(difference)
+                                        : arguments.form == "html"
+                                            ? page_of(difference, arguments)
+                                            : folded(text_of(difference, arguments), screen));
 }
 
 // Where both have one rank only these are compared, whatever their numbers.

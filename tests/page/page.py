@@ -172,7 +172,7 @@ def sheets(folder):
         sheet("report-kernel", ["report", "--by=kernel", profiled], folder, r"Most GPU time: ", r"gpu_ns"),
         sheet("report-call", ["report", "--by=call", hang], folder, r"Most time on the host: \w+, ", r"host_ns", "#bars"),
         sheet("report-stack", ["report", "--by=stack", hang], folder, r"Report by stack: \d+ rows", r"host_ns", "#bars"),
-        sheet("diff-time", ["diff", faster, profiled], folder, r"A step takes .* instead of .*A.*fast.*B.*slow|[Rr]ank 2", r"A: .*fast\nB: .*slow", "#time"),
+        sheet("diff-time", ["diff", faster, profiled], folder, r"A step takes .* instead of .*A.*fast.*B.*slow|[Rr]ank 2", r"verdict: .*\nA: .*fast\nB: .*slow", "#time"),
         sheet("diff-calls", ["diff", os.path.join(folder, "healthy.txt"), hang], folder, r"A.*healthy\.txt.*B.*hang\.txt", r"verdict: ", "#collectives"),
     ]
 
