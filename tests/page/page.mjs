@@ -36,7 +36,7 @@ async function verdict(one) {
   const headline = await page.textContent("#headline");
   assert.equal(headline, data.card.headline);
   assert.equal(await page.title(), `${data.card.kind}: ${data.card.headline}`, "the name of the tab says what happened");
-  assert.equal(await page.locator("#verdict .note").count(), data.card.notes.length, "what to know first is told");
+  assert.equal(await page.locator("#verdict .card .note").count(), data.card.notes.length, "what to know first is told");
   for (const rank of one.culprits.slice(0, 2)) assert.match(await page.textContent("#verdict"), new RegExp(`\\b${rank}\\b`), one.name);
   assert.equal(await page.locator("#plain").count(), 0, "the plain text gave way");
   const frame = await page.locator("#moment canvas").first().getAttribute("data-frame").catch(() => null);

@@ -89,7 +89,7 @@ function values(diff: Diff): HTMLElement[] | null {
 export function diffScreens(): [string, string, string, () => HTMLElement[] | null][] {
   const diff = data.diff!;
   return [
-    ["verdict", "Difference", "", () => head("DIFFERENCE", [h("p", { class: "quiet" }, "B against A, the run that went well")], () => `${data.title!}\n${data.inputs!.map(([name, path]) => `${name}: ${path}`).join("\n")}`)],
+    ["verdict", "Difference", "", () => head("DIFFERENCE", [h("p", { class: "quiet" }, "B, compared with A")], () => `${data.title!}\n${data.inputs!.map(([name, path]) => `${name}: ${path}`).join("\n")}`)],
     ["collectives", "Collectives", "Collective calls", () => collectives(diff)],
     ["time", "Time", "Where GPU time went", () => time(diff)],
     ["memory", "Memory", "Memory", () => memory(diff)],

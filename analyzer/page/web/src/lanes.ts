@@ -215,6 +215,6 @@ export function lanes(): HTMLElement[] | null {
   // What has not ended first, then from the last to the first.
   const latest = all.lanes.flatMap((lane) => lane.bars.map((bar) => ({ lane, bar }))).sort((a, b) => Number(over(a.bar)) - Number(over(b.bar)) || b.bar[0] - a.bar[0]);
   return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
-    table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], latest.map(({ lane, bar }) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
+    table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], latest.map(({ lane, bar }) => [lane.rank, text(bar[4]), text(bar[2]), bar[3] || null,
       { us: bar[0] }, bar[5] === "enqueued" ? null : { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]]))];
 }

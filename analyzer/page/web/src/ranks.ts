@@ -141,7 +141,7 @@ export function ranks(): HTMLElement[] | null {
     sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
     const few = ["culprit", "dead", "failed", "no trace"].includes(state) ? all.filter((cell) => cell.state === state).slice(0, 4) : [];
     const who = few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}${died(cell) && cell.state === "culprit" ? ", gone \u2020" : ""}`).join("; ");
-    return h("span", {}, sign, `${state}: ${count}${who ? ` (${who}${few.length < count ? "; …" : ""})` : ""}`);
+    return h("span", {}, sign, `${state}: ${count.toLocaleString("en-US")}${who ? ` (${who}${few.length < count ? "; …" : ""})` : ""}`);
   }));
   // Those that are unlike the others come first, so that no long table hides them.
   const alike = ["waiting", "moving", "was moving", "done"];

@@ -17,6 +17,7 @@ function cellOf(column: string, value: ReportValue): Cell {
     return Object.entries(value).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, part]) => `${name} ${column.endsWith("_ns") ? duration(part) : count(part)}`).join(", ");
   }
   if (!isNumber(value)) return value;
+  if (column.endsWith("_percent")) return { text: value.toFixed(1), sort: value };
   return column.endsWith("_ns") ? { ns: value } : /bytes/.test(column) ? { text: bytes(value), sort: value } : value;
 }
 // What a row is of: its texts, and its numbers that are names.
@@ -44,6 +45,12 @@ const sumOf = (all: Figure[]): number => all.reduce((sum, one) => sum + one.valu
 function most(column: string | undefined): HTMLElement | null {
   const all = column ? figuresIn(column) : [], [first] = biggest(all);
   if (!first || all.length < 2) return null;
+  const { by, columns, rows } = data.report!, idle = columns.indexOf("idle_ns"), window = columns.indexOf("window_ns");
+  if (by === "rank" && idle >= 0 && window >= 0) {  // of its own time, not of that of all ranks
+    const share = (row: ReportValue[]): number => Number(row[idle] ?? 0) / Math.max(1, Number(row[window] ?? 0));
+    const row = [...rows].sort((a, b) => share(b) - share(a))[0]!;
+    return h("p", {}, `The GPU of rank ${row[columns.indexOf("rank")]} is idle most: ${duration(Number(row[idle]))}, ${percent(Number(row[idle]), Number(row[window]))} of its ${duration(Number(row[window]))}.`);
+  }
   return h("p", {}, `Most ${names[column!] ?? words(column!)}: ${first.name}, ${shownAs(column!)(first.value)}, ${percent(first.value, sumOf(all))} of ${shownAs(column!)(sumOf(all))} in all ${count(all.length)} rows.`);
 }
 
@@ -72,22 +79,31 @@ function bars(column: string): HTMLElement | null {
   return h("div", {}, h("p", {}, `${names[column] ?? words(column)}${all.length > shown.length ? `: ${shown.length} of ${all.length} rows, the table has all` : ""}; % of all rows`), h("div", { class: "picture" }, svg as unknown as HTMLElement));
 }
 
+function spare(element: HTMLElement): HTMLElement {
+  element.classList.add("spare");  // is not printed
+  return element;
+}
+
 function figures(): HTMLElement[] {
   const { columns, rows, usual, left_out, by } = data.report!;
   const at = (names: string[]): number[] => names.map((name) => columns.indexOf(name)).filter((i) => i >= 0);
   const make = (caption: string, chosen: number[], open: boolean): HTMLElement => table(caption, chosen.map((i) => words(columns[i]!)), rows.map((row) => chosen.map((i) => cellOf(columns[i]!, row[i]!))), open);
   const main = usual.length > 0 ? at(usual) : columns.map((_, i) => i);
   return [...(rows.length === 0 ? [h("p", {}, "No rows: nothing of this sort was recorded.")] : [make(`By ${by}`, main, true)]),
-    ...(main.length < columns.length && rows.length > 0 ? [make("All columns", columns.map((_, i) => i), false)] : []),
+    ...(main.length < columns.length && rows.length > 0 ? [spare(make("All columns", columns.map((_, i) => i), false))] : []),
     left_out > 0 ? h("p", { class: "quiet" }, `${count(left_out)} rows more are in --format=csv.`) : h("span")];
 }
 
-export function reportScreens(): [string, string, string, () => HTMLElement[] | null][] {
+type Screen = [string, string, string, () => HTMLElement[] | null];
+export function reportScreens(): Screen[] {
   const column = data.report!.bars.find((name) => data.report!.columns.includes(name));
+  const parts: Screen = ["steps", "Steps", "Where GPU time went", () => data.steps ? steps() : null];
+  // Of ranks it has bars of its own.
+  const byRank = data.report!.by === "rank" && data.steps;
   return [
     ["verdict", "Report", "", () => head("REPORT", [most(column)], () => `${data.title!}\n${data.inputs!.map(([, path]) => path).join(" ")}`)],
-    ["bars", "Bars", "The most", () => { const picture = column ? bars(column) : null; return picture ? [picture] : null; }],
+    byRank ? parts : ["bars", "Bars", "The most", () => { const picture = column ? bars(column) : null; return picture ? [picture] : null; }],
     ["table", "Table", "All rows", figures],
-    ["steps", "Steps", "Where GPU time went", () => data.steps ? steps() : null],
+    ...(byRank ? [] : [parts]),
   ];
 }

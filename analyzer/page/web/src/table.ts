@@ -28,7 +28,7 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
   function draw(): void {
     const found = word === "" ? order : order.filter((row) => row.some((cell, i) => shown(cell, i).toLowerCase().includes(word)));
     const cut = all ? found : found.slice(0, most);
-    body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : {}, shown(cell, i))))));
+    body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : shown(cell, i).length > 60 ? { class: "long" } : {}, shown(cell, i))))));
     more.hidden = cut.length === found.length;
     rest.textContent = found.length > onPaper ? `${found.length - onPaper} of ${found.length} rows are not printed: the page has them.` : "";
     more.textContent = `show all ${found.length} rows`;
