@@ -38,7 +38,7 @@ function pair(label: string, a: Part[], b: Part[], show: (value: number) => stri
   const legend = h("div", { class: "legend" }, ...[...names].map(([name, colour]) => { const i = h("i"); i.style.background = colour; return h("span", {}, i, name); }));
   return h("div", {}, legend, h("div", { class: "picture" }, svg as unknown as HTMLElement));
 }
-const change = (a: number, b: number, show: (value: number) => string): { text: string; sort: number } => ({ text: `${b > a ? "+" : b < a ? "-" : ""}${show(Math.abs(b - a))}`, sort: b - a });
+const change = (a: number, b: number, show: (value: number) => string): { text: string; sort: number } => ({ text: b === a ? "0" : `${b > a ? "+" : "-"}${show(Math.abs(b - a))}`, sort: b - a });
 
 const share = (value: number): { text: string; sort: number } => ({ text: `${value.toFixed(1)} %`, sort: value });
 
@@ -47,7 +47,7 @@ function time(diff: Diff): HTMLElement[] | null {
   if (!all) return null;
   const of = (side: "a_ns" | "b_ns"): Part[] => all.buckets.map((one) => [`${one.idle ? "idle: " : ""}${one.bucket}`, hueOfBucket(one.bucket, one.idle), one[side]]);
   const kernels = [...all.new_kernels.map((one) => ["only in B", one] as const), ...all.vanished_kernels.map((one) => ["only in A", one] as const)].sort((a, b) => b[1].ns - a[1].ns);
-  return [h("p", {}, `GPU time ${all.per === "step" ? "of a step" : "in all that was recorded"}, ${all.ranks.length === 1 ? "rank" : "ranks"} ${rankList(all.ranks)}: A ${duration(all.window.a_ns)}, B ${duration(all.window.b_ns)}.`), pair("GPU time", of("a_ns"), of("b_ns"), duration),
+  return [h("p", {}, `GPU time ${all.per === "step" ? "of a step" : "in all that was recorded"}, ${all.ranks.length === 1 ? "rank" : "mean of ranks"} ${rankList(all.ranks)}: A ${duration(all.window.a_ns)}, B ${duration(all.window.b_ns)}.`), pair("GPU time", of("a_ns"), of("b_ns"), duration),
     table("Parts of the time", ["part", "A", "B", "change", ""], all.buckets.filter((one) => one.a_ns > 0 || one.b_ns > 0).map((one) => [`${one.idle ? "idle: " : ""}${one.bucket}`, { ns: one.a_ns }, { ns: one.b_ns }, change(one.a_ns, one.b_ns, duration), one.grew ? "grew" : ""]), true),
     table("Kernels and copies by what they are", ["what", "A", "B", "change", "of A", "of B"], all.kernels.filter((one) => one.a_ns > 0 || one.b_ns > 0).map((one) => [one.category, { ns: one.a_ns }, { ns: one.b_ns }, change(one.a_ns, one.b_ns, duration), share(one.a_percent), share(one.b_percent)]), true),
     ...(kernels.length > 0 ? [table("Kernels that only one has", ["run", "time", "kernel"], kernels.map(([run, one]) => [run, { ns: one.ns }, one.name]))] : []),

@@ -56,11 +56,13 @@ function most(column: string | undefined): HTMLElement | null {
 
 // The rows with most of what the report is about, as long as that is much.
 function bars(column: string): HTMLElement | null {
-  const all = figuresIn(column), most = 40, row = 22, show = shownAs(column);
+  const all = figuresIn(column), most = 40, show = shownAs(column);
   if (all.length < 2) return null;
   const shown = data.report!.by === "rank" || data.report!.by === "step" ? all.slice(0, most) : biggest(all).slice(0, most);
   const width = Math.max(340, Math.min(1130, document.documentElement.clientWidth - 36));
-  const left = Math.min(width * 0.5, 16 + 7 * Math.max(...shown.map((one) => one.name.length))), across = width - left - 130, letters = Math.floor(left / 6.8);
+  // Names stand left of their bars, on a telephone above them.
+  const narrow = width < 600, row = narrow ? 38 : 22, down = narrow ? 17 : 0;
+  const left = narrow ? 4 : Math.min(width * 0.5, 16 + 7.3 * Math.max(...shown.map((one) => one.name.length))), across = width - left - 130, letters = Math.floor((narrow ? width - 8 : left - 8) / 7.3);
   const longest = Math.max(...shown.map((one) => one.value)), total = sumOf(all), foot = shown.length * row + 4;
   const svg = s("svg", { viewBox: `0 0 ${width} ${foot + 20}`, width: "100%", role: "img", "aria-label": `${words(column)} by row; the table below has the same` });
   const step = roundStep(longest, Math.max(2, Math.floor(across / 120)));
@@ -69,11 +71,11 @@ function bars(column: string): HTMLElement | null {
     svg.append(s("line", { x1: x, x2: x, y1: 0, y2: foot, stroke: "var(--line)" }), s("text", { x, y: foot + 14, class: "quiet", "text-anchor": value === 0 ? "start" : "middle" }, value === 0 ? "0" : show(value)));
   }
   shown.forEach((one, i) => {
-    const box = s("rect", { x: left, y: i * row + 3, width: Math.max(1, across * one.value / longest), height: row - 5 });
+    const box = s("rect", { x: left, y: i * row + 3 + down, width: Math.max(1, across * one.value / longest), height: 17 });
     box.style.fill = "var(--moving)";
     const name = one.name.length > letters ? `${one.name.slice(0, letters - 1)}\u2026` : one.name;
-    const group = s("g", { tabindex: 0, role: "img", "aria-label": `${one.name}: ${show(one.value)}` }, s("text", { x: 2, y: i * row + 16 }, name), box,
-      s("text", { x: left + across * one.value / longest + 6, y: i * row + 16, class: "quiet halo" }, `${show(one.value)}, ${percent(one.value, total)}`));
+    const group = s("g", { tabindex: 0, role: "img", "aria-label": `${one.name}: ${show(one.value)}` }, s("text", { x: 2, y: i * row + 16, class: "halo" }, name), box,
+      s("text", { x: left + across * one.value / longest + 6, y: i * row + 16 + down, class: "quiet halo" }, `${show(one.value)}, ${percent(one.value, total)}`));
     svg.append(withTip(group, () => [one.name, `${words(column)}: ${show(one.value)}, ${percent(one.value, total)} of all rows`]));
   });
   return h("div", {}, h("p", {}, `${names[column] ?? words(column)}${all.length > shown.length ? `: ${shown.length} of ${all.length} rows, the table has all` : ""}; % of all rows`), h("div", { class: "picture" }, svg as unknown as HTMLElement));
