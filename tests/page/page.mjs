@@ -337,6 +337,7 @@ async function sheet(one) {
     assert.match(await page.textContent("#verdict"), one.says);
     const empty = await page.evaluate(() => [...document.querySelectorAll("main > section")].filter((section) => !section.querySelector("h1, table tbody tr, svg, p")).map((section) => section.id));
     assert.deepEqual(empty, [], one.name);
+    if (one.name === "report-unknown") assert.match(await page.textContent("#table"), /No figure is known/, "it says why there is nothing");
     if (one.bars) assert.ok(await page.locator(`${one.bars} svg rect`).count() >= 2, `${one.name}: no bars`);
     assert.ok(await page.locator("table tbody tr").count() > 0, `${one.name}: no rows`);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${one.name} fits ${viewport.width}`);

@@ -169,6 +169,7 @@ def sheets(folder):
     faster = profiles(os.path.join(folder, "fast"), slow=False)
     return [
         sheet("report-rank", ["report", "--by=rank", profiled], folder, r"Report by rank: 4 rows", r"window_ns", "#steps"),
+        sheet("report-unknown", ["report", "--by=rank", os.path.join(folder, "died.txt")], folder, r"Report by rank: 4 rows", r"rank"),
         sheet("report-kernel", ["report", "--by=kernel", profiled], folder, r"Most GPU time: ", r"gpu_ns"),
         sheet("report-call", ["report", "--by=call", hang], folder, r"Most time on the host: \w+, ", r"host_ns", "#bars"),
         sheet("report-stack", ["report", "--by=stack", hang], folder, r"Report by stack: \d+ rows", r"host_ns", "#bars"),

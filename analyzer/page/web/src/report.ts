@@ -91,7 +91,9 @@ function figures(): HTMLElement[] {
   const at = (names: string[]): number[] => names.map((name) => columns.indexOf(name)).filter((i) => i >= 0);
   const make = (caption: string, chosen: number[], open: boolean): HTMLElement => table(caption, chosen.map((i) => words(columns[i]!)), rows.map((row) => chosen.map((i) => cellOf(columns[i]!, row[i]!))), open);
   const main = usual.length > 0 ? at(usual) : columns.map((_, i) => i);
-  return [...(rows.length === 0 ? [h("p", {}, "No rows: nothing of this sort was recorded.")] : [make(`By ${by}`, main, true)]),
+  const things = ["rank", "device", "stream", "step", "source"];
+  const known = columns.some((column, i) => !things.includes(column) && rows.some((row) => row[i] !== null));
+  return [...(rows.length > 0 && !known ? [h("p", {}, "No figure is known of these rows: what the GPUs did was not recorded. Record with TRAINTRACE_GPU_TIMELINE=cupti.")] : []), ...(rows.length === 0 ? [h("p", {}, "No rows: nothing of this sort was recorded.")] : [make(`By ${by}`, main, true)]),
     ...(main.length < columns.length && rows.length > 0 ? [spare(make("All columns", columns.map((_, i) => i), false))] : []),
     left_out > 0 ? h("p", { class: "quiet" }, `${count(left_out)} rows more are in --format=csv.`) : h("span")];
 }
