@@ -11,13 +11,17 @@
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/numbers_of.h"
+#include "analyzer/commands/output_file.h"
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/load.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
+#include "analyzer/text/printable.h"
 #include "analyzer/text/screen.h"
+#include "analyzer/text/units.h"
 
 namespace traintrace {
 namespace {
@@ -25,6 +29,7 @@ namespace {
 struct DiffArguments {
   std::string a, b;
   std::string form;
+  std::string output = "-";
 };
 
 Result<Run> run_of(const std::string& path) {
@@ -57,9 +62,32 @@ std::string folded(std::string_view text, const Screen& screen) {
   return out;
 }
 
-int print_in_form(const Difference& difference, const std::string& form) {
-  return print(form == "json" ? diff_json(difference)
-                              : folded(diff_text(difference), stdout_screen()));
+// The verdict, which run is which, then the rest.
+std::string text_of(const Difference& difference, const DiffArguments& arguments) {
+  std::string text = diff_text(difference);
+  return text.insert(text.find('\n') + 1,
+                     fmt::format("A: {}\nB: {}\n", printable(arguments.a), printable(arguments.b)));
+}
+
+std::string page_of(const Difference& difference, const DiffArguments& arguments) {
+  const std::string traces = shell_word(arguments.a) + " " + shell_word(arguments.b);
+  Sheet sheet;
+  sheet.kind = "diff";
+  sheet.title = for_people(diff_verdict(difference));
+  sheet.text = text_of(difference, arguments);
+  sheet.json = diff_json(difference);
+  sheet.inputs = {{"A", arguments.a}, {"B", arguments.b}};
+  sheet.next = {{"traintrace analyze " + shell_word(arguments.b), "what is wrong with B"},
+                {"traintrace diff --format=json " + traces, "the same for a program"}};
+  return sheet_html(sheet);
+}
+
+int print_in_form(const Difference& difference, const DiffArguments& arguments) {
+  const Screen screen = arguments.output == "-" ? stdout_screen() : Screen();
+  return write_output(arguments.output, arguments.form == "json" ? diff_json(difference)
+                                        : arguments.form == "html"
+                                            ? page_of(difference, arguments)
+                                            : folded(text_of(difference, arguments), screen));
 }
 
 // Where both have one rank only these are compared, whatever their numbers.
@@ -77,7 +105,7 @@ void take_rank_of(const Profile& a, Profile& b) {
 }
 
 int diff_profiles_of(const std::vector<std::string>& a, const std::vector<std::string>& b,
-                     const std::string& form) {
+                     const DiffArguments& arguments) {
   const Result<ProfiledRun> of_a = read_profiled_run(a);
   if (!of_a) {
     return fail(of_a.error());
@@ -88,7 +116,7 @@ int diff_profiles_of(const std::vector<std::string>& a, const std::vector<std::s
   }
   take_rank_of(of_a->profile, of_b->profile);
   const ProfileDiff time = diff_profiles(of_a->profile, of_b->profile);
-  return print_in_form({nullptr, &time, {}}, form);
+  return print_in_form({nullptr, &time, {}}, arguments);
 }
 
 // None: it was not recorded of both.
@@ -151,7 +179,7 @@ int diff_traces(const DiffArguments& arguments) {
   run_stage("comparison of values", [&] { values = diff_of_values(*a, *b); });
   return print_in_form(
       {calls ? &*calls : nullptr, time ? &*time : nullptr, memory, values ? &*values : nullptr},
-      arguments.form);
+      arguments);
 }
 
 int diff(const DiffArguments& arguments) {
@@ -160,7 +188,7 @@ int diff(const DiffArguments& arguments) {
   if (a.empty() != b.empty()) {
     return fail("one is a trace of a profiler and the other is not: they cannot be compared");
   }
-  return a.empty() ? diff_traces(arguments) : diff_profiles_of(a, b, arguments.form);
+  return a.empty() ? diff_traces(arguments) : diff_profiles_of(a, b, arguments);
 }
 
 }  // namespace
@@ -169,7 +197,9 @@ void declare_diff(CLI::App& command, Invocation& invocation) {
   auto arguments = std::make_shared<DiffArguments>();
   command.add_option("TRACE_A", arguments->a, "good run: its folder, or one trace")->required();
   command.add_option("TRACE_B", arguments->b, "bad run of the same job")->required();
-  add_format(command, arguments->form, {"text", "json"});
+  add_format(command, arguments->form, {"text", "json", "html"});
+  command.add_option("-o,--output", arguments->output,
+                     "write the result to this file; - is stdout");
   add_debuginfod(command);
   command.callback([arguments, &invocation] {
     invocation.status = supervised([&] { return diff(*arguments); });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
@@ -16,6 +17,7 @@
 #include "analyzer/importers/operations_csv.h"
 #include "analyzer/judge/load.h"
 #include "analyzer/memory/device_peaks.h"
+#include "analyzer/page/page.h"
 #include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
@@ -27,6 +29,7 @@
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/text/progress.h"
 #include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/profile.h"
 #include "analyzer/timeline/recorded.h"
 #include "analyzer/timeline/steps.h"
 
@@ -42,7 +45,29 @@ struct ReportArguments {
   ReportChoice choice;
 };
 
-int print_in_form(const ReportTable& table, const ReportArguments& arguments) {
+std::string page_of(const ReportTable& table, const ReportArguments& arguments,
+                    const Profile* profile) {
+  Sheet sheet;
+  sheet.kind = "report";
+  sheet.title = fmt::format("Report by {}: {} row{}", table.by, table.rows.size(),
+                            table.rows.size() == 1 ? "" : "s");
+  sheet.text = report_text(table);
+  sheet.json = report_page_json(table, arguments.choice);
+  std::string traces;
+  for (const std::string& trace : arguments.traces) {
+    traces += " " + shell_word(trace);
+    sheet.inputs.emplace_back("of", trace);
+  }
+  sheet.next = {{"traintrace analyze" + traces, "what is wrong, and where"},
+                {fmt::format("traintrace report --by={} --format=csv{}", arguments.by, traces),
+                 "the same for a spreadsheet, exact"}};
+  sheet.profile = profile;
+  return sheet_html(sheet);
+}
+
+// `profile`: of what is known of the GPUs' time; null: nothing.
+int print_in_form(const ReportTable& table, const ReportArguments& arguments,
+                  const Profile* profile = nullptr) {
   if (const std::string complaint = complaint_about_columns(table, arguments.choice.columns);
       !complaint.empty()) {
     return fail(complaint);
@@ -50,11 +75,22 @@ int print_in_form(const ReportTable& table, const ReportArguments& arguments) {
   const Screen screen = arguments.output == "-" ? stdout_screen() : Screen();
   const std::string& form = arguments.form;
   const ReportTable chosen = with_columns(table, arguments.choice.columns);
-  return write_output(arguments.output, form == "json"  ? report_json(chosen)
-                                        : form == "csv" ? report_csv(chosen)
+  return write_output(arguments.output, form == "json"   ? report_json(chosen)
+                                        : form == "csv"  ? report_csv(chosen)
+                                        : form == "html" ? page_of(chosen, arguments, profile)
                                         : screen.terminal
                                             ? report_for_people(table, arguments.choice, screen)
                                             : report_text(chosen));
+}
+
+int print_of_timelines(const ReportTable& table, std::vector<Timeline> timelines,
+                       const ReportArguments& arguments) {
+  if (arguments.form != "html" || timelines.empty()) {
+    return print_in_form(table, arguments);
+  }
+  std::optional<Profile> profile;
+  run_stage("profile", [&] { profile = build_profile(std::move(timelines)); });
+  return print_in_form(table, arguments, profile ? &*profile : nullptr);
 }
 
 ReportTable table_of(const std::vector<Timeline>& timelines, const std::string& by) {
@@ -127,7 +163,8 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
   }
   run_stage("late peers", [&] { note_late_peers(find_arrivals(timelines), timelines); });
   say_why_empty(timelines, arguments.by);
-  return print_in_form(table_of(timelines, arguments.by), arguments);
+  const ReportTable table = table_of(timelines, arguments.by);
+  return print_of_timelines(table, std::move(timelines), arguments);
 }
 
 bool has_row(const ReportTable& table, Rank rank) {
@@ -232,7 +269,7 @@ int report_recorded(const ReportArguments& arguments) {
                     "TRAINTRACE_GPU_TIMELINE=cupti",
                     without, without == 1 ? "" : "s"));
   }
-  return print_in_form(table, arguments);
+  return print_of_timelines(table, std::move(own.timelines), arguments);
 }
 
 // Of those that have one.
@@ -381,7 +418,7 @@ void declare_report(CLI::App& command, Invocation& invocation) {
                              "annotation", "module", "range", "scalar", "value", "batch", "check",
                              "collective", "cause", "slowdown"}))
       ->capture_default_str();
-  add_format(command, arguments->form, {"text", "json", "csv"});
+  add_format(command, arguments->form, {"text", "json", "csv", "html"});
   command
       .add_option("--columns", arguments->choice.columns,
                   "columns to show, or all; on a terminal those that matter are shown")

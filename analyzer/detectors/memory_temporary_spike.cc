@@ -27,7 +27,8 @@ std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memo
         site.bytes = spike->bytes;
         site.count = history.peak_allocated - spike->without;
         site.text = fmt::format(
-            "{} bytes from {} to {}, when {} were in use; without them, never more than {};",
+            "{} bytes from {} to {}, when {} bytes were in use; without them, never more than {} "
+            "bytes;",
             spike->bytes, run_time(run, spike->taken), run_time(run, spike->freed),
             history.peak_allocated, spike->without);
         return true;
@@ -38,8 +39,8 @@ std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memo
   Finding finding = allocator_finding(run, "memory.temporary-spike", cases);
   const AllocatorCase& worst = cases.front();
   finding.title = fmt::format(
-      "the peak of {} is one block that lives for a moment: {} of {} bytes on rank {}, {} lower "
-      "without it{}",
+      "the peak of {} is one block that lives for a moment: {} bytes of {} bytes on rank {}, {} "
+      "bytes lower without it{}",
       ranks_text(finding.culprits), worst.site.bytes, worst.history->peak_allocated,
       worst.site.rank.value, worst.site.count, at_place(finding));
   finding.values = {{"peak_bytes", signed_bytes(worst.history->peak_allocated)},

@@ -52,6 +52,11 @@ bool is_user_file(std::string_view file) {
   if (file.empty() || file.starts_with('<')) {
     return false;
   }
+  // Of glibc, as its own build names them.
+  if (file.starts_with("../sysdeps/") || file.starts_with("../csu/") ||
+      file.starts_with("./csu/") || file.starts_with("./nptl/")) {
+    return false;
+  }
   // The standard library lies in lib/python3.11/ or lib/python311.zip, wherever Python is.
   // And torch in a tree of its own; a folder of the user's may have that name too.
   return !has_any(file, {"/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python",

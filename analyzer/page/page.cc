@@ -17,9 +17,9 @@ constexpr std::string_view kPlainMark = "<!--traintrace:plain-->";
 constexpr std::string_view kDataMark = "<!--traintrace:data-->";
 
 std::string html_of(const Finding& finding) {
-  std::string out =
-      fmt::format("<section>\n<h2>{}</h2>\n<p><code>{}</code> {}, {}", escaped_html(finding.title),
-                  finding.code, name_of(finding.severity), name_of(finding.certainty));
+  std::string out = fmt::format("<section>\n<h2>{}</h2>\n<p><code>{}</code> {}, {}",
+                                escaped_html(for_people(finding.title)), finding.code,
+                                name_of(finding.severity), name_of(finding.certainty));
   if (!finding.culprits.empty()) {
     out += fmt::format(" &middot; culprits: {}", ranks_text(finding.culprits));
   }
@@ -33,7 +33,7 @@ std::string html_of(const Finding& finding) {
                        place.function.empty() ? "" : " in " + escaped_html(place.function));
   }
   for (const std::string& line : finding.evidence) {
-    out += fmt::format("<li>{}</li>\n", escaped_html(line));
+    out += fmt::format("<li>{}</li>\n", escaped_html(for_people(line)));
   }
   out += "</ul>\n";
   if (!finding.advice.empty()) {
@@ -44,8 +44,9 @@ std::string html_of(const Finding& finding) {
 
 // For readers that run no programs, and where there are no pictures to show.
 std::string plain_html(const Run& run, const FindingsReport& report) {
-  std::string out = fmt::format("<h1>{}</h1>\n<p>{}</p>\n", escaped_html(report.verdict),
-                                escaped_html(run_line(run)));
+  std::string out =
+      fmt::format("<h1>{}</h1>\n<p>{}</p>\n", escaped_html(for_people(report.verdict)),
+                  escaped_html(run_line(run)));
   for (const OtherRun& other : run.others) {
     out += fmt::format("<p>{}</p>\n", escaped_html(other_run_line(other)));
   }
@@ -65,6 +66,13 @@ std::string embedded(const PageJson& json) {
     text.replace(at, 1, "\\u003c");
   }
   return text;
+}
+
+// What happened, in the name of the browser's tab: its kind, then who and where.
+std::string title_of(const FindingsReport& report) {
+  const Finding* const first = leading(report.findings);
+  return first == nullptr ? for_people(report.verdict)
+                          : fmt::format("{}: {}", kind_of(*first), for_people(first->title));
 }
 
 PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions& options) {
@@ -88,18 +96,19 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
     json[name] = nullptr;
     run_stage(std::string("page: ") + name, [&] { json[name] = make(); });
   };
+  const Ranks culprits = page_culprits(first, report.findings);
   part("card", [&] {
     CardOptions card = options.card;
     card.source_lines = 2;
-    return first == nullptr ? PageJson() : page_card(card_of(run, *first, card));
+    return first == nullptr ? PageJson() : page_card(card_of(run, *first, card, report.findings));
   });
-  part("ranks", [&] { return page_ranks(run, first, report.findings, texts); });
+  part("ranks", [&] { return page_ranks(run, first, culprits, texts); });
   part("communicators", [&] { return page_communicators(run, first); });
-  part("lanes", [&] { return page_lanes(run, first, texts); });
-  part("waits", [&] { return page_waits(run, first); });
-  part("stacks", [&] { return page_stacks(run, first, texts); });
+  part("lanes", [&] { return page_lanes(run, first, culprits, texts); });
+  part("waits", [&] { return page_waits(run, culprits); });
+  part("stacks", [&] { return page_stacks(run, culprits, texts); });
   part("memory", [&] { return page_memory(run, report.findings, options, texts); });
-  part("steps", [&] { return page_steps(run, texts); });
+  part("steps", [&] { return page_steps(run.profile.get(), texts); });
   part("numbers", [&] { return page_numbers(run, report.findings); });
   part("environment", [&] { return page_environment(run); });
   for (const char* const list : {"communicators", "memory", "environment"}) {
@@ -109,6 +118,44 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
   }
   json["texts"] = texts.json();
   return json;
+}
+
+}  // namespace
+
+namespace {
+
+// The asset with what belongs into its three places.
+std::string filled(const std::string& title, const std::string& plain,
+                   const std::function<PageJson()>& data) {
+  const std::string tab = escaped_html(title);
+  const std::string_view page = page_asset();
+  const size_t title_at = page.find(kTitleMark);
+  const size_t plain_at = page.find(kPlainMark);
+  const size_t data_at = page.find(kDataMark);
+  if (data_at == std::string_view::npos) {
+    return fmt::format(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\">\n"
+        "<title>{}</title></head>\n<body>\n{}<p>This traintrace was built without "
+        "analyzer/page/built/page.html: there are no pictures.</p>\n</body></html>\n",
+        tab, plain);
+  }
+  const auto piece = [&](size_t from, size_t to) {
+    return std::string(page.substr(from, to - from));
+  };
+  return piece(0, title_at) + tab + piece(title_at + kTitleMark.size(), plain_at) + plain +
+         piece(plain_at + kPlainMark.size(), data_at) + embedded(data()) +
+         piece(data_at + kDataMark.size(), page.size());
+}
+
+std::string escaped_html_lines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    out += escaped_html(line) + '\n';
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return out;
 }
 
 }  // namespace
@@ -140,26 +187,30 @@ std::string escaped_html(std::string_view text) {
 }
 
 std::string page_html(const Run& run, const FindingsReport& report, const PageOptions& options) {
-  const std::string title = escaped_html(report.verdict);
-  const std::string plain = plain_html(run, report);
-  const std::string_view page = page_asset();
-  const size_t title_at = page.find(kTitleMark);
-  const size_t plain_at = page.find(kPlainMark);
-  const size_t data_at = page.find(kDataMark);
-  if (data_at == std::string_view::npos) {
-    return fmt::format(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\">\n"
-        "<title>{}</title></head>\n<body>\n{}<p>This traintrace was built without "
-        "analyzer/page/built/page.html: there are no pictures.</p>\n</body></html>\n",
-        title, plain);
-  }
-  const auto piece = [&](size_t from, size_t to) {
-    return std::string(page.substr(from, to - from));
-  };
-  return piece(0, title_at) + title + piece(title_at + kTitleMark.size(), plain_at) + plain +
-         piece(plain_at + kPlainMark.size(), data_at) + embedded(data_of(run, report, options)) +
-         piece(data_at + kDataMark.size(), page.size());
+  return filled(title_of(report), plain_html(run, report),
+                [&] { return data_of(run, report, options); });
+}
+
+std::string sheet_html(const Sheet& sheet) {
+  const std::string plain = fmt::format("<h1>{}</h1>\n<pre>{}</pre>\n", escaped_html(sheet.title),
+                                        escaped_html_lines(sheet.text));
+  return filled(sheet.title, plain, [&] {
+    PageJson json = {{"schema", "traintrace.page/1"}, {"kind", sheet.kind}, {"title", sheet.title}};
+    json["inputs"] = sheet.inputs;
+    json["next"] = PageJson::array();
+    for (const CardCommand& next : sheet.next) {
+      json["next"].push_back({{"command", next.command}, {"purpose", next.purpose}});
+    }
+    json["run"] = {{"start_ns", 0}, {"live", false}};
+    json[sheet.kind] = PageJson::parse(sheet.json);
+    TextTable texts;
+    json["steps"] = nullptr;
+    if (sheet.profile != nullptr) {
+      run_stage("page: steps", [&] { json["steps"] = page_steps(sheet.profile, texts); });
+    }
+    json["texts"] = texts.json();
+    return json;
+  });
 }
 
 }  // namespace traintrace

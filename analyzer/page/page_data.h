@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,16 +34,22 @@ struct PageOptions {
   ReadEvents read_events = {};
 };
 
+// Of the leading finding, which may be null, and of other root causes; who only is slow is none.
+Ranks page_culprits(const Finding* leading, const std::vector<Finding>& findings);
+// When that rank's process was gone; none: it runs, or ended as it should.
+std::optional<TimeNs> page_death(const Run& run, const RankState& state);
+
 // Times are in us since the start of the run.  `leading`: may be null.
-PageJson page_ranks(const Run& run, const Finding* leading, const std::vector<Finding>& findings,
+PageJson page_ranks(const Run& run, const Finding* leading, const Ranks& culprits,
                     TextTable& texts);
 PageJson page_communicators(const Run& run, const Finding* leading);
-PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts);
-PageJson page_waits(const Run& run, const Finding* leading);
-PageJson page_stacks(const Run& run, const Finding* leading, TextTable& texts);
+PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprits,
+                    TextTable& texts);
+PageJson page_waits(const Run& run, const Ranks& culprits);
+PageJson page_stacks(const Run& run, const Ranks& culprits, TextTable& texts);
 PageJson page_memory(const Run& run, const std::vector<Finding>& findings,
                      const PageOptions& options, TextTable& texts);
-PageJson page_steps(const Run& run, TextTable& texts);
+PageJson page_steps(const Profile* profile, TextTable& texts);  // null: not known
 // Null if none were recorded, or none can be drawn.
 PageJson page_numbers(const Run& run, const std::vector<Finding>& findings);
 PageJson page_environment(const Run& run);

@@ -24,7 +24,7 @@ struct Bar {
 };
 
 // Culprits first, then victims: all of a small job, else two of each and one that is neither.
-Ranks chosen(const Run& run, const Finding* leading) {
+Ranks chosen(const Run& run, const Finding* leading, const Ranks& culprits) {
   Ranks ranks;
   if (run.ranks.size() <= kMostLanes) {
     for (const RankState& state : run.ranks) {
@@ -39,6 +39,7 @@ Ranks chosen(const Run& run, const Finding* leading) {
   };
   if (leading != nullptr) {
     add(leading->culprits, 3);
+    add(culprits, 2);
     for (const Ranks& side : leading->sides) {
       add(side, 1);
     }
@@ -55,15 +56,20 @@ Ranks chosen(const Run& run, const Finding* leading) {
   return ranks;
 }
 
-const Wait* wait_of(const Run& run, Rank rank, size_t communicator, uint64_t sequence) {
-  for (const Wait& wait : run.waits.waits) {
-    if (wait.communicator == communicator && wait.sequence == sequence &&
-        std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                    [&](const Waiter& waiter) { return waiter.rank == rank; })) {
-      return &wait;
-    }
-  }
-  return nullptr;
+// Messages have numbers of their own for each peer: what waits is known by when it was entered.
+bool is_waited_in(const Run& run, Rank rank, size_t communicator, const OperationText& operation) {
+  const auto is_it = [&](const Wait& wait, const Waiter& waiter) {
+    const bool message = wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend;
+    return waiter.rank == rank && message != operation.collective &&
+           (message ? waiter.since == operation.enter &&
+                          (wait.kind == WaitKind::kReceive) == operation.receive
+                    : wait.sequence == operation.sequence);
+  };
+  return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+    return wait.communicator == communicator &&
+           std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                       [&](const Waiter& waiter) { return is_it(wait, waiter); });
+  });
 }
 
 // All have entered it, and it does not finish: no rank waits for another one.
@@ -89,8 +95,8 @@ std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vect
               operation.sequence, call_name(trace, operation.call)};
       // Its host had handed it to the GPU by then; when it was over is not known.
       bar.kind = operation.completed == 0 ? "enqueued" : "done";
-      if (operation.collective && (wait_of(run, state.rank, i, operation.sequence) != nullptr ||
-                                   is_stalled(stalls, state.rank, i, operation.sequence))) {
+      if (is_waited_in(run, state.rank, i, operation) ||
+          (operation.collective && is_stalled(stalls, state.rank, i, operation.sequence))) {
         bar.kind = "waits";
         bar.end = std::max(state.last_seen, operation.enter);
       }
@@ -155,20 +161,21 @@ TimeNs parted_at(const Run& run, const Finding* leading) {
 
 }  // namespace
 
-PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts) {
+PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprits,
+                    TextTable& texts) {
   const TimeNs parted = parted_at(run, leading);
   PageJson json = {{"parted", parted == 0 ? PageJson() : PageJson(page_us(run, parted))},
                    {"end", page_us(run, run.end)},
                    {"lanes", PageJson::array()}};
   const std::vector<Stall> stalls = find_stalls(run);
-  for (const Rank rank : chosen(run, leading)) {
+  for (const Rank rank : chosen(run, leading, culprits)) {
     const RankState* const state = state_of(run, rank);
     if (state == nullptr) {
       json["lanes"].push_back(
           {{"rank", rank.value}, {"role", "no trace"}, {"bars", PageJson::array()}});
       continue;
     }
-    const bool culprit = leading != nullptr && contains(leading->culprits, rank) && parted != 0;
+    const bool culprit = contains(culprits, rank) && parted != 0;
     std::vector<Bar> bars = bars_of(run, *state, stalls);
     if (culprit && (bars.empty() || std::string_view(bars.back().kind) != "waits")) {
       add_instead(run, *state, parted, bars);
@@ -179,6 +186,9 @@ PageJson page_lanes(const Run& run, const Finding* leading, TextTable& texts) {
                                                                                        : "other"},
                      {"last", page_us(run, state->last_seen)},
                      {"bars", PageJson::array()}};
+    if (const std::optional<TimeNs> death = page_death(run, *state)) {
+      lane["died"] = page_us(run, *death);
+    }
     for (const Bar& bar : bars) {
       const std::string name =
           std::string_view(bar.kind) == "instead" ? "" : run.communicators[bar.communicator].name;

@@ -19,6 +19,7 @@ constexpr size_t kMostPoints = 400;
 constexpr size_t kMostBands = 9;
 constexpr size_t kMostBlocks = 3000;
 constexpr size_t kMostStacks = 300;
+constexpr uint64_t kUnnoticed = 50;  // one part in so many of a peak
 
 // By whom, and where: what an engineer can change.
 std::string band_of(const ProcessTrace& trace, Rank rank, const LiveBlock& block) {
@@ -269,13 +270,31 @@ PageJson failure_json(const Run& run, const ProcessTrace& trace, Rank rank,
   const CallRecord* const first = out_of_memory(run, rank);
   const TimeNs time = first != nullptr ? std::min(first->enter, failure.time) : failure.time;
   PageJson json = {{"t", page_us(run, time)},
+                   {"last", page_us(run, failure.time)},
                    {"bytes", failure.bytes},
                    {"place", page_place(trace, rank, failure.stack)}};
+  const Shortage shortage = shortage_of(trace, failure);
   if (failure.total != 0) {
     json["free"] = failure.free;
     json["total"] = failure.total;
+  } else {  // the job had not asked: what is known of the device from elsewhere
+    if (shortage.free) {
+      json["free"] = *shortage.free;
+    }
+    if (shortage.total) {
+      json["total"] = *shortage.total;
+    }
   }
   return json;
+}
+
+// As PyTorch's allocator itself counts it; 0: it does not.
+uint64_t counted_peak(const ProcessTrace& trace, int device) {
+  uint64_t most = 0;
+  for (const TensorDeviceText& own : trace.tensor_devices) {
+    most = own.device == device ? std::max(most, own.peak_allocated) : most;
+  }
+  return most;
 }
 
 void add_device(const Run& run, const RankState& state, const ProcessTrace& trace, int device,
@@ -301,6 +320,10 @@ void add_device(const Run& run, const RankState& state, const ProcessTrace& trac
                   {"device", device},
                   {"peak", curve.peak},
                   {"peak_at", page_us(run, curve.peak_time)}};
+  const uint64_t counted = counted_peak(trace, device);
+  if (failure == nullptr && counted > curve.peak + curve.peak / kUnnoticed) {
+    own["own_peak"] = counted;
+  }
   if (failure != nullptr) {
     own["failed"] = failure_json(run, trace, state.rank, *failure);
   }

@@ -43,10 +43,10 @@ std::string page_place(const ProcessTrace& trace, Rank rank, uint32_t stack) {
 }
 
 PageJson page_card(const Card& card) {
-  PageJson json = {{"kind", card.kind},           {"headline", card.headline},
-                   {"certainty", card.certainty}, {"why", card.why},
-                   {"advice", card.advice},       {"actors", PageJson::array()},
-                   {"next", PageJson::array()}};
+  PageJson json = {
+      {"kind", card.kind},           {"headline", card.headline}, {"certainty", card.certainty},
+      {"notes", card.notes},         {"why", card.why},           {"advice", card.advice},
+      {"actors", PageJson::array()}, {"next", PageJson::array()}};
   for (const CardActor& actor : card.actors) {
     PageJson own = {{"ranks", page_json(actor.ranks)},
                     {"title", rank_title(actor.ranks)},

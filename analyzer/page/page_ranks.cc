@@ -16,20 +16,6 @@ namespace {
 // Numbers in a table of the page: no communicator's members are cut in two.
 constexpr size_t kMostMembers = 20'000;
 
-// Of the leading finding and of other root causes; who only is slow is none.
-Ranks all_culprits(const Finding* leading, const std::vector<Finding>& findings) {
-  Ranks culprits;
-  for (const Finding& finding : findings) {
-    const bool root = &finding == leading || (finding.root && finding.severity == Severity::kError);
-    if (root && !finding.code.starts_with("latency.") && !finding.code.starts_with("run.h")) {
-      for (const Rank rank : finding.culprits) {
-        insert(culprits, rank);
-      }
-    }
-  }
-  return culprits;
-}
-
 const char* state_of_rank(const Run& run, const RankState& state, const Ranks& culprits,
                           const Ranks& waiting) {
   if (contains(culprits, state.rank)) {
@@ -55,7 +41,10 @@ Ranks waiting_ranks(const Run& run, const Finding* leading) {
   }
   for (const Rank rank :
        leading == nullptr || leading->severity == Severity::kInfo ? Ranks() : leading->victims) {
-    insert(ranks, rank);
+    const RankState* const state = state_of(run, rank);
+    if (state == nullptr || !exited_normally(run, *state)) {  // or it waits no more
+      insert(ranks, rank);
+    }
   }
   return ranks;
 }
@@ -114,15 +103,36 @@ PageJson figure(const std::map<int, int64_t>& figures, Rank rank) {
 
 }  // namespace
 
-PageJson page_ranks(const Run& run, const Finding* leading, const std::vector<Finding>& findings,
+Ranks page_culprits(const Finding* leading, const std::vector<Finding>& findings) {
+  Ranks culprits;
+  for (const Finding& finding : findings) {
+    const bool root = &finding == leading || (finding.root && finding.severity == Severity::kError);
+    if (root && !finding.code.starts_with("latency.") && !finding.code.starts_with("run.h")) {
+      for (const Rank rank : finding.culprits) {
+        insert(culprits, rank);
+      }
+    }
+  }
+  return culprits;
+}
+
+std::optional<TimeNs> page_death(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  if (exited_normally(run, state) || !has_ended(state)) {
+    return std::nullopt;
+  }
+  const TimeNs noted = state.ending == Ending::kExited ? trace.exited : trace.gone;
+  return noted != 0 ? noted : state.last_seen;
+}
+
+PageJson page_ranks(const Run& run, const Finding* leading, const Ranks& culprits,
                     TextTable& texts) {
   PageJson json = {
       {"rank", PageJson::array()},  {"host", PageJson::array()},  {"pid", PageJson::array()},
       {"gpu", PageJson::array()},   {"state", PageJson::array()}, {"last", PageJson::array()},
-      {"place", PageJson::array()}, {"at", PageJson::array()},    {"peak", PageJson::array()},
-      {"late", PageJson::array()},  {"step", PageJson::array()}};
+      {"place", PageJson::array()}, {"at", PageJson::array()},    {"ended", PageJson::array()},
+      {"peak", PageJson::array()},  {"late", PageJson::array()},  {"step", PageJson::array()}};
   const Ranks waiting = waiting_ranks(run, leading);
-  const Ranks culprits = all_culprits(leading, findings);
   const std::map<int, int64_t> late = lateness(run);
   const std::map<int, int64_t> steps = step_times(run);
   for (const RankState& state : run.ranks) {
@@ -137,6 +147,8 @@ PageJson page_ranks(const Run& run, const Finding* leading, const std::vector<Fi
     json["place"].push_back(
         texts.index(activity ? page_place(trace, state.rank, activity->stack) : ""));
     json["at"].push_back(activity ? page_us(run, activity->time) : 0);
+    const std::optional<TimeNs> death = page_death(run, state);
+    json["ended"].push_back(death ? PageJson(page_us(run, *death)) : PageJson());
     json["peak"].push_back(peak_of(trace));
     json["late"].push_back(figure(late, state.rank));
     json["step"].push_back(figure(steps, state.rank));

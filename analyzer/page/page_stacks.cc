@@ -72,7 +72,7 @@ std::vector<Frame> frames_of(const Run& run, const RankState& state) {
   return frames;
 }
 
-PageJson json_of(const Node& node, const Finding* leading, TextTable& texts) {
+PageJson json_of(const Node& node, const Ranks& culprits, TextTable& texts) {
   PageJson children = PageJson::array();
   for (const auto& [frame, child] : node.children) {
     PageJson own = {{"f", texts.index(frame.function)},
@@ -81,13 +81,12 @@ PageJson json_of(const Node& node, const Finding* leading, TextTable& texts) {
                     {"u", frame.user ? 1 : 0},
                     {"n", child.ranks.size()},
                     {"r", texts.index(rank_list(child.ranks))}};
-    if (leading != nullptr && std::all_of(child.ranks.begin(), child.ranks.end(), [&](Rank rank) {
-          return contains(leading->culprits, rank);
-        })) {
+    if (std::all_of(child.ranks.begin(), child.ranks.end(),
+                    [&](Rank rank) { return contains(culprits, rank); })) {
       own["x"] = 1;
     }
     if (!child.children.empty()) {
-      own["c"] = json_of(child, leading, texts);
+      own["c"] = json_of(child, culprits, texts);
     }
     children.push_back(std::move(own));
   }
@@ -96,7 +95,7 @@ PageJson json_of(const Node& node, const Finding* leading, TextTable& texts) {
 
 }  // namespace
 
-PageJson page_stacks(const Run& run, const Finding* leading, TextTable& texts) {
+PageJson page_stacks(const Run& run, const Ranks& culprits, TextTable& texts) {
   constexpr size_t kDeepest = 200;
   Node root;
   bool now = false;
@@ -110,7 +109,7 @@ PageJson page_stacks(const Run& run, const Finding* leading, TextTable& texts) {
       insert(node->ranks, state.rank);
     }
   }
-  return {{"now", now}, {"ranks", run.ranks.size()}, {"tree", json_of(root, leading, texts)}};
+  return {{"now", now}, {"ranks", run.ranks.size()}, {"tree", json_of(root, culprits, texts)}};
 }
 
 }  // namespace traintrace

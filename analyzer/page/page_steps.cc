@@ -127,8 +127,8 @@ PageJson arrivals_json(const Profile& profile, TextTable& texts) {
 
 }  // namespace
 
-PageJson page_steps(const Run& run, TextTable& texts) {
-  if (run.profile == nullptr) {
+PageJson page_steps(const Profile* profile, TextTable& texts) {
+  if (profile == nullptr) {
     return nullptr;
   }
   PageJson causes = PageJson::array();
@@ -136,10 +136,10 @@ PageJson page_steps(const Run& run, TextTable& texts) {
     causes.push_back(name);
   }
   return {{"causes", std::move(causes)},
-          {"devices", devices_json(*run.profile)},
-          {"steps", steps_json(*run.profile)},
-          {"sites", sites_json(*run.profile, texts)},
-          {"arrivals", arrivals_json(*run.profile, texts)}};
+          {"devices", devices_json(*profile)},
+          {"steps", steps_json(*profile)},
+          {"sites", sites_json(*profile, texts)},
+          {"arrivals", arrivals_json(*profile, texts)}};
 }
 
 }  // namespace traintrace

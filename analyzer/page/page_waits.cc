@@ -105,7 +105,7 @@ PageJson edge_json(const Run& run, const Wait& wait, const Ranks& waiting, Rank 
 
 }  // namespace
 
-PageJson page_waits(const Run& run, const Finding* leading) {
+PageJson page_waits(const Run& run, const Ranks& culprits) {
   std::map<Signature, Ranks> groups;
   for (const auto& [rank, signature] : signatures(run)) {
     insert(groups[signature], rank);
@@ -119,11 +119,10 @@ PageJson page_waits(const Run& run, const Finding* leading) {
     }
     const auto [call, place] =
         signature.first.empty() ? doing(run, ranks.front()) : std::pair<std::string, std::string>();
-    json["nodes"].push_back(
-        {{"ranks", page_json(ranks)},
-         {"culprit", leading != nullptr && contains(leading->culprits, ranks.front())},
-         {"doing", call},
-         {"at", place}});
+    json["nodes"].push_back({{"ranks", page_json(ranks)},
+                             {"culprit", contains(culprits, ranks.front())},
+                             {"doing", call},
+                             {"at", place}});
   }
   json["left_out"] = left_out;
   size_t from = 0;

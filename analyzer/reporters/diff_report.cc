@@ -143,6 +143,10 @@ std::string calls_text(const RunDiff& diff) {
 
 }  // namespace
 
+std::string diff_verdict(const Difference& diff) {
+  return verdict(diff);
+}
+
 std::string diff_text(const Difference& diff) {
   return printable_lines("verdict: " + verdict(diff) + "\n\n" +
                          (diff.calls == nullptr ? "" : calls_text(*diff.calls)) +

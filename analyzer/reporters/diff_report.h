@@ -19,6 +19,7 @@ struct Difference {
   const NumbersDiff* numbers = nullptr;
 };
 
+std::string diff_verdict(const Difference& diff);  // one sentence
 std::string diff_text(const Difference& diff);
 std::string diff_json(const Difference& diff);  // schema traintrace.diff/1
 

@@ -160,10 +160,14 @@ std::string time_text(const ProfileDiff& diff) {
   text += row("all", diff.window_ns, "");
   for (size_t i = 0; i < kTimeBuckets; ++i) {
     if (diff.buckets[i].a != 0 || diff.buckets[i].b != 0) {
-      text += row(label(i), diff.buckets[i], diff.has_grown(diff.buckets[i]) ? "  grew" : "");
+      text += row(label(i), diff.buckets[i],
+                  diff.has_grown(diff.buckets[i])           ? "  grew"
+                  : diff.growth(diff.buckets[i]) <= -kGrown ? "  shrank"
+                                                            : "");
     }
   }
-  text += "time in kernels and copies, by what they are:\n";
+  text += fmt::format("{:<32}{:>14}{:>14}{:>12}  of A, of B\n", "time in kernels and copies:", "A",
+                      "B", "change, ms");
   const auto [all_a, all_b] = kernel_time(diff);
   for (size_t i = 0; i < kKernelCategories; ++i) {
     const Pair& pair = diff.kernels[i];

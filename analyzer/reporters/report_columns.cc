@@ -23,7 +23,7 @@ const UsualOf kUsual[] = {
     {"batch", {{"place", "rank", "count", "changing_count", "batch_bytes", "most_batch_bytes"}, {}}},
     {"check", {{"place", "communicator", "operation", "rank", "side", "count", "nan_count", "inf_count", "largest", "first_norm", "last_norm", "most_norm"}, {}}},
     {"value", {{"place", "rank", "number", "time_ns", "value"}, {}}},
-    {"stack", {{"count", "host_ns", "live_bytes", "growth_bytes_per_step", "idle_ns", "cause", "owner", "call", "calls", "stack"}, {"host_ns", "idle_ns"}}},
+    {"stack", {{"count", "host_ns", "live_bytes", "growth_bytes_per_step", "idle_ns", "cause", "owner", "call", "operator", "calls", "stack"}, {"host_ns", "idle_ns"}}},
     {"kernel", {{"kernel", "work_count", "gpu_ns", "share_percent", "mean_ns", "idle_before_ns"}, {"gpu_ns"}}},
     {"operator", {{"operator", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},
     {"annotation", {{"annotation", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},

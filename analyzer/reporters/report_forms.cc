@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/reporters/report_json.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/words.h"
@@ -53,7 +54,9 @@ std::string cell_text(const ReportCell& cell, const std::string& between) {
   return is_list(cell) ? joined(std::get<std::vector<std::string>>(cell), between) : "-";
 }
 
-nlohmann::ordered_json cell_json(const ReportCell& cell) {
+}  // namespace
+
+nlohmann::ordered_json report_cell_json(const ReportCell& cell) {
   if (const auto* number = std::get_if<int64_t>(&cell)) {
     return *number;
   }
@@ -75,6 +78,8 @@ nlohmann::ordered_json cell_json(const ReportCell& cell) {
   }
   return nullptr;
 }
+
+namespace {
 
 std::string padded(const std::string& text, size_t width, bool right) {
   const std::string blanks(width > text.size() ? width - text.size() : 0, ' ');
@@ -130,7 +135,7 @@ std::string report_json(const ReportTable& table) {
   for (const std::vector<ReportCell>& row : table.rows) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
     for (size_t i = 0; i < row.size(); ++i) {
-      object[table.columns[i]] = cell_json(row[i]);
+      object[table.columns[i]] = report_cell_json(row[i]);
     }
     rows.push_back(std::move(object));
   }

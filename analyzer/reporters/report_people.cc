@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analyzer/model/code_place.h"
 #include "analyzer/reporters/report_columns.h"
+#include "analyzer/reporters/report_json.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
@@ -310,6 +312,41 @@ ReportTable with_columns(const ReportTable& table, const std::vector<std::string
     }
   }
   return chosen;
+}
+
+std::string report_page_json(const ReportTable& table, const ReportChoice& choice) {
+  constexpr size_t kMostRows = 3000;  // a page is looked at
+  const UsualColumns usual = usual_columns(table.by);
+  nlohmann::ordered_json json = {{"by", table.by}, {"columns", table.columns}};
+  json["usual"] = nlohmann::ordered_json::array();
+  for (const std::string_view column : usual.columns) {
+    json["usual"].push_back(column);
+  }
+  json["bars"] = nlohmann::ordered_json::array();
+  for (const std::string_view column : usual.bars) {
+    json["bars"].push_back(column);
+  }
+  json["left_out"] = table.rows.size() - std::min(table.rows.size(), kMostRows);
+  json["rows"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < std::min(table.rows.size(), kMostRows); ++i) {
+    nlohmann::ordered_json row = nlohmann::ordered_json::array();
+    for (const ReportCell& cell : table.rows[i]) {
+      const auto* const parts = std::get_if<ReportParts>(&cell);
+      ReportParts known;
+      for (const auto& part : parts == nullptr ? ReportParts() : *parts) {
+        if (part.second != 0) {
+          known.push_back(part);
+        }
+      }
+      const bool is_stack = std::holds_alternative<std::vector<std::string>>(cell);
+      row.push_back(parts != nullptr ? report_cell_json(known)
+                    : is_stack       ? nlohmann::ordered_json(frames_of(cell, choice))
+                                     : report_cell_json(cell));
+    }
+    json["rows"].push_back(std::move(row));
+  }
+  return printable_json(
+      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 std::string report_for_people(const ReportTable& table, const ReportChoice& choice,

@@ -108,5 +108,8 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
 std::string report_text(const ReportTable& table);
 std::string report_json(const ReportTable& table);
 std::string report_csv(const ReportTable& table);
+// For the page: rows without names, which columns matter, and which has bars; of stacks the frames
+// that `choice` wants.
+std::string report_page_json(const ReportTable& table, const ReportChoice& choice);
 
 }  // namespace traintrace

@@ -154,6 +154,21 @@ void LiveJob::note_steps() {
   }
 }
 
+void LiveJob::note_behind(std::vector<RankView>& views) const {
+  std::unordered_map<uint64_t, uint64_t> furthest;  // by communicator
+  for (const auto& followed : processes_) {
+    if (followed->main != nullptr) {
+      uint64_t& most = furthest[followed->main->id];
+      most = std::max(most, followed->main->collectives);
+    }
+  }
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (const LiveCommunicator* const own = processes_[i]->main; own != nullptr) {
+      views[i].behind = furthest[own->id] - own->collectives;
+    }
+  }
+}
+
 void LiveJob::note_lags(std::vector<RankView>& views) {
   std::vector<Entries> entries(views.size());
   std::unordered_map<uint64_t, std::vector<size_t>> members;  // of a communicator, in `views`
@@ -167,6 +182,7 @@ void LiveJob::note_lags(std::vector<RankView>& views) {
       members[processes_[i]->main->id].push_back(i);
     }
   }
+  note_behind(views);
   for (const auto& [id, places] : members) {
     std::vector<const Entries*> compared;
     compared.reserve(places.size());

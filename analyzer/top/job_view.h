@@ -41,11 +41,13 @@ struct RankView {
   bool pending = false;      // it is not known to be finished
   // Steps, counted by a collective that comes once in each; 0: not found.
   uint64_t step = 0;
-  int64_t step_ns = 0;               // the last whole one
-  std::vector<int64_t> steps_ns;     // the last ones, oldest first
-  std::optional<int64_t> lag_ns;     // behind the median member, over the last collectives
-  int last_count = 0, of_count = 0;  // how many of these it entered last
-  bool is_slow = false;              // and that is more than chance
+  int64_t step_ns = 0;            // the last whole one
+  std::vector<int64_t> steps_ns;  // the last ones, oldest first
+  std::optional<int64_t> lag_ns;  // behind the median member, over the last collectives
+  // Collectives that the furthest member of its largest communicator has issued and it has not.
+  std::optional<uint64_t> behind;
+  int last_count = 0, of_count = 0;                // how many of these it entered last
+  bool is_slow = false;                            // and that is more than chance
   uint64_t allocated = 0, reserved = 0, peak = 0;  // bytes; reserved 0: not by an allocator
   int64_t growth = 0;                              // bytes allocated since this view began
   uint32_t stack = 0;                              // of its last call, in its trace
@@ -95,6 +97,7 @@ class LiveJob {
  private:
   LiveJob();
   void note_steps();
+  void note_behind(std::vector<RankView>& views) const;
   void note_lags(std::vector<RankView>& views);
 
   std::vector<std::string> inputs_;

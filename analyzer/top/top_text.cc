@@ -61,6 +61,16 @@ std::string signed_duration(int64_t ns) {
   return (ns > 0 ? "+" : "") + duration_text(ns);
 }
 
+// Of one that moves how much later it comes, else how many collectives the others have issued
+// since.
+std::string lag_cell(const RankView& rank) {
+  const bool moves = rank.state == LiveState::kMoving;
+  if (moves && rank.lag_ns) {
+    return signed_duration(*rank.lag_ns);
+  }
+  return !moves && rank.behind.value_or(0) > 0 ? fmt::format("{} behind", *rank.behind) : "-";
+}
+
 std::string state_text(const RankView& rank, TimeNs now) {
   const std::string for_how_long = duration_text(std::max<int64_t>(elapsed(rank.since, now), 0));
   switch (rank.state) {
@@ -150,9 +160,8 @@ std::string row_line(const JobView& view, const RowView& row, const std::string&
          fmt::format("  {:>9} ", moves && rank.step_ns > 0 ? duration_text(rank.step_ns) : "-") +
          sparkline(rank.steps_ns, look.utf8) + "  " +
          in_columns(printable(collective_cell(rank)), widths.collective) +
-         fmt::format("  {:>9}  ",
-                     moves && rank.lag_ns ? signed_duration(*rank.lag_ns) : std::string("-")) +
-         in_columns(memory_cell(rank), widths.memory) + "  " + printable(place);
+         fmt::format("  {:>9}  ", lag_cell(rank)) + in_columns(memory_cell(rank), widths.memory) +
+         "  " + printable(place);
 }
 
 std::string clock_text(int64_t ns) {
@@ -290,6 +299,9 @@ nlohmann::ordered_json rank_json(const RankView& rank, const std::string& place)
     json["step"] = rank.step;
     json["step_ns"] = rank.step_ns;
     json["steps_ns"] = rank.steps_ns;
+  }
+  if (rank.behind && rank.state != LiveState::kMoving) {
+    json["behind_count"] = *rank.behind;
   }
   if (rank.lag_ns) {
     json["lag_ns"] = *rank.lag_ns;

@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 
 const [folder, modules] = process.argv.slice(2);
 const { chromium } = createRequire(join(modules, "x.js"))("playwright-core");
-const { browser: path, pages } = JSON.parse(readFileSync(join(folder, "pages.json"), "utf8"));
+const { browser: path, pages, sheets } = JSON.parse(readFileSync(join(folder, "pages.json"), "utf8"));
 const browser = await chromium.launch({ executablePath: path, args: ["--no-sandbox", "--disable-gpu"] });
 
 async function open(one, options = {}) {
@@ -35,7 +35,8 @@ async function verdict(one) {
   assert.equal(data.findings[data.leading].code, one.code);
   const headline = await page.textContent("#headline");
   assert.equal(headline, data.card.headline);
-  assert.equal(await page.title(), data.verdict, "the title is the verdict");
+  assert.equal(await page.title(), `${data.card.kind}: ${data.card.headline}`, "the name of the tab says what happened");
+  assert.equal(await page.locator("#verdict .card .note").count(), data.card.notes.length, "what to know first is told");
   for (const rank of one.culprits.slice(0, 2)) assert.match(await page.textContent("#verdict"), new RegExp(`\\b${rank}\\b`), one.name);
   assert.equal(await page.locator("#plain").count(), 0, "the plain text gave way");
   const frame = await page.locator("#moment canvas").first().getAttribute("data-frame").catch(() => null);
@@ -64,6 +65,11 @@ async function keyboard(one) {
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.hash.includes("rank=1"));
   assert.match(await page.textContent("nav .pin"), /rank 1/);
+  await page.goBack();
+  await page.waitForFunction(() => !location.hash.includes("rank="));
+  assert.ok(await page.locator("nav .pin").isHidden(), "Back undoes a pin");
+  await page.goForward();
+  await page.waitForFunction(() => location.hash.includes("rank=1"));
   await page.locator("h1").click();
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => !location.hash.includes("rank="));
@@ -289,6 +295,60 @@ async function accused(one) {
   await done(one, opened);
 }
 
+// A rank that is gone bears the sign of it in all pictures, and one that ended as it should does not.
+async function deaths(one, gone) {
+  const opened = await open(one);
+  const { page } = opened;
+  assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll("table.matrix tbody tr")].filter((row) => /gone|dead/.test(row.textContent)).map((row) => Number(row.cells[0].textContent))), gone, one.name);
+  assert.equal(await page.locator("#moment .legend", { hasText: "\u2020" }).count(), gone.length > 0 ? 1 : 0, one.name);
+  const { lanes } = JSON.parse(await page.textContent("#data"));
+  assert.deepEqual(lanes.lanes.filter((lane) => lane.died !== undefined).map((lane) => lane.rank), gone, one.name);
+  await done(one, opened);
+}
+
+// Bars without an axis tell nothing.
+async function axes(one) {
+  const opened = await open(one);
+  const marks = await opened.page.evaluate(() => [...document.querySelectorAll("#steps svg")][0].querySelectorAll("text[text-anchor]").length);
+  assert.ok(marks >= 2, `${one.name}: ${marks} marks under the bars`);
+  await done(one, opened);
+}
+
+// On a telephone each wait says so in words, and no picture is squeezed.
+async function narrowLanes(one) {
+  const opened = await open(one, { viewport: { width: 390, height: 800 } });
+  const { page } = opened;
+  await page.waitForFunction(() => document.querySelector("#moment canvas").dataset.frame);
+  const { shown, drawn, labels } = await page.evaluate(() => {
+    const canvas = document.querySelector("#moment canvas");
+    return { shown: canvas.getBoundingClientRect().width, drawn: canvas.width / devicePixelRatio, labels: canvas.dataset.labels.split("|") };
+  });
+  assert.ok(Math.abs(shown - drawn) < 2, `drawn for ${drawn}, shown in ${shown}`);
+  assert.ok(labels.filter((label) => /wait/.test(label)).length >= 3, `${one.name}: ${labels}`);
+  await done(one, opened);
+}
+
+// Pages of `report` and `diff`: what it says, two bars or more on an axis, and a table; no screen is empty.
+async function sheet(one) {
+  for (const viewport of [{ width: 1180, height: 900 }, { width: 390, height: 800 }]) {
+    const opened = await open(one, { viewport });
+    const { page } = opened;
+    assert.equal(await page.title(), await page.textContent("#headline"));
+    assert.match(await page.textContent("#verdict"), one.says);
+    const empty = await page.evaluate(() => [...document.querySelectorAll("main > section")].filter((section) => !section.querySelector("h1, table tbody tr, svg, p")).map((section) => section.id));
+    assert.deepEqual(empty, [], one.name);
+    if (one.name === "report-unknown") assert.match(await page.textContent("#table"), /No figure is known/, "it says why there is nothing");
+    if (one.bars) assert.ok(await page.locator(`${one.bars} svg rect`).count() >= 2, `${one.name}: no bars`);
+    assert.ok(await page.locator("table tbody tr").count() > 0, `${one.name}: no rows`);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${one.name} fits ${viewport.width}`);
+    await page.screenshot({ path: join(folder, `${one.name}-${viewport.width}.png`), fullPage: true });
+    await done(one, opened);
+  }
+  const opened = await open(one, { javaScriptEnabled: false });
+  assert.match(await opened.page.textContent("#plain pre"), one.plain, "without programs the text is there");
+  await opened.context.close();
+}
+
 async function hostile(one) {
   const opened = await open(one);
   const { page } = opened;
@@ -312,10 +372,16 @@ try {
   await grid(named("many"));
   await cycle(named("p2p_cycle"));
   for (const name of ["hang", "skipped", "swapped"]) await accused(named(name));
+  await deaths(named("dead-rank"), [0, 1, 2, 3]);
+  await deaths(named("died"), [2]);
+  await deaths(named("healthy"), []);
+  await axes(named("slow"));
+  await narrowLanes(named("died"));
   await hostile(named("hostile"));
   await numbers(named("numbers"));
   await manyNumbers(named("many-numbers"));
-  console.log(`${pages.length} pages are right`);
+  for (const one of sheets) await sheet({ ...one, says: new RegExp(one.says), plain: new RegExp(one.plain) });
+  console.log(`${pages.length + sheets.length} pages are right`);
 } finally {
   await browser.close();
 }

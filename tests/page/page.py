@@ -45,6 +45,14 @@ def hang_of_many():
     return "\n".join(lines) + "\n"
 
 
+DIED = """ranks 0-3
+communicator dp members=0-3
++1 0-3 calls ncclAllReduce on dp x30 every=50ms @train.py:118:train_step,train.py:200:main
++2.6 0,1,3 enqueues ncclAllReduce on dp @train.py:118:train_step,train.py:200:main
++2.7 2 dies signal=11
+end +40
+"""
+
 HOSTILE = r"""ranks 0-3 host="<img src=x onerror=alert(1)>"
 communicator dp members=0-3 name="</script><script>alert(2)</script>"
 +1 0-3 calls ncclAllReduce on dp x20 "@</script><svg onload=alert(3)>.py:7:f"
@@ -101,8 +109,9 @@ def numbers_of_many():
     return "\n".join(lines) + "\nend +60\n"
 
 
-def profiles(folder):
+def profiles(folder, slow=True):
     """Four ranks, of which the host of rank 2 is slow."""
+    shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     together = []
     for number in range(4):
@@ -111,7 +120,7 @@ def profiles(folder):
             began = rank.now
             for _ in range(30):
                 rank.launch(25.0)
-                rank.host(40.0 + (60.0 if number == 2 else 0.0))
+                rank.host(40.0 + (60.0 if slow and number == 2 else 0.0))
             rank.launch(150.0, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=13)
             rank.block(stream=13)
             rank.step(step, began)
@@ -147,6 +156,28 @@ def make(name, given, folder, **expected):
     return {"name": name, "page": page, "code": leading["code"], "culprits": leading["culprits"], "ranks": len(found["run"]["ranks"]), **expected}
 
 
+def sheet(name, command, folder, says, plain, bars=""):
+    page = os.path.join(folder, name + ".html")
+    done = subprocess.run([TRAINTRACE, *command, "--format=html", "-o", page], cwd=folder, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, (name, done)
+    assert os.path.getsize(page) < 1_000_000, name
+    return {"name": name, "page": page, "says": says, "plain": plain, "bars": bars}
+
+
+def sheets(folder):
+    profiled, hang = os.path.join(folder, "slow"), os.path.join(folder, "hang.txt")
+    faster = profiles(os.path.join(folder, "fast"), slow=False)
+    return [
+        sheet("report-rank", ["report", "--by=rank", profiled], folder, r"Report by rank: 4 rows", r"window_ns", "#steps"),
+        sheet("report-unknown", ["report", "--by=rank", os.path.join(folder, "died.txt")], folder, r"Report by rank: 4 rows", r"rank"),
+        sheet("report-kernel", ["report", "--by=kernel", profiled], folder, r"Most GPU time: ", r"gpu_ns"),
+        sheet("report-call", ["report", "--by=call", hang], folder, r"Most time on the host: \w+, ", r"host_ns", "#bars"),
+        sheet("report-stack", ["report", "--by=stack", hang], folder, r"Report by stack: \d+ rows", r"host_ns", "#bars"),
+        sheet("diff-time", ["diff", faster, profiled], folder, r"A step takes .* instead of .*A.*fast.*B.*slow|[Rr]ank 2", r"verdict: .*\nA: .*fast\nB: .*slow", "#time"),
+        sheet("diff-calls", ["diff", os.path.join(folder, "healthy.txt"), hang], folder, r"A.*healthy\.txt.*B.*hang\.txt", r"verdict: ", "#collectives"),
+    ]
+
+
 def write(path, text):
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
@@ -165,11 +196,11 @@ def main():
             with lzma.open(os.path.join(HERE, "stories", story + ".txt.xz"), "rt") as file:
                 pages.append(make(story, write(os.path.join(folder, story + ".txt"), file.read()), folder))
         pages.append(make("many", write(os.path.join(folder, "many.txt"), hang_of_many()), folder, grid=RANKS))
+        pages.append(make("died", write(os.path.join(folder, "died.txt"), DIED), folder))
         pages.append(make("hostile", write(os.path.join(folder, "hostile.txt"), HOSTILE), folder))
         pages.append(make("memory", write(os.path.join(folder, "memory.txt"), out_of_memory()), folder, screen="memory"))
         pages.append(make("numbers", write(os.path.join(folder, "numbers.txt"), of_numbers()), folder, screen="numbers", about="numbers"))
         pages.append(make("many-numbers", write(os.path.join(folder, "many-numbers.txt"), numbers_of_many()), folder, screen="numbers"))
-        shutil.rmtree(os.path.join(folder, "slow"), ignore_errors=True)
         pages.append(make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps", about="steps"))
         for name in ("p2p_cycle", "p2p_cycle_of_two_rings"):
             pages.append(make(name, scenario(name, folder), folder, screen="waits"))
@@ -177,7 +208,7 @@ def main():
             pages.append(make(f"generated-{seed}", generated(seed, ranks, folder), folder, screen="waits"))
         for name, of in (("leak", "memory_growth"), ("fragmentation", "memory_oom_fragmentation")):
             pages.append(make(name, scenario(of, folder), folder, screen="memory", about="memory"))
-        write(os.path.join(folder, "pages.json"), json.dumps({"browser": BROWSER, "pages": pages}))
+        write(os.path.join(folder, "pages.json"), json.dumps({"browser": BROWSER, "pages": pages, "sheets": sheets(folder)}))
         # Below the modules, so that node finds them.
         done = subprocess.run(["node", os.path.join(HERE, "page.mjs"), folder, MODULES], check=False)
         sys.exit(done.returncode)

@@ -264,7 +264,7 @@ def check_diff():
     first = "rank 2 on communicator dp (4 ranks): the same, but B ends after #39, A goes on to #60"
     narrow = on_terminal(["diff", "calm.txt", "hang.txt"], 80)
     assert all(len(line) <= 80 for line in narrow.splitlines()) and " ".join(narrow.split()) == " ".join(text.split()), narrow
-    assert text.startswith(f"verdict: {first}\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same, but B ends after #40" in text, text
+    assert text.startswith(f"verdict: {first}\nA: calm.txt\nB: hang.txt\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same, but B ends after #40" in text, text
 
 
 def check_overview():

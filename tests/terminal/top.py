@@ -151,6 +151,8 @@ def check_json(folder):
         assert [row["ranks"] for row in found["rows"]] in ([[1], [0, 2, 3]], [[0, 2, 3], [1]]), found["rows"]
         blocked = sum(rank["state"] == "blocked" for rank in found["ranks"])
         text = top(traces, "--once").stdout
+        assert found["ranks"][1]["behind_count"] == 1 and all(found["ranks"][rank].get("behind_count", 0) == 0 for rank in (0, 2, 3)), found["ranks"]
+        assert "1 behind" in text, text
         assert blocked and f"traintrace analyze {traces} says whom they wait for" in text, text
     # The process is gone, and its traces are not written any more.
     found = json.loads(top(traces, "--once", "--format=json", "--interval=10ms").stdout)

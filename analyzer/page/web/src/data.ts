@@ -5,7 +5,7 @@ export interface Actor {
   source: { n: number; text: string; marked: boolean }[];
 }
 export interface Card {
-  kind: string; headline: string; certainty: string; why: string[]; advice: string; actors: Actor[];
+  kind: string; headline: string; certainty: string; notes: string[]; why: string[]; advice: string; actors: Actor[];
   next: { command: string; purpose: string }[];
 }
 export interface Owner { bytes: number; percent?: number; class?: string; where?: string; growth_bytes_per_step?: number }
@@ -16,12 +16,12 @@ export interface Finding {
 }
 export interface Ranks {
   rank: number[]; host: number[]; pid: number[]; gpu: number[]; state: number[]; last: number[]; place: number[]; at: number[];
-  peak: (number | null)[]; late: (number | null)[]; step: (number | null)[]; missing: number[];
+  peak: (number | null)[]; ended: (number | null)[]; late: (number | null)[]; step: (number | null)[]; missing: number[];
 }
 export interface Communicator { name: string; size: number; leading: boolean; ranks: number[]; seq: number[] }
 // begin, end, name of the communicator, sequence, text, kind
 export type Bar = [number, number, number, number, number, "done" | "enqueued" | "waits" | "instead"];
-export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; bars: Bar[] }[] }
+export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; died?: number; bars: Bar[] }[] }
 // doing, at: of what waits for nobody.  since: us; waited: ns.  part: how those that are waited for stand to it.
 export interface Waits {
   nodes: { ranks: number[]; culprit: boolean; doing: string; at: string }[];
@@ -32,7 +32,8 @@ export interface StackNode { f: number; p: number; l: number; u: number; n: numb
 export interface Stacks { now: boolean; ranks: number; tree: StackNode[] }
 export interface Memory {
   rank: number; device: number; peak: number; peak_at: number;
-  failed?: { t: number; bytes: number; place: string; free?: number; total?: number };
+  own_peak?: number;  // by the allocator's own count, where that is more than is known by place
+  failed?: { t: number; last: number; bytes: number; place: string; free?: number; total?: number };
   curve: { t: number[]; bands: string[]; bytes: number[][] };
   flames: { b: number; n: number; f: number[] }[]; blocks: [number, number, number][];
 }
@@ -62,5 +63,23 @@ export interface Data {
   texts: string[]; ranks: Ranks | null; communicators: Communicator[]; lanes: Lanes | null; waits: Waits | null; stacks: Stacks | null;
   memory: Memory[]; steps: Steps | null; numbers: Numbers | null; environment: Fact[];
 }
-export const data: Data = JSON.parse(document.getElementById("data")!.textContent!);
+// What `report` and `diff` show (analyzer/page/page.h, struct Sheet).
+export type ReportValue = number | string | string[] | Record<string, number> | null;
+export interface Report { by: string; columns: string[]; usual: string[]; bars: string[]; left_out: number; rows: ReportValue[][] }
+interface Side { collectives: number; operation?: string; count?: number; type?: string; reduction?: string; where?: string }
+interface OfMemory { rank: number; device: number; peak_bytes: number; bytes?: number; where?: string; surplus_bytes?: number }
+export interface Diff {
+  verdict: string; only_in_a: string[]; only_in_b: string[];
+  sequences: { kind: "same" | "differs" | "ends" | "unknown"; communicator: string; ranks: number[]; sequence?: number; sequence_last?: number; a: Side; b: Side }[];
+  values?: { differences: { kind: string; ranks: number[]; where: string; number: number; a?: unknown; b?: unknown; operation?: string }[]; same_count: number; incomplete_count: number };
+  time?: {
+    per: string; ranks: number[]; window: { a_ns: number; b_ns: number }; buckets: { bucket: string; idle: boolean; a_ns: number; b_ns: number; grew: boolean }[];
+    kernels: { category: string; a_ns: number; b_ns: number; a_percent: number; b_percent: number }[];
+    synchronisations: { change: string; call: string; site: string; a_count: number; b_count: number; a_blocked_ns: number; b_blocked_ns: number }[];
+    new_kernels: { name: string; ns: number }[]; vanished_kernels: { name: string; ns: number }[];
+  };
+  memory?: { a: OfMemory; b: OfMemory; [more: string]: unknown }[];
+}
+export interface Sheet { kind: "report" | "diff"; title: string; inputs: [string, string][]; next: Card["next"]; report?: Report; diff?: Diff }
+export const data: Data & Partial<Sheet> = JSON.parse(document.getElementById("data")!.textContent!);
 export const text = (index: number): string => data.texts[index] ?? "";

@@ -9,7 +9,7 @@ export function environment(): HTMLElement[] | null {
   const differ = data.environment.filter((fact) => fact.count > 1 && !perRank.test(fact.name));
   const wrong = data.environment.filter((fact) => fact.name.startsWith("setting-error."));
   const rows = data.environment.filter((fact) => fact.values.some((one) => one.value !== "")).map((fact) => [fact.name, fact.count === 1 ? fact.values[0]!.value : fact.values.map((one) => `${one.value} (${one.ranks})`).join("; ") + (fact.count > fact.values.length ? ` and ${fact.count - fact.values.length} more` : ""), fact.count]);
-  return [h("p", {}, differ.length === 0 ? "Versions and settings are the same on all ranks." : `${differ.length} facts differ between ranks:`),
+  return [h("p", {}, differ.length === 0 ? "Versions and settings are the same on all ranks." : `${differ.length} ${differ.length === 1 ? "fact differs" : "facts differ"} between ranks:`),
     ...(differ.length > 0 ? [h("ul", {}, ...differ.slice(0, 20).map((fact) => h("li", {}, h("code", {}, fact.name), ": ", fact.values.map((one) => `${one.value} on ${one.ranks}`).join("; "))))] : []),
     ...wrong.map((fact) => h("p", {}, "Not understood: ", h("code", {}, fact.name.replace("setting-error.", "")), " ", fact.values[0]!.value)),
     ...data.losses.slice(0, 30).map((loss) => h("p", { class: "quiet" }, loss.text)),

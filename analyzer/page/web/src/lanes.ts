@@ -13,13 +13,28 @@ interface View { from: number; to: number }
 const over = (bar: Bar): boolean => bar[5] === "done" || bar[5] === "enqueued";
 const lasted = (bar: Bar): string => bar[5] === "enqueued" ? "enqueued; its end on the GPU was not recorded" : `for ${duration((bar[1] - bar[0]) * 1e3)}`;
 
+function signOfDeath(): HTMLElement {
+  const sign = h("i", {}, "\u2020");
+  sign.style.background = "var(--dead)";
+  return sign;
+}
+// From the longest to the shortest.
+function labelsOf(bar: Bar): string[] {
+  const number = bar[3] > 0 ? `#${bar[3]}` : "";
+  if (over(bar)) return [number];
+  const call = text(bar[4]), time = duration((bar[1] - bar[0]) * 1e3), names = [text(bar[2]), number].filter((part) => part !== "").join(" ");
+  if (bar[5] === "waits") return [`waits in ${call} ${names}, ${time}`, `waits in ${call} ${number}`.trimEnd(), `waits in ${number || call}`, `waits ${time}`, number || time];
+  const [what, place] = call.split(" at ");
+  return [call, `${what} at ${place?.split(" in ")[0]}`, what!, what!.split(" ")[0]!, place?.split(" in ")[0] ?? ""];
+}
+
 export function lanes(): HTMLElement[] | null {
   const all = data.lanes;
   if (!all || all.lanes.every((lane) => lane.bars.length === 0)) return null;
   const names = [...new Set(all.lanes.flatMap((lane) => lane.bars.map((bar) => text(bar[2]))))].filter((name) => name !== "");
   const hue = (bar: Bar): string => hues[Math.max(0, names.indexOf(text(bar[2]))) % hues.length]!;
   const first = Math.min(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0])));
-  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[1])));
+  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => [...lane.bars.map((bar) => bar[1]), lane.died ?? -Infinity]));
   const parted = all.parted;
   // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
   const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
@@ -58,7 +73,7 @@ export function lanes(): HTMLElement[] | null {
   let frames = 0, spent = 0;
   function draw(): void {
     const began = performance.now();
-    width = Math.max(420, (wrap.parentElement?.clientWidth ?? 900) - 4);
+    width = Math.max(300, (wrap.parentElement?.clientWidth ?? 900) - 4);
     const tall = top + all!.lanes.length * row + 26, scale = devicePixelRatio || 1;
     canvas.width = width * scale; canvas.height = tall * scale;
     canvas.style.width = `${width}px`; canvas.style.height = `${tall}px`;
@@ -66,6 +81,7 @@ export function lanes(): HTMLElement[] | null {
     context.scale(scale, scale);
     context.font = "12px system-ui, 'DejaVu Sans', sans-serif"; context.textBaseline = "middle";
     pattern = hatch(context);
+    const words: string[] = [];
     const labels: (() => void)[] = [];  // over all bars, and over the cut
     all!.lanes.forEach((lane, i) => {
       const y = top + i * row;
@@ -87,22 +103,35 @@ export function lanes(): HTMLElement[] | null {
           context.strokeStyle = bar[5] === "waits" && lane.role !== "culprit" ? css("--waiting") : css("--culprit"); context.lineWidth = lane.role === "culprit" ? 2 : 1;
           context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
         }
-        const label = over(bar) ? `#${bar[3]}` : bar[5] === "waits" ? `waits in ${text(bar[4])} ${text(bar[2])} #${bar[3]}, ${duration((bar[1] - bar[0]) * 1e3)}` : text(bar[4]);
+        // The longest that fits, not across the cut of the axis if there is room on one side of it.
+        const label = labelsOf(bar).find((one) => context.measureText(one).width + 6 < wide) ?? (over(bar) && bar[3] > 0 ? `#${bar[3]}` : "");
         const need = context.measureText(label).width;
         if (need + 6 < wide) {
-          // Not across the cut of the axis, if there is room on one side of it.
           const edge = broken() && begin < x(cut!) && end > x(cut!) ? x(cut!) + 10 : begin + 4;
           const place = edge + need + 4 < end && begin + need + 8 > (broken() ? x(cut!) : Infinity) ? edge : begin + 4;
+          words.push(label);
           labels.push(() => {
             if (bar[5] === "instead") { context.fillStyle = css("--culprit-fill"); context.fillRect(place, y + 7, need, row - 14); }  // over the cut
             if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
             context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, place, y + row / 2); });
-        } else if (over(bar) && begin > labelled) {
+        } else if (label !== "" && over(bar) && begin > labelled) {
           const place = Math.min(begin, width - need - 2);
           context.fillStyle = css("--quiet"); context.fillText(label, place, y + 2); labelled = place + need + 4;
         }
       }
       context.restore();
+      if (lane.died !== undefined && lane.died >= view.from && lane.died <= view.to) {
+        const end = Math.min(x(lane.died), width - 16);
+        labels.push(() => {
+          context.fillStyle = css("--bg"); context.fillRect(end, y + 7, 14, row - 14);  // over what it did until then
+          context.fillStyle = css("--dead"); context.fillRect(end, y + 5, 2, row - 10);
+          context.font = "bold 14px system-ui, 'DejaVu Sans', sans-serif"; context.fillText("\u2020", end + 4, y + row / 2);
+          const when = `gone at ${at(lane.died!)}`;
+          context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+          // Where nothing is drawn behind it.
+          if (end + 18 + context.measureText(when).width < width && !lane.bars.some((bar) => bar[1] > lane.died!)) context.fillText(when, end + 14, y + row / 2);
+        });
+      }
     });
     context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     const foot = top + all!.lanes.length * row + 12;
@@ -113,12 +142,14 @@ export function lanes(): HTMLElement[] | null {
     context.fillText(end, width - context.measureText(end).width - 8, foot);
     if (broken()) { if (width >= 700) context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
     labels.forEach((label) => label());
+    canvas.dataset.labels = words.join("|");  // as the tests read
     if (parted !== null && parted >= view.from && parted <= view.to) {
       context.strokeStyle = css("--culprit"); context.setLineDash([4, 3]);
       context.beginPath(); context.moveTo(x(parted), 4); context.lineTo(x(parted), foot - 8); context.stroke(); context.setLineDash([]);
-      const mark = `ranks part here: ${moment(parted)}`;
+      const mark = `ranks part here: ${time(parted)}`, wide = context.measureText(mark).width;
+      const place = x(parted) + 4 + wide + 8 < width ? x(parted) + 4 : Math.max(4, x(parted) - 4 - wide);
       context.fillStyle = css("--culprit");
-      context.fillText(mark, Math.min(x(parted) + 4, width - context.measureText(mark).width - 8), 9);
+      context.fillText(mark, place, 9);
     }
     ++frames; spent += performance.now() - began;
     canvas.dataset.frame = (spent / frames).toFixed(2);  // ms, as the tests measure
@@ -147,7 +178,8 @@ export function lanes(): HTMLElement[] | null {
     }
     const lane = all.lanes[Math.floor((event.offsetY - top) / row)];
     const bar = lane?.bars.filter((b) => event.offsetX >= x(b[0]) - 2 && event.offsetX <= Math.max(x(b[1]), x(b[0]) + 2) + 2).at(-1);
-    if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, ${lasted(bar)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
+    if (lane && lane.died !== undefined && Math.abs(event.offsetX - x(lane.died) - 5) < 8) showTip([`rank ${lane.rank} is gone`, `since ${moment(lane.died)}`], event.clientX, event.clientY);
+    else if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, ${lasted(bar)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
     else hideTip();
   });
   canvas.addEventListener("pointerleave", hideTip);
@@ -178,10 +210,11 @@ export function lanes(): HTMLElement[] | null {
   addEventListener("resize", draw);
   whenChosen(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }));
+  const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }),
+    all.lanes.some((lane) => lane.died !== undefined) && h("span", {}, signOfDeath(), "the process is gone"));
   // What has not ended first, then from the last to the first.
   const latest = all.lanes.flatMap((lane) => lane.bars.map((bar) => ({ lane, bar }))).sort((a, b) => Number(over(a.bar)) - Number(over(b.bar)) || b.bar[0] - a.bar[0]);
   return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
-    table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], latest.map(({ lane, bar }) => [lane.rank, text(bar[4]), text(bar[2]), bar[3],
+    table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], latest.map(({ lane, bar }) => [lane.rank, text(bar[4]), text(bar[2]), bar[3] || null,
       { us: bar[0] }, bar[5] === "enqueued" ? null : { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]]))];
 }

@@ -1,10 +1,12 @@
 import { data } from "./data";
 import { h, hideTip } from "./dom";
+import { diffScreens } from "./diff";
 import { environment } from "./environment";
 import { lanes } from "./lanes";
 import { memory } from "./memory";
 import { numbers } from "./numbers";
 import { forPaper } from "./paper";
+import { reportScreens } from "./report";
 import { ranks } from "./ranks";
 import { stacks } from "./stacks";
 import { choose, link, pinned, screen, whenChosen } from "./state";
@@ -12,8 +14,9 @@ import { steps } from "./steps";
 import { verdict } from "./verdict";
 import { waits } from "./waits";
 
+type Screen = [string, string, string, () => HTMLElement[] | null];
 const parted = data.lanes?.parted != null;
-const screens: [string, string, string, () => HTMLElement[] | null][] = [
+const screens: Screen[] = data.report ? reportScreens() : data.diff ? diffScreens() : [
   ["verdict", "Verdict", "", verdict],
   ["ranks", "Ranks", "Which ranks: state of each GPU", ranks],
   ["moment", parted ? "The moment" : "Operations", parted ? "The moment the ranks parted" : "The last operations of each rank", lanes],
@@ -26,7 +29,7 @@ const screens: [string, string, string, () => HTMLElement[] | null][] = [
 ];
 
 // The screen that the verdict is about comes second.
-const about = Object.entries({ "latency.": "steps", "memory.": "memory", "numeric.": "numbers" }).find(([code]) => data.findings[data.leading]?.code.startsWith(code))?.[1];
+const about = Object.entries({ "latency.": "steps", "memory.": "memory", "numeric.": "numbers" }).find(([code]) => data.findings?.[data.leading]?.code.startsWith(code))?.[1];
 const first = screens.findIndex(([id]) => id === about);
 if (first > 0) screens.splice(1, 0, ...screens.splice(first, 1));
 
@@ -82,7 +85,16 @@ function showPin(): void {
   }
 }
 const go = (id: string | undefined): void => { if (id) location.hash = link(id); };
-addEventListener("hashchange", () => document.getElementById(screen())?.scrollIntoView());
+const show = (id: string): void => document.getElementById(id)?.scrollIntoView();
+let before = screen();
+addEventListener("hashchange", () => {
+  if (screen() !== before) show(screen());  // not where only a pin went
+  before = screen();
+});
+addEventListener("click", (event) => {  // of the screen that is in the address already too
+  const id = (event.target as Element).closest<HTMLElement>("a[data-screen]")?.dataset.screen;
+  if (id && id === screen()) show(id);
+});
 addEventListener("keydown", (event) => {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(target.tagName)) return;

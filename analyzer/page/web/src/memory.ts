@@ -35,7 +35,7 @@ function overTime(memory: Memory): HTMLElement {
   }
   const top = Math.max(...(sums.at(-1) ?? [1]));
   const options: uPlot.Options = {
-    width: 900, height: 260, series, scales: { x: { time: false }, y: { range: [0, Math.max(top * 1.05, limit ?? 0, top + wanted) * 1.04] } },
+    width: 900, height: 260, padding: [null, 36, null, null], series, scales: { x: { time: false }, y: { range: [0, Math.max(top * 1.05, limit ?? 0, top + wanted) * 1.04] } },
     axes: [{ stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, space: 110, values: (_, values) => { const step = values.length > 1 ? values[1]! - values[0]! : 1; let digits = 0; while (digits < 6 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) ++digits; return values.map((v) => `+${v.toFixed(digits)} s`); } },
       { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, size: 84, incrs: binary, values: (_, values) => values.map((v) => v === 0 ? "0" : bytes(v)) }],
     hooks: { draw: [(plot) => {
@@ -47,7 +47,7 @@ function overTime(memory: Memory): HTMLElement {
       if (limit) {
         context.strokeStyle = css("--culprit"); context.setLineDash([6, 4]); context.lineWidth = 2;
         context.beginPath(); context.moveTo(plot.bbox.left, y(limit)); context.lineTo(plot.bbox.left + plot.bbox.width, y(limit)); context.stroke(); context.setLineDash([]);
-        context.fillStyle = css("--culprit"); context.fillText(`all of the GPU: ${bytes(limit)}`, plot.bbox.left + 6, y(limit) + 14 * devicePixelRatio);
+        context.fillStyle = css("--culprit"); context.fillText(`all of the GPU: ${bytes(limit)}`, plot.bbox.left + 6, y(limit) + (y(limit) + 16 * devicePixelRatio < plot.bbox.top + plot.bbox.height ? 14 : -6) * devicePixelRatio);
       }
       if (memory.failed) {
         const x = plot.valToPos(memory.failed.t / 1e6, "x", true);
@@ -112,6 +112,22 @@ function map(memory: Memory): HTMLElement {
   return h("div", { class: "picture" }, svg as unknown as HTMLElement);
 }
 
+const nameOf = (one: Memory): string => `Rank ${one.rank}, GPU ${one.device}`;
+function shortage(failed: NonNullable<Memory["failed"]>): string {
+  const again = failed.last - failed.t > 1e5 ? `, and again and again until ${moment(failed.last)}` : "";
+  const room = failed.free === undefined ? failed.total === undefined ? "how much the GPU has was not recorded" : `the GPU has ${bytes(failed.total)} in all; how much of it was free was not recorded`
+    : `${bytes(failed.free)}${failed.total === undefined ? "" : ` of ${bytes(failed.total)}`} were free: ${bytes(Math.max(0, failed.bytes - failed.free))} missing`;
+  return `wanted ${bytes(failed.bytes)} at ${moment(failed.t)}${again}${failed.place ? ` (${failed.place})` : ""}; ${room}.`;
+}
+
+// What nobody that is known held, and what was free, where the failure tells.
+function freeRows(one: Memory): [number, number | null, string][] {
+  const { free, total } = one.failed ?? {};
+  if (free === undefined || total === undefined) return [];
+  const others = total - free - one.flames.reduce((sum, flame) => sum + flame.b, 0);
+  return [...(others > 0 ? [[others, null, "not in use by the job: PyTorch's allocator, contexts, other processes"] as [number, null, string]] : []), [free, null, "free"]];
+}
+
 export function memory(): HTMLElement[] | null {
   if (data.memory.length === 0) return null;
   const place = h("div");
@@ -120,13 +136,13 @@ export function memory(): HTMLElement[] | null {
     const one = named();
     const failed = one.failed;
     place.replaceChildren(
-      h("p", {}, failed ? `Rank ${one.rank}, GPU ${one.device}: wanted ${bytes(failed.bytes)} at ${moment(failed.t)}${failed.place ? ` (${failed.place})` : ""}; ` +
-        (failed.total ? `${bytes(failed.free ?? 0)} of ${bytes(failed.total)} were free: ${bytes(Math.max(0, failed.bytes - (failed.free ?? 0)))} missing.` : "how much the GPU has was not recorded.")
-        : `Rank ${one.rank}, GPU ${one.device}: most in use ${bytes(one.peak)}, at ${moment(one.peak_at)}.`),
+      h("p", {}, `${nameOf(one)}: ${failed ? shortage(failed) : `most in use ${bytes(one.own_peak ?? one.peak)}${one.own_peak === undefined ? `, at ${moment(one.peak_at)}` :
+        `, as PyTorch's allocator counts; when and where it was allocated is known of ${bytes(one.peak)}`}.`}`),
       one.curve.t.length > 1 ? overTime(one) : h("p", { class: "quiet" }, "No history: when these were allocated was not recorded."),
       h("h3", {}, failed ? "What was in use when it failed" : "What was in use at the peak"), one.flames.length > 0 ? flame(one) : h("p", { class: "quiet" }, "Nothing is known to have been in use."),
-      one.blocks.length > 1 ? h("details", {}, h("summary", {}, "where it lay: blocks by address"), map(one)) : h("span"),
-      table(`Memory in use, rank ${one.rank}`, ["bytes", "part", "blocks", "owner and place"], one.flames.map((f) => [{ text: bytes(f.b), sort: f.b }, percent(f.b, one.flames.reduce((sum, x) => sum + x.b, 0)), f.n, f.f.map(text).join(" > ")])));
+      one.blocks.length > 1 ? h("details", data.findings[data.leading]?.code.includes("fragment") ? { open: true } : {}, h("summary", {}, "where it lay: blocks by address"), map(one)) : h("span"),
+      table(`Memory in use, rank ${one.rank}`, ["bytes", "part", "blocks", "owner and place"], [...one.flames.map((f): [number, number | null, string] => [f.b, f.n, f.f.map(text).join(" > ")]), ...freeRows(one)]
+        .map(([size, blocks, what], _i, rows) => [{ text: bytes(size), sort: size }, percent(size, rows.reduce((sum, row) => sum + row[0], 0)), blocks, what])));
   };
   const select = h("select", { "aria-label": "rank", change: (event: Event) => { choose("memory", (event.target as HTMLSelectElement).value); draw(); } },
     ...data.memory.map((one) => h("option", { value: one.rank, selected: one === named() }, `rank ${one.rank}, GPU ${one.device}${one.failed ? ": failed" : ""}`)));

@@ -9,7 +9,7 @@ import { count } from "./units";
 const finite = (value: Recorded): value is number => typeof value === "number";
 const figure = (value: Recorded | undefined): string => value === undefined ? "" : String(value);
 // No red, which is the colour of trouble.
-const hue = (i: number, alpha = 1): string => `hsl(${40 + (170 + i * 137) % 280} 60% 45% / ${alpha})`;
+const hue = (i: number, alpha = 1): string => `hsl(${40 + (170 + i * 173) % 280} 60% 45% / ${alpha})`;
 const plots = new Map<string, { plot: uPlot; box: HTMLElement }>();
 // "0-3, 7"
 const holds = (ranks: string, rank: number): boolean => ranks.split(",").some((part) => {

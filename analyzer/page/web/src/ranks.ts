@@ -8,19 +8,23 @@ const states: Record<string, [string, string]> = {  // colour, sign: never colou
   culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], "was moving": ["--moving", "\u203a"], done: ["--done", "\u2713"],
   failed: ["--failed", "\u00d7"], dead: ["--dead", "\u2020"], "no trace": ["--none", "?"],
 };
-interface Cell { rank: number; host: string; gpu: number; pid: number; state: string; last: string; place: string; at: number; peak: number | null; late: number | null; step: number | null }
+interface Cell { rank: number; host: string; gpu: number; pid: number; state: string; last: string; place: string; at: number; ended: number | null; peak: number | null; late: number | null; step: number | null }
 
 export function cells(): Cell[] {
   const r = data.ranks;
   if (!r) return [];
   const known = r.rank.map((rank, i) => ({ rank, host: text(r.host[i]!), gpu: r.gpu[i]!, pid: r.pid[i]!, state: text(r.state[i]!) === "moving" && !data.run.live ? "was moving" : text(r.state[i]!), last: text(r.last[i]!),
-    place: text(r.place[i]!), at: r.at[i]!, peak: r.peak[i]!, late: r.late[i]!, step: r.step[i]! }));
-  const missing = r.missing.map((rank) => ({ rank, host: "", gpu: -1, pid: 0, state: "no trace", last: "", place: "", at: 0, peak: null, late: null, step: null }));
+    place: text(r.place[i]!), at: r.at[i]!, ended: r.ended[i]!, peak: r.peak[i]!, late: r.late[i]!, step: r.step[i]! }));
+  const missing = r.missing.map((rank) => ({ rank, host: "", gpu: -1, pid: 0, state: "no trace", last: "", place: "", at: 0, ended: null, peak: null, late: null, step: null }));
   return [...known, ...missing].sort((a, b) => a.rank - b.rank);
 }
-export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${cell.state}`,
+// A culprit that died is both.
+const signOf = (cell: Cell): string => `${states[cell.state]?.[1] ?? "?"}${died(cell) && cell.state === "culprit" ? "\u2020" : ""}`;
+const died = (cell: Cell): boolean => cell.ended !== null;
+const stateOf = (cell: Cell): string => `${cell.state}${died(cell) && !["dead", "failed"].includes(cell.state) ? ", gone" : ""}`;
+export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${stateOf(cell)}`,
   [cell.host ? `host ${cell.host}` : "", cell.pid > 0 ? `pid ${cell.pid}` : "", cell.gpu >= 0 ? `GPU ${cell.gpu}` : ""].filter((part) => part !== "").join(", "),
-  cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
+  cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.ended !== null ? `\u2020 gone at ${moment(cell.ended)}` : "", cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
   cell.late !== null ? `delayed collectives by ${duration(cell.late)}` : "", cell.step !== null ? `step ${duration(cell.step)}` : "", "Enter or click pins it for all screens"];
 
 const figures: Record<string, [string, (cell: Cell) => number | null]> = {
@@ -28,8 +32,7 @@ const figures: Record<string, [string, (cell: Cell) => number | null]> = {
 };
 
 function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
-  const of = new Map(all.map((cell) => [cell.rank, cell]));
-  const shown = communicators.slice(0, 24);
+  const shown = communicators.filter((c) => c.seq.some((last) => last > 0)).slice(0, 24);
   return h("div", { class: "scroll" }, h("table", { class: "matrix" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "rank"), ...shown.map((c) => h("th", { scope: "col" }, c.name, c.leading ? " \u2190" : "")), h("th", { scope: "col" }, "state"))),
     h("tbody", {}, ...all.map((cell) => h("tr", { class: cell.state },
@@ -42,7 +45,7 @@ function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
         // Who waits is not to blame for being behind.
         const name = c.leading && cell.state === "culprit" ? "culprit" : cell.state === "waiting" && (c.leading || behind) ? "waiting" : behind ? "less" : "same";
         return h("td", { class: name }, `#${own}${own !== others && (name === "culprit" || name === "less") ? ` (others #${others})` : ""}`);
-      }), h("td", {}, `${(states[of.get(cell.rank)!.state] ?? ["", ""])[1]} ${cell.state}`))))));
+      }), h("td", {}, `${signOf(cell)} ${stateOf(cell)}`))))));
 }
 
 // One cell for each GPU, a block for each host.
@@ -78,7 +81,7 @@ function grid(all: Cell[]): HTMLElement {
     }
     groups.forEach((group, g) => group.forEach((cell, i) => {
       const x = (g % columns) * width + (i % across) * size + 4, y = Math.floor(g / columns) * height + Math.floor(i / across) * size + 4;
-      const [colour, sign] = states[cell.state] ?? ["--none", "?"];
+      const [colour] = states[cell.state] ?? ["--none", "?"], sign = signOf(cell);
       const value = figure(cell);
       context.fillStyle = css(cell.state === "culprit" ? "--culprit-fill" : colour);
       context.globalAlpha = value === null ? (values.length > 0 ? 0.12 : cell.state === "waiting" ? 0.7 : 1) : 1;
@@ -137,13 +140,13 @@ export function ranks(): HTMLElement[] | null {
     const sign = h("i", {}, states[state]?.[1] ?? "?");
     sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
     const few = ["culprit", "dead", "failed", "no trace"].includes(state) ? all.filter((cell) => cell.state === state).slice(0, 4) : [];
-    const who = few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}`).join("; ");
-    return h("span", {}, sign, `${state}: ${count}${who ? ` (${who}${few.length < count ? "; …" : ""})` : ""}`);
+    const who = few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}${died(cell) && cell.state === "culprit" ? ", gone \u2020" : ""}`).join("; ");
+    return h("span", {}, sign, `${state}: ${count.toLocaleString("en-US")}${who ? ` (${who}${few.length < count ? "; …" : ""})` : ""}`);
   }));
   // Those that are unlike the others come first, so that no long table hides them.
   const alike = ["waiting", "moving", "was moving", "done"];
   const order = [...all].sort((a, b) => Number(alike.includes(a.state)) - Number(alike.includes(b.state)) || a.rank - b.rank);
-  const rows = order.map((cell) => [cell.rank, cell.host, cell.gpu < 0 ? null : cell.gpu, cell.pid === 0 ? null : cell.pid, cell.state, cell.last, cell.place, { us: cell.at },
+  const rows = order.map((cell) => [cell.rank, cell.host, cell.gpu < 0 ? null : cell.gpu, cell.pid === 0 ? null : cell.pid, stateOf(cell), cell.last, cell.place, { us: cell.at }, cell.ended === null ? null : { us: cell.ended },
     cell.peak === null ? null : { text: bytes(cell.peak), sort: cell.peak }, cell.late === null ? null : { ns: cell.late }]);
   const scale = h("p", { class: "quiet scale" });
   const tell = (): void => {
@@ -154,12 +157,12 @@ export function ranks(): HTMLElement[] | null {
   };
   tell();
   whenChosen(tell);
-  const small = all.length <= 32;
+  const small = all.length <= 32, counted = data.communicators.some((c) => c.seq.some((last) => last > 0));
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
   return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), scale, grid(all),
-    small && data.communicators.length > 0 ? h("h3", {}, "How far every rank got: number of the last collective, by communicator") : h("span"),
-    small && data.communicators.length > 0 ? matrix(all, data.communicators) : h("span"),
-    table("Ranks", ["rank", "host", "GPU", "pid", "state", "last call", "at", "time", "peak memory", "lateness"], rows),
+    small && counted ? h("h3", {}, "How far every rank got: number of the last collective, by communicator") : h("span"),
+    small && counted ? matrix(all, data.communicators) : h("span"),
+    table("Ranks", ["rank", "host", "GPU", "pid", "state", "last call", "at", "time", "gone at", "peak memory", "lateness"], rows),
     ...(data.communicators.length === 0 ? [] : [table("Communicators", ["communicator", "size", "ranks with a trace", "least", "most", "behind"], data.communicators.map((c) => [c.name, c.size, c.ranks.length,
       Math.min(...c.seq), Math.max(...c.seq), behind.includes(c) ? c.ranks.filter((_, i) => c.seq[i]! < Math.max(...c.seq)).slice(0, 20).join(", ") : ""]))])];
 }

@@ -20,7 +20,7 @@ function leaves(nodes: StackNode[], above: string[]): [string, string, number][]
 export function stacks(): HTMLElement[] | null {
   const all = data.stacks;
   if (!all || all.tree.length === 0) return null;
-  const draw = (fold: boolean): HTMLElement => icicle({ name: `${all.ranks} ranks`, value: all.tree.reduce((sum, node) => sum + node.n, 0), lines: [], children: slices(all.tree, fold) }, "merged stacks, outermost frame on top");
+  const draw = (fold: boolean): HTMLElement => icicle({ name: `${all.ranks} rank${all.ranks === 1 ? "" : "s"}`, value: all.tree.reduce((sum, node) => sum + node.n, 0), lines: [], children: slices(all.tree, fold) }, "merged stacks, outermost frame on top");
   const place = h("div", {}, draw(true));
   const box = h("input", { type: "checkbox", change: (event: Event) => place.replaceChildren(draw(!(event.target as HTMLInputElement).checked)) });
   const red = (nodes: StackNode[]): boolean => nodes.some((node) => node.x === 1 || red(node.c ?? []));

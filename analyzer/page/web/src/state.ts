@@ -10,9 +10,12 @@ export function choose(name: string, value: string | null, at = screen()): void 
   const all = parameters();
   if (value === null) all.delete(name); else all.set(name, value);
   const query = all.toString();
-  history.replaceState(null, "", `#${at}${query ? "?" + query : ""}`);
+  const address = `#${at}${query ? "?" + query : ""}`;
+  // Back undoes a pin, and leaves alone what changes with each turn of a wheel.
+  if (name === "rank" && address !== location.hash) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
   for (const listener of listeners) listener();
 }
 export const link = (name: string): string => { const query = parameters().toString(); return `#${name}${query ? "?" + query : ""}`; };
 export const whenChosen = (listener: Listener): void => { listeners.push(listener); };
-addEventListener("hashchange", () => { for (const listener of listeners) listener(); });
+addEventListener("popstate", () => { for (const listener of listeners) listener(); });

@@ -2,7 +2,7 @@ import uPlot from "uplot";
 import { data, text } from "./data";
 import { css, h, s, withTip } from "./dom";
 import { table } from "./table";
-import { duration, percent } from "./units";
+import { duration, oneUnit, percent, roundStep } from "./units";
 
 // Each cause has its colour on every page.
 const idleCauses: Record<string, [string, string]> = {
@@ -22,7 +22,7 @@ const idleCauses: Record<string, [string, string]> = {
   "graph-internal": ["#6b8f71", "between the kernels of one CUDA graph"],
   unattributed: ["#c3c7cd", "what launched the next work was not recorded"],
 };
-const hueOf = (cause: string): string => idleCauses[cause]?.[0] ?? "#9aa0a6";
+export const hueOf = (cause: string): string => idleCauses[cause]?.[0] ?? "#9aa0a6";
 const mostCauses = 8;
 
 function bars(): HTMLElement {
@@ -32,21 +32,27 @@ function bars(): HTMLElement {
   const top = causes.map((_, i) => i).filter((i) => totals[i]! > 0).sort((a, b) => totals[b]! - totals[a]!).slice(0, mostCauses);
   const longest = Math.max(1, ...shown.map((device) => device.window)), right = 132;
   const [row, left, width] = [24, 66, Math.max(340, Math.min(1130, document.documentElement.clientWidth - 36))];
-  const svg = s("svg", { viewBox: `0 0 ${width} ${shown.length * row + 4}`, width: "100%", role: "img", "aria-label": "where each GPU's time went" });
+  const foot = shown.length * row + 4, across = width - left - right;
+  const svg = s("svg", { viewBox: `0 0 ${width} ${foot + 20}`, width: "100%", role: "img", "aria-label": "where each GPU's time went" });
+  const unit = oneUnit([longest]), step = roundStep(longest, Math.max(2, Math.floor(across / 110)));
+  for (let ns = 0; ns <= longest; ns += step) {
+    const at = left + across * ns / longest;
+    svg.append(s("line", { x1: at, x2: at, y1: 0, y2: foot, stroke: "var(--line)" }), s("text", { x: at, y: foot + 14, class: "quiet", "text-anchor": ns === 0 ? "start" : "middle" }, ns === 0 ? `0 ${unit.name}` : duration(ns)));
+  }
   shown.forEach((device, i) => {
     const parts: [string, string, number][] = [["compute", "var(--compute)", device.compute], ["exposed communication", "var(--communication)", device.communication], ["exposed copies", "var(--copies)", device.copies],
       ...top.map((cause): [string, string, number] => [`idle: ${causes[cause]}`, hueOf(causes[cause]!), device.idle[cause] ?? 0])];
     const group = s("g", { tabindex: 0, role: "img", "aria-label": `rank ${device.rank}: ${parts.map((p) => `${p[0]} ${percent(p[2], device.window)}`).join(", ")}` }, s("text", { x: 2, y: i * row + 16 }, `rank ${device.rank}`));
     let x = left;
     for (const [name, colour, ns] of parts) {
-      const wide = (width - left - right) * ns / longest;
+      const wide = across * ns / longest;
       if (wide <= 0) continue;
       const box = s("rect", { x, y: i * row + 3, width: wide, height: row - 5 });
       box.style.fill = colour;
       group.append(withTip(box, () => [`rank ${device.rank}: ${name}`, `${duration(ns)}, ${percent(ns, device.window)} of ${duration(device.window)}`, device.steps > 1 ? `${duration(ns / device.steps)} a step, ${device.steps} steps` : ""]));
       x += wide;
     }
-    group.append(s("text", { x: x + 6, y: i * row + 16, class: "quiet" }, `${duration(device.window)}, idle ${percent(sum(device.idle), device.window)}`));
+    group.append(s("text", { x: x + 6, y: i * row + 16, class: "quiet halo" }, `${duration(device.window)}, idle ${percent(sum(device.idle), device.window)}`));
     svg.append(withTip(group, () => [`rank ${device.rank}: window ${duration(device.window)}`]));
   });
   const legend = h("div", { class: "legend" }, ...([["compute", "var(--compute)"], ["exposed communication", "var(--communication)"], ["exposed copies", "var(--copies)"], ...top.map((cause) => [`idle: ${causes[cause]}`, hueOf(causes[cause]!)])] as [string, string][])

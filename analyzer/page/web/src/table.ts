@@ -10,7 +10,10 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
   // Columns without any value tell nothing.
   const filled = allTitles.map((_, i) => allRows.length === 0 || allRows.some((row) => row[i] !== null && row[i] !== ""));
   const titles = allTitles.filter((_, i) => filled[i]), rows = allRows.map((row) => row.filter((_, i) => filled[i]));
-  const units = titles.map((_, i) => oneUnit(rows.flatMap((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell ? [cell.ns] : []; })));
+  const timesOf = (i: number): number[] => rows.flatMap((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell ? [cell.ns] : []; });
+  // The same of two runs is in one unit.
+  const kind = (title: string): string => title.replace(/\b[AB]\b/, "");
+  const units = titles.map((title) => oneUnit(titles.flatMap((other, i) => kind(other) === kind(title) ? timesOf(i) : [])));
   const timed = titles.map((_, i) => rows.some((row) => { const cell = row[i]; return cell !== null && typeof cell === "object" && "ns" in cell; }));
   const columns = titles.map((title, i) => timed[i] ? `${title}, ${units[i]!.name}` : title);
   const shown = (cell: Cell, i: number): string => cell === null ? "" : typeof cell !== "object" ? String(cell) : "ns" in cell ? units[i]!.show(cell.ns) : "us" in cell ? moment(cell.us) : cell.text;
@@ -25,7 +28,7 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
   function draw(): void {
     const found = word === "" ? order : order.filter((row) => row.some((cell, i) => shown(cell, i).toLowerCase().includes(word)));
     const cut = all ? found : found.slice(0, most);
-    body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : {}, shown(cell, i))))));
+    body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : shown(cell, i).length > 60 ? { class: "long" } : {}, shown(cell, i))))));
     more.hidden = cut.length === found.length;
     rest.textContent = found.length > onPaper ? `${found.length - onPaper} of ${found.length} rows are not printed: the page has them.` : "";
     more.textContent = `show all ${found.length} rows`;

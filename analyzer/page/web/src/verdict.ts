@@ -1,7 +1,7 @@
 import { Actor, Finding, data } from "./data";
 import { copy, h } from "./dom";
 import { linkTo } from "./numbers";
-import { bytes, forPeople, percent } from "./units";
+import { bytes, count, forPeople, percent } from "./units";
 
 const meanings: Record<string, string> = {
   PROVEN: "proof: what was recorded allows no other explanation",
@@ -37,6 +37,7 @@ export function asText(): string {
   const card = data.card;
   if (!card) return data.verdict;
   const lines = [`${card.kind}: ${card.headline} [${card.certainty.toLowerCase()}]`];
+  lines.push(...card.notes);
   for (const one of card.actors) {
     lines.push(`- ${one.title} (${one.who}): ${one.doing}`);
     const top = one.frames[0];
@@ -54,9 +55,19 @@ const row = /^(held|free): (\S+ \S+)(?: \((\d+) % of ([^)]*)\))?,? (.*)$/;
 function held(lines: string[], failed: boolean): HTMLElement | null {
   const rows = lines.map((line) => row.exec(line)).filter((found) => found !== null);
   if (rows.length === 0) return null;
-  return h("div", { class: "scroll" }, h("table", { class: "held" }, h("caption", {}, `${failed ? "Memory when it failed" : "Memory in use"}${rows[0]![4] ? `, shares of ${rows[0]![4]}` : ""}`),
-    h("tbody", {}, ...rows.map(([, kind, size, share, , what]) => h("tr", {}, h("td", { class: "number" }, size!), h("td", { class: "number" }, share ? `${share} %` : ""),
-      h("td", {}, share ? h("meter", { min: 0, max: 100, value: share, class: kind!, "aria-label": `${share} %` }) : null), h("td", {}, kind === "free" ? h("b", {}, `free: ${what}`) : what!))))));
+  const shares = rows.some((found) => found[3]);
+  return h("div", { class: "scroll" }, h("table", { class: shares ? "held" : "held bare" }, h("caption", {}, `${failed ? "Memory when it failed" : "Memory in use"}${rows[0]![4] ? `, shares of ${rows[0]![4]}` : ""}`),
+    h("tbody", {}, ...rows.map(([, kind, size, share, , what]) => h("tr", {}, h("td", { class: "number" }, size!), ...(shares ? [h("td", { class: "number" }, share ? `${share} %` : ""),
+      h("td", {}, share ? h("meter", { min: 0, max: 100, value: share, class: kind!, "aria-label": `${share} %` }) : null)] : []), h("td", {}, kind === "free" ? h("b", {}, `free: ${what}`) : what!))))));
+}
+
+// "133120 records" -> "133,120 records"
+const grouped = (line: string): string => line.replace(/\d{4,}(?= (records|of|ranks))/g, (figure) => count(Number(figure)));
+
+// "Another problem: .."
+function note(line: string): HTMLElement {
+  const [head, ...rest] = line.split(": ");
+  return h("p", { class: "note" }, rest.length > 0 ? h("b", {}, `${head}: `) : null, rest.length > 0 ? rest.join(": ") : h("b", {}, line));
 }
 
 // Who holds the memory, where the finding says so.
@@ -98,11 +109,11 @@ export function verdict(): HTMLElement[] {
     h("div", { class: `card ${leading.severity}` },
       h("p", {}, h("span", { class: `chip ${leading.severity}` }, card.kind), " ",
         h("span", { class: "chip", title: meanings[card.certainty] ?? "", tabindex: 0 }, card.certainty), " ", slack),
-      h("h1", { id: "headline" }, card.headline), owners(leading), held(card.why, card.kind === "OUT OF MEMORY"),
+      h("h1", { id: "headline" }, card.headline), ...card.notes.map(note), owners(leading), held(card.why, card.kind === "OUT OF MEMORY"),
       why.length > 0 && h("ul", {}, ...why.slice(0, 12).map((line) => h("li", {}, line)), why.length > 12 ? h("li", { class: "quiet" }, `and ${why.length - 12} lines more, below`) : null),
       ...pictures(leading), card.advice ? h("p", {}, h("b", {}, "What to do: "), card.advice) : null,
       h("dl", { class: "next" }, ...card.next.filter((next) => !next.command.includes("--format=html")).flatMap((next) => [h("dt", {}, h("code", {}, next.command)), h("dd", { class: "quiet" }, next.purpose)])),
-      h("p", { class: "quiet" }, data.run_line, " \u00b7 ", docs(leading.code)),
+      h("p", { class: "quiet" }, grouped(data.run_line), " \u00b7 ", docs(leading.code)),
       ...[...data.losses.map((loss) => loss.text), ...new Set(missing)]
         .slice(0, 6).map((line) => h("p", { class: "quiet" }, "Missing from the evidence: ", line))),
     h("div", { class: "actors" }, ...card.actors.map(actor)),
