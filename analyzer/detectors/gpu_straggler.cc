@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "analyzer/detectors/latency_finding.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/median.h"
 
 namespace traintrace {
 namespace {
 
 constexpr size_t kMostLastRanks = 3;
+constexpr size_t kFewestAlike = 3;  // other ranks that show what is usual
 
 bool costs_enough(const Arrivals& arrivals, const GpuLateness& late) {
   const int64_t span = arrivals.list.back().median_end() - arrivals.list.front().median_end();
@@ -24,6 +27,36 @@ bool is_proven_of_two(const WorkDifference& difference) {
   return is_slower_at_same_work(difference) && difference.knows_grids &&
          difference.same_kernels >= kSlowDeviceSamples &&
          1 + difference.longer() >= kSlowDeviceSlower;
+}
+
+int64_t computed_ns(const Profile& profile, size_t timeline) {
+  int64_t sum = 0;
+  for (const DeviceProfile& device : profile.devices) {
+    sum += device.timeline == timeline ? device.times.compute_ns : 0;
+  }
+  return sum;
+}
+
+// Of two, whether one has more to do or the other less is seen by all other ranks, where these are
+// alike: none of them is half as far from their middle.  Stages of a pipeline are not.
+bool stands_out_of_all(const Profile& profile, size_t timeline, int64_t charged_ns) {
+  const bool has_stages =
+      !profile.messages.empty() || std::any_of(profile.stages.begin(), profile.stages.end(),
+                                               [](const auto& stage) { return stage.has_value(); });
+  if (has_stages || profile.timelines.size() < kFewestAlike + 1) {
+    return false;
+  }
+  std::vector<int64_t> others;
+  for (size_t i = 0; i < profile.timelines.size(); ++i) {
+    if (i != timeline) {
+      others.push_back(computed_ns(profile, i));
+    }
+  }
+  const int64_t usual = middle_median(others);
+  const int64_t more = computed_ns(profile, timeline) - usual;
+  return more >= charged_ns / 2 && std::all_of(others.begin(), others.end(), [&](int64_t other) {
+           return std::abs(other - usual) < more / 2;
+         });
 }
 
 // Stages of a pipeline have different work by design, and the last one to come is that of the
@@ -68,7 +101,8 @@ std::vector<GpuStraggler> gpu_stragglers(const Profile& profile, const Arrivals&
       continue;
     }
     const WorkDifference difference = work_difference(profile, arrivals, late.member);
-    if (arrivals.members.size() > 2 || is_proven_of_two(difference)) {
+    if (arrivals.members.size() > 2 || is_proven_of_two(difference) ||
+        stands_out_of_all(profile, arrivals.members[late.member], late.charged_ns)) {
       stragglers.push_back({late, all.known, difference});
     }
   }

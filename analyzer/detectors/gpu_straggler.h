@@ -15,8 +15,9 @@ struct GpuStraggler {
   WorkDifference difference;
 };
 
-// Of one group; of two members only where kernels of the same name and grid take longer: that one
-// has more to do may be the other's having less.
+// Of one group; of two members only where kernels of the same name and grid take longer, or where
+// all other ranks compute as long as the other one: that one has more to do may be the other's
+// having less.
 std::vector<GpuStraggler> gpu_stragglers(const Profile& profile, const Arrivals& arrivals);
 
 // "it has more work: 80 kernels more than usual take 40.0 ms", as evidence.

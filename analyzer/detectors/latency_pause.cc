@@ -80,6 +80,14 @@ std::string pause_text(const Profile& profile, const DeviceProfile& device, cons
   return text + (step ? "; " + step_text(profile, device, *step) : "");
 }
 
+int64_t pauses_ns(const std::vector<Pause>& pauses) {
+  int64_t sum = 0;
+  for (const Pause& pause : pauses) {
+    sum += pause.ns;
+  }
+  return sum;
+}
+
 // A line whose pauses come again: after as much work each time, and over two fifths of the work.
 bool comes_again(const DeviceProfile& device, const IdleSite& site) {
   if (site.gaps.size() < kReturns) {
@@ -145,6 +153,31 @@ void tell_returning(const DeviceProfile& device, const IdleSite& site, Finding& 
   finding.values.emplace_back("interval_ns", every);
 }
 
+// In single steps of the loop all over the recording, as where garbage is collected or a host is
+// preempted: no line and no interval, but it will come again.  Empty: they are too few.
+std::vector<Pause> scattered_of(const DeviceProfile& device, const std::vector<Pause>& pauses) {
+  std::vector<Pause> within;
+  std::copy_if(pauses.begin(), pauses.end(), std::back_inserter(within), [&](const Pause& pause) {
+    return device.steps >= 2 && pause.stretch > 0;  // the first step is one of warming up
+  });
+  if (within.size() < kReturns) {
+    return {};
+  }
+  const auto [first, last] =
+      std::minmax_element(within.begin(), within.end(),
+                          [](const Pause& a, const Pause& b) { return a.stretch < b.stretch; });
+  const auto steps = static_cast<int64_t>(device.steps);
+  return 5 * (last->stretch - first->stretch) >= 2 * steps ? within : std::vector<Pause>{};
+}
+
+void tell_scattered(const DeviceProfile& device, const std::vector<Pause>& pauses,
+                    Finding& finding) {
+  finding.severity = Severity::kWarning;
+  finding.title = fmt::format("the GPU of rank {} is idle for {} in pauses in {} of {} steps",
+                              device.rank.value, share_text(device, pauses_ns(pauses)),
+                              pauses.size(), device.steps);
+}
+
 std::string title_of_pauses(const Profile& profile, const DeviceProfile& device,
                             const std::vector<Pause>& pauses, int64_t all_ns) {
   const Pause& first = pauses.front();
@@ -165,14 +198,6 @@ std::string title_of_pauses(const Profile& profile, const DeviceProfile& device,
       : first.stretch < 0 ? "before the first step "
                           : "once ",
       device.rank.value, share_text(device, first.ns), first.gaps());
-}
-
-int64_t pauses_ns(const std::vector<Pause>& pauses) {
-  int64_t sum = 0;
-  for (const Pause& pause : pauses) {
-    sum += pause.ns;
-  }
-  return sum;
 }
 
 // "rank 1: waited once for rank 0 in allreduce, 400.1 ms"
@@ -271,6 +296,9 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
   const std::optional<IdleSite> returning = returning_of(worst, pauses);
   if (returning && worst.share(returning->ns) >= kReturningShare) {
     tell_returning(worst, *returning, finding);
+  } else if (const std::vector<Pause> scattered = scattered_of(worst, pauses);
+             worst.share(pauses_ns(scattered)) >= kReturningShare) {
+    tell_scattered(worst, scattered, finding);
   }
   for (size_t i = 0; i < pauses.size() && i < kMostPauseLines; ++i) {
     finding.evidence.push_back(
@@ -278,8 +306,10 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
   }
   finding.advice =
       finding.severity == Severity::kWarning
-          ? "a checkpoint or an evaluation: less often, or beside the training (async_save); else "
-            "look at that line"
+          ? "a checkpoint or an evaluation: less often, or beside the training (async_save); where "
+            "no line is named, garbage (gc.freeze, or gc.collect on all ranks in one step) or "
+            "other "
+            "processes on its cores; else look at that line"
           : "no action if it is a checkpoint, an evaluation or start-up; else look at that line";
   return finding;
 }

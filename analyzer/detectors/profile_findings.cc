@@ -55,11 +55,14 @@ bool is_about_some_of(const Finding& finding, const Ranks& ranks) {
                      [&](Rank rank) { return contains(ranks, rank); });
 }
 
+bool is_none_of(const Ranks& ranks, const Ranks& others) {
+  return std::none_of(ranks.begin(), ranks.end(),
+                      [&](Rank rank) { return contains(others, rank); });
+}
+
 // Whether it names ranks, and none of those that only wait.
 bool names_others_than(const Finding& finding, const Ranks& waiting) {
-  return !finding.culprits.empty() &&
-         std::none_of(finding.culprits.begin(), finding.culprits.end(),
-                      [&](Rank rank) { return contains(waiting, rank); });
+  return !finding.culprits.empty() && is_none_of(finding.culprits, waiting);
 }
 
 // Whether a rank's host is late for what a finding about its own GPU proves, and that names the
@@ -87,8 +90,10 @@ bool is_reason_for(const Profile& profile, const Finding& other, const Finding& 
            is_about_some_of(finding, other.culprits);
   }
   if (finding.code == "latency.wait-not-transfer") {
-    return other.code == "latency.straggler" || other.code == "latency.rotating-stall" ||
-           names_others_than(other, finding.victims);
+    const bool is_pause = other.code == "latency.pause" && !other.sides.empty() &&
+                          is_none_of(other.sides.front(), finding.victims);
+    return is_pause || other.code == "latency.straggler" ||
+           other.code == "latency.rotating-stall" || names_others_than(other, finding.victims);
   }
   if (finding.code == "latency.exposed-communication") {
     // Where it is not known who came late, it may all be waiting for a few ranks that lose as much.
