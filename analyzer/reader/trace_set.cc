@@ -283,11 +283,20 @@ void add_others(std::vector<OtherFile>& files, TraceSet& set) {
   std::move(others.errors.begin(), others.errors.end(), std::back_inserter(set.errors));
 }
 
+// Damaged, so that it says neither which rank it is of nor what that did.
+bool says_nothing(const ProcessTrace& trace) {
+  const auto variable = trace.facts.lower_bound("env.");
+  const bool has_environment = variable != trace.facts.end() && variable->first.starts_with("env.");
+  return !trace.errors.empty() && !has_environment && trace.communicators.empty();
+}
+
 // Pointers to other hosts whose traces have been collected since.
 void forget_collected(TraceSet& set) {
   std::set<std::string> names;
   for (const ProcessTrace& trace : set.processes) {
-    names.insert(name_of(trace));
+    if (!says_nothing(trace)) {
+      names.insert(name_of(trace));
+    }
   }
   std::erase_if(set.errors, [&](const ReadError& error) {
     if (!error.elsewhere) {
