@@ -19,6 +19,7 @@
 #include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/input_file.h"
 #include "analyzer/reader/opened_inputs.h"
+#include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/tar_file.h"
@@ -257,7 +258,9 @@ void add_native(const std::string& path, const ReadOptions& options, const Input
     return;
   }
   if (!trace) {
-    set.errors.push_back(trace.error());
+    const std::optional<ReadError> not_here =
+        trace.error().elsewhere ? std::nullopt : gone_from_here(path);
+    set.errors.push_back(not_here ? *not_here : trace.error());
     return;
   }
   if (!known.has(*trace)) {

@@ -61,6 +61,13 @@ class Elsewhere(job.Case):
         finding = self.finding("trace.elsewhere")
         self.assertEqual(finding["values"]["trace_count"], 5)
 
+    def test_another_host_of_this_name(self):
+        self.record(RANK="0", WORLD_SIZE="2")
+        self.pointer("node1.1.7", 1, os.uname().nodename)
+        finding = self.finding("trace.elsewhere")
+        self.assertEqual(finding["title"], f"the trace of rank 1 is not here but on {os.uname().nodename}")
+        self.assertIsNone(self.finding("trace.corrupt"))
+
     def test_a_pack_that_says_nothing_does_not_stand_for_its_trace(self):
         """It was cut before what says which rank it is of: the trace itself is still on its host."""
         self.record(RANK="0", WORLD_SIZE="2")
