@@ -34,7 +34,8 @@ std::vector<Finding> find_forbidden(const Run& run) {
                               processes.size() == 1 ? "" : "es");
   finding.values = {{"process_count", static_cast<int64_t>(processes.size())}};
   finding.evidence = cut(std::move(lines));
-  finding.advice = "analyze as the user who ran the job, or as root: traces are their owner's alone";
+  finding.advice =
+      "analyze as the user who ran the job, or as root: traces are their owner's alone";
   return {finding};
 }
 
