@@ -111,9 +111,14 @@ void name_pack(const FileHeader& memory, Text& name) {
       << format::kPackSuffix;
 }
 
+// That a folder is not there is told by why it could not be created.
+int why_not_there(int problem, int not_created) {
+  return problem == ENOENT && not_created != 0 ? not_created : problem;
+}
+
 // Returns errno.
 int pack_into(FileHeader& memory, const char* final_copy) {
-  create_folders(memory.collect);
+  const int not_created = create_folders(memory.collect);
   ShortText name;
   name_pack(memory, name);
   ShortText path;
@@ -123,7 +128,7 @@ int pack_into(FileHeader& memory, const char* final_copy) {
   unlink(first.c_str());
   const int file = open(first.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) {
-    return errno;
+    return why_not_there(errno, not_created);
   }
   const int trace = open_trace(memory, final_copy);
   const bool written = trace >= 0 && write_pack(memory, trace, file) && close(file) == 0 &&
@@ -138,11 +143,11 @@ int pack_into(FileHeader& memory, const char* final_copy) {
 // Whether a pack could be written there, as far as can be told without writing one.
 int probe(FileHeader& memory) {
   constexpr uint64_t kLeastBytes = uint64_t{32} << 10;
-  create_folders(memory.collect);
+  const int not_created = create_folders(memory.collect);
   const int folder = open(memory.collect, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   struct statvfs status = {};
   if (folder < 0 || faccessat(folder, ".", W_OK | X_OK, 0) != 0 || fstatvfs(folder, &status) != 0) {
-    return errno;
+    return why_not_there(errno, not_created);
   }
   return static_cast<uint64_t>(status.f_bavail) * status.f_frsize < kLeastBytes ? ENOSPC : 0;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace traintrace {
 namespace {
@@ -70,18 +71,25 @@ void choose_copy_places(const char* dir, CopyPlace (&places)[kCopyPlaces]) noexc
   munmap(memory, kMountinfoBytes);
 }
 
-void create_folders(const char* path) noexcept {
+int create_folders(const char* path) noexcept {
+  int problem = 0;
+  const auto create = [&problem](const char* folder) {
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST && problem == 0) {
+      problem = errno;
+    }
+  };
   ShortText copy;
   copy << path;
   char* const text = const_cast<char*>(copy.c_str());
   for (char* at = text + 1; *at; ++at) {
     if (*at == '/') {
       *at = '\0';
-      mkdir(text, 0700);
+      create(text);
       *at = '/';
     }
   }
-  mkdir(text, 0700);
+  create(text);
+  return problem;
 }
 
 int open_copy_folder(const CopyPlace& place) noexcept {

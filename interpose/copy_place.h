@@ -19,7 +19,7 @@ struct CopyPlace {
 inline constexpr int kCopyPlaces = 3;
 void choose_copy_places(const char* dir, CopyPlace (&places)[kCopyPlaces]) noexcept;
 
-void create_folders(const char* path) noexcept;
+int create_folders(const char* path) noexcept;
 // In a folder that everybody may write to, somebody else could have put ours in place.  -1: no.
 int open_copy_folder(const CopyPlace& place) noexcept;
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -405,7 +407,20 @@ class Others {
   uint64_t detail_bytes_ = 0;
 };
 
+// A launcher ends all processes when one of them was killed, and its own message does not say what
+// to do about it.
+void say_ended(int signal) {
+  constexpr std::string_view kText =
+      "traintrace: ended by the launcher, as when another process of this job was killed; to go on "
+      "without that one: mpirun --enable-recovery (Open MPI), or collect, and analyze without "
+      "--mpi\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 int judge_all(Mpi& mpi, const AnalyzeOptions& options) {
+  std::signal(SIGTERM, say_ended);
   const TemporaryFolder folder;
   Shares shares(mpi.size());
   std::vector<std::string> hosts;

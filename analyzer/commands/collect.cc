@@ -36,8 +36,9 @@ std::string this_host() {
 }
 
 struct Found {
-  std::set<std::string> traces;  // on this host
-  size_t elsewhere = 0;          // pointers to other hosts
+  std::set<std::string> traces;   // on this host
+  std::set<std::string> pointed;  // of these: that a pointer names
+  size_t elsewhere = 0;           // pointers to other hosts
   std::vector<ReadError> errors;
 };
 
@@ -46,6 +47,7 @@ void add_trace(const std::string& path, Found& found) {
     found.traces.insert(path);
   } else if (*pointer) {
     found.traces.insert(**pointer);
+    found.pointed.insert(**pointer);
   } else if (pointer->error().elsewhere) {
     ++found.elsewhere;
   } else {
@@ -117,6 +119,7 @@ std::string no_traces_in(const std::string& name) {
 
 struct Collected {
   size_t processes = 0;
+  std::vector<std::string> gone;  // pointers of a host of this name lead to them
   uint64_t bytes = 0;
   bool failed = false;
 };
@@ -129,6 +132,10 @@ Collected pack_all(const Found& found, const std::string& folder, const RingPart
       if (packed) {
         ++collected.processes;
         collected.bytes += packed->bytes;
+      } else if (std::error_code ignored;
+                 found.pointed.contains(trace) && !fs::exists(trace, ignored)) {
+        collected.failed = true;
+        collected.gone.push_back(trace);
       } else if (!packed.error().not_begun) {
         collected.failed = true;
         say(packed.error());
@@ -138,11 +145,23 @@ Collected pack_all(const Found& found, const std::string& folder, const RingPart
   return collected;
 }
 
+// Of hosts that are all called "localhost", one has the traces.
+void tell_gone(const std::vector<std::string>& gone) {
+  if (!gone.empty()) {
+    const bool one = gone.size() == 1;
+    say({fs::path(gone.front()).parent_path().string(), 0,
+         fmt::format("{} trace{} of {} {} not here: removed, or on another host of that name",
+                     gone.size(), one ? "" : "s", this_host(), one ? "is" : "are"),
+         true});
+  }
+}
+
 int tell(const Found& found, const Collected& collected, const std::string& traces,
          const std::string& folder) {
   for (const ReadError& error : found.errors) {
     say(error);
   }
+  tell_gone(collected.gone);
   if (collected.processes != 0) {
     print(fmt::format("{}: collected {} process{} into {} ({})\n", this_host(), collected.processes,
                       collected.processes == 1 ? "" : "es", folder,

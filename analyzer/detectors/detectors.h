@@ -69,6 +69,7 @@ std::vector<Finding> find_corrupt(const Run& run);
 std::vector<Finding> find_unaligned_clocks(const Run& run);
 std::vector<Finding> find_version_skew(const Run& run);
 std::vector<Finding> find_traces_elsewhere(const Run& run);
+std::vector<Finding> find_forbidden(const Run& run);
 std::vector<Finding> find_settings_not_in_force(const Run& run);
 
 // These look at what the others have found, too.

@@ -55,7 +55,15 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
     finding.evidence.push_back(arguments_text(wait.operation, wait.details));
   }
   finding.evidence.push_back(wait_text(run, wait));
+  Ranks untraced = hang.roots;
+  std::erase_if(untraced, [&](Rank rank) { return state_of(run, rank) != nullptr; });
+  if (!untraced.empty()) {
+    finding.evidence.push_back(ranks_text(untraced) + " " + no_trace_text(run, untraced));
+  }
   for (size_t i = 0; i < std::min(hang.roots.size(), kEvidenceLines); ++i) {
+    if (contains(untraced, hang.roots[i])) {
+      continue;
+    }
     if (const std::string reached = reached_text(run, wait, hang.roots[i]); !reached.empty()) {
       finding.evidence.push_back(reached);
     }
@@ -89,7 +97,7 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
 void add_doubts(const Doubts& doubts, Finding& finding) {
   const std::pair<bool, const char*> lines[] = {
       {doubts.lost_records, "not a proof: records of these ranks were lost"},
-      {doubts.missing_traces, "not a proof: some ranks left no trace"},
+      {doubts.missing_traces, "not a proof: traces of some ranks are not among these"},
       {doubts.truncated, "not a proof: a trace is truncated"},
       {doubts.corrupt, "not a proof: a part of a trace cannot be read"},
       {doubts.clocks, "not a proof: how the hosts' clocks differ is not known well enough"},
@@ -217,7 +225,9 @@ Doubts doubts_about(const Run& run, const Hang& hang) {
     look_at(run.processes[waiter.process]);
   }
   for (const ReadError& error : run.unreadable) {
-    (error.truncated ? doubts.truncated : doubts.corrupt) = true;
+    (error.forbidden   ? doubts.missing_traces
+     : error.truncated ? doubts.truncated
+                       : doubts.corrupt) = true;
   }
   return doubts;
 }
@@ -335,11 +345,16 @@ std::string halt_text(const RankState& state) {
   return "";
 }
 
+const char* no_trace_text(const Run& run, const Ranks& ranks) {
+  return are_elsewhere(run, ranks) ? "left no trace here, but on another host"
+         : run.unreadable.empty()  ? "left no trace"
+                                   : "left no trace that can be read";
+}
+
 std::string last_call_text(const Run& run, Rank rank) {
   const RankState* state = state_of(run, rank);
   if (state == nullptr) {
-    return fmt::format("rank {} left no trace{}", rank.value,
-                       is_elsewhere(run, rank) ? " here: it is on another host" : "");
+    return fmt::format("rank {} {}", rank.value, no_trace_text(run, {rank}));
   }
   const auto activity = activity_of(run, *state);
   if (!activity) {

@@ -62,6 +62,9 @@ std::string run_time(const Run& run, TimeNs time);
 // seen.
 std::string halt_text(const RankState& state);
 // "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
+// Of ranks without a trace: "left no trace here, but on another host"
+const char* no_trace_text(const Run& run, const Ranks& ranks);
+
 std::string last_call_text(const Run& run, Rank rank);
 
 // Evidence: who was waiting for whom at the end, and for how long.  The longest of these times.

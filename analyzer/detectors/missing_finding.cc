@@ -64,8 +64,16 @@ const char* advice_for(const Run& run, const Hang& hang) {
   if (hang.fate == Fate::kUntraced && one_is_damaged(run, hang.roots)) {
     return "collect the damaged traces again (traintrace collect), and analyze once more";
   }
+  if (hang.fate == Fate::kUntraced && are_elsewhere(run, hang.roots)) {
+    return "collect their traces first (traintrace collect, on their hosts), and analyze once more";
+  }
+  if (hang.fate == Fate::kUntraced && !run.unreadable.empty()) {
+    return "make those traces readable (the findings below say why they are not), and analyze once "
+           "more";
+  }
   if (hang.fate == Fate::kUntraced) {
-    return "look at the ranks without a trace: they never used a GPU, or their trace was not kept";
+    return "give the traces of these ranks' hosts, too (traintrace collect); if there are none, "
+           "these ranks never used a GPU, or their traces were not kept";
   }
   if (hang.blocked) {
     return hang.roots.size() == 1
@@ -91,9 +99,10 @@ std::string who_text(const Run& run, const Hang& hang) {
   return ranks_text(hang.roots) + (held.empty() ? "" : fmt::format(", which {} {},", verb, held));
 }
 
-const char* untraced_text(const Run& run, const Ranks& ranks) {
-  return one_is_damaged(run, ranks) ? "left a damaged trace, and may not have entered"
-                                    : "left no trace, and may not have entered";
+std::string untraced_text(const Run& run, const Ranks& ranks) {
+  return fmt::format("{}, and may not have entered", one_is_damaged(run, ranks)
+                                                         ? "left a damaged trace"
+                                                         : no_trace_text(run, ranks));
 }
 
 std::string missing_title(const Run& run, const Hang& hang) {

@@ -43,7 +43,7 @@ std::vector<std::string> cut(std::vector<std::string> lines) {
 std::vector<std::string> error_lines(const Run& run, bool truncated) {
   std::vector<std::string> lines;
   const auto add = [&](const ReadError& error, const std::string& whose) {
-    if (error.truncated == truncated && !error.internal) {
+    if (error.truncated == truncated && !error.internal && !error.forbidden) {
       lines.push_back(fmt::format("{}{}: at {}: {}", whose, base_name(error.file), error.offset,
                                   error.message));
     }

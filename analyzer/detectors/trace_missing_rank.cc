@@ -6,6 +6,7 @@
 #include <string>
 
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/trace_finding.h"
 #include "analyzer/model/elsewhere.h"
 
@@ -42,13 +43,16 @@ std::vector<Finding> find_missing_trace(const Run& run) {
     return {};
   }
   Finding finding = trace_finding(run, "trace.missing-rank", &Doubts::missing_traces);
-  finding.title = fmt::format("{} of {} left no trace", ranks_text(missing), run.world_size);
+  finding.title =
+      fmt::format("{} of {} {}", ranks_text(missing), run.world_size, no_trace_text(run, missing));
   finding.values = {{"missing_count", static_cast<int64_t>(missing.size())}};
   std::vector<std::string> lines;
   for (const ReadError& error : run.unreadable) {
     finding.certainty = Certainty::kLikely;
-    lines.push_back(fmt::format("a damaged trace, {}, may be of one of them",
-                                error.file.substr(error.file.rfind('/') + 1)));
+    if (!error.forbidden) {
+      lines.push_back(fmt::format("a damaged trace, {}, may be of one of them",
+                                  error.file.substr(error.file.rfind('/') + 1)));
+    }
   }
   for (const std::string& ranks : dumps_of_another_time(run)) {
     finding.certainty = Certainty::kLikely;
@@ -60,6 +64,11 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   for (const ReadError& error : run.not_begun) {
     lines.push_back(
         fmt::format("{}: {}", error.file.substr(error.file.rfind('/') + 1), error.message));
+  }
+  const bool any_forbidden = std::any_of(run.unreadable.begin(), run.unreadable.end(),
+                                         [](const ReadError& error) { return error.forbidden; });
+  if (any_forbidden) {
+    lines.emplace_back("traces that you may not read (trace.forbidden) may be of them");
   }
   std::sort(lines.begin(), lines.end());
   finding.evidence = cut(std::move(lines));

@@ -139,10 +139,14 @@ void name_by_members(const Run& run, Communicator& communicator, const Communica
   const Ranks ranks = all_known(communicator);
   const bool complete =
       communicator.size < 0 || static_cast<int>(ranks.size()) >= communicator.size;
-  const std::string of = (complete ? "" : "of which ") + rank_list(ranks);
   const CommunicatorText& text = text_of(run, communicator.members.front());
+  const std::string of = (complete ? "" : "of which ") + rank_list(ranks);
   if (parent != nullptr && text.origin == format::kSplit) {
-    communicator.name = fmt::format("split of {} by {}: ranks {}", parent->name, text.color, of);
+    // Its size is not recorded: a rank without a trace may be in it.
+    const bool all_recorded =
+        communicator.size >= 0 || !text.members.empty() || run.missing.empty();
+    communicator.name = fmt::format("split of {} by {}: {}ranks {}", parent->name, text.color,
+                                    all_recorded ? "" : "known ", of);
   } else {
     const int size = communicator.size < 0 ? static_cast<int>(ranks.size()) : communicator.size;
     communicator.name = fmt::format("{} rank{} {}", size, size == 1 ? "" : "s", of);

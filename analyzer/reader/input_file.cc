@@ -36,7 +36,10 @@ ReadError refusal(const std::string& path, const std::string& message) {
 }
 
 ReadError cannot_be_opened(const std::string& path) {
-  return refusal(path, std::string("cannot be opened: ") + std::strerror(errno));
+  const int problem = errno;
+  ReadError error = refusal(path, std::string("cannot be opened: ") + std::strerror(problem));
+  error.forbidden = problem == EACCES || problem == EPERM;
+  return error;
 }
 
 // What `place` names, without waiting for anybody.

@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -59,9 +60,7 @@ ReadError not_here(const std::string& path, ElsewhereTrace trace) {
   return error;
 }
 
-}  // namespace
-
-std::optional<Result<std::string>> read_pointer_file(const std::string& path) {
+std::optional<Result<ElsewhereTrace>> parsed(const std::string& path) {
   const Result<TraceBytes> file = TraceBytes::open(path);
   std::byte bytes[kMostBytes];
   if (!file) {
@@ -83,10 +82,32 @@ std::optional<Result<std::string>> read_pointer_file(const std::string& path) {
   for (size_t i = 2; i < lines.size(); ++i) {
     read_more(lines[i], trace);
   }
-  if (!is_this_host(trace.host) && access(trace.path.c_str(), R_OK) != 0) {
-    return not_here(path, std::move(trace));
+  return trace;
+}
+
+}  // namespace
+
+std::optional<Result<std::string>> read_pointer_file(const std::string& path) {
+  std::optional<Result<ElsewhereTrace>> trace = parsed(path);
+  if (!trace) {
+    return std::nullopt;
   }
-  return trace.path;
+  if (!*trace) {
+    return trace->error();
+  }
+  ElsewhereTrace& named = **trace;
+  if (!is_this_host(named.host) && access(named.path.c_str(), R_OK) != 0) {
+    return not_here(path, std::move(named));
+  }
+  return std::move(named.path);
+}
+
+std::optional<ReadError> gone_from_here(const std::string& path) {
+  std::optional<Result<ElsewhereTrace>> trace = parsed(path);
+  if (!trace || !*trace || access((*trace)->path.c_str(), F_OK) == 0 || errno != ENOENT) {
+    return std::nullopt;
+  }
+  return not_here(path, std::move(**trace));
 }
 
 std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors) {

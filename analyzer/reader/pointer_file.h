@@ -13,6 +13,10 @@ namespace traintrace {
 // cannot be reached from here.
 std::optional<Result<std::string>> read_pointer_file(const std::string& path);
 
+// That the trace, which cannot be read, is not on this host, although that has the name that the
+// pointer `path` gives: hosts may be called alike.  Nothing: it is here, or `path` is no pointer.
+std::optional<ReadError> gone_from_here(const std::string& path);
+
 // Those that are on other hosts as one error, the last: one line for 1,024 ranks.
 std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors);
 

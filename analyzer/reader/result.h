@@ -28,6 +28,7 @@ struct ReadError {
   bool not_begun = false;  // nothing is wrong with it: nothing was recorded there yet
   bool internal = false;   // a defect of ours: told as internal.error
   std::optional<ElsewhereTrace> elsewhere = std::nullopt;  // nothing is wrong: it is not here
+  bool forbidden = false;  // nothing is wrong: whoever asks may not read it
 };
 
 template <class T>

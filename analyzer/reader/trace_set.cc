@@ -19,6 +19,7 @@
 #include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/input_file.h"
 #include "analyzer/reader/opened_inputs.h"
+#include "analyzer/reader/pointer_file.h"
 #include "analyzer/reader/read_stage.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/tar_file.h"
@@ -257,7 +258,9 @@ void add_native(const std::string& path, const ReadOptions& options, const Input
     return;
   }
   if (!trace) {
-    set.errors.push_back(trace.error());
+    const std::optional<ReadError> not_here =
+        trace.error().elsewhere ? std::nullopt : gone_from_here(path);
+    set.errors.push_back(not_here ? *not_here : trace.error());
     return;
   }
   if (!known.has(*trace)) {
@@ -283,11 +286,20 @@ void add_others(std::vector<OtherFile>& files, TraceSet& set) {
   std::move(others.errors.begin(), others.errors.end(), std::back_inserter(set.errors));
 }
 
+// Damaged, so that it says neither which rank it is of nor what that did.
+bool says_nothing(const ProcessTrace& trace) {
+  const auto variable = trace.facts.lower_bound("env.");
+  const bool has_environment = variable != trace.facts.end() && variable->first.starts_with("env.");
+  return !trace.errors.empty() && !has_environment && trace.communicators.empty();
+}
+
 // Pointers to other hosts whose traces have been collected since.
 void forget_collected(TraceSet& set) {
   std::set<std::string> names;
   for (const ProcessTrace& trace : set.processes) {
-    names.insert(name_of(trace));
+    if (!says_nothing(trace)) {
+      names.insert(name_of(trace));
+    }
   }
   std::erase_if(set.errors, [&](const ReadError& error) {
     if (!error.elsewhere) {

@@ -305,7 +305,7 @@ std::string who_is(const Run& run, const Ranks& ranks) {
   }
   const RankState* const state = ranks.empty() ? nullptr : state_of(run, ranks.front());
   if (state == nullptr) {
-    return "left no trace";
+    return ranks.empty() ? "left no trace" : no_trace_text(run, ranks);
   }
   const ProcessTrace& trace = trace_of(run, *state);
   std::string who = trace.host.empty() ? "" : "host " + trace.host;

@@ -1,5 +1,7 @@
 """trace.elsewhere: what a folder says whose traces are on hosts that cannot be reached from here."""
+import json
 import os
+import subprocess
 
 import job
 
@@ -58,6 +60,50 @@ class Elsewhere(job.Case):
             self.pointer(f"node1.{number}.7", None, "node1", *more)
         finding = self.finding("trace.elsewhere")
         self.assertEqual(finding["values"]["trace_count"], 5)
+
+    def test_another_host_of_this_name(self):
+        self.record(RANK="0", WORLD_SIZE="2")
+        self.pointer("node1.1.7", 1, os.uname().nodename)
+        finding = self.finding("trace.elsewhere")
+        self.assertEqual(finding["title"], f"the trace of rank 1 is not here but on {os.uname().nodename}")
+        self.assertIsNone(self.finding("trace.corrupt"))
+
+    def test_a_pack_that_says_nothing_does_not_stand_for_its_trace(self):
+        """It was cut before what says which rank it is of: the trace itself is still on its host."""
+        self.record(RANK="0", WORLD_SIZE="2")
+        self.record("--out=other", RANK="1", WORLD_SIZE="2")
+        self.assertEqual(self.traintrace("collect", "other", "--to=traintrace")[0], 0)
+        pack = self.files("traintrace/*.ttz")[0]
+        name = os.path.basename(pack)[:-len(".ttz")]
+        self.pointer(name, 1, name.split(".", maxsplit=1)[0], "world 2")
+        codes = {finding["code"] for finding in self.analyze()["findings"]}
+        self.assertNotIn("trace.elsewhere", codes)
+        os.truncate(pack, os.path.getsize(pack) // 2)
+        with open(f"{self.folder}/traintrace/{name}.pointer", encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        with open(f"{self.folder}/traintrace/{name}.pointer", "w", encoding="utf-8") as file:
+            file.write("\n".join([*lines[:2], "node1", *lines[3:]]))
+        self.assertEqual(self.finding("trace.elsewhere")["title"], "the trace of rank 1 is not here but on node1")
+        self.assertEqual(self.finding("trace.truncated")["title"], "1 trace is truncated; it cannot be used")
+        self.assertIsNone(self.finding("trace.missing-rank"))
+
+
+class Forbidden(job.Case):
+    def test_traces_of_another_user_are_not_corrupt(self):
+        self.record(RANK="0", WORLD_SIZE="2")
+        self.record("--out=other", RANK="1", WORLD_SIZE="2")
+        self.assertEqual(self.traintrace("collect", "other", "--to=traintrace")[0], 0)
+        for path in (self.folder, f"{self.folder}/traintrace"):
+            os.chmod(path, 0o755)
+        for path in self.files("traintrace/*"):
+            os.chmod(path, 0o000 if path.endswith(".ttz") else 0o644)
+        other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        done = subprocess.run([*other, job.TRAINTRACE, "analyze", "--format=json", f"{self.folder}/traintrace"], env=job.environment(),
+                              capture_output=True, text=True, timeout=120, check=False)
+        findings = {finding["code"]: finding for finding in json.loads(done.stdout)["findings"]}
+        self.assertEqual(findings["trace.forbidden"]["title"], "you may not read the traces of 1 process")
+        self.assertEqual(findings["trace.missing-rank"]["title"], "rank 1 of 2 left no trace that can be read")
+        self.assertNotIn("trace.corrupt", findings)
 
 
 if __name__ == "__main__":

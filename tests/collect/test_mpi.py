@@ -133,6 +133,30 @@ class Mpi(job.Case):
         self.assertEqual(findings["trace.elsewhere"]["values"]["host_count"], 1)
         self.assertFalse({"trace.missing-rank", "trace.corrupt"} & set(findings), findings)
 
+    def kill_one(self, *options):
+        """The second of three processes, as soon as it has something to send."""
+        self.make()
+        hosts = self.spread(2)
+        stages = ";".join(f"bring traces/{name}=wait" for name in os.listdir(f"{self.folder}/{hosts[1]}/traces"))
+        os.makedirs(f"{self.folder}/judge/traces")
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", *options]
+        for number, folder in enumerate(["judge", *hosts]):
+            command += ([":"] if number else []) + ["-n", "1", "--wdir", f"{self.folder}/{folder}"]
+            command += ["sh", "-c", '(sleep 3; kill -9 $$) & export TT_FAIL_STAGE="$0"; exec "$@"', stages] if folder == hosts[1] else []
+            command += [job.TRAINTRACE, *HANG, "--mpi", "traces", f"--output={self.folder}/together"]
+        return subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=120, check=False)
+
+    def test_a_process_that_is_killed_ends_all(self):
+        self.assertIn("traintrace: ended by the launcher, as when another process of this job was killed; to go on without that one: mpirun "
+                      "--enable-recovery", self.kill_one().stderr)
+
+    def test_a_process_that_is_killed_with_recovery(self):
+        self.assertRegex(self.kill_one("--enable-recovery").stderr, "has not answered for 30 s: judged without 8 of its 8 files")
+        with open(f"{self.folder}/together", encoding="utf-8") as file:
+            codes = {finding["code"] for finding in json.load(file)["findings"]}
+        self.assertIn("trace.elsewhere", codes)
+        self.assertFalse({"trace.missing-rank", "trace.corrupt"} & codes, codes)
+
     def test_what_goes_to_a_file_is_no_card(self):
         """Open MPI gives each process a terminal, whatever the launcher's own output is."""
         self.make()

@@ -199,6 +199,17 @@ class Packs(job.Case):
         self.assertEqual(status, 2)
         self.assertTrue(errors.startswith("traintrace: no traces of empty on this host: name the folder that TRAINTRACE_DIR named"), errors)
 
+    def test_pointers_to_traces_that_are_gone(self):
+        """Two hosts may have one name: of what the other one has, one line is enough."""
+        os.mkdir(f"{self.folder}/pointers")
+        for number in range(3):
+            name = f"{os.uname().nodename}.{number}.7"
+            with open(f"{self.folder}/pointers/{name}.pointer", "w", encoding="utf-8") as file:
+                file.write(f"traintrace-pointer 1\n/nowhere/{name}.trace\n{os.uname().nodename}\n")
+        status, _, errors = self.traintrace("collect", "pointers")
+        self.assertEqual((status, errors), (2, f"traintrace: /nowhere: 3 traces of {os.uname().nodename} are not here: removed, or on another "
+                                               "host of that name\n"))
+
 
 if __name__ == "__main__":
     job.main()
