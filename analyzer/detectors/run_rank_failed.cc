@@ -139,6 +139,12 @@ void add_evidence(const Run& run, const std::vector<RankEnd>& failures, Finding&
   finding.evidence.push_back(last_call_text(run, failures.front().state->rank));
 }
 
+// Of whom and how a process ended may stand in a part that is missing or cannot be read.
+bool has_unread_parts(const Run& run) {
+  return std::any_of(run.processes.begin(), run.processes.end(),
+                     [](const ProcessTrace& trace) { return !trace.errors.empty(); });
+}
+
 Finding finding_about(const Run& run, const JobEnd& job, const std::vector<RankEnd>& own,
                       const std::vector<RankEnd>& all) {
   const RankEnd& first = own.front();
@@ -151,10 +157,11 @@ Finding finding_about(const Run& run, const JobEnd& job, const std::vector<RankE
     insert(finding.sides.front(), failure.state->rank);
   }
   const bool sure = is_first(run, job, own);
-  finding.certainty = !sure ? Certainty::kPossible
-                      : own.size() > 1 || !run.missing.empty() || may_be_told(run, first)
-                          ? Certainty::kLikely
-                          : Certainty::kProof;
+  finding.certainty =
+      !sure ? Certainty::kPossible
+      : own.size() > 1 || !run.missing.empty() || may_be_told(run, first) || has_unread_parts(run)
+          ? Certainty::kLikely
+          : Certainty::kProof;
   if (sure) {
     finding.culprits = {first.state->rank};
   }
