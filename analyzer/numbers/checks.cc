@@ -113,7 +113,13 @@ class ChecksReader {
   uint32_t site(Rank rank, uint32_t stack) {
     const auto [known, is_new] = sites_.try_emplace(stack, checks_.sites.size());
     if (is_new) {
-      checks_.sites.push_back(site_of(trace_, rank, stack));
+      Site site = site_of(trace_, rank, stack);
+      const auto found = trace_.stacks.find(stack);
+      if (!site.place && found != trace_.stacks.end() && found->second.python.empty() &&
+          is_of_torch(trace_, found->second)) {
+        site.place = place_of_backward(trace_, rank);
+      }
+      checks_.sites.push_back(std::move(site));
     }
     return known->second;
   }
