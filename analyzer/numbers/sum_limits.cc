@@ -77,8 +77,9 @@ RowDeviation row_deviation(const Checks& checks, const GivenSums& given, const C
     norm += own.norm * scale;
   }
   const SketchRow& got = row_of(checks, result, row);
-  const auto elements = static_cast<double>(result.count / format::kPayloadRows +
-                                            (row < result.count % format::kPayloadRows ? 1 : 0));
+  const bool has_one_more = row < result.count % format::kPayloadRows;
+  const uint64_t whole_rows = result.count / format::kPayloadRows;
+  const auto elements = static_cast<double>(whole_rows + (has_one_more ? 1 : 0));
   // Our own sums are doubles, recorded as floats.
   const double inaccuracy = elements * 0x1p-52 * std::sqrt(elements) * (norm + got.norm) +
                             0x1p-24 * (absolute_sum + std::abs(got.signed_sum)) +
