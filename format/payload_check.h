@@ -1,5 +1,6 @@
 // What TRAINTRACE_PAYLOAD=small and check record of the buffers of NCCL's operations
-// (docs/payload.md): the moment `payloadCheck`, and the cell that a GPU writes for it.
+// (docs/payload.md): the moments `payloadCheck` and `payloadSketch`, and the cell that a GPU writes
+// for them.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +51,49 @@ constexpr uint64_t payload_hash(uint64_t index, uint64_t bits) {
   return mixed ^ (mixed >> 31);
 }
 
+// A sketch of a buffer (Alon, Matias and Szegedy, "The space complexity of approximating the
+// frequency moments", 1996): its elements are dealt out to rows by their index, and each row has
+// the sum of its elements with random signs (payload_sign).  If a buffer is the sum of others, its
+// signed sums are the sums of theirs, but for rounding.  With random signs the rounding errors of n
+// elements add up to about the square root of n, even if all of them go the same way; so much less
+// suffices to show that something else is wrong.
+inline constexpr uint32_t kPayloadRows = 16;
+struct PayloadRow {
+  double signed_sum;
+  double square_sum;
+};
+
+constexpr uint32_t payload_row(uint64_t index) {
+  return static_cast<uint32_t>(index % kPayloadRows);
+}
+
+// As it is recorded: the signed sum as a float, in the lower half, and the square root of the other
+// one as a float that is no smaller.
+inline uint64_t packed(const PayloadRow& row) {
+  const double norm = __builtin_sqrt(row.square_sum);
+  const auto nearest = static_cast<float>(norm);
+  const uint32_t above = __builtin_bit_cast(uint32_t, nearest) + (nearest < norm ? 1 : 0);
+  const auto sum = static_cast<float>(row.signed_sum);
+  return __builtin_bit_cast(uint32_t, sum) | uint64_t{above} << 32;
+}
+
+// The sign bit of a double, set or not.  It depends on the index within the part alone, so it is
+// the same on all ranks, whatever the data.  From the finalizer of MurmurHash3 (public domain, A.
+// Appleby).
+constexpr uint64_t payload_sign(uint64_t index) {
+  uint32_t mixed = static_cast<uint32_t>(index) ^ static_cast<uint32_t>(index >> 32) * 0x9e3779b9U;
+  mixed = (mixed ^ (mixed >> 16)) * 0x85ebca6bU;
+  mixed = (mixed ^ (mixed >> 13)) * 0xc2b2ae35U;
+  return uint64_t{mixed >> 31} << 63;
+}
+
 // In pinned memory.  Who wrote it stores `stamp` last; what it is to be was given with the launch.
 struct PayloadCell {
   PayloadTally tally;
+  PayloadRow rows[kPayloadRows];
   uint64_t stamp;
   uint64_t reserved;
 };
-static_assert(sizeof(PayloadCell) == 64);
+static_assert(sizeof(PayloadCell) == 320);
 
 }  // namespace traintrace::format

@@ -258,7 +258,7 @@ struct RecordHead {
 };
 static_assert(sizeof(RecordHead) == 8);
 inline constexpr uint8_t kNoDevice = 255;
-inline constexpr int kMaxFields = 16;
+inline constexpr int kMaxFields = 20;
 // enter: head, ticks, caller (the return address of the call), `in` fields.   leave: head, ticks,
 // `out` fields.
 

@@ -39,7 +39,8 @@ TT_ON_GPU constexpr uint32_t bytes_of(uint32_t type) {
                                                                                        : 8;
 }
 
-// The elements of one part that one lane of many looks at.
+// The elements of one part that one lane of many looks at: of one row, if `step` is a multiple of
+// kPayloadRows.
 struct Share {
   const void* elements;
   uint64_t count;  // of the whole part
@@ -135,7 +136,14 @@ TT_ON_GPU inline Element element_at(const Share& share, uint32_t type, uint64_t 
   }
 }
 
-TT_ON_GPU inline void add(format::PayloadTally& tally, const Element& element, uint64_t index) {
+// Of what one lane looks at, or several together.
+struct LaneTally {
+  format::PayloadTally tally;
+  double signed_sum;
+};
+
+TT_ON_GPU inline void add(LaneTally& lane, const Element& element, uint64_t index) {
+  format::PayloadTally& tally = lane.tally;
   const double absolute = element.value < 0 ? -element.value : element.value;
   tally.hash += format::payload_hash(index, element.bits);
   if (element.value != element.value) {
@@ -147,6 +155,8 @@ TT_ON_GPU inline void add(format::PayloadTally& tally, const Element& element, u
     tally.sum += element.value;
     tally.absolute_sum += absolute;
     tally.square_sum += element.value * element.value;
+    lane.signed_sum +=
+        real_of_bits(__builtin_bit_cast(uint64_t, element.value) ^ format::payload_sign(index));
   }
 }
 
@@ -160,12 +170,21 @@ TT_ON_GPU inline void join(format::PayloadTally& tally, const format::PayloadTal
   tally.hash += other.hash;
 }
 
-TT_ON_GPU inline format::PayloadTally tally_of(const Share& share, uint32_t type) {
-  format::PayloadTally tally = {};
+TT_ON_GPU inline void join(LaneTally& lane, const LaneTally& other) {
+  join(lane.tally, other.tally);
+  lane.signed_sum += other.signed_sum;
+}
+
+TT_ON_GPU inline format::PayloadRow row_of(const LaneTally& lane) {
+  return {lane.signed_sum, lane.tally.square_sum};
+}
+
+TT_ON_GPU inline LaneTally tally_of(const Share& share, uint32_t type) {
+  LaneTally lane = {};
   for (uint64_t index = share.first; index < share.count; index += share.step) {
-    add(tally, element_at(share, type, index), index);
+    add(lane, element_at(share, type, index), index);
   }
-  return tally;
+  return lane;
 }
 
 // One launch: `parts` equal parts of `count` elements that follow one another, each looked at by
@@ -189,6 +208,17 @@ TT_ON_GPU inline Share share_of(const Launch& launch, uint32_t block, uint32_t l
       static_cast<const char*>(launch.elements) + part * launch.count * bytes_of(launch.type);
   return {first, launch.count, uint64_t{block % launch.blocks} * lanes + lane,
           uint64_t{launch.blocks} * lanes};
+}
+
+// What a block leaves, on a processor: with one lane for each row.
+TT_ON_GPU inline void fill(format::PayloadCell& cell, const Launch& launch, uint32_t block) {
+  cell.tally = {};
+  for (uint32_t row = 0; row < format::kPayloadRows; ++row) {
+    const LaneTally lane =
+        tally_of(share_of(launch, block, row, format::kPayloadRows), launch.type);
+    join(cell.tally, lane.tally);
+    cell.rows[row] = row_of(lane);
+  }
 }
 
 }  // namespace traintrace::check

@@ -30,32 +30,58 @@ bool is_done(const Check& check, uint64_t ticket) {
          });
 }
 
-PayloadTally tally_of(const Check& check, uint64_t ticket, uint32_t part) {
+// All blocks of a part together.
+PayloadCell joined(const Check& check, uint64_t ticket, uint32_t part) {
   const PayloadCell* const cells = g_checks.cells + ticket % kCheckCells;
+  PayloadCell all = {};
   if (check.way == Way::kCopy) {
-    const auto* const bytes = reinterpret_cast<const char*>(cells);
-    return check::tally_of(
-        {bytes + part * check.count * check::bytes_of(check.data_type), check.count, 0, 1},
-        check.data_type);
+    check::fill(all, {cells, check.count, check.data_type, check.parts, 1, 0, nullptr, 0}, part);
+    return all;
   }
-  PayloadTally tally = {};
   for (uint32_t block = 0; block < check.blocks; ++block) {
-    check::join(tally, cells[part * check.blocks + block].tally);
+    const PayloadCell& cell = cells[part * check.blocks + block];
+    check::join(all.tally, cell.tally);
+    for (uint32_t row = 0; row < format::kPayloadRows; ++row) {
+      all.rows[row].signed_sum += cell.rows[row].signed_sum;
+      all.rows[row].square_sum += cell.rows[row].square_sum;
+    }
   }
-  return tally;
+  return all;
 }
 
 uint64_t bits_of(double value) {
   return __builtin_bit_cast(uint64_t, value);
 }
 
+// A sum that the analyzer compares with what its inputs may give.
+bool is_sketched(const Check& check) {
+  constexpr int16_t kSum = 0, kAverage = 4;  // ncclRedOp_t
+  const bool adds = check.operation == format::kCheckedAllReduce ||
+                    check.operation == format::kCheckedReduce ||
+                    check.operation == format::kCheckedReduceScatter;
+  return adds && (check.reduction == kSum || check.reduction == kAverage) &&
+         check.data_type >= check::kFloat16 && check.data_type <= check::kBfloat16;
+}
+
+void record_sketch(ThreadState& thread, const Check& check, uint64_t part_field,
+                   const PayloadCell& cell) {
+  uint64_t fields[3 + format::kPayloadRows] = {check.communicator, check.sequence, part_field};
+  for (uint32_t row = 0; row < format::kPayloadRows; ++row) {
+    fields[3 + row] = format::packed(cell.rows[row]);
+  }
+  write_moment(thread, format::Moment::payloadSketch, clock_ticks(), check.device, check.stack,
+               fields, std::size(fields));
+}
+
 void record(ThreadState& thread, const Check& check, uint64_t ticket) {
   for (uint32_t part = 0; check.way != Way::kNone && part < check.parts; ++part) {
-    const PayloadTally tally = tally_of(check, ticket, part);
+    const PayloadCell cell = joined(check, ticket, part);
+    const PayloadTally& tally = cell.tally;
+    const uint64_t part_field = part | uint64_t{check.parts} << 32 | uint64_t{check.side} << 48;
     const uint64_t fields[] = {check.communicator,
                                check.sequence,
                                check.operation,
-                               part | uint64_t{check.parts} << 32 | uint64_t{check.side} << 48,
+                               part_field,
                                check.data_type,
                                static_cast<uint64_t>(int64_t{check.reduction}),
                                static_cast<uint64_t>(int64_t{check.peer}),
@@ -69,6 +95,9 @@ void record(ThreadState& thread, const Check& check, uint64_t ticket) {
                                tally.hash};
     write_moment(thread, format::Moment::payloadCheck, clock_ticks(), check.device, check.stack,
                  fields, std::size(fields));
+    if (is_sketched(check)) {
+      record_sketch(thread, check, part_field, cell);
+    }
   }
 }
 

@@ -18,14 +18,15 @@ namespace {
 constexpr uint64_t kMostRecords = 40'000'000;
 
 // Values, and what tells one step from the next.
-constexpr std::string_view kKinds[] = {"scalar", "batch", "collective", "check", "send-recv"};
+constexpr std::string_view kKinds[] = {"scalar", "batch",  "collective",
+                                       "check",  "sketch", "send-recv"};
 
 // Messages only where it matters whether they were checked.
 std::span<const std::string_view> kinds_of(const ProcessTrace& trace) {
   const auto level = trace.facts.find("setting.TRAINTRACE_PAYLOAD");
   const bool checks =
       level != trace.facts.end() && (level->second == "small" || level->second == "check");
-  return std::span(kKinds).first(checks ? 5 : 3);
+  return std::span(kKinds).first(checks ? 6 : 3);
 }
 
 uint64_t records_to_read(const Run& run) {

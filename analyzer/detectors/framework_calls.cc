@@ -53,13 +53,6 @@ bool is_called(const PythonFrameText& frame, std::string_view function) {
   return name.substr(name.rfind('.') + 1) == function;
 }
 
-bool is_of_torch(const ProcessTrace& trace, uint64_t address) {
-  return std::any_of(trace.modules.begin(), trace.modules.end(), [&](const ModuleText& module) {
-    return address >= module.begin && address < module.end &&
-           module.path.find("libtorch") != std::string::npos;
-  });
-}
-
 bool has_python(const ProcessTrace& trace) {
   return std::any_of(trace.stacks.begin(), trace.stacks.end(),
                      [](const auto& entry) { return !entry.second.python.empty(); });
@@ -195,8 +188,7 @@ FrameworkCallOf framework_call_of(const ProcessTrace& trace, const OperationText
   // A thread of the autograd engine, which DistributedDataParallel sends from, has no Python; where
   // no thread has any, none was recorded.
   const bool engine = call_name(trace, operation.call) == "ncclAllReduce" && has_python(trace) &&
-                      std::any_of(stack->second.native.begin(), stack->second.native.end(),
-                                  [&](uint64_t address) { return is_of_torch(trace, address); });
+                      is_of_torch(trace, stack->second);
   return {!engine                       ? FrameworkCall::kNone
           : may_be_gradients(operation) ? FrameworkCall::kGradientBucket
                                         : FrameworkCall::kDataParallel,

@@ -98,6 +98,7 @@ Finding spike_finding(const Run& run, const Checks& checks, const SpikesOfRank& 
   Finding finding = check_finding(run, checks, "numeric.norm-spike", check);
   finding.certainty = Certainty::kPossible;
   finding.sides = {{first.rank}};
+  finding.where = places_of(checks, *first.operation, finding.sides.front());
   if (spikes.longest_row < kFewestSpikes) {
     finding.severity = Severity::kInfo;
   }

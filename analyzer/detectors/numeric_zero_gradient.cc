@@ -143,6 +143,7 @@ Finding zero_finding(const Run& run, const Numbers& numbers, const ZeroTails& al
   const bool no_data = has_no_data(numbers, all);
   finding.certainty = Certainty::kPossible;
   finding.sides = {{latest.rank}};
+  finding.where = places_of(checks, operation, finding.sides.front());
   if (all.zero < all.used || no_data) {
     finding.severity = Severity::kInfo;
   }

@@ -86,6 +86,13 @@ uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack) {
   return in_header;
 }
 
+bool is_of_torch(const ProcessTrace& trace, const StackText& stack) {
+  return std::any_of(stack.native.begin(), stack.native.end(), [&](uint64_t address) {
+    const ModuleText* const module = module_at(trace, address);
+    return module != nullptr && module->path.find("libtorch") != std::string::npos;
+  });
+}
+
 std::optional<CodePlace> user_place(const ProcessTrace& trace, Rank rank, uint32_t stack) {
   const auto found = trace.stacks.find(stack);
   if (found == trace.stacks.end()) {

@@ -30,6 +30,9 @@ bool is_user_module(std::string_view path);
 // more.
 uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack);
 
+// A frame is in PyTorch's native libraries.
+bool is_of_torch(const ProcessTrace& trace, const StackText& stack);
+
 // The innermost frame of the user's code; where there are only native frames, the innermost that is
 // in no library of the system, of Python or of the vendors.  None: the stack is unknown or has no
 // such frame.

@@ -43,6 +43,10 @@ enum FieldOfCheck : size_t {
 };
 static_assert(std::size(kFields) == kFieldsOfCheck);
 
+// A part of what a rank gave to a collective or got from it: communicator of the trace, sequence,
+// the field `part`.
+using PartKey = std::tuple<uint64_t, uint64_t, uint64_t>;
+
 // One side of a message, or a collective (peer -1), of a communicator of the trace.
 using Issued = std::tuple<uint64_t, int, bool, uint64_t>;  // .., peer, receive, sequence
 
@@ -65,8 +69,15 @@ class ChecksReader {
       const CallSchema* const schema = schema_of(trace_, event.call);
       if (schema != nullptr && schema->kind == "check" && event.moment) {
         add(event, *schema, values);
+      } else if (schema != nullptr && schema->kind == "sketch" && event.moment) {
+        add_sketch(event, *schema, values);
       }
     });
+    for (const auto& [key, sketch] : sketches_) {
+      if (const auto found = parts_.find(key); found != parts_.end()) {
+        checks_.all[found->second].sketch = sketch;
+      }
+    }
     if (!checked_.empty()) {
       compare_with_calls();
     }
@@ -102,7 +113,13 @@ class ChecksReader {
   uint32_t site(Rank rank, uint32_t stack) {
     const auto [known, is_new] = sites_.try_emplace(stack, checks_.sites.size());
     if (is_new) {
-      checks_.sites.push_back(site_of(trace_, rank, stack));
+      Site site = site_of(trace_, rank, stack);
+      const auto found = trace_.stacks.find(stack);
+      if (!site.place && found != trace_.stacks.end() && found->second.python.empty() &&
+          is_of_torch(trace_, found->second)) {
+        site.place = place_of_backward(trace_, rank);
+      }
+      checks_.sites.push_back(std::move(site));
     }
     return known->second;
   }
@@ -163,7 +180,31 @@ class ChecksReader {
     checked_[{value(kCommunicatorField), message ? check.peer : -1,
               check.operation == kCheckedReceive, check.sequence}]
         .push_back(checks_.all.size());
+    if (!message) {
+      parts_[{value(kCommunicatorField), check.sequence, part}] = checks_.all.size();
+    }
     checks_.all.push_back(check);
+  }
+
+  void add_sketch(const CallRecord& event, const CallSchema& schema,
+                  std::span<const uint64_t> values) {
+    const auto communicator = value_of(trace_, event, "comm");
+    const auto sequence = value_of(trace_, event, "seq");
+    const auto part = value_of(trace_, event, "part");
+    const auto first = std::find_if(schema.fields.begin(), schema.fields.end(),
+                                    [](const FieldSchema& field) { return field.name == "row0"; });
+    const auto at = static_cast<size_t>(first - schema.fields.begin());
+    if (!communicator || !sequence || !part || at + format::kPayloadRows > schema.fields.size() ||
+        values.size() < schema.fields.size()) {
+      return;
+    }
+    Sketch sketch;
+    for (size_t row = 0; row < sketch.size(); ++row) {
+      sketch[row] = {std::bit_cast<float>(static_cast<uint32_t>(values[at + row])),
+                     std::bit_cast<float>(static_cast<uint32_t>(values[at + row] >> 32))};
+    }
+    checks_.sketches.push_back(sketch);
+    sketches_[{*communicator, *sequence, *part}] = static_cast<uint32_t>(checks_.sketches.size());
   }
 
   // The record of a check is made some time after the call.
@@ -209,6 +250,8 @@ class ChecksReader {
   const CallSchema* schema_ = nullptr;
   std::vector<size_t> places_;
   std::map<Issued, std::vector<size_t>> checked_;  // in `checks_.all`
+  std::map<PartKey, size_t> parts_;                // of collectives, in `checks_.all`
+  std::map<PartKey, uint32_t> sketches_;           // in `checks_.sketches`, from 1
 };
 
 // Equal for the two ends of a message.

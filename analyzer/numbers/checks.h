@@ -1,7 +1,8 @@
-// What TRAINTRACE_PAYLOAD=small and check recorded of the buffers of NCCL's operations (the moment
-// payloadCheck), joined over the ranks.
+// What TRAINTRACE_PAYLOAD=small and check recorded of the buffers of NCCL's operations (the moments
+// payloadCheck and payloadSketch), joined over the ranks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,12 @@
 
 namespace traintrace {
 
+// A row of a sketch as it was recorded: `norm` is the square root of its squares' sum.
+struct SketchRow {
+  float signed_sum = 0, norm = 0;
+};
+using Sketch = std::array<SketchRow, format::kPayloadRows>;
+
 // One part of a rank's input or output.
 struct Check {
   format::PayloadTally tally;
@@ -27,6 +34,7 @@ struct Check {
   uint32_t site = 0;          // in Checks::sites
   uint32_t part = 0;          // of `parts`
   uint32_t parts = 1;
+  uint32_t sketch = 0;  // in Checks::sketches, from 1; 0: there is none
   int32_t member = -1;  // the rank's number within the communicator
   int32_t peer = -1;
   int16_t type = -1;       // ncclDataType_t
@@ -55,6 +63,7 @@ struct CheckedBucket {
 struct Checks {
   std::vector<Check> all;
   std::vector<Site> sites;
+  std::vector<Sketch> sketches;
   std::vector<CheckedOperation> operations;  // by communicator, then sender and receiver, sequence
   // Of one communicator, call site, sort, type, reduction and size.
   std::vector<CheckedBucket> buckets;

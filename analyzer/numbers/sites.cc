@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 namespace traintrace {
@@ -11,6 +12,20 @@ constexpr size_t kMostFrames = 8;
 
 std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
+}
+
+bool enters_autograd(const PythonFrameText& frame) {
+  return frame.file.ends_with("/torch/autograd/__init__.py") &&
+         (frame.function == "backward" || frame.function == "grad");
+}
+
+// The line that called backward(); null: this is no such stack.
+const PythonFrameText* backward_line(const StackText& stack) {
+  const auto entered = std::find_if(stack.python.begin(), stack.python.end(), enters_autograd);
+  const auto line = std::find_if(entered, stack.python.end(), [](const PythonFrameText& frame) {
+    return is_user_file(frame.file);
+  });
+  return line == stack.python.end() ? nullptr : &*line;
 }
 
 }  // namespace
@@ -40,6 +55,21 @@ Site site_of(const ProcessTrace& trace, Rank rank, uint32_t stack) {
     innermost = false;
   }
   return site;
+}
+
+std::optional<CodePlace> place_of_backward(const ProcessTrace& trace, Rank rank) {
+  std::optional<CodePlace> place;
+  for (const auto& [id, stack] : trace.stacks) {
+    const PythonFrameText* const line = backward_line(stack);
+    if (line == nullptr) {
+      continue;
+    }
+    if (place && (place->file != line->file || place->line != line->line)) {
+      return std::nullopt;
+    }
+    place = CodePlace{rank, line->file, line->line, line->function, "python"};
+  }
+  return place;
 }
 
 std::string place_text(const std::optional<CodePlace>& place) {

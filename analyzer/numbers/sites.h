@@ -23,6 +23,10 @@ struct Site {
 
 Site site_of(const ProcessTrace& trace, Rank rank, uint32_t stack);
 
+// The line of the job that calls backward(), if there is but one.  PyTorch's autograd sends from
+// threads of its own, which run no Python, for the thread that waits in backward().
+std::optional<CodePlace> place_of_backward(const ProcessTrace& trace, Rank rank);
+
 // "train.py:118 in train_step"; "an unknown place".
 std::string place_text(const std::optional<CodePlace>& place);
 

@@ -76,7 +76,7 @@ bool read_call(DraftSet& drafts, Draft& draft, Words words) {
   for (const std::string& word : words.subspan(4)) {
     const auto field = parse_field(word);
     if (!field || call.fields.size() == format::kMaxFields) {
-      return drafts.fail("in:NAME:FORMAT or out:NAME:FORMAT, 16 at most, instead of " + word);
+      return drafts.fail("in:NAME:FORMAT or out:NAME:FORMAT, 20 at most, instead of " + word);
     }
     call.fields.push_back(*field);
   }

@@ -166,12 +166,40 @@ std::optional<uint64_t> parse_real(std::string_view text) {
                                              : std::nullopt;
 }
 
+void append_floats(std::string& out, uint64_t value) {
+  const auto first = std::bit_cast<float>(static_cast<uint32_t>(value));
+  const auto second = std::bit_cast<float>(static_cast<uint32_t>(value >> 32));
+  if (std::isfinite(first) && std::isfinite(second)) {
+    fmt::format_to(std::back_inserter(out), "{}/{}", first, second);
+  } else {
+    append_hex(out, value);
+  }
+}
+
+std::optional<uint32_t> parse_float(std::string_view text) {
+  float number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(std::bit_cast<uint32_t>(number))
+                                             : std::nullopt;
+}
+
+std::optional<uint64_t> parse_floats(std::string_view text) {
+  const size_t slash = text.find('/');
+  if (slash == text.npos) {
+    return parse_number(text);
+  }
+  const auto first = parse_float(text.substr(0, slash));
+  const auto second = parse_float(text.substr(slash + 1));
+  return first && second ? std::optional(*first | uint64_t{*second} << 32) : std::nullopt;
+}
+
 }  // namespace
 
 ValueFormat value_format(std::string_view name) {
   constexpr std::string_view kNames[] = {"hex",    "decimal",      "signed", "bytes",    "datatype",
                                          "redop",  "communicator", "grid",   "copykind", "cudatype",
-                                         "result", "range",        "text",   "real"};
+                                         "result", "range",        "text",   "real",     "floats"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (kNames[i] == name) {
       return static_cast<ValueFormat>(i);
@@ -205,6 +233,8 @@ void append_value(std::string& out, ValueFormat format, uint64_t value) {
       return append_name(out, kCudaTypes, value);
     case ValueFormat::kReal:
       return append_real(out, value);
+    case ValueFormat::kFloats:
+      return append_floats(out, value);
   }
 }
 
@@ -222,6 +252,8 @@ std::optional<uint64_t> parse_value(ValueFormat format, std::string_view text) {
       return parse_grid(text);
     case ValueFormat::kReal:
       return parse_real(text);
+    case ValueFormat::kFloats:
+      return parse_floats(text);
     case ValueFormat::kRange:
     case ValueFormat::kText:
       return parse_number(text.substr(0, text.find('=')));

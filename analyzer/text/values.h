@@ -20,9 +20,10 @@ enum class ValueFormat : uint8_t {
   kCopyKind,
   kCudaType,
   kResult,
-  kRange,  // as kCommunicator; what follows `=` in the text is the name, for people
-  kText,   // hex; what follows `=` are the 8 characters, for people
-  kReal,   // with a point or an exponent; what is not finite as hex
+  kRange,   // as kCommunicator; what follows `=` in the text is the name, for people
+  kText,    // hex; what follows `=` are the 8 characters, for people
+  kReal,    // with a point or an exponent; what is not finite as hex
+  kFloats,  // "FIRST/SECOND"; what is not finite as hex
 };
 ValueFormat value_format(std::string_view name);  // an unknown name is hex
 

@@ -128,13 +128,14 @@ ROLE(crooked) {
   return 0;
 }
 
-// More than the ring has room for at a time, none of them waited for.
+// More than the ring has room for at a time, none of them waited for.  Maxima have no sketches, so
+// that the trace has room for all.
 ROLE(many) {
   Member me;
   MUST(!me.make(arguments));
   const auto& [comm, stream, data] = me.rank;
   for (int i = 0; i < 20000; ++i) {
-    MUST(ncclAllReduce(me.from, me.into, 4, ncclFloat32, ncclSum, comm, stream));
+    MUST(ncclAllReduce(me.from, me.into, 4, ncclFloat32, ncclMax, comm, stream));
   }
   MUST(cudaStreamSynchronize(stream));
   return 0;
@@ -289,6 +290,67 @@ TEST(Checks, SeeWhatCollectivesTakeAndGive) {
       EXPECT_EQ(trace.value(record, "type"), static_cast<uint64_t>(ncclFloat32));
     }
     EXPECT_EQ(sequence, 5u);
+  }
+}
+
+// The sequence and the field `part`, and the rows.
+struct SeenSketch {
+  uint64_t sequence, part;
+  std::vector<uint64_t> rows;
+  bool operator==(const SeenSketch& other) const {
+    return sequence == other.sequence && part == other.part && rows == other.rows;
+  }
+};
+
+std::ostream& operator<<(std::ostream& out, const SeenSketch& seen) {
+  return out << seen.sequence << " " << std::hex << seen.part << " " << seen.rows.at(0) << std::dec;
+}
+
+std::vector<SeenSketch> sketches_in(const RawTrace& trace) {
+  std::vector<RawRecord> records = trace.of("payloadSketch", format::kMoment);
+  std::stable_sort(records.begin(), records.end(),
+                   [](const RawRecord& a, const RawRecord& b) { return a.ticks < b.ticks; });
+  std::vector<SeenSketch> all;
+  for (const RawRecord& record : records) {
+    SeenSketch& seen =
+        all.emplace_back(SeenSketch{trace.value(record, "seq"), trace.value(record, "part"), {}});
+    for (uint32_t row = 0; row < format::kPayloadRows; ++row) {
+      seen.rows.push_back(trace.value(record, "row" + std::to_string(row)));
+    }
+  }
+  return all;
+}
+
+SeenSketch expected_sketch(uint64_t sequence, uint64_t side, const std::vector<float>& values,
+                           uint64_t part = 0, uint64_t parts = 1) {
+  format::PayloadRow rows[format::kPayloadRows] = {};
+  for (size_t i = 0; i < values.size(); ++i) {
+    format::PayloadRow& row = rows[i % format::kPayloadRows];
+    row.signed_sum += format::payload_sign(i) != 0 ? -values[i] : values[i];
+    row.square_sum += double{values[i]} * values[i];
+  }
+  SeenSketch seen = {sequence, part | parts << 32 | side << 48, {}};
+  for (const format::PayloadRow& row : rows) {
+    seen.rows.push_back(format::packed(row));
+  }
+  return seen;
+}
+
+// Of sums alone; what is merely copied has equal hashes.
+TEST(Checks, SketchSums) {
+  const std::vector<RawTrace> traces = traces_of("each_collective", "check");
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(
+        sketches_in(traces[static_cast<size_t>(rank)]),
+        (std::vector<SeenSketch>{expected_sketch(1, 0, own(rank)), expected_sketch(1, 1, sum()),
+                                 expected_sketch(5, 0, own(rank), 0, 2),
+                                 expected_sketch(5, 0, own(rank, kCount), 1, 2),
+                                 expected_sketch(5, 1, sum(static_cast<size_t>(rank) * kCount))}));
+  }
+  for (const RawTrace& trace : traces_of("small_and_large", "small")) {
+    const std::vector<SeenSketch> seen = sketches_in(trace);
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_EQ(seen[1], expected_sketch(1, 1, sum(0, 16)));
   }
 }
 

@@ -59,6 +59,22 @@ inline format::PayloadTally tally_of(std::span<const double> data) {
   return tally;
 }
 
+// The fields of the rows.
+inline std::string sketch_of(std::span<const double> data) {
+  format::PayloadRow rows[format::kPayloadRows] = {};
+  for (size_t i = 0; i < data.size(); ++i) {
+    const double value = std::isfinite(data[i]) ? data[i] : 0;
+    format::PayloadRow& row = rows[format::payload_row(i)];
+    row.signed_sum += format::payload_sign(i) != 0 ? -value : value;
+    row.square_sum += value * value;
+  }
+  std::string text;
+  for (uint32_t row = 0; row < format::kPayloadRows; ++row) {
+    text += fmt::format(" row{}=0x{:x}", row, format::packed(rows[row]));
+  }
+  return text;
+}
+
 inline std::string real(double value) {
   return fmt::format("0x{:x}", std::bit_cast<uint64_t>(value));
 }
@@ -102,6 +118,13 @@ class Job {
         average ? "avg" : reduction, end ? end->peer : 0, data.size(), tally.nans, tally.infinities,
         real(tally.largest), real(tally.sum), real(tally.absolute_sum), real(tally.square_sum),
         tally.hash, line_number);
+    const bool adds =
+        operation == format::kCheckedAllReduce || operation == format::kCheckedReduceScatter;
+    if (sketches && adds && (average || reduction == "sum")) {
+      text_ += fmt::format("+{}ms {}/1 * payloadSketch comm=dp seq={} part={}x{}x{}{}\n",
+                           time_ms_ + (part.output ? 1 : 0), rank, sequence_, part.part, part.parts,
+                           part.output ? 1 : 0, sketch_of(data));
+    }
   }
 
   // A ring: each rank adds its data to those of the ranks before it.
@@ -221,6 +244,7 @@ class Job {
   // The numbers that it leaves; and the same steps in the same place are of one bucket.
   Type type = Type::kFloat32;
   bool average = false;
+  bool sketches = true;  // false: as older tracers recorded
   std::string reduction = "sum";
   int line_number = 10;
 

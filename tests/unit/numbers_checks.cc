@@ -203,6 +203,38 @@ TEST(ImpossibleResult, IsOneWithoutARanksData) {
   }
 }
 
+// In bfloat16 eight ranks' rounding may hide it from the sum of all elements.
+TEST(ImpossibleResult, IsOneThatOnlyASketchShows) {
+  Random random(1);
+  for (const bool sketches : {false, true}) {
+    for (const Type type : {Type::kBfloat16, Type::kFloat16}) {
+      for (const bool average : {false, true}) {
+        Job job(8);
+        job.type = type;
+        job.average = average;
+        job.sketches = sketches;
+        std::vector<Data> inputs = random.gradients(job, 1500);
+        for (size_t i = 1; i < inputs[3].size(); i += 2) {
+          inputs[3][i] = -inputs[3][i - 1];  // its sum is zero
+        }
+        std::vector<Data> others = inputs;
+        others[3].assign(1500, 0);
+        const Data wrong = job.sum_of(others);
+        job.all_reduce(inputs, [&](int, Data& result) { result = wrong; });
+        const auto run = job.run();
+        const auto findings = find_in_numbers(*run, numbers_of(*run));
+        EXPECT_EQ(findings.size(), sketches ? 1U : 0);
+        for (const Finding& finding : findings) {
+          EXPECT_EQ(finding.code, "numeric.impossible-result");
+          EXPECT_NE(finding.evidence.at(0).find("as it would without the data of rank 3"),
+                    std::string::npos)
+              << finding.evidence.at(0);
+        }
+      }
+    }
+  }
+}
+
 TEST(ImpossibleResult, OfAReduceScatterIsOfOneShard) {
   Random random(1);
   Job job(4);

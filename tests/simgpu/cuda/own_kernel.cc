@@ -13,10 +13,9 @@ namespace check = traintrace::check;
 
 int run_check(void* const* arguments, const simgpuLaunch* launch, void*) {
   const auto& what = *static_cast<const check::Launch*>(arguments[0]);
-  constexpr uint32_t kLanes = 1;
   for (uint32_t block = 0; block < launch->grid[0]; ++block) {
     traintrace::format::PayloadCell& cell = what.cells[block];
-    cell.tally = check::tally_of(check::share_of(what, block, 0, kLanes), what.type);
+    check::fill(cell, what, block);
     __atomic_store_n(&cell.stamp, what.stamp, __ATOMIC_RELEASE);
   }
   return 0;
