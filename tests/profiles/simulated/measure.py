@@ -53,9 +53,11 @@ def classify(case, findings):
     if case.is_noticeable:
         return EXACT if right and findings[0] is right[0] else BEHIND if right else MISSED
     warnings = [finding for finding in findings if finding["severity"] in ("warning", "error") and finding not in right]
-    if any(finding["code"] != scenario.causes.EXPOSED for finding in warnings) or (warnings and case.exposed_share() < LEAST_EXPOSED):
-        return ALARM
-    return CALM
+    if case.exposed_share() >= LEAST_EXPOSED:
+        warnings = [finding for finding in warnings if finding["code"] != scenario.causes.EXPOSED]
+    if case.job.loads_modules:
+        warnings = [finding for finding in warnings if finding["code"] != scenario.causes.LAZY_LOAD]
+    return ALARM if warnings else CALM
 
 
 class Result:
@@ -66,7 +68,7 @@ class Result:
         self.lost_share = case.lost_ns / case.recorded_ns
         self.culprits = case.cause.culprits(case.job)
         self.findings = [(finding["code"], finding["severity"], finding.get("culprits"), finding["title"]) for finding in findings or []]
-        self.accused = accused(case, findings or [])
+        self.names_culprits = any(severity != "info" and culprits for _, severity, culprits, _ in self.findings)
         self.gain = self.has_line = None
         right = [finding for finding in findings or [] if is_right(finding, case)]
         if case.is_noticeable and right:
@@ -88,8 +90,8 @@ def judged(traintrace, label, case):
 
 
 def judge_seed(task):
-    traintrace, seed, name, share = task
-    return judged(traintrace, f"seed {seed}", scenario.drawn(seed, name, share))
+    traintrace, seed, *how = task
+    return judged(traintrace, f"seed {seed}", scenario.drawn(seed, *how))
 
 
 def gains(results):

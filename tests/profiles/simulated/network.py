@@ -1,3 +1,4 @@
+# pylint: disable=unused-argument
 """Causes that are in how ranks communicate."""
 from dataclasses import replace
 

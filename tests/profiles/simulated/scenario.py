@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import causes
 import engine
+import hosts
 import jobs
 import network
 
@@ -13,17 +14,12 @@ NOTICEABLE = 0.042  # a share that is to be named
 HOST_OFFSET_NS = 3 * engine.MILLISECOND
 
 
-def all_causes():
-    found, todo = {}, [causes.Cause]
-    while todo:
-        for cause in todo.pop().__subclasses__():
-            found[cause.name] = cause
-            todo.append(cause)
-    return dict(sorted(found.items()))
+def is_cause(value):
+    return isinstance(value, type) and issubclass(value, causes.Cause) and value is not causes.Cause
 
 
-CAUSES = all_causes()
-assert network.SlowLink.name in CAUSES
+CAUSES = {value.name: value for module in (causes, hosts, network) for value in vars(module).values() if is_cause(value)}
+CAUSES = dict(sorted(CAUSES.items()))
 
 
 @dataclass
@@ -43,7 +39,7 @@ class Scenario:
     @property
     def innocent(self):
         """Ranks that are not to be accused."""
-        culprits = self.cause.culprits(self.job)
+        culprits = self.cause.culprits(self.job) if self.share else []
         return set() if culprits is None else set(range(self.job.ranks)) - set(culprits)
 
     def exposed_share(self):
@@ -72,9 +68,9 @@ def simulate(job, cause, recorded=True):
     return engine.Simulation(job, cause, recorded).run(jobs.program)
 
 
-def draw_job(draw, models):
-    job = jobs.Job(seed=draw.randrange(10**6), model=draw.choice(models), ranks=draw.choice((4, 4, 8, 8, 8, 16)), layers=draw.choice((4, 6)),
-                   steps=draw.choice((8, 10, 12)), operator_us=draw.choice((6, 8, 10)), work_scale=draw.choice((1, 2, 4)),
+def draw_job(draw, models, most_ranks):
+    job = jobs.Job(seed=draw.randrange(10**6), model=draw.choice(models), ranks=min(most_ranks, draw.choice((4, 4, 8, 8, 8, 16))),
+                   layers=draw.choice((4, 6)), steps=draw.choice((8, 10, 12)), operator_us=draw.choice((6, 8, 10)), work_scale=draw.choice((1, 2, 4)),
                    contention=draw.choice((0, 0, 0.1, 0.25)), all_reduce_us=draw.choice((300, 400, 800)), all_gather_us=draw.choice((150, 300)),
                    reads_each_step=draw.random() < 0.6, with_stacks=draw.random() < 0.5, loads_modules=draw.random() < 0.2,
                    with_arrows=draw.random() < 0.2, with_marks=draw.random() < 0.9, lost_share=0.005 if draw.random() < 0.03 else 0)
@@ -102,12 +98,12 @@ def measured(scenario, without_ns):
     return scenario
 
 
-def drawn(seed, name=None, share=None):
+def drawn(seed, name=None, share=None, most_ranks=16):
     names = list(CAUSES)
     name = name or names[seed % len(names)]
     share = SHARES[seed // len(names) % len(SHARES)] if share is None else share
     draw = random.Random(seed * 7919 + 13)
-    job = draw_job(draw, CAUSES[name].models)
+    job = draw_job(draw, CAUSES[name].models, most_ranks)
     cause = CAUSES[name]()
     cause.choose(job, draw)
     usual_ns = simulate(job, cause, recorded=False).mean_ns()
