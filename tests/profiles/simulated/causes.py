@@ -2,7 +2,8 @@
 """What costs a job time: where it strikes, how strong it is drawn, and what is the right answer.
 
 Each Cause has ranks and a strength; with strength 0 the job is as it would be without. `size` makes it cost about a share of the time that the job
-then takes: `more` is that in times without it. Codes are those of findings that are right, `line` is in a frame that a right one shows.
+then takes: `more` is that in times without it. Codes are those of findings that are right, `line` is in a frame that a right one shows. Causes in
+what hosts do are in hosts.py, those in communication in network.py.
 """
 from dataclasses import dataclass
 
