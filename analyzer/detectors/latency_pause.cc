@@ -153,6 +153,19 @@ void tell_returning(const DeviceProfile& device, const IdleSite& site, Finding& 
   finding.values.emplace_back("interval_ns", every);
 }
 
+// How much another GPU waited for pauses, at most.
+double waited_share(const Profile& profile, const std::vector<std::vector<WaitOnce>>& waits) {
+  double most = 0;
+  for (const DeviceProfile& device : profile.devices) {
+    int64_t sum = 0;
+    for (const WaitOnce& once : waits[device.index]) {
+      sum += once.for_a_pause ? once.wait.ns : 0;
+    }
+    most = std::max(most, device.share(sum));
+  }
+  return most;
+}
+
 // In single steps of the loop all over the recording, as where garbage is collected or a host is
 // preempted: no line and no interval, but it will come again.  Empty: they are too few.
 std::vector<Pause> scattered_of(const DeviceProfile& device, const std::vector<Pause>& pauses) {
@@ -280,7 +293,8 @@ void add_pause_victims(const Profile& profile, const std::vector<std::vector<Wai
 
 // What it says of the GPU that lost most, without who waited for it.
 Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
-                      const std::vector<Pause>& pauses) {
+                      const std::vector<Pause>& pauses,
+                      const std::vector<std::vector<WaitOnce>>& waits) {
   const DeviceProfile& worst = *losses.front().device;
   Finding finding = loss_finding("latency.pause", losses, Comes::kNowAndThen);
   finding.certainty = Certainty::kProof;
@@ -297,7 +311,8 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
   if (returning && worst.share(returning->ns) >= kReturningShare) {
     tell_returning(worst, *returning, finding);
   } else if (const std::vector<Pause> scattered = scattered_of(worst, pauses);
-             worst.share(pauses_ns(scattered)) >= kReturningShare) {
+             worst.share(pauses_ns(scattered)) >= kReturningShare &&
+             waited_share(profile, waits) >= kReturningShare) {
     tell_scattered(worst, scattered, finding);
   }
   for (size_t i = 0; i < pauses.size() && i < kMostPauseLines; ++i) {
@@ -330,7 +345,7 @@ std::vector<Finding> find_pauses(const Profile& profile) {
   }
   const DeviceProfile& worst = *losses.front().device;
   const std::vector<Pause>& pauses = all[worst.index];
-  Finding finding = pause_finding(profile, losses, pauses);
+  Finding finding = pause_finding(profile, losses, pauses, waits);
   add_pause_victims(profile, waits, finding);
   finding.values.emplace_back("gain_ns", losses.front().ns);
   finding.evidence.push_back(fmt::format(

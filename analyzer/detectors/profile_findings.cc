@@ -50,9 +50,12 @@ int64_t loss_of(const Finding& finding) {
   return 0;
 }
 
+bool is_all_of(const Ranks& ranks, const Ranks& others) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) { return contains(others, rank); });
+}
+
 bool is_about_some_of(const Finding& finding, const Ranks& ranks) {
-  return std::all_of(finding.culprits.begin(), finding.culprits.end(),
-                     [&](Rank rank) { return contains(ranks, rank); });
+  return is_all_of(finding.culprits, ranks);
 }
 
 bool is_none_of(const Ranks& ranks, const Ranks& others) {
@@ -88,6 +91,10 @@ bool is_reason_for(const Profile& profile, const Finding& other, const Finding& 
         (other.code != "latency.sync-in-loop" || !is_made_by_others(profile, other));
     return (other.code == "latency.slow-device" || is_call) &&
            is_about_some_of(finding, other.culprits);
+  }
+  if (finding.code == "latency.pause") {
+    return other.code == "latency.straggler" && !finding.sides.empty() &&
+           is_all_of(finding.sides.front(), other.culprits);
   }
   if (finding.code == "latency.wait-not-transfer") {
     const bool is_pause = other.code == "latency.pause" && !other.sides.empty() &&
