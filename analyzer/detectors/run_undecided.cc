@@ -14,22 +14,34 @@
 namespace traintrace {
 namespace {
 
+// "which rank 2 had not entered (of ranks 4-7 it is not known)"
+std::string awaited_text(const Run& run, const Wait& wait) {
+  Ranks missing;
+  Ranks inside;
+  Ranks untraced;
+  for (const Awaited& awaited : wait.awaited) {
+    const bool is_traced = state_of(run, awaited.rank) != nullptr;
+    insert(awaited.entered ? inside : is_traced ? missing : untraced, awaited.rank);
+  }
+  if (!untraced.empty() && missing.empty()) {
+    return fmt::format("which {} ({}) may not have entered", ranks_text(untraced),
+                       no_trace_text(run, untraced));
+  }
+  return fmt::format(
+      "which {} had not {}{}", ranks_text(missing.empty() ? inside : missing),
+      missing.empty() ? "completed" : "entered",
+      untraced.empty() ? "" : fmt::format(" (of {} it is not known)", ranks_text(untraced)));
+}
+
 // "ranks 0,1,3 were in ncclAllReduce #25 on communicator dp (4 ranks), which rank 2 had not
 // entered"
 std::string open_wait_text(const Run& run, const Wait& wait) {
   Ranks waiting;
-  Ranks missing;
-  Ranks inside;
   for (const Waiter& waiter : wait.waiters) {
     insert(waiting, waiter.rank);
   }
-  for (const Awaited& awaited : wait.awaited) {
-    insert(awaited.entered ? inside : missing, awaited.rank);
-  }
-  const Ranks& others = missing.empty() ? inside : missing;
-  return fmt::format("{} {} in {}, which {} had not {}", ranks_text(waiting),
-                     waiting.size() == 1 ? "was" : "were", operation_text(run, wait),
-                     ranks_text(others), missing.empty() ? "completed" : "entered");
+  return fmt::format("{} {} in {}, {}", ranks_text(waiting), waiting.size() == 1 ? "was" : "were",
+                     operation_text(run, wait), awaited_text(run, wait));
 }
 
 }  // namespace

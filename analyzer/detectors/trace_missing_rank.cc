@@ -8,6 +8,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang_finding.h"
 #include "analyzer/detectors/trace_finding.h"
+#include "analyzer/judge/frontier.h"
 #include "analyzer/model/elsewhere.h"
 
 namespace traintrace {
@@ -72,9 +73,11 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   }
   std::sort(lines.begin(), lines.end());
   finding.evidence = cut(std::move(lines));
-  finding.advice =
-      "a process leaves a trace once it uses a GPU: look whether these did, and "
-      "whether all folders were given";
+  finding.advice = knows_order_only(run)
+                       ? "a process that ended before its watchdog or another's asked for dumps "
+                         "writes none: look whether these did, and whether all folders were given"
+                       : "a process leaves a trace once it uses a GPU: look whether these did, and "
+                         "whether all folders were given";
   return {finding};
 }
 

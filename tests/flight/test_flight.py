@@ -168,6 +168,11 @@ class Flight(unittest.TestCase):
         self.assertIn("cannot be told whether the run still moves: ranks 0,1,3 were in ncclAllReduce #40", first["title"])
         self.assertIn("which rank 2 had not entered, for up to ", first["title"])
         self.assertEqual(found(json.loads(run("analyze", "--format=json", "--hang-after=60s", hang).stdout)), [("host.stuck", "likely", [2])])
+        for lost, text in ((3, "which rank 2 had not entered (of rank 3 it is not known), for up to "),
+                           (2, "which rank 2 (left no trace) may not have entered, for up to ")):
+            folder = dumped("missing", 70)
+            os.remove(os.path.join(folder, next(name for name in os.listdir(folder) if name.endswith(f"_{lost}"))))
+            self.assertIn(text, judged(folder)["findings"][0]["title"])
         for calm in (dumped("missing", 1), dumped("none", 70)):
             self.assertNotIn("cannot be told", judged(calm)["findings"][0]["title"])
 
