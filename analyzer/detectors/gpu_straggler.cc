@@ -97,12 +97,15 @@ std::vector<GpuStraggler> gpu_stragglers(const Profile& profile, const Arrivals&
   }
   const GpuLatenesses all = gpu_lateness(arrivals, parts_of(profile, arrivals));
   for (const GpuLateness& late : all.members) {
-    if (!is_gpu_habit(all, late) || !costs_enough(arrivals, late)) {
+    const bool is_of_all =
+        arrivals.members.size() == 2 &&
+        stands_out_of_all(profile, arrivals.members[late.member], late.charged_ns);
+    const size_t candidates = is_of_all ? profile.timelines.size() : arrivals.members.size();
+    if (!is_gpu_habit(all, late, candidates) || !costs_enough(arrivals, late)) {
       continue;
     }
     const WorkDifference difference = work_difference(profile, arrivals, late.member);
-    if (arrivals.members.size() > 2 || is_proven_of_two(difference) ||
-        stands_out_of_all(profile, arrivals.members[late.member], late.charged_ns)) {
+    if (arrivals.members.size() > 2 || is_of_all || is_proven_of_two(difference)) {
       stragglers.push_back({late, all.known, difference});
     }
   }

@@ -143,8 +143,8 @@ GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts) {
   return all;
 }
 
-bool is_gpu_habit(const GpuLatenesses& all, const GpuLateness& late) {
-  const double by_chance = 1.0 / static_cast<double>(all.members.size());
+bool is_gpu_habit(const GpuLatenesses& all, const GpuLateness& late, size_t candidates) {
+  const double by_chance = 1.0 / static_cast<double>(candidates);
   return late.parts >= kStragglerAgain &&
          static_cast<double>(late.parts) >= kStragglerHabit * static_cast<double>(all.parts) &&
          chance_of(late.parts, all.parts, by_chance) < kStragglerChance;

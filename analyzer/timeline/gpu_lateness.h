@@ -47,8 +47,8 @@ std::vector<GpuCharges> gpu_charges(const Arrivals& arrivals);
 // there, after which all are level for the rest of it.
 GpuLatenesses gpu_lateness(const Arrivals& arrivals, size_t parts = kStretches);
 
-// Whether so many parts are a habit of one of the members and no chance.
-bool is_gpu_habit(const GpuLatenesses& all, const GpuLateness& late);
+// Whether so many parts are a habit of one of `candidates` ranks and no chance.
+bool is_gpu_habit(const GpuLatenesses& all, const GpuLateness& late, size_t candidates);
 
 // What a member's GPU did differently from the median of the other members.
 struct WorkDifference {
