@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/model/activity.h"
+#include "analyzer/model/code_place.h"
 #include "analyzer/model/open_ranges.h"
 #include "analyzer/model/range_spans.h"
 #include "analyzer/model/told_steps.h"

@@ -15,12 +15,6 @@ re2::RE2::Options options_of_expressions() {
   return options;
 }
 
-std::string error_text(const re2::RE2& compiled) {
-  return compiled.error_arg().empty()
-             ? compiled.error()
-             : fmt::format("{} at \"{}\"", compiled.error(), compiled.error_arg());
-}
-
 }  // namespace
 
 Expression::Expression(std::string_view expression, std::string& wrong) {
@@ -30,7 +24,7 @@ Expression::Expression(std::string_view expression, std::string& wrong) {
   }
   compiled_ = std::make_shared<const re2::RE2>(
       re2::StringPiece(expression.data(), expression.size()), options_of_expressions());
-  wrong = compiled_->ok() ? "" : error_text(*compiled_);
+  wrong = compiled_->error();  // empty: none
 }
 
 bool Expression::is_in(std::string_view text) const {

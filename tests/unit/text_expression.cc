@@ -148,10 +148,10 @@ TEST(Expression, SearchesAllOfANameOfAnyLength) {
 }
 
 TEST(Expression, SaysWhatIsWrong) {
-  EXPECT_EQ(wrong_with("a("), "missing ) at \"a(\"");
-  EXPECT_EQ(wrong_with("a)"), "unexpected ) at \"a)\"");
-  EXPECT_EQ(wrong_with("x[b-a]"), "invalid character class range at \"b-a\"");
-  EXPECT_EQ(wrong_with("*a"), "no argument for repetition operator at \"*\"");
+  EXPECT_EQ(wrong_with("a("), "missing ): a(");
+  EXPECT_EQ(wrong_with("a)"), "unexpected ): a)");
+  EXPECT_EQ(wrong_with("x[b-a]"), "invalid character class range: b-a");
+  EXPECT_EQ(wrong_with("*a"), "no argument for repetition operator: *");
   for (const char* const none : {"[a", "[[:nothing:]]", "[[:alpha", "a{2,1}", "(a)\\1", "(?=a)",
                                  "(?<!a)", "a\\", "\\x4", "\\q"}) {
     EXPECT_NE(wrong_with(none), "") << none;
@@ -163,9 +163,10 @@ TEST(Expression, TakesNoMoreThanItMay) {
   EXPECT_EQ(wrong_with(times(4096, "a")), "");
   EXPECT_NE(wrong_with("((((a{9}){99}){999}){9999}){99999}"), "");
   EXPECT_NE(wrong_with("(((((){99999}){99999}){99999}){99999}){99999}"), "");
-  EXPECT_NE(wrong_with("a{99999999999999999999}"), "");
+  EXPECT_TRUE(
+      is_in("a{99999999999999999999}", "a{99999999999999999999}"));  // no number: as in Perl
   EXPECT_NE(wrong_with("((a{100}){100}){100}"), "");
-  EXPECT_NE(wrong_with(times(2000, "(") + times(2000, ")")), "");
+  EXPECT_TRUE(is_in(times(2000, "(") + times(2000, ")"), "a"));
   EXPECT_EQ(wrong_with(times(100, "(") + "a" + times(100, "+)")), "");  // each once
   EXPECT_EQ(wrong_with("a{900}"), "");
 }
