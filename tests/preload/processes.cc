@@ -430,10 +430,13 @@ TEST(Processes, AThreadWithASmallStack) {
 // Blocks all signals, has a name, writes a last-alive time again and again.
 ROLE(own_thread) {
   call(1);
-  while (fs::is_empty(arguments.at(0))) {  // until the keeper has made its first copy
+  std::string path;
+  while (path.empty()) {  // until the keeper has made its first copy, and given it its name
     usleep(1000);
+    for (const auto& entry : fs::directory_iterator(arguments.at(0))) {
+      path = entry.path().extension() == ".trace" ? entry.path().string() : path;
+    }
   }
-  const std::string path = fs::directory_iterator(arguments.at(0))->path();
   const auto alive = [&] { return preload::read_raw(path).header.last_alive_ticks; };
   const uint64_t first = alive();
   for (uint64_t second = first; second == first; second = alive()) {
