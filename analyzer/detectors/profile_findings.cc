@@ -68,8 +68,7 @@ bool names_others_than(const Finding& finding, const Ranks& waiting) {
   return !finding.culprits.empty() && is_none_of(finding.culprits, waiting);
 }
 
-// Whether a rank's host is late for what a finding about its own GPU proves, and that names the
-// call.
+// Whether a finding names the call that makes the host of a rank late.
 bool says_why_late(const Finding& other) {
   return other.code == "latency.implicit-sync" || other.code == "latency.data-starvation" ||
          other.code == "latency.sync-in-loop";
