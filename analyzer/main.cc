@@ -5,9 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
+#include <sstream>
 
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/examples.h"
+#include "analyzer/commands/help_format.h"
 #include "analyzer/live/in_time.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/nearest.h"
@@ -40,6 +43,34 @@ int complain(const CLI::App& app) {
               did_you_mean(word, known));
 }
 
+// "--by: rnak not in {call,rank}", "--output: 1 required TEXT missing", as CLI11 says it.
+std::string in_our_words(const std::string& message) {
+  constexpr std::string_view kNotIn = " not in {";
+  constexpr std::string_view kMissing = ": 1 required ";
+  const size_t colon = message.find(": ");
+  const size_t set = message.rfind(kNotIn);
+  if (message.find(kMissing) == colon && colon != message.npos && message.ends_with(" missing")) {
+    return message.substr(0, colon) + " needs a value";
+  }
+  if (colon == message.npos || set == message.npos || set < colon || !message.ends_with('}')) {
+    return message;
+  }
+  std::string values = message.substr(set + kNotIn.size());
+  values.pop_back();
+  std::vector<std::string> known;
+  std::istringstream rest(values);
+  for (std::string value; std::getline(rest, value, ',');) {
+    known.push_back(value);
+  }
+  const std::string word = message.substr(colon + 2, set - colon - 2);
+  std::string all;
+  for (const std::string& value : known) {
+    all += (all.empty() ? "" : ", ") + value;
+  }
+  return message.substr(0, colon) + (message.starts_with("--") ? "=" : " ") + word +
+         " is none of " + all + did_you_mean(word, known);
+}
+
 void cut_at_dashes(std::vector<std::string>& words, Invocation& invocation) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
   if (dashes != words.end()) {
@@ -52,6 +83,7 @@ void cut_at_dashes(std::vector<std::string>& words, Invocation& invocation) {
 int run_command(int argc, char** argv) {
   CLI::App app("why a training job hangs, runs out of memory or runs slow", "traintrace");
   app.set_version_flag("-V,--version", "traintrace " TT_VERSION);
+  app.formatter(std::make_shared<HelpFormat>());  // and so of all commands
   app.require_subcommand(0, 1);  // words after the first are arguments, whatever they are called
   Invocation invocation;
   for (const Command& command : commands()) {
@@ -83,7 +115,7 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return fail(error.what());
+    return fail(in_our_words(error.what()));
   }
   return invocation.status;
 }

@@ -11,11 +11,11 @@
 #include <span>
 #include <vector>
 
-#include "analyzer/reader/event_chunks.h"
-#include "analyzer/reader/layout.h"
+#include "analyzer/reader/files/trace_memory.h"
+#include "analyzer/reader/sections/event_chunks.h"
+#include "analyzer/reader/sections/layout.h"
 #include "analyzer/reader/this_machine.h"
 #include "analyzer/reader/trace_clock.h"
-#include "analyzer/reader/trace_memory.h"
 #include "format/pack_writer.h"
 #include "format/segments.h"
 

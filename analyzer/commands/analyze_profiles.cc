@@ -3,8 +3,8 @@
 #include "analyzer/commands/profiled_run.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/each_detector.h"
-#include "analyzer/detectors/latency.h"
-#include "analyzer/detectors/time_account.h"
+#include "analyzer/detectors/lost_time/latency.h"
+#include "analyzer/detectors/lost_time/time_account.h"
 
 namespace traintrace {
 

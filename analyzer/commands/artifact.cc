@@ -12,7 +12,7 @@
 #include "analyzer/collect/pack_trace.h"
 #include "analyzer/collect/tar_file.h"
 #include "analyzer/importers/other_files.h"
-#include "analyzer/model/launch_facts.h"
+#include "analyzer/model/process/launch_facts.h"
 #include "analyzer/reader/this_machine.h"
 #include "analyzer/text/printable.h"
 #include "format/pack.h"

@@ -5,7 +5,7 @@
 #include "analyzer/commands/output_file.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/isolation/supervise.h"
-#include "analyzer/reader/opened_inputs.h"
+#include "analyzer/reader/files/opened_inputs.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/screen.h"

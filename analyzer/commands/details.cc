@@ -6,10 +6,10 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/memory/process_memory.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/model/divergence/registrations.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
-#include "analyzer/model/registrations.h"
 #include "analyzer/reader/read_trace.h"
 
 namespace traintrace {

@@ -16,7 +16,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/load.h"
 #include "analyzer/page/page.h"
-#include "analyzer/reader/pointer_file.h"
+#include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
 #include "analyzer/text/printable.h"

@@ -4,9 +4,9 @@
 #include <optional>
 #include <set>
 
-#include "analyzer/detectors/memory_finding.h"
+#include "analyzer/detectors/memory/memory_finding.h"
 #include "analyzer/memory/device_peaks.h"
-#include "analyzer/model/look_up_code.h"
+#include "analyzer/model/process/look_up_code.h"
 #include "analyzer/reader/read_trace.h"
 
 namespace traintrace {

@@ -8,7 +8,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/ids.h"
-#include "analyzer/reader/pointer_file.h"
+#include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/text/dump_printer.h"
 #include "analyzer/text/words.h"

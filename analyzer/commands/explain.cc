@@ -5,21 +5,29 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analyzer/text/screen.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-constexpr size_t kWidth = 92;
+// Of a narrower terminal its own.
+size_t line_width() {
+  constexpr size_t kWidest = 92;
+  constexpr size_t kNarrowest = 50;
+  const size_t columns = stdout_screen().columns;
+  return columns == 0 ? kWidest : std::clamp(columns, kNarrowest, kWidest);
+}
 
 // `first` before the first line, as many blanks before the others.
 std::string wrapped(std::string_view text, std::string_view first) {
+  const size_t widest = line_width();
   std::string result(first);
   size_t column = first.size();
   bool empty = true;
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
-    if (!empty && column + 1 + end > kWidth) {
+    if (!empty && column + 1 + end > widest) {
       result += '\n' + std::string(first.size(), ' ');
       column = first.size();
       empty = true;

@@ -18,7 +18,7 @@
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/judge.h"
-#include "analyzer/reader/pointer_file.h"
+#include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 
 namespace traintrace {

@@ -9,9 +9,9 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/profiled_run.h"
-#include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/exporters/collapsed.h"
-#include "analyzer/model/look_up_code.h"
+#include "analyzer/model/process/look_up_code.h"
 
 namespace traintrace {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "analyzer/detectors/finding.h"
 #include "analyzer/exporters/exported_process.h"
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/reader/result.h"
 
 namespace traintrace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "analyzer/detectors/numeric.h"
+#include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/isolation/stage.h"
 
 namespace traintrace {

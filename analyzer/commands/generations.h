@@ -8,7 +8,7 @@
 
 #include "analyzer/detectors/finding.h"
 #include "analyzer/model/run.h"
-#include "analyzer/model/split_runs.h"
+#include "analyzer/model/runs/split_runs.h"
 #include "analyzer/numbers/read_again.h"
 
 namespace traintrace {

@@ -7,12 +7,12 @@
 #include <set>
 
 #include "analyzer/commands/event_reader.h"
-#include "analyzer/detectors/latency.h"
-#include "analyzer/detectors/time_account.h"
+#include "analyzer/detectors/lost_time/latency.h"
+#include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/symbols/symbolizer.h"
-#include "analyzer/timeline/recorded.h"
-#include "analyzer/timeline/recorded_host.h"
+#include "analyzer/timeline/recorded/recorded.h"
+#include "analyzer/timeline/recorded/recorded_host.h"
 
 namespace traintrace {
 namespace {

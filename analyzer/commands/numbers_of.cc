@@ -6,9 +6,9 @@
 #include <set>
 #include <span>
 
-#include "analyzer/detectors/numeric.h"
+#include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/isolation/stage.h"
-#include "analyzer/model/look_up_code.h"
+#include "analyzer/model/process/look_up_code.h"
 #include "analyzer/reader/read_trace.h"
 
 namespace traintrace {

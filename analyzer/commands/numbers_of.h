@@ -15,8 +15,8 @@ Numbers numbers_of(const Run& run);
 // The same; none, where there is so much to read that all else would take less.
 std::optional<Numbers> numbers_if_few(const Run& run);
 
-// What they show (detectors/numeric.h); they stay in the run.  Nothing, where there is too much to
-// read.
+// What they show (detectors/numeric/numeric.h); they stay in the run.  Nothing, where there is too
+// much to read.
 void add_numeric(Run& run, std::vector<Finding>& findings);
 
 }  // namespace traintrace

@@ -8,7 +8,7 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/isolation/supervise.h"
-#include "analyzer/reader/opened_inputs.h"
+#include "analyzer/reader/files/opened_inputs.h"
 
 namespace traintrace {
 

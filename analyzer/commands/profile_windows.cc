@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "analyzer/timeline/noted_messages.h"
+#include "analyzer/timeline/collectives/noted_messages.h"
 #include "analyzer/timeline/rank_evidence.h"
 
 namespace traintrace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/importers/kineto.h"
+#include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/reader/process_trace.h"
 
 namespace traintrace {

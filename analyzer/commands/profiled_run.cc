@@ -4,9 +4,9 @@
 #include <map>
 
 #include "analyzer/commands/profile_windows.h"
-#include "analyzer/importers/kineto.h"
-#include "analyzer/reader/opened_inputs.h"
-#include "analyzer/reader/read_stage.h"
+#include "analyzer/importers/kineto/kineto.h"
+#include "analyzer/reader/files/opened_inputs.h"
+#include "analyzer/reader/files/read_stage.h"
 #include "analyzer/text/progress.h"
 
 namespace traintrace {

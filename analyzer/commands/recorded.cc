@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/reader/read_trace.h"
-#include "analyzer/reader/trace_memory.h"
 #include "analyzer/text/sizes.h"
 #include "format/segments.h"
 

@@ -1,6 +1,8 @@
 // traintrace settings [NAME]: what can be set.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -35,13 +37,22 @@ std::string settings_json(const SettingRows& settings) {
   return document.dump(2) + '\n';
 }
 
+// TRAINTRACE_RING_MB of "ring-mb" and "RING_MB".
+std::string variable_of(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+    return c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  });
+  return "TRAINTRACE_" + name;
+}
+
 // By the name of its variable or of its option; empty: all.
 int show_settings(const std::string& name, bool json) {
   SettingRows settings;
   std::vector<std::string> known;
   for (const format::SettingSpec& setting : format::kSettings) {
     known.insert(known.end(), {setting.environment, setting.option});
-    if (name.empty() || name == setting.environment || name == setting.option) {
+    if (name.empty() || name == setting.environment || name == setting.option ||
+        variable_of(name) == setting.environment) {
       settings.push_back(&setting);
     }
   }

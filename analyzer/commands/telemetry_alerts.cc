@@ -12,7 +12,7 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/judge_job.h"
-#include "analyzer/detectors/telemetry_findings.h"
+#include "analyzer/detectors/device/telemetry_findings.h"
 #include "analyzer/telemetry/gpu_history.h"
 
 namespace traintrace {

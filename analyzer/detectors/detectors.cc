@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "analyzer/detectors/caught_shortages.h"
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/framework_hints.h"
-#include "analyzer/detectors/memory_detectors.h"
+#include "analyzer/detectors/hang/claims.h"
+#include "analyzer/detectors/memory/caught_shortages.h"
+#include "analyzer/detectors/memory/detectors.h"
 #include "analyzer/detectors/range_lines.h"
 
 namespace traintrace {
@@ -86,8 +87,10 @@ std::vector<Finding> find_all(const Run& run) {
     std::move(failed.begin(), failed.end(), std::back_inserter(findings));
   });
   std::sort(findings.begin(), findings.end(), is_reported_before);
+  run_stage("claims", [&] { withdraw_contradicted(run, findings); });
   run_stage("detector account_for_waiting", [&] { account_for_waiting(run, findings); });
   run_stage("open ranges", [&] { add_open_ranges(run, findings); });
+  run_stage("leaks before hangs", [&] { put_leaks_before_hangs(findings); });
   run_stage("caught shortages", [&] { add_caught_shortages(run, findings); });
   run_stage("framework hints", [&] { add_framework_hints(run, findings); });
   if (std::none_of(findings.begin(), findings.end(),

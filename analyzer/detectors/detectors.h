@@ -10,7 +10,7 @@ namespace traintrace {
 
 using Detector = std::vector<Finding> (*)(const Run&);
 
-// One file each, named as its code: collective_missing_rank.cc.
+// One file each, named as its code: collective/missing_rank.cc.
 std::vector<Finding> find_missing_rank(const Run& run);
 std::vector<Finding> find_dead_rank(const Run& run);
 std::vector<Finding> find_early_exit(const Run& run);

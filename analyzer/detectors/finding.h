@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/model/code_place.h"
 #include "analyzer/model/ids.h"
+#include "analyzer/model/process/code_place.h"
 
 namespace traintrace {
 
@@ -21,6 +21,10 @@ constexpr const char* name_of(Severity severity) {
 }
 constexpr const char* name_of(Certainty certainty) {
   return kCertaintyNames[static_cast<size_t>(certainty)];
+}
+// Where people read it: an adjective, as the other two are.
+constexpr const char* word_of(Certainty certainty) {
+  return certainty == Certainty::kProof ? "proven" : name_of(certainty);
 }
 
 struct FindingCommunicator {

@@ -7,11 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/code_place.h"
-#include "analyzer/model/open_ranges.h"
-#include "analyzer/model/range_spans.h"
-#include "analyzer/model/told_steps.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/code_place.h"
+#include "analyzer/model/process/idle_host.h"
+#include "analyzer/model/process/open_ranges.h"
+#include "analyzer/model/process/range_spans.h"
+#include "analyzer/model/process/told_steps.h"
 
 namespace traintrace {
 namespace {
@@ -162,12 +163,20 @@ std::string part_at(const ProcessTrace& trace, TimeNs time) {
   return part;
 }
 
+// Flight Recorder notes the frames of Python alone, and there are none on a thread of the autograd
+// engine.
+bool is_of_engine(const ProcessTrace& trace, const OperationText& operation) {
+  return is_flight_dump(trace) && operation.collective && may_be_gradients(operation) &&
+         call_name(trace, operation.call) == "ncclAllReduce" && has_python(trace);
+}
+
 }  // namespace
 
 FrameworkCallOf framework_call_of(const ProcessTrace& trace, const OperationText& operation) {
   const auto stack = trace.stacks.find(operation.stack);
   if (stack == trace.stacks.end()) {
-    return {};
+    const bool engine = is_of_engine(trace, operation);
+    return {engine ? FrameworkCall::kGradientBucket : FrameworkCall::kNone, ""};
   }
   const std::vector<PythonFrameText>& python = stack->second.python;
   const bool batched = std::any_of(python.begin(), python.end(), [](const PythonFrameText& frame) {

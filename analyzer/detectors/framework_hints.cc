@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/detectors/framework_calls.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 
 namespace traintrace {
 namespace {
@@ -86,24 +86,35 @@ void add_words(const std::vector<FrameworkOperation>& operations,
   }
 }
 
+bool is_any(const std::vector<FrameworkOperation>& operations, FrameworkCall call) {
+  return std::any_of(operations.begin(), operations.end(), [&](const FrameworkOperation& one) {
+    return framework_call_of(*one.trace, *one.operation).call == call;
+  });
+}
+
 // Empty: there is none for such a finding.
-std::string_view hint_for(FrameworkCallOf call, const Finding& finding) {
+std::string_view hint_for(const std::vector<FrameworkOperation>& operations,
+                          const Finding& finding) {
   if (is_about_messages(finding)) {
-    return !call.batched ? ""
-                         : "hint: PyTorch's batch_isend_irecv made these calls: its list must name "
-                           "the messages between two ranks in the same order on both";
+    const FrameworkOperation& first = operations.front();
+    return !framework_call_of(*first.trace, *first.operation).batched
+               ? ""
+               : "hint: PyTorch's batch_isend_irecv made these calls: its list must name the "
+                 "messages between two ranks in the same order on both";
   }
-  if (call.call != FrameworkCall::kDataParallel && call.call != FrameworkCall::kGradientBucket) {
-    return "";
-  }
-  if (finding.code == "collective.early-exit") {
+  const bool buckets = is_any(operations, FrameworkCall::kGradientBucket);
+  if (finding.code == "collective.early-exit" &&
+      (buckets || is_any(operations, FrameworkCall::kDataParallel))) {
     return "hint: these calls look like DistributedDataParallel's: with uneven inputs, "
            "torch.distributed.algorithms.Join lets ranks that are through keep up with the others";
   }
-  return "hint: these calls look like DistributedDataParallel's, from a backward pass: they differ "
-         "between ranks where parameters get no gradient on one (find_unused_parameters), where "
-         "one "
-         "makes a pass more (no_sync, uneven inputs), or where buckets were rebuilt differently";
+  // Who has no trace may have done anything.
+  return !buckets || finding.culprits.empty()
+             ? ""
+             : "hint: these calls look like DistributedDataParallel's, from a backward pass: they "
+               "differ between ranks where parameters get no gradient on one "
+               "(find_unused_parameters), where one makes a pass more (no_sync, uneven inputs), or "
+               "where buckets were rebuilt differently";
 }
 
 bool is_about_order(std::string_view code) {
@@ -123,8 +134,7 @@ void add_framework_hints(const Run& run, std::vector<Finding>& findings) {
       continue;
     }
     add_words(operations, finding.evidence);
-    const auto& [rank, trace, communicator, operation] = operations.front();
-    const std::string_view hint = hint_for(framework_call_of(*trace, *operation), finding);
+    const std::string_view hint = hint_for(operations, finding);
     if (!hint.empty()) {
       finding.evidence.emplace_back(hint);
     }

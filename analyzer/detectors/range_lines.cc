@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "analyzer/model/ending.h"
-#include "analyzer/model/open_ranges.h"
+#include "analyzer/model/process/ending.h"
+#include "analyzer/model/process/open_ranges.h"
 
 namespace traintrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
-#include "analyzer/importers/testimony.h"
+#include "analyzer/importers/logs/testimony.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {

@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "analyzer/memory/held_bytes.h"
-#include "analyzer/memory/owner_text.h"
+#include "analyzer/memory/holders/held_bytes.h"
+#include "analyzer/memory/holders/owner_text.h"
 #include "analyzer/symbols/stack_frames.h"
 #include "analyzer/text/printable.h"
 

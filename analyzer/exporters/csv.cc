@@ -7,12 +7,12 @@
 #include <unordered_map>
 
 #include "analyzer/isolation/stage.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/text/labels.h"
 #include "analyzer/text/values.h"
 #include "analyzer/text/words.h"
-#include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/collectives/collective_note.h"
 
 namespace traintrace {
 namespace {

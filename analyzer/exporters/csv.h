@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "analyzer/exporters/exported_process.h"
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 
 namespace traintrace {
 

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "analyzer/exporters/pickle_writer.h"
-#include "analyzer/importers/flight_entry.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/importers/flight/flight_entry.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {
@@ -110,6 +110,9 @@ std::string name_of(const Entry& entry, const std::string& function) {
   if (!operation.collective) {
     return fmt::format("nccl:{} {}{}{}", operation.receive ? "recv" : "send",
                        entry.member->local_rank, operation.receive ? "<-" : "->", operation.peer);
+  }
+  if (operation.as == CalledAs::kBarrier) {
+    return "nccl:all_reduce_barrier";
   }
   std::string_view plain = function;
   if (plain == "ncclBcast" || plain == "pncclBcast") {

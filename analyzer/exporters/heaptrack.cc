@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "analyzer/exporters/collapsed.h"
+#include "analyzer/memory/holders/owner_text.h"
 #include "analyzer/memory/memory_life.h"
-#include "analyzer/memory/owner_text.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/symbols/stack_frames.h"
 #include "analyzer/text/printable.h"

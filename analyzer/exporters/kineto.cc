@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "analyzer/importers/kineto_event.h"
-#include "analyzer/importers/kineto_products.h"
-#include "analyzer/importers/kineto_waits.h"
-#include "analyzer/timeline/collective_note.h"
-#include "analyzer/timeline/products.h"
+#include "analyzer/importers/kineto/kineto_event.h"
+#include "analyzer/importers/kineto/kineto_products.h"
+#include "analyzer/importers/kineto/kineto_waits.h"
+#include "analyzer/timeline/collectives/collective_note.h"
+#include "analyzer/timeline/products/products.h"
 #include "analyzer/timeline/steps.h"
 
 namespace traintrace {

@@ -10,7 +10,7 @@
 #include "analyzer/detectors/finding.h"
 #include "analyzer/exporters/exported_process.h"
 #include "analyzer/exporters/perfetto_writer.h"
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 
 namespace traintrace {
 

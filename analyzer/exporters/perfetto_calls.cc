@@ -5,11 +5,11 @@
 #include <unordered_map>
 
 #include "analyzer/exporters/perfetto.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/code_place.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/open_ranges.h"
-#include "analyzer/model/range_spans.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/code_place.h"
+#include "analyzer/model/process/open_ranges.h"
+#include "analyzer/model/process/range_spans.h"
 
 namespace traintrace {
 namespace {

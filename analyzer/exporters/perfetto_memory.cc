@@ -4,9 +4,9 @@
 #include <map>
 
 #include "analyzer/exporters/perfetto.h"
+#include "analyzer/memory/holders/owner_text.h"
 #include "analyzer/memory/memory_life.h"
-#include "analyzer/memory/owner_text.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 
 namespace traintrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "analyzer/exporters/perfetto.h"
-#include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/collectives/collective_note.h"
 #include "analyzer/timeline/steps.h"
 
 namespace traintrace {

@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "analyzer/memory/pending_frees.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/memory/allocator/pending_frees.h"
+#include "analyzer/model/process/activity.h"
 
 namespace traintrace {
 namespace {

@@ -6,7 +6,7 @@
 #include "analyzer/detectors/finding.h"
 #include "analyzer/exporters/exported_process.h"
 #include "analyzer/exporters/sqlite_file.h"
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 
 namespace traintrace {
 

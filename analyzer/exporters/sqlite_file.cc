@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "analyzer/reader/opened_inputs.h"
+#include "analyzer/reader/files/opened_inputs.h"
 
 namespace traintrace {
 namespace {

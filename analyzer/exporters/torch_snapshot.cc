@@ -6,8 +6,8 @@
 
 #include "analyzer/exporters/pickle_writer.h"
 #include "analyzer/exporters/snapshot_state.h"
-#include "analyzer/memory/owner_text.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/memory/holders/owner_text.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/symbols/stack_frames.h"
 
 namespace traintrace {

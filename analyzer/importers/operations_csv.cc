@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "analyzer/importers/text_file.h"
-#include "analyzer/reader/input_file.h"
+#include "analyzer/reader/files/input_file.h"
 
 namespace traintrace {
 namespace {

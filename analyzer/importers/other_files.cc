@@ -4,14 +4,14 @@
 #include <iterator>
 #include <set>
 
-#include "analyzer/importers/flight_names.h"
-#include "analyzer/importers/flight_recorder.h"
+#include "analyzer/importers/flight/flight_names.h"
+#include "analyzer/importers/flight/flight_recorder.h"
 #include "analyzer/importers/json_value.h"
+#include "analyzer/importers/memory/rmm_csv.h"
+#include "analyzer/importers/memory/torch_snapshot.h"
 #include "analyzer/importers/pickle.h"
-#include "analyzer/importers/rmm_csv.h"
-#include "analyzer/importers/torch_snapshot.h"
-#include "analyzer/reader/input_file.h"
-#include "analyzer/reader/read_stage.h"
+#include "analyzer/reader/files/input_file.h"
+#include "analyzer/reader/files/read_stage.h"
 
 namespace traintrace {
 
@@ -82,9 +82,11 @@ void fold_unknown(std::vector<ReadError>& errors) {
     return;
   }
   ReadError one = errors.front();
-  one.message = "is of no kind that traintrace reads, nor are the other " +
-                std::to_string(errors.size() - 1) +
-                " files there. It reads traces (*.trace, *.ttz), text of `traintrace dump`, "
+  const size_t others = errors.size() - 1;
+  one.message = "of no kind that traintrace reads, nor " +
+                (others == 1 ? std::string("is the other file")
+                             : "are the other " + std::to_string(others) + " files") +
+                " there. It reads traces (*.trace, *.ttz), text of `traintrace dump`, "
                 "dumps of PyTorch's Flight Recorder, profiles (JSON with traceEvents) and memory "
                 "snapshots, RMM's logs, and beside traces NCCL's RAS status and log";
   errors = {std::move(one)};

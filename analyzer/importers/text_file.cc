@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "analyzer/reader/input_file.h"
+#include "analyzer/reader/files/input_file.h"
 
 namespace traintrace {
 namespace {

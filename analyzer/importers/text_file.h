@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "analyzer/reader/budget.h"
+#include "analyzer/reader/files/budget.h"
 #include "analyzer/reader/result.h"
 
 namespace traintrace {

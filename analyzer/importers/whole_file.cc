@@ -1,6 +1,6 @@
 #include "analyzer/importers/whole_file.h"
 
-#include "analyzer/reader/input_file.h"
+#include "analyzer/reader/files/input_file.h"
 
 namespace traintrace {
 

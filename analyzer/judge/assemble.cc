@@ -4,10 +4,10 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/stages.h"
 #include "analyzer/model/communicators.h"
-#include "analyzer/model/launch_facts.h"
-#include "analyzer/model/own_threads.h"
-#include "analyzer/model/rank_assignment.h"
-#include "analyzer/model/run_clocks.h"
+#include "analyzer/model/process/launch_facts.h"
+#include "analyzer/model/process/own_threads.h"
+#include "analyzer/model/runs/rank_assignment.h"
+#include "analyzer/model/runs/run_clocks.h"
 
 namespace traintrace {
 namespace {

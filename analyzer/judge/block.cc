@@ -8,18 +8,19 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/frontier.h"
+#include "analyzer/judge/given_up.h"
 #include "analyzer/judge/match_waits.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/conflicts.h"
+#include "analyzer/model/divergence/conflicts.h"
+#include "analyzer/model/divergence/messages.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/ending.h"
-#include "analyzer/model/hangs.h"
-#include "analyzer/model/messages.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
 #include "analyzer/model/progress.h"
-#include "analyzer/model/run_clocks.h"
-#include "analyzer/model/stalls.h"
-#include "analyzer/model/stream_order.h"
-#include "analyzer/model/wait_walk.h"
+#include "analyzer/model/runs/run_clocks.h"
+#include "analyzer/model/waiting/hangs.h"
+#include "analyzer/model/waiting/stalls.h"
+#include "analyzer/model/waiting/stream_order.h"
+#include "analyzer/model/waiting/wait_walk.h"
 
 namespace traintrace {
 namespace {
@@ -249,10 +250,14 @@ Blocked block(Run& run, const ReadEvents& read_events) {
     });
     return blocked;
   }
-  run_stage("model waits", [&] { blocked.waits = waits_in(run); });
+  const auto find_waits = [&] {
+    blocked.waits = waits_in(run);
+    run.given_up = find_given_up(run, blocked.waits);
+  };
+  run_stage("model waits", find_waits);
   run_stage("model waits for events", [&] {
     if (may_be_held_by_events(run, blocked) && find_stream_orders(run, read_events)) {
-      blocked.waits = waits_in(run);
+      find_waits();
     }
   });
   return blocked;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analyzer/judge/frontier_block.h"
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {

@@ -6,18 +6,18 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/conflicts.h"
+#include "analyzer/model/divergence/conflicts.h"
+#include "analyzer/model/divergence/messages.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/ending.h"
 #include "analyzer/model/groups.h"
-#include "analyzer/model/host_functions.h"
-#include "analyzer/model/messages.h"
-#include "analyzer/model/open_calls.h"
 #include "analyzer/model/peers.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
+#include "analyzer/model/process/open_calls.h"
 #include "analyzer/model/progress.h"
-#include "analyzer/model/run_clocks.h"
-#include "analyzer/model/stream_order.h"
+#include "analyzer/model/runs/run_clocks.h"
+#include "analyzer/model/waiting/host_functions.h"
+#include "analyzer/model/waiting/stream_order.h"
 
 namespace traintrace {
 namespace {
@@ -32,13 +32,45 @@ bool is_pending(const ProcessTrace& trace, const OperationText& operation) {
   return (operation.flags & kNot) == 0 && operation.sequence != 0 && !finished(trace, operation);
 }
 
+bool is_through_with(const Run& run, const Member& member, uint64_t sequence) {
+  const OperationText* const operation = collective_at(text_of(run, member), sequence);
+  return operation != nullptr && finished(run.processes[member.process], *operation);
+}
+
 // Some member is known to be through with it.
 bool is_through(const Run& run, size_t communicator, uint64_t sequence) {
   const auto& members = run.communicators[communicator].members;
+  return std::any_of(members.begin(), members.end(),
+                     [&](const Member& member) { return is_through_with(run, member, sequence); });
+}
+
+// One of these is.
+bool are_through(const Run& run, size_t communicator, uint64_t sequence, const Ranks& ranks) {
+  const auto& members = run.communicators[communicator].members;
   return std::any_of(members.begin(), members.end(), [&](const Member& member) {
-    const OperationText* const operation = collective_at(text_of(run, member), sequence);
-    return operation != nullptr && finished(run.processes[member.process], *operation);
+    return contains(ranks, member.rank) && is_through_with(run, member, sequence);
   });
+}
+
+// How many of its calls up to that number NCCL dropped, because their count was 0, while others
+// called it with data and got through: what it called after that met what the others called
+// earlier.
+uint64_t dropped_until(const Run& run, size_t index, const Member& member, uint64_t sequence) {
+  uint64_t dropped = 0;
+  for (const Divergence& divergence : run.divergences) {
+    if (divergence.kind != DivergenceKind::kEmpty || divergence.communicator != index ||
+        !divergence.exact || !contains(divergence.deviants, member.rank) ||
+        !are_through(run, index, divergence.met, divergence.others)) {
+      continue;
+    }
+    const std::vector<OperationText>& recent = text_of(run, member).recent;
+    dropped += static_cast<uint64_t>(
+        std::count_if(recent.begin(), recent.end(), [&](const OperationText& operation) {
+          return operation.collective && (operation.flags & format::kEmpty) != 0 &&
+                 operation.sequence == divergence.met && operation.sequence <= sequence;
+        }));
+  }
+  return dropped;
 }
 
 bool is_certain(const ProcessTrace& trace, const OperationText& operation) {
@@ -91,6 +123,9 @@ void Completion::add_communicator(size_t index) {
     if (!is_over(run_, communicator.members[i])) {
       add_member(index, communicator.members[i], reached[i].sequence, least + 1);
     }
+  }
+  for (size_t i = 0; i < communicator.members.size(); ++i) {
+    reached[i].sequence -= dropped_until(run_, index, communicator.members[i], reached[i].sequence);
   }
   find_missing(index, reached);
   add_lost(index, reached);
@@ -173,21 +208,29 @@ void Completion::add_part(size_t index, const Member& member, const OperationTex
 size_t Completion::match_of(size_t index, const Member& member, const OperationText& operation) {
   const int from = operation.receive ? operation.peer : member.local_rank;
   const int to = operation.receive ? member.local_rank : operation.peer;
-  const Key key(index, operation.collective, operation.sequence, operation.collective ? -1 : from,
+  const uint64_t sequence =
+      operation.sequence -
+      (operation.collective ? dropped_until(run_, index, member, operation.sequence) : 0);
+  const Key key(index, operation.collective, sequence, operation.collective ? -1 : from,
                 operation.collective ? -1 : to);
   const auto [at, is_new] = by_key_.try_emplace(key, matches_.size());
   if (is_new) {
     Match& match = matches_.emplace_back();
     match.communicator = index;
     match.collective = operation.collective;
-    match.sequence = operation.sequence;
+    match.sequence = sequence;
   }
   return at->second;
 }
 
 void Completion::find_missing(size_t index, const std::vector<Reached>& reached) {
   const Communicator& communicator = run_.communicators[index];
-  const uint64_t entered_by_all = last_finished(run_, communicator);
+  uint64_t dropped = 0;
+  for (const Member& member : communicator.members) {
+    dropped =
+        std::max(dropped, dropped_until(run_, index, member, text_of(run_, member).collectives));
+  }
+  const uint64_t entered_by_all = last_finished(run_, communicator) - dropped;
   for (Match& match : matches_) {
     if (match.communicator != index) {
       continue;
@@ -401,7 +444,7 @@ bool Completion::may_follow_evicted(const Member& member) const {
 }
 
 // A message is behind a function of the job's that runs; or the GPU said that it has not begun it,
-// though nothing of NCCL lies before it.  Of collectives stalls tell (model/stalls.h).
+// though nothing of NCCL lies before it.  Of collectives stalls tell (model/waiting/stalls.h).
 bool Completion::is_held_by_stream(const Unit& unit, const Unit& at_first) const {
   return std::any_of(unit.parts.begin(), unit.parts.end(), [&](size_t index) {
     const OperationText& operation = *parts_[index].operation;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/idle_host.h"
+#include "analyzer/model/process/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/thresholds.h"
 

@@ -21,7 +21,8 @@ struct Node {
   bool vague = false;     // whom it waits for is not kept, or has gone on since
   bool gone = false;      // it wrote its dump long before the others
   bool answered = false;  // a peer is through with its frontier, which proves nothing
-  Ranks through = {};     // stalled: those peers
+  bool by_later = false;  // it waits for ranks without a trace in what it issued after what is kept
+  Ranks through = {};     // stalled, answered: those peers
 };
 
 // Calls that met and differ.

@@ -5,12 +5,12 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/judge/frontier.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/judge/frontier_moments.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/idle_host.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/idle_host.h"
 #include "analyzer/model/progress.h"
-#include "analyzer/model/wait_walk.h"
+#include "analyzer/model/waiting/wait_walk.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -18,10 +18,7 @@ namespace {
 
 class Roots {
  public:
-  Roots(const Run& run, BlockedFrontiers blocked)
-      : run_(run),
-        blocked_(std::move(blocked)),
-        timed_(run.hang_after != kHangAfter || are_dumps_dated(run)) {
+  Roots(const Run& run, BlockedFrontiers blocked) : run_(run), blocked_(std::move(blocked)) {
     graph_.waits = std::move(blocked_.waits);
     graph_.divergences = std::move(blocked_.divergences);
   }
@@ -41,25 +38,14 @@ class Roots {
     return {unit.communicator, collective, collective ? unit.first().sequence : 0};
   }
 
-  // All wait for the first rank, as they do while it writes a checkpoint or evaluates: whether that
-  // takes too long is not known.
-  bool may_be_at_work(const Ranks& roots, const Wait& wait) const {
-    return roots == Ranks{Rank{0}} && wait.kind == WaitKind::kCollective &&
-           run_.communicators[wait.communicator].size == run_.world_size &&
-           (!timed_ || !knows_limits());
-  }
-
-  bool knows_limits() const {
-    return std::any_of(run_.processes.begin(), run_.processes.end(),
-                       [](const ProcessTrace& trace) { return trace.first_limit != 0; });
-  }
-
   void add_roots() {
     const Ranks ranks = ranks_to_judge();
     const WaitWalk walk(ranks, graph_.waits);
     std::map<MatchKey, Ranks> together;
     std::map<MatchKey, Ranks> behind;
-    bool unknown = false;  // what some wait for
+    // What some wait for.
+    bool unknown = std::any_of(blocked_.nodes.begin(), blocked_.nodes.end(),
+                               [](const auto& node) { return node.second.by_later; });
     for (const Ranks& root : walk.ends()) {
       const Node& node = blocked_.nodes.at(root.front());
       if (root.size() > 1) {
@@ -70,7 +56,7 @@ class Roots {
         insert(behind[{node.unit->communicator, true, node.unit->first().sequence}], node.rank);
       } else if (node.vague || node.deviant) {
         unknown = unknown || node.vague;
-      } else if (node.unit == nullptr || node.answered) {
+      } else if (node.unit == nullptr || (node.answered && is_missing(node.rank))) {
         add_host(walk, root, node.state == nullptr ? Fate::kUntraced : Fate::kAlive);
       } else {
         insert(together[match_of(*node.unit)], node.rank);
@@ -87,7 +73,7 @@ class Roots {
       add_stuck_together(walk, std::get<0>(key), std::get<2>(key), stuck);
     }
     join_hosts();
-    leave_out_undated();
+    leave_out_moments(run_, blocked_, graph_);
     for (const Disagreement& disagreement : blocked_.disagreements) {
       is_of_messages(disagreement) ? add_message_root(walk, disagreement)
                                    : add_disagreement_root(walk, disagreement);
@@ -100,10 +86,13 @@ class Roots {
   }
 
   // What the one without a trace called is not known.  A rank that waits for it in a call that
-  // never came after such a call before may have left out the one that the other is in.
+  // never came after such a call before may have left out the one that the other is in.  Most
+  // members do not make one mistake: an evaluation or a checkpoint came before.
   bool is_asked_by_mistake(const Hang& hang) const {
     const Wait& wait = graph_.waits[hang.wait];
+    const auto members = static_cast<size_t>(run_.communicators[wait.communicator].size);
     return hang.fate == Fate::kUntraced && wait.kind == WaitKind::kCollective &&
+           2 * wait.waiters.size() <= members &&
            std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
              return is_out_of_order(
                  text_of(run_, *member_of(run_.communicators[wait.communicator], waiter.rank)),
@@ -131,56 +120,6 @@ class Roots {
       }
     }
     return times >= kHabitTimes;
-  }
-
-  // No time mends it.  Of dumps that were written one after the other, what a rank had not issued
-  // when it wrote its own it may have issued since: a cycle is one only if all of it is issued.
-  bool is_lasting(const Hang& hang) const {
-    return (hang.fate == Fate::kCycle && is_all_issued(hang.roots)) ||
-           hang.fate == Fate::kUntraced || !hang.divergences.empty();
-  }
-
-  // Where nothing says for how long anybody has waited, a host that does something else, or a GPU
-  // that works, is a hang only if the whole job stands still for the sake of a few, with one root:
-  // a dump is mostly written because of that.
-  void leave_out_undated() {
-    Ranks still;
-    bool few = true;
-    const auto add = [&](const Ranks& ranks) {
-      std::for_each(ranks.begin(), ranks.end(), [&](Rank rank) { insert(still, rank); });
-    };
-    for (const Hang& hang : graph_.hangs) {
-      add(hang.roots);
-      add(hang.victims);
-      few = few && (is_lasting(hang) || hang.fate == Fate::kCycle ||
-                    hang.roots.size() < hang.victims.size());
-    }
-    for (const FrontierStall& stall : graph_.stalls) {
-      for (const StalledRank& rank : stall.stall.ranks) {
-        insert(still, rank.rank);
-      }
-      add(stall.stall.finished);
-      add(stall.victims);
-    }
-    const bool all = std::all_of(run_.ranks.begin(), run_.ranks.end(), [&](const RankState& state) {
-      const Node& node = blocked_.nodes.at(state.rank);
-      return contains(still, state.rank) || (node.unit == nullptr && !node.open);
-    });
-    const auto hosts = std::count_if(graph_.hangs.begin(), graph_.hangs.end(),
-                                     [&](const Hang& hang) { return !is_lasting(hang); });
-    const size_t found = static_cast<size_t>(hosts) + graph_.stalls.size();
-    if (timed_ || found == 0) {
-      return;
-    }
-    if (all && few && found == 1) {
-      for (Hang& hang : graph_.hangs) {
-        hang.assumed = !is_lasting(hang);
-      }
-      return;
-    }
-    std::erase_if(graph_.hangs, [&](const Hang& hang) { return !is_lasting(hang); });
-    graph_.stalls.clear();
-    graph_.undated = true;
   }
 
   Ranks nodes_of_graph() const {
@@ -230,6 +169,10 @@ class Roots {
     return best;
   }
 
+  // Somebody waits for it in what it has not entered.  Else it has done what its host can do: what
+  // it entered is behind work of its own that does not get done.
+  bool is_missing(Rank rank) const { return !has_entered_all({rank}); }
+
   bool has_entered_all(const Ranks& roots) const {
     return std::all_of(graph_.waits.begin(), graph_.waits.end(), [&](const Wait& wait) {
       return std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
@@ -248,7 +191,7 @@ class Roots {
 
   void add_host(const WaitWalk& walk, const Ranks& roots, Fate fate) {
     const auto wait = wait_for(roots.front(), {});
-    if (!wait || may_be_at_work(roots, graph_.waits[*wait])) {
+    if (!wait) {
       return;
     }
     Hang hang;
@@ -345,17 +288,6 @@ class Roots {
     return missing.size() == 1 ? std::optional(missing.front()) : std::nullopt;
   }
 
-  // Nothing but the order of calls makes them wait for each other.
-  bool is_all_issued(const Ranks& cycle) const {
-    return std::all_of(graph_.waits.begin(), graph_.waits.end(), [&](const Wait& wait) {
-      return std::none_of(wait.waiters.begin(), wait.waiters.end(),
-                          [&](const Waiter& waiter) { return contains(cycle, waiter.rank); }) ||
-             std::all_of(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
-               return awaited.entered || !contains(cycle, awaited.rank);
-             });
-    });
-  }
-
   // Of two collectives that wait for each other, the one rank that issued them in the other order.
   std::optional<Rank> only_one_in_other_order(const Ranks& cycle) const {
     std::vector<const Wait*> waits;
@@ -434,8 +366,9 @@ class Roots {
   }
 
   void add_cycle(const WaitWalk& walk, const Ranks& cycle) {
-    const Rank culprit = is_all_issued(cycle) ? only_one_in_other_order(cycle).value_or(Rank())
-                                              : walk.repair_of(cycle);
+    const Rank culprit = is_all_issued(graph_, cycle)
+                             ? only_one_in_other_order(cycle).value_or(Rank())
+                             : walk.repair_of(cycle);
     const bool is_one = culprit.value >= 0;
     if (const auto missing = is_one ? std::nullopt : missing_in(cycle)) {
       add_host(walk, {*missing}, Fate::kAlive);
@@ -499,7 +432,8 @@ class Roots {
                                            ? blocked_.nodes.at(rank).unit->first()
                                            : *blocked_.standings.collective(member, sequence);
       stall.since = std::max(stall.since, operation.enter);
-      stall.function = call_name(trace, operation.call);
+      const CallSchema* const called = schema_of(trace, operation.call);
+      stall.function = called == nullptr ? "a collective" : called->name;  // overwritten
       StalledRank& stalled = stall.ranks.emplace_back();
       stalled.rank = rank;
       stalled.process = member.process;
@@ -565,6 +499,9 @@ class Roots {
     Ranks begun;
     for (const StalledRank& stalled : stall.ranks) {
       insert(stalled.gpu == GpuState::kEnqueued ? stall.suspects : begun, stalled.rank);
+      const Ranks& through = blocked_.nodes.at(stalled.rank).through;
+      std::for_each(through.begin(), through.end(),
+                    [&](Rank rank) { insert(stall.finished, rank); });
     }
     stall.known = !stall.suspects.empty() && stall.suspects.size() <= begun.size() &&
                   std::none_of(ranks.begin(), ranks.end(), [&](Rank rank) {
@@ -591,7 +528,6 @@ class Roots {
   const Run& run_;
   BlockedFrontiers blocked_;
   WaitGraph graph_;
-  bool timed_;  // it is known for how long they have waited
 };
 
 }  // namespace

@@ -6,7 +6,8 @@
 #include <iterator>
 #include <tuple>
 
-#include "analyzer/model/launch_facts.h"
+#include "analyzer/model/process/barriers.h"
+#include "analyzer/model/process/launch_facts.h"
 
 namespace traintrace {
 namespace {
@@ -50,6 +51,7 @@ Run load(RunInput input, const std::vector<ReadError>& unreadable, const RunOpti
   for (ProcessTrace& trace : run.processes) {
     // Not every source says when the process began: no later than what it did first.
     trace.armed = trace.armed == 0 ? first_sign_of_life(trace) : trace.armed;
+    note_barriers(trace);
   }
   take_unreadable(unreadable, run);
   std::move(input.damaged.begin(), input.damaged.end(), std::back_inserter(run.unreadable));

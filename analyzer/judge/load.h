@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/model/run.h"
-#include "analyzer/model/split_runs.h"
+#include "analyzer/model/runs/split_runs.h"
 #include "analyzer/reader/result.h"
 #include "analyzer/thresholds.h"
 

@@ -1,8 +1,8 @@
 // What can be said without one of these is told, though no longer for certain (internal_error.h).
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/stages.h"
-#include "analyzer/model/late_hosts.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/waiting/late_hosts.h"
 
 namespace traintrace {
 

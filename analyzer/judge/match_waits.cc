@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "analyzer/judge/completion.h"
-#include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/ending.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
 #include "analyzer/model/progress.h"
-#include "analyzer/model/wait_search.h"
+#include "analyzer/model/waiting/wait_search.h"
 
 namespace traintrace {
 namespace {

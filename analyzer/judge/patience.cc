@@ -5,9 +5,9 @@
 #include <map>
 #include <string_view>
 
-#include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/run_clocks.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

@@ -8,7 +8,7 @@
 #include "analyzer/judge/stages.h"
 #include "analyzer/match/explain_departures.h"
 #include "analyzer/match/fresh_pairs.h"
-#include "analyzer/model/hangs.h"
+#include "analyzer/model/waiting/hangs.h"
 
 namespace traintrace {
 namespace {
@@ -50,11 +50,33 @@ bool may_have_other_calls(const Run& run, const WaitGraph& graph) {
           graph.hangs.front().roots.size() == 1 && is_waiting(graph.hangs.front().roots.front()));
 }
 
+bool is_asked_of_wrong_peer(const Divergence& one, const Wait& wait) {
+  return one.kind == DivergenceKind::kWrongPeer && one.communicator == wait.communicator &&
+         wait.kind != WaitKind::kCollective && wait.details.index == one.own.item.operation.index &&
+         std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                     [&](const Waiter& waiter) { return contains(one.deviants, waiter.rank); });
+}
+
+// A message to a wrong peer is not answered there: that is what comes of it, and no other fault.
+void explain_by_wrong_peers(const Run& run, WaitGraph& graph) {
+  for (Hang& hang : graph.hangs) {
+    for (size_t i = 0; i < run.divergences.size() && hang.divergences.empty(); ++i) {
+      if (is_asked_of_wrong_peer(run.divergences[i], graph.waits[hang.wait])) {
+        hang.divergences.push_back(i);
+      }
+    }
+  }
+}
+
 WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
   WaitGraph graph;
   if (blocked.frontiers) {
     graph = roots_of(run, std::move(*blocked.frontiers));
+    explain_by_wrong_peers(run, graph);
     explain_by_departures(run, DeparturesFrom::kOrder, read_events, graph);
+    if (!graph.departed) {
+      find_fresh_pairs(run, graph);
+    }
   } else {
     graph.waits = std::move(blocked.waits);
     graph.hangs = find_hangs(run, graph.waits);
@@ -69,7 +91,8 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     }
   }
   graph.by_frontier = knows_order_only(run);
-  graph.within_limits = std::move(blocked.within_limits);
+  std::move(blocked.within_limits.begin(), blocked.within_limits.end(),
+            std::back_inserter(graph.within_limits));
   return graph;
 }
 

@@ -12,7 +12,7 @@
 
 #include "analyzer/live/in_time.h"
 #include "analyzer/live/targets.h"
-#include "analyzer/model/rank_assignment.h"
+#include "analyzer/model/runs/rank_assignment.h"
 
 namespace traintrace {
 namespace {

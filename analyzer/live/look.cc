@@ -22,6 +22,21 @@ std::vector<FrameNow> described(const LiveModules& modules, const std::vector<Li
   return frames;
 }
 
+// Who has called vfork sleeps like one that waits for a device, but can be killed (TASK_KILLABLE in
+// wait_for_vfork_done, kernel/fork.c).
+std::string deep_sleep_text(const ThreadNow& thread, int pid) {
+  if (thread.waiting == Waiting::kChild) {
+    return fmt::format(
+        "thread {} of process {} waits in vfork for a child that has not started its program yet; "
+        "both can be killed",
+        thread.tid, pid);
+  }
+  return fmt::format(
+      "thread {} of process {} is in uninterruptible sleep: it waits for a device or a file system "
+      "and cannot be stopped or killed before that answers",
+      thread.tid, pid);
+}
+
 // Of the vendors' function that the thread is in, as the job called it.
 std::string arguments_of(const LiveModules& modules, const std::vector<LiveFrame>& stack,
                          const ThreadNow& now) {
@@ -139,10 +154,7 @@ void Watcher::explain(Look& look) const {
   }
   for (const ThreadNow& thread : look.threads) {
     if (thread.state == 'D') {
-      look.limits.push_back(fmt::format(
-          "thread {} of process {} is in uninterruptible sleep: it waits for a device or a file "
-          "system and cannot be stopped or killed before that answers",
-          thread.tid, pid));
+      look.limits.push_back(deep_sleep_text(thread, pid));
     }
   }
   explain_no_stacks(look);

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "analyzer/reader/file_bytes.h"
+#include "analyzer/reader/files/file_bytes.h"
 #include "format/secrets.h"
 
 namespace traintrace {

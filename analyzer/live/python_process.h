@@ -10,7 +10,7 @@
 #include "analyzer/live/live_modules.h"
 #include "analyzer/live/proc_files.h"
 #include "analyzer/live/process_memory.h"
-#include "analyzer/reader/budget.h"
+#include "analyzer/reader/files/budget.h"
 #include "analyzer/reader/process_trace.h"
 #include "cpython/runtime.h"
 

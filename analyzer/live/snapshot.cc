@@ -12,7 +12,7 @@
 #include <fstream>
 
 #include "analyzer/live/job_now.h"
-#include "analyzer/reader/threads_file.h"
+#include "analyzer/reader/sections/threads_file.h"
 #include "analyzer/text/dump_printer.h"
 
 namespace traintrace {

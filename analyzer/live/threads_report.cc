@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "analyzer/model/threads_now.h"
+#include "analyzer/model/process/threads_now.h"
 #include "analyzer/text/printable.h"
 
 namespace traintrace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/live/ras.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/threads_now.h"
+#include "analyzer/model/process/threads_now.h"
 
 namespace traintrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/code_place.h"
 
 namespace traintrace {
 namespace {
@@ -136,6 +136,11 @@ WaitingFor by_system_call(const ProcProcess& process, const SystemCall& call) {
       return {Waiting::kSleep, ""};
     case SYS_wait4:
     case SYS_waitid:
+    case SYS_clone:  // with CLONE_VFORK: else it returns at once
+    case SYS_clone3:
+#if defined(SYS_vfork)
+    case SYS_vfork:
+#endif
       return {Waiting::kChild, ""};
     case SYS_read:
     case SYS_write:

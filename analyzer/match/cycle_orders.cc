@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "analyzer/match/program.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/cycles.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
+#include "analyzer/model/waiting/cycles.h"
 
 namespace traintrace {
 namespace {

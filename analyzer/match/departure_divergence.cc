@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/sequences.h"
 
 namespace traintrace {
@@ -26,8 +26,11 @@ class Describer {
     found_.twins = departure_.twins;
     found_.by_habit = departure_.told == DepartureTold::kByHabit;
     found_.by_peers = departure_.told == DepartureTold::kByPeers;
+    found_.by_siblings = departure_.told == DepartureTold::kBySiblings;
     found_.length = departure_.edit.length;
-    found_.matches = departure_.edit.matches;
+    found_.matches = departure_.edit.foreseen ? 0 : departure_.edit.matches;
+    found_.rest_of_step = departure_.edit.rest_of_step;
+    found_.open = departure_.edit.kind == CallEditKind::kExtra && is_repeated();
     found_.exact = true;
     found_.communicator = *communicator;
     found_.own = side_call(own_, departure_.at, own_.calls[departure_.at].communicator);
@@ -87,6 +90,7 @@ class Describer {
                               : DivergenceKind::kMissingReceive;
       case CallEditKind::kSwapped:
       case CallEditKind::kMoved:
+      case CallEditKind::kEarly:
         return swapped();
       case CallEditKind::kChanged:
         return changed(own, expected);
@@ -105,7 +109,8 @@ class Describer {
   }
 
   std::optional<DivergenceKind> swapped() {
-    const size_t later = departure_.at + departure_.edit.length;
+    const bool is_early = departure_.edit.kind == CallEditKind::kEarly;
+    const size_t later = departure_.at + (is_early ? 1 : departure_.edit.length);
     if (later < own_.calls.size()) {
       found_.own_second = side_call(own_, later, found_.communicator);
     }
@@ -120,23 +125,69 @@ class Describer {
   }
 
   std::optional<DivergenceKind> changed(const OperationText& own, const OperationText& expected) {
-    const bool alike = found_.own.item.function == found_.expected.item.function &&
+    const bool alike = is_same_function(found_.own.item, found_.expected.item) &&
                        own.count == expected.count && own.data_type == expected.data_type;
     found_.used = own_.calls[departure_.at].communicator;
     if (own.collective && expected.collective && !on_one_communicator()) {
-      return alike ? DivergenceKind::kOtherCommunicator : DivergenceKind::kSwappedCommunicators;
+      return alike ? DivergenceKind::kOtherCommunicator : instead_of();
     }
     if (own.collective != expected.collective) {
       return own.collective ? std::nullopt : std::optional(DivergenceKind::kPeer);
     }
     if (own.collective) {
-      return found_.own.item.function != found_.expected.item.function ? DivergenceKind::kFunction
-             : own.data_type != expected.data_type                     ? DivergenceKind::kType
-                                                                       : DivergenceKind::kCount;
+      return !is_same_function(found_.own.item, found_.expected.item) ? DivergenceKind::kFunction
+             : own.data_type != expected.data_type                    ? DivergenceKind::kType
+                                                                      : DivergenceKind::kCount;
     }
-    return own.receive == expected.receive && !is_same_peer(own.peer, expected.peer)
-               ? std::optional(DivergenceKind::kWrongPeer)
-               : std::nullopt;
+    if (own.receive != expected.receive) {
+      return std::nullopt;
+    }
+    if (!is_same_peer(own.peer, expected.peer)) {
+      return DivergenceKind::kWrongPeer;
+    }
+    return alike && !on_one_communicator() ? std::optional(DivergenceKind::kOtherCommunicator)
+                                           : std::nullopt;
+  }
+
+  // It called something on another communicator.  The other order is only said of a call that comes
+  // in its steps elsewhere.
+  DivergenceKind instead_of() {
+    if (!was_called_before(own_.calls[departure_.at].key)) {
+      return DivergenceKind::kFunction;
+    }
+    if (departure_.edit.matches == 0) {
+      return DivergenceKind::kSkipped;
+    }
+    const auto later = std::find_if(
+        own_.calls.begin() + static_cast<ptrdiff_t>(departure_.at), own_.calls.end(),
+        [&](const Call& call) { return call.key == twin_.calls[departure_.twin_at].key; });
+    if (later != own_.calls.end()) {
+      found_.own_second =
+          side_call(own_, static_cast<size_t>(later - own_.calls.begin()), found_.communicator);
+    }
+    return DivergenceKind::kSwappedCommunicators;
+  }
+
+  bool was_called_before(uint64_t key) const {
+    const auto end = own_.calls.begin() + static_cast<ptrdiff_t>(departure_.at);
+    return std::any_of(own_.calls.begin(), end, [&](const Call& call) { return call.key == key; });
+  }
+
+  // It made the same call right before, and at an earlier time others came between two such.
+  bool is_repeated() const {
+    const size_t length = departure_.edit.length;
+    const auto repeats = [&](size_t at) {
+      return own_.calls[at].key == own_.calls[departure_.at].key;
+    };
+    if (departure_.at < length || !repeats(departure_.at - length)) {
+      return false;
+    }
+    for (size_t i = 0; i + 2 * length <= departure_.at; ++i) {
+      if (repeats(i) && !repeats(i + length)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Each pair of ranks may have a communicator of its own.

@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "analyzer/judge/standing.h"
+#include "analyzer/match/habit_edits.h"
+#include "analyzer/match/siblings.h"
 #include "analyzer/model/peers.h"
 
 namespace traintrace {
 namespace {
 
-// Ranks must have done so much alike before what parts them counts for anything.
+// Ranks must have done so much alike before or behind what parts them.
 constexpr size_t kLeastInCommon = 4;
 constexpr size_t kPartnersAside = 2;  // on either side, in each communicator
 constexpr size_t kLongestContext = 4096;
@@ -45,10 +47,8 @@ class Departures {
         add(first ? a : b, first ? b : a,
             first ? parting : Parting{parting.their_at, parting.own_at}, DepartureTold::kByMajority,
             told, found);
-      } else if (const auto [side, by] = side_of_tie(a, b, parting); side != 0) {
-        const bool first = side < 0;
-        add(first ? a : b, first ? b : a,
-            first ? parting : Parting{parting.their_at, parting.own_at}, by, told, found);
+      } else {
+        add_of_tie(a, b, parting, told, found);
       }
     }
     return found;
@@ -141,6 +141,13 @@ class Departures {
     return length;
   }
 
+  // What both have kept may begin right before what parts them: then they agree behind it, and in
+  // no other way.  Of one collective that both called in two ways its match tells more.
+  static bool agrees_behind(const Program& own, const Program& theirs, const Parting& at) {
+    const CallEdit edit = cheapest_edit(own, at.own_at, theirs, at.their_at);
+    return edit.unique && edit.matches >= kLeastInCommon;
+  }
+
   void compare(size_t a, size_t b) {
     const Program& own = programs_[a];
     const Program& theirs = programs_[b];
@@ -152,7 +159,7 @@ class Departures {
     const bool is_all_before = common == std::min(at->own_at, at->their_at);
     while (at->own_at < own.calls.size() && at->their_at < theirs.calls.size()) {
       if (own.calls[at->own_at].key != theirs.calls[at->their_at].key) {
-        if (common >= kLeastInCommon) {
+        if (common >= kLeastInCommon || (common > 0 && agrees_behind(own, theirs, *at))) {
           partings_[{a, b}] = *at;
         }
         return;
@@ -305,10 +312,32 @@ class Departures {
     return {second - first, DepartureTold::kByMajority};
   }
 
-  void add(size_t deviant, size_t normal, const Parting& parting, DepartureTold by,
+  // As many did the one as the other.
+  void add_of_tie(size_t a, size_t b, const Parting& parting, std::set<size_t>& told,
+                  std::vector<Departure>& found) {
+    const Program& own = programs_[a];
+    const Program& theirs = programs_[b];
+    const SiblingsSay say =
+        ask_siblings(run_, own, own.calls[parting.own_at], theirs, theirs.calls[parting.their_at]);
+    if (say.divided) {
+      return;
+    }
+    const auto [side, by] = say.wrong != 0 ? std::pair(say.wrong, DepartureTold::kBySiblings)
+                                           : side_of_tie(a, b, parting);
+    const bool first = side < 0;
+    if (side != 0 &&
+        add(first ? a : b, first ? b : a,
+            first ? parting : Parting{parting.their_at, parting.own_at}, by, told, found)) {
+      std::for_each(say.ranks.begin(), say.ranks.end(),
+                    [&](Rank rank) { insert(found.back().twins, rank); });
+    }
+  }
+
+  // False: of that one another departure was found.
+  bool add(size_t deviant, size_t normal, const Parting& parting, DepartureTold by,
            std::set<size_t>& told, std::vector<Departure>& found) {
     if (!told.insert(deviant).second) {
-      return;
+      return false;
     }
     Departure departure;
     departure.rank = programs_[deviant].rank;
@@ -316,8 +345,8 @@ class Departures {
     departure.at = parting.own_at;
     departure.twin_at = parting.their_at;
     departure.told = by;
-    departure.edit =
-        cheapest_edit(programs_[deviant], parting.own_at, programs_[normal], parting.their_at);
+    departure.edit = edit_by_habit(run_, programs_[deviant], parting.own_at, programs_[normal],
+                                   parting.their_at);
     const size_t leader = find(normal);
     for (size_t i = 0; i < programs_.size(); ++i) {
       if (find(i) == leader) {
@@ -325,6 +354,7 @@ class Departures {
       }
     }
     found.push_back(std::move(departure));
+    return true;
   }
 
   const Run& run_;

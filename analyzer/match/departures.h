@@ -19,7 +19,8 @@ namespace traintrace {
 enum class DepartureTold : uint8_t {
   kByMajority,  // they are more
   // As many did the one as the other:
-  kByHabit,  // its own calls before that tell
+  kByHabit,     // its own calls before that tell
+  kBySiblings,  // other groups of that kind, of other ranks, called what the twin did
   kByPeers,  // the other side of the message tells: the peers of both have made it, or neither has
 };
 
@@ -28,7 +29,7 @@ struct Departure {
   size_t at = 0;       // in its calls: where it parts from the others
   Rank twin;           // one of those that agree with each other
   size_t twin_at = 0;  // in the calls of that one
-  Ranks twins;         // all of those
+  Ranks twins;         // all of those; kBySiblings: and the ranks of the other groups
   DepartureTold told = DepartureTold::kByMajority;
   CallEdit edit;
 };

@@ -19,8 +19,9 @@ class Comparer {
     // In the order in which they are preferred: a call in the place of another is the smallest
     // fault, then one that lacks; of two that change places both are there to be seen.
     consider(CallEditKind::kChanged, 1, run_of(a_ + 1, b_ + 1));
-    const size_t block = group_at(own_, a_);
-    const bool grouped = block > 1 && group_at(normal_, b_) == block;
+    const size_t block = std::max(group_at(own_, a_), group_at(normal_, b_));
+    const bool grouped =
+        block > 1 && may_be_group(own_, a_, block) && may_be_group(normal_, b_, block);
     if (grouped) {
       consider(CallEditKind::kChanged, 1, run_of(a_ + block, b_ + block), block);
     }
@@ -38,6 +39,7 @@ class Comparer {
         consider_swap(width, block);
       }
       consider_move(width);
+      consider_early(width);
     }
     best_.unique = !tied_;
     return best_;
@@ -72,6 +74,20 @@ class Comparer {
       ++length;
     }
     return length;
+  }
+
+  // Whether as many were issued as one there.  Event records do not say: those called in a row from
+  // one line of code may have been.
+  static bool may_be_group(const std::vector<Call>& calls, size_t at, size_t block) {
+    const OperationText& first = *calls[at].operation;
+    if (first.group != 0 || at + block > calls.size()) {
+      return group_at(calls, at) == block;
+    }
+    const auto begin = calls.begin() + static_cast<ptrdiff_t>(at);
+    return std::all_of(begin, begin + static_cast<ptrdiff_t>(block), [&](const Call& call) {
+      return call.communicator == calls[at].communicator && call.operation->group == 0 &&
+             call.operation->collective == first.collective && call.operation->stack == first.stack;
+    });
   }
 
   bool are_same(size_t a, size_t b, size_t block) const {
@@ -117,6 +133,24 @@ class Comparer {
     Agreement agreement = run_of(a_ + width + 1, b_ + width + 1);
     agreement.calls += width + 1;
     consider(CallEditKind::kMoved, width, agreement);
+  }
+
+  // What it called here belongs after the `width` next ones, which are as they should be, and what
+  // follows is too: else it may be one in excess.  Of one it is a swap.
+  void consider_early(size_t width) {
+    if (width < 2 || !is_same(a_, b_ + width)) {
+      return;
+    }
+    for (size_t i = 0; i < width; ++i) {
+      if (!is_same(a_ + 1 + i, b_ + i)) {
+        return;
+      }
+    }
+    Agreement agreement = run_of(a_ + width + 1, b_ + width + 1);
+    if (agreement.calls > 0) {
+      agreement.calls += width + 1;
+      consider(CallEditKind::kEarly, width, agreement);
+    }
   }
 
   // In a program that repeats itself after n calls, one that lacks looks like n - 1 more up to

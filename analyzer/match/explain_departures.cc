@@ -7,9 +7,9 @@
 #include "analyzer/match/departures.h"
 #include "analyzer/match/repair.h"
 #include "analyzer/match/repair_streams.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/cycles.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/waiting/cycles.h"
 
 namespace traintrace {
 namespace {
@@ -63,8 +63,7 @@ bool is_clear(const WaitGraph& graph, const Departure& departure, const Divergen
   if (is_of_messages(divergence.kind)) {
     return true;
   }
-  const bool swapped =
-      departure.edit.kind == CallEditKind::kSwapped || departure.edit.kind == CallEditKind::kMoved;
+  const bool swapped = is_other_place(departure.edit.kind);
   return departure.edit.matches > 0 && departure.edit.unique &&
          (!swapped || std::none_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
            return hang.fate == Fate::kCycle && is_all_called(graph.waits, hang);
@@ -145,6 +144,7 @@ void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& g
   }
   for (Hang& hang : graph.hangs) {
     hang.twins = departure.twins;
+    hang.by_habit = departure.told == DepartureTold::kByHabit;
     if (hang.fate == Fate::kCycle) {
       hang.culprits = {departure.rank};
     } else {
@@ -186,11 +186,6 @@ void blame(const Run& run, const Standings& standings, const Departure& departur
   graph.departed = true;
 }
 
-bool is_moved(const Departure& departure) {
-  return departure.edit.kind == CallEditKind::kSwapped ||
-         departure.edit.kind == CallEditKind::kMoved;
-}
-
 // What was called in one communicator looks as if that call had been left out, or made in excess;
 // its twin's program, of all communicators, says that it came in another place.
 bool is_moved_call(const std::vector<Program>& programs, const Departure& departure,
@@ -199,7 +194,8 @@ bool is_moved_call(const std::vector<Program>& programs, const Departure& depart
   const Program& twin = *program_of(programs, departure.twin);
   const Call& sooner = own.calls[departure.at];
   const Call& expected = twin.calls[departure.twin_at];
-  return is_moved(departure) && !divergence.tie && divergence.deviants == Ranks{departure.rank} &&
+  return is_other_place(departure.edit.kind) && !divergence.tie &&
+         divergence.deviants == Ranks{departure.rank} &&
          ((divergence.kind == DivergenceKind::kSkipped &&
            expected.communicator == divergence.communicator &&
            expected.operation->sequence == divergence.sequence) ||
@@ -238,9 +234,9 @@ bool tells_more(const Run& run, const WaitGraph& graph, const Departure& departu
 }
 
 // It called what was expected there too, only later: that is no new thing that both have to do.
-// Where streams prove how calls met, that says as much, and no side is taken.
 bool is_seen_elsewhere(const std::vector<Program>& programs, const Departure& departure) {
-  return is_moved(departure) && departure.edit.unique && departure.edit.matches > 0 &&
+  return is_other_place(departure.edit.kind) && departure.edit.unique &&
+         departure.edit.matches > 0 &&
          departure.at + departure.edit.length < program_of(programs, departure.rank)->calls.size();
 }
 
@@ -252,8 +248,7 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
   }
   const Standings standings(run);
   for (const Departure& departure : departures) {
-    if ((departure.told == DepartureTold::kByHabit &&
-         (known == DeparturesFrom::kStreams || !is_seen_elsewhere(programs, departure)) &&
+    if ((departure.told == DepartureTold::kByHabit && !is_seen_elsewhere(programs, departure) &&
          is_tie_of_collectives(run, graph)) ||
         parted_together(graph, departures, departure)) {
       continue;
@@ -268,8 +263,10 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
       continue;
     }
     if (known == DeparturesFrom::kStreams && !is_clear(graph, departure, *divergence)) {
-      if (departures.size() == 1 && departure.told == DepartureTold::kByMajority &&
-          freed == Freed::kAll) {
+      const bool is_known =
+          departure.told == DepartureTold::kByMajority ||
+          (departure.told == DepartureTold::kByHabit && is_seen_elsewhere(programs, departure));
+      if (departures.size() == 1 && is_known && freed == Freed::kAll) {
         blame_parted(departure, victims, graph);
       }
       continue;

@@ -1,7 +1,7 @@
 // Hangs for which it is known which rank called something else than it should have.
 #pragma once
 
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {

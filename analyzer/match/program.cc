@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "analyzer/match/roles.h"
-#include "analyzer/model/activity.h"
 #include "analyzer/model/event_operations.h"
 #include "analyzer/model/groups.h"
-#include "analyzer/model/idle_host.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
 #include "analyzer/thresholds.h"
@@ -30,12 +30,13 @@ class KeyMaker {
  public:
   explicit KeyMaker(const ProcessTrace& trace) : trace_(trace) {}
 
-  // `exchanges`: all messages of that communicator are parts of all-to-alls, with each member.
+  // `exchanges`: all messages of that communicator are parts of all-to-alls, or steps of a ring.
   uint64_t key_of(const OperationText& operation, const CommunicatorText& communicator,
                   uint32_t ordinal, bool exchanges) {
     uint64_t key = format::mixed(kSeed, ordinal);
     key = format::mixed(key, static_cast<uint64_t>(communicator.size));
     key = format::mixed(key, function_of(operation.call));
+    key = format::mixed(key, static_cast<uint64_t>(operation.as));
     key = format::mixed(key, operation.count);
     key = format::mixed(key, static_cast<uint64_t>(operation.data_type));
     key = format::mixed(key, site(operation.stack));

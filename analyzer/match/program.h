@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "analyzer/match/repaired_calls.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {

@@ -10,8 +10,8 @@
 
 #include "analyzer/judge/block.h"
 #include "analyzer/match/repaired_calls.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/messages.h"
+#include "analyzer/model/divergence/messages.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 
 namespace traintrace {

@@ -32,6 +32,8 @@ class Repair {
         return swap(queue);
       case CallEditKind::kMoved:
         return move(queue);
+      case CallEditKind::kEarly:
+        return move_back(queue);
     }
     return false;
   }
@@ -79,8 +81,10 @@ class Repair {
     return true;
   }
 
-  // What its twin called there, on its own communicators.
+  // What its twin called there, on its own communicators.  That may be less than what was left out:
+  // the twin waits.
   bool put_in(Queue& queue, size_t at, size_t length) {
+    length = std::min(length, twin_.calls.size() - departure_.twin_at);
     for (size_t i = 0; i < length; ++i) {
       Issued missing = issued(twin_, departure_.twin_at + i);
       const auto own = counterpart_of(run_, missing.communicator, twin_.rank, own_.rank);
@@ -137,6 +141,17 @@ class Repair {
     const Issued later = queue[from];
     take_out(queue, from, 1);
     move_in(queue, 0, later);
+    return true;
+  }
+
+  bool move_back(Queue& queue) const {
+    const size_t to = departure_.edit.length;
+    if (to >= queue.size()) {
+      return false;
+    }
+    const Issued sooner = queue.front();
+    take_out(queue, 0, 1);
+    move_in(queue, to, sooner);
     return true;
   }
 

@@ -1,12 +1,14 @@
 #include "analyzer/match/roles.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "analyzer/judge/standing.h"
 #include "analyzer/model/groups.h"
-#include "analyzer/model/idle_host.h"
+#include "analyzer/model/process/idle_host.h"
+#include "analyzer/model/sequences.h"
 #include "analyzer/thresholds.h"
 #include "format/hashes.h"
 
@@ -23,17 +25,103 @@ size_t messages_done(const ProcessTrace& trace, const CommunicatorText& text) {
       }));
 }
 
-// Messages that are no part of an all-to-all, in which all members do the same.  What is kept of
-// the first group may be its end only.
+// By how many places a step of a ring goes on: a message to one member, and one from the member as
+// far on the other side.  None: it is no such step.
+std::optional<int> ring_step(const Communicator& communicator, const CommunicatorText& text,
+                             const OperationText& operation) {
+  constexpr int kLeast = 3;  // of two, each stage of a pipeline exchanges messages with the other
+  int to = -1;
+  int from = -1;
+  for (const OperationText* const other : group_of(text, operation)) {
+    int& peer = other->receive ? from : to;
+    if (other->collective || peer >= 0) {
+      return std::nullopt;
+    }
+    peer = other->peer;
+  }
+  const int size = communicator.size;
+  if (to < 0 || from < 0 || size < kLeast) {
+    return std::nullopt;
+  }
+  const int step = (to - text.rank + size) % size;
+  return step != 0 && step == (text.rank - from + size) % size ? std::optional(step) : std::nullopt;
+}
+
+// Messages that are no part of an all-to-all, or of a ring that goes one way, in which all members
+// do the same.  What is kept of the first group may be its end only.
 bool has_messages(const Communicator& communicator, const CommunicatorText& text) {
   uint32_t seen =
       text.recent.empty() || text.recent.front().index == 0 ? 0 : text.recent.front().group;
+  std::optional<int> ring;
   return std::any_of(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
     if (operation.collective || (operation.group != 0 && operation.group == seen)) {
       return false;
     }
     seen = operation.group;
-    return !is_exchange(communicator, text, operation);
+    if (is_exchange(communicator, text, operation)) {
+      return false;
+    }
+    const auto step = ring_step(communicator, text, operation);
+    const bool goes_on = step && (!ring || step == ring);
+    ring = step;
+    return !goes_on;
+  });
+}
+
+// The groups of messages that are kept of a communicator whole.
+std::vector<std::vector<const OperationText*>> message_groups(const CommunicatorText& text) {
+  std::vector<std::vector<const OperationText*>> groups;
+  const bool begins_within = !text.recent.empty() && text.recent.front().index != 0;
+  uint32_t last = begins_within ? text.recent.front().group : 0;
+  bool is_open = false;
+  for (const OperationText& operation : text.recent) {
+    if (operation.collective || (operation.group != 0 && operation.group == last && !is_open)) {
+      continue;
+    }
+    if (operation.group == 0 || operation.group != last) {
+      groups.emplace_back();
+    }
+    groups.back().push_back(&operation);
+    last = operation.group;
+    is_open = true;
+  }
+  return groups;
+}
+
+// Of two members: all that each does is to exchange a message with the other.
+bool only_exchanges(const ProcessTrace& trace, const CommunicatorText& text,
+                    std::set<uint64_t>& sites) {
+  const auto groups = message_groups(text);
+  for (const auto& group : groups) {
+    if (group.size() != 2 || group[0]->receive == group[1]->receive ||
+        group[0]->count != group[1]->count) {
+      return false;
+    }
+    sites.insert(site_of(trace, group[0]->stack));
+  }
+  return groups.size() >= kHabitTimes;
+}
+
+// A ring of two, as context parallelism has: both exchange messages from the same lines of code.
+bool is_ring_of_two(const Run& run, const Communicator& communicator) {
+  std::vector<std::set<uint64_t>> sites;
+  for (const Member& member : communicator.members) {
+    if (communicator.size != 2 || !only_exchanges(run.processes[member.process],
+                                                  text_of(run, member), sites.emplace_back())) {
+      return false;
+    }
+  }
+  return sites.size() == 2 && sites[0] == sites[1];
+}
+
+// It sends a message to a next stage, or gets one, and nothing the other way: as pipelines do when
+// a step begins or ends, and no ring.
+bool has_one_way(const CommunicatorText& text) {
+  const auto groups = message_groups(text);
+  return std::any_of(groups.begin(), groups.end(), [](const auto& group) {
+    return std::all_of(group.begin(), group.end(), [&](const OperationText* other) {
+      return other->receive == group.front()->receive;
+    });
   });
 }
 
@@ -192,12 +280,29 @@ bool is_fresh_pair(const ProcessTrace& trace, const CommunicatorText& text) {
 
 std::set<uint32_t> groups_with_messages(const Run& run) {
   std::set<uint32_t> ordinals;
+  std::set<uint32_t> one_way;
+  std::set<uint32_t> no_rings;
   for (const Communicator& communicator : run.communicators) {
+    const bool is_ring = is_ring_of_two(run, communicator);
     for (const Member& member : communicator.members) {
-      if (has_messages(communicator, text_of(run, member))) {
-        ordinals.insert(ordinal_of(run.processes[member.process], member.element));
+      const CommunicatorText& text = text_of(run, member);
+      if (!has_messages(communicator, text)) {
+        continue;
+      }
+      const uint32_t ordinal = ordinal_of(run.processes[member.process], member.element);
+      ordinals.insert(ordinal);
+      if (!is_ring) {
+        no_rings.insert(ordinal);
+      }
+      if (has_one_way(text)) {
+        one_way.insert(ordinal);
       }
     }
+  }
+  // In the middle of a step two stages of a pipeline may look like that ring: what tells is that
+  // the pipeline is another group.
+  if (!one_way.empty()) {
+    std::erase_if(ordinals, [&](uint32_t ordinal) { return !no_rings.contains(ordinal); });
   }
   return ordinals;
 }

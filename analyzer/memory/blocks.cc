@@ -5,8 +5,8 @@
 #include <map>
 #include <tuple>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/code_place.h"
 
 namespace traintrace {
 namespace {

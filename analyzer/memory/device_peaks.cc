@@ -4,7 +4,7 @@
 #include <map>
 
 #include "analyzer/memory/memory_life.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 
 namespace traintrace {
 namespace {

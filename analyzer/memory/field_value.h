@@ -21,4 +21,9 @@ inline std::optional<uint64_t> field_value(FieldValues values, const CallSchema&
   return std::nullopt;
 }
 
+// 0 where it has none.
+inline uint64_t number_in(FieldValues values, const CallSchema& schema, std::string_view name) {
+  return field_value(values, schema, name).value_or(0);
+}
+
 }  // namespace traintrace

@@ -2,7 +2,7 @@
 #include <iterator>
 
 #include "analyzer/memory/history.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 
 namespace traintrace {
 namespace {

@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "analyzer/memory/field_value.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/reader/stored_reports.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/reader/sections/stored_reports.h"
 
 namespace traintrace {
 namespace {

@@ -1,8 +1,8 @@
 // What makes the peak of PyTorch's memory in one of two runs higher than in the other.
 #pragma once
 
-#include "analyzer/memory/allocation_split.h"
-#include "analyzer/memory/peak_places.h"
+#include "analyzer/memory/allocator/allocation_split.h"
+#include "analyzer/memory/allocator/peak_places.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <set>
 
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 
 namespace traintrace {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "analyzer/memory/blocks.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 
 namespace traintrace {
 namespace {

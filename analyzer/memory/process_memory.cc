@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "analyzer/memory/growing_places.h"
-#include "analyzer/memory/growth.h"
+#include "analyzer/memory/growth/growing_places.h"
+#include "analyzer/memory/growth/growth.h"
 #include "analyzer/memory/memory_use.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/reader/stored_reports.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/reader/sections/stored_reports.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "analyzer/memory/allocator_history.h"
+#include "analyzer/memory/allocator/allocator_history.h"
 #include "analyzer/memory/history.h"
 #include "analyzer/model/run.h"
 

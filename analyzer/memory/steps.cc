@@ -5,10 +5,10 @@
 
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/history.h"
-#include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/told_steps.h"
-#include "analyzer/reader/stored_reports.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/told_steps.h"
+#include "analyzer/reader/sections/stored_reports.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

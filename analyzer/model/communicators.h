@@ -1,8 +1,8 @@
 // Communicators as all ranks together recorded them.
 #pragma once
 
-#include "analyzer/model/rank_assignment.h"
 #include "analyzer/model/run.h"
+#include "analyzer/model/runs/rank_assignment.h"
 
 namespace traintrace {
 

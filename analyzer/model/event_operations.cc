@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/sequences.h"
 
 namespace traintrace {

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/model/process/ending.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/sequences.h"
 #include "analyzer/thresholds.h"
@@ -105,7 +106,13 @@ TimeNs last_move(const ProcessTrace& trace, const CommunicatorText& text) {
 
 bool is_group_unclosed(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
-  if (hang.fate != Fate::kAlive || wait.kind == WaitKind::kInit || !hang.divergences.empty()) {
+  // Who failed inside a group left it open because of that.
+  const bool by_itself = hang.fate == Fate::kAlive ||
+                         (hang.fate == Fate::kExited &&
+                          std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+                            return exited_normally(run, *state_of(run, rank));
+                          }));
+  if (!by_itself || wait.kind == WaitKind::kInit || !hang.divergences.empty()) {
     return false;
   }
   return std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/idle_host.h"
 #include "analyzer/model/peers.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/idle_host.h"
 
 namespace traintrace {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/divergences.h"
+#include "analyzer/model/divergence/divergences.h"
 #include "analyzer/model/ids.h"
-#include "analyzer/model/life.h"
 #include "analyzer/model/lost_time.h"
-#include "analyzer/model/waits.h"
+#include "analyzer/model/process/life.h"
+#include "analyzer/model/waiting/waits.h"
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/timeline/spans.h"
 
@@ -130,6 +130,7 @@ struct Run {
   Spans late_hosts;  // late_hosts.h
   std::vector<Divergence> divergences;
   WaitGraph waits;
+  std::map<Rank, GivenUp> given_up;             // that ended while they waited
   std::map<size_t, StreamOrder> stream_orders;  // by process; only where waits need them
   std::shared_ptr<const Profile> profile;       // of its GPUs (timeline/); null: none was recorded
   std::shared_ptr<const Numbers> numbers;       // that were recorded (numbers/); null: not read

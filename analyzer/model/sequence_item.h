@@ -17,4 +17,14 @@ struct SequenceItem {
   std::string function;  // ncclBroadcast for ncclBcast
 };
 
+// A barrier is not the all-reduce that NCCL sees.
+inline bool is_same_function(const SequenceItem& a, const SequenceItem& b) {
+  return a.function == b.function && a.operation.as == b.operation.as;
+}
+
+// "ncclAllReduce", "barrier (ncclAllReduce)"
+inline std::string name_of_call(const std::string& function, const OperationText& operation) {
+  return operation.as == CalledAs::kBarrier ? "barrier (" + function + ")" : function;
+}
+
 }  // namespace traintrace

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 #include "format/hashes.h"
 

@@ -10,8 +10,8 @@
 #include <optional>
 #include <tuple>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/reader/stored_reports.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/reader/sections/stored_reports.h"
 
 namespace traintrace {
 namespace {

@@ -44,7 +44,7 @@ Ranks different_ranks(std::span<const Check> a, std::span<const Check> b) {
   Ranks ranks;
   for (const Check& check : a) {
     const auto other = std::find_if(b.begin(), b.end(), [&](const Check& one) {
-      return one.member == check.member && one.part == check.part;
+      return one.rank == check.rank && one.part == check.part;
     });
     if (other != b.end() && has_sums(check) && has_sums(*other) &&
         other->tally.hash != check.tally.hash) {
@@ -210,7 +210,15 @@ class ChecksComparison {
     diff.since_b = elapsed(run_b_.start, pair.b->time);
     diff.a = fmt::format("norm {:.9g}", whole(a).norm());
     diff.b = b.empty() ? "" : fmt::format("norm {:.9g}", whole(b).norm());
-    diff.before = input ? call_before(diff.ranks.front(), *pair.a) : "";
+    if (input) {
+      diff.before = call_before(diff.ranks.front(), *pair.a);
+    } else {
+      const Communicator& of_a = run_a_.communicators[a.front().communicator];
+      const Check& other = b_.all[pair.b->first];
+      diff.conditions =
+          nccl_conditions_diff(run_a_, of_a, run_b_, run_b_.communicators[other.communicator]);
+      diff.same_conditions = diff.conditions.empty() ? nccl_conditions_text(run_a_, of_a) : "";
+    }
     return diff;
   }
 

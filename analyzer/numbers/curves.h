@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/model/run.h"
 #include "analyzer/numbers/numbers.h"
 

@@ -4,9 +4,9 @@
 #include <map>
 #include <tuple>
 
-#include "analyzer/model/activity.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/numbers/sites.h"
-#include "analyzer/reader/stored_reports.h"
+#include "analyzer/reader/sections/stored_reports.h"
 
 namespace traintrace {
 namespace {

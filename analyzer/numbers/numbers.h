@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/model/run.h"
 #include "analyzer/numbers/checks.h"
 #include "analyzer/numbers/scalar_type.h"

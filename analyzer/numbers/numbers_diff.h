@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/numbers/nccl_conditions.h"
 #include "analyzer/numbers/numbers.h"
 #include "analyzer/numbers/read_again.h"
 
@@ -28,6 +29,9 @@ struct ValueDiff {
   bool is_rounding = true;  // of scalars: they are nearly the same
   // Of operations: which one it is, and of inputs the rank's last one before.
   std::string operation = {}, before = {};
+  // Of results: what NCCL's order of adding depends on and differs, and else what is the same.
+  std::vector<ConditionDiff> conditions = {};
+  std::string same_conditions = {};
 };
 
 enum class DiffedRun : uint8_t { kA, kB };

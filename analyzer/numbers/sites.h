@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/code_place.h"
 
 namespace traintrace {
 

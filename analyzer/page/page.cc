@@ -19,7 +19,7 @@ constexpr std::string_view kDataMark = "<!--traintrace:data-->";
 std::string html_of(const Finding& finding) {
   std::string out = fmt::format("<section>\n<h2>{}</h2>\n<p><code>{}</code> {}, {}",
                                 escaped_html(for_people(finding.title)), finding.code,
-                                name_of(finding.severity), name_of(finding.certainty));
+                                name_of(finding.severity), word_of(finding.certainty));
   if (!finding.culprits.empty()) {
     out += fmt::format(" &middot; culprits: {}", ranks_text(finding.culprits));
   }
@@ -85,7 +85,7 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
     finding["root"] = report.findings[number++].root;
   }
   for (size_t i = 0; i < report.losses.size(); ++i) {
-    json["losses"][i]["text"] = loss_text(report.losses[i]);
+    json["losses"][i]["text"] = loss_lines({report.losses[i]}).front();
   }
   json["run_line"] = run_line(run);
   const Finding* const first = leading(report.findings);

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/detectors/finding.h"
-#include "analyzer/model/narrow_divergences.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/model/run.h"
 #include "analyzer/reporters/card.h"
 

@@ -5,10 +5,11 @@
 #include <iterator>
 #include <set>
 
+#include "analyzer/memory/allocator/shortage.h"
+#include "analyzer/memory/holders/owner_text.h"
 #include "analyzer/memory/memory_life.h"
-#include "analyzer/memory/owner_text.h"
-#include "analyzer/memory/shortage.h"
-#include "analyzer/model/hang_cause.h"
+#include "analyzer/model/waiting/hang_cause.h"
+#include "analyzer/page/memory_bands.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {
@@ -20,12 +21,6 @@ constexpr size_t kMostBands = 9;
 constexpr size_t kMostBlocks = 3000;
 constexpr size_t kMostStacks = 300;
 constexpr uint64_t kUnnoticed = 50;  // one part in so many of a peak
-
-// By whom, and where: what an engineer can change.
-std::string band_of(const ProcessTrace& trace, Rank rank, const LiveBlock& block) {
-  const std::string place = page_place(trace, rank, block.stack);
-  return is_library(block.owner) || place.empty() ? owner_text(trace, block) : place;
-}
 
 bool is_on(const LiveBlock& block, int device) {
   return is_in_use(block) && block.device == device && block.device >= 0;
@@ -56,8 +51,7 @@ struct Curve {
 
 class Replay {
  public:
-  Replay(const ProcessTrace& trace, Rank rank, int device)
-      : trace_(trace), rank_(rank), device_(device) {}
+  Replay(const MemoryBands& bands, int device) : bands_(bands), device_(device) {}
 
   void take(const LiveBlock& block) {
     if (is_on(block, device_)) {
@@ -90,13 +84,12 @@ class Replay {
   const std::string& name(const LiveBlock& block) {
     std::string& known = names_[{block.stack, block.owner}];
     if (known.empty()) {
-      known = band_of(trace_, rank_, block);
+      known = bands_.of(block);
     }
     return known;
   }
 
-  const ProcessTrace& trace_;
-  Rank rank_;
+  const MemoryBands& bands_;
   int device_;
   std::map<std::pair<Holder, uint64_t>, LiveBlock> live_;
   std::map<std::string, uint64_t> held_;
@@ -117,11 +110,10 @@ void play(const MemoryLife& life, Replay& replay,
 }
 
 // Two passes: the first finds when most was in use, the second keeps what it was.
-Curve curve_of(const ProcessTrace& trace, Rank rank, int device, const MemoryLife& life,
-               TimeNs until) {
+Curve curve_of(const MemoryBands& bands, int device, const MemoryLife& life, TimeNs until) {
   Curve curve;
   size_t worst = 0;
-  Replay first(trace, rank, device);
+  Replay first(bands, device);
   play(life, first, [&](size_t i, TimeNs time) {
     if (first.total() > curve.peak && (until == 0 || time <= until)) {
       curve.peak = first.total();
@@ -130,7 +122,7 @@ Curve curve_of(const ProcessTrace& trace, Rank rank, int device, const MemoryLif
     }
   });
   const size_t every = std::max<size_t>(life.events.size() / kMostPoints, 1);
-  Replay second(trace, rank, device);
+  Replay second(bands, device);
   play(life, second, [&](size_t i, TimeNs time) {
     const bool is_worst = i == worst && curve.peak > 0;
     if (i % every == 0 || i + 1 == life.events.size() || is_worst) {
@@ -231,15 +223,14 @@ PageJson flames(const ProcessTrace& trace, const std::vector<LiveBlock>& blocks,
   return list;
 }
 
-PageJson block_map(const ProcessTrace& trace, Rank rank, std::vector<LiveBlock> blocks,
-                   TextTable& texts) {
+PageJson block_map(const MemoryBands& bands, std::vector<LiveBlock> blocks, TextTable& texts) {
   std::sort(blocks.begin(), blocks.end(),
             [](const LiveBlock& a, const LiveBlock& b) { return a.address < b.address; });
   blocks.resize(std::min(blocks.size(), kMostBlocks));
   PageJson list = PageJson::array();
   const uint64_t base = blocks.empty() ? 0 : blocks.front().address;
   for (const LiveBlock& block : blocks) {
-    list.push_back({block.address - base, block.bytes, texts.index(band_of(trace, rank, block))});
+    list.push_back({block.address - base, block.bytes, texts.index(bands.of(block))});
   }
   return list;
 }
@@ -303,8 +294,8 @@ void add_device(const Run& run, const RankState& state, const ProcessTrace& trac
   for (const OutOfMemoryText& own : trace.out_of_memory) {
     failure = own.device == device ? &own : failure;
   }
-  const Curve curve =
-      curve_of(trace, state.rank, device, life, failure == nullptr ? 0 : failure->time);
+  const MemoryBands bands(trace, state.rank, stacks_on(life, failure, device));
+  const Curve curve = curve_of(bands, device, life, failure == nullptr ? 0 : failure->time);
   std::vector<LiveBlock> blocks = failure != nullptr ? held_blocks(trace, *failure) : curve.at_peak;
   if (blocks.empty()) {
     blocks = curve.at_peak;
@@ -329,7 +320,7 @@ void add_device(const Run& run, const RankState& state, const ProcessTrace& trac
   }
   own["curve"] = over_time(run, curve);
   own["flames"] = flames(trace, blocks, texts);
-  own["blocks"] = block_map(trace, state.rank, std::move(blocks), texts);
+  own["blocks"] = block_map(bands, std::move(blocks), texts);
   list.push_back(std::move(own));
 }
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "analyzer/memory/device_peaks.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/ending.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
 #include "analyzer/page/page_data.h"
-#include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/collectives/arrivals.h"
 #include "analyzer/timeline/profile.h"
 
 namespace traintrace {

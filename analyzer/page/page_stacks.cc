@@ -1,8 +1,8 @@
 // Stacks of all ranks, merged: what they do now if somebody looked, else at their last call.
 #include <algorithm>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/threads_now.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/threads_now.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {

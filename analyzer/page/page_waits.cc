@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <set>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/ending.h"
-#include "analyzer/model/threads_now.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
+#include "analyzer/model/process/threads_now.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {

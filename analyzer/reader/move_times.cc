@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "analyzer/reader/stored_reports.h"
+#include "analyzer/reader/sections/stored_reports.h"
 
 namespace traintrace {
 namespace {

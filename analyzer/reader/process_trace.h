@@ -115,6 +115,12 @@ enum class GpuState : uint8_t {
   kAborted,  // never read: what the model makes of an abort
 };
 
+// What its framework calls an operation, where the name that NCCL knows says less.
+enum class CalledAs : uint8_t {
+  kItself,
+  kBarrier,  // PyTorch's: an all-reduce of one element
+};
+
 struct OperationText {
   uint64_t index = 0;     // n-th operation of the communicator in this process, from 0
   uint64_t sequence = 0;  // format::Operation::sequence
@@ -130,6 +136,7 @@ struct OperationText {
   uint64_t position = 0;
   GpuState gpu = GpuState::kUnknown;  // after an abort: as it was when the abort was entered
   bool collective = true, receive = false;
+  CalledAs as = CalledAs::kItself;
 };
 
 struct CommunicatorText {
@@ -283,7 +290,7 @@ struct ProcessTrace {
   std::map<uint32_t, RangeNameText> ranges;
   std::vector<CallRecord> events;  // by enter time, of all threads; empty if not asked for
   std::vector<uint64_t> values;    // of all events; no allocation per event
-  // Reports that are not among `events` (reader/stored_reports.h); null: there are none.
+  // Reports that are not among `events` (reader/sections/stored_reports.h); null: there are none.
   std::shared_ptr<const StoredReports> stored_reports;
   uint64_t records = 0;  // event records present in the file
   std::vector<LossText> losses;

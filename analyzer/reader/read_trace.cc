@@ -6,17 +6,17 @@
 #include <cstring>
 #include <optional>
 
-#include "analyzer/reader/brought.h"
-#include "analyzer/reader/definitions.h"
-#include "analyzer/reader/events.h"
-#include "analyzer/reader/gpu_progress.h"
+#include "analyzer/reader/files/brought.h"
+#include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/reader/files/trace_memory.h"
+#include "analyzer/reader/files/within.h"
 #include "analyzer/reader/host_clocks.h"
-#include "analyzer/reader/layout.h"
-#include "analyzer/reader/pointer_file.h"
-#include "analyzer/reader/tables.h"
+#include "analyzer/reader/sections/definitions.h"
+#include "analyzer/reader/sections/events.h"
+#include "analyzer/reader/sections/gpu_progress.h"
+#include "analyzer/reader/sections/layout.h"
+#include "analyzer/reader/sections/tables.h"
 #include "analyzer/reader/this_machine.h"
-#include "analyzer/reader/trace_memory.h"
-#include "analyzer/reader/within.h"
 
 namespace traintrace {
 namespace {

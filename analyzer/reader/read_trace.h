@@ -42,7 +42,8 @@ struct TraceSet {
   std::vector<ProcessTrace> processes;  // sorted by path
   std::vector<ReadError> errors;        // inputs of which nothing could be used
   std::vector<std::string> telemetry;   // files of GPUs' counters (telemetry/gpu_history.h)
-  std::vector<std::string> supporting;  // files that say something beside (importers/testimony.h)
+  std::vector<std::string>
+      supporting;  // files that say something beside (importers/logs/testimony.h)
 };
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options);
 

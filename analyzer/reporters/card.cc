@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/detectors/hang_finding.h"
-#include "analyzer/model/activity.h"
-#include "analyzer/model/ending.h"
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
 #include "analyzer/reporters/card_actor.h"
 #include "analyzer/reporters/card_victims.h"
 #include "analyzer/reporters/findings_report.h"
@@ -158,7 +158,7 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
 }
 
 // Where nobody is blamed: those that do not wait, and may be what is waited for.
-std::vector<CardActor> others_of(const Run& run, const Finding& finding) {
+Ranks bystanders_of(const Finding& finding) {
   Ranks ranks;
   for (const Ranks& side : finding.sides) {
     for (const Rank rank : side) {
@@ -167,7 +167,12 @@ std::vector<CardActor> others_of(const Run& run, const Finding& finding) {
       }
     }
   }
-  if (!finding.culprits.empty() || finding.victims.empty() || ranks.empty()) {
+  return finding.culprits.empty() && !finding.victims.empty() ? ranks : Ranks();
+}
+
+std::vector<CardActor> others_of(const Run& run, const Finding& finding) {
+  Ranks ranks = bystanders_of(finding);
+  if (ranks.empty()) {
     return {};
   }
   CardActor actor;
@@ -184,6 +189,9 @@ std::set<std::string> told_already(const Run& run, const Finding& finding) {
     if (told.size() < kMostActors) {
       told.insert(last_call_text(run, rank));
     }
+  }
+  for (const Rank rank : bystanders_of(finding)) {
+    told.insert(last_call_text(run, rank));
   }
   for (const Wait& wait : run.waits.waits) {
     if (std::any_of(wait.waiters.begin(), wait.waiters.end(),

@@ -194,7 +194,7 @@ std::string others_text(const FindingsReport& report, const Finding& leading,
       continue;
     }
     const std::string first = "  " + painted(finding.code, paint_of(finding.severity), screen) +
-                              fmt::format(" ({})  ", name_of(finding.certainty));
+                              fmt::format(" ({})  ", word_of(finding.certainty));
     out += wrapped(first, printable(for_people(finding.title)), 6, screen);
   }
   if (told > kMost) {
@@ -205,8 +205,8 @@ std::string others_text(const FindingsReport& report, const Finding& leading,
 
 std::string losses_text(const FindingsReport& report, const Screen& screen) {
   std::string out;
-  for (const ReportedLoss& loss : report.losses) {
-    out += wrapped("note: ", printable(loss_text(loss)), 6, screen);
+  for (const std::string& line : loss_lines(report.losses)) {
+    out += wrapped("note: ", printable(line), 6, screen);
   }
   return out;
 }
@@ -223,7 +223,8 @@ bool is_whole(const FindingsReport& report) {
 }
 
 std::string run_text(const Run& run, const FindingsReport& report) {
-  std::string text = fmt::format("{} of {} rank{}", run.ranks.size(), run.world_size,
+  std::string text = fmt::format("{} of {} rank{}", count_text(run.ranks.size()),
+                                 count_text(static_cast<uint64_t>(run.world_size)),
                                  run.world_size == 1 ? "" : "s");
   if (!run.hosts.empty()) {
     text += fmt::format(", {} host{}", run.hosts.size(), run.hosts.size() == 1 ? "" : "s");

@@ -8,11 +8,11 @@
 #include <set>
 #include <tuple>
 
-#include "analyzer/detectors/hang_finding.h"
-#include "analyzer/model/activity.h"
+#include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/ending.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
 #include "analyzer/reporters/card_actor.h"
 #include "analyzer/text/units.h"
 

@@ -38,15 +38,55 @@ const char* word_of(const ValueDiff& diff) {
   return kValueWords[static_cast<size_t>(diff.kind)];
 }
 
+std::string condition_text(const ConditionDiff& condition) {
+  const auto value = [](const std::string& text) { return text.empty() ? "not set" : text; };
+  return fmt::format(
+      "    {}{}: A {}; B {}\n", condition.name,
+      condition.ranks.empty() ? "" : fmt::format(" of {}", ranks_text(condition.ranks)),
+      value(condition.a), value(condition.b));
+}
+
+// An order of adding that was another one rounds otherwise.
+std::string result_text(const ValueDiff& diff) {
+  std::string text = "    its inputs are the same on all ranks: the operation itself differs";
+  if (diff.conditions.empty()) {
+    const std::string same =
+        diff.same_conditions.empty() ? "" : fmt::format(", {}", diff.same_conditions);
+    return text +
+           fmt::format(
+               "\n    what is recorded of NCCL is the same in both{}: an algorithm that does not "
+               "repeat its order of adding (NVLS), another one that NCCL chose by itself, a race, "
+               "or a defect; the norms say how much it is\n",
+               same);
+  }
+  text += ", as does what it depends on\n";
+  for (const ConditionDiff& condition : diff.conditions) {
+    text += condition_text(condition);
+  }
+  return text;
+}
+
 // What that means, of operations.
 std::string reason_text(const ValueDiff& diff) {
-  return diff.kind == DiffedValue::kResult
-             ? "    its inputs are the same on all ranks: the operation itself differs (NCCL's "
-               "version, algorithm, protocol or order of ranks)\n"
+  return diff.kind == DiffedValue::kResult ? result_text(diff)
          : diff.kind == DiffedValue::kInput
              ? fmt::format("    so what {} computed before it differs{}\n", ranks_text(diff.ranks),
                            diff.before.empty() ? "" : ", after " + diff.before)
              : "";
+}
+
+nlohmann::ordered_json conditions_json(const ValueDiff& diff) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ConditionDiff& condition : diff.conditions) {
+    all.push_back({{"name", condition.name},
+                   {"ranks", nlohmann::ordered_json::array()},
+                   {"a", condition.a},
+                   {"b", condition.b}});
+    for (const Rank rank : condition.ranks) {
+      all.back()["ranks"].push_back(rank.value);
+    }
+  }
+  return all;
 }
 
 const char* later_run(const NumbersDiff& diff) {
@@ -150,6 +190,9 @@ nlohmann::ordered_json numbers_json(const NumbersDiff& diff) {
     if (is_of_operation(one)) {
       json["operation"] = one.operation;
       json["before"] = one.before;
+    }
+    if (one.kind == DiffedValue::kResult) {
+      json["conditions"] = conditions_json(one);
     }
     if (one.kind != DiffedValue::kBatch) {
       json["a"] = one.a;

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/reporters/diff_memory.h"
 #include "analyzer/reporters/diff_numbers.h"
 #include "analyzer/reporters/diff_time.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyzer/memory/memory_diff.h"
-#include "analyzer/model/run_diff.h"
+#include "analyzer/model/runs/run_diff.h"
 #include "analyzer/numbers/numbers_diff.h"
 #include "analyzer/timeline/profile_diff.h"
 

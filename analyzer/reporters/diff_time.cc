@@ -140,7 +140,10 @@ std::string time_verdict(const ProfileDiff& diff) {
   const std::string steps = fmt::format("{} instead of {} ({:+.1f} %)", ms(diff.window_ns.b),
                                         ms(diff.window_ns.a), 100 * growth);
   if (const std::string apart = apart_text(diff); !apart.empty()) {
-    return fmt::format("a step takes {}: {}", steps, apart);
+    // Ranks that do not wait for that one have steps as short as before.
+    const bool is_mean = diff.apart.front().ns.change() > diff.window_ns.change();
+    return fmt::format("{}a step takes {}: {}", is_mean ? "averaged over the ranks, " : "", steps,
+                       apart);
   }
   if (std::abs(growth) < kGrown) {
     return more.empty() ? "no part of a step grew by 5 % of it: a step takes " + steps

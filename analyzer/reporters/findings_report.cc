@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
-#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/internal_error.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/ending.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
+#include "analyzer/model/process/open_calls.h"
+#include "analyzer/model/process/threads_now.h"
+#include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/reporters/place_role.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
@@ -25,6 +30,15 @@ std::string advice_about(const std::string& stat) {
     }
   }
   return "";
+}
+
+// A look at its threads shows it there, or its last call has not returned, or it still polls.  Who
+// left that call long ago may be anywhere.
+bool is_seen_there(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const auto activity = activity_of(run, state);
+  return working_thread(trace) != nullptr || (activity && activity->open) ||
+         is_polling(trace, known_until(run, state));
 }
 
 std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
@@ -43,7 +57,7 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
     // Where memory was allocated says nothing about where the rank is.
     if (contains(first.culprits, place.rank) && !first.code.starts_with("memory.")) {
       const RankState* const state = state_of(run, place.rank);
-      const bool over = state != nullptr && has_ended(*state);
+      const bool over = state != nullptr && (has_ended(*state) || !is_seen_there(run, *state));
       const PlaceRole role = role_of(run, first, place);
       const bool is_call = !role.is_newest && !role.words.empty();
       verdict +=
@@ -80,15 +94,30 @@ bool FindingsReport::has_error() const {
                      [](const Finding& finding) { return finding.severity == Severity::kError; });
 }
 
-std::string loss_text(const ReportedLoss& loss) {
-  const auto* const spec =
-      std::find_if(std::begin(format::kStatSpecs), std::end(format::kStatSpecs),
-                   [&](const format::StatSpec& each) { return loss.stat == each.name; });
-  return fmt::format(
-      "rank {}: {}: {} ({}){}", loss.rank.value,
-      spec == std::end(format::kStatSpecs) ? loss.stat : spec->meaning, count_text(loss.count),
-      loss.severity == "info" ? "no effect on the verdict" : "what is said may be incomplete",
-      loss.advice.empty() ? "" : ": " + loss.advice);
+std::vector<std::string> loss_lines(const std::vector<ReportedLoss>& losses) {
+  std::map<std::string_view, std::pair<Ranks, uint64_t>> by_stat;
+  std::vector<const ReportedLoss*> first;
+  for (const ReportedLoss& loss : losses) {
+    auto& [ranks, count] = by_stat[loss.stat];
+    if (ranks.empty()) {
+      first.push_back(&loss);
+    }
+    insert(ranks, loss.rank);
+    count += loss.count;
+  }
+  std::vector<std::string> lines;
+  for (const ReportedLoss* const loss : first) {
+    const auto& [ranks, count] = by_stat[loss->stat];
+    const auto* const spec =
+        std::find_if(std::begin(format::kStatSpecs), std::end(format::kStatSpecs),
+                     [&](const format::StatSpec& each) { return loss->stat == each.name; });
+    lines.push_back(fmt::format(
+        "{}: {}: {} ({}){}", ranks_text(ranks),
+        spec == std::end(format::kStatSpecs) ? loss->stat : spec->meaning, count_text(count),
+        loss->severity == "info" ? "no effect on the verdict" : "what is said may be incomplete",
+        loss->advice.empty() ? "" : ": " + loss->advice));
+  }
+  return lines;
 }
 
 FindingsReport report_findings(const Run& run, std::vector<Finding> findings) {
@@ -179,7 +208,7 @@ std::string run_line(const Run& run) {
   const std::string began = is_wall_clock(run.start) ? ", began " + date_text(run.start) : "";
   return fmt::format("run {}: {} of {} rank{}{}, {}, {} records{}", run.id, run.ranks.size(),
                      run.world_size, run.world_size == 1 ? "" : "s", hosts,
-                     seconds(run_duration(run)), run.records, began);
+                     duration_text(run_duration(run)), run.records, began);
 }
 
 }  // namespace traintrace

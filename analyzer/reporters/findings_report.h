@@ -23,8 +23,9 @@ struct ReportedLoss {
   std::string advice;
 };
 
-// In the words of stats.def; of another version's statistic its name.
-std::string loss_text(const ReportedLoss& loss);
+// In the words of stats.def; of another version's statistic its name.  One line for all ranks that
+// lost of the same.
+std::vector<std::string> loss_lines(const std::vector<ReportedLoss>& losses);
 
 struct FindingsReport {
   std::string verdict;               // one sentence

@@ -2,6 +2,11 @@
 // programs look for: a line for each finding, with its evidence indented under it.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "analyzer/isolation/stage.h"
 #include "analyzer/reporters/card.h"
 #include "analyzer/reporters/findings_report.h"
@@ -11,14 +16,35 @@
 namespace traintrace {
 namespace {
 
+std::string text_of(const CodePlace& place) {
+  return fmt::format("{}{}{}{}", place.file, place.line > 0 ? fmt::format(":{}", place.line) : "",
+                     place.file.empty() || place.function.empty() ? "" : " in ", place.function);
+}
+
+// A line for each place, with all ranks that are there.
+std::vector<std::string> where_lines(const Finding& finding) {
+  std::vector<std::pair<std::string, Ranks>> places;
+  for (const CodePlace& place : finding.where) {
+    const std::string text = text_of(place);
+    auto known = std::find_if(places.begin(), places.end(),
+                              [&](const auto& each) { return each.first == text; });
+    if (known == places.end()) {
+      known = places.insert(known, {text, {}});
+    }
+    insert(known->second, place.rank);
+  }
+  std::vector<std::string> lines;
+  lines.reserve(places.size());
+  for (const auto& [place, ranks] : places) {
+    lines.push_back(ranks_text(ranks) + ": " + place);
+  }
+  return lines;
+}
+
 std::string text_of(const Run& run, const Finding& finding) {
   std::string out = "\n" + printable(finding_line(finding)) + "\n";
-  for (const CodePlace& place : finding.where) {
-    out += printable(fmt::format("    where: rank {}: {}{}{}{}", place.rank.value, place.file,
-                                 place.line > 0 ? fmt::format(":{}", place.line) : "",
-                                 place.file.empty() || place.function.empty() ? "" : " in ",
-                                 place.function)) +
-           "\n";
+  for (const std::string& line : where_lines(finding)) {
+    out += "    where: " + printable(line) + "\n";
   }
   for (const std::string& line : finding.evidence) {
     out += "    " + printable(with_wall_clock(line, run.start)) + "\n";

@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <set>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/threads_now.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/comprehension.h"
+#include "analyzer/model/process/threads_now.h"
 #include "analyzer/reporters/card.h"
 
 namespace traintrace {
@@ -15,7 +16,9 @@ constexpr size_t kMostFrames = 32;
 std::vector<CodePlace> user_frames(const ProcessTrace& trace, Rank rank, const StackText& stack) {
   std::vector<CodePlace> frames;
   for (const PythonFrameText& frame : stack.python) {
-    if (is_user_file(frame.file) && frames.size() < kMostFrames) {
+    // Its caller is the function in which it stands, at the same line.
+    const bool is_told = !frames.empty() && is_comprehension(frame.function);
+    if (is_user_file(frame.file) && !is_told && frames.size() < kMostFrames) {
       frames.push_back({rank, frame.file, frame.line, frame.function, "python"});
     }
   }
@@ -34,7 +37,7 @@ std::vector<CodePlace> user_frames(const ProcessTrace& trace, Rank rank, const S
 std::vector<CodePlace> user_frames(const ThreadNow& thread, Rank rank) {
   std::vector<CodePlace> frames;
   for (const FrameNow& frame : thread.python) {
-    if (is_user_file(frame.file)) {
+    if (is_user_file(frame.file) && (frames.empty() || !is_comprehension(frame.function))) {
       frames.push_back({rank, frame.file, frame.line, frame.function, "python"});
     }
   }
@@ -73,6 +76,21 @@ bool same_place(const CodePlace& a, const CodePlace& b) {
   return a.file == b.file && a.line == b.line && a.function == b.function;
 }
 
+// From that place on; empty: that stack is of another one.
+std::vector<CodePlace> frames_at(const ProcessTrace& trace, const CodePlace& place, uint32_t id) {
+  const auto stack = trace.stacks.find(id);
+  const auto own = user_place(trace, place.rank, id);
+  if (stack == trace.stacks.end() || !own || !same_place(*own, place)) {
+    return {};
+  }
+  std::vector<CodePlace> frames = user_frames(trace, place.rank, stack->second);
+  // Before it are helpers that all calls of its kind share.
+  frames.erase(frames.begin(), std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
+                 return same_place(frame, place);
+               }));
+  return frames;
+}
+
 }  // namespace
 
 std::vector<CodePlace> job_frames(const Run& run, const CodePlace& place) {
@@ -81,6 +99,11 @@ std::vector<CodePlace> job_frames(const Run& run, const CodePlace& place) {
     return {place};
   }
   const ProcessTrace& trace = trace_of(run, *state);
+  if (place.stack != 0) {
+    if (std::vector<CodePlace> frames = frames_at(trace, place, place.stack); !frames.empty()) {
+      return frames;
+    }
+  }
   if (const ThreadNow* const thread = working_thread(trace)) {
     std::vector<CodePlace> frames = user_frames(*thread, place.rank);
     if (!frames.empty() && same_place(frames.front(), place)) {
@@ -89,12 +112,9 @@ std::vector<CodePlace> job_frames(const Run& run, const CodePlace& place) {
   }
   std::set<uint32_t> seen;
   for (const uint32_t id : candidates(run, *state)) {
-    const auto stack = seen.insert(id).second ? trace.stacks.find(id) : trace.stacks.end();
-    if (stack == trace.stacks.end()) {
-      continue;
-    }
-    std::vector<CodePlace> frames = user_frames(trace, place.rank, stack->second);
-    if (!frames.empty() && same_place(frames.front(), place)) {
+    std::vector<CodePlace> frames =
+        seen.insert(id).second ? frames_at(trace, place, id) : std::vector<CodePlace>();
+    if (!frames.empty()) {
       return frames;
     }
   }

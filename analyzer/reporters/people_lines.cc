@@ -5,7 +5,7 @@
 #include <charconv>
 #include <map>
 
-#include "analyzer/detectors/hang_finding.h"
+#include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "analyzer/model/activity.h"
-#include "analyzer/model/ending.h"
-#include "analyzer/model/threads_now.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
+#include "analyzer/model/process/threads_now.h"
 
 namespace traintrace {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analyzer/detectors/gains.h"
+#include "analyzer/detectors/lost_time/gains.h"
 
 namespace traintrace {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/reporters/report_columns.h"
 #include "analyzer/reporters/report_json.h"
 #include "analyzer/reporters/report_table.h"
@@ -194,9 +194,10 @@ std::vector<std::string> frames_of(const ReportCell& stack, const ReportChoice& 
                              : folded(*frames);
 }
 
-// No row is longer than the terminal is wide: the middle of the longest cells gives way.  Returns
-// whether that was enough.
-bool fit(std::vector<std::vector<std::string>>& lines, size_t besides, const Screen& screen) {
+// No row is longer than the terminal is wide: the middle of the longest cells gives way, but in
+// those columns that are a picture (`whole`).  Returns whether that was enough.
+bool fit(std::vector<std::vector<std::string>>& lines, const std::vector<bool>& whole,
+         size_t besides, const Screen& screen) {
   constexpr size_t kLeast = 24;
   constexpr std::string_view kGap = "..";
   const size_t columns = lines.front().size();
@@ -208,12 +209,16 @@ bool fit(std::vector<std::vector<std::string>>& lines, size_t besides, const Scr
     }
     total += widths[i];
   }
+  const auto spare = [&](size_t i) { return whole[i] ? 0 : widths[i]; };
   while (screen.columns > 0 && total > screen.columns && columns > 0) {
-    const auto widest = std::max_element(widths.begin(), widths.end());
-    if (*widest <= kLeast) {
+    size_t widest = 0;
+    for (size_t i = 1; i < columns; ++i) {
+      widest = spare(i) > spare(widest) ? i : widest;
+    }
+    if (spare(widest) <= kLeast) {
       break;
     }
-    --*widest;
+    --widths[widest];
     --total;
   }
   for (std::vector<std::string>& line : lines) {
@@ -267,7 +272,12 @@ Laid fitting(const ReportTable& table, std::vector<size_t> columns, std::string_
     Laid laid = lay_out(table, columns);
     laid.bar = with_bar && std::any_of(columns.begin(), columns.end(),
                                        [&](size_t column) { return table.columns[column] == bar; });
-    const bool fits = fit(laid.lines, laid.bar ? kBarColumns + 2 : 0, screen);
+    std::vector<bool> whole;
+    whole.reserve(columns.size());
+    for (const size_t column : columns) {
+      whole.push_back(table.columns[column] == "curve");
+    }
+    const bool fits = fit(laid.lines, whole, laid.bar ? kBarColumns + 2 : 0, screen);
     if (fits || (!laid.bar && (asked_for || columns.size() <= kFewest))) {
       return laid;
     }

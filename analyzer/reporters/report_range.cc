@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/model/activity.h"
 #include "analyzer/model/elapsed.h"
-#include "analyzer/model/open_ranges.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/open_ranges.h"
 #include "analyzer/reporters/report_table.h"
 
 namespace traintrace {

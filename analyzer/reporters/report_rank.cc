@@ -9,7 +9,7 @@
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"
 #include "analyzer/timeline/pipeline.h"
-#include "analyzer/timeline/utilisation.h"
+#include "analyzer/timeline/products/utilisation.h"
 
 namespace traintrace {
 namespace {

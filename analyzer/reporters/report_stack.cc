@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "analyzer/memory/held_bytes.h"
-#include "analyzer/memory/owner_text.h"
+#include "analyzer/memory/holders/held_bytes.h"
+#include "analyzer/memory/holders/owner_text.h"
 #include "analyzer/reporters/report_sums.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"

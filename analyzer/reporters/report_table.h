@@ -14,8 +14,8 @@
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/text/screen.h"
 #include "analyzer/timeline/idle.h"
+#include "analyzer/timeline/products/utilisation.h"
 #include "analyzer/timeline/timeline.h"
-#include "analyzer/timeline/utilisation.h"
 
 namespace traintrace {
 

@@ -7,10 +7,10 @@
 #include <unordered_map>
 
 #include "analyzer/reporters/report_table.h"
-#include "analyzer/timeline/arrivals.h"
-#include "analyzer/timeline/bandwidth.h"
+#include "analyzer/timeline/collectives/arrivals.h"
+#include "analyzer/timeline/collectives/bandwidth.h"
 #include "analyzer/timeline/idle.h"
-#include "analyzer/timeline/products.h"
+#include "analyzer/timeline/products/products.h"
 
 namespace traintrace {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/code_place.h"
+#include "analyzer/model/process/code_place.h"
 
 namespace traintrace {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "analyzer/reader/input_file.h"
+#include "analyzer/reader/files/input_file.h"
 
 struct Dwfl_Module;
 struct Elf;

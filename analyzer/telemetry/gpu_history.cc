@@ -6,9 +6,9 @@
 #include <limits>
 #include <tuple>
 
-#include "analyzer/reader/input_file.h"
-#include "analyzer/reader/read_stage.h"
-#include "analyzer/reader/text_bytes.h"
+#include "analyzer/reader/files/input_file.h"
+#include "analyzer/reader/files/read_stage.h"
+#include "analyzer/reader/files/text_bytes.h"
 #include "analyzer/telemetry/telemetry_line.h"
 
 namespace traintrace {

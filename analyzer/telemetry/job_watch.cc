@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/this_machine.h"
-#include "analyzer/reader/trace_memory.h"
 #include "format/segments.h"
 
 namespace traintrace {

@@ -85,10 +85,15 @@ ThreadText& Draft::thread(uint32_t serial) {
   return thread;
 }
 
-uint8_t Draft::device() const {
+std::optional<uint8_t> Draft::local_rank() const {
   const auto local = trace.facts.find("env.LOCAL_RANK");
   const auto rank = local == trace.facts.end() ? std::nullopt : parse_unsigned(local->second);
-  return rank && *rank < format::kNoDevice ? static_cast<uint8_t>(*rank) : uint8_t{0};
+  return rank && *rank < format::kNoDevice ? std::optional(static_cast<uint8_t>(*rank))
+                                           : std::nullopt;
+}
+
+uint8_t Draft::device() const {
+  return local_rank().value_or(0);
 }
 
 Draft* DraftSet::add(const std::string& name) {

@@ -28,7 +28,8 @@ struct Draft {
   // "3", "3=FRAME,FRAME", "FRAME,FRAME".  Nothing: not understood.
   std::optional<uint32_t> stack(std::string_view text);
   ThreadText& thread(uint32_t serial);
-  uint8_t device() const;  // what stories assume: the local rank
+  std::optional<uint8_t> local_rank() const;
+  uint8_t device() const;  // what stories assume of calls: the local rank, else 0
 };
 
 // What a line is read against.

@@ -1,11 +1,14 @@
 #include "analyzer/text/dump_parser.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "analyzer/text/draft.h"
 #include "analyzer/text/key_reader.h"
 #include "analyzer/text/record_lines.h"
 #include "analyzer/text/story.h"
+#include "analyzer/text/words.h"
 
 namespace traintrace {
 namespace {
@@ -135,18 +138,26 @@ class DumpParser {
       trace.parent_pid = 1;
       trace.armed = drafts_.start;
       trace.facts["env.RANK"] = name;
-      trace.facts["env.LOCAL_RANK"] = name;
     }
     KeyReader keys(std::span<const std::string>(words).subspan(2), draft, drafts_);
     read_process_keys(keys, trace);
     if (from_ranks && trace.start_time == 0) {
       trace.start_time = static_cast<uint64_t>(static_cast<uint32_t>(trace.pid));
     }
+    if (from_ranks) {
+      const bool has_host = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+        return word.starts_with("host=");
+      });
+      const int rank = static_cast<int>(parse_unsigned(name).value_or(0));
+      const int first = has_host ? first_of_host_.emplace(trace.host, rank).first->second : 0;
+      trace.facts.emplace("env.LOCAL_RANK", std::to_string(rank < first ? rank : rank - first));
+    }
     return keys.finish();
   }
 
   void end_run() {
     story_.finish();
+    first_of_host_.clear();
     ++drafts_.run;
     drafts_.first_of_run = drafts_.all.size();
     drafts_.by_name.clear();
@@ -164,6 +175,7 @@ class DumpParser {
   const std::string& file_;
   DraftSet drafts_;
   Story story_;
+  std::map<std::string, int> first_of_host_;  // of the ranks of this run, as they are written
 };
 
 }  // namespace

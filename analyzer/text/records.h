@@ -21,6 +21,7 @@ inline constexpr const char* kStreamFlags[] = {"destroyed", "capturing", "implic
 inline constexpr const char* kWaitingNames[] = {
     "unknown", "runs", "nccl",   "cuda", "gil",   "data-loader", "queue", "checkpoint",
     "store",   "file", "socket", "pipe", "sleep", "child",       "lock"};
+inline constexpr const char* kCalledAs[] = {"itself", "barrier"};
 inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished",
                                              "pending"};
 
@@ -168,6 +169,7 @@ void operation_keys(Keys& keys, Record& r) {
   keys.flags("flags", r.flags, kOperationFlags);
   keys.number("group", r.group, 0);
   keys.choice("gpu", r.gpu, kGpuStates, GpuState::kUnknown);
+  keys.choice("as", r.as, kCalledAs, CalledAs::kItself);
   keys.stack(r.stack);
 }
 

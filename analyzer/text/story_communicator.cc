@@ -46,7 +46,9 @@ bool Story::read_communicator(const std::string& label, KeyReader& outer,
     communicator.id = id_of(label, drafts_.run);
     communicator.size = static_cast<int>(members->size());
     communicator.rank = static_cast<int>(i);
-    communicator.device = draft.device();
+    if (const auto device = draft.local_rank()) {  // else nothing says which GPU it has
+      communicator.device = *device;
+    }
     communicator.ordinal = 1;
     communicator.origin = format::kInitRank;
     communicator.created = draft.trace.armed;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -114,6 +115,18 @@ std::string with_seconds(std::string text) {
   return text;
 }
 
+// "1023 ranks", "16777216 float32": what is counted, and no number that names something.
+bool counts_something(std::string_view before, std::string_view rest) {
+  constexpr std::string_view kCounted[] = {" ranks", " records", " operations", " collectives",
+                                           " times", " float",   " bfloat",     " int",
+                                           " uint",  " others"};
+  constexpr std::string_view kNamed[] = {"rank ", "ranks ", "step ", "process ", "communicator "};
+  return std::any_of(std::begin(kCounted), std::end(kCounted),
+                     [&](std::string_view what) { return rest.starts_with(what); }) &&
+         std::none_of(std::begin(kNamed), std::end(kNamed),
+                      [&](std::string_view name) { return before.ends_with(name); });
+}
+
 }  // namespace
 
 std::string for_people(std::string_view sentence) {
@@ -128,14 +141,16 @@ std::string for_people(std::string_view sentence) {
     while (begins && end < sentence.size() && is_digit(sentence[end])) {
       ++end;
     }
-    uint64_t bytes = 0;
-    const bool is_size =
-        begins && sentence.substr(end).starts_with(kBytes) &&
-        std::from_chars(&sentence[at], sentence.data() + end, bytes).ec == std::errc() &&
-        bytes >= kSmallest;
-    if (is_size) {
-      out += bytes_text(bytes);
+    uint64_t number = 0;
+    const std::string_view rest = sentence.substr(end);
+    const bool is_number =
+        begins && std::from_chars(&sentence[at], sentence.data() + end, number).ec == std::errc();
+    if (is_number && number >= kSmallest && rest.starts_with(kBytes)) {
+      out += bytes_text(number);
       at = end + kBytes.size();
+    } else if (is_number && counts_something(sentence.substr(0, at), rest)) {
+      out += count_text(number);
+      at = end;
     } else {
       out += sentence[at++];
     }

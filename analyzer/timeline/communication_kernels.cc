@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "analyzer/reader/input_file.h"
+#include "analyzer/reader/files/input_file.h"
 #include "analyzer/text/expression.h"
 
 namespace traintrace {

@@ -5,7 +5,8 @@
 #include <unordered_set>
 
 #include "analyzer/thresholds.h"
-#include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/collectives/arrivals.h"
+#include "analyzer/timeline/median.h"
 
 namespace traintrace {
 namespace {
@@ -53,7 +54,28 @@ std::vector<Span> times_before_launches(const Timeline& timeline, const Launches
   return times.take();
 }
 
-// Of these times, what nothing was computed or copied beside.
+// While something to compute or to copy had been launched and had not begun: then the host is
+// ahead, whatever it does.
+Spans launched_ahead(const Timeline& timeline, int device) {
+  std::unordered_map<uint64_t, int64_t> launched;
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      launched[call.correlation] = call.end_ns;
+    }
+  }
+  std::vector<Span> ahead;
+  for (const GpuWork& work : timeline.work) {
+    const auto launch = launched.find(work.correlation);
+    if (work.device == device && work.kind != WorkKind::kCommunication &&
+        launch != launched.end() && launch->second < work.start_ns) {
+      ahead.push_back({launch->second, work.start_ns});
+    }
+  }
+  return united(std::move(ahead));
+}
+
+// Of these times, what nothing was computed or copied beside; of launching, nor waited to be: who
+// is ahead launches all the time.  A loader takes as long whoever is ahead.
 int64_t beside_nothing_ns(const Profile& profile, const DeviceProfile& device, HostTime kind) {
   const Timeline& timeline = profile.timelines[device.timeline];
   std::vector<Span> computing;
@@ -62,7 +84,16 @@ int64_t beside_nothing_ns(const Profile& profile, const DeviceProfile& device, H
       computing.push_back({work.start_ns, work.end_ns});
     }
   }
-  return length_ns(difference(united(host_times(timeline, kind)), united(std::move(computing))));
+  const Spans idle = difference(united(host_times(timeline, kind)), united(std::move(computing)));
+  return length_ns(
+      kind == HostTime::kLoader ? idle : difference(idle, launched_ahead(timeline, device.device)));
+}
+
+// All of it: a fast loader of a host that is ahead runs beside nothing, too.
+int64_t loader_ns(const Profile& profile, const DeviceProfile& device, HostTime kind) {
+  return kind == HostTime::kLoader
+             ? length_ns(united(host_times(profile.timelines[device.timeline], kind)))
+             : 0;
 }
 
 bool meet(const Profile& profile, const DeviceProfile& one, const std::vector<size_t>& others) {
@@ -118,21 +149,21 @@ int64_t median_lead(const Timeline& timeline, std::span<const GpuWork> work,
 std::vector<const DeviceProfile*> alike(const Profile& profile, const std::vector<size_t>& losers,
                                         HostTime kind) {
   std::vector<const DeviceProfile*> found;
-  std::vector<int64_t> theirs;
-  theirs.reserve(losers.size());
+  std::vector<int64_t> idle, all;
   for (const size_t loser : losers) {
-    theirs.push_back(beside_nothing_ns(profile, profile.devices[loser], kind));
+    idle.push_back(beside_nothing_ns(profile, profile.devices[loser], kind));
+    all.push_back(loader_ns(profile, profile.devices[loser], kind));
   }
-  if (theirs.empty()) {
+  if (losers.empty()) {
     return found;
   }
-  std::nth_element(theirs.begin(), theirs.begin() + static_cast<ptrdiff_t>(theirs.size() / 2),
-                   theirs.end());
-  const int64_t usual = theirs[theirs.size() / 2];
+  const int64_t usual = upper_median(std::move(idle));
+  const int64_t usual_loader = upper_median(std::move(all));
   for (const DeviceProfile& device : profile.devices) {
     const bool loses = std::find(losers.begin(), losers.end(), device.index) != losers.end();
     if (!loses && usual > 0 && meet(profile, device, losers) &&
-        beside_nothing_ns(profile, device, kind) >= usual / kAlike) {
+        beside_nothing_ns(profile, device, kind) >= usual / kAlike &&
+        loader_ns(profile, device, kind) >= usual_loader / kAlike) {
       found.push_back(&device);
     }
   }

@@ -5,7 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "analyzer/timeline/collective_note.h"
+#include "analyzer/timeline/collectives/collective_note.h"
 #include "analyzer/timeline/predecessors.h"
 #include "analyzer/timeline/spans.h"
 

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/timeline/collectives/messages.h"
 #include "analyzer/timeline/idle.h"
-#include "analyzer/timeline/messages.h"
 #include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/steps.h"
 
@@ -21,26 +21,61 @@ using LinkKey = std::tuple<uint64_t, int32_t, int32_t>;  // communicator, rank, 
 
 // All that goes between a rank and another one.
 struct Traffic {
-  uint64_t first_kernel = 0;
-  Way first = kSend;
-  bool is_exchange = false;  // it begins with both ways in one kernel
+  std::array<size_t, 2> begins = {};  // how many steps begin so
   std::array<bool, 2> goes = {};
+  bool is_exchange = false;  // a step begins with both ways in one kernel
 };
 
 LinkKey key_of(const PeerMessage& message) {
   return {message.communicator, message.rank, message.peer};
 }
 
-// In the order of their launches, as are correlations: on the GPU messages may queue up.
+// The first launch of each step that the job marked.
+std::vector<uint64_t> first_launches(const Timeline& timeline) {
+  std::vector<uint64_t> launches;
+  size_t step = 0;
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation == 0 || step == timeline.step_starts.size() ||
+        call.start_ns < timeline.step_starts[step]) {
+      continue;
+    }
+    launches.push_back(call.correlation);
+    while (step < timeline.step_starts.size() && timeline.step_starts[step] <= call.start_ns) {
+      ++step;
+    }
+  }
+  return launches;
+}
+
+// In the order of their launches, as are correlations: on the GPU messages may queue up.  What was
+// launched before the first mark is the rest of a step, which may begin with a gradient.
 std::map<LinkKey, Traffic> traffic_of(const Timeline& timeline) {
+  struct First {
+    size_t step;  // 0: before the first mark
+    Way way;
+    uint64_t correlation;
+  };
+  const std::vector<uint64_t> launches = first_launches(timeline);
+  std::map<LinkKey, std::vector<First>> firsts;
   std::map<LinkKey, Traffic> links;
   for (const PeerMessage& message : timeline.messages) {
+    const auto step = static_cast<size_t>(
+        std::upper_bound(launches.begin(), launches.end(), message.correlation) - launches.begin());
     const Way way = message.receives ? kReceive : kSend;
-    Traffic& traffic =
-        links.try_emplace(key_of(message), Traffic{message.correlation, way}).first->second;
-    traffic.is_exchange = traffic.is_exchange ||
-                          (traffic.first_kernel == message.correlation && traffic.first != way);
+    Traffic& traffic = links[key_of(message)];
     traffic.goes[way] = true;
+    std::vector<First>& of_link = firsts[key_of(message)];
+    if (of_link.empty() || of_link.back().step != step) {
+      of_link.push_back({step, way, message.correlation});
+    } else if (of_link.back().correlation == message.correlation && of_link.back().way != way) {
+      traffic.is_exchange = true;
+    }
+  }
+  for (auto& [key, traffic] : links) {
+    const std::vector<First>& of_link = firsts[key];
+    for (const First& first : of_link) {
+      traffic.begins[first.way] += first.step > 0 || of_link.size() == 1 ? 1 : 0;
+    }
   }
   return links;
 }
@@ -61,8 +96,9 @@ Neighbours neighbours_of(const Timeline& timeline) {
     if (traffic.is_exchange || !traffic.goes[kSend] || !traffic.goes[kReceive]) {
       continue;
     }
-    std::optional<StageLink>& link = traffic.first == kSend ? found.next : found.previous;
-    found.ambiguous = found.ambiguous || link.has_value();
+    const auto [sends, receives] = traffic.begins;
+    std::optional<StageLink>& link = sends > receives ? found.next : found.previous;
+    found.ambiguous = found.ambiguous || sends == receives || link.has_value();
     link = link_of(key);
   }
   return found;

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analyzer/model/ids.h"
-#include "analyzer/timeline/arrivals.h"
+#include "analyzer/timeline/collectives/arrivals.h"
+#include "analyzer/timeline/collectives/matched_messages.h"
 #include "analyzer/timeline/idle.h"
-#include "analyzer/timeline/matched_messages.h"
 #include "analyzer/timeline/partition.h"
 #include "analyzer/timeline/pipeline.h"
 #include "analyzer/timeline/timeline.h"

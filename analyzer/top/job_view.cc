@@ -10,10 +10,10 @@
 #include <unordered_map>
 
 #include "analyzer/memory/blocks.h"
-#include "analyzer/model/code_place.h"
-#include "analyzer/model/rank_assignment.h"
-#include "analyzer/model/split_runs.h"
-#include "analyzer/reader/trace_memory.h"
+#include "analyzer/model/process/code_place.h"
+#include "analyzer/model/runs/rank_assignment.h"
+#include "analyzer/model/runs/split_runs.h"
+#include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/text/units.h"
 #include "analyzer/timeline/median.h"
 #include "analyzer/top/followed_process.h"

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "analyzer/memory/blocks.h"
-#include "analyzer/reader/elements.h"
-#include "analyzer/reader/trace_memory.h"
+#include "analyzer/reader/files/trace_memory.h"
+#include "analyzer/reader/sections/elements.h"
 
 namespace traintrace {
 namespace {

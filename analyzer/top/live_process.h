@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/reader/layout.h"
+#include "analyzer/reader/files/trace_bytes.h"
 #include "analyzer/reader/process_trace.h"
-#include "analyzer/reader/schema.h"
-#include "analyzer/reader/trace_bytes.h"
+#include "analyzer/reader/sections/layout.h"
+#include "analyzer/reader/sections/schema.h"
 #include "analyzer/reader/trace_clock.h"
 
 namespace traintrace {

@@ -57,16 +57,33 @@ std::string memory_cell(const RankView& rank) {
                : bytes_text(rank.allocated);
 }
 
-std::string signed_duration(int64_t ns) {
-  return (ns > 0 ? "+" : "") + duration_text(ns);
+// What the comparison of times tells apart: on one host how long entering a collective takes,
+// between hosts how far NTP keeps their clocks together.
+constexpr int64_t kLeastLagNs = 10'000;
+constexpr int64_t kLeastLagOfHostsNs = 1'000'000;
+
+int64_t least_lag(const JobView& view) {
+  return view.hosts.size() > 1 ? kLeastLagOfHostsNs : kLeastLagNs;
+}
+
+bool is_told(int64_t ns, const JobView& view) {
+  return std::abs(ns) >= least_lag(view);
+}
+
+std::string lag_text(int64_t ns, const JobView& view) {
+  const int64_t least = least_lag(view);
+  if (!is_told(ns, view)) {
+    return "0";
+  }
+  return (ns > 0 ? "+" : "") + duration_text(ns / least * least);
 }
 
 // Of one that moves how much later it comes, else how many collectives the others have issued
 // since.
-std::string lag_cell(const RankView& rank) {
+std::string lag_cell(const JobView& view, const RankView& rank) {
   const bool moves = rank.state == LiveState::kMoving;
   if (moves && rank.lag_ns) {
-    return signed_duration(*rank.lag_ns);
+    return lag_text(*rank.lag_ns, view);
   }
   return !moves && rank.behind.value_or(0) > 0 ? fmt::format("{} behind", *rank.behind) : "-";
 }
@@ -139,8 +156,9 @@ Widths widths_of(const JobView& view, size_t columns) {
 
 std::string head_line(const Widths& widths) {
   return fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>9} {:<{}}  {:<{}}  {:>9}  {:<{}}  at", "ranks",
-                     widths.ranks, "host", widths.host, "state", widths.state, "step", "", kSparks,
-                     "last collective", widths.collective, "lag", "memory", widths.memory);
+                     widths.ranks, "host", widths.host, "state", widths.state, "step",
+                     fmt::format("last {}", kSparks), kSparks, "last collective", widths.collective,
+                     "lag", "memory", widths.memory);
 }
 
 std::string row_line(const JobView& view, const RowView& row, const std::string& place,
@@ -160,8 +178,9 @@ std::string row_line(const JobView& view, const RowView& row, const std::string&
          fmt::format("  {:>9} ", moves && rank.step_ns > 0 ? duration_text(rank.step_ns) : "-") +
          sparkline(rank.steps_ns, look.utf8) + "  " +
          in_columns(printable(collective_cell(rank)), widths.collective) +
-         fmt::format("  {:>9}  ", lag_cell(rank)) + in_columns(memory_cell(rank), widths.memory) +
-         "  " + printable(place);
+         fmt::format("  {:>9}  ", lag_cell(view, rank)) +
+         in_columns(memory_cell(rank), widths.memory) + "  " +
+         (place.empty() ? "-" : printable(place));
 }
 
 std::string clock_text(int64_t ns) {
@@ -210,9 +229,10 @@ std::string states_line(const JobView& view, const Screen& screen) {
   add(LiveState::kEnded, "ended", Paint::kRed);
   if (view.slowest) {
     const RankView& slow = view.ranks[*view.slowest];
+    const std::string lag = is_told(*slow.lag_ns, view) ? lag_text(*slow.lag_ns, view) + " " : "";
     text += "   slowest now: " +
-            painted(fmt::format("{} {} (last in {} of {} collectives)", ranks_text(slow.ranks),
-                                signed_duration(*slow.lag_ns), slow.last_count, slow.of_count),
+            painted(fmt::format("{} {}(last in {} of {} collectives)", ranks_text(slow.ranks), lag,
+                                slow.last_count, slow.of_count),
                     Paint::kYellow, screen);
   }
   return text.substr(2);

@@ -13,7 +13,7 @@ build = os.path.abspath(sys.argv[1])
 traintrace = os.path.join(build, "bin", "traintrace")
 failures = []
 SLEEPER = "import time\nprint(flush=True)\ntime.sleep(1000)"
-# clone with CLONE_VFORK: the parent waits in uninterruptible sleep until the child ends.
+# clone with CLONE_VFORK: the parent waits until the child ends, in a sleep that nothing but SIGKILL interrupts.
 BLOCKED = """
 import ctypes, os, signal, time
 libc = ctypes.CDLL(None)
@@ -129,14 +129,14 @@ def other_container():
     end(process)
 
 
-def uninterruptible():
+def in_vfork():
     process = start(BLOCKED)
     for options in ((), ("--stop",)):
         done = subprocess.run([traintrace, "attach", str(process.pid), "--format=json", "--interval=200ms", *options],
                               capture_output=True, text=True)
         answer = json.loads(done.stdout)
-        check(any("is in uninterruptible sleep" in limit for limit in answer["limits"]), "D", answer["limits"])
-        check(answer["threads"][0]["python"], "D: the Python stack", answer["threads"])
+        check(any("waits in vfork for a child" in limit and "can be killed" in limit for limit in answer["limits"]), "vfork", answer["limits"])
+        check(answer["threads"][0]["python"], "vfork: the Python stack", answer["threads"])
     end(process)
 
 
@@ -145,7 +145,7 @@ one_of_them_gone()
 zombie()
 stopped()
 runs()
-uninterruptible()
+in_vfork()
 if os.geteuid() == 0:
     other_user()
     refused()

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "analyzer/importers/kineto.h"
+#include "analyzer/importers/kineto/kineto.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "interpose/python_frames.h"
+#include "interpose/python/python_frames.h"
 #include "tests/unit/python/fake_interpreter.h"
 
 namespace traintrace {

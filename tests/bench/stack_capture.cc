@@ -8,9 +8,9 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 
-#include "interpose/modules.h"
-#include "interpose/native_frames.h"
-#include "interpose/unwind_cfi.h"
+#include "interpose/stacks/modules.h"
+#include "interpose/stacks/native_frames.h"
+#include "interpose/stacks/unwind_cfi.h"
 
 namespace {
 

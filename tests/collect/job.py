@@ -27,7 +27,12 @@ class Case(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="collect.")
 
     def tearDown(self):
-        shutil.rmtree(self.folder)
+        # A keeper may write its last word meanwhile.
+        for _ in range(20):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not os.path.exists(self.folder):
+                break
+            time.sleep(0.1)
 
     def traintrace(self, *arguments, **settings):
         """(exit status, stdout, stderr)"""

@@ -126,7 +126,7 @@ class Mpi(job.Case):
             command += ([":"] if number else []) + ["-n", "1", "--wdir", f"{self.folder}/{folder}"]
             command += ["unshare", "--uts", "sh", "-c", 'hostname far; export TT_FAIL_STAGE="$0"; exec "$@"', f"bring traces/{stuck}=wait"] if folder == hosts[1] else []
             command += [job.TRAINTRACE, *HANG, "--mpi", "traces", f"--output={self.folder}/together"]
-        done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=300, check=False)
         self.assertRegex(done.stderr, r"traintrace: process 2 on far has not answered for 30 s: judged without 5 of its 8 files")
         with open(f"{self.folder}/together", encoding="utf-8") as file:
             findings = {finding["code"]: finding for finding in json.load(file)["findings"]}

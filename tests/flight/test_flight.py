@@ -176,6 +176,39 @@ class Flight(unittest.TestCase):
         for calm in (dumped("missing", 1), dumped("none", 70)):
             self.assertNotIn("cannot be told", judged(calm)["findings"][0]["title"])
 
+    def timed(self, started_after, written):
+        """Dumps of a hang with times of starts.  started_after(entry): ns; written: of the files, s after the last record."""
+        def dumped(rank):
+            root = self.stuck()(rank)
+            for entry in root["entries"]:
+                entry["time_discovered_started_ns"] = entry["time_created_ns"] + started_after(entry)
+                entry["state"] = entry["state"] if entry["retired"] else "started"
+            return root
+
+        folder = self.each(dumped)
+        last = (generate.START + 40 * 1_000_000) / 1e9 + written
+        for name in os.listdir(folder):
+            os.utime(os.path.join(folder, name), (last, last))
+        return found(judged(folder))
+
+    def test_what_starts_tell_of_the_dump(self):
+        """PyTorch looks at starts when it retires an entry, and when it dumps; where somebody polled, they say nothing of the dump."""
+        soon, limit, copied = 2_000, 180, 86_400
+        hang = [("host.stuck", "likely", [2])]
+
+        def by_dump(entry):  # seen at once with its end, or by the dump
+            return 500_000 - soon if entry["retired"] else 1_000_000_000
+
+        def polled(entry):
+            return soon
+
+        self.assertEqual(self.timed(by_dump, copied), [])
+        self.assertEqual(self.timed(by_dump, 1), [])
+        self.assertEqual(self.timed(by_dump, limit + 2), hang)  # the file is the watchdog's
+        self.assertEqual(self.timed(polled, limit + 2), hang)
+        self.assertEqual(self.timed(polled, copied), hang)
+        self.assertEqual(self.timed(polled, 1), [])
+
     def test_order_of_files_leaves_no_mark(self):
         folder = self.dumps(fault="missing", ranks=8)
         paths = [os.path.join(folder, name) for name in os.listdir(folder)]

@@ -12,7 +12,7 @@
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/diff_memory.h"
 #include "analyzer/commands/profiled_run.h"
-#include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/exporters/collapsed.h"
 #include "analyzer/exporters/csv.h"
 #include "analyzer/exporters/flight_recorder.h"
@@ -20,9 +20,9 @@
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/exporters/perfetto.h"
 #include "analyzer/exporters/torch_snapshot.h"
-#include "analyzer/importers/flight_recorder.h"
+#include "analyzer/importers/flight/flight_recorder.h"
+#include "analyzer/importers/memory/torch_snapshot.h"
 #include "analyzer/importers/pickle.h"
-#include "analyzer/importers/torch_snapshot.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/memory/device_peaks.h"
 #include "analyzer/page/page.h"
@@ -32,8 +32,8 @@
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/text/dump_parser.h"
 #include "analyzer/text/dump_printer.h"
-#include "analyzer/timeline/arrivals.h"
-#include "analyzer/timeline/recorded.h"
+#include "analyzer/timeline/collectives/arrivals.h"
+#include "analyzer/timeline/recorded/recorded.h"
 
 namespace traintrace::fuzz {
 namespace {

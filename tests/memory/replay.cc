@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "analyzer/memory/holes.h"
+#include "analyzer/memory/allocator/holes.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyzer/reader/read_trace.h"
-#include "analyzer/reader/stored_reports.h"
+#include "analyzer/reader/sections/stored_reports.h"
 
 namespace {
 

@@ -35,11 +35,40 @@ assert len(report["rows"]) == 6 and report["rows"][0]["operation"] == "ncclAllRe
 runs = [scenario("result_differs_healthy_twin"), scenario("result_differs")]
 text = traintrace("diff", *runs)
 assert "what ncclAllReduce #3 on dp gave rank 2 at train.py:10 in step differs" in text, text
-assert "its inputs are the same on all ranks" in text, text
+assert "its inputs are the same on all ranks: the operation itself differs\n    what is recorded of NCCL is the same in both" in text, text
 values = json.loads(traintrace("diff", *runs, "--format=json"))["values"]
 first, = values["differences"]
 assert (first["kind"], first["ranks"], first["operation"]) == ("result", [2], "ncclAllReduce #3 on dp"), first
 assert values["same_operation_count"] == 2, values
+assert first["conditions"] == [], first
+
+
+def with_conditions(name, file, version="2.28.9", settings=(("NCCL_ALGO", "Ring"),), hosts=(("0-2", "a"),), order=(0, 1, 2)):
+    with open(scenario(name), encoding="utf-8") as source:
+        records = source.read().split("---")[0].split("members=0-2\n")[1]
+    for ranks, host in hosts:
+        print(f"ranks {ranks} host={host}\nfact setting.TRAINTRACE_PAYLOAD check\nfact nccl-version {version}", file=file)
+        print("".join(f"fact env.{key} {value}\n" for key, value in settings), end="", file=file)
+    print("".join(f"communicator dp members={rank} rank={place} size=3\n" for rank, place in enumerate(order)) + records, file=file, flush=True)
+
+
+# What NCCL's order of adding depends on, as it is in the second run, and what is said of it.
+CONDITIONS = [
+    ({"settings": (("NCCL_ALGO", "Tree"), ("NCCL_DEBUG", "INFO"))}, "NCCL_ALGO of ranks 0-2: A Ring; B Tree"),
+    ({"settings": ()}, "NCCL_ALGO of ranks 0-2: A Ring; B not set"),
+    ({"version": "2.29.2"}, "NCCL of ranks 0-2: A 2.28.9; B 2.29.2"),
+    ({"hosts": (("0,1", "a"), ("2", "c"))}, "hosts: A 0-2 on a; B 0,1 on a, 2 on c"),
+    ({"order": (0, 2, 1)}, "order of ranks: A 0,1,2; B 0,2,1"),
+    ({}, None),
+]
+for changed, wanted in CONDITIONS:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as of_a, tempfile.NamedTemporaryFile("w", suffix=".txt") as of_b:
+        with_conditions("result_differs_healthy_twin", of_a)
+        with_conditions("result_differs", of_b, **changed)
+        text = traintrace("diff", of_a.name, of_b.name)
+        first, = json.loads(traintrace("diff", of_a.name, of_b.name, "--format=json"))["values"]["differences"]
+    assert (first["kind"], first["ranks"], len(first["conditions"])) == ("result", [2], 1 if wanted else 0), (changed, first)
+    assert f"    {wanted}\n" in text if wanted else "the same in both, NCCL 2.28.9, NCCL_ALGO=Ring: " in text, (wanted, text)
 
 
 def generation(number, first, start):

@@ -138,6 +138,25 @@ def exchange(gradients, steps=30, stops=False):
             assert math.isfinite(struct.unpack("<f", Tensor(total, 4).item())[0])  # ASSERT
 
 
+def exchange_into_nan(steps=30):
+    """As with torch.use_deterministic_algorithms, which fills new tensors with NaN: what is only received into holds them until it is there."""
+    ranks = int(os.environ["WORLD_SIZE"])
+    world = Communicator.of_all(rank, ranks, os.environ["NUMBERS_DIR"])
+    own, got, everybody = allocate(4 * ELEMENTS), allocate(4 * ELEMENTS), allocate(4 * ELEMENTS * ranks)
+    mine = ctypes.c_void_p(everybody.value + 4 * ELEMENTS * rank)
+    for step in range(steps):
+        def fresh(memory, size=4 * ELEMENTS):
+            call("cudaMemset", memory, 0xFF, size)
+            return memory
+        put(gradients_of(step), own)
+        world.call("ncclAllReduce", own, fresh(got), ELEMENTS, Communicator.FLOAT, Communicator.SUM)
+        world.call("ncclReduce", own, fresh(got), ELEMENTS, Communicator.FLOAT, Communicator.SUM, 0)
+        put(gradients_of(step), fresh(everybody, 4 * ELEMENTS * ranks) and mine)
+        world.call("ncclAllGather", mine, everybody, ELEMENTS, Communicator.FLOAT)
+        world.call("ncclBroadcast", own if rank == 0 else fresh(own), own, ELEMENTS, Communicator.FLOAT, 0)
+        call("cudaStreamSynchronize", None)
+
+
 def train_beside(batches, further=lambda step: None, exchange_messages=None):
     """A step for each batch; what is `further` sent comes from another line."""
     world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
@@ -277,6 +296,7 @@ CASES = {
     "resumed-data": lambda: train(batch(step, rank) for step in range(CHANGED, CHANGED + 40)),
     "losses-of-a-run": lambda: log_losses(4.0 / (1 + step) if step < CHANGED else 0.75 for step in range(40)),
     "gradients": lambda: exchange(gradients_of),
+    "gradients-into-nan": exchange_into_nan,
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
     "nan-gradient-then-assert": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step == 20 else None), stops=True),
     "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),

@@ -1,13 +1,14 @@
 // Opens each page in Chromium, from disk: the verdict is there, pictures and keys work, nothing is asked of a network,
 // nothing is complained about.  Prints what was measured; asserts nothing on time.
-//   node page.mjs FOLDER NODE_MODULES
+//   node page.mjs FOLDER NODE_MODULES [keep]     keep: with screenshots of all pages
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [folder, modules] = process.argv.slice(2);
+const [folder, modules, keep] = process.argv.slice(2);
 const { chromium } = createRequire(join(modules, "x.js"))("playwright-core");
 const { browser: path, pages, sheets } = JSON.parse(readFileSync(join(folder, "pages.json"), "utf8"));
 const browser = await chromium.launch({ executablePath: path, args: ["--no-sandbox", "--disable-gpu"] });
@@ -26,10 +27,21 @@ async function open(one, options = {}) {
   return { page, context, wrong, took: performance.now() - began };
 }
 const done = async (one, { context, wrong }) => { assert.deepEqual(wrong, [], one.name); await context.close(); };
+const screenshot = async (page, name, fullPage = true) => { if (keep) await page.screenshot({ path: join(folder, `${name}.png`), fullPage }); };
 
-async function verdict(one) {
+// What holds for each page, all in one window.
+async function everywhere(one) {
   const opened = await open(one);
-  const { page, took } = opened;
+  const { page } = opened;
+  await verdict(one, opened);
+  await labels(one, page);
+  if (one.about) assert.equal(await page.locator("main > section").nth(1).getAttribute("id"), one.about, `${one.name}: what the verdict is about comes second`);
+  if (one.screen) assert.ok(await page.locator(`#${one.screen} .picture`).count() > 0, `${one.name} has ${one.screen}`);
+  await graph(one, page);
+  await done(one, opened);
+}
+
+async function verdict(one, { page, took }) {
   const data = JSON.parse(await page.textContent("#data"));
   assert.equal(data.schema, "traintrace.page/1");
   assert.equal(data.findings[data.leading].code, one.code);
@@ -39,10 +51,9 @@ async function verdict(one) {
   assert.equal(await page.locator("#verdict .card .note").count(), data.card.notes.length, "what to know first is told");
   for (const rank of one.culprits.slice(0, 2)) assert.match(await page.textContent("#verdict"), new RegExp(`\\b${rank}\\b`), one.name);
   assert.equal(await page.locator("#plain").count(), 0, "the plain text gave way");
-  const frame = await page.locator("#moment canvas").first().getAttribute("data-frame").catch(() => null);
+  const frame = await page.evaluate(() => document.querySelector("#moment canvas")?.dataset.frame);
   console.log(`${one.name}: opened in ${took.toFixed(0)} ms${frame ? `, lanes drawn in ${frame} ms` : ""}`);
-  await page.screenshot({ path: join(folder, `${one.name}.png`), fullPage: true });
-  await done(one, opened);
+  await screenshot(page, one.name);
 }
 
 async function keyboard(one) {
@@ -57,7 +68,7 @@ async function keyboard(one) {
   await page.waitForFunction(() => document.querySelector("nav a[aria-current=true]").dataset.screen === "stacks");
   await page.keyboard.press("t");
   assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), before, "t switches light and dark");
-  await page.screenshot({ path: join(folder, `${one.name}-dark.png`), fullPage: true });
+  await screenshot(page, `${one.name}-dark`);
   await page.locator("#ranks canvas").focus();
   await page.keyboard.press("ArrowRight");
   assert.match(await page.textContent("#tip"), /^rank 0/);
@@ -181,16 +192,14 @@ async function bare(one) {
   await done(one, print);
   const narrow = await open(one, { viewport: { width: 390, height: 800 } });
   assert.ok(await narrow.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "fits a telephone");
-  await narrow.page.screenshot({ path: join(folder, `${one.name}-narrow.png`) });
+  await screenshot(narrow.page, `${one.name}-narrow`, false);
   await done(one, narrow);
 }
 
-async function labels(one) {
-  const opened = await open(one);
-  const unnamed = await opened.page.evaluate(() => [...document.querySelectorAll("canvas, svg[role], select, input, button, a")]
+async function labels(one, page) {
+  const unnamed = await page.evaluate(() => [...document.querySelectorAll("canvas, svg[role], select, input, button, a")]
     .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.closest("label") || e.title)).map((e) => e.outerHTML.slice(0, 90)));
   assert.deepEqual(unnamed, [], `${one.name}: without a name for who cannot see`);
-  await done(one, opened);
 }
 
 async function numbers(one) {
@@ -248,9 +257,7 @@ async function manyNumbers(one) {
 }
 
 // However many boxes: none lies on another, all text is inside its box, and lines lead from right to left but for those that close a cycle.
-async function graph(one) {
-  const opened = await open(one);
-  const { page } = opened;
+async function graph(one, page) {
   const look = () => page.evaluate(() => {
     const size = ({ x, y, width, height }) => ({ left: x, top: y, right: x + width, bottom: y + height });
     return {
@@ -275,7 +282,6 @@ async function graph(one) {
       console.log(`${one.name}: ${few} boxes for ${all} states`);
     }
   }
-  await done(one, opened);
 }
 
 async function cycle(one) {
@@ -341,7 +347,7 @@ async function sheet(one) {
     if (one.bars) assert.ok(await page.locator(`${one.bars} svg rect`).count() >= 2, `${one.name}: no bars`);
     assert.ok(await page.locator("table tbody tr").count() > 0, `${one.name}: no rows`);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${one.name} fits ${viewport.width}`);
-    await page.screenshot({ path: join(folder, `${one.name}-${viewport.width}.png`), fullPage: true });
+    await screenshot(page, `${one.name}-${viewport.width}`);
     await done(one, opened);
   }
   const opened = await open(one, { javaScriptEnabled: false });
@@ -357,30 +363,45 @@ async function hostile(one) {
   await done(one, opened);
 }
 
+const named = (name) => pages.find((one) => one.name === name);
+const check = (what, one, ...more) => ({ name: `${what.name} ${one.name}`, run: () => what(one, ...more) });
+// What is measured has the machine to itself.
+const measured = ["hang", "many"].flatMap((name) => [check(everywhere, named(name)), check(lanes, named(name))]);
+const others = [
+  ...pages.filter((one) => !["hang", "many"].includes(one.name)).map((one) => check(everywhere, one)),
+  ...["hang", "many"].map((name) => check(tables, named(name))),
+  check(keyboard, named("hang")),
+  check(bare, named("hang")),
+  check(grid, named("many")),
+  check(cycle, named("p2p_cycle")),
+  ...["hang", "skipped", "swapped"].map((name) => check(accused, named(name))),
+  check(deaths, named("dead-rank"), [0, 1, 2, 3]),
+  check(deaths, named("died"), [2]),
+  check(deaths, named("healthy"), []),
+  check(axes, named("slow")),
+  check(narrowLanes, named("died")),
+  check(hostile, named("hostile")),
+  check(numbers, named("numbers")),
+  check(manyNumbers, named("many-numbers")),
+  ...sheets.map((one) => check(sheet, { ...one, says: new RegExp(one.says), plain: new RegExp(one.plain) })),
+];
+
+async function all(checks, abreast) {
+  const rest = checks.values();
+  await Promise.all(Array.from({ length: abreast }, async () => {
+    for (const one of rest) {
+      const began = performance.now();
+      await one.run();
+      one.took = (performance.now() - began) / 1000;
+    }
+  }));
+}
+
 try {
-  for (const one of pages) {
-    await verdict(one);
-    await labels(one);
-    await graph(one);
-    if (one.about) assert.equal(await open(one).then(async (opened) => { const id = await opened.page.locator("main > section").nth(1).getAttribute("id"); await done(one, opened); return id; }), one.about, `${one.name}: what the verdict is about comes second`);
-    if (one.screen) assert.equal(await open(one).then(async (opened) => { const n = await opened.page.locator(`#${one.screen} .picture`).count(); await done(one, opened); return n > 0; }), true, `${one.name} has ${one.screen}`);
-  }
-  const named = (name) => pages.find((one) => one.name === name);
-  for (const name of ["hang", "many"]) { await tables(named(name)); await lanes(named(name)); }
-  await keyboard(named("hang"));
-  await bare(named("hang"));
-  await grid(named("many"));
-  await cycle(named("p2p_cycle"));
-  for (const name of ["hang", "skipped", "swapped"]) await accused(named(name));
-  await deaths(named("dead-rank"), [0, 1, 2, 3]);
-  await deaths(named("died"), [2]);
-  await deaths(named("healthy"), []);
-  await axes(named("slow"));
-  await narrowLanes(named("died"));
-  await hostile(named("hostile"));
-  await numbers(named("numbers"));
-  await manyNumbers(named("many-numbers"));
-  for (const one of sheets) await sheet({ ...one, says: new RegExp(one.says), plain: new RegExp(one.plain) });
+  await all(measured, 1);
+  await all(others, Math.min(4, availableParallelism()));
+  const slowest = [...measured, ...others].sort((a, b) => b.took - a.took).slice(0, 5);
+  console.log(`slowest: ${slowest.map((one) => `${one.name} ${one.took.toFixed(1)} s`).join(", ")}`);
   console.log(`${pages.length + sheets.length} pages are right`);
 } finally {
   await browser.close();

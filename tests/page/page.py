@@ -1,6 +1,6 @@
 """Makes pages with `traintrace analyze --format=html` and looks at them in Chromium (page.mjs).
 
-    page.py TRAINTRACE NODE_MODULES [FOLDER]     FOLDER: pages and screenshots are kept there
+    page.py TRAINTRACE NODE_MODULES [FOLDER]     FOLDER: pages are kept there, and screenshots of them
 
 77: node, playwright-core or Chromium is not installed.
 """
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "profiles"))
@@ -168,13 +169,13 @@ def sheets(folder):
     profiled, hang = os.path.join(folder, "slow"), os.path.join(folder, "hang.txt")
     faster = profiles(os.path.join(folder, "fast"), slow=False)
     return [
-        sheet("report-rank", ["report", "--by=rank", profiled], folder, r"Report by rank: 4 rows", r"window_ns", "#steps"),
-        sheet("report-unknown", ["report", "--by=rank", os.path.join(folder, "died.txt")], folder, r"Report by rank: 4 rows", r"rank"),
-        sheet("report-kernel", ["report", "--by=kernel", profiled], folder, r"Most GPU time: ", r"gpu_ns"),
-        sheet("report-call", ["report", "--by=call", hang], folder, r"Most time on the host: \w+, ", r"host_ns", "#bars"),
-        sheet("report-stack", ["report", "--by=stack", hang], folder, r"Report by stack: \d+ rows", r"host_ns", "#bars"),
-        sheet("diff-time", ["diff", faster, profiled], folder, r"A step takes .* instead of .*A.*fast.*B.*slow|[Rr]ank 2", r"verdict: .*\nA: .*fast\nB: .*slow", "#time"),
-        sheet("diff-calls", ["diff", os.path.join(folder, "healthy.txt"), hang], folder, r"A.*healthy\.txt.*B.*hang\.txt", r"verdict: ", "#collectives"),
+        lambda: sheet("report-rank", ["report", "--by=rank", profiled], folder, r"Report by rank: 4 rows", r"window_ns", "#steps"),
+        lambda: sheet("report-unknown", ["report", "--by=rank", os.path.join(folder, "died.txt")], folder, r"Report by rank: 4 rows", r"rank"),
+        lambda: sheet("report-kernel", ["report", "--by=kernel", profiled], folder, r"Most GPU time: ", r"gpu_ns"),
+        lambda: sheet("report-call", ["report", "--by=call", hang], folder, r"Most time on the host: \w+, ", r"host_ns", "#bars"),
+        lambda: sheet("report-stack", ["report", "--by=stack", hang], folder, r"Report by stack: \d+ rows", r"host_ns", "#bars"),
+        lambda: sheet("diff-time", ["diff", faster, profiled], folder, r"A step takes .* instead of .*A.*fast.*B.*slow|[Rr]ank 2", r"verdict: .*\nA: .*fast\nB: .*slow", "#time"),
+        lambda: sheet("diff-calls", ["diff", os.path.join(folder, "healthy.txt"), hang], folder, r"A.*healthy\.txt.*B.*hang\.txt", r"verdict: ", "#collectives"),
     ]
 
 
@@ -184,6 +185,31 @@ def write(path, text):
     return path
 
 
+def story_text(story):
+    with lzma.open(os.path.join(HERE, "stories", story + ".txt.xz"), "rt") as file:
+        return file.read()
+
+
+def all_pages(folder):
+    """What makes each page, those first that take longest."""
+    def page(name, text, **expected):
+        return lambda: make(name, write(os.path.join(folder, name + ".txt"), text()), folder, **expected)
+    return [
+        page("many", hang_of_many, grid=RANKS),
+        *[lambda seed=seed, ranks=ranks: make(f"generated-{seed}", generated(seed, ranks, folder), folder, screen="waits") for seed, ranks in ((10, 256), (21, 64), (5, 64))],
+        page("many-numbers", numbers_of_many, screen="numbers"),
+        lambda: make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps", about="steps"),
+        *[page(story, lambda story=story: story_text(story)) for story in STORIES],
+        page("died", lambda: DIED),
+        page("hostile", lambda: HOSTILE),
+        page("memory", out_of_memory, screen="memory"),
+        page("numbers", of_numbers, screen="numbers", about="numbers"),
+        *[lambda name=name: make(name, scenario(name, folder), folder, screen="waits") for name in ("p2p_cycle", "p2p_cycle_of_two_rings")],
+        *[lambda name=name, of=of: make(name, scenario(of, folder), folder, screen="memory", about="memory")
+          for name, of in (("leak", "memory_growth"), ("fragmentation", "memory_oom_fragmentation"))],
+    ]
+
+
 def main():
     if not (BROWSER and shutil.which("node") and os.path.isdir(os.path.join(MODULES, "playwright-core"))):
         print("not installed: node, Chromium, or playwright-core (npm ci in analyzer/page/web)")
@@ -191,26 +217,16 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else scratch
         os.makedirs(folder, exist_ok=True)
-        pages = []
-        for story in STORIES:
-            with lzma.open(os.path.join(HERE, "stories", story + ".txt.xz"), "rt") as file:
-                pages.append(make(story, write(os.path.join(folder, story + ".txt"), file.read()), folder))
-        pages.append(make("many", write(os.path.join(folder, "many.txt"), hang_of_many()), folder, grid=RANKS))
-        pages.append(make("died", write(os.path.join(folder, "died.txt"), DIED), folder))
-        pages.append(make("hostile", write(os.path.join(folder, "hostile.txt"), HOSTILE), folder))
-        pages.append(make("memory", write(os.path.join(folder, "memory.txt"), out_of_memory()), folder, screen="memory"))
-        pages.append(make("numbers", write(os.path.join(folder, "numbers.txt"), of_numbers()), folder, screen="numbers", about="numbers"))
-        pages.append(make("many-numbers", write(os.path.join(folder, "many-numbers.txt"), numbers_of_many()), folder, screen="numbers"))
-        pages.append(make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps", about="steps"))
-        for name in ("p2p_cycle", "p2p_cycle_of_two_rings"):
-            pages.append(make(name, scenario(name, folder), folder, screen="waits"))
-        for seed, ranks in ((21, 64), (5, 64), (10, 256)):
-            pages.append(make(f"generated-{seed}", generated(seed, ranks, folder), folder, screen="waits"))
-        for name, of in (("leak", "memory_growth"), ("fragmentation", "memory_oom_fragmentation")):
-            pages.append(make(name, scenario(of, folder), folder, screen="memory", about="memory"))
-        write(os.path.join(folder, "pages.json"), json.dumps({"browser": BROWSER, "pages": pages, "sheets": sheets(folder)}))
+        began = time.monotonic()
+        with ThreadPoolExecutor(min(4, os.cpu_count())) as pool:
+            pages = list(pool.map(lambda one: one(), all_pages(folder)))
+            shown = list(pool.map(lambda one: one(), sheets(folder)))
+        print(f"{len(pages) + len(shown)} pages made in {time.monotonic() - began:.1f} s", flush=True)
+        write(os.path.join(folder, "pages.json"), json.dumps({"browser": BROWSER, "pages": pages, "sheets": shown}))
+        began = time.monotonic()
         # Below the modules, so that node finds them.
-        done = subprocess.run(["node", os.path.join(HERE, "page.mjs"), folder, MODULES], check=False)
+        done = subprocess.run(["node", os.path.join(HERE, "page.mjs"), folder, MODULES, *(["keep"] if len(sys.argv) > 3 else [])], check=False)
+        print(f"looked at in {time.monotonic() - began:.1f} s", flush=True)
         sys.exit(done.returncode)
 
 

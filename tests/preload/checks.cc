@@ -15,7 +15,7 @@
 #include <thread>
 #include <tuple>
 
-#include "interpose/check_kernel.h"
+#include "interpose/payload/check_kernel.h"
 #include "support/gpu_states.h"
 #include "support/process.h"
 #include "support/raw_trace.h"

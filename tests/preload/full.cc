@@ -1,4 +1,4 @@
-// test: timeout=300
+// test: timeout=300 processors=6
 // TRAINTRACE_MODE=full: a ring that is far too small, and no record is missing.  Where the machine
 // is so busy that the thread that packs falls behind, exactly those are missing that are told as
 // lost.
@@ -184,6 +184,11 @@ void add_ring(const std::string& path, Sequence& sequence) {
   }
 }
 
+uint64_t lost_of(const preload::RawTrace& trace) {
+  const auto lost = trace.stats.find("ring-overwritten");
+  return lost == trace.stats.end() ? 0 : lost->second;
+}
+
 // The ring holds most of it, as it shall not matter how much time the machine has for the thread
 // that packs.
 void check(uint64_t pairs, int threads, const std::string& end, int ring_mb) {
@@ -199,9 +204,7 @@ void check(uint64_t pairs, int threads, const std::string& end, int ring_mb) {
   Sequence sequence;
   add_segments(segments_of(trace), sequence);
   add_ring(trace, sequence);
-  const auto lost = tables.stats.find("ring-overwritten");
-  sequence.check(pairs, static_cast<size_t>(threads),
-                 lost == tables.stats.end() ? 0 : lost->second);
+  sequence.check(pairs, static_cast<size_t>(threads), lost_of(tables));
 }
 
 TEST(Full, TwoMillionBlocksTakenAndFreedAndNoneIsMissing) {
@@ -229,8 +232,13 @@ TEST(Full, TheReaderJoinsThem) {
   report.traced = false;
   const preload::Outcome outcome = preload::run(report);
   EXPECT_TRUE(outcome.exited_with(0)) << outcome.errors;
-  EXPECT_NE(outcome.output.find("reportMemoryUsageToProfiler,torch,tensor-block,800000"),
-            std::string::npos)
+  const std::string row = "reportMemoryUsageToProfiler,torch,tensor-block,";
+  const size_t found = outcome.output.find(row);
+  ASSERT_NE(found, std::string::npos) << outcome.output;
+  // On a machine that is busy for long enough some are overwritten before they are packed.
+  EXPECT_EQ(std::stoull(outcome.output.substr(found + row.size())) +
+                lost_of(preload::read_raw(folder.traces().at(0))),
+            800'000u)
       << outcome.output;
 }
 

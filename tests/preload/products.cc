@@ -10,7 +10,7 @@
 #include <string>
 
 #include "format/trace_format.h"
-#include "interpose/cublas_api.h"
+#include "interpose/calls/cublas_api.h"
 #include "support/process.h"
 #include "support/raw_trace.h"
 #include "support/roles.h"

@@ -40,7 +40,7 @@ def rows(table):
 
 
 def exports_equal_the_tables():
-    listed = rows("format/calls.def") + rows("interpose/exports.def")
+    listed = rows("format/calls.def") + rows("interpose/calls/exports.def")
     check(len(listed) > 400, f"only {len(listed)} rows were understood")
     check(len(listed) == len(set(listed)), "a name is listed twice")
     exported = [line.split() for line in output("nm", "-D", "--defined-only", library).splitlines()]
@@ -81,7 +81,7 @@ def thread_local_storage():
 
 
 def sources():
-    for source in sorted((project / "interpose").glob("*.*")):
+    for source in sorted((project / "interpose").rglob("*.*")):
         if source.suffix not in (".cc", ".h"):
             continue
         text = re.sub(r"//.*", "", source.read_text())

@@ -14,10 +14,13 @@ RANKS = 4
 GPU_US = 12 * 400.0
 
 
-def trained(loader_us, launch_us=5.0, seed=1):
-    """Each step: a batch, twelve kernels, an all-reduce that all wait for, the batch of the next step.  `loader_us`, `launch_us`: by rank."""
+def trained(loader_us, launch_us=5.0, seed=1, blocks=True, begun_us=()):
+    """Each step: a batch, twelve kernels, an all-reduce that all wait for, the batch of the next step.  `loader_us`, `launch_us`: by rank.
+    blocks=False: the hosts wait for nothing, and who is fast, or began earlier (`begun_us`), runs ahead."""
     chance = random.Random(seed)
     ranks = [Rank(number, RANKS) for number in range(RANKS)]
+    for rank, begun in zip(ranks, begun_us):
+        rank.now += begun
     for step in range(STEPS):
         entered = []
         for rank in ranks:
@@ -36,7 +39,8 @@ def trained(loader_us, launch_us=5.0, seed=1):
                      **{"Collective name": "allreduce", "In msg nelems": 1 << 20, "dtype": "Float", "Group size": RANKS, "Process Group Name": "0",
                         "Process Group Ranks": str(list(range(RANKS))), "Seq": step})
             rank.free[20] = rank.free[7] = end
-            rank.block(stream=20)
+            if blocks:
+                rank.block(stream=20)
             rank.step(step, began)
     return ranks
 
@@ -71,8 +75,16 @@ def main(traintrace):
     # One loader that is slow beside three that are not: its rank alone.
     one = found_in(traintrace, trained([200.0, 200.0, 6000.0, 200.0]))["latency.data-starvation"]
     assert one["culprits"] == [2], one
+    # A host that is ahead has as slow a loader as those that its GPU waits for; near miss: one that is less than half as slow.
+    late = [0.0 if rank == 1 else 7000.0 for rank in range(RANKS)]
+    for loader, culprits in ((6000.0, list(range(RANKS))), (2000.0, [rank for rank in range(RANKS) if rank != 1])):
+        found = found_in(traintrace, trained([loader if rank == 1 else 6000.0 for rank in range(RANKS)], blocks=False, begun_us=late))
+        assert found["latency.data-starvation"]["culprits"] == culprits, found["latency.data-starvation"]
     slow = found_in(traintrace, trained([1.0] * RANKS, [5.0, 5.0, 900.0, 5.0])).get("latency.host-bound")
     assert slow is None or slow["culprits"] == [2], slow
+    # Hosts that take most of a step to launch it, but are ahead: what they launched waits for a collective, to which another one is late.
+    ahead = found_in(traintrace, trained([1.0] * RANKS, [300.0, 300.0, 550.0, 300.0], blocks=False))["latency.host-bound"]
+    assert ahead["culprits"] == [2], ahead
     healthy = found_in(traintrace, trained([50.0] * RANKS))
     assert not [code for code, each in healthy.items() if each["severity"] != "info"], healthy
 

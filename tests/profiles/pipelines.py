@@ -36,10 +36,10 @@ class Messages:
 class Stage:
     """1F1B: a generator, which stops where the other side of a message has not begun yet."""
 
-    def __init__(self, number, messages, slower=1.0, pause_us=0.0, reads=True, buffered=False, layers=1, seed=1):
-        self.rank = Rank(number, STAGES)
+    def __init__(self, number, messages, stages=STAGES, slower=1.0, pause_us=0.0, reads=True, buffered=False, layers=1, head=0.0, seed=1):
+        self.rank, self.stages = Rank(number, stages), stages
         self.rank.on_host = "node0"
-        self.messages, self.slower, self.pause_us, self.reads, self.buffered, self.layers = messages, slower, pause_us, reads, buffered, layers
+        self.messages, self.slower, self.pause_us, self.reads, self.buffered, self.layers, self.head = messages, slower, pause_us, reads, buffered, layers, head
         self.chance = random.Random(seed * 100 + number)
         self.sequence = 0
         self.open = {}  # by stream: a message that is not over
@@ -59,6 +59,9 @@ class Stage:
         for name, grid in KERNELS * self.layers:
             self.rank.host(5.0)
             self.rank.launch(us / len(KERNELS) * self.slower * self.chance.uniform(0.99, 1.01), name, grid=grid, block=[128, 1, 1])
+        if self.head:  # a kernel that the other stages do not have
+            self.rank.host(5.0)
+            self.rank.launch(us * self.head, "cross_entropy", grid=[777, 1, 1], block=[128, 1, 1])
 
     def message(self, side, peer, tag):
         """On a stream of its own; a send waits for what is computed, and what is computed next for a receive."""
@@ -66,8 +69,8 @@ class Stage:
         yield from self.sent(stream)
         link = (number, peer, tag) if side == "send" else (peer, number, tag)
         row, start = self.launched(0.0, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", stream, [self.rank.free[7]] if side == "send" else [],
-                                   **{"Collective name": side, "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "dtype": "BFloat16", "Group size": STAGES,
-                                      "Process Group Name": "7", "Process Group Ranks": str(list(range(STAGES))), "Process Group Description": "pipeline",
+                                   **{"Collective name": side, "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "dtype": "BFloat16", "Group size": self.stages,
+                                      "Process Group Name": "7", "Process Group Ranks": str(list(range(self.stages))), "Process Group Description": "pipeline",
                                       "Seq": self.sequence, "Dst Rank" if side == "send" else "Src Rank": peer})
         self.sequence += 1
         self.messages.post(link, side, start)
@@ -96,12 +99,12 @@ class Stage:
             self.rank.block()
             self.rank.add("cpu_op", "aten::item", began, self.rank.now - began, "host")
         self.rank.host(self.pause_us)
-        if number + 1 < STAGES:
+        if number + 1 < self.stages:
             yield from self.message("send", number + 1, ("f", step, batch))
 
     def backward(self, step, batch):
         number = self.rank.rank
-        if number + 1 < STAGES:
+        if number + 1 < self.stages:
             yield from self.message("recv", number + 1, ("b", step, batch))
         self.compute(800.0)
         if number > 0:
@@ -109,7 +112,7 @@ class Stage:
 
     def run(self):
         self.rank.free[7] = 0.0
-        ahead = STAGES - 1 - self.rank.rank
+        ahead = self.stages - 1 - self.rank.rank
         for step in range(STEPS):
             began = self.rank.now
             self.begun_steps.append(began)
@@ -127,10 +130,11 @@ class Stage:
         self.rank.block()
 
 
-def trained(**different):
-    """`different`: by a stage's setting, {stage: value}."""
+def trained(count=STAGES, **different):
+    """`count`: of stages.  `different`: by a stage's setting, {stage: value}."""
     messages = Messages()
-    stages = [Stage(number, messages, **{name: values[number] for name, values in different.items() if number in values}) for number in range(STAGES)]
+    stages = [Stage(number, messages, count, **{name: values[number] for name, values in different.items() if number in values})
+              for number in range(count)]
     running = [stage.run() for stage in stages]
     for _ in range(100_000):
         running = [each for each in running if next(each, OVER) is not OVER]
@@ -185,6 +189,35 @@ def main(traintrace):
     # A stage that has more to do is no slow GPU.
     found = findings_of(traintrace, trained(layers={1: 2}))
     assert "latency.slow-device" not in found, found
+    # But a stage that the others wait for, with what levelling it would gain.
+    more = trained(layers={1: 2})
+    found = findings_of(traintrace, more)
+    assert found["latency.straggler"]["culprits"] == [1] and found["latency.straggler"]["victims"] == [0, 2, 3], found
+    assert found["latency.straggler"]["values"]["stage"] == 2, found
+    check_gain(found["latency.straggler"], window(more) - window(healthy), "a stage with twice the layers")
+    # Near misses: a head that takes a little; most stages have twice the layers.
+    found = findings_of(traintrace, trained(head={STAGES - 1: 0.15}))
+    assert "latency.straggler" not in found, found
+    found = findings_of(traintrace, trained(layers={0: 2, 1: 2, 2: 2}))
+    assert "latency.straggler" not in found, found
+    # A stage a little slower at the same kernels is no matter of layers, also where it is one of two and no GPU is the usual one.
+    for count in (2, STAGES):
+        slow = trained(count, slower={0: 1.15})
+        found = findings_of(traintrace, slow)
+        assert found["latency.straggler"]["culprits"] == [0] and found["latency.straggler"]["values"]["stage_count"] == count, found
+        check_gain(found["latency.straggler"], window(slow) - window(trained(count)), f"a slow stage of {count}")
+        # Near misses: as much longer by a kernel that the others do not have; less slow; none.
+        for near in (trained(count, head={count - 1: 0.15}), trained(count, slower={0: 1.03}), trained(count)):
+            found = findings_of(traintrace, near)
+            assert "latency.straggler" not in found and "latency.slow-device" not in found, found
+    # A recording that begins in the middle of a step, with a gradient.
+    late = trained(layers={1: 2})
+    for stage in late:
+        begin = stage.begun_steps[0] + 0.6 * (stage.begun_steps[1] - stage.begun_steps[0])
+        kept = {each["args"]["correlation"] for each in stage.rank.events if each["cat"] == "cuda_runtime" and each["ts"] >= begin}
+        stage.rank.events = [each for each in stage.rank.events if each["args"].get("correlation", 0) in kept or (each["cat"] != "kernel" and each["ts"] >= begin)]
+    found = findings_of(traintrace, late)
+    assert found["latency.straggler"]["culprits"] == [1] and found["latency.straggler"]["values"]["stage"] == 2, found
     # Two hosts, whose clocks differ: ends of messages bring them together.
     stages = trained(**paused)
     for stage in stages:

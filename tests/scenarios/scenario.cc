@@ -26,7 +26,7 @@
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/judge/judge.h"
-#include "analyzer/model/rank_assignment.h"
+#include "analyzer/model/runs/rank_assignment.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/judged_runs.h"
 #include "analyzer/text/dump_parser.h"

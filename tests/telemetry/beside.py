@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 BUILD = sys.argv[1]
 TRAINTRACE = f"{BUILD}/bin/traintrace"
@@ -13,10 +14,12 @@ UUID = "GPU-73696d67-7075-2d64-6576-6963652d{:04x}"  # of simgpu's devices
 
 
 class Beside:
-    """A folder of its own, in which jobs and sidecars run; within `with`."""
+    """A folder of its own, in which jobs and sidecars run; within `with`.
 
-    def __init__(self, ranks, nvml="", after_ms=0):
-        self.ranks, self.nvml, self.after_ms = ranks, nvml, after_ms
+    `in_job`: faults that begin later (docs/simgpu.md) do so once the job's ranks are recorded, however long that takes."""
+
+    def __init__(self, ranks, nvml="", in_job=False):
+        self.ranks, self.nvml, self.in_job = ranks, nvml, in_job
         self.sidecar = None
 
     def __enter__(self):
@@ -36,7 +39,9 @@ class Beside:
 
     def start(self, *options, libraries=f"{BUILD}/simgpu/nvml:{BUILD}/simgpu"):
         """The sidecar; it has begun to write when this returns, unless it has ended."""
-        environment = dict(self.environment(), SIMGPU_NVML=self.nvml, SIMGPU_NVML_AFTER_MS=str(self.after_ms), LD_LIBRARY_PATH=libraries)
+        environment = dict(self.environment(), SIMGPU_NVML=self.nvml, LD_LIBRARY_PATH=libraries)
+        if self.in_job:
+            environment["SIMGPU_NVML_AFTER_FILE"] = f"{self.folder}/begin"
         self.said = []
         self.sidecar = subprocess.Popen([TRAINTRACE, "telemetry", f"--dir={self.traces}", "--interval=100ms", "--linger=200ms", *options],
                                         env=environment, stderr=subprocess.PIPE, text=True)
@@ -59,9 +64,20 @@ class Beside:
     def begin_job(self, case="no-sync", steps=40, settings_of=lambda rank: {}, **settings):
         environment = dict(self.environment(), LD_PRELOAD=f"{BUILD}/lib/libtraintrace.so", LD_LIBRARY_PATH=f"{BUILD}/simgpu",
                            TRAINTRACE_DIR=self.traces, TRAINTRACE_RING_MB="16", WORKLOAD_DIR=f"{self.folder}/shared", **settings)
-        return [subprocess.Popen([f"{BUILD}/tests/latency_cases", case, str(steps)], stdout=subprocess.DEVNULL,
-                                 env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(self.ranks), **settings_of(rank)})
-                for rank in range(self.ranks)]
+        recorded = len(self.recorded())
+        job = [subprocess.Popen([f"{BUILD}/tests/latency_cases", case, str(steps)], stdout=subprocess.DEVNULL,
+                                env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(self.ranks), **settings_of(rank)})
+               for rank in range(self.ranks)]
+        while self.in_job and len(self.recorded()) < recorded + self.ranks and None in [process.poll() for process in job]:
+            time.sleep(0.01)
+        if self.in_job:
+            time.sleep(0.2)  # from its file to its first call
+            open(f"{self.folder}/begin", "w", encoding="utf-8").close()
+        return job
+
+    def recorded(self):
+        """The traces, each from the moment on at which its process is recorded."""
+        return glob.glob(f"{self.traces}/*.trace")
 
     def run_job(self, *arguments, **settings):
         return [process.wait() for process in self.begin_job(*arguments, **settings)]

@@ -84,7 +84,7 @@ class Epilog(unittest.TestCase):
         return subprocess.run([f"{RECIPES}/epilog.sh"], env=environment, check=False).returncode
 
     def test_a_node_that_failed(self):
-        with Beside(2, nvml="xid@1=79", after_ms=200) as beside:
+        with Beside(2, nvml="xid@1=79", in_job=True) as beside:
             beside.start()
             self.assertEqual(beside.run_job(steps=120), [0, 0])
             self.assertEqual(beside.end(), 0)

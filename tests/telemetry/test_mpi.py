@@ -30,7 +30,7 @@ class Mpi(unittest.TestCase):
             shutil.copy(f"{beside.traces}/{path}", f"{beside.folder}/host{host}/traces/")
 
     def run_job(self, nvml):
-        beside = Beside(RANKS, nvml=nvml, after_ms=300)
+        beside = Beside(RANKS, nvml=nvml, in_job=True)
         beside.__enter__()
         self.addCleanup(beside.__exit__)
         beside.start()

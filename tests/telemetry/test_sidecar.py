@@ -55,7 +55,7 @@ class Recorded(unittest.TestCase):
             self.assertEqual(foreign, 1024 << 20)
 
     def test_what_begins_later_is_in_the_last_reading(self):
-        with Beside(1, nvml="replay@0=1000", after_ms=1000) as beside:
+        with Beside(1, nvml="replay@0=1000", in_job=True) as beside:
             beside.start()
             self.assertEqual(beside.run_job(steps=120), [0])
             self.assertEqual(beside.end(), 0)

@@ -29,9 +29,10 @@ def finding(report, code):
     return next((each for each in report["findings"] if each["code"] == code), None)
 
 
-def judged(nvml, after_ms=0, ranks=RANKS, steps=40, settings_of=lambda rank: {}, options=(), **settings):
-    """A job, with telemetry beside it that ends with it."""
-    with Beside(ranks, nvml=nvml, after_ms=after_ms) as beside:
+def judged(nvml, in_job=False, ranks=RANKS, steps=None, settings_of=lambda rank: {}, options=(), **settings):
+    """A job, with telemetry beside it that ends with it; one second of it, if something is to happen in it."""
+    steps = steps or (400 if in_job else 40)
+    with Beside(ranks, nvml=nvml, in_job=in_job) as beside:
         beside.start(*options)
         statuses = beside.run_job(steps=steps, settings_of=settings_of, **settings)
         assert statuses == [0] * ranks, statuses
@@ -65,7 +66,7 @@ class Alone(unittest.TestCase):
         def other_way_round(rank):
             return {"LOCAL_RANK": str(RANKS - 1 - rank)}
         self.check("thermal@0", {"device.throttled": ("warning", [2])}, settings_of=other_way_round)
-        self.check("xid@2=79", {"device.xid": ("error", [0])}, after_ms=300, settings_of=other_way_round)
+        self.check("xid@2=79", {"device.xid": ("error", [0])}, in_job=True, settings_of=other_way_round)
 
     def test_heat_that_went(self):
         """It was hot for a moment of the job; and for most of it."""
@@ -89,10 +90,10 @@ class Alone(unittest.TestCase):
         self.check("clock@1=1200,foreign@2=4096", {})
 
     def test_xid(self):
-        report = self.check("xid@2=79", {"device.xid": ("error", [2])}, after_ms=300)
+        report = self.check("xid@2=79", {"device.xid": ("error", [2])}, in_job=True)
         self.assertEqual(finding(report, "device.xid")["title"], "the driver reported Xid 79 (GPU has fallen off the bus) on the GPU of rank 2")
-        self.check("xid@2=13", {"device.xid": ("info", [])}, after_ms=300)
-        self.check("xid@1=63", {"device.xid": ("warning", [1])}, after_ms=300)
+        self.check("xid@2=13", {"device.xid": ("info", [])}, in_job=True)
+        self.check("xid@1=63", {"device.xid": ("warning", [1])}, in_job=True)
 
     def test_xid_before_the_job_or_of_another_gpu(self):
         with Beside(2, nvml="xid@0=79") as beside:
@@ -102,7 +103,7 @@ class Alone(unittest.TestCase):
             self.assertEqual(beside.run_job(), [0, 0])
             self.assertEqual(beside.end(), 0)
             self.assertEqual(of_hardware(analyze(beside)), {})
-        with Beside(2, nvml="xid@1=79", after_ms=300) as beside:
+        with Beside(2, nvml="xid@1=79", in_job=True) as beside:
             beside.start()
             beside.ranks = 1  # the other GPU is not the job's
             self.assertEqual(beside.run_job(SIMGPU_DEVICES="2"), [0])
@@ -111,7 +112,7 @@ class Alone(unittest.TestCase):
             self.assertEqual(of_hardware(analyze(beside)), {})
 
     def test_memory(self):
-        report = self.check("ecc@1=3", {"device.ecc": ("error", [1])}, after_ms=300)
+        report = self.check("ecc@1=3", {"device.ecc": ("error", [1])}, in_job=True)
         values = finding(report, "device.ecc")["values"]
         self.assertEqual((values["uncorrected_count"], values["remapped_count"]), (3, 1))
         # Counted before: the row that waits is only mentioned.
@@ -119,11 +120,11 @@ class Alone(unittest.TestCase):
 
     def test_link(self):
         self.check("width@0=8", {"device.link-degraded": ("warning", [0])})
-        self.check("replay@1=1000", {"device.link-degraded": ("warning", [1])}, after_ms=300)
-        self.check("nvlink@1=5", {"device.link-degraded": ("warning", [1])}, after_ms=300, options=["--nvlink"])
+        self.check("replay@1=1000", {"device.link-degraded": ("warning", [1])}, in_job=True)
+        self.check("nvlink@1=5", {"device.link-degraded": ("warning", [1])}, in_job=True, options=["--nvlink"])
         # All machines are built like that; few replays; counted before the job.
         self.check("width=8", {})
-        self.check("replay@1=50", {}, after_ms=300)
+        self.check("replay@1=50", {}, in_job=True)
         self.check("replay@1=1000,nvlink@1=5", {}, options=["--nvlink"])
 
     def test_nvml_that_hangs(self):
@@ -165,19 +166,32 @@ class SlowDevice(unittest.TestCase):
         self.check("thermal@0,foreign@2=4096", "its counters show no reason", throttled=True)  # of others
 
 
+def collectives(beside):
+    """So many have been called so far."""
+    done = subprocess.run([TRAINTRACE, "report", beside.traces, "--by=call", "--format=csv"], capture_output=True, text=True, check=False)
+    return sum(int(line.split(",")[3]) for line in done.stdout.splitlines() if line.startswith("ncclAllReduce,"))
+
+
 class Died(unittest.TestCase):
     """Rank 1 is killed while the others wait for it."""
 
     def killed(self, nvml):
-        with Beside(RANKS, nvml=nvml, after_ms=1000) as beside:
+        with Beside(RANKS, nvml=nvml, in_job=True) as beside:
             beside.start()
             job = beside.begin_job("in-time", 100_000, SIMGPU_NCCL_US="2000")
             while "xid@1" in nvml and not beside.lines("xid 1 "):
                 time.sleep(0.05)
-            time.sleep(1)
+            for _ in range(60):  # until all of them are at work
+                if collectives(beside) >= 10 * RANKS:
+                    break
+                time.sleep(1)
             job[1].send_signal(signal.SIGKILL)
             job[1].wait()
             time.sleep(5)
+            for _ in range(30):  # on a machine that others use
+                if finding(analyze(beside), "collective.dead-rank"):
+                    break
+                time.sleep(2)
             for process in job:
                 process.kill()
                 process.wait()

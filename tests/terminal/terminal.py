@@ -47,6 +47,34 @@ held 1 0x7f8000000000 bytes=1879048192 call=cudaMalloc device=1 @2
 +4.6 0 enqueues ncclAllReduce on dp @train.py:5:train_step
 end +30
 """
+# All allocate by one helper, which says nothing; what was free nobody asked.
+HELPER = """ranks 0
+ranks 1
+fact gpu-1-memory 4294967296
+communicator dp members=0-1
+allocation 0x7f0000000000 bytes=2147483648 at=+1 device=1 call=cudaMalloc @1=train.py:4:train_step,train.py:11:train
+allocation 0x7f8000000000 bytes=1879048192 at=+2 device=1 call=cudaMalloc @2=train.py:4:train_step,train.py:12:train.<locals>.<listcomp>,train.py:12:train
+out-of-memory 1 at=+4.5 call=cudaMalloc bytes=335544320 result=2 device=1 @2
+held 1 0x7f0000000000 bytes=2147483648 call=cudaMalloc device=1 @1
+held 1 0x7f8000000000 bytes=1879048192 call=cudaMalloc device=1 @2
++2 0-1 calls ncclAllReduce on dp x20 every=100ms @train.py:5:train_step,train.py:13:train
++4.5 1 calls cudaMalloc bytes=335544320 =cudaErrorMemoryAllocation "@train.py:4:train_step,train.py:12:train.<locals>.<listcomp>,train.py:12:train"
++4.6 0 enqueues ncclAllReduce on dp @train.py:5:train_step
+end +30
+"""
+# One line with two callers, of which one keeps what it gets.
+LEAK = "\n".join(
+    ["start 1700000000.000000000", "process 0 rank=0 world=1 local=0 host=a pid=1000 armed=+0.5 exit=exit status=0 exited=+4", "thread 1 tid=1000",
+     "stack 1 train.py:4:train_step train.py:12:train", "stack 2 train.py:4:train_step train.py:13:train"]
+    + [f"""+{1 + step / 20:.6f} 0/1 > cudaLaunchKernel @1 on-device=0
++{1.00001 + step / 20:.6f} 0/1 < cudaLaunchKernel =cudaSuccess
++{1.001 + step / 20:.6f} 0/1 > cudaMalloc bytes=2097152 on-device=0 @1
++{1.00101 + step / 20:.6f} 0/1 < cudaMalloc =cudaSuccess address=0x7f1000000000
++{1.002 + step / 20:.6f} 0/1 > cudaMalloc bytes=1048576 on-device=0 @2
++{1.00201 + step / 20:.6f} 0/1 < cudaMalloc =cudaSuccess address=0x{0x7f2000000000 + (step << 21):x}
++{1.003 + step / 20:.6f} 0/1 > cudaFree address=0x7f1000000000 on-device=0
++{1.00301 + step / 20:.6f} 0/1 < cudaFree =cudaSuccess""" for step in range(30)]
+    + ["end +4", ""])
 HANG = """ranks 0-3
 communicator dp members=0-3
 +1 0-3 calls ncclAllReduce on dp x39 @train.py:5:train_step,train.py:13:train
@@ -226,6 +254,24 @@ def check_strangers():
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no kind that traintrace reads, nor are the other 2 files" in done.stderr, done
 
 
+def check_series():
+    """What leaps up, or stays what it is, is seen in the first columns: of numbers their course, of checks NaN and norms."""
+    def records(step):
+        loss, norm = (9.0 if step == 70 else 1 + 1 / (1 + step)), (2.0 / (1 + step) if step < 30 else 0.5)
+        return "".join(f"+{1 + step / 10:.1f} 0/1 * scalarRead bytes=4 value=0x{struct.pack('>f', value).hex()} @{'deep/' * 8}train.py:{line}:log,train.py:13:train\n"
+                       for line, value in ((6, loss), (7, norm)))
+    write("series.txt", "ranks 0\nfact setting.TRAINTRACE_PAYLOAD scalars\n" + "".join(records(step) for step in range(100)) + "end +20\n")
+    for columns in (80, 100, 160):
+        table = on_terminal(["report", "--by=scalar", "series.txt"], columns, NO_COLOR="1").splitlines()
+        assert all(len(line) <= columns for line in table) and table[0].split()[:3] == ["place", "rank", "curve"], table
+        (course,), (flat,) = ([cell for cell in line.split() if re.fullmatch("[_.=^-]{40}", cell)] for line in table[1:3])
+        assert course[28] == "^" and set(course[5:28] + course[29:]) == {"_"}, course
+        assert flat[0] == "^" and len(set(flat[12:])) == 1, flat
+    with_nan = os.path.join(os.path.dirname(HERE), "scenarios", "numeric_checks_first_nonfinite.txt")
+    heading = on_terminal(["report", "--by=check", with_nan], 120, NO_COLOR="1").splitlines()[0]
+    assert heading.split() == "place operation rank side nan last norm".split(), heading
+
+
 def check_reports():
     """For people on a terminal, exact in a pipe."""
     for name, arguments in (("report_rank", ["--by=rank", "profiles"]), ("report_cause", ["--by=cause", "profiles"]), ("report_kernel", ["--by=kernel", "profiles"]),
@@ -287,13 +333,14 @@ def main():
         os.chdir(folder)
         write("train.py", PROGRAM)
         check_hang()
-        for name, text in (("oom", OUT_OF_MEMORY), ("held", HELD), ("further", FURTHER),
+        for name, text in (("oom", OUT_OF_MEMORY), ("held", HELD), ("helper", HELPER), ("leak", LEAK), ("further", FURTHER),
                            ("sampled", SAMPLED), ("callback", CALLBACK), ("healthy", HEALTHY)):
             write(name + ".txt", text)
             compare(name, on_terminal(["analyze", name + ".txt"], 100, NO_COLOR="1"))
         slow_profiles("profiles")
         compare("slow", on_terminal(["analyze", "profiles"], 100, NO_COLOR="1"))
         check_reports()
+        check_series()
         check_diff()
         check_overview()
         check_strangers()

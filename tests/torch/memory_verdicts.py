@@ -16,6 +16,11 @@ OF_THE_END = ("run.rank-failed", "run.unexplained")
 LARGE_BLOCK, ROUNDED_TO = 10 << 20, 2 << 20
 
 
+# Lengths vary, and not all that a step leaves in use is a leak.
+RATE_WITHIN, FEWEST_OF_RATE = 0.05, 5
+NOT_OF_PYTORCH = ("extension",)
+
+
 class Outcome(enum.Enum):
     EXACT = "exact"
     OTHER = "other"  # another code, line or rank
@@ -96,6 +101,24 @@ def place_problem(case, finding):
     return None
 
 
+def rate_problem(job, finding):
+    """The rate of a leak against what PyTorch had live after each step."""
+    with open(os.path.join(job["out"], f"output.{finding['culprits'][0]}"), encoding="utf-8", errors="replace") as file:
+        live = [int(each) for each in re.findall(r"^live after \d+: (\d+)$", file.read(), re.M)]
+    # What its first step leaves may be in use from then on, and at its end a job lets go.
+    live = live[finding["values"].get("steps_before_count", 0):-1]
+    if finding["code"] != "memory.growth-leak" or job["name"] in NOT_OF_PYTORCH:
+        return None
+    more = [b - a for a, b in zip(live, live[1:])]
+    kept = [step for step, bytes_more in enumerate(more) if bytes_more > max(more) / 4]  # in which something was
+    if len(kept) < FEWEST_OF_RATE:
+        return None
+    real = (live[kept[-1]] - live[kept[0]]) / (kept[-1] - kept[0])
+    told = finding["values"]["bytes_per_step"]
+    parts = max(1, round(real / told)) if told else 1  # where two optimizers step in turn, each may be taken for a step of the job
+    return None if abs(told * parts - real) <= RATE_WITHIN * real else f"{told} bytes a step, PyTorch has {real:.0f}"
+
+
 def script_problem(job):
     """An exception that it was not asked for."""
     for rank in range(job["ranks"]):
@@ -120,6 +143,8 @@ def problem(case, job, report):
         text = f"expected {list(case.wanted)}, found {[(finding['code'], finding['title'][:160]) for finding in found]}"
         kind = Outcome.FALSE if not case.wanted else Outcome.OTHER if codes else Outcome.MISSED
         return Problem(kind, text)
-    if case.wanted and (text := place_problem(case, next(finding for finding in found if finding["code"] == case.wanted[0]))):
-        return Problem(Outcome.OTHER, text)
+    if case.wanted:
+        finding = next(finding for finding in found if finding["code"] == case.wanted[0])
+        if text := place_problem(case, finding) or rate_problem(job, finding):
+            return Problem(Outcome.OTHER, text)
     return None

@@ -1,5 +1,5 @@
 // The values that a check reads from buffers of each type.
-#include "interpose/check_kernel.h"
+#include "interpose/payload/check_kernel.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include <random>
 
 #include "analyzer/detectors/catalogue.h"
-#include "analyzer/detectors/numeric.h"
+#include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/judge/load.h"
 #include "analyzer/numbers/numbers.h"
 #include "analyzer/text/dump_parser.h"

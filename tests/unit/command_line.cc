@@ -111,6 +111,17 @@ TEST_F(CommandLine, HelpGoesToStdout) {
   EXPECT_NE(traintrace("help dump").out.find("--since"), std::string::npos);
 }
 
+// Lines fit, a value is named by what it is and not by its type, and no group is empty.
+void expect_tidy(const std::string& help) {
+  constexpr size_t kWidest = 100;
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), kWidest) << line;
+  }
+  EXPECT_EQ(help.find("TEXT"), std::string::npos) << help;
+  EXPECT_EQ(help.find("\n\n\n"), std::string::npos) << help;
+}
+
 // Every command is shown in use, with what its status means.
 TEST_F(CommandLine, HelpHasExamplesAndExitStatus) {
   std::istringstream lines(traintrace("help").out);
@@ -125,6 +136,7 @@ TEST_F(CommandLine, HelpHasExamplesAndExitStatus) {
                 std::string::npos)
           << help;
       EXPECT_NE(help.find("Exit status: "), std::string::npos) << help;
+      expect_tidy(help);
       ++commands;
     }
     listed = listed || line == "Commands";
@@ -142,6 +154,11 @@ TEST_F(CommandLine, WordsThatPeopleTryFirst) {
   const std::string one = traintrace("settings TRAINTRACE_MODE").out;
   EXPECT_TRUE(one.starts_with("TRAINTRACE_MODE=")) << one;
   EXPECT_EQ(one.find("TRAINTRACE_RING_MB"), std::string::npos);
+  EXPECT_EQ(traintrace("settings mode").out, one);
+  expect_refused("attach --format=jsno",
+                 "--format=jsno is none of text, json, html, collapsed; did you mean json?");
+  expect_refused("analyze --color=purple", "--color=purple is none of auto, always, never");
+  expect_refused("analyze --output", "--output needs a value");
   expect_refused("settings TRAINTRACE_MOED",
                  "there is no setting 'TRAINTRACE_MOED'; did you mean TRAINTRACE_MODE?");
 }

@@ -1,7 +1,7 @@
 // Our declarations of cuBLAS against NVIDIA's headers, where these are at hand.
 #include <gtest/gtest.h>
 
-#include "interpose/cublas_api.h"
+#include "interpose/calls/cublas_api.h"
 
 #if __has_include(<cublasLt.h>) && __has_include(<cublas_v2.h>)
 #include <cublasLt.h>

@@ -1,7 +1,7 @@
 // Our declarations of CUPTI against NVIDIA's headers, where these are at hand.
 #include <gtest/gtest.h>
 
-#include "interpose/cupti_api.h"
+#include "interpose/gpu/cupti_api.h"
 
 #if __has_include(<cupti.h>)
 #include <cupti.h>

@@ -1,7 +1,7 @@
 // uses: analyzer
 #include <gtest/gtest.h>
 
-#include "analyzer/detectors/habit.h"
+#include "analyzer/detectors/lost_time/habit.h"
 
 namespace traintrace {
 namespace {

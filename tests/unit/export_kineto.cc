@@ -9,7 +9,7 @@
 #include <random>
 
 #include "analyzer/exporters/kineto.h"
-#include "analyzer/importers/kineto.h"
+#include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/idle.h"

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/importers/dcgm_fields.h"
-#include "analyzer/importers/gpu_logs.h"
+#include "analyzer/importers/logs/dcgm_fields.h"
+#include "analyzer/importers/logs/gpu_logs.h"
 
 namespace traintrace {
 namespace {

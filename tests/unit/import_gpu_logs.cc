@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "analyzer/importers/gpu_logs.h"
+#include "analyzer/importers/logs/gpu_logs.h"
 
 namespace traintrace {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <random>
 
-#include "analyzer/importers/decimal_ns.h"
-#include "analyzer/importers/event_array.h"
-#include "analyzer/importers/kineto.h"
+#include "analyzer/importers/kineto/decimal_ns.h"
+#include "analyzer/importers/kineto/event_array.h"
+#include "analyzer/importers/kineto/kineto.h"
 
 namespace traintrace {
 namespace {

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "analyzer/exporters/kineto.h"
-#include "analyzer/importers/kineto.h"
-#include "analyzer/timeline/products.h"
+#include "analyzer/importers/kineto/kineto.h"
+#include "analyzer/timeline/products/products.h"
 
 namespace traintrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/support.h"
-#include "analyzer/importers/testimony.h"
+#include "analyzer/importers/logs/testimony.h"
 #include "analyzer/judge/judge.h"
 #include "analyzer/text/dump_parser.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "analyzer/importers/kineto.h"
+#include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/idle.h"
 

@@ -2,7 +2,7 @@
 // Which stacks are one way through the code: addresses within the interpreter do not count.
 #include <gtest/gtest.h>
 
-#include "analyzer/memory/call_paths.h"
+#include "analyzer/memory/growth/call_paths.h"
 
 namespace traintrace {
 namespace {

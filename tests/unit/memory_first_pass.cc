@@ -1,11 +1,11 @@
 // uses: analyzer
 // A first pass forward leaves something of each layer, and is no run of steps that leak.
-#include "analyzer/memory/first_pass.h"
+#include "analyzer/memory/growth/first_pass.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/memory/growth.h"
+#include "analyzer/memory/growth/growth.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "analyzer/memory/growth.h"
+#include "analyzer/memory/growth/growth.h"
 
 namespace traintrace {
 namespace {

@@ -1,6 +1,6 @@
 // uses: analyzer
 // What was held at a moment, from the records; from the tables where records are missing.
-#include "analyzer/memory/held_at.h"
+#include "analyzer/memory/holders/held_at.h"
 
 #include <gtest/gtest.h>
 

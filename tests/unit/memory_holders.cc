@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/memory/holders.h"
+#include "analyzer/memory/holders/holders.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {
@@ -109,10 +109,15 @@ TEST(MemoryHolders, WithoutALineOfTheirOwnHaveTheOneBefore) {
 }
 
 TEST(MemoryHolders, OfUnrecordedBirthAreOld) {
-  const std::vector<MemoryHolder> holders = holders_of(job("", "d"));
+  const std::vector<MemoryHolder> holders = holders_of(job(born("+4.2", 'e', 6), "d"));
   ASSERT_EQ(holders.size(), 1u);
   EXPECT_EQ(holders[0].role, MemoryRole::kState);
   EXPECT_EQ(holders[0].place, "");
+}
+
+// No allocation was recorded at all: nothing says that it is from before the steps.
+TEST(MemoryHolders, OfAJobWithoutBirthsAreOfUnknownAge) {
+  EXPECT_EQ(holders_of(job("", "d")).at(0).role, MemoryRole::kUnknown);
 }
 
 // Larger tensors of one line come by other functions of PyTorch.

@@ -1,6 +1,6 @@
 // uses: analyzer
 // Whether an optimizer of PyTorch's allocated something for itself.
-#include "analyzer/memory/optimizer_state.h"
+#include "analyzer/memory/growth/optimizer_state.h"
 
 #include <gtest/gtest.h>
 

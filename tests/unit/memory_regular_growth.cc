@@ -2,7 +2,7 @@
 // Growth with every evaluation: few rounds, at equal distances.
 #include <gtest/gtest.h>
 
-#include "analyzer/memory/regular_growth.h"
+#include "analyzer/memory/growth/regular_growth.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

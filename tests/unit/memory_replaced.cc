@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "analyzer/memory/growth.h"
+#include "analyzer/memory/growth/growth.h"
 
 namespace traintrace {
 namespace {

@@ -1,6 +1,6 @@
 // uses: analyzer
 // What takes the place of something else does not make the job grow.
-#include "analyzer/memory/replacements.h"
+#include "analyzer/memory/growth/replacements.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// test: timeout=300 labels=slow
+// test: timeout=300 labels=slow processors=3
 // uses: tests/unit/model/families.cc tests/unit/model/families_messages.cc analyzer
 // uses: tests/unit/model/families_grid.cc tests/unit/model/families_creation.cc
 // Families of faults: each rank as the culprit, all operations, several numbers of ranks.  Every

@@ -1,11 +1,11 @@
 // uses: analyzer
 // Which processes are one run, and which rank each of them is.
-#include "analyzer/model/grouping.h"
+#include "analyzer/model/runs/grouping.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "analyzer/model/rank_assignment.h"
+#include "analyzer/model/runs/rank_assignment.h"
 
 namespace traintrace {
 namespace {

@@ -1,4 +1,4 @@
-// test: timeout=120 labels=sequential
+// test: timeout=120 labels=sequential processors=3
 // uses: tests/unit/model/random_job.cc analyzer
 // Traces are untrusted: whatever their tables say, there is a report.
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace traintrace {
 namespace {
 
-constexpr uint32_t kJobs = jobs_of(2000);
+constexpr uint32_t kJobs = jobs_of(1000);
 
 class Vandal {
  public:

@@ -1,7 +1,7 @@
 // uses: analyzer
 // A checkpoint of one host is no measure of the job's pace.  Of traces in files the judge has the
 // tables, and asks for the records of those that came late.
-#include "analyzer/model/late_hosts.h"
+#include "analyzer/model/waiting/late_hosts.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "analyzer/judge/judge.h"
-#include "analyzer/model/stalls.h"
+#include "analyzer/model/waiting/stalls.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {

@@ -1,4 +1,4 @@
-// test: timeout=120 labels=sequential
+// test: timeout=120 labels=sequential processors=3
 // uses: tests/unit/model/random_job.cc analyzer
 #include <gtest/gtest.h>
 

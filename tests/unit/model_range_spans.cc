@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "analyzer/model/open_ranges.h"
-#include "analyzer/model/range_spans.h"
+#include "analyzer/model/process/open_ranges.h"
+#include "analyzer/model/process/range_spans.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {

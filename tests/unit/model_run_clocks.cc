@@ -1,7 +1,7 @@
 // uses: analyzer
 // A verdict does not depend on what the clock of a host shows: with that of one moved by any time,
 // it is the same, or blames nobody.
-#include "analyzer/model/run_clocks.h"
+#include "analyzer/model/runs/run_clocks.h"
 
 #include <gtest/gtest.h>
 

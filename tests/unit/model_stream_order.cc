@@ -1,6 +1,6 @@
 // uses: analyzer
 // What streams are told to wait for by events, from records of calls.
-#include "analyzer/model/stream_order.h"
+#include "analyzer/model/waiting/stream_order.h"
 
 #include <gtest/gtest.h>
 

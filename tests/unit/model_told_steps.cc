@@ -2,7 +2,7 @@
 // Steps as the job itself tells them, by markers or by what it calls its ranges.
 #include <gtest/gtest.h>
 
-#include "analyzer/model/told_steps.h"
+#include "analyzer/model/process/told_steps.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {

@@ -1,3 +1,4 @@
+// test: debug=kept
 // uses: analyzer
 // Which frame of a native stack is the user's, where headers of libraries are among them.
 #include <execinfo.h>
@@ -6,10 +7,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "analyzer/model/code_place.h"
-#include "analyzer/model/library_header.h"
-#include "analyzer/model/look_up_code.h"
-#include "analyzer/model/threads_now.h"
+#include "analyzer/model/process/code_place.h"
+#include "analyzer/model/process/library_header.h"
+#include "analyzer/model/process/look_up_code.h"
+#include "analyzer/model/process/threads_now.h"
 #include "tests/unit/this_program.h"
 
 namespace traintrace {

@@ -2,7 +2,7 @@
 // Roots and repairs in the graph of who waits for whom.
 #include <gtest/gtest.h>
 
-#include "analyzer/model/wait_walk.h"
+#include "analyzer/model/waiting/wait_walk.h"
 
 namespace traintrace {
 namespace {

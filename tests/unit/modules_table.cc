@@ -1,6 +1,6 @@
 // The table of loaded modules against what the loader itself says.
-// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
-#include "interpose/modules.h"
+// uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
+#include "interpose/stacks/modules.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

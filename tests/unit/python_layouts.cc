@@ -1,5 +1,5 @@
 // Interpreters made of a few bytes: versions that no test machine has, and some not to be believed.
-// uses: interpose/python_frames.cc interpose/python_code.cc cpython/layout.cc
+// uses: interpose/python/python_frames.cc interpose/python/python_code.cc cpython/layout.cc
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "interpose/python_frames.h"
+#include "interpose/python/python_frames.h"
 #include "tests/unit/python/fake_interpreter.h"
 
 namespace traintrace {

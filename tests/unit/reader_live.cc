@@ -9,8 +9,8 @@
 #include <atomic>
 #include <thread>
 
-#include "analyzer/reader/elements.h"
-#include "analyzer/reader/event_chunks.h"
+#include "analyzer/reader/sections/elements.h"
+#include "analyzer/reader/sections/event_chunks.h"
 
 namespace traintrace {
 namespace {
@@ -136,7 +136,7 @@ TEST(ReaderLive, AnElementIsOfOneMoment) {
     }
   });
   int taken = 0;
-  for (int tries = 0; taken < 300'000 && tries < 1'000'000; ++tries) {
+  for (int tries = 0; taken < 60'000 && tries < 1'000'000; ++tries) {
     read_elements<Element>(
         *file, section, [](const Element& element) { return element.guard != 0; },
         [](const Element& a, const Element& b) { return a.guard == b.guard; },

@@ -1,8 +1,8 @@
-// uses: interpose/detached_program.cc interpose/elf_next.cc interpose/files.cc
-// uses: interpose/loader_walk.cc
+// uses: interpose/keeper/detached_program.cc interpose/calls/elf_next.cc interpose/base/files.cc
+// uses: interpose/stacks/loader_walk.cc
 // Programs that the tracer starts from a job: they are no children of it, and it knows that they
 // began.
-#include "interpose/detached_program.h"
+#include "interpose/keeper/detached_program.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
-// uses: interpose/folder_limit.cc interpose/identity.cc interpose/files.cc interpose/clock.cc
+// uses: interpose/keeper/folder_limit.cc interpose/life/identity.cc interpose/base/files.cc
+// uses: interpose/record/clock.cc
 // Which traces of a folder go when it is to take less: whole runs that ended, and nothing else.
-#include "interpose/folder_limit.h"
+#include "interpose/keeper/folder_limit.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

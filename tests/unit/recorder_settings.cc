@@ -1,6 +1,6 @@
-// uses: interpose/settings.cc interpose/files.cc
+// uses: interpose/life/settings.cc interpose/base/files.cc
 // What the environment asks for, and what is done where it asks for nonsense.
-#include "interpose/settings.h"
+#include "interpose/life/settings.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// uses: interpose/storage.cc interpose/files.cc
+// uses: interpose/keeper/storage.cc interpose/base/files.cc
 // What sort of storage a path lies on, by the text of /proc/self/mountinfo alone.
-#include "interpose/storage.h"
+#include "interpose/keeper/storage.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

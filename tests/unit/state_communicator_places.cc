@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "interpose/communicators.h"
-#include "interpose/operations.h"
+#include "interpose/tables/communicators.h"
+#include "interpose/tables/operations.h"
 #include "tests/unit/state_world.h"
 
 namespace traintrace {

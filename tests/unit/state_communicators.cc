@@ -6,7 +6,7 @@
 #include <map>
 
 #include "format/hashes.h"
-#include "interpose/communicators.h"
+#include "interpose/tables/communicators.h"
 #include "tests/unit/state_world.h"
 
 namespace traintrace {

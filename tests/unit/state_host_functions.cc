@@ -2,7 +2,7 @@
 // Functions that the job puts on streams: called as they would be, and seen to be.
 #include <gtest/gtest.h>
 
-#include "interpose/host_functions.h"
+#include "interpose/tables/host_functions.h"
 #include "tests/unit/state_world.h"
 
 namespace traintrace {

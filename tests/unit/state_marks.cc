@@ -1,6 +1,6 @@
 // uses: state
 // Which marks are put on which stream, and what is kept of them: on a driver that only takes notes.
-#include "interpose/marks.h"
+#include "interpose/gpu/marks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // uses: state
 // What NCCL's reports come to, in whatever order its threads deliver them.
-#include "interpose/plugin.h"
+#include "interpose/gpu/plugin.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "interpose/ranges.h"
+#include "interpose/nvtx/ranges.h"
 #include "tests/unit/state_world.h"
 
 namespace traintrace {

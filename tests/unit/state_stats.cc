@@ -1,6 +1,6 @@
-// uses: interpose/stats.cc
+// uses: interpose/record/stats.cc
 // What is lost is counted, also while the trace is being armed.
-#include "interpose/stats.h"
+#include "interpose/record/stats.h"
 
 #include <gtest/gtest.h>
 

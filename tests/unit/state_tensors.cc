@@ -6,8 +6,8 @@
 #include <random>
 #include <thread>
 
-#include "interpose/failures.h"
-#include "interpose/tensors.h"
+#include "interpose/tables/failures.h"
+#include "interpose/tables/tensors.h"
 #include "tests/unit/state_world.h"
 
 namespace traintrace {

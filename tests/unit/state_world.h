@@ -12,15 +12,15 @@
 
 #include "format/schema.h"
 #include "format/trace_format.h"
-#include "interpose/definitions.h"
-#include "interpose/guard.h"
-#include "interpose/modules.h"
-#include "interpose/python_frames.h"
-#include "interpose/python_sampled.h"
-#include "interpose/stack_frames.h"
-#include "interpose/stacks.h"
-#include "interpose/state.h"
-#include "interpose/stats.h"
+#include "interpose/base/guard.h"
+#include "interpose/python/python_frames.h"
+#include "interpose/python/python_sampled.h"
+#include "interpose/record/definitions.h"
+#include "interpose/record/stats.h"
+#include "interpose/stacks/modules.h"
+#include "interpose/stacks/stack_frames.h"
+#include "interpose/stacks/stacks.h"
+#include "interpose/tables/state.h"
 
 namespace traintrace {
 

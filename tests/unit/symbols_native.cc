@@ -1,3 +1,4 @@
+// test: debug=kept
 // uses: analyzer
 // Names and lines of native frames, of this very program.
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 // uses: analyzer
 #include <gtest/gtest.h>
 
-#include "analyzer/detectors/rank_gpus.h"
+#include "analyzer/detectors/device/rank_gpus.h"
 
 namespace traintrace {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "analyzer/detectors/telemetry_findings.h"
+#include "analyzer/detectors/device/telemetry_findings.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {

@@ -30,6 +30,11 @@ TEST(TextUnits, EachSizeOfASentenceHasAUnit) {
   EXPECT_EQ(for_people("PyTorch held 1232076800 bytes for 838860800 bytes in use"),
             "PyTorch held 1.15 GiB for 800 MiB in use");
   EXPECT_EQ(for_people("4000 bytes"), "4000 bytes");
+  EXPECT_EQ(for_people("dp (1024 ranks); 1023 ranks wait; 16777216 float32"),
+            "dp (1,024 ranks); 1,023 ranks wait; 16,777,216 float32");
+  EXPECT_EQ(for_people("rank 1023 records nothing, of process 24460"),
+            "rank 1023 records nothing, of process 24460")
+      << "a name, not a number";
 }
 
 }  // namespace

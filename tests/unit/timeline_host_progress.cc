@@ -1,5 +1,5 @@
-// uses: analyzer/timeline/host_progress.cc analyzer/timeline/event_waits.cc
-#include "analyzer/timeline/host_progress.h"
+// uses: analyzer/timeline/recorded/host_progress.cc analyzer/timeline/event_waits.cc
+#include "analyzer/timeline/recorded/host_progress.h"
 
 #include <gtest/gtest.h>
 

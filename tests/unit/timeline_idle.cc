@@ -1,5 +1,5 @@
 // uses: analyzer/timeline/spans.cc analyzer/timeline/partition.cc analyzer/timeline/idle.cc
-// uses: analyzer/timeline/collective_note.cc analyzer/timeline/predecessors.cc
+// uses: analyzer/timeline/collectives/collective_note.cc analyzer/timeline/predecessors.cc
 #include "analyzer/timeline/idle.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// uses: analyzer/timeline/collective_note.cc analyzer/timeline/idle.cc
-// uses: analyzer/timeline/messages.cc analyzer/timeline/noted_messages.cc
+// uses: analyzer/timeline/collectives/collective_note.cc analyzer/timeline/idle.cc
+// uses: analyzer/timeline/collectives/messages.cc analyzer/timeline/collectives/noted_messages.cc
 // uses: analyzer/timeline/pipeline.cc analyzer/timeline/predecessors.cc
 // uses: analyzer/timeline/spans.cc analyzer/timeline/steps.cc
 #include "analyzer/timeline/pipeline.h"
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <map>
 
-#include "analyzer/timeline/messages.h"
+#include "analyzer/timeline/collectives/messages.h"
 
 namespace traintrace {
 namespace {

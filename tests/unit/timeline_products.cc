@@ -1,10 +1,10 @@
 // uses: analyzer
-#include "analyzer/timeline/products.h"
+#include "analyzer/timeline/products/products.h"
 
 #include <gtest/gtest.h>
 
-#include "analyzer/timeline/matrix_kernels.h"
-#include "analyzer/timeline/peak_rates.h"
+#include "analyzer/timeline/products/matrix_kernels.h"
+#include "analyzer/timeline/products/peak_rates.h"
 
 namespace traintrace {
 namespace {

@@ -1,5 +1,5 @@
 // uses: analyzer
-#include "analyzer/timeline/recorded_products.h"
+#include "analyzer/timeline/recorded/recorded_products.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // uses: analyzer
-#include "analyzer/timeline/samples.h"
+#include "analyzer/timeline/recorded/samples.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/commands/gpu_timelines.h"
-#include "analyzer/detectors/latency.h"
+#include "analyzer/detectors/lost_time/latency.h"
 
 namespace traintrace {
 namespace {

@@ -1,4 +1,4 @@
-// uses: analyzer/timeline/blocking.cc analyzer/timeline/collective_note.cc
+// uses: analyzer/timeline/blocking.cc analyzer/timeline/collectives/collective_note.cc
 // uses: analyzer/timeline/event_waits.cc analyzer/timeline/idle.cc analyzer/timeline/partition.cc
 // uses: analyzer/timeline/predecessors.cc analyzer/timeline/spans.cc
 #include "analyzer/timeline/event_waits.h"

@@ -1,8 +1,8 @@
 // Unwind tables written by hand, byte by byte, and the rules that must come of them.
-// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
-// uses: interpose/unwind_cfi.cc interpose/unwind_row.cc
-// uses: interpose/unwind_expression.cc
-#include "interpose/unwind_cfi.h"
+// uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
+// uses: interpose/stacks/unwind_cfi.cc interpose/stacks/unwind_row.cc
+// uses: interpose/stacks/unwind_expression.cc
+#include "interpose/stacks/unwind_cfi.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "interpose/native_frames.h"
+#include "interpose/stacks/native_frames.h"
 
 namespace unwind_test {
 

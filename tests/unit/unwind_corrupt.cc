@@ -2,9 +2,9 @@
 // their size and damaged in many ways.  Nothing may be read outside the buffer (sanitizers see it)
 // and every reading must end.
 // test: timeout=300
-// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
-// uses: interpose/unwind_cfi.cc interpose/unwind_row.cc
-// uses: interpose/unwind_expression.cc
+// uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
+// uses: interpose/stacks/unwind_cfi.cc interpose/stacks/unwind_row.cc
+// uses: interpose/stacks/unwind_expression.cc
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include <random>
 #include <vector>
 
-#include "interpose/modules.h"
-#include "interpose/unwind_cfi.h"
+#include "interpose/stacks/modules.h"
+#include "interpose/stacks/unwind_cfi.h"
 
 namespace {
 

@@ -1,15 +1,17 @@
 // A remembered walk is taken for the same only where a new one would give the same frames.
-// uses: interpose/native_frames.cc interpose/modules.cc interpose/modules_elf.cc
-// uses: interpose/loader_walk.cc
-// uses: interpose/unwind_cfi.cc interpose/unwind_expression.cc interpose/unwind_row.cc
-// uses: interpose/unwind_stack.cc interpose/undisturbed.cc
+// uses: interpose/stacks/native_frames.cc interpose/stacks/modules.cc
+// uses: interpose/stacks/modules_elf.cc
+// uses: interpose/stacks/loader_walk.cc
+// uses: interpose/stacks/unwind_cfi.cc interpose/stacks/unwind_expression.cc
+// uses: interpose/stacks/unwind_row.cc
+// uses: interpose/stacks/unwind_stack.cc interpose/base/undisturbed.cc
 #include <alloca.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 #include <vector>
 
-#include "interpose/native_frames.h"
+#include "interpose/stacks/native_frames.h"
 
 namespace traintrace {
 namespace {

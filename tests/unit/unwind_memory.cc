@@ -1,8 +1,10 @@
 // What a walk may touch: only memory that is there, whatever the stack holds; and what it may cost
 // on known code: no system call, no allocation, no look into tables.
-// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
-// uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
-// uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
+// uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
+// uses: interpose/stacks/native_frames.cc interpose/base/undisturbed.cc
+// uses: interpose/stacks/unwind_cfi.cc
+// uses: interpose/stacks/unwind_row.cc interpose/stacks/unwind_expression.cc
+// uses: interpose/stacks/unwind_stack.cc
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -14,8 +16,8 @@
 #include <random>
 #include <thread>
 
-#include "interpose/modules.h"
-#include "interpose/unwind_stack.h"
+#include "interpose/stacks/modules.h"
+#include "interpose/stacks/unwind_stack.h"
 #include "tests/unit/unwind_compare.h"
 
 // A forked child starts a thread here, which TSan forbids unless told otherwise.

@@ -1,7 +1,9 @@
 // The walker's stacks, frame by frame, beside those of glibc and of libunwind.
-// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
-// uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
-// uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
+// uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
+// uses: interpose/stacks/native_frames.cc interpose/base/undisturbed.cc
+// uses: interpose/stacks/unwind_cfi.cc
+// uses: interpose/stacks/unwind_row.cc interpose/stacks/unwind_expression.cc
+// uses: interpose/stacks/unwind_stack.cc
 #include <alloca.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -17,7 +19,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "interpose/modules.h"
+#include "interpose/stacks/modules.h"
 #include "tests/unit/unwind_compare.h"
 
 #if defined(__clang__)

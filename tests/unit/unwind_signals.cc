@@ -1,8 +1,10 @@
 // Stacks taken inside a signal handler, at whatever instruction was interrupted.
 // test: timeout=300
-// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
-// uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
-// uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
+// uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
+// uses: interpose/stacks/native_frames.cc interpose/base/undisturbed.cc
+// uses: interpose/stacks/unwind_cfi.cc
+// uses: interpose/stacks/unwind_row.cc interpose/stacks/unwind_expression.cc
+// uses: interpose/stacks/unwind_stack.cc
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 // Stacks taken by several threads while libraries come and go below others.
 // test: timeout=300
-// uses: interpose/modules.cc interpose/modules_elf.cc interpose/loader_walk.cc
-// uses: interpose/native_frames.cc interpose/undisturbed.cc interpose/unwind_cfi.cc
-// uses: interpose/unwind_row.cc interpose/unwind_expression.cc interpose/unwind_stack.cc
+// uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
+// uses: interpose/stacks/native_frames.cc interpose/base/undisturbed.cc
+// uses: interpose/stacks/unwind_cfi.cc
+// uses: interpose/stacks/unwind_row.cc interpose/stacks/unwind_expression.cc
+// uses: interpose/stacks/unwind_stack.cc
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "interpose/modules.h"
+#include "interpose/stacks/modules.h"
 #include "tests/unit/unwind_compare.h"
 
 namespace {

@@ -11,8 +11,8 @@ import time
 class RecordedJob:
     """Runs within `with`.  `settings_of(rank)`: what is set for that rank besides."""
 
-    def __init__(self, build, command, ranks, settings_of):
-        self.build, self.command, self.ranks, self.settings_of = build, command, ranks, settings_of
+    def __init__(self, build, command, ranks, settings_of, hang_after="2s"):
+        self.build, self.command, self.ranks, self.settings_of, self.hang_after = build, command, ranks, settings_of, hang_after
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="verdict.")
@@ -44,7 +44,7 @@ class RecordedJob:
         return {rank for rank, process in enumerate(self.processes) if process.poll() is None}
 
     def _said_of(self, traces):
-        done = subprocess.run([f"{self.build}/bin/traintrace", "analyze", *traces, "--format=json", "--hang-after=2s"],
+        done = subprocess.run([f"{self.build}/bin/traintrace", "analyze", *traces, "--format=json", f"--hang-after={self.hang_after}"],
                               capture_output=True, text=True, check=False)
         return done.stdout if done.returncode in (0, 1) else None
 

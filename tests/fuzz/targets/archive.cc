@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/reader/input_file.h"
-#include "analyzer/reader/tar_file.h"
-#include "analyzer/reader/text_bytes.h"
-#include "analyzer/reader/within.h"
+#include "analyzer/reader/files/input_file.h"
+#include "analyzer/reader/files/tar_file.h"
+#include "analyzer/reader/files/text_bytes.h"
+#include "analyzer/reader/files/within.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "analyzer/importers/flight_recorder.h"
+#include "analyzer/importers/flight/flight_recorder.h"
 #include "analyzer/importers/json_value.h"
 #include "analyzer/importers/pickle.h"
 

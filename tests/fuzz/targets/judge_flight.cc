@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "analyzer/importers/flight_recorder.h"
+#include "analyzer/importers/flight/flight_recorder.h"
 #include "analyzer/importers/json_value.h"
 #include "analyzer/importers/pickle.h"
 #include "tests/fuzz/pipeline.h"

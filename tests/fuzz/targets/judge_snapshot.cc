@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "analyzer/importers/memory/rmm_csv.h"
+#include "analyzer/importers/memory/torch_snapshot.h"
 #include "analyzer/importers/pickle.h"
-#include "analyzer/importers/rmm_csv.h"
-#include "analyzer/importers/torch_snapshot.h"
 #include "tests/fuzz/pipeline.h"
 
 namespace {

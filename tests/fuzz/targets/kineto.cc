@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/detectors/latency.h"
-#include "analyzer/importers/kineto.h"
+#include "analyzer/detectors/lost_time/latency.h"
+#include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/partition.h"

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/importers/memory/rmm_csv.h"
+#include "analyzer/importers/memory/torch_snapshot.h"
 #include "analyzer/importers/pickle.h"
-#include "analyzer/importers/rmm_csv.h"
-#include "analyzer/importers/torch_snapshot.h"
 #include "analyzer/text/dump_parser.h"
 #include "analyzer/text/dump_printer.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "analyzer/importers/gpu_logs.h"
+#include "analyzer/importers/logs/gpu_logs.h"
 #include "analyzer/telemetry/gpu_history.h"
 
 using namespace traintrace;

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "analyzer/importers/testimony.h"
+#include "analyzer/importers/logs/testimony.h"
 
 namespace {
 

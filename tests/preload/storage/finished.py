@@ -58,7 +58,7 @@ class Finished(unittest.TestCase):
         """Each ends with the process, in the middle of a chunk."""
         with storage.empty_folder() as folder:
             counts = storage.Counts(folder)
-            trace = self.trace("work", counts.path, 0.2, 4, 500, 0, TRAINTRACE_FINISHED_RING_MB=0)
+            trace = self.trace("work", counts.path, 1, 4, 500, 0, TRAINTRACE_FINISHED_RING_MB=0)
             self.assertEqual((trace.kept, trace.shortened), (0, trace.written))
             storage.skip_if_late(self, trace.written, 2 * counts.returned())
 

@@ -282,7 +282,11 @@ class TwoCauses(SlowGpuAndLoader):
 # ---- copies
 
 class PageableCopy(Cause):
-    name, codes, guilty = "pageable-copy", ("latency.pageable-copy",), ALL
+    name, codes = "pageable-copy", ("latency.pageable-copy",)
+
+    def culprits(self, job):
+        """Only the first stage gets batches."""
+        return [rank for rank in range(job.ranks) if rank // job.tensor % job.stages == 0]
 
     def size(self, job, usual):
         self.strength = usual.lost_ms

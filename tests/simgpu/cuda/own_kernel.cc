@@ -2,7 +2,7 @@
 // from.
 #include <simgpu.h>
 
-#include "interpose/check_kernel.h"
+#include "interpose/payload/check_kernel.h"
 
 extern "C" simgpuRegisterKernelFunction simgpuRegisterKernel;
 

@@ -34,7 +34,8 @@ struct DeviceFault {
 const std::vector<DeviceFault>& device_faults();
 // Null: it has no such fault.
 const DeviceFault* fault_of(int device, Fault fault);
-// Whether "a while" (SIMGPU_NVML_AFTER_MS, 0) has passed since the library was loaded.
+// Whether "a while" (SIMGPU_NVML_AFTER_MS, 0) has passed since the library was loaded; or, if one
+// is named, whether the file SIMGPU_NVML_AFTER_FILE is there.
 bool has_begun();
 int64_t elapsed_ms();
 

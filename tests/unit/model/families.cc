@@ -92,7 +92,9 @@ FamilyCase case_of(const std::string& function, const Fault& fault, int ranks, i
   one.name = fmt::format("{} of {} by rank {} of {}, {}", fault.family, function, culprit, ranks,
                          mode == Mode::kHang ? "hangs" : "finishes");
   one.code = fault.code;
-  one.culprits = ranks > 2 ? Ranks{{culprit}} : Ranks{};
+  // Of two ranks, only one that made both calls in another order is told, by its own steps before.
+  const bool by_habit = fault.family == "order" && mode == Mode::kHang;
+  one.culprits = ranks > 2 || by_habit ? Ranks{{culprit}} : Ranks{};
   const Calls normal = step_of(function);
   one.sequence = kSteps * normal.size() + fault.sequence;
   const Ranks everybody = all_but(ranks, -1);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "interpose/python_frames.h"
+#include "interpose/python/python_frames.h"
 
 namespace traintrace::test {
 

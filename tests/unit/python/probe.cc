@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "analyzer/python_lines.h"
-#include "interpose/code_memo.h"
-#include "interpose/python_frames.h"
+#include "interpose/python/python_frames.h"
+#include "interpose/stacks/code_memo.h"
 
 #define PROBE extern "C" __attribute__((visibility("default")))
 

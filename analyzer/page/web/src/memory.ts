@@ -4,7 +4,7 @@ import { css, h, s, withTip } from "./dom";
 import { Slice, icicle } from "./icicle";
 import { choose, option, pinned } from "./state";
 import { table } from "./table";
-import { bytes, moment, percent } from "./units";
+import { at, bytes, moment, percent } from "./units";
 
 const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d3b", "#7a6fd0", "#5f7d2a", "#b24a5a", "#8b9097"];
 
@@ -55,8 +55,12 @@ function overTime(memory: Memory): HTMLElement {
         for (let i = 0; i < t.length && t[i]! <= memory.failed.t; ++i) under = sums.at(-1)![i]!;
         context.fillStyle = css("--culprit");
         context.globalAlpha = 0.75; context.fillRect(x - 5, y(under + wanted), 10, y(under) - y(under + wanted)); context.globalAlpha = 1;
-        const label = `failed: ${bytes(wanted)}`;
-        context.fillText(label, Math.min(x + 8, plot.bbox.left + plot.bbox.width - context.measureText(label).width - 12), Math.max(y(under + wanted) - 4, plot.bbox.top + 10 * devicePixelRatio));
+        const label = `failed at ${at(memory.failed.t)}: ${bytes(wanted)}`;
+        const letters = 14 * devicePixelRatio;
+        let foot = Math.max(y(under + wanted) - 4, plot.bbox.top + 10 * devicePixelRatio);
+        // The line of the limit is not to go through it: below, where no other label is.
+        if (limit && foot > y(limit) - 3 && foot - letters < y(limit) + 3) foot = y(limit) + letters;
+        context.fillText(label, Math.min(x + 8, plot.bbox.left + plot.bbox.width - context.measureText(label).width - 12), foot);
       }
       context.restore();
     }] },
@@ -112,7 +116,12 @@ function map(memory: Memory): HTMLElement {
   return h("div", { class: "picture" }, svg as unknown as HTMLElement);
 }
 
-const nameOf = (one: Memory): string => `Rank ${one.rank}, GPU ${one.device}`;
+// A rank may hold memory on another GPU than its own, as a stray context does.
+function nameOf(one: Memory): string {
+  const own = data.ranks?.gpu[data.ranks.rank.indexOf(one.rank)] ?? -1;
+  return `rank ${one.rank}, ${own >= 0 && own !== one.device ? `memory on GPU ${one.device} (the rank's own is GPU ${own})` : `GPU ${one.device}`}`;
+}
+const beginning = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 function shortage(failed: NonNullable<Memory["failed"]>): string {
   const again = failed.last - failed.t > 1e5 ? `, and again and again until ${moment(failed.last)}` : "";
   const room = failed.free === undefined ? failed.total === undefined ? "how much the GPU has was not recorded" : `the GPU has ${bytes(failed.total)} in all; how much of it was free was not recorded`
@@ -136,7 +145,7 @@ export function memory(): HTMLElement[] | null {
     const one = named();
     const failed = one.failed;
     place.replaceChildren(
-      h("p", {}, `${nameOf(one)}: ${failed ? shortage(failed) : `most in use ${bytes(one.own_peak ?? one.peak)}${one.own_peak === undefined ? `, at ${moment(one.peak_at)}` :
+      h("p", {}, `${beginning(nameOf(one))}: ${failed ? shortage(failed) : `most in use ${bytes(one.own_peak ?? one.peak)}${one.own_peak === undefined ? `, at ${moment(one.peak_at)}` :
         `, as PyTorch's allocator counts; when and where it was allocated is known of ${bytes(one.peak)}`}.`}`),
       one.curve.t.length > 1 ? overTime(one) : h("p", { class: "quiet" }, "No history: when these were allocated was not recorded."),
       h("h3", {}, failed ? "What was in use when it failed" : "What was in use at the peak"), one.flames.length > 0 ? flame(one) : h("p", { class: "quiet" }, "Nothing is known to have been in use."),
@@ -145,7 +154,7 @@ export function memory(): HTMLElement[] | null {
         .map(([size, blocks, what], _i, rows) => [{ text: bytes(size), sort: size }, percent(size, rows.reduce((sum, row) => sum + row[0], 0)), blocks, what])));
   };
   const select = h("select", { "aria-label": "rank", change: (event: Event) => { choose("memory", (event.target as HTMLSelectElement).value); draw(); } },
-    ...data.memory.map((one) => h("option", { value: one.rank, selected: one === named() }, `rank ${one.rank}, GPU ${one.device}${one.failed ? ": failed" : ""}`)));
+    ...data.memory.map((one) => h("option", { value: one.rank, selected: one === named() }, `${nameOf(one)}${one.failed ? ": failed" : ""}`)));
   draw();
   return [h("div", { class: "tools" }, select), place];
 }

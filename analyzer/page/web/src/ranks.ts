@@ -160,7 +160,7 @@ export function ranks(): HTMLElement[] | null {
   const small = all.length <= 32, counted = data.communicators.some((c) => c.seq.some((last) => last > 0));
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
   return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), scale, grid(all),
-    small && counted ? h("h3", {}, "How far every rank got: number of the last collective, by communicator") : h("span"),
+    small && counted ? h("h3", {}, "How far every rank got: number of the last collective, by communicator (sends and receives are counted by themselves)") : h("span"),
     small && counted ? matrix(all, data.communicators) : h("span"),
     table("Ranks", ["rank", "host", "GPU", "pid", "state", "last call", "at", "time", "gone at", "peak memory", "lateness"], rows),
     ...(data.communicators.length === 0 ? [] : [table("Communicators", ["communicator", "size", "ranks with a trace", "least", "most", "behind"], data.communicators.map((c) => [c.name, c.size, c.ranks.length,

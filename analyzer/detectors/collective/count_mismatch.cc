@@ -1,0 +1,11 @@
+// Different numbers of elements met at the same place of a communicator.
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang/divergence_finding.h"
+
+namespace traintrace {
+
+std::vector<Finding> find_count_mismatch(const Run& run) {
+  return find_diverged(run, {DivergenceKind::kCount}, "collective.count-mismatch");
+}
+
+}  // namespace traintrace

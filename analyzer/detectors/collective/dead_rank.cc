@@ -1,0 +1,226 @@
+// A rank's process ended and left no word about why, or is silent, while others wait for it.
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/process/ending.h"
+#include "analyzer/model/runs/run_clocks.h"
+#include "analyzer/model/waiting/hang_cause.h"
+
+namespace traintrace {
+namespace {
+
+// The silence that says it was first: of the one that was heard last, so the shortest.
+TimeNs silence(const Run& run, const Hang& hang) {
+  TimeNs last = 0;
+  for (const Waiter& waiter : run.waits.waits[hang.wait].waiters) {
+    last = std::max(last, state_of(run, waiter.rank)->last_seen);
+  }
+  TimeNs gone = run.start;
+  for (const Rank rank : hang.roots) {
+    gone = std::max(gone, state_of(run, rank)->last_seen);
+  }
+  return elapsed(gone, last);
+}
+
+// How it ended is known, or the others outlived it by what makes a hang: else all may have been
+// stopped.
+bool was_not_just_stopped(const Run& run, const RankState& state, const Waiter& waiter) {
+  const RankState& other = *state_of(run, waiter.rank);
+  return trace_of(run, state).wait_status >= 0 || !has_ended(other) ||
+         other.process == state.process ||
+         elapsed(state.life.ended, known_until(run, other)) >= run.hang_after;
+}
+
+// That it was there no more while the others were: it is not there now and they are, or somebody
+// noted when it ended.  Of processes that are all gone by now, the kernel does not say who was
+// first.
+bool was_seen_to_end(const Run& run, const Hang& hang) {
+  return std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+    const RankState& state = *state_of(run, rank);
+    const auto& waiters = run.waits.waits[hang.wait].waiters;
+    return run.live || (state.life.evidence == EndEvidence::kNoted &&
+                        std::all_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
+                          return run.processes[waiter.process].host == trace_of(run, state).host &&
+                                 was_not_just_stopped(run, state, waiter);
+                        }));
+  });
+}
+
+Certainty dead_rank_certainty(const Run& run, const Hang& hang) {
+  if (hang.fate == Fate::kDumpedEarly) {
+    return Certainty::kLikely;
+  }
+  if (hang.fate != Fate::kDied) {
+    return Certainty::kPossible;
+  }
+  const auto& waiters = run.waits.waits[hang.wait].waiters;
+  // Where the dead one had entered too, the others may have done with it.
+  const bool stuck =
+      !hang.entered || std::any_of(waiters.begin(), waiters.end(),
+                                   [](const Waiter& waiter) { return waiter.blocked; });
+  return stuck && was_seen_to_end(run, hang) && !doubts_about(run, hang).any() ? Certainty::kProof
+                                                                               : Certainty::kLikely;
+}
+
+// " of signal 9 (Killed)", if all of them died of it.
+std::string cause_text(const Run& run, const Hang& hang) {
+  const int first = trace_of(run, *state_of(run, hang.roots.front())).wait_status;
+  const bool same = std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+    return trace_of(run, *state_of(run, rank)).wait_status == first;
+  });
+  return same && first >= 0 && WIFSIGNALED(first) ? " of " + signal_text(WTERMSIG(first)) : "";
+}
+
+// Who has waited for a process notes its end at once, and its status with it.  Others note that it
+// is gone when they look next.
+std::string when_ended_text(const Run& run, const Hang& hang) {
+  const RankState& state = *state_of(run, hang.roots.front());
+  const std::string last = run_time(run, state.last_seen);
+  const std::string noted = run_time(run, state.life.ended);
+  const bool at_once = trace_of(run, state).wait_status >= 0;
+  return at_once || state.life.evidence != EndEvidence::kNoted || hang.roots.size() > 1 ||
+                 state.last_seen >= state.life.ended || last == noted
+             ? "at " + noted
+             : fmt::format("between {} and {}", last, noted);
+}
+
+std::string what_text(const Run& run, const Hang& hang) {
+  const Life& life = state_of(run, hang.roots.front())->life;
+  const bool one = hang.roots.size() == 1;
+  if (hang.fate == Fate::kDumpedEarly) {
+    return fmt::format(
+        "wrote {} dump at {}, {} before the others and before any time limit: {} ended",
+        one ? "its" : "their", run_time(run, life.last_seen), seconds(silence(run, hang)),
+        one ? "it has" : "they have");
+  }
+  if (hang.fate == Fate::kSilent) {
+    return fmt::format("{} silent from {} on, and may have died or been stopped",
+                       one ? "was" : "were", run_time(run, life.last_seen));
+  }
+  if (life.evidence == EndEvidence::kKernel) {
+    return fmt::format("{} gone, last heard of at {}", one ? "is" : "are",
+                       run_time(run, life.last_seen));
+  }
+  return fmt::format("{} {}",
+                     hang.fate == Fate::kDied ? "died" + cause_text(run, hang)
+                                              : std::string("may have died first,"),
+                     when_ended_text(run, hang));
+}
+
+std::string dead_rank_title(const Run& run, const Hang& hang) {
+  const Wait& wait = run.waits.waits[hang.wait];
+  return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), what_text(run, hang),
+                     waiting_text(run, hang), hang.roots.size() == 1 ? "it" : "them",
+                     operation_text(run, wait), further_text(run, hang));
+}
+
+// "ended by signal 9 (Killed)"
+std::string status_text(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    return "ended by " + signal_text(WTERMSIG(wait_status));
+  }
+  return WIFEXITED(wait_status)
+             ? fmt::format("ended with status {}, past its exit handlers", WEXITSTATUS(wait_status))
+             : "ended, by a signal or by itself: its status was not recorded";
+}
+
+std::string how_text(const Run& run, const RankState& state) {
+  switch (state.life.evidence) {
+    case EndEvidence::kNoted:
+      return fmt::format("{}; that it was gone was noted at {}",
+                         status_text(trace_of(run, state).wait_status),
+                         run_time(run, state.life.ended));
+    case EndEvidence::kKernel:
+      return "is there no more, and left no exit record: killed by a signal";
+    case EndEvidence::kNone:
+    case EndEvidence::kExitRecord:
+      break;
+  }
+  return "silent, and nothing says that it ended: a signal that stops it, a pause of its container "
+         "or a disk that hangs looks the same as its death or that of its machine";
+}
+
+void say_how_it_died(const Run& run, const Hang& hang, Finding& finding) {
+  if (hang.fate == Fate::kDumpedEarly) {
+    finding.evidence.push_back(
+        "not a proof: a dump does not say why it was written; a process writes one when it ends");
+    return;
+  }
+  constexpr size_t kMostByThemselves = 3;
+  constexpr size_t kMostLines = 24;
+  // Ranks of one host that ended in the same way are one line: of a lost machine all are.
+  std::map<std::pair<std::string, std::string>, Ranks> groups;
+  for (const Rank rank : hang.roots) {
+    const RankState& state = *state_of(run, rank);
+    insert(groups[{trace_of(run, state).host, how_text(run, state)}], rank);
+  }
+  for (const auto& [group, ranks] : groups) {
+    if (ranks.size() > kMostByThemselves) {
+      TimeNs first = state_of(run, ranks.front())->last_seen;
+      TimeNs last = first;
+      for (const Rank rank : ranks) {
+        first = std::min(first, state_of(run, rank)->last_seen);
+        last = std::max(last, state_of(run, rank)->last_seen);
+      }
+      finding.evidence.push_back(
+          fmt::format("{} ({}) on {}: last signs of life {}{}, {} before the last of those that "
+                      "wait for them; {}",
+                      ranks_text(ranks), ranks.size(), group.first,
+                      first == last ? "at " : fmt::format("from {} to ", run_time(run, first)),
+                      run_time(run, last), seconds(silence(run, hang)), group.second));
+      continue;
+    }
+    for (const Rank rank : ranks) {
+      const RankState& state = *state_of(run, rank);
+      finding.evidence.push_back(
+          fmt::format("rank {}, process {} on {}: last sign of life at {}, {} before the last of "
+                      "those that wait for it; {}",
+                      rank.value, trace_of(run, state).pid, group.first,
+                      run_time(run, state.last_seen), seconds(silence(run, hang)), group.second));
+    }
+    if (finding.evidence.size() > kMostLines) {
+      return;
+    }
+  }
+}
+
+std::string advice_for(const Hang& hang) {
+  return hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly
+             ? "find out what ended it: the launcher's log, the kernel's log (out of memory), the "
+               "machine"
+         : hang.fate == Fate::kSilent
+             ? "look on its machine whether the process is there and in which state (ps -o stat), "
+               "and in the launcher's log"
+             : "all ended at about the same time: the launcher's log says who was first";
+}
+
+}  // namespace
+
+std::vector<Finding> find_dead_rank(const Run& run) {
+  std::vector<Finding> findings;
+  for (const Hang& hang : run.waits.hangs) {
+    if ((!may_have_died(hang.fate) && hang.fate != Fate::kDumpedEarly) ||
+        !hang.divergences.empty() || cause_of(run, hang) != Cause::kNotSeen) {
+      continue;
+    }
+    Finding finding = hang_finding(run, hang, "collective.dead-rank");
+    finding.title = dead_rank_title(run, hang);
+    finding.certainty = dead_rank_certainty(run, hang);
+    finding.values.emplace_back("silent_ns", silence(run, hang));
+    say_how_it_died(run, hang, finding);
+    finding.advice = advice_for(hang);
+    if (hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly) {
+      finding.culprits = hang.roots;
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace traintrace

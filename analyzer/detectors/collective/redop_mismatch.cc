@@ -1,0 +1,11 @@
+// Different reductions met at the same place of a communicator.
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang/divergence_finding.h"
+
+namespace traintrace {
+
+std::vector<Finding> find_reduction_mismatch(const Run& run) {
+  return find_diverged(run, {DivergenceKind::kReduction}, "collective.redop-mismatch");
+}
+
+}  // namespace traintrace

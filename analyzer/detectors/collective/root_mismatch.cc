@@ -1,0 +1,11 @@
+// Different roots met at the same place of a communicator.
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang/divergence_finding.h"
+
+namespace traintrace {
+
+std::vector<Finding> find_root_mismatch(const Run& run) {
+  return find_diverged(run, {DivergenceKind::kRoot}, "collective.root-mismatch");
+}
+
+}  // namespace traintrace

@@ -1,0 +1,269 @@
+#include "analyzer/detectors/hang/stall_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string_view>
+
+#include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/communicators.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/progress.h"
+#include "analyzer/model/waiting/host_functions.h"
+
+namespace traintrace {
+namespace {
+
+std::string operation_text(const Run& run, const Stall& stall) {
+  return fmt::format("{}{} on communicator {}", stall.function,
+                     stall.sequence == 0 ? "" : fmt::format(" #{}", stall.sequence),
+                     label_of(run, run.communicators[stall.communicator]));
+}
+
+std::string function_text(const Run& run, const StalledRank& rank) {
+  const ProcessTrace& trace = run.processes[rank.process];
+  const HostFunctionText& function = *function_before(run, rank.process, rank.operation);
+  const auto place = user_place(trace, rank.rank, function.stack);
+  return fmt::format(
+      "a function that {} put on {}{} has been running since {}", call_name(trace, function.call),
+      function.stream == rank.operation.stream ? "its stream"
+                                               : "a stream that its own waits for, by an event,",
+      place ? " at " + place_text(*place) : "", run_time(run, function.entered));
+}
+
+std::string blocked_title(const Run& run, const Stall& stall) {
+  const std::string who = ranks_text(stall.suspects);
+  const std::string never = never_text(run, stall.suspects, "started");
+  for (const StalledRank& rank : stall.ranks) {
+    if (contains(stall.suspects, rank.rank) &&
+        function_before(run, rank.process, rank.operation) != nullptr) {
+      return fmt::format("{} {} {} on the GPU: {}", who, never, operation_text(run, stall),
+                         function_text(run, rank));
+    }
+  }
+  return fmt::format("{} {} {} on the GPU: something before it on the stream does not end", who,
+                     never, operation_text(run, stall));
+}
+
+Ranks all_of(const Stall& stall) {
+  Ranks ranks;
+  for (const StalledRank& rank : stall.ranks) {
+    ranks.push_back(rank.rank);
+  }
+  return ranks;
+}
+
+// ", called at train.py:5 in train_step"; empty: not known.
+std::string called_at(const Run& run, const StalledRank& rank) {
+  const auto place = user_place(run.processes[rank.process], rank.rank, rank.operation.stack);
+  return place ? ", called at " + place_text(*place) : "";
+}
+
+// Each state that the GPUs are in, with the ranks that are.
+void add_states(const Stall& stall, std::vector<std::string>& lines) {
+  constexpr const char* kTexts[] = {"what the GPU does with it is not known",
+                                    "the stream has not come to it",
+                                    "the stream has come to it, and is not past it",
+                                    "finished",
+                                    "not finished",
+                                    "not known: aborted"};
+  static_assert(std::size(kTexts) == static_cast<size_t>(GpuState::kAborted) + 1);
+  std::map<GpuState, Ranks> by_state;
+  for (const StalledRank& rank : stall.ranks) {
+    by_state[rank.gpu].push_back(rank.rank);
+  }
+  if (by_state.size() == 1 && stall.finished.empty() && by_state.contains(GpuState::kUnknown)) {
+    return;  // nothing is told, and what follows says what else is known
+  }
+  for (const auto& [state, ranks] : by_state) {
+    lines.push_back(ranks_text(ranks) + ": " + kTexts[static_cast<size_t>(state)]);
+  }
+  if (!stall.finished.empty()) {
+    lines.push_back(ranks_text(stall.finished) + ": finished");
+  }
+}
+
+// Called by NCCL, for one of these operations.
+bool is_of_operation(const ProcessTrace& trace, const CallRecord& event) {
+  return std::any_of(
+      trace.communicators.begin(), trace.communicators.end(), [&](const CommunicatorText& text) {
+        return std::any_of(text.recent.begin(), text.recent.end(), [&](const OperationText& one) {
+          return one.enter <= event.enter && (one.leave == 0 || event.enter <= one.leave);
+        });
+      });
+}
+
+// When the newest operation of that stream was called that is known to be done: all before it is.
+TimeNs done_until(const ProcessTrace& trace, uint32_t stream) {
+  TimeNs until = 0;
+  for (const CommunicatorText& text : trace.communicators) {
+    for (const OperationText& one : text.recent) {
+      until = one.stream == stream && finished(trace, one) ? std::max(until, one.enter) : until;
+    }
+  }
+  return until;
+}
+
+// What the job put on the operation's stream before it and may not be done; newest first, where
+// events were read.
+std::vector<const CallRecord*> work_before(const Run& run, const StalledRank& rank) {
+  constexpr std::string_view kWork[] = {"launch",        "wait",         "memory-operation",
+                                        "host-function", "graph-launch", "copy"};
+  const ProcessTrace& trace = run.processes[rank.process];
+  std::vector<const CallRecord*> work;
+  if (rank.operation.stream == 0 || rank.operation.stream > trace.streams.size()) {
+    return work;
+  }
+  const uint64_t handle = trace.streams[rank.operation.stream - 1].handle;
+  const TimeNs done = done_until(trace, rank.operation.stream);
+  for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
+    const CallSchema* const schema = schema_of(trace, event->call);
+    const bool between =
+        !event->enter_lost && event->enter > done && event->enter < rank.operation.enter;
+    if (between && schema != nullptr &&
+        std::find(std::begin(kWork), std::end(kWork), schema->kind) != std::end(kWork) &&
+        value_of(trace, *event, "stream") == handle && !is_of_operation(trace, *event)) {
+      work.push_back(&*event);
+    }
+  }
+  return work;
+}
+
+std::string call_place_text(const Run& run, const StalledRank& rank, const CallRecord& event) {
+  const ProcessTrace& trace = run.processes[rank.process];
+  const auto place = user_place(trace, rank.rank, event.stack);
+  return call_name(trace, event.call) + (place ? " at " + place_text(*place) : "");
+}
+
+void add_stream(const Run& run, const StalledRank& rank, std::vector<std::string>& lines) {
+  const std::vector<const CallRecord*> work = work_before(run, rank);
+  for (size_t i = 0; i < std::min<size_t>(work.size(), 3); ++i) {
+    lines.push_back(fmt::format("rank {}: before it on its stream lies {}, put there at {}",
+                                rank.rank.value, call_place_text(run, rank, *work[i]),
+                                run_time(run, work[i]->enter)));
+  }
+}
+
+// "; only rank 2 put something else on its stream before it, cuStreamWaitValue32_v2 at a.py:3,
+// which may not end"; empty: most did, or none.
+std::string odd_stream_text(const Run& run, const Stall& stall) {
+  Ranks odd;
+  std::string what;
+  for (const StalledRank& rank : stall.ranks) {
+    const std::vector<const CallRecord*> work = work_before(run, rank);
+    if (!work.empty()) {
+      what = odd.empty() ? call_place_text(run, rank, *work.front()) : what;
+      insert(odd, rank.rank);
+    }
+  }
+  return odd.empty() || 2 * odd.size() >= stall.ranks.size()
+             ? ""
+             : fmt::format("; only {} put something else on {} before it, {}, which may not end",
+                           ranks_text(odd), odd.size() == 1 ? "its stream" : "their streams", what);
+}
+
+std::string transport_title(const Run& run, const RootStall& root) {
+  const Stall& stall = root.stall;
+  const bool aborted = std::any_of(stall.ranks.begin(), stall.ranks.end(),
+                                   [](const StalledRank& rank) { return rank.aborted; });
+  const std::string what = stall.known
+                               ? fmt::format("{} reached {} on the GPU, and none gets past it",
+                                             ranks_text(all_of(stall)), operation_text(run, stall))
+                               : fmt::format("{} entered {}, and none is known to have finished it",
+                                             ranks_text(all_of(stall)), operation_text(run, stall));
+  return fmt::format("{}, for {}{}: no call is missing or different{}; no culprit", what,
+                     seconds(stall.waited), aborted ? ", until the communicator was aborted" : "",
+                     stall.known ? "" : odd_stream_text(run, stall));
+}
+
+}  // namespace
+
+std::string stall_title(const Run& run, const RootStall& root) {
+  const Stall& stall = root.stall;
+  const Ranks& victims = root.hang == nullptr ? Ranks{} : root.hang->victims;
+  const std::string waiting = victims.empty()
+                                  ? ""
+                                  : fmt::format("; {} wait{} for that", ranks_text(victims),
+                                                victims.size() == 1 ? "s" : "");
+  switch (stall.kind) {
+    case StallKind::kBehind:
+      return fmt::format(
+          "{} put {} on the GPU, which {} finished: there it does not move, for {}{}",
+          ranks_text(stall.suspects), operation_text(run, stall), ranks_text(stall.finished),
+          seconds(stall.waited), waiting);
+    case StallKind::kBlocked:
+      return blocked_title(run, stall) + waiting;
+    case StallKind::kNoRoom:
+      return fmt::format(
+          "the kernel of {} does not run on {}, where that of another communicator "
+          "does, for {}; no culprit",
+          operation_text(run, stall), ranks_text(stall.suspects), seconds(stall.waited));
+    case StallKind::kTransport:
+      break;
+  }
+  return transport_title(run, root);
+}
+
+std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
+  const Stall& stall = root.stall;
+  Ranks callers = all_of(stall);
+  for (const Rank rank : run.waits.by_frontier ? Ranks() : stall.finished) {
+    insert(callers, rank);
+  }
+  std::vector<std::string> lines = {
+      arguments_text(stall.function, stall.ranks.front().operation) +
+          called_at(run, stall.ranks.front()),
+      fmt::format("{} had called it by {}", ranks_text(callers), run_time(run, stall.since))};
+  add_states(stall, lines);
+  for (const StalledRank& rank : stall.ranks) {
+    const bool suspect = contains(stall.suspects, rank.rank);
+    if ((!suspect && !stall.suspects.empty()) || lines.size() >= 3 * kEvidenceLines) {
+      continue;
+    }
+    if (function_before(run, rank.process, rank.operation) != nullptr) {
+      lines.push_back(fmt::format("rank {}: {}", rank.rank.value, function_text(run, rank)));
+    } else {
+      add_stream(run, rank, lines);
+    }
+    if (const auto holder = holder_of(run, stall, rank); holder && suspect) {
+      lines.push_back(fmt::format(
+          "rank {}: the kernel of {} #{} on communicator {} runs instead", rank.rank.value,
+          call_name(run.processes[rank.process], holder->operation.call),
+          holder->operation.sequence, label_of(run, run.communicators[holder->communicator])));
+    }
+    lines.push_back(last_call_text(run, rank.rank));
+  }
+  if (!stall.known && stall.kind == StallKind::kTransport) {
+    lines.push_back(
+        "which rank's GPU does not get there is not recorded: "
+        "TRAINTRACE_GPU_PROGRESS=marks records it");
+  }
+  return lines;
+}
+
+const char* stall_advice(const Run& run, const Stall& stall, bool given_up) {
+  if (stall.kind == StallKind::kTransport && !stall.known && !odd_stream_text(run, stall).empty()) {
+    return "look at what those ranks put on the stream before it: a kernel that does not end, or a "
+           "wait for a value that is never written; if it does end, look at the network and NVLink";
+  }
+  switch (stall.kind) {
+    case StallKind::kBehind:
+      return "look at that GPU: the kernel's log (Xid), its clocks, what else runs on it";
+    case StallKind::kBlocked:
+      return "look at what was put on that stream before the operation: a kernel that does not "
+             "end, an event that is never recorded, a host callback that waits";
+    case StallKind::kNoRoom:
+      return "let operations of different communicators follow one another on one stream, or in "
+             "one order by events";
+    case StallKind::kTransport:
+      break;
+  }
+  return given_up ? "the time limit is a consequence; next time record "
+                    "TRAINTRACE_GPU_PROGRESS=marks, and look at the network and NVLink"
+                  : "look at the network and NVLink between these ranks, and at NCCL's own log";
+}
+
+}  // namespace traintrace

@@ -1,0 +1,132 @@
+// A rank is inside a call that waits for its whole device, and so for an operation that its peers
+// cannot finish before it comes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/open_calls.h"
+#include "analyzer/model/waiting/hang_cause.h"
+
+namespace traintrace {
+namespace {
+
+// What the rank has put on its device, and its peers are missing from.
+const Wait* held_in(const Run& run, Rank rank, const Ranks& cycle) {
+  for (const Wait& wait : run.waits.waits) {
+    const auto is_rank = [&](const Waiter& waiter) { return waiter.rank == rank; };
+    const auto in_cycle = [&](const Awaited& awaited) { return contains(cycle, awaited.rank); };
+    if (std::any_of(wait.waiters.begin(), wait.waiters.end(), is_rank) &&
+        std::any_of(wait.awaited.begin(), wait.awaited.end(), in_cycle)) {
+      return &wait;
+    }
+  }
+  return nullptr;
+}
+
+Ranks awaited_in(const Wait& wait) {
+  Ranks ranks;
+  for (const Awaited& awaited : wait.awaited) {
+    ranks.push_back(awaited.rank);
+  }
+  return ranks;
+}
+
+std::string inside_text(const Run& run, Rank rank) {
+  const RankState& state = *state_of(run, rank);
+  const ProcessTrace& trace = trace_of(run, state);
+  const auto open = open_cuda_call(run, state);
+  const auto place = user_place(trace, rank, open->stack);
+  return fmt::format("rank {} is inside {}{} since {}", rank.value, open->call,
+                     place ? " at " + place_text(*place) : "", run_time(run, open->since));
+}
+
+// Who is waited for in what: the call waits for the first, the others for the rank in the second.
+std::string chain_text(const Run& run, const Hang& hang, Rank rank) {
+  const Wait* own = held_in(run, rank, hang.roots);
+  std::string text = inside_text(run, rank) + ", which waits for all that its device has to do";
+  if (own != nullptr) {
+    text +=
+        fmt::format(", {} too, which {} not begun", operation_text(run, *own),
+                    ranks_text(awaited_in(*own)) + (own->awaited.size() == 1 ? " has" : " have"));
+  }
+  for (const Wait& wait : run.waits.waits) {
+    const auto is_rank = [&](const Awaited& awaited) { return awaited.rank == rank; };
+    if (&wait != own && std::any_of(wait.awaited.begin(), wait.awaited.end(), is_rank)) {
+      return text + fmt::format(", as {} in {} for this rank",
+                                wait.waiters.size() == 1
+                                    ? fmt::format("rank {} waits", wait.waiters.front().rank.value)
+                                    : fmt::format("{} ranks wait", wait.waiters.size()),
+                                operation_text(run, wait));
+    }
+  }
+  return text;
+}
+
+void put_places(const Run& run, const Ranks& ranks, Finding& finding) {
+  std::vector<CodePlace> places;
+  for (const Rank rank : ranks) {
+    const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+    if (const auto place =
+            user_place(trace, rank, open_cuda_call(run, *state_of(run, rank))->stack)) {
+      places.push_back(*place);
+    }
+  }
+  std::erase_if(finding.where, [&](const CodePlace& place) { return contains(ranks, place.rank); });
+  finding.where.insert(finding.where.begin(), places.begin(), places.end());
+}
+
+bool is_in_nccl_too(const Run& run, Rank rank) {
+  return blocked_in_nccl(run, *state_of(run, rank)) != 0;
+}
+
+void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& finding) {
+  const bool cycle = hang.fate == Fate::kCycle;
+  Ranks others;
+  std::copy_if(finding.victims.begin(), finding.victims.end(), std::back_inserter(others),
+               [&](Rank rank) { return !contains(ranks, rank); });
+  finding.sides = {ranks, others};
+  if (cycle && std::any_of(ranks.begin(), ranks.end(),
+                           [&](Rank rank) { return is_in_nccl_too(run, rank); })) {
+    finding.certainty = Certainty::kPossible;
+    finding.title += "; no culprit: a further thread is inside NCCL, which may be why";
+  } else if (ranks.size() < others.size() || !cycle) {
+    finding.culprits = ranks;
+    finding.victims = others;
+  } else {
+    finding.title += "; no culprit: as many are inside such a call as are not";
+  }
+}
+
+Finding implicit_sync_finding(const Run& run, const Hang& hang) {
+  const bool cycle = hang.fate == Fate::kCycle;
+  const Ranks ranks = cycle ? inside_implicit_sync(run, hang) : hang.roots;
+  Finding finding = hang_finding(run, hang, "host.implicit-sync-deadlock");
+  finding.title = chain_text(run, hang, ranks.front());
+  finding.certainty = Certainty::kLikely;  // for what a call waits is CUDA's affair
+  put_places(run, ranks, finding);
+  put_blame(run, hang, ranks, finding);
+  for (size_t i = 1; i < std::min<size_t>(ranks.size(), 8); ++i) {
+    finding.evidence.push_back(chain_text(run, hang, ranks[i]));
+  }
+  finding.advice =
+      "allocate, free, load and synchronise the device before the first of these operations is "
+      "put on a stream, or after the last; wait for single streams and events instead";
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_implicit_sync(const Run& run) {
+  std::vector<Finding> findings;
+  for (const Hang& hang : run.waits.hangs) {
+    if (cause_of(run, hang) == Cause::kImplicitSync) {
+      findings.push_back(implicit_sync_finding(run, hang));
+    }
+  }
+  return findings;
+}
+
+}  // namespace traintrace

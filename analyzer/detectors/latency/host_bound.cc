@@ -1,0 +1,71 @@
+// The GPU is faster than the host can launch, and nothing else holds the host up.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/detectors/lost_time/latency_finding.h"
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+int64_t late_launches(const DeviceProfile& device) {
+  const bool queued = device.median_lead_ns >= kNoLeadNs;
+  return is_attributed(device) ? late_loss(device, queued ? kQueuedShare : kWarnShare) : 0;
+}
+
+std::string lead_text(int64_t lead_ns) {
+  return lead_ns < 0 ? "returned after their work had begun"
+                     : fmt::format("returned less than {:.1f} us before their work began",
+                                   static_cast<double>(lead_ns) / 1e3);
+}
+
+// Of the launches that came late, not of all: between them the host may be far ahead.
+void add_leads(const Profile& profile, const DeviceProfile& device, Finding& finding) {
+  std::set<int64_t> began_ns;
+  for (const IdleSite& site : late_sites(device)) {
+    for (const IdleGap& gap : site.gaps) {
+      began_ns.insert(gap.until_ns);
+    }
+  }
+  const Timeline& timeline = profile.timelines[device.timeline];
+  const int64_t late_ns = median_lead(timeline, timeline.work, [&](const GpuWork& work) {
+    return work.device == device.device && began_ns.contains(work.start_ns);
+  });
+  finding.evidence.push_back(
+      fmt::format("rank {}: {} launches came when the GPU had run out of work; half of them {}",
+                  device.rank.value, began_ns.size(), lead_text(late_ns)));
+  if (device.median_lead_ns >= kNoLeadNs) {
+    finding.evidence.push_back(
+        fmt::format("rank {}: at other times the host is ahead: of all launches of kernels half "
+                    "returned {:.1f} us or more before their work began",
+                    device.rank.value, static_cast<double>(device.median_lead_ns) / 1e3));
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> find_host_bound(const Profile& profile) {
+  const std::vector<LossOn> losses = idle_losses_of(profile, kWarnShare, late_launches);
+  if (losses.empty()) {
+    return {};
+  }
+  Finding finding = loss_finding("latency.host-bound", losses);
+  const DeviceProfile& worst = *losses.front().device;
+  finding.title = "host-bound: " + idle_text(losses) + " because kernels are launched too late";
+  add_alike(profile, losses, HostTime::kLaunching,
+            {"launches too slowly as well, while its GPU waits in collectives",
+             "launch too slowly as well, while their GPUs wait in collectives"},
+            finding);
+  finding.values.emplace_back("busy_percent", percent_of(worst, worst.times.busy_ns));
+  finding.values.emplace_back("median_lead_ns", worst.median_lead_ns);
+  add_leads(profile, worst, finding);
+  add_sites(losses, late_sites, finding);
+  finding.advice =
+      "fewer and larger kernels: CUDA graphs, torch.compile, fused optimizers, larger batches; or "
+      "less Python between launches";
+  return {finding};
+}
+
+}  // namespace traintrace

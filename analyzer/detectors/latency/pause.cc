@@ -1,0 +1,364 @@
+// The GPU had nothing to do now and then, and for long: a checkpoint, an evaluation, start-up; and
+// other ranks waited for it.  No habit; those that come again at even intervals, and cost much, are
+// worth a warning.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/lost_time/pauses.h"
+#include "analyzer/detectors/lost_time/time_account.h"
+#include "analyzer/timeline/steps.h"
+
+namespace traintrace {
+namespace {
+
+std::string doing(const IdleSite& site) {
+  if (!site.copy.empty()) {
+    return fmt::format("in {}{}", site.copy, site.call.empty() ? "" : ", launched by " + site.call);
+  }
+  switch (site.cause) {
+    case IdleCause::kDataStarvation:
+      return "in the data loader, in " + site.call;
+    case IdleCause::kSyncInduced:
+      return "after " + site.call;
+    case IdleCause::kAllocator:
+    case IdleCause::kLaunchCall:
+      return "inside " + site.call;
+    case IdleCause::kHostPeerWait:
+      return "waiting on the host for other ranks in " + site.call;
+    default:
+      return "before " + site.call;
+  }
+}
+
+std::optional<size_t> step_of(const DeviceProfile& device, const Pause& pause) {
+  return device.steps < 2 || pause.stretch < 0 ? std::nullopt
+                                               : std::optional(static_cast<size_t>(pause.stretch));
+}
+
+int64_t step_length(const DeviceProfile& device, size_t step) {
+  const int64_t end =
+      step + 1 < device.step_starts.size() ? device.step_starts[step + 1] : device.window.end_ns;
+  return std::max<int64_t>(0, end - device.step_starts[step]);
+}
+
+// Those before the first mark are counted back from it.
+int64_t number_of(const Timeline& timeline, const DeviceProfile& device, size_t step) {
+  return step < device.unmarked
+             ? step_number(timeline, 0) - static_cast<int64_t>(device.unmarked - step)
+             : step_number(timeline, step - device.unmarked);
+}
+
+// "step 0 took 104.2 ms, others 12.0 ms"
+std::string step_text(const Profile& profile, const DeviceProfile& device, size_t step) {
+  std::vector<int64_t> others;
+  for (size_t i = 0; i < device.step_starts.size(); ++i) {
+    if (i != step) {
+      others.push_back(step_length(device, i));
+    }
+  }
+  const auto middle = others.begin() + static_cast<ptrdiff_t>(others.size() / 2);
+  std::nth_element(others.begin(), middle, others.end());
+  return fmt::format("step {} took {}, others {}",
+                     number_of(profile.timelines[device.timeline], device, step),
+                     ms_text(step_length(device, step)), ms_text(*middle));
+}
+
+std::string pause_text(const Profile& profile, const DeviceProfile& device, const Pause& pause) {
+  const IdleSite& most = pause.sites.front();
+  const std::optional<size_t> step = step_of(device, pause);
+  std::string text = pause.stretch < 0 && device.loop_start_ns ? "before the first step, " : "";
+  if (pause.is_one()) {
+    text += fmt::format("{} {}{}", ms_text(pause.ns), doing(most), caller_text(most));
+  } else {
+    text += fmt::format("{} in {} gaps, {} of it {}{}", ms_text(pause.ns), pause.gaps(),
+                        ms_text(most.ns), doing(most), caller_text(most));
+  }
+  return text + (step ? "; " + step_text(profile, device, *step) : "");
+}
+
+int64_t pauses_ns(const std::vector<Pause>& pauses) {
+  int64_t sum = 0;
+  for (const Pause& pause : pauses) {
+    sum += pause.ns;
+  }
+  return sum;
+}
+
+// A line whose pauses come again: after as much work each time, and over two fifths of the work.
+bool comes_again(const DeviceProfile& device, const IdleSite& site) {
+  if (site.gaps.size() < kReturns) {
+    return false;
+  }
+  int64_t shortest = std::numeric_limits<int64_t>::max();
+  int64_t longest = 0;
+  int64_t all = 0;
+  for (size_t i = 1; i < site.gaps.size(); ++i) {
+    const IdleGap& gap = site.gaps[i];
+    const int64_t work = gap.until_ns - gap.ns - site.gaps[i - 1].until_ns;
+    shortest = std::min(shortest, work);
+    longest = std::max(longest, work);
+    all += work;
+  }
+  // Three at even distances leave out half of it at most; the ends of a window may be late.
+  return longest / 2 <= shortest && all >= (device.times.window_ns - site.ns) / 5 * 2;
+}
+
+// That which costs most; null: none comes again.
+std::optional<IdleSite> returning_of(const DeviceProfile& device,
+                                     const std::vector<Pause>& pauses) {
+  std::vector<IdleSite> lines;
+  for (const Pause& pause : pauses) {
+    for (const IdleSite& site : pause.sites) {
+      auto line = std::find_if(lines.begin(), lines.end(), [&](const IdleSite& each) {
+        return each.copy.empty() && site.copy.empty() && each.cause == site.cause &&
+               each.call == site.call && each.site == site.site && each.op == site.op;
+      });
+      if (line == lines.end()) {
+        line = lines.insert(line, IdleSite{site.cause, site.call, site.site, site.op});
+        line->copy = site.copy;
+      }
+      // However many gaps it has in one step, that is one pause.
+      if (device.share(site.ns) >= kPauseShare) {
+        line->gaps.push_back({site.ns, site.gaps.back().until_ns});
+        line->ns += site.ns;
+      }
+    }
+  }
+  std::optional<IdleSite> most;
+  for (IdleSite& line : lines) {
+    std::sort(line.gaps.begin(), line.gaps.end(),
+              [](const IdleGap& a, const IdleGap& b) { return a.until_ns < b.until_ns; });
+    if (comes_again(device, line) && (!most || line.ns > most->ns)) {
+      most = std::move(line);
+    }
+  }
+  return most;
+}
+
+void tell_returning(const DeviceProfile& device, const IdleSite& site, Finding& finding) {
+  const size_t count = site.gaps.size();
+  const int64_t every =
+      (site.gaps.back().until_ns - site.gaps.front().until_ns) / static_cast<int64_t>(count - 1);
+  finding.severity = Severity::kWarning;
+  finding.title =
+      fmt::format("the GPU of rank {} is idle for {} in {} pauses that come again every {}",
+                  device.rank.value, share_text(device, site.ns), count, ms_text(every));
+  finding.where = {place_of(device.rank, site)};
+  finding.values.emplace_back("returning_ns", site.ns);
+  finding.values.emplace_back("returning_count", static_cast<int64_t>(count));
+  finding.values.emplace_back("interval_ns", every);
+}
+
+// How much another GPU waited for pauses, at most.
+double waited_share(const Profile& profile, const std::vector<std::vector<WaitOnce>>& waits) {
+  double most = 0;
+  for (const DeviceProfile& device : profile.devices) {
+    int64_t sum = 0;
+    for (const WaitOnce& once : waits[device.index]) {
+      sum += once.for_a_pause ? once.wait.ns : 0;
+    }
+    most = std::max(most, device.share(sum));
+  }
+  return most;
+}
+
+// In single steps of the loop all over the recording, as where garbage is collected or a host is
+// preempted: no line and no interval, but it will come again.  Empty: they are too few.
+std::vector<Pause> scattered_of(const DeviceProfile& device, const std::vector<Pause>& pauses) {
+  std::vector<Pause> within;
+  std::copy_if(pauses.begin(), pauses.end(), std::back_inserter(within), [&](const Pause& pause) {
+    return device.steps >= 2 && pause.stretch > 0;  // the first step is one of warming up
+  });
+  if (within.size() < kReturns) {
+    return {};
+  }
+  const auto [first, last] =
+      std::minmax_element(within.begin(), within.end(),
+                          [](const Pause& a, const Pause& b) { return a.stretch < b.stretch; });
+  const auto steps = static_cast<int64_t>(device.steps);
+  return 5 * (last->stretch - first->stretch) >= 2 * steps ? within : std::vector<Pause>{};
+}
+
+void tell_scattered(const DeviceProfile& device, const std::vector<Pause>& pauses,
+                    Finding& finding) {
+  finding.severity = Severity::kWarning;
+  finding.title = fmt::format("the GPU of rank {} is idle for {} in pauses in {} of {} steps",
+                              device.rank.value, share_text(device, pauses_ns(pauses)),
+                              pauses.size(), device.steps);
+}
+
+std::string title_of_pauses(const Profile& profile, const DeviceProfile& device,
+                            const std::vector<Pause>& pauses, int64_t all_ns) {
+  const Pause& first = pauses.front();
+  if (pauses.size() > 1) {
+    return fmt::format("the GPU of rank {} was idle for {} in {} single pauses, not in each step",
+                       device.rank.value, share_text(device, all_ns), pauses.size());
+  }
+  if (first.is_one()) {
+    return fmt::format("the GPU of rank {} {} once for {} ({}), not in each step",
+                       device.rank.value, first.sites.front().copy.empty() ? "was idle" : "copied",
+                       ms_text(first.ns), share_text(device, first.ns));
+  }
+  const std::optional<size_t> step = step_of(device, first);
+  return fmt::format(
+      "{}the GPU of rank {} computed nothing for {} in {} gaps: start-up or an "
+      "evaluation, no habit",
+      step                ? "one step alone: " + step_text(profile, device, *step) + "; "
+      : first.stretch < 0 ? "before the first step "
+                          : "once ",
+      device.rank.value, share_text(device, first.ns), first.gaps());
+}
+
+// "rank 1: waited once for rank 0 in allreduce, 400.1 ms"
+std::string once_text(const Profile& profile, const DeviceProfile& device, const WaitOnce& once) {
+  return fmt::format("rank {}: {} of waiting for rank {} in one {}", device.rank.value,
+                     ms_text(once.wait.ns), profile.devices[once.last].rank.value,
+                     profile.groups[once.wait.group].list[once.wait.collective].operation);
+}
+
+void name_once(const Profile& profile, const std::vector<std::vector<WaitOnce>>& waits,
+               Finding& finding) {
+  for (const DeviceProfile& device : profile.devices) {
+    for (const WaitOnce& once : waits[device.index]) {
+      name_loss(device, kExposedLoss, once.again ? 0 : once.wait.ns, finding);
+    }
+  }
+}
+
+constexpr size_t kMostPauseLines = 5;
+
+// Nobody had a pause: who came late computed, or waited elsewhere.
+std::vector<Finding> only_waits(const Profile& profile,
+                                const std::vector<std::vector<WaitOnce>>& waits) {
+  const std::vector<LossOn> losses =
+      losses_of(profile, kWarnShare, [&](const DeviceProfile& device) {
+        int64_t sum = 0;
+        for (const WaitOnce& once : waits[device.index]) {
+          sum += once.again ? 0 : once.wait.ns;
+        }
+        return sum;
+      });
+  if (losses.empty()) {
+    return {};
+  }
+  const DeviceProfile& worst = *losses.front().device;
+  std::vector<WaitOnce> longest = waits[worst.index];
+  std::stable_sort(longest.begin(), longest.end(),
+                   [](const WaitOnce& a, const WaitOnce& b) { return a.wait.ns > b.wait.ns; });
+  Finding finding = loss_finding("latency.pause", losses, Comes::kNowAndThen);
+  finding.title = fmt::format(
+      "{} waited for late ranks in single collectives, not in each step: rank {} {}",
+      ranks_text(finding.culprits), worst.rank.value, share_text(worst, losses.front().ns));
+  finding.victims = finding.culprits;
+  finding.culprits.clear();
+  finding.values = {{"waited_ns", losses.front().ns},
+                    {"waited_percent", percent_of(worst, losses.front().ns)},
+                    {"pause_count", static_cast<int64_t>(longest.size())},
+                    {"longest_ns", longest.front().wait.ns}};
+  for (size_t i = 0; i < longest.size() && i < kMostPauseLines; ++i) {
+    finding.evidence.push_back(once_text(profile, worst, longest[i]));
+  }
+  name_once(profile, waits, finding);
+  finding.advice =
+      "no action if those ranks evaluate or write a checkpoint; else look what they do "
+      "there: `report --by=step`";
+  return {finding};
+}
+
+void add_pause_victims(const Profile& profile, const std::vector<std::vector<WaitOnce>>& waits,
+                       Finding& finding) {
+  const WaitOnce* longest = nullptr;
+  const DeviceProfile* victim = nullptr;
+  for (const DeviceProfile& device : profile.devices) {
+    for (const WaitOnce& once : waits[device.index]) {
+      if (once.for_a_pause) {
+        insert(finding.victims, device.rank);
+        if (longest == nullptr || once.wait.ns > longest->wait.ns) {
+          longest = &once;
+          victim = &device;
+        }
+      }
+    }
+  }
+  if (longest != nullptr) {
+    finding.title += fmt::format("; {} waited for it", ranks_text(finding.victims));
+    finding.evidence.push_back(once_text(profile, *victim, *longest));
+    finding.values.emplace_back("waited_ns", longest->wait.ns);
+  }
+}
+
+// What it says of the GPU that lost most, without who waited for it.
+Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
+                      const std::vector<Pause>& pauses,
+                      const std::vector<std::vector<WaitOnce>>& waits) {
+  const DeviceProfile& worst = *losses.front().device;
+  Finding finding = loss_finding("latency.pause", losses, Comes::kNowAndThen);
+  finding.certainty = Certainty::kProof;
+  finding.title = title_of_pauses(profile, worst, pauses, losses.front().ns);
+  finding.sides = {finding.culprits};
+  finding.culprits.clear();
+  finding.evidence.clear();
+  finding.values = {{"idle_ns", losses.front().ns},
+                    {"idle_percent", percent_of(worst, losses.front().ns)},
+                    {"pause_count", static_cast<int64_t>(pauses.size())},
+                    {"longest_ns", pauses.front().ns}};
+  finding.where.push_back(place_of(worst.rank, pauses.front().sites.front()));
+  const std::optional<IdleSite> returning = returning_of(worst, pauses);
+  if (returning && worst.share(returning->ns) >= kReturningShare) {
+    tell_returning(worst, *returning, finding);
+  } else if (const std::vector<Pause> scattered = scattered_of(worst, pauses);
+             worst.share(pauses_ns(scattered)) >= kReturningShare &&
+             waited_share(profile, waits) >= kReturningShare) {
+    tell_scattered(worst, scattered, finding);
+  }
+  for (size_t i = 0; i < pauses.size() && i < kMostPauseLines; ++i) {
+    finding.evidence.push_back(
+        fmt::format("rank {}: {}", worst.rank.value, pause_text(profile, worst, pauses[i])));
+  }
+  finding.advice =
+      finding.severity == Severity::kWarning
+          ? "a checkpoint or an evaluation: less often, or beside the training (async_save); where "
+            "no line is named, garbage (gc.freeze, or gc.collect on all ranks in one step) or "
+            "other "
+            "processes on its cores; else look at that line"
+          : "no action if it is a checkpoint, an evaluation or start-up; else look at that line";
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_pauses(const Profile& profile) {
+  std::vector<std::vector<Pause>> all;
+  for (const DeviceProfile& device : profile.devices) {
+    all.push_back(pauses_of(device));
+  }
+  const std::vector<LossOn> losses =
+      idle_losses_of(profile, kWarnShare,
+                     [&](const DeviceProfile& device) { return pauses_ns(all[device.index]); });
+  const std::vector<std::vector<WaitOnce>> waits = waits_once(profile, all);
+  if (losses.empty()) {
+    return only_waits(profile, waits);
+  }
+  const DeviceProfile& worst = *losses.front().device;
+  const std::vector<Pause>& pauses = all[worst.index];
+  Finding finding = pause_finding(profile, losses, pauses, waits);
+  add_pause_victims(profile, waits, finding);
+  finding.values.emplace_back("gain_ns", losses.front().ns);
+  finding.evidence.push_back(fmt::format(
+      "without {} the recorded window of rank {} would take {} instead of {}, at best",
+      pauses.size() == 1 ? "it" : "them", worst.rank.value,
+      ms_text(worst.times.window_ns - losses.front().ns), ms_text(worst.times.window_ns)));
+  for (const LossOn& loss : losses) {
+    for (const Pause& pause : all[loss.device->index]) {
+      name_sites(*loss.device, pause.sites, finding);
+    }
+  }
+  name_once(profile, waits, finding);
+  return {finding};
+}
+
+}  // namespace traintrace

@@ -1,0 +1,174 @@
+#include "analyzer/detectors/lost_time/pauses.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/timeline/spans.h"
+
+namespace traintrace {
+namespace {
+
+constexpr IdleCause kPauseCauses[] = {IdleCause::kDataStarvation, IdleCause::kSyncInduced,
+                                      IdleCause::kAllocator,      IdleCause::kHostPeerWait,
+                                      IdleCause::kHostBound,      IdleCause::kLaunchCall};
+// How far waiting is followed from rank to rank.
+constexpr int kMostRanksBetween = 8;
+
+void add_single(const DeviceProfile& device, const std::vector<IdleSite>& sites,
+                std::map<int64_t, Pause>& pauses) {
+  for (const IdleSite& site : sites) {
+    std::map<int64_t, IdleSite> parts;
+    for (const IdleGap& gap : site.gaps) {
+      const int64_t stretch = is_start_up(device, gap) ? -1 : stretch_of(device, gap);
+      IdleSite& part = parts[stretch];
+      part.ns += gap.ns;
+      part.gaps.push_back(gap);
+    }
+    for (auto& [stretch, part] : parts) {
+      Pause& pause = pauses[stretch];
+      pause.stretch = stretch;
+      pause.ns += part.ns;
+      pause.sites.push_back(
+          {site.cause, site.call, site.site, site.op, part.ns, std::move(part.gaps), site.copy});
+    }
+  }
+}
+
+// Of a GPU, while it had such pauses.
+Spans spans_of(const std::vector<Pause>& pauses) {
+  std::vector<Span> spans;
+  for (const Pause& pause : pauses) {
+    for (const IdleSite& site : pause.sites) {
+      for (const IdleGap& gap : site.gaps) {
+        spans.push_back({gap.until_ns - gap.ns, gap.until_ns});
+      }
+    }
+  }
+  return united(std::move(spans));
+}
+
+// Who made whom wait, and why.
+class LateOnce {
+ public:
+  LateOnce(const Profile& profile, const std::vector<std::vector<Pause>>& pauses)
+      : profile_(profile) {
+    for (const std::vector<Pause>& each : pauses) {
+      paused_.push_back(spans_of(each));
+    }
+    for (const DeviceProfile& device : profile.devices) {
+      device_of_.try_emplace(device.timeline, device.index);
+      std::vector<CollectiveWait>& waits = waits_.emplace_back(unusual_waits(device));
+      std::erase_if(
+          waits, [&](const CollectiveWait& wait) { return device.share(wait.ns) < kPauseShare; });
+      again_.push_back(single_waits(device).empty());
+    }
+  }
+
+  std::vector<WaitOnce> of(size_t device) const {
+    std::vector<WaitOnce> result;
+    for (const CollectiveWait& wait : waits_[device]) {
+      if (const std::optional<Came> last = last_of(wait)) {
+        const bool for_a_pause = is_for_a_pause(*last, wait.ns, kMostRanksBetween);
+        if (for_a_pause || !again_[device]) {
+          result.push_back({wait, last->device, for_a_pause, again_[device]});
+        }
+      }
+    }
+    return result;
+  }
+
+ private:
+  struct Came {
+    size_t device;
+    int64_t at_ns;  // by its own clock
+  };
+
+  // Who came last to it.
+  std::optional<Came> last_of(const CollectiveWait& wait) const {
+    const Arrivals& arrivals = profile_.groups[wait.group];
+    const Arrival& arrival = arrivals.list[wait.collective];
+    const auto last = std::max_element(arrival.start_ns.begin(), arrival.start_ns.end());
+    const size_t timeline = arrivals.members[static_cast<size_t>(last - arrival.start_ns.begin())];
+    const auto device = device_of_.find(timeline);
+    if (device == device_of_.end()) {
+      return std::nullopt;
+    }
+    const std::vector<CollectiveWait>& waits = profile_.devices[device->second].waits;
+    const auto own = std::find_if(waits.begin(), waits.end(), [&](const CollectiveWait& each) {
+      return each.group == wait.group && each.collective == wait.collective;
+    });
+    return own == waits.end() ? std::nullopt : std::optional(Came{device->second, own->at_ns});
+  }
+
+  // For most of the time that others waited for it.
+  bool is_for_a_pause(const Came& last, int64_t waited_ns, int hops) const {
+    const Span late = {last.at_ns - waited_ns, last.at_ns};
+    if (2 * length_ns(within(paused_[last.device], late)) >= waited_ns) {
+      return true;
+    }
+    return hops > 0 && std::any_of(waits_[last.device].begin(), waits_[last.device].end(),
+                                   [&](const CollectiveWait& wait) {
+                                     const Span own = {wait.at_ns, wait.at_ns + wait.ns};
+                                     const std::optional<Came> earlier = last_of(wait);
+                                     return 2 * common_ns({own}, {late}) >= waited_ns && earlier &&
+                                            is_for_a_pause(*earlier, wait.ns, hops - 1);
+                                   });
+  }
+
+  const Profile& profile_;
+  std::vector<Spans> paused_;                       // by device
+  std::vector<std::vector<CollectiveWait>> waits_;  // the same
+  std::vector<bool> again_;                         // the same: whether these come again
+  std::map<size_t, size_t> device_of_;              // by timeline: its first
+};
+
+}  // namespace
+
+size_t Pause::gaps() const {
+  size_t count = 0;
+  for (const IdleSite& site : sites) {
+    count += site.gaps.size();
+  }
+  return count;
+}
+
+bool Pause::is_one() const {
+  int64_t longest = 0;
+  for (const IdleSite& site : sites) {
+    for (const IdleGap& gap : site.gaps) {
+      longest = std::max(longest, gap.ns);
+    }
+  }
+  return longest >= ns / 10 * 9;
+}
+
+std::vector<Pause> pauses_of(const DeviceProfile& device) {
+  std::map<int64_t, Pause> by_stretch;
+  for (const IdleCause cause : kPauseCauses) {
+    add_single(device, single_pauses(device, of_cause(cause)), by_stretch);
+  }
+  add_single(device, single_copies(device), by_stretch);
+  std::vector<Pause> pauses;
+  for (auto& [stretch, pause] : by_stretch) {
+    if (device.share(pause.ns) >= kPauseShare) {
+      std::stable_sort(pause.sites.begin(), pause.sites.end(),
+                       [](const IdleSite& a, const IdleSite& b) { return a.ns > b.ns; });
+      pauses.push_back(std::move(pause));
+    }
+  }
+  std::stable_sort(pauses.begin(), pauses.end(),
+                   [](const Pause& a, const Pause& b) { return a.ns > b.ns; });
+  return pauses;
+}
+
+std::vector<std::vector<WaitOnce>> waits_once(const Profile& profile,
+                                              const std::vector<std::vector<Pause>>& pauses) {
+  const LateOnce late(profile, pauses);
+  std::vector<std::vector<WaitOnce>> waits;
+  for (const DeviceProfile& device : profile.devices) {
+    waits.push_back(late.of(device.index));
+  }
+  return waits;
+}
+
+}  // namespace traintrace

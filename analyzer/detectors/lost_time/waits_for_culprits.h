@@ -1,0 +1,16 @@
+// What others lose while they wait for who a finding names: it is lost to the same cause.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/detectors/finding.h"
+#include "analyzer/timeline/profile.h"
+
+namespace traintrace {
+
+// Adds to Finding::named of warnings that say why ranks come late, for each GPU that is none of
+// theirs.  What another finding has named already may be named twice; who sums up takes no more
+// than there was.
+void name_waits_for_culprits(const Profile& profile, std::vector<Finding>& findings);
+
+}  // namespace traintrace

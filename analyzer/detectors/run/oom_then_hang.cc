@@ -1,0 +1,103 @@
+// A rank ran out of memory and did not come to where the others wait for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/memory/holders/who_held.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/waiting/hang_cause.h"
+
+namespace traintrace {
+namespace {
+
+std::string failure_text(const Run& run, Rank rank) {
+  const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+  const CallRecord& failed = *out_of_memory(run, rank);
+  const auto bytes = value_of(trace, failed, "bytes");
+  const auto place = user_place(trace, rank, failed.stack);
+  return fmt::format("rank {} ran out of memory at {}: {}{} failed{}", rank.value,
+                     run_time(run, failed.enter), call_name(trace, failed.call),
+                     bytes ? fmt::format(" of {} bytes", *bytes) : "",
+                     place ? " at " + place_text(*place) : "");
+}
+
+std::string what_then(const Run& run, Rank rank) {
+  const RankState& state = *state_of(run, rank);
+  return state.ending == Ending::kExited ? fmt::format("rank {} then exited with status {}",
+                                                       rank.value, trace_of(run, state).exit_status)
+         : state.ending == Ending::kGone ? fmt::format("rank {} has been gone since", rank.value)
+                                         : "";
+}
+
+void put_places(const Run& run, const Hang& hang, Finding& finding) {
+  std::vector<CodePlace> places;
+  for (const Rank rank : hang.roots) {
+    const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+    if (const auto place = user_place(trace, rank, out_of_memory(run, rank)->stack)) {
+      places.push_back(*place);
+    }
+  }
+  std::erase_if(finding.where,
+                [&](const CodePlace& place) { return contains(hang.roots, place.rank); });
+  finding.where.insert(finding.where.begin(), places.begin(), places.end());
+}
+
+// By PyTorch's own report of it where there is one: it comes last, and knows its totals.
+std::vector<std::string> who_held_on(const Run& run, Rank rank) {
+  const RankState& state = *state_of(run, rank);
+  const OutOfMemoryText* found = nullptr;
+  for (const OutOfMemoryText& failure : trace_of(run, state).out_of_memory) {
+    const bool here = state.device < 0 || failure.device == state.device;
+    found = here && !failure.held.empty() ? &failure : found;
+  }
+  return found == nullptr ? std::vector<std::string>() : who_held(run, state, *found);
+}
+
+Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
+  Finding finding = hang_finding(run, hang, "run.oom-then-hang");
+  const Rank first = hang.roots.front();
+  const ProcessTrace& trace = trace_of(run, *state_of(run, first));
+  finding.title =
+      fmt::format("{}; {} for {} in {}{}", failure_text(run, first), waiting_text(run, hang),
+                  hang.roots.size() == 1 ? "it" : "them",
+                  operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
+  finding.certainty = doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
+  finding.culprits = hang.roots;
+  put_places(run, hang, finding);
+  if (const auto bytes = value_of(trace, *out_of_memory(run, first), "bytes")) {
+    finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*bytes));
+  }
+  for (const std::string& line : who_held_on(run, first)) {
+    finding.evidence.push_back(line);
+  }
+  for (size_t i = 0; i < std::min<size_t>(hang.roots.size(), 8); ++i) {
+    finding.evidence.push_back(i == 0
+                                   ? fmt::format("since then rank {} has launched no work, and no "
+                                                 "allocation of that size has succeeded",
+                                                 first.value)
+                                   : failure_text(run, hang.roots[i]));
+    if (const std::string then = what_then(run, hang.roots[i]); !then.empty()) {
+      finding.evidence.push_back(then);
+    }
+  }
+  finding.advice = fmt::format(
+      "reduce memory use on {}; to survive running out, have all ranks abandon the step together",
+      ranks_text(hang.roots));
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> find_out_of_memory(const Run& run) {
+  std::vector<Finding> findings;
+  for (const Hang& hang : run.waits.hangs) {
+    if (cause_of(run, hang) == Cause::kOutOfMemory) {
+      findings.push_back(out_of_memory_hang_finding(run, hang));
+    }
+  }
+  return findings;
+}
+
+}  // namespace traintrace

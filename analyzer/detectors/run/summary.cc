@@ -1,0 +1,289 @@
+// run.healthy and run.in-progress: what is said of a run in which nothing wrong was found.
+#include "analyzer/detectors/run/summary.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/divergence/older_messages.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/ending.h"
+#include "analyzer/model/runs/run_clocks.h"
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+uint64_t collectives_of(const Run& run, const Communicator& communicator, bool most) {
+  uint64_t result = text_of(run, communicator.members.front()).collectives;
+  for (const Member& member : communicator.members) {
+    const uint64_t own = text_of(run, member).collectives;
+    result = most ? std::max(result, own) : std::min(result, own);
+  }
+  return result;
+}
+
+// Nothing that rests on what is not there can be sure.
+bool is_complete(const Run& run) {
+  const auto whole = [](const ProcessTrace& trace) {
+    return trace.errors.empty() &&
+           std::none_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
+             return loss.count > 0 && loss.severity == "warning";
+           });
+  };
+  return run.missing.empty() && run.unreadable.empty() &&
+         std::all_of(run.processes.begin(), run.processes.end(), whole);
+}
+
+// What the other members called can be compared.
+bool is_whole(const Communicator& communicator) {
+  return communicator.size == static_cast<int>(communicator.members.size());
+}
+
+std::string counts_text(size_t communicators, bool equal, size_t unknown) {
+  if (communicators == 0) {
+    return "";
+  }
+  if (!equal) {
+    return "; the numbers of collectives differ, and no rank waited for the rest";
+  }
+  if (unknown != 0) {
+    return fmt::format("; of {} communicator{} it is not recorded who else called how often",
+                       unknown, unknown == 1 ? "" : "s");
+  }
+  return ", with equal numbers of collectives";
+}
+
+Finding healthy(const Run& run) {
+  Finding finding;
+  finding.code = "run.healthy";
+  uint64_t total = 0;
+  size_t unknown = 0;
+  bool equal = true;
+  for (const Communicator& communicator : run.communicators) {
+    const uint64_t count = collectives_of(run, communicator, true);
+    total += count;
+    equal = equal && count == collectives_of(run, communicator, false);
+    unknown += is_whole(communicator) ? 0 : 1;
+    if (finding.evidence.size() < kEvidenceLines) {
+      finding.evidence.push_back(
+          fmt::format("communicator {}: {} collectives", communicator.name, count));
+    }
+  }
+  const bool sure = equal && unknown == 0 && is_complete(run);
+  finding.certainty = sure ? Certainty::kProof : Certainty::kLikely;
+  finding.title = fmt::format("nothing is wrong: {} rank{} ended normally{}", run.ranks.size(),
+                              run.ranks.size() == 1 ? "" : "s",
+                              counts_text(run.communicators.size(), equal, unknown));
+  finding.values = {{"collective_count", static_cast<int64_t>(total)}};
+  return finding;
+}
+
+}  // namespace
+
+TimeNs add_waits(const Run& run, Finding& finding) {
+  TimeNs longest = 0;
+  for (const Wait& wait : run.waits.waits) {
+    Ranks waiting;
+    Ranks awaited;
+    TimeNs waited = 0;
+    for (const Waiter& waiter : wait.waiters) {
+      waiting.push_back(waiter.rank);
+      waited = std::max(waited, elapsed(waiter.since, waiter.until));
+    }
+    for (const Awaited& other : wait.awaited) {
+      awaited.push_back(other.rank);
+    }
+    longest = std::max(longest, waited);
+    if (finding.evidence.size() < kEvidenceLines) {
+      finding.evidence.push_back(fmt::format(
+          "{} wait{} in {} for {}, for {}", ranks_text(waiting), waiting.size() == 1 ? "s" : "",
+          operation_text(run, wait), ranks_text(awaited), seconds(waited)));
+      finding.evidence.push_back(last_call_text(run, awaited.front()));
+    }
+  }
+  return longest;
+}
+
+namespace {
+
+// "ended normally"; empty: nothing says that it ended.
+std::string end_text(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  if (exited_normally(run, state)) {
+    return "ended normally";
+  }
+  if (state.ending == Ending::kExited) {
+    return fmt::format("exited with status {}", trace.exit_status);
+  }
+  if (!has_ended(state)) {
+    return "";
+  }
+  return trace.wait_status >= 0 && WIFSIGNALED(trace.wait_status)
+             ? "died of " + signal_text(WTERMSIG(trace.wait_status))
+             : "ended without an exit record, as by a signal";
+}
+
+// From the last call of any rank, or the last time that an operation was seen to be complete, to
+// where the records end.  0: some rank has called nothing that is known.
+TimeNs silence(const Run& run) {
+  TimeNs last = 0;
+  TimeNs end = 0;
+  for (const RankState& state : run.ranks) {
+    const auto activity = activity_of(run, state);
+    if (!activity || activity->open) {
+      return 0;
+    }
+    last = std::max(last, activity->time);
+    end = std::max(end, state.last_seen);
+    for (const CommunicatorText& communicator : trace_of(run, state).communicators) {
+      for (const OperationText& operation : communicator.recent) {
+        last = std::max(last, operation.completed);
+      }
+    }
+  }
+  return elapsed(last, end);
+}
+
+// How far it has come: "the run goes on", or "ranks 0-2 ended normally, rank 3 died of signal 9
+// (Killed)".
+std::string state_text(const Run& run) {
+  std::vector<std::pair<std::string, Ranks>> ends;
+  Ranks silent;
+  for (const RankState& state : run.ranks) {
+    const std::string end = end_text(run, state);
+    const auto known = std::find_if(ends.begin(), ends.end(),
+                                    [&](const auto& other) { return other.first == end; });
+    if (end.empty()) {
+      silent.push_back(state.rank);
+    } else if (known != ends.end()) {
+      known->second.push_back(state.rank);
+    } else {
+      ends.emplace_back(end, Ranks{state.rank});
+    }
+  }
+  if (ends.empty()) {
+    const TimeNs silent_for = run.live ? 0 : silence(run);
+    return run.live ? "the run goes on"
+           : silent_for >= run.hang_after
+               ? fmt::format("nothing was called in the last {} of the records",
+                             seconds(silent_for))
+               : "the run was going on when its records end";
+  }
+  if (!silent.empty()) {
+    ends.emplace_back(run.live ? "did not yet" : "left no exit record", silent);
+  }
+  std::string text;
+  for (const auto& [end, ranks] : ends) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ranks_text(ranks), end);
+  }
+  return text;
+}
+
+bool is_known_to_wait(const Run& run, Rank rank) {
+  return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+    return std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                       [&](const Waiter& waiter) { return waiter.rank == rank; });
+  });
+}
+
+// Inside one call for as long as a hang takes, and not for a rank that is known.
+Ranks stuck_in_a_call(const Run& run) {
+  Ranks ranks;
+  for (const RankState& state : run.ranks) {
+    if (is_known_to_wait(run, state.rank)) {
+      continue;
+    }
+    for (const TimeNs since : {blocked_in_nccl(run, state), blocked_in_cuda(run, state)}) {
+      if (since != 0 && elapsed(since, state.last_seen) >= run.hang_after) {
+        insert(ranks, state.rank);
+      }
+    }
+  }
+  return ranks;
+}
+
+bool is_silent(const Run& run, const RankState& state) {
+  return state.ending == Ending::kRunning &&
+         elapsed(state.last_seen, end_for(run, trace_of(run, state))) > kDeadAfter;
+}
+
+Finding in_progress(const Run& run) {
+  Finding finding;
+  finding.code = "run.in-progress";
+  const TimeNs longest = add_waits(run, finding);
+  const bool waiting = !run.waits.waits.empty();
+  finding.certainty = waiting && (!run.live || longest >= run.hang_after) ? Certainty::kPossible
+                      : run.live && is_complete(run)                      ? Certainty::kProof
+                                                                          : Certainty::kLikely;
+  finding.title =
+      longest >= run.hang_after
+          ? fmt::format("{}: the longest wait has lasted {}, which is not known to be a hang",
+                        state_text(run), seconds(longest))
+          : fmt::format("{}: no rank is known to have kept others waiting for {}", state_text(run),
+                        seconds(run.hang_after));
+  const Ranks stuck = stuck_in_a_call(run);
+  for (const RankState& state : run.ranks) {
+    if (finding.evidence.size() < 2 * kEvidenceLines &&
+        (contains(stuck, state.rank) || is_silent(run, state))) {
+      finding.evidence.push_back(last_call_text(run, state.rank));
+    }
+  }
+  if (!stuck.empty()) {
+    finding.certainty = Certainty::kPossible;
+    finding.title = fmt::format(
+        "{}, but {} {} inside one call for {} or more; nothing that was recorded says why",
+        state_text(run), ranks_text(stuck), stuck.size() == 1 ? "has been" : "have been",
+        seconds(run.hang_after));
+  }
+  if (waiting) {
+    finding.values = {{"waited_ns", longest}};
+  }
+  return finding;
+}
+
+// Of records that do not say that the run ended.
+Finding unended(const Run& run) {
+  if (auto finding = undecided(run)) {
+    return *std::move(finding);
+  }
+  if (auto finding = memory_alone(run)) {
+    return *std::move(finding);
+  }
+  return in_progress(run);
+}
+
+void add_unknown_messages(const Run& run, Finding& finding) {
+  const std::vector<UnknownMessages> unknown = unknown_messages(run);
+  if (unknown.empty()) {
+    return;
+  }
+  const UnknownMessages& first = unknown.front();
+  finding.evidence.push_back(fmt::format(
+      "messages of {} pair{} of ranks differ before those that are kept, and in what cannot be "
+      "said: the first from rank {} to rank {} on communicator {}, before #{}",
+      unknown.size(), unknown.size() == 1 ? "" : "s", first.from.value, first.to.value,
+      run.communicators[first.communicator].name, first.before));
+  finding.values.emplace_back("unknown_pair_count", static_cast<int64_t>(unknown.size()));
+  finding.certainty = std::max(finding.certainty, Certainty::kLikely);
+}
+
+}  // namespace
+
+Finding summarise(const Run& run) {
+  const bool over = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
+    return exited_normally(run, state);
+  });
+  Finding finding = over ? healthy(run) : unended(run);
+  add_unknown_messages(run, finding);
+  return finding;
+}
+
+}  // namespace traintrace

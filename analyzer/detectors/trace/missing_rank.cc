@@ -1,0 +1,84 @@
+// A rank of the world left no trace.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/trace/trace_finding.h"
+#include "analyzer/judge/frontier.h"
+#include "analyzer/model/runs/elsewhere.h"
+
+namespace traintrace {
+
+namespace {
+
+// Of those that are on another host it is known where they are (trace.elsewhere).
+Ranks without_trace(const Run& run) {
+  Ranks missing = run.missing;
+  std::erase_if(missing, [&](Rank rank) { return is_elsewhere(run, rank); });
+  const bool all_are_elsewhere =
+      std::any_of(run.elsewhere.begin(), run.elsewhere.end(),
+                  [](const ElsewhereTrace& trace) { return trace.rank < 0; });
+  return all_are_elsewhere && missing.size() <= run.elsewhere.size() ? Ranks() : missing;
+}
+
+// Dumps of such ranks that lie here, and are of another time by what their clocks show.
+std::set<std::string> dumps_of_another_time(const Run& run) {
+  std::set<std::string> ranks;
+  for (const ProcessTrace& trace : run.processes) {
+    if (const auto fact = trace.facts.find("dumps-of-another-time"); fact != trace.facts.end()) {
+      ranks.insert(fact->second);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<Finding> find_missing_trace(const Run& run) {
+  const Ranks missing = without_trace(run);
+  if (missing.empty()) {
+    return {};
+  }
+  Finding finding = trace_finding(run, "trace.missing-rank", &Doubts::missing_traces);
+  finding.title =
+      fmt::format("{} of {} {}", ranks_text(missing), run.world_size, no_trace_text(run, missing));
+  finding.values = {{"missing_count", static_cast<int64_t>(missing.size())}};
+  std::vector<std::string> lines;
+  for (const ReadError& error : run.unreadable) {
+    finding.certainty = Certainty::kLikely;
+    if (!error.forbidden) {
+      lines.push_back(fmt::format("a damaged trace, {}, may be of one of them",
+                                  error.file.substr(error.file.rfind('/') + 1)));
+    }
+  }
+  for (const std::string& ranks : dumps_of_another_time(run)) {
+    finding.certainty = Certainty::kLikely;
+    lines.push_back(fmt::format(
+        "dumps of ranks {} of the same groups are there, and of another time: they are of another "
+        "run, or the clocks of hosts differ",
+        ranks));
+  }
+  for (const ReadError& error : run.not_begun) {
+    lines.push_back(
+        fmt::format("{}: {}", error.file.substr(error.file.rfind('/') + 1), error.message));
+  }
+  const bool any_forbidden = std::any_of(run.unreadable.begin(), run.unreadable.end(),
+                                         [](const ReadError& error) { return error.forbidden; });
+  if (any_forbidden) {
+    lines.emplace_back("traces that you may not read (trace.forbidden) may be of them");
+  }
+  std::sort(lines.begin(), lines.end());
+  finding.evidence = cut(std::move(lines));
+  finding.advice = knows_order_only(run)
+                       ? "a process that ended before its watchdog or another's asked for dumps "
+                         "writes none: look whether these did, and whether all folders were given"
+                       : "a process leaves a trace once it uses a GPU: look whether these did, and "
+                         "whether all folders were given";
+  return {finding};
+}
+
+}  // namespace traintrace

@@ -1,0 +1,178 @@
+#include "analyzer/importers/kineto/event_array.h"
+
+#include <algorithm>
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kMostRestBytes = 64 << 20;
+constexpr size_t kMostEventBytes = 256 << 20;
+constexpr int kMostNesting = 1000;
+constexpr size_t kMostKeyBytes = 32;
+
+}  // namespace
+
+EventArray::EventArray(TextFile file) : file_(std::move(file)) {}
+
+void EventArray::fail(uint64_t offset, std::string message, bool truncated) {
+  if (!error_) {
+    error_ = ReadError{file_.path(), offset, std::move(message), false, truncated};
+  }
+}
+
+// False: nothing more can come.
+bool EventArray::refill() {
+  if (file_.at_end() || error_) {
+    return false;
+  }
+  text_.resize(size_);
+  // A long event: the buffer grows with it, so that each byte is moved a few times only.
+  read_error_ = file_.read(text_, std::max(kPieceBytes, size_));
+  size_ = text_.size();
+  text_.resize(size_ + kPadding);
+  return true;
+}
+
+void EventArray::begin_nested(char c, size_t at) {
+  const bool of_events = c == '[' && place_ == Place::kBefore &&
+                         (depth_ == 0 || (depth_ == 1 && last_string_ == "traceEvents"));
+  if (++depth_ > kMostNesting) {
+    fail(text_offset_ + at, "values are nested more than 1000 deep");
+  } else if (of_events) {
+    keep_rest(at + 1);
+    place_ = Place::kEvents;
+    events_depth_ = depth_;
+  } else if (place_ == Place::kEvents && c == '{' && depth_ == events_depth_ + 1) {
+    begin_ = at;
+    first_ = first_.value_or(at);
+  }
+}
+
+void EventArray::end_nested(char c, size_t at) {
+  if (--depth_ < 0) {
+    fail(text_offset_ + at, std::string("expected JSON, found a '") + c + "' that closes nothing");
+  } else if (place_ == Place::kEvents && depth_ == events_depth_) {
+    end_ = at + 1;
+  } else if (place_ == Place::kEvents && depth_ < events_depth_) {
+    place_ = Place::kBehind;
+    kept_ = at;
+  }
+}
+
+void EventArray::take(char c, size_t at) {
+  switch (c) {
+    case '"':
+      in_string_ = true;
+      last_string_.clear();
+      break;
+    case '{':
+    case '[':
+      begin_nested(c, at);
+      break;
+    case '}':
+    case ']':
+      end_nested(c, at);
+      break;
+    default:
+      break;
+  }
+}
+
+void EventArray::scan() {
+  const char* const text = text_.data();
+  for (; scanned_ < size_ && !error_; ++scanned_) {
+    const char c = text[scanned_];
+    if (!in_string_) {
+      if (c == '"' || (c | 0x20) == '{' || (c | 0x20) == '}') {
+        take(c, scanned_);
+      } else if (c == '\0') {  // a hole in the file, perhaps of a terabyte
+        fail(text_offset_ + scanned_, "expected JSON, found a NUL byte");
+      }
+    } else if (escaped_) {
+      escaped_ = false;
+    } else if (c == '\\') {
+      escaped_ = true;
+    } else if (c == '"') {
+      in_string_ = false;
+    } else if (place_ == Place::kBefore && last_string_.size() < kMostKeyBytes) {
+      last_string_ += c;
+    }
+  }
+}
+
+void EventArray::keep_rest(size_t to) {
+  if (rest_.size() + (to - kept_) > kMostRestBytes) {
+    fail(text_offset_ + kept_, "expected \"traceEvents\", found 64 MiB of something else");
+    return;
+  }
+  rest_.append(text_, kept_, to - kept_);
+  kept_ = to;
+}
+
+// In brackets of its own, written over what stands around it.
+std::string_view EventArray::piece() {
+  const size_t begin = *first_ - 1;  // there is the '[' or ',' or a blank
+  piece_offset_ = text_offset_ + begin;
+  text_[begin] = '[';
+  covered_ = text_[end_];
+  text_[end_] = ']';
+  given_ = end_;
+  first_ = begin_ > end_ ? std::optional(begin_) : std::nullopt;
+  return std::string_view(text_).substr(begin, end_ + 1 - begin);
+}
+
+// What is done with goes, but for one byte, where the next piece has its bracket.
+void EventArray::drop() {
+  if (given_ != 0) {
+    text_[given_] = covered_;
+    given_ = 0;
+  }
+  const size_t keep = place_ == Place::kEvents && first_ ? *first_ : scanned_;
+  const size_t gone = keep > 0 ? keep - 1 : 0;
+  text_.erase(0, gone);
+  text_offset_ += gone;
+  size_ -= gone;
+  scanned_ -= gone;
+  kept_ -= std::min(kept_, gone);
+  begin_ -= std::min(begin_, gone);
+  end_ = 0;
+  if (first_) {
+    *first_ -= gone;
+  }
+}
+
+// What stood before the events is whole, though they are not.
+void EventArray::close_rest() {
+  if (place_ == Place::kEvents && !closed_) {
+    closed_ = true;
+    rest_ += events_depth_ == 1 ? "]" : "]}";
+  }
+}
+
+std::optional<std::string_view> EventArray::next() {
+  for (drop(); refill(); drop()) {
+    scan();
+    if (place_ != Place::kEvents) {
+      keep_rest(scanned_);
+    }
+    if (first_ && end_ > *first_) {
+      return piece();
+    }
+    if (first_ && size_ - *first_ > kMostEventBytes) {
+      fail(text_offset_ + *first_, "an event is longer than 256 MiB");
+    }
+  }
+  if (!error_) {
+    error_ = read_error_;
+  }
+  if (!error_ && (depth_ != 0 || in_string_)) {
+    fail(text_offset_ + size_, "the text ends in the middle", true);
+  } else if (!error_ && place_ == Place::kBefore) {
+    fail(0, "expected \"traceEvents\" or an array of events, found neither");
+  }
+  close_rest();
+  return std::nullopt;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,115 @@
+#include "analyzer/importers/logs/testimony.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "analyzer/importers/flight/flight_names.h"
+#include "analyzer/importers/flight/flight_recorder.h"
+#include "analyzer/importers/other_files.h"
+#include "analyzer/importers/pickle.h"
+#include "analyzer/importers/whole_file.h"
+#include "analyzer/model/process/launch_facts.h"
+#include "analyzer/reader/files/input_file.h"
+#include "analyzer/reader/files/opened_inputs.h"
+#include "analyzer/reader/files/read_stage.h"
+
+namespace traintrace {
+namespace {
+
+std::string place_text(const ProcessTrace& trace, const OperationText& operation) {
+  const auto stack = trace.stacks.find(operation.stack);
+  if (stack == trace.stacks.end() || stack->second.python.empty()) {
+    return "";
+  }
+  const PythonFrameText& frame = stack->second.python.front();
+  return fmt::format(" at {}:{}", frame.file, frame.line);
+}
+
+std::string last_record_text(const ProcessTrace& trace) {
+  const CommunicatorText* latest = nullptr;
+  for (const CommunicatorText& communicator : trace.communicators) {
+    if (!communicator.recent.empty() && (latest == nullptr || communicator.last > latest->last)) {
+      latest = &communicator;
+    }
+  }
+  if (latest == nullptr) {
+    return "has recorded no operation";
+  }
+  const OperationText& operation = latest->recent.back();
+  return fmt::format(
+      "the last record is {}{} on {}, {}{}",
+      operation.call < trace.calls.size() ? trace.calls[operation.call].name : "an operation",
+      operation.collective ? fmt::format(" #{}", operation.sequence) : "", latest->name,
+      (operation.flags & format::kFinished) != 0 ? "finished" : "not finished",
+      place_text(trace, operation));
+}
+
+// Beside traces nobody misses one that cannot be read.
+void add_dumps(const std::vector<std::string>& paths, std::vector<Testimony>& testimonies) {
+  const FlightSet set = read_flight_files(paths);
+  Testimony testimony{"", "Flight Recorder", {}};
+  for (const ProcessTrace& trace : set.processes) {
+    Witness witness;
+    witness.host = trace.host;
+    witness.rank = environment_number(trace, "RANK");
+    witness.says = last_record_text(trace);
+    testimony.file = testimony.file.empty() ? name_without_rank(trace.source) : testimony.file;
+    if (witness.rank) {
+      testimony.witnesses.push_back(std::move(witness));
+    }
+  }
+  if (!testimony.witnesses.empty()) {
+    testimonies.push_back(std::move(testimony));
+  }
+}
+
+void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
+                   std::vector<ReadError>& errors) {
+  const Result<WholeFile> file = read_whole_file(path);
+  if (!file) {
+    errors.push_back(file.error());
+    return;
+  }
+  Result<Testimony> testimony = looks_like_ras(file->bytes()) ? read_ras(file->bytes(), path)
+                                                              : read_nccl_log(file->bytes(), path);
+  if (testimony) {
+    testimonies.push_back(std::move(*testimony));
+  } else {
+    errors.push_back(testimony.error());
+  }
+}
+
+}  // namespace
+
+bool may_testify(const std::string& path) {
+  constexpr size_t kLook = 64 << 10;
+  if (looks_like_pickle(head_of(path, 16))) {
+    return false;
+  }
+  const std::string head = head_of(path, kLook);
+  return looks_like_ras(head) || looks_like_nccl_log(head);
+}
+
+std::vector<Testimony> read_testimonies(std::span<const std::string> paths,
+                                        std::vector<ReadError>& errors) {
+  std::vector<Testimony> testimonies;
+  std::vector<std::string> dumps;
+  for (const std::string& path : paths) {
+    if (!may_testify(path)) {
+      dumps.push_back(path);
+      continue;
+    }
+    read_stage(path, errors, [&] { add_testimony(path, testimonies, errors); });
+  }
+  if (!dumps.empty()) {
+    run_stage("read Flight Recorder dumps beside", [&] { add_dumps(dumps, testimonies); });
+  }
+  for (const Testimony& testimony : testimonies) {
+    remember_input(testimony.file);
+  }
+  return testimonies;
+}
+
+}  // namespace traintrace

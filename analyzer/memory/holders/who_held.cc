@@ -1,0 +1,230 @@
+#include "analyzer/memory/holders/who_held.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/memory/allocator/shortage.h"
+#include "analyzer/memory/holders/holders.h"
+#include "analyzer/model/process/activity.h"
+#include "analyzer/reader/sections/stored_reports.h"
+
+namespace traintrace {
+namespace {
+
+constexpr size_t kMostHolders = 6;
+constexpr uint64_t kLittle = 200;  // one in so many of the device: such lines are told as one
+constexpr size_t kMostOtherRanks = 4;
+
+const char* name_of_owner(const MemoryHolder& holder) {
+  switch (holder.owner) {
+    case Owner::kNccl:
+      return "NCCL";
+    case Owner::kCudaLibrary:
+      return "cuBLAS and other CUDA libraries";
+    case Owner::kTorch:
+      return holder.role == MemoryRole::kWorkspace
+                 ? "PyTorch"
+                 : "PyTorch itself or a thread of autograd's, no line of the job";
+    default:
+      return "an unknown place";
+  }
+}
+
+// Of the device, if its size is known; else of all that is held.
+struct Whole {
+  uint64_t bytes = 0;
+  const char* name = "";
+};
+
+bool is_little(uint64_t bytes, const Whole& whole) {
+  return whole.bytes != 0 && bytes < whole.bytes / kLittle;
+}
+
+// "320 bytes (8 % of the device)"; of little there is no share.
+std::string size_text(uint64_t bytes, const Whole& whole) {
+  return fmt::format(
+      "{} bytes{}", bytes,
+      whole.bytes == 0 || is_little(bytes, whole)
+          ? ""
+          : fmt::format(" ({:.0f} % of {})",
+                        100.0 * static_cast<double>(bytes) / static_cast<double>(whole.bytes),
+                        whole.name));
+}
+
+// Who holds how much, whatever it is.
+struct HeldLine {
+  uint64_t bytes = 0;
+  std::string text;
+};
+
+// Those with most first; what is little is told as one.
+std::vector<std::string> lines_by_size(std::vector<HeldLine> held, const Whole& whole) {
+  std::stable_sort(held.begin(), held.end(),
+                   [](const HeldLine& a, const HeldLine& b) { return a.bytes > b.bytes; });
+  std::vector<std::string> lines;
+  uint64_t rest = 0;
+  for (const HeldLine& each : held) {
+    if (lines.empty() || (lines.size() < kMostHolders && !is_little(each.bytes, whole))) {
+      lines.push_back("held: " + each.text);
+    } else {
+      rest = sum_of(rest, each.bytes);
+    }
+  }
+  const size_t others = held.size() - lines.size();
+  if (others == 1) {
+    lines.push_back("held: " + held.back().text);
+  } else if (rest != 0) {
+    lines.push_back(fmt::format("held: {} at {} more places", size_text(rest, whole), others));
+  }
+  return lines;
+}
+
+std::string holder_text(const MemoryHolder& holder, const Whole& whole, bool numbered) {
+  std::string text = fmt::format("{} in {} block{}, {}", size_text(holder.bytes, whole),
+                                 holder.blocks, holder.blocks == 1 ? "" : "s",
+                                 holder.place.empty() ? name_of_owner(holder)
+                                 : holder.place_is == PlaceIs::kBefore
+                                     ? "autograd or PyTorch itself, after " + holder.place
+                                     : holder.place);
+  text += holder.caller.empty() ? "" : ", called from " + holder.caller;
+  if (is_left_by_steps(holder)) {
+    return fmt::format("{}: kept since they were made, in {} steps{}", text, holder.steps.size(),
+                       numbered ? fmt::format(" from step {} on", *holder.steps.begin()) : "");
+  }
+  return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
+}
+
+// Of the segment that PyTorch asked for, as of what its own message tells.
+std::string free_text(const Shortage& shortage) {
+  const uint64_t free = *shortage.free;
+  const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
+  const std::string lack = shortage.kind == ShortageKind::kLimit ? ", which was not asked"
+                           : free < wanted
+                               ? fmt::format(", {} bytes less than was asked for", wanted - free)
+                               : ", but in no piece as large as was asked for";
+  return fmt::format("free: {}, of {} bytes in all{}",
+                     size_text(free, {*shortage.total, "the device"}), *shortage.total, lack);
+}
+
+// Where nobody asked what was free, no more was than what this process did not hold.
+std::string room_text(const Shortage& shortage, const Whole& whole) {
+  const uint64_t room = room_alone(shortage);
+  const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
+  return room >= wanted || shortage.in_driver_pool
+             ? ""
+             : fmt::format(
+                   "free: {}, of {} bytes in all, if no other process uses it: {} bytes less "
+                   "than was asked for",
+                   size_text(room, whole), whole.bytes, wanted - room);
+}
+
+struct RankBytes {
+  Rank rank;
+  uint64_t allocated = 0, reserved = 0;
+};
+
+// Most that each of the others had in use.
+std::vector<RankBytes> others(const Run& run, Rank rank) {
+  std::vector<RankBytes> all;
+  for (const RankState& state : run.ranks) {
+    for (const TensorDeviceText& device : trace_of(run, state).tensor_devices) {
+      if (state.rank != rank && (state.device < 0 || state.device == device.device)) {
+        all.push_back({state.rank, device.peak_allocated, device.peak_reserved});
+        break;
+      }
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const RankBytes& a, const RankBytes& b) {
+    return a.allocated > b.allocated;
+  });
+  return all;
+}
+
+void add_others(const Run& run, Rank rank, const OutOfMemoryText& failure,
+                std::vector<std::string>& lines) {
+  const std::vector<RankBytes> all = others(run, rank);
+  if (all.empty() || failure.reserved == 0) {
+    return;
+  }
+  lines.push_back(fmt::format("rank {} had {} bytes in use then, of {} bytes held", rank.value,
+                              failure.allocated, failure.reserved));
+  if (all.size() > kMostOtherRanks) {
+    lines.push_back(fmt::format(
+        "{} others had at most {} bytes to {} bytes in use, half of them {} bytes or more",
+        all.size(), all.back().allocated, all.front().allocated, all[all.size() / 2].allocated));
+    return;
+  }
+  for (const RankBytes& other : all) {
+    lines.push_back(fmt::format("rank {} had at most {} bytes in use, of {} bytes held",
+                                other.rank.value, other.allocated, other.reserved));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> who_held(const Run& run, const RankState& state,
+                                  const OutOfMemoryText& failure) {
+  const ProcessTrace& trace = trace_of(run, state);
+  std::vector<std::string> lines;
+  if (failure.held.empty()) {
+    return lines;
+  }
+  const MemoryHistory history = has_events(trace) ? history_of(trace) : MemoryHistory();
+  const std::vector<MemoryHolder> holders = holders_at(trace, history, failure);
+  const Shortage shortage = shortage_of(trace, failure);
+  uint64_t held = shortage.idle.value_or(0);
+  for (const MemoryHolder& holder : holders) {
+    held = sum_of(held, holder.bytes);
+  }
+  const Whole whole =
+      shortage.total ? Whole{*shortage.total, "the device"} : Whole{held, "what is held"};
+  constexpr size_t kOthers = 2;
+  std::vector<HeldLine> by_whom;
+  by_whom.reserve(holders.size() + kOthers);
+  for (const MemoryHolder& holder : holders) {
+    by_whom.push_back({holder.bytes, holder_text(holder, whole, history.whole)});
+  }
+  if (shortage.idle && *shortage.idle != 0) {
+    by_whom.push_back(
+        {*shortage.idle, size_text(*shortage.idle, whole) + " by PyTorch's allocator, not in use"});
+  }
+  if (shortage.others && *shortage.others != 0) {
+    by_whom.push_back(
+        {*shortage.others,
+         fmt::format("{} by contexts{} other processes", size_text(*shortage.others, whole),
+                     shortage.in_driver_pool
+                         ? ", the driver's memory pool, which keeps what is freed, and"
+                         : " and")});
+  }
+  lines = lines_by_size(std::move(by_whom), whole);
+  if (shortage.total && shortage.free) {
+    lines.push_back(free_text(shortage));
+  } else if (const std::string room = shortage.total ? room_text(shortage, whole) : "";
+             !room.empty()) {
+    lines.push_back(room);
+  }
+  add_others(run, state.rank, failure, lines);
+  return lines;
+}
+
+std::optional<FailurePlace> place_of_failure(const ProcessTrace& trace, Rank rank,
+                                             const OutOfMemoryText& failure) {
+  constexpr int kMostEvents = 4096;
+  if (const auto place = user_place(trace, rank, failure.stack)) {
+    return FailurePlace{*place, false};
+  }
+  auto event =
+      std::upper_bound(trace.events.begin(), trace.events.end(), failure.time,
+                       [](TimeNs time, const CallRecord& each) { return time < each.enter; });
+  for (int i = 0; i < kMostEvents && event != trace.events.begin(); ++i) {
+    --event;
+    const auto place = event->stack == 0 ? std::nullopt : user_place(trace, rank, event->stack);
+    if (place) {
+      return FailurePlace{*place, true};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,139 @@
+#include "analyzer/reader/files/pointer_file.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/reader/files/trace_bytes.h"
+#include "analyzer/text/words.h"
+
+namespace traintrace {
+namespace {
+
+constexpr std::string_view kFirstLine = "traintrace-pointer 1\n";
+constexpr size_t kMostBytes = 8192;
+constexpr int64_t kMostRank = 1 << 24;
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+// After the path and the host: NAME VALUE, of which those that are not known mean nothing.
+void read_more(std::string_view line, ElsewhereTrace& trace) {
+  const size_t blank = line.find(' ');
+  const auto value = blank == line.npos ? std::nullopt : parse_unsigned(line.substr(blank + 1));
+  const std::string_view name = line.substr(0, blank);
+  if (!value) {
+    return;
+  }
+  if (name == "run") {
+    trace.run_key = *value;
+  } else if (name == "rank" && *value < kMostRank) {
+    trace.rank = static_cast<int>(*value);
+  } else if (name == "world" && *value <= kMostRank) {
+    trace.world_size = static_cast<int>(*value);
+  }
+}
+
+bool is_this_host(const std::string& host) {
+  utsname names = {};
+  return uname(&names) == 0 && host == names.nodename;
+}
+
+ReadError not_here(const std::string& path, ElsewhereTrace trace) {
+  ReadError error;
+  error.file = path;
+  error.message = "the trace is on host " + trace.host + " as " + trace.path +
+                  ": collect it there (traintrace collect), or analyze it there";
+  error.fatal = true;
+  error.elsewhere = std::move(trace);
+  return error;
+}
+
+std::optional<Result<ElsewhereTrace>> parsed(const std::string& path) {
+  const Result<TraceBytes> file = TraceBytes::open(path);
+  std::byte bytes[kMostBytes];
+  if (!file) {
+    return std::nullopt;
+  }
+  const size_t got = file->read(0, bytes);
+  std::string_view text(reinterpret_cast<const char*>(bytes), got);
+  if (!text.starts_with(kFirstLine)) {
+    return std::nullopt;
+  }
+  const std::vector<std::string_view> lines = lines_of(text.substr(kFirstLine.size()));
+  if (lines.size() < 2 || lines[0].empty()) {
+    return ReadError{path, kFirstLine.size(),
+                     "expected the path of a trace and a host, a line each", true};
+  }
+  ElsewhereTrace trace;
+  trace.path = lines[0];
+  trace.host = lines[1];
+  for (size_t i = 2; i < lines.size(); ++i) {
+    read_more(lines[i], trace);
+  }
+  return trace;
+}
+
+}  // namespace
+
+std::optional<Result<std::string>> read_pointer_file(const std::string& path) {
+  std::optional<Result<ElsewhereTrace>> trace = parsed(path);
+  if (!trace) {
+    return std::nullopt;
+  }
+  if (!*trace) {
+    return trace->error();
+  }
+  ElsewhereTrace& named = **trace;
+  if (!is_this_host(named.host) && access(named.path.c_str(), R_OK) != 0) {
+    return not_here(path, std::move(named));
+  }
+  return std::move(named.path);
+}
+
+std::optional<ReadError> gone_from_here(const std::string& path) {
+  std::optional<Result<ElsewhereTrace>> trace = parsed(path);
+  if (!trace || !*trace || access((*trace)->path.c_str(), F_OK) == 0 || errno != ENOENT) {
+    return std::nullopt;
+  }
+  return not_here(path, std::move(**trace));
+}
+
+std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors) {
+  std::set<std::string> hosts;
+  size_t count = 0;
+  std::string folder;
+  for (const ReadError& error : errors) {
+    if (error.elsewhere) {
+      ++count;
+      hosts.insert(error.elsewhere->host);
+      folder = error.file.substr(0, error.file.rfind('/'));
+    }
+  }
+  if (count < 2) {
+    return errors;
+  }
+  std::erase_if(errors, [](const ReadError& error) { return error.elsewhere.has_value(); });
+  ReadError& all = errors.emplace_back();
+  all.file = folder;
+  all.message = fmt::format(
+      "{} traces are on the disks of {} ({}{}): collect them, on each: srun --nodes={} "
+      "--ntasks-per-node=1 traintrace collect {}",
+      count, hosts.size() == 1 ? "their host" : fmt::format("{} hosts", hosts.size()),
+      *hosts.begin(), hosts.size() == 1 ? "" : " to " + *hosts.rbegin(), hosts.size(), folder);
+  all.fatal = true;
+  return errors;
+}
+
+}  // namespace traintrace

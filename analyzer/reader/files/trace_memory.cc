@@ -1,0 +1,164 @@
+#include "analyzer/reader/files/trace_memory.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "analyzer/reader/this_machine.h"
+#include "format/segments.h"
+
+namespace traintrace {
+namespace {
+
+namespace fs = std::filesystem;
+using format::FileHeader;
+
+std::optional<FileHeader> header_of(const TraceBytes& file) {
+  std::byte bytes[sizeof(FileHeader)];
+  if (file.read(0, bytes) < sizeof bytes) {
+    return std::nullopt;
+  }
+  const auto header = value_from<FileHeader>(bytes);
+  const bool is_trace = std::memcmp(header.magic, format::kMagic, sizeof header.magic) == 0;
+  return is_trace && header.version >= 4 && header.version <= format::kVersion
+             ? std::optional(header)
+             : std::nullopt;
+}
+
+template <size_t N>
+std::string bounded_text(const char (&text)[N]) {
+  return {text, std::find(text, text + N, '\0')};
+}
+
+bool is_of_this_boot(const FileHeader& header) {
+  const auto boot = boot_id();
+  return boot && (*boot)[0] == header.boot_id[0] && (*boot)[1] == header.boot_id[1];
+}
+
+// A trace may name any path: what is there must be the memory of the same process.
+std::optional<TraceBytes> open_memory(const std::string& path, const FileHeader& copy) {
+  Result<TraceBytes> file = TraceBytes::open(path);
+  const auto header = file ? header_of(*file) : std::nullopt;
+  if (!header || header->pid != copy.pid || header->start_time != copy.start_time ||
+      std::memcmp(header->boot_id, copy.boot_id, sizeof copy.boot_id) != 0) {
+    return std::nullopt;
+  }
+  return std::move(*file);
+}
+
+std::string memory_path(const FileHeader& header) {
+  std::string path = bounded_text(header.memory_path);
+  if (path.empty() && header.keeper_descriptor >= 0) {
+    path = "/proc/" + std::to_string(header.keeper_pid) + "/fd/" +
+           std::to_string(header.keeper_descriptor);
+  }
+  return path;
+}
+
+bool may_have_memory(const FileHeader& header) {
+  return header.copy_state == format::kPartial && is_of_this_boot(header);
+}
+
+std::string whole_path(const std::string& folder) {
+  std::error_code problem;
+  return fs::weakly_canonical(fs::absolute(folder, problem), problem).string();
+}
+
+// The traces in `place` that were to lie in the folder `wanted`, and that are `right`.
+template <class Right>
+void add_those_for(const std::string& wanted, const fs::path& place, Right right,
+                   std::vector<std::string>& found) {
+  std::error_code problem;
+  for (fs::directory_iterator entry(place, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    if (entry->path().extension() != format::kTraceSuffix) {
+      continue;
+    }
+    const Result<TraceBytes> file = TraceBytes::open(entry->path().string());
+    const auto header = file ? header_of(*file) : std::nullopt;
+    std::error_code ignored;
+    if (header && right(*header) &&
+        fs::weakly_canonical(bounded_text(header->folder), ignored) == wanted) {
+      found.push_back(entry->path().string());
+    }
+  }
+}
+
+}  // namespace
+
+Result<TraceBytes> open_newest(const std::string& path) {
+  Result<TraceBytes> file = TraceBytes::open(path);
+  const auto header = file ? header_of(*file) : std::nullopt;
+  // What was collected is as it was then.
+  if (!header || file->is_within() || !may_have_memory(*header)) {
+    return file;
+  }
+  if (auto memory = open_memory(memory_path(*header), *header)) {
+    return std::move(*memory).named(path);
+  }
+  // The process may have ended since, and the copy been completed.
+  return TraceBytes::open(path);
+}
+
+std::vector<std::string> memories_not_copied(const std::string& folder) {
+  std::vector<std::string> found;
+  const std::string wanted = whole_path(folder);
+  std::error_code problem;
+  for (fs::directory_iterator user("/dev/shm", problem), end; !problem && user != end;
+       user.increment(problem)) {
+    if (user->path().filename().string().starts_with("traintrace-")) {
+      add_those_for(
+          wanted, user->path(),
+          [](const FileHeader& header) { return header.ready == 1 && header.copy_path[0] == '\0'; },
+          found);
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> other_folders() {
+  std::vector<std::string> found;
+  for (const char* const base : {"/tmp", "/var/tmp"}) {
+    std::string folder = fmt::format("{}/traintrace-{}", base, geteuid());
+    struct stat status = {};
+    if (lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+        status.st_uid == geteuid()) {
+      found.push_back(std::move(folder));
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> copies_in_other_folders(const std::string& folder) {
+  std::vector<std::string> found;
+  const std::string wanted = whole_path(folder);
+  for (const std::string& other : other_folders()) {
+    if (other != wanted) {
+      add_those_for(
+          wanted, other, [](const FileHeader&) { return true; }, found);
+    }
+  }
+  return found;
+}
+
+std::string other_folders_with_traces() {
+  std::string names;
+  for (const std::string& folder : other_folders()) {
+    std::error_code ignored;
+    const fs::directory_iterator entries(folder, ignored);
+    if (std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+          return entry.path().extension() == format::kTraceSuffix;
+        })) {
+      names += (names.empty() ? "" : " ") + folder;
+    }
+  }
+  return names;
+}
+
+}  // namespace traintrace

@@ -1,0 +1,25 @@
+// Files that lie within packs and tar archives, named as if those were folders.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/reader/files/input_file.h"
+#include "format/pack.h"
+
+namespace traintrace {
+
+// `path` leads through a file.
+Result<InputFile> open_within(const std::string& path);
+
+// The paths of all files in this tar archive; what is wrong with it is added to `errors`.
+std::vector<std::string> paths_in_tar(const std::string& path, std::vector<ReadError>& errors);
+
+// Whether this file is a pack; and the path of the trace in it.
+bool is_pack(const std::string& path);
+std::string trace_in_pack(const std::string& path);
+// The head of the pack that this path leads through.
+std::optional<format::PackHead> pack_around(const std::string& path);
+
+}  // namespace traintrace

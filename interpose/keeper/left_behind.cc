@@ -1,0 +1,94 @@
+#include "interpose/keeper/left_behind.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "format/segments.h"
+#include "interpose/keeper/copy_out.h"
+#include "interpose/keeper/folder_entries.h"
+#include "interpose/keeper/keeper.h"
+#include "interpose/life/identity.h"
+#include "interpose/record/clock.h"
+#include "interpose/record/memory_region.h"
+
+namespace traintrace {
+namespace {
+
+// Of a process in another PID namespace nothing is known but when it was last alive; and a memory
+// that cannot be copied anywhere is kept so long for somebody who looks for it.
+constexpr uint64_t kOldSeconds = 3600;
+// Younger ones are being set up, or have just lost their process.
+constexpr uint64_t kYoungSeconds = 10;
+
+uint64_t age_seconds(int file) {
+  struct stat status = {};
+  const uint64_t now_s = nanoseconds(CLOCK_REALTIME) / 1'000'000'000;
+  const bool known = fstat(file, &status) == 0 && status.st_mtime >= 0;
+  const auto changed_s = static_cast<uint64_t>(status.st_mtime);
+  return known && now_s > changed_s ? now_s - changed_s : 0;
+}
+
+bool is_gone(const format::FileHeader& memory, const Identity& self) {
+  if (memory.boot_id[0] != self.boot_id[0] || memory.boot_id[1] != self.boot_id[1]) {
+    return true;
+  }
+  if (memory.pid_namespace == self.pid_namespace) {
+    return !is_running(memory.pid, memory.start_time);
+  }
+  const uint64_t heard_ns = memory.anchor_boottime_ns[1 + (memory.anchor_index & 1)];
+  return nanoseconds(CLOCK_BOOTTIME) - heard_ns > kOldSeconds * 1'000'000'000;
+}
+
+bool copied_out(format::FileHeader* memory, int descriptor) {
+  CopyOut copy;
+  return copy.start(memory, descriptor, CopyOut::LastWord::kWhenGone) &&
+         (copy.finish() || copy.was_removed());
+}
+
+void finish(int folder, const char* name, const Identity& self) {
+  const int file = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0 || age_seconds(file) < kYoungSeconds || flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (file >= 0) {
+      close(file);
+    }
+    return;  // it has a keeper
+  }
+  format::FileHeader* const memory = map_trace_memory(file);
+  // Whoever sets one up has locked it: without a header it was given up.
+  const bool useless = !memory || age_seconds(file) > kOldSeconds;
+  const bool gone = memory && is_gone(*memory, self);
+  if (gone && memory->gone_how == format::kNotSeenGone) {
+    memory->gone_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
+    memory->gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
+    memory->gone_how = format::kSeenGone;
+  }
+  if ((gone && copied_out(memory, file)) || (useless && (gone || !memory))) {
+    unlinkat(folder, name, 0);
+  }
+  if (memory) {
+    struct stat status = {};
+    fstat(file, &status);
+    munmap(memory, static_cast<size_t>(status.st_size));
+  }
+  close(file);
+}
+
+}  // namespace
+
+void finish_left_behind() noexcept {
+  ShortText path;
+  name_memory_folder(path);
+  const int folder = open_private_folder(path.c_str());
+  if (folder < 0) {
+    return;
+  }
+  const Identity self = identify();
+  for_each_entry(folder, format::kTraceSuffix,
+                 [&](const char* name) { finish(folder, name, self); });
+  close(folder);
+}
+
+}  // namespace traintrace

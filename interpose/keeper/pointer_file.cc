@@ -1,0 +1,62 @@
+#include "interpose/keeper/pointer_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "interpose/keeper/copy_place.h"
+#include "interpose/life/identity.h"
+
+namespace traintrace {
+namespace {
+
+// What a reader on another host cannot see otherwise: whose trace it is.
+void add_launch(const format::FileHeader& trace, Text& content) {
+  if (trace.keep_flags & format::kRunOfLauncher) {
+    char digits[17] = {};
+    for (int i = 0; i < 16; ++i) {
+      digits[i] = "0123456789abcdef"[trace.run_key >> (60 - 4 * i) & 15];
+    }
+    content << "run 0x" << digits << "\n";
+  }
+  if (trace.launch_rank) {
+    content << "rank " << int64_t{trace.launch_rank} - 1 << "\n";
+  }
+  if (trace.launch_world) {
+    content << "world " << int64_t{trace.launch_world} << "\n";
+  }
+}
+
+}  // namespace
+
+void write_pointer_file(const char* dir, const format::FileHeader& trace,
+                        const char* target) noexcept {
+  if (!dir[0]) {
+    return;
+  }
+  create_folders(dir);
+  ShortText content;
+  content << "traintrace-pointer 1\n" << target << "\n" << trace.host << "\n";
+  add_launch(trace, content);
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    ShortText path;
+    path << dir << "/";
+    name_trace(path, trace.host, trace.pid, trace.start_time, attempt, ".pointer");
+    if (!path.whole() || !content.whole()) {
+      return;
+    }
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file >= 0) {
+      if (write(file, content.c_str(), content.length()) < 0) {
+        unlink(path.c_str());
+      }
+      close(file);
+    }
+    if (file >= 0 || errno != EEXIST) {
+      return;
+    }
+  }
+}
+
+}  // namespace traintrace
