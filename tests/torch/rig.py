@@ -16,12 +16,19 @@ class Job:
         self.rank = int(os.environ.get("RANK", 0))
         self.size = int(os.environ.get("WORLD_SIZE", 1))
 
+    def take_device(self):
+        """A GPU of its own, or one that ranks share: NCCL refuses two ranks on one GPU unless they seem to be on different hosts."""
+        count = torch.cuda.device_count()
+        if count < self.size:
+            os.environ.update(NCCL_HOSTID=f"rank-{self.rank}", NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+        torch.cuda.set_device(self.rank % count)
+
 
 @contextlib.contextmanager
 def job(timeout_s=60):
-    """The process group `nccl` with every rank on its own device; what Flight Recorder has goes into RIG_OUT at the end."""
+    """The process group `nccl` with every rank on its own device where there are enough; what Flight Recorder has goes into RIG_OUT at the end."""
     this = Job()
-    torch.cuda.set_device(this.rank)
+    this.take_device()
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=timeout_s))
     yield this
     torch.cuda.synchronize()

@@ -70,7 +70,7 @@ def train():
             rig.train(net, "cuda", [job.rank], steps=1)
 
 
-torch.cuda.set_device(this.rank)
+this.take_device()
 torch.ones(1, device="cuda")
 if kind == "rendezvous":
     say_ready()
