@@ -10,7 +10,7 @@
 namespace simgpu::nccl {
 namespace {
 
-constexpr uint64_t kMagic = 0x31676573'6c63636eULL;
+constexpr uint64_t kSegmentMagic = 0x31676573'6c63636eULL;
 constexpr size_t kPageBytes = 4096;
 constexpr uint64_t kDefaultSlots = 8;
 // With one slot a ring of ranks that all forward would wait for each other.
@@ -54,7 +54,7 @@ std::shared_ptr<Segment> Segment::create(int rank_count) {
     return nullptr;
   }
   SegmentHeader plain{};
-  plain.magic = kMagic;
+  plain.magic = kSegmentMagic;
   plain.rank_count = static_cast<uint32_t>(rank_count);
   plain.slot_count =
       static_cast<uint32_t>(setting("SIMGPU_NCCL_SLOTS", kDefaultSlots, kLeastSlots, 4096));
@@ -73,7 +73,7 @@ std::shared_ptr<Segment> Segment::create(int rank_count) {
 std::shared_ptr<Segment> Segment::open(int fd) {
   SegmentHeader plain{};
   if (pread(fd, &plain, sizeof plain, 0) != static_cast<ssize_t>(sizeof plain) ||
-      plain.magic != kMagic) {
+      plain.magic != kSegmentMagic) {
     close(fd);
     return nullptr;
   }
