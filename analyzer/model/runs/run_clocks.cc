@@ -75,6 +75,7 @@ class Moments {
   explicit Moments(const Run& run) {
     for (size_t process = 0; process < run.processes.size(); ++process) {
       const ProcessTrace& trace = run.processes[process];
+      find_supposed(trace);
       for (const CommunicatorText& text : trace.communicators) {
         if (!is_flight_dump(trace) && text.id != 0 && text.size != 1) {
           add_creation(run.clock_of[process], text);
@@ -111,19 +112,24 @@ class Moments {
   // Communicator, sequence (0: its creation), function.
   using Key = std::tuple<uint64_t, uint64_t, std::string>;
 
-  void add(const Key& key, size_t clock, TimeNs entered, TimeNs over, TimeNs returned) {
+  struct End {
+    TimeNs over = 0;
+    bool supposed = false;
+  };
+
+  void add(const Key& key, size_t clock, TimeNs entered, const End& end) {
     if (entered == 0) {
       return;
     }
     ClockSide& side = sides_[key][clock];
     side.entered = std::max(side.entered, entered);
-    side.over = side.over == 0 || (over != 0 && over < side.over) ? over : side.over;
-    side.supposed = side.supposed || (over != 0 && over <= returned);
+    side.over = side.over == 0 || (end.over != 0 && end.over < side.over) ? end.over : side.over;
+    side.supposed = side.supposed || end.supposed;
   }
 
   void add_creation(size_t clock, const CommunicatorText& text) {
     const bool ends_with_all = (text.flags & format::kNonBlocking) == 0;
-    add({text.id, 0, ""}, clock, text.created, ends_with_all ? text.ready : 0, 0);
+    add({text.id, 0, ""}, clock, text.created, {ends_with_all ? text.ready : 0, false});
   }
 
   void add_collectives(size_t clock, const ProcessTrace& trace, const CommunicatorText& text) {
@@ -134,22 +140,43 @@ class Moments {
       if (operation.collective && operation.sequence != 0 && (operation.flags & kNot) == 0 &&
           (text.flags & format::kAborted) == 0 && direction_of(function) == Direction::kAllToAll) {
         add({text.id, operation.sequence, function}, clock, operation.enter,
-            seen_over(trace, operation), operation.leave);
+            seen_over(trace, operation));
       }
     }
   }
 
-  static TimeNs seen_over(const ProcessTrace& trace, const OperationText& operation) {
-    if (operation.completed != 0) {
-      return operation.completed;
-    }
+  static const StreamText* stream_of(const ProcessTrace& trace, const OperationText& operation) {
     const bool on_stream = operation.stream != 0 && operation.stream <= trace.streams.size() &&
                            operation.position != 0;
-    const StreamText* const stream = on_stream ? &trace.streams[operation.stream - 1] : nullptr;
-    return stream != nullptr && stream->completed >= operation.position ? stream->completed_time
-                                                                        : 0;
+    return on_stream ? &trace.streams[operation.stream - 1] : nullptr;
   }
 
+  // The streams of which only is supposed when all was over that is: the last of it says so once
+  // its call returned.
+  void find_supposed(const ProcessTrace& trace) {
+    supposed_.clear();
+    for (const CommunicatorText& text : trace.communicators) {
+      for (const OperationText& operation : text.recent) {
+        const StreamText* const stream = stream_of(trace, operation);
+        if (stream != nullptr && stream->completed == operation.position &&
+            stream->completed_time <= operation.leave) {
+          supposed_.insert(stream);
+        }
+      }
+    }
+  }
+
+  End seen_over(const ProcessTrace& trace, const OperationText& operation) const {
+    if (operation.completed != 0) {
+      return {operation.completed, operation.completed <= operation.leave};
+    }
+    const StreamText* const stream = stream_of(trace, operation);
+    return stream != nullptr && stream->completed >= operation.position
+               ? End{stream->completed_time, supposed_.contains(stream)}
+               : End{};
+  }
+
+  std::set<const StreamText*> supposed_;
   std::map<Key, ClockSides> sides_;
 };
 
@@ -183,6 +210,13 @@ void take_offsets(const ClockOffsets& offsets, size_t first, Run& run) {
 bool is_supposed(const ClockSides& sides) {
   return std::any_of(sides.begin(), sides.end(),
                      [](const auto& side) { return side.second.supposed; });
+}
+
+// One clock shows that somebody entered it after it was over: it was not, when its calls returned.
+bool is_refuted(const ClockSides& sides) {
+  return std::any_of(sides.begin(), sides.end(), [](const auto& side) {
+    return side.second.over != 0 && side.second.over < side.second.entered;
+  });
 }
 
 // How much later its end was seen by the one clock than by the other; none: not by both.
@@ -230,6 +264,8 @@ void leave_out_unlike_most(size_t first, size_t clocks, std::vector<ClockSides>&
 
 void align(Run& run) {
   std::vector<ClockSides> moments = Moments(run).by_age();
+  std::erase_if(moments,
+                [](const ClockSides& sides) { return is_supposed(sides) && is_refuted(sides); });
   leave_out_unlike_most(usual_clock(run), run.clocks.size(), moments);
   const size_t count = run.clocks.size();
   size_t first = usual_clock(run);
