@@ -149,8 +149,10 @@ run_tests() {
   if [[ -s $log ]] && (($(wc -l <"$log") <= 3)); then
     failed=$(cut -d: -f2 "$log" | paste -sd ' ')
     say "once more, alone: $failed"
-    "${under[@]}" ctest --test-dir "$folder" --rerun-failed --no-tests=error </dev/null &&
+    if "${under[@]}" ctest --test-dir "$folder" --rerun-failed --no-tests=error </dev/null; then
       say "UNSTABLE: failed beside others, passed alone: $failed"
+      return 0
+    fi
   fi
   return 1
 }
