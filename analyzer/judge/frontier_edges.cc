@@ -76,7 +76,7 @@ class EdgeFinder {
       }
       for (const OperationText* const operation : blocked_.standings.unfinished(*member)) {
         const Unit unit{i, member, {operation}};
-        if (needs_all(run_, unit)) {
+        if (blocked_.standings.needs_all(run_, unit)) {
           add_edges_to_idle(node, unit);
         }
       }

@@ -48,7 +48,7 @@ class NodeFinder {
     if (node.unit != nullptr && node.unit->first().collective && node.unit->first().sequence == 0) {
       node.unit = nullptr;  // which it is, nobody knows
     }
-    if (node.unit == nullptr || !needs_all(run_, *node.unit) ||
+    if (node.unit == nullptr || !blocked_.standings.needs_all(run_, *node.unit) ||
         is_diverged(node.unit->communicator)) {
       return;
     }

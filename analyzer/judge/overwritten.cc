@@ -93,12 +93,6 @@ bool calls_all_to_all_only(const Run& run, const Communicator& communicator) {
 
 }  // namespace
 
-bool is_all_to_all(const Run& run, const Communicator& communicator, uint64_t sequence) {
-  const CallSchema* const call = call_of(run, communicator, sequence);
-  return call != nullptr ? direction_of(call->name) == Direction::kAllToAll
-                         : calls_all_to_all_only(run, communicator);
-}
-
 std::optional<uint64_t> first_overwritten(const CommunicatorText& text) {
   if (text.recent.empty() && text.collectives == 0) {
     return 0;
@@ -134,9 +128,22 @@ const OverwrittenFinder::Counts& OverwrittenFinder::counts_of(size_t communicato
       counts.through += text.finished >= sequence ? 1 : 0;
       counts.inside += next_of(text) == sequence && is_begun(member) ? 1 : 0;
     }
-    counts.all_to_all = is_all_to_all(run_, run_.communicators[communicator], sequence);
+    counts.all_to_all = is_all_to_all(communicator, sequence);
   }
   return counts;
+}
+
+bool OverwrittenFinder::is_all_to_all(size_t communicator, uint64_t sequence) {
+  const Communicator& asked = run_.communicators[communicator];
+  const CallSchema* const call = call_of(run_, asked, sequence);
+  if (call != nullptr) {
+    return direction_of(call->name) == Direction::kAllToAll;
+  }
+  const auto [known, is_new] = all_to_all_only_.try_emplace(communicator);
+  if (is_new) {
+    known->second = calls_all_to_all_only(run_, asked);
+  }
+  return known->second;
 }
 
 // What others tell about a collective that the member has not completed.  That they are through

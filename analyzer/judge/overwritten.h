@@ -39,10 +39,6 @@ struct Overwritten {
   GpuState gpu = GpuState::kPending;
 };
 
-// In the collective of that number all members need all others: as a member keeps it or, where none
-// does, as all that they keep of that communicator.
-bool is_all_to_all(const Run& run, const Communicator& communicator, uint64_t sequence);
-
 // Looks at each process and each collective once, of however many ranks it is asked.
 class OverwrittenFinder {
  public:
@@ -50,6 +46,9 @@ class OverwrittenFinder {
 
   // `own`: all communicators of a rank.
   Overwritten find(const std::vector<Membership>& own);
+  // In the collective of that number all members need all others: as a member keeps it or, where
+  // none does, as all that they keep of that communicator.
+  bool is_all_to_all(size_t communicator, uint64_t sequence);
 
  private:
   enum class Others : uint8_t { kNothing, kSomeAreInIt, kAllAreInIt, kAllAreThrough };
@@ -66,6 +65,7 @@ class OverwrittenFinder {
   const Run& run_;
   std::vector<std::optional<std::set<size_t>>> begun_;    // by process: places of communicators
   std::map<std::pair<size_t, uint64_t>, Counts> counts_;  // by communicator and number
+  std::map<size_t, bool> all_to_all_only_;                // by communicator
 };
 
 }  // namespace traintrace

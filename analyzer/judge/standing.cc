@@ -87,7 +87,7 @@ void Standings::find_overwritten(const Run& run, Rank rank, OverwrittenFinder& f
     case OverwrittenKind::kNothing:
       return;
     case OverwrittenKind::kStandsAt:
-      return stand_at(run, rank, overwritten);
+      return stand_at(run, rank, overwritten, finder);
     case OverwrittenKind::kSomewhere:
       cut_.insert(rank);
       return;
@@ -95,12 +95,16 @@ void Standings::find_overwritten(const Run& run, Rank rank, OverwrittenFinder& f
 }
 
 // What it was called with is not kept; it was called before all that is.
-void Standings::stand_at(const Run& run, Rank rank, const Overwritten& overwritten) {
+void Standings::stand_at(const Run& run, Rank rank, const Overwritten& overwritten,
+                         OverwrittenFinder& finder) {
   const Member& member = *overwritten.at.member;
   Side& own = sides_.at({member.process, member.element});
   if (const OperationText* const kept = collective(member, overwritten.sequence)) {
     frontiers_[rank] = unit_from(overwritten.at.communicator, member, {kept});
     return;
+  }
+  if (finder.is_all_to_all(overwritten.at.communicator, overwritten.sequence)) {
+    overwritten_all_to_alls_.emplace(overwritten.at.communicator, overwritten.sequence);
   }
   OperationText& lost = overwritten_.emplace_back();
   lost.sequence = overwritten.sequence;
@@ -148,15 +152,14 @@ std::optional<TimeNs> through_at(const Run& run, const Standings& standings, con
   return in_past ? std::optional<TimeNs>(0) : std::nullopt;
 }
 
-bool needs_all(const Run& run, const Unit& unit) {
+bool Standings::needs_all(const Run& run, const Unit& unit) const {
   const OperationText& first = unit.first();
   if (!first.collective) {
     return false;
   }
   const CallSchema* const called = schema_of(run.processes[unit.member->process], first.call);
-  return called != nullptr
-             ? direction_of(called->name) == Direction::kAllToAll
-             : is_all_to_all(run, run.communicators[unit.communicator], first.sequence);
+  return called != nullptr ? direction_of(called->name) == Direction::kAllToAll
+                           : overwritten_all_to_alls_.contains({unit.communicator, first.sequence});
 }
 
 }  // namespace traintrace

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "analyzer/judge/overwritten.h"
@@ -54,6 +55,9 @@ class Standings {
   bool has_overwritten(const Run& run, const Member& member, uint64_t sequence) const {
     return wrapped_.contains(member.rank) && is_overwritten(text_of(run, member), sequence);
   }
+  // A collective that no member can complete before all have entered it; of one that is
+  // overwritten, as its other members have it.
+  bool needs_all(const Run& run, const Unit& unit) const;
 
  private:
   struct Side {
@@ -65,21 +69,20 @@ class Standings {
   const Side& side(const Member& member) const;
   void add(const Run& run, const Membership& membership);
   void find_overwritten(const Run& run, Rank rank, OverwrittenFinder& finder);
-  void stand_at(const Run& run, Rank rank, const Overwritten& overwritten);
+  void stand_at(const Run& run, Rank rank, const Overwritten& overwritten,
+                OverwrittenFinder& finder);
 
   std::map<Place, Side> sides_;
   std::map<Rank, Unit> frontiers_;
   std::map<Rank, std::vector<Membership>> memberships_;
   std::map<Rank, TimeNs> oldest_;  // of all that is kept
   std::deque<OperationText> overwritten_;
+  std::set<std::pair<size_t, uint64_t>> overwritten_all_to_alls_;  // by communicator and number
   std::set<Rank> untracked_, wrapped_, cut_;
 };
 
 // When the member was through with that collective; none: it is not, as far as is known.
 std::optional<TimeNs> through_at(const Run& run, const Standings& standings, const Member& member,
                                  uint64_t sequence);
-// A collective that no member can complete before all have entered it; of one that is overwritten,
-// as its other members have it.
-bool needs_all(const Run& run, const Unit& unit);
 
 }  // namespace traintrace

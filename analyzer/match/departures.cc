@@ -10,12 +10,11 @@
 #include "analyzer/match/habit_edits.h"
 #include "analyzer/match/siblings.h"
 #include "analyzer/model/peers.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
 
-// Ranks must have done so much alike before or behind what parts them.
-constexpr size_t kLeastInCommon = 4;
 constexpr size_t kPartnersAside = 2;  // on either side, in each communicator
 constexpr size_t kLongestContext = 4096;
 

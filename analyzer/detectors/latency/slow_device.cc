@@ -20,9 +20,6 @@
 namespace traintrace {
 namespace {
 
-using PerMille = std::vector<int64_t>;  // ratios to the median of the devices
-constexpr double kSlower = 1000 * kSlowDeviceSlower;
-
 struct Slow {
   const DeviceProfile* device;
   // Of files that may say anything, so not integers, which overflow.
@@ -47,15 +44,6 @@ bool is_equally_often(const KernelRuns::key_type& key, const std::vector<KernelR
            const auto found = each.find(key);
            return found != each.end() && found->second.size() == first->second.size();
          });
-}
-
-int64_t per_mille(int64_t ns, int64_t of_ns) {
-  const double ratio = static_cast<double>(ns) / static_cast<double>(of_ns);
-  return static_cast<int64_t>(1000 * std::min(ratio, 1000.0));
-}
-
-bool is_slower(PerMille per_mille) {
-  return static_cast<double>(upper_median(std::move(per_mille))) >= kSlower;
 }
 
 using RunsOfAll = std::vector<const std::deque<KernelRun>*>;  // by device
@@ -278,7 +266,7 @@ int64_t largest_deviation(const PerMille& per_mille) {
 bool is_by_data(const std::vector<PerMille>& by_part, size_t device) {
   const PerMille& own = by_part[device];
   const bool ever_faster = std::any_of(own.begin(), own.end(), [](int64_t each) {
-    return static_cast<double>(each) * kSlower <= 1e6;
+    return static_cast<double>(each) * kSlowDeviceSlower <= 1000;
   });
   std::vector<int64_t> others;
   for (size_t other = 0; other < by_part.size(); ++other) {

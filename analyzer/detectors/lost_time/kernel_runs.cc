@@ -1,7 +1,10 @@
 #include "analyzer/detectors/lost_time/kernel_runs.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "analyzer/thresholds.h"
+#include "analyzer/timeline/median.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
@@ -41,6 +44,15 @@ class Beside {
 };
 
 }  // namespace
+
+int64_t per_mille(int64_t ns, int64_t of_ns) {
+  const double ratio = static_cast<double>(ns) / static_cast<double>(of_ns);
+  return static_cast<int64_t>(1000 * std::min(ratio, 1000.0));
+}
+
+bool is_slower(PerMille ratios) {
+  return static_cast<double>(upper_median(std::move(ratios))) >= 1000 * kSlowDeviceSlower;
+}
 
 KernelRuns kernel_runs(const Profile& profile, const DeviceProfile& device,
                        const std::vector<int64_t>& waited_until) {

@@ -27,6 +27,12 @@ struct KernelRun {
 // By name and GpuWork::shape, in the order of their starts.
 using KernelRuns = std::map<std::pair<std::string, uint16_t>, std::deque<KernelRun>>;
 
+using PerMille = std::vector<int64_t>;  // ratios of lengths; 1000: as long as usual
+
+int64_t per_mille(int64_t ns, int64_t of_ns);
+// By the median.
+bool is_slower(PerMille ratios);
+
 // Of all kernels that compute.  `waited_until`: of the timeline (peer_waits.h).
 KernelRuns kernel_runs(const Profile& profile, const DeviceProfile& device,
                        const std::vector<int64_t>& waited_until);

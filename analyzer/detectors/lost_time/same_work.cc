@@ -44,15 +44,6 @@ Usual usual_of(const Runs& own, size_t index, const std::vector<const Runs*>& ot
   return {usual, std::max(usual, upper_median(std::move(beside)))};
 }
 
-int64_t per_mille(int64_t ns, int64_t of_ns) {
-  const double ratio = static_cast<double>(ns) / static_cast<double>(of_ns);
-  return static_cast<int64_t>(1000 * std::min(ratio, 1000.0));
-}
-
-bool is_longer_by(std::vector<int64_t> per_mille) {
-  return static_cast<double>(upper_median(std::move(per_mille))) >= 1000 * kSlowDeviceSlower;
-}
-
 // When a kernel runs beside what may depend on how late its stage is: so the runs that count have
 // to be from half of the window's parts, and all together have to take longer, too.
 void compare(Runs own, const std::vector<const Runs*>& others, size_t parts, SameWork& work) {
@@ -83,7 +74,7 @@ void compare(Runs own, const std::vector<const Runs*>& others, size_t parts, Sam
   work.ns += all_ns;
   work.longer_ns += all_ns * (1 - usual_ns / compared_ns);
   work.all_longer =
-      work.all_longer && is_longer_by(std::move(of_compared)) && is_longer_by(std::move(of_all));
+      work.all_longer && is_slower(std::move(of_compared)) && is_slower(std::move(of_all));
 }
 
 }  // namespace
