@@ -16,6 +16,7 @@ struct ReportSums {
   int64_t count = 0;   // calls entered
   int64_t failed = 0;  // returned an error
   int64_t open = 0;    // had not returned
+  int64_t timed = 0;   // of which entry and return are known
   int64_t host_ns = 0;
   int64_t max_ns = 0;
   std::optional<int64_t> bytes;  // of calls that say how many
@@ -26,6 +27,7 @@ struct ReportSums {
     open += !event.returned && !event.leave_lost ? 1 : 0;
     if (event.returned && !event.enter_lost) {
       const int64_t ns = std::max<int64_t>(event.leave - event.enter, 0);
+      ++timed;
       host_ns += ns;
       max_ns = std::max(max_ns, ns);
     }
@@ -40,6 +42,7 @@ struct ReportSums {
     count += other.count;
     failed += other.failed;
     open += other.open;
+    timed += other.timed;
     host_ns += other.host_ns;
     max_ns = std::max(max_ns, other.max_ns);
     if (other.bytes) {
@@ -54,13 +57,20 @@ struct ReportSums {
     return names;
   }
   void append_to(std::vector<ReportCell>& row) const {
-    const int64_t mean = count != 0 ? host_ns / count : 0;
-    for (const int64_t value : {count, failed, open, host_ns, mean, max_ns}) {
+    for (const int64_t value : {count, failed, open}) {
       row.emplace_back(value);
     }
-    // Not by a conditional expression, in which g++ 12 sees something uninitialised.
-    if (bytes) {
-      row.emplace_back(*bytes);
+    for (const int64_t value : {host_ns, timed != 0 ? host_ns / timed : 0, max_ns}) {
+      append(timed != 0 ? std::optional(value) : std::nullopt, row);
+    }
+    append(bytes, row);
+  }
+
+ private:
+  // Not by a conditional expression, in which g++ 12 sees something uninitialised.
+  static void append(std::optional<int64_t> value, std::vector<ReportCell>& row) {
+    if (value) {
+      row.emplace_back(*value);
     } else {
       row.emplace_back();
     }
