@@ -80,6 +80,15 @@ void cut_at_dashes(std::vector<std::string>& words, Invocation& invocation) {
   }
 }
 
+// `traintrace --color=never analyze`, too.
+void put_command_first(std::vector<std::string>& words) {
+  const size_t options = words[0] == "--color" ? 2 : words[0].starts_with("--color=") ? 1 : 0;
+  if (options != 0 && words.size() > options) {
+    std::rotate(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(options),
+                words.begin() + static_cast<std::ptrdiff_t>(options) + 1);
+  }
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app("why a training job hangs, runs out of memory or runs slow", "traintrace");
   app.set_version_flag("-V,--version", "traintrace " TT_VERSION);
@@ -99,8 +108,11 @@ int run_command(int argc, char** argv) {
     return fail("no command given; see `traintrace help`");
   }
   std::vector<std::string> words(argv + 1, argv + argc);
+  put_command_first(words);
   if (words[0] == "record") {  // as other tools call it
     words[0] = "run";
+  } else if (words[0] == "version") {
+    words[0] = "--version";
   }
   if (words[0] == "run") {
     cut_at_dashes(words, invocation);  // and the program has the environment as it is

@@ -294,8 +294,11 @@ Result<Job> wait_for_job(const AttachOptions& options) {
 }
 
 // It is over: what is recorded says how that came.
-int judge_ended(const Job& job, const AttachOptions& options) {
+int judge_ended(const Job& job, AttachOptions options) {
   note("the job has ended");
+  if (options.hang_after.empty()) {
+    options.hang_after_ns = kHangAfter;  // it cannot go on any more, as a live one might
+  }
   return supervised([&] {
     JobNow now;
     now.traces = job.read();
@@ -366,7 +369,7 @@ void sort_targets(AttachOptions& options) {
     }
   }
   if (options.targets.empty() && !options.job.all) {
-    options.job.traces.emplace_back("traintrace");
+    options.job.traces.emplace_back(kDefaultFolder);
   }
 }
 
@@ -408,6 +411,9 @@ int attach(AttachOptions options) {
   }
   if (options.watch) {
     return watch(options);
+  }
+  if (options.targets.empty() && !options.job.all && access(kDefaultFolder, F_OK) != 0) {
+    return fail(no_default_folder());
   }
   std::optional<Mpi> others = Mpi::join();
   if (!others && Mpi::is_started_by()) {

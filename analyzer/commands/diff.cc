@@ -35,11 +35,13 @@ struct DiffArguments {
 Result<Run> run_of(const std::string& path) {
   const std::vector<std::string> paths = {path};
   TraceSet set = read_traces(paths, {.events = false});
-  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
-    say(error);
+  const bool nothing = set.processes.empty() && !set.errors.empty();
+  const std::vector<ReadError> errors = with_elsewhere_in_one(set.errors);
+  for (size_t i = nothing ? 1 : 0; i < errors.size(); ++i) {
+    say(errors[i]);
   }
-  if (set.processes.empty() && !set.errors.empty()) {
-    return set.errors.front();
+  if (nothing) {
+    return errors.front();
   }
   Result<Run> run = assembled_run(std::move(set.processes));
   if (run) {
@@ -155,12 +157,12 @@ std::optional<NumbersDiff> diff_of_values(const Run& a, const Run& b) {
 
 int diff_traces(const DiffArguments& arguments) {
   const Result<Run> a = run_of(arguments.a);
-  if (!a) {
-    return fail(a.error());
-  }
   const Result<Run> b = run_of(arguments.b);
-  if (!b) {
-    return fail(b.error());
+  if (!a && !b) {
+    say(a.error());
+  }
+  if (!a || !b) {
+    return fail(!b ? b.error() : a.error());
   }
   EventReader of_a;
   EventReader of_b;

@@ -182,19 +182,27 @@ void add_by_host(const Run& run, std::vector<Finding>& found) {
 
 }  // namespace
 
-std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines) {
-  if (!timelines.refused.empty()) {
-    return timelines.refused.front().title;
-  }
-  bool recorded = false;
+std::string asked_in_vain(const Run& run) {
   for (const RankState& state : run.ranks) {
-    const ProcessTrace& trace = trace_of(run, state);
-    recorded = recorded || trace.facts.contains("traintrace-version");
-    if (const std::string reason = reason_of(trace); !reason.empty()) {
+    if (const std::string reason = reason_of(trace_of(run, state)); !reason.empty()) {
       return fmt::format("no GPU timeline for rank {}, although one was asked for: {}",
                          state.rank.value, reason);
     }
   }
+  return "";
+}
+
+std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines) {
+  if (!timelines.refused.empty()) {
+    return timelines.refused.front().title;
+  }
+  if (std::string vain = asked_in_vain(run); !vain.empty()) {
+    return vain;
+  }
+  const bool recorded =
+      std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
+        return trace_of(run, state).facts.contains("traintrace-version");
+      });
   return recorded ? "no rank has a GPU timeline: record with TRAINTRACE_GPU_TIMELINE=cupti"
                   : "no rank has a GPU timeline: only traces that traintrace recorded can have one";
 }

@@ -18,6 +18,9 @@ struct GpuTimelines {
 // Of all ranks that have one.  Reads their events again where the run has only the tables.
 GpuTimelines gpu_timelines_of(const Run& run);
 
+// Of the first rank that was asked for a GPU timeline and has none: why; empty: there is none.
+std::string asked_in_vain(const Run& run);
+
 // Why there is none of any rank.
 std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines);
 

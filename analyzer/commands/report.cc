@@ -263,7 +263,9 @@ int report_recorded(const ReportArguments& arguments) {
   if (!own.timelines.empty()) {
     say_why_empty(own.timelines, arguments.by);
   }
-  if (without != 0) {
+  if (const std::string vain = asked_in_vain(*run); without != 0 && !vain.empty()) {
+    note(vain);
+  } else if (without != 0) {
     note(
         fmt::format("what the GPU did and when is not known of {} rank{}: record with "
                     "TRAINTRACE_GPU_TIMELINE=cupti",

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "analyzer/importers/flight/flight_dump.h"
 #include "analyzer/importers/flight/flight_names.h"
 #include "analyzer/importers/flight/flight_recorder.h"
 #include "analyzer/importers/json_value.h"
@@ -110,11 +111,15 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
     if (is_of_other_tools(head)) {
       dumps.push_back(file.path);
     } else {
-      strange.push_back(
-          {file.path, 0, "expected a Flight Recorder dump, as its neighbours are", true, false});
+      strange.push_back({file.path, 0, "", true, false});
     }
   }
   FlightSet read = read_flight_files(dumps);
+  for (ReadError& error : strange) {
+    error.message = read.processes.empty()
+                        ? kOfNoKnownKind
+                        : "expected a Flight Recorder dump, as its neighbours are";
+  }
   TraceSet set;
   set.processes = std::move(read.processes);
   set.errors = std::move(read.unreadable);

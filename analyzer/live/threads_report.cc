@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <tuple>
 
 #include "analyzer/model/process/threads_now.h"
@@ -14,6 +15,8 @@ namespace traintrace {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::string_view kOwnRole = "traintrace";  // of the recorder's own threads (waiting.cc)
 
 struct Group {
   Ranks ranks;
@@ -69,6 +72,9 @@ std::vector<Group> groups_of(const Run& run) {
   std::map<std::string, Group> by_key;
   for (const RankState& state : run.ranks) {
     for (const ThreadNow& thread : trace_of(run, state).now) {
+      if (thread.role == kOwnRole) {
+        continue;  // the recorder's, which no job waits for
+      }
       Group& group = by_key[key_of(thread)];
       insert(group.ranks, state.rank);
       group.thread = group.thread == nullptr ? &thread : group.thread;

@@ -99,9 +99,12 @@ Finding unrecorded_finding(const Run& run, TimeNs interval) {
       fmt::format("this job is not recorded, so who waits for whom cannot be said; right now {}",
                   text.empty() ? "nothing can be seen of it" : text);
   if (const std::string strangers = without_gpu(run); !strangers.empty()) {
-    finding.title = fmt::format("{} use{} neither CUDA nor NCCL; right now {}", strangers,
+    const bool alone = run.processes.size() == 1 && sides.size() == 1;
+    finding.title = fmt::format("{} use{} neither CUDA nor NCCL; {}", strangers,
                                 run.processes.size() == 1 ? "s" : "",
-                                text.empty() ? "nothing can be seen of it" : text);
+                                alone          ? "it " + sides.begin()->first
+                                : text.empty() ? "nothing can be seen of it right now"
+                                               : "right now " + text);
     finding.advice =
         "name the processes of the job; traintrace attach --all finds those that use "
         "a GPU";

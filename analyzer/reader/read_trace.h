@@ -36,6 +36,10 @@ Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& opti
 // Its header alone.
 Result<format::FileHeader> read_trace_header(const std::string& path);
 
+// What is read where nothing is named, and what is said where there is none.
+inline constexpr const char* kDefaultFolder = "traintrace";
+ReadError no_default_folder();
+
 // What the arguments of a command name: files and folders of traces, or text that dump printed.
 // None: ./traintrace.
 struct TraceSet {

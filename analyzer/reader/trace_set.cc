@@ -38,8 +38,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDefaultFolder = "traintrace";
-
 struct Inputs {
   std::vector<std::string> traces;
   std::set<std::string> named;  // of the traces: by the user, not by a folder that lists them
@@ -47,18 +45,6 @@ struct Inputs {
   std::vector<std::string> supporting;
   std::vector<std::string> telemetry;
 };
-
-ReadError no_default_folder() {
-  ReadError error;
-  error.message =
-      "no traces in ./traintrace, the default. Record some: traintrace run -- PROGRAM; or name "
-      "their folder: traintrace analyze DIR";
-  if (const std::string places = other_folders_with_traces(); !places.empty()) {
-    error.message += " (there are traces in " + places + ")";
-  }
-  error.fatal = true;
-  return error;
-}
 
 // What a folder of traces, or an archive of them, has.
 struct Listing {
@@ -379,6 +365,18 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
 }
 
 }  // namespace
+
+ReadError no_default_folder() {
+  ReadError error;
+  error.message =
+      "no traces in ./traintrace, the default. Record some: traintrace run -- PROGRAM; or name "
+      "their folder";
+  if (const std::string places = other_folders_with_traces(); !places.empty()) {
+    error.message += " (there are traces in " + places + ")";
+  }
+  error.fatal = true;
+  return error;
+}
 
 TraceSet read_traces(std::span<const std::string> arguments, const ReadOptions& options) {
   Reading reading = read_once(arguments, options);

@@ -24,7 +24,7 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostActors = 6;
-constexpr const char* kNoCall = "no call is recorded";  // of last_call_text()
+constexpr const char* kNoCall = "none of its calls is kept";  // of last_call_text()
 
 // The GPU of that rank; -1: not known.
 int device_of(const Run& run, const RankState& state) {
@@ -353,6 +353,9 @@ const char* kind_of(const Finding& finding) {
   if (code.starts_with("memory.")) {
     return "MEMORY";
   }
+  if (code == "latency.unattributed") {
+    return "UNDECIDED";
+  }
   if (code.starts_with("latency.") || code == "collective.late-rank") {
     return "SLOW, not stuck";
   }
@@ -375,7 +378,11 @@ const char* kind_of(const Finding& finding) {
   if (code.starts_with("internal.")) {
     return "INTERNAL ERROR";
   }
-  return waits || finding.severity == Severity::kError ? "HANG" : "NOTE";
+  const bool is_about_calls = code.starts_with("collective.") || code.starts_with("p2p.");
+  return waits                                  ? "HANG"
+         : finding.severity != Severity::kError ? "NOTE"
+         : is_about_calls                       ? "MISMATCH"
+                                                : "HANG";
 }
 
 const char* certainty_word(Certainty certainty) {

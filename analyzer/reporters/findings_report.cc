@@ -18,7 +18,7 @@
 #include "analyzer/reporters/place_role.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
-#include "format/schema.h"
+#include "format/stat_meaning.h"
 
 namespace traintrace {
 namespace {
@@ -108,12 +108,9 @@ std::vector<std::string> loss_lines(const std::vector<ReportedLoss>& losses) {
   std::vector<std::string> lines;
   for (const ReportedLoss* const loss : first) {
     const auto& [ranks, count] = by_stat[loss->stat];
-    const auto* const spec =
-        std::find_if(std::begin(format::kStatSpecs), std::end(format::kStatSpecs),
-                     [&](const format::StatSpec& each) { return loss->stat == each.name; });
     lines.push_back(fmt::format(
-        "{}: {}: {} ({}){}", ranks_text(ranks),
-        spec == std::end(format::kStatSpecs) ? loss->stat : spec->meaning, count_text(count),
+        "{}: {}: {} ({}){}", ranks_text(ranks), format::meaning_of_stat(loss->stat),
+        count_text(count),
         loss->severity == "info" ? "no effect on the verdict" : "what is said may be incomplete",
         loss->advice.empty() ? "" : ": " + loss->advice));
   }
@@ -175,7 +172,8 @@ std::string finding_line(const Finding& finding) {
 
 std::string other_run_line(const OtherRun& other) {
   const std::string who =
-      fmt::format("run {} with {} rank{}", other.id, other.ranks, other.ranks == 1 ? "" : "s");
+      fmt::format("{}{} with {} rank{}", other.id.starts_with("run-") ? "" : "run ", other.id,
+                  other.ranks, other.ranks == 1 ? "" : "s");
   const std::string judged =
       other.verdict.empty()
           ? ""

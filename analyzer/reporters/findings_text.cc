@@ -12,6 +12,7 @@
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/wall_clock.h"
+#include "format/stat_meaning.h"
 
 namespace traintrace {
 namespace {
@@ -60,8 +61,9 @@ std::string text_of(const Run& run, const Finding& finding) {
 std::string findings_lines(const Run& run, const FindingsReport& report) {
   std::string out;
   for (const ReportedLoss& loss : report.losses) {
-    out += fmt::format("lost: rank {}: {} {} ({}){}\n", loss.rank.value, loss.count,
+    out += fmt::format("lost: rank {}: {} {} ({}; {}){}\n", loss.rank.value, loss.count,
                        printable(loss.stat), printable(loss.severity),
+                       printable(format::meaning_of_stat(loss.stat)),
                        loss.advice.empty() ? "" : ": " + printable(loss.advice));
   }
   out += "verdict: " + printable(report.verdict) + "\n";

@@ -29,7 +29,7 @@ const UsualOf kUsual[] = {
     {"annotation", {{"annotation", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},
     {"module", {{"module", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},
     {"collective", {{"operation", "communicator", "size_bytes", "count", "median_ns", "bus_gb_per_s", "measured"}, {"median_ns"}}},
-    {"cause", {{"rank", "cause", "lost_ns", "gain_ns", "step_ns", "step_without_ns"}, {"lost_ns"}}},
+    {"cause", {{"rank", "cause", "lost_ns", "gain_ns", "step_ns", "step_without_ns"}, {"gain_ns"}}},
     {"slowdown", {{"of", "name", "slowdown", "recorded_ns", "replayed_ns", "ideal_ns"}, {}}},
 };
 // clang-format on

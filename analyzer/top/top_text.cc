@@ -209,7 +209,13 @@ std::string title_line(const JobView& view, const Screen& screen) {
   if (view.median_step_ns > 0) {
     text += fmt::format("   {} a step (median)", duration_text(view.median_step_ns));
   }
-  return text + "   running " + clock_text(elapsed(view.started, view.time));
+  const bool ended = !view.ranks.empty() && view.count(LiveState::kEnded) == view.ranks.size();
+  TimeNs last = view.started;
+  for (const RankView& rank : view.ranks) {
+    last = std::max(last, rank.since);
+  }
+  return text + (ended ? "   ended after " : "   running ") +
+         clock_text(elapsed(view.started, ended ? last : view.time));
 }
 
 std::string states_line(const JobView& view, const Screen& screen) {
@@ -331,7 +337,7 @@ nlohmann::ordered_json rank_json(const RankView& rank, const std::string& place)
   }
   json["allocated_bytes"] = rank.allocated;
   json["reserved_bytes"] = rank.reserved;
-  json["peak_bytes"] = rank.peak;
+  json["peak_bytes"] = std::max(rank.peak, rank.allocated);
   if (!place.empty()) {
     json["place"] = place;
   }

@@ -158,7 +158,7 @@ ROLE(waits_for_ever) {
 
 std::vector<RawTrace> traces_of(const std::string& role, const char* level, int ranks = 2) {
   const Folder folder;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   threads.reserve(static_cast<size_t>(ranks));
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
@@ -169,7 +169,7 @@ std::vector<RawTrace> traces_of(const std::string& role, const char* level, int 
       outcomes[static_cast<size_t>(rank)] = run(program);
     });
   }
-  for (std::thread& thread : threads) {
+  for (std::jthread& thread : threads) {
     thread.join();
   }
   std::vector<RawTrace> traces;

@@ -123,11 +123,11 @@ ROLE(member) {
 TEST(Plugin, OfAnOperationWithoutAMemberIsReachedOnly) {
   const Folder folder;
   Outcome outcomes[2];
-  std::thread ranks[2];
+  std::jthread ranks[2];
   Program programs[2];
   for (int i = 0; i < 2; ++i) {
     programs[i] = followed("member", folder, {std::to_string(i)});
-    ranks[i] = std::thread([&, i] { outcomes[i] = preload::run(programs[i]); });
+    ranks[i] = std::jthread([&, i] { outcomes[i] = preload::run(programs[i]); });
   }
   const std::string ready = folder.path() + "/ready";
   while (!std::filesystem::exists(ready)) {
@@ -143,7 +143,7 @@ TEST(Plugin, OfAnOperationWithoutAMemberIsReachedOnly) {
   for (const std::string& trace : traces_in(folder)) {
     kill(preload::read_raw(trace).header.pid, SIGKILL);
   }
-  for (std::thread& rank : ranks) {
+  for (std::jthread& rank : ranks) {
     rank.join();
   }
   EXPECT_TRUE(outcomes[0].killed_by(SIGKILL)) << outcomes[0].errors;

@@ -83,11 +83,12 @@ std::vector<Finding> find_early_exit(const Run& run) {
     } else if (hang.fate == Fate::kExited) {
       blame_roots(hang, finding, "as many ended as go on, or more");
     }
-    finding.advice = failed(run, hang)
-                         ? "look at the error that ended it in its own output"
-                         : "make all ranks do equally many calls: uneven data or a condition that "
-                           "differs between ranks ends the loop early, or an exception that is "
-                           "caught, a `continue` or no_sync leaves one out";
+    finding.advice =
+        failed(run, hang)
+            ? "look at the error that ended it in its own output"
+            : "make all ranks make the same number of calls: uneven data or a condition that "
+              "differs between ranks ends the loop early, or an exception that is "
+              "caught, a `continue` or no_sync leaves one out";
     findings.push_back(std::move(finding));
   }
   return findings;

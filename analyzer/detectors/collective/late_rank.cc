@@ -38,7 +38,7 @@ Finding finding_about(const Run& run, const Lateness& lateness) {
       "not a deadlock",
       ranks_text(lateness.late), finding.operation, lateness.sequence, label_of(run, communicator),
       seconds(lateness.by()),
-      lateness.times == 1 ? "" : fmt::format(", and late {} times", lateness.times));
+      lateness.times == 1 ? "" : fmt::format(" (late {} times)", lateness.times));
   finding.victims = lateness.others;
   finding.sides = {lateness.late, lateness.others};
   if (!lateness.held_up.empty()) {
@@ -62,10 +62,11 @@ Finding finding_about(const Run& run, const Lateness& lateness) {
   add_place(run, lateness, lateness.others.front(), finding);
   finding.evidence = {
       arguments_text(finding.operation, operation),
-      fmt::format("{} had entered it by {}, and called nothing else until {}, when the first of "
-                  "the late came",
+      fmt::format("{} had entered it by {}, and called nothing else until {}, when {} came",
                   ranks_text(lateness.others), run_time(run, lateness.from),
-                  run_time(run, lateness.until))};
+                  run_time(run, lateness.until),
+                  lateness.late.size() == 1 ? ranks_text(lateness.late)
+                                            : "the first of " + ranks_text(lateness.late))};
   finding.advice =
       "look at what that rank did before: data, a checkpoint, an evaluation that only "
       "it does";

@@ -171,7 +171,9 @@ std::string divergence_title(const Run& run, const Divergence& divergence) {
   if (divergence.tie) {
     title += divergence.left_over
                  ? "; no culprit: one side made a call too many, or the other left one out"
-                 : "; no culprit: as many did the one as the other";
+             : divergence.deviants.size() == divergence.others.size()
+                 ? "; no culprit: as many did the one as the other"
+                 : "; no culprit: which side is wrong is open";
   }
   return title;
 }

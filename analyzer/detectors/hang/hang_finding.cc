@@ -341,7 +341,7 @@ std::string seconds(TimeNs duration) {
 std::string wait_length_text(const ProcessTrace& trace, const std::string& duration) {
   const auto made = trace.facts.find("dump-time");
   return made != trace.facts.end() && made->second == "assumed"
-             ? "up to the first time limit, " + duration + " later"
+             ? "for " + duration + ", until the first time limit"
              : "for " + duration;
 }
 
@@ -381,7 +381,7 @@ std::string last_call_text(const Run& run, Rank rank) {
   }
   const auto activity = activity_of(run, *state);
   if (!activity) {
-    return fmt::format("rank {}: no call is recorded", rank.value);
+    return fmt::format("rank {}: none of its calls is kept", rank.value);
   }
   const auto place = user_place(trace_of(run, *state), rank, activity->stack);
   if (const std::string held = halt_text(*state); !held.empty()) {

@@ -51,8 +51,7 @@ std::string never_text(const Run& run, const Ranks& ranks, std::string_view done
 // train.py:118 in train_step"
 std::string wait_text(const Run& run, const Wait& wait);
 std::string seconds(TimeNs duration);  // "41.2 s"
-// "for 41.2 s"; of a dump that nothing dates no such thing is known: "up to the first time limit,
-// 600.0 s later".
+// "for 41.2 s"; of a dump that nothing dates: "for 600.0 s, until the first time limit".
 std::string wait_length_text(const ProcessTrace& trace, const std::string& duration);
 std::string signal_text(int signal);  // "signal 9 (Killed)"
 // "+12.5 s" after the start of the run.

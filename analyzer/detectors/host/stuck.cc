@@ -23,7 +23,9 @@ const char* advice_for(Waiting waiting) {
       return "another thread of that process holds the GIL: `traintrace attach` on its host prints "
              "the stack of each";
     case Waiting::kLock:
-      return "who holds that lock, and what does it wait for";
+      return "another thread of that process holds the lock: `traintrace attach` on its host "
+             "prints the "
+             "stack of each";
     case Waiting::kDataLoader:
     case Waiting::kQueue:
       return "the worker that should deliver is stuck or dead: look at the loader's processes";

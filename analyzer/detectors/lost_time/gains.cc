@@ -157,7 +157,8 @@ bool is_empty(const Removal& removal) {
 std::string gain_text(const Profile& profile, const DeviceProfile& device, int64_t window_ns) {
   const auto steps = static_cast<int64_t>(std::max<size_t>(1, device.steps));
   return fmt::format(
-      "if this were solved, the {} of rank {}{} would take {} instead of {}, at best",
+      "if this were solved{}, the {} of rank {}{} would take {} instead of {}, at best",
+      profile.devices.size() > 1 ? " on all ranks" : "",
       device.steps > 1 ? "step" : "recorded window", device.rank.value,
       profile.devices.size() > 1 ? ", which gains most," : "", ms_text(window_ns / steps),
       ms_text(device.times.window_ns / steps));

@@ -51,7 +51,7 @@ void add_measures(const Run& run, const AllocatorCase& worst, Finding& finding) 
   for (size_t i = 0; i < std::min(history.pins.size(), kMostPins); ++i) {
     MemorySite pin = worst.site;
     pin.stack = history.pins[i].first;
-    finding.evidence.push_back(fmt::format("rank {}: beside the holes lie {} bytes of {}",
+    finding.evidence.push_back(fmt::format("rank {}: what keeps the holes apart: {} bytes of {}",
                                            pin.rank.value, history.pins[i].second,
                                            place_of_site(run, pin)));
   }
@@ -70,9 +70,9 @@ std::vector<Finding> find_fragmentation(const Run& run, const RunMemory& memory)
         site.bytes = miss.free;
         site.count = 1;
         site.text = fmt::format(
-            "{} bytes more were taken from the device for {} bytes at {}, although {} bytes were "
-            "free, in pieces;",
-            miss.mapped, miss.request, run_time(run, miss.time), miss.free);
+            "took {} bytes more from the device at {} for a request of {} bytes, although {} bytes "
+            "were free, in pieces that are too small;",
+            miss.mapped, run_time(run, miss.time), miss.request, miss.free);
         return true;
       });
   if (cases.empty()) {

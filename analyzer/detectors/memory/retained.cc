@@ -46,7 +46,8 @@ std::vector<Finding> find_retained_memory(const Run& run, const RunMemory& all) 
   finding.title = fmt::format(
       "{} kept {} bytes from before the steps to the end{}", ranks_text(finding.culprits),
       finding.values.front().second,
-      finding.where.empty() ? "" : ", most of them of " + place_text(finding.where.front()));
+      finding.where.empty() ? ""
+                            : ", most of it allocated at " + place_text(finding.where.front()));
   finding.culprits.clear();
   finding.advice = "large and constant: no leak";
   return {finding};

@@ -22,6 +22,12 @@ Finding check_finding(const Run& run, const Checks& checks, std::string_view cod
   return finding;
 }
 
+std::string nonfinite_text(uint64_t nans, uint64_t infinities) {
+  return infinities == 0 ? fmt::format("{} NaN", nans)
+         : nans == 0     ? fmt::format("{} Inf", infinities)
+                         : fmt::format("{} NaN and {} Inf", nans, infinities);
+}
+
 std::string bucket_text(const Run& run, const Check& check) {
   return fmt::format("{} of {} {} on {}", operation_name(check.operation),
                      check.count * check.parts, data_type_name(check.type),

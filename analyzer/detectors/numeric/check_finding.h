@@ -19,6 +19,9 @@ Finding check_finding(const Run& run, const Checks& checks, std::string_view cod
 // "ncclAllReduce of 1048576 float32 on dp".
 std::string bucket_text(const Run& run, const Check& check);
 
+// "17 NaN and 2 Inf"; what there is none of is left out.
+std::string nonfinite_text(uint64_t nans, uint64_t infinities);
+
 // Where these ranks called it, of those that recorded anything of it.
 std::vector<CodePlace> places_of(const Checks& checks, const CheckedOperation& operation,
                                  const Ranks& ranks);

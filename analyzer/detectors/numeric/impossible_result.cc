@@ -22,8 +22,7 @@ std::string what_is_impossible(const Checks& checks, const GivenSums& given,
                                const SumLimits& limits, const Check& result) {
   const format::PayloadTally& tally = result.tally;
   if (holds_nonfinite(result)) {
-    return fmt::format("{} NaN and {} Inf of finite inputs that cannot overflow", tally.nans,
-                       tally.infinities);
+    return nonfinite_text(tally.nans, tally.infinities) + " of finite inputs that cannot overflow";
   }
   if (tally.largest > limits.largest) {
     return fmt::format("a value of {:.9g}, where at most {:.9g} is possible", tally.largest,

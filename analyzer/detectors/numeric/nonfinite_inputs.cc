@@ -263,9 +263,12 @@ std::string course_before(const Onset& onset) {
 std::string onset_line(const Run& run, Rank rank, const Onset& onset) {
   const WholeTally all = whole(onset.inputs[onset.number]);
   const std::string course = course_before(onset);
-  return fmt::format("rank {}: {} NaN and {} Inf in its input of {}, after {} finite ones{}{}",
-                     rank.value, all.nans, all.infinities, operation_text(run, *onset.check),
-                     onset.number, course.empty() ? "" : "; ", course);
+  return fmt::format("rank {}: {} in its input of {}{}{}{}", rank.value,
+                     nonfinite_text(all.nans, all.infinities), operation_text(run, *onset.check),
+                     onset.number == 0   ? ""
+                     : onset.number == 1 ? "; the one before was finite"
+                                         : fmt::format("; the {} before were finite", onset.number),
+                     course.empty() ? "" : "; ", course);
 }
 
 Ranks ranks_of(const std::map<Rank, Onset>& origins) {
@@ -342,8 +345,8 @@ std::string origin_title(const Run& run, const NonfiniteRun& found, const Onset&
   }
   const WholeTally all = whole(first.inputs[first.number]);
   return ranks.size() == 1
-             ? fmt::format("{} gave {} NaN and {} Inf to {}, {}", ranks_text(ranks), all.nans,
-                           all.infinities, what,
+             ? fmt::format("{} gave {} to {}, {}", ranks_text(ranks),
+                           nonfinite_text(all.nans, all.infinities), what,
                            first.certain ? "before any rank had sent it one"
                                          : "as far as is known before any rank had sent it one")
              : fmt::format("{} gave NaN or Inf independently of each other, first to {}",
@@ -354,7 +357,7 @@ constexpr const char* kRunWideAdvice =
     "not one rank's: check the learning rate, the loss and the data of that step, and what changed "
     "in the code";
 constexpr const char* kOriginAdvice =
-    "why is not known from that: check the data of that step on that rank, its loss, and with "
+    "the recording does not tell why: check the data of that step on that rank, its loss, and with "
     "torch.autograd.set_detect_anomaly(True) the operation that made it";
 constexpr const char* kUncheckedAdvice =
     "not all that the rank received was checked, so it may have come from another one: record with "

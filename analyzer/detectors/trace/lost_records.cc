@@ -5,6 +5,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/trace/trace_finding.h"
+#include "format/stat_meaning.h"
 
 namespace traintrace {
 
@@ -30,8 +31,8 @@ std::vector<Finding> find_lost_records(const Run& run) {
   Finding finding = trace_finding(run, "trace.lost-records", &Doubts::lost_records);
   Ranks all;
   for (const auto& [stat, what] : lost) {
-    finding.evidence.push_back(
-        fmt::format("{}: {} on {}", stat, what.first, ranks_text(what.second)));
+    finding.evidence.push_back(fmt::format("{}: {} on {} ({})", format::meaning_of_stat(stat),
+                                           what.first, ranks_text(what.second), stat));
     for (const Rank rank : what.second) {
       insert(all, rank);
     }

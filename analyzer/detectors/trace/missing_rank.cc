@@ -44,8 +44,13 @@ std::vector<Finding> find_missing_trace(const Run& run) {
     return {};
   }
   Finding finding = trace_finding(run, "trace.missing-rank", &Doubts::missing_traces);
-  finding.title =
-      fmt::format("{} of {} {}", ranks_text(missing), run.world_size, no_trace_text(run, missing));
+  // Who gives a few of many files asks about these.
+  const bool few_given = missing.size() > run.ranks.size() && run.unreadable.empty();
+  finding.title = few_given ? fmt::format("{} of {} ranks {} given; of {} there is no trace here",
+                                          run.ranks.size(), run.world_size,
+                                          run.ranks.size() == 1 ? "is" : "are", ranks_text(missing))
+                            : fmt::format("{} of {} {}", ranks_text(missing), run.world_size,
+                                          no_trace_text(run, missing));
   finding.values = {{"missing_count", static_cast<int64_t>(missing.size())}};
   std::vector<std::string> lines;
   for (const ReadError& error : run.unreadable) {
@@ -73,7 +78,8 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   }
   std::sort(lines.begin(), lines.end());
   finding.evidence = cut(std::move(lines));
-  finding.advice = knows_order_only(run)
+  finding.advice = few_given ? "give the files of the other ranks, too, if there are any"
+                   : knows_order_only(run)
                        ? "a process that ended before its watchdog or another's asked for dumps "
                          "writes none: look whether these did, and whether all folders were given"
                        : "a process leaves a trace once it uses a GPU: look whether these did, and "

@@ -65,7 +65,9 @@ void add_bad_values(const ProcessTrace& trace, std::vector<std::string>& lines) 
     const format::SettingSpec* const setting = setting_called(name);
     lines.push_back(fmt::format("{}={} is {}{}: {} was used", name, value_of(trace, "env." + name),
                                 why,
-                                setting == nullptr ? "" : fmt::format(" ({})", setting->values),
+                                setting == nullptr || why.find("number") != std::string::npos
+                                    ? ""
+                                    : fmt::format(" ({})", setting->values),
                                 value_of(trace, "setting." + name)));
   }
 }

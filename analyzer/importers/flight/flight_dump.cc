@@ -512,10 +512,7 @@ bool is_flight_dump(const Value& root) {
 
 Result<FlightDump> flight_dump(const Value& root, const std::string& file) {
   if (!is_flight_dump(root)) {
-    return ReadError{file, 0,
-                     "expected a dump of PyTorch's Flight Recorder (version and entries) or a "
-                     "Kineto profile (traceEvents), found neither",
-                     true, false};
+    return ReadError{file, 0, kOfNoKnownKind, true, false};
   }
   const std::string_view version = root.find("version")->as_text();
   if (!version.starts_with("1.") && !version.starts_with("2.")) {

@@ -54,6 +54,11 @@ struct FlightDump {
   TimeNs limit = 0;     // the longest of those
 };
 
+// What is said of a file that might be such a dump, or of another tool, and is not.
+inline constexpr const char* kOfNoKnownKind =
+    "expected a dump of PyTorch's Flight Recorder (version and entries) or a Kineto profile "
+    "(traceEvents), found neither";
+
 bool is_flight_dump(const Value& root);
 Result<FlightDump> flight_dump(const Value& root, const std::string& file);
 
