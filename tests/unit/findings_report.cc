@@ -184,7 +184,7 @@ end +30
 
 TEST(FindingsReport, TextHasTheCardThenLossesVerdictAndOneFindingALine) {
   const std::string text = report(kHang, "text");
-  const size_t loss = text.find("lost: rank 2: 3 before-arming (warning)");
+  const size_t loss = text.find("lost: rank 2: 3 before-arming (warning; calls not recorded: ");
   const size_t verdict = text.find("\nverdict: likely: rank 2 never entered ncclAllReduce #12");
   const size_t finding =
       text.find("\nerror collective.missing-rank likely culprits=2 victims=0,1,3: rank 2 never");
