@@ -82,7 +82,11 @@ void cut_at_dashes(std::vector<std::string>& words, Invocation& invocation) {
 
 // `traintrace --color=never analyze`, too.
 void put_command_first(std::vector<std::string>& words) {
-  const size_t options = words[0] == "--color" ? 2 : words[0].starts_with("--color=") ? 1 : 0;
+  constexpr std::string_view kValues[] = {"auto", "always", "never"};
+  const bool apart =
+      words[0] == "--color" && words.size() > 1 &&
+      std::find(std::begin(kValues), std::end(kValues), words[1]) != std::end(kValues);
+  const size_t options = apart ? 2 : words[0].starts_with("--color=") ? 1 : 0;
   if (options != 0 && words.size() > options) {
     std::rotate(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(options),
                 words.begin() + static_cast<std::ptrdiff_t>(options) + 1);

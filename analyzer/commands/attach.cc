@@ -412,7 +412,8 @@ int attach(AttachOptions options) {
   if (options.watch) {
     return watch(options);
   }
-  if (options.targets.empty() && !options.job.all && access(kDefaultFolder, F_OK) != 0) {
+  if (options.targets.empty() && !options.job.all && !Mpi::is_started_by() &&
+      access(kDefaultFolder, F_OK) != 0) {
     return fail(no_default_folder());
   }
   std::optional<Mpi> others = Mpi::join();

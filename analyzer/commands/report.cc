@@ -264,7 +264,8 @@ int report_recorded(const ReportArguments& arguments) {
     say_why_empty(own.timelines, arguments.by);
   }
   if (const std::string vain = asked_in_vain(*run); without != 0 && !vain.empty()) {
-    note(vain);
+    note(fmt::format("what the GPU did and when is not known of {} rank{}: {}", without,
+                     without == 1 ? "" : "s", vain));
   } else if (without != 0) {
     note(
         fmt::format("what the GPU did and when is not known of {} rank{}: record with "

@@ -24,7 +24,7 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostActors = 6;
-constexpr const char* kNoCall = "none of its calls is kept";  // of last_call_text()
+constexpr const char* kNoCall = "no call is recorded";  // of last_call_text()
 
 // The GPU of that rank; -1: not known.
 int device_of(const Run& run, const RankState& state) {
@@ -343,7 +343,11 @@ const char* kind_of_numbers(std::string_view code) {
 
 const char* kind_of(const Finding& finding) {
   const std::string_view code = finding.code;
-  const bool waits = !finding.victims.empty();
+  // A culprit may wait alone.
+  const bool waits =
+      !finding.victims.empty() ||
+      std::any_of(finding.values.begin(), finding.values.end(),
+                  [](const auto& value) { return std::string_view(value.first) == "waited_ns"; });
   if (code.ends_with("-oom") || code == "run.oom-then-hang") {
     return "OUT OF MEMORY";
   }
@@ -354,7 +358,7 @@ const char* kind_of(const Finding& finding) {
     return "MEMORY";
   }
   if (code == "latency.unattributed") {
-    return "UNDECIDED";
+    return "SLOW, cause undetermined";
   }
   if (code.starts_with("latency.") || code == "collective.late-rank") {
     return "SLOW, not stuck";

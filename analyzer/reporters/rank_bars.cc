@@ -87,7 +87,7 @@ std::string rank_bars(const Run& run, const Finding& finding, const Screen& scre
   const bool steps = std::any_of(profile.devices.begin(), profile.devices.end(),
                                  [](const DeviceProfile& device) { return device.steps > 1; });
   std::string out =
-      fmt::format("  {:>5}  {:>9}  {:<{}}  compute   comm   copy   idle   of it most\n", "rank",
+      fmt::format("  {:>5}  {:>9}  {:<{}}  compute   comm   copy   idle   mostly\n", "rank",
                   steps ? "step" : "window", "#:compute =:comm +:copy .:idle", kBar);
   const std::vector<const DeviceProfile*> devices = shown(profile, finding);
   for (const DeviceProfile* device : devices) {

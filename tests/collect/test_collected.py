@@ -8,6 +8,7 @@ import job
 
 QUIET = 30  # seconds without a record after which the keeper packs a process that still runs
 LONG = 60
+LONG_JOB = [f"{job.BUILD}/tests/storage_job", "once", "4"]  # long enough for what is told beside it, on a busy machine, too
 
 
 def until(condition, seconds=LONG):
@@ -108,12 +109,12 @@ class Collected(job.Case):
         return told[:-2]
 
     def test_a_full_disk(self):
-        done = self.on_small_disk("16k", '"$@"', job.TRAINTRACE, "run", "--collect=small", "--", *job.JOB)
+        done = self.on_small_disk("16k", '"$@"', job.TRAINTRACE, "run", "--collect=small", "--", *LONG_JOB)
         self.assertEqual(self.check_not_packed(done), [f"traintrace: TRAINTRACE_COLLECT={self.folder}/small: traces cannot be collected "
                                                        "there: No space left on device"])
 
     def test_a_disk_that_is_read_only(self):
-        done = self.on_small_disk("400k", 'mount -o remount,ro small; "$@"', job.TRAINTRACE, "run", "--collect=small/packs", "--", *job.JOB)
+        done = self.on_small_disk("400k", 'mount -o remount,ro small; "$@"', job.TRAINTRACE, "run", "--collect=small/packs", "--", *LONG_JOB)
         self.assertEqual(done.returncode, 0, done.stderr)
         # Told by a process of its own, before or after what the run ends with.
         self.assertIn(f"traintrace: TRAINTRACE_COLLECT={self.folder}/small/packs: traces cannot be collected there: Read-only file system",

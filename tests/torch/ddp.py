@@ -57,7 +57,7 @@ def make_mistake(job, kept):
     elif args.mistake == "kept-loss":
         kept.append(torch.zeros(1 << 20, device="cuda", requires_grad=True) * 2)
     elif args.mistake == "out-of-memory" and last:
-        kept.append(torch.empty(1 << 34, device="cuda"))
+        kept.append(torch.empty(1 << 38, device="cuda"))
 
 
 def train_wrongly(net, job):

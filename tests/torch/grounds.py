@@ -1,6 +1,7 @@
 """Where the scripts of this folder run: real PyTorch on simgpu (docs/torch-rig.md), or this machine's own PyTorch on its GPUs."""
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -39,14 +40,16 @@ class OwnGpus:
     name = "this machine's GPUs"
 
     def command(self, words, ranks, _preload):
-        return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
+        return [shutil.which("python3"), "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
                 os.path.join(HERE, words[0]), *words[1:]]
 
     def environment(self, out, preload):
-        ours = {"RIG_OUT": out, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": f"{HERE}:{ROOT}/python",
+        ours = {"RIG_OUT": out, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ":".join(filter(None, [HERE, f"{ROOT}/python", os.environ.get("PYTHONPATH")])),
                 "TORCH_NCCL_TRACE_BUFFER_SIZE": "20000", "TORCH_FR_BUFFER_SIZE": "20000"}
         library = os.path.join(ROOT, "build", "lib", "libtraintrace.so")
         if preload:
+            witness = os.path.join(ROOT, "build", "simgpu12", "libnvtx_witness.so")
+            ours |= {"TRAINTRACE_NVTX_NEXT": witness} if os.path.exists(witness) else {}
             ours |= {"LD_PRELOAD": library, "NVTX_INJECTION64_PATH": library, "TRAINTRACE_DIR": os.environ.get("TRAINTRACE_DIR", os.path.join(out, "traces"))}
         return {**os.environ, **ours}
 

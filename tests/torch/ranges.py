@@ -71,7 +71,7 @@ class Block(nn.Module):
 
 def parallel(net, rank):
     if args.sharded:
-        return FullyShardedDataParallel(net, auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=rank)
+        return FullyShardedDataParallel(net, auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=torch.cuda.current_device())
     return DistributedDataParallel(net, bucket_cap_mb=0.05)
 
 
@@ -81,7 +81,7 @@ def make_mistake(job, kind):
     if kind == "raises":
         raise RuntimeError("a broken example")
     if kind == "out-of-memory":
-        torch.empty(1 << 34, device="cuda")
+        torch.empty(1 << 38, device="cuda")
     elif kind == "logs-alone":
         dist.all_reduce(torch.ones(1, device="cuda"))
     else:

@@ -97,7 +97,7 @@ class Worker {
     for (int i = 0; i < options.devices; ++i) {
       Member& member = members_[static_cast<size_t>(i)];
       member.rank = world_rank() * ranks_per_process + first + i;
-      member.device = local_rank() * ranks_per_process + first + i;
+      member.device = (local_rank() * ranks_per_process + first + i) % device_count();
       open_stream(member);
       send_.emplace_back(options.end_bytes / sizeof(float));
       receive_.emplace_back(options.end_bytes / sizeof(float));

@@ -127,14 +127,13 @@ std::string status_text(int wait_status) {
   }
   return WIFEXITED(wait_status)
              ? fmt::format("ended with status {}, past its exit handlers", WEXITSTATUS(wait_status))
-             : "ended, by a signal or by itself: its status was not recorded";
+             : "ended, and how was not recorded";
 }
 
 std::string how_text(const Run& run, const RankState& state) {
   switch (state.life.evidence) {
     case EndEvidence::kNoted:
-      return fmt::format("{}; that it was gone was noted at {}",
-                         status_text(trace_of(run, state).wait_status),
+      return fmt::format("{}; it was gone by {}", status_text(trace_of(run, state).wait_status),
                          run_time(run, state.life.ended));
     case EndEvidence::kKernel:
       return "is there no more, and left no exit record: killed by a signal";

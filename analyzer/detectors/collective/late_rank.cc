@@ -62,7 +62,7 @@ Finding finding_about(const Run& run, const Lateness& lateness) {
   add_place(run, lateness, lateness.others.front(), finding);
   finding.evidence = {
       arguments_text(finding.operation, operation),
-      fmt::format("{} had entered it by {}, and called nothing else until {}, when {} came",
+      fmt::format("{} had entered it by {}, and called nothing else until {}, when {} arrived",
                   ranks_text(lateness.others), run_time(run, lateness.from),
                   run_time(run, lateness.until),
                   lateness.late.size() == 1 ? ranks_text(lateness.late)

@@ -136,6 +136,22 @@ bool may_be_first_to_change(const Run& run, const Hang& cycle, Rank rank) {
   }));
 }
 
+// Why those are blamed: "rank 5 came to the operation on communicator a (2 ranks) before that on b
+// (4 ranks); ranks 4,6,7 the other way round".
+std::string order_text(const Run& run, const Hang& cycle, const Ranks& culprits, bool first_first,
+                       const Ranks& others) {
+  std::vector<std::string> labels;
+  for (const Wait& wait : run.waits.waits) {
+    if (is_part(wait, cycle.roots)) {
+      labels.push_back(label_of(run, run.communicators[wait.communicator]));
+    }
+  }
+  return fmt::format(
+      "{} came to the operation on communicator {} before that on {}; {} the other way round",
+      ranks_text(culprits), labels[first_first ? 0 : 1], labels[first_first ? 1 : 0],
+      ranks_text(others));
+}
+
 // Who is missing from a creation, else who has the order that fewer ranks have, of those that have
 // both operations to call, or their own in place of one.
 void blame_minority(const Run& run, const Hang& cycle, Finding& finding) {
@@ -167,6 +183,9 @@ void blame_minority(const Run& run, const Hang& cycle, Finding& finding) {
     return;
   }
   blame(culprits, finding);
+  if (!most.ranks.empty()) {
+    finding.evidence.push_back(order_text(run, cycle, culprits, is_first, most.ranks));
+  }
   if (!most.alike.empty()) {
     finding.certainty = Certainty::kLikely;
     finding.evidence.push_back(

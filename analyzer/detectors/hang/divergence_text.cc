@@ -173,7 +173,7 @@ std::string divergence_title(const Run& run, const Divergence& divergence) {
                  ? "; no culprit: one side made a call too many, or the other left one out"
              : divergence.deviants.size() == divergence.others.size()
                  ? "; no culprit: as many did the one as the other"
-                 : "; no culprit: which side is wrong is open";
+                 : "; no culprit: which side is wrong is undetermined";
   }
   return title;
 }

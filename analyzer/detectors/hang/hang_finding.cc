@@ -381,7 +381,7 @@ std::string last_call_text(const Run& run, Rank rank) {
   }
   const auto activity = activity_of(run, *state);
   if (!activity) {
-    return fmt::format("rank {}: none of its calls is kept", rank.value);
+    return fmt::format("rank {}: no call is recorded", rank.value);
   }
   const auto place = user_place(trace_of(run, *state), rank, activity->stack);
   if (const std::string held = halt_text(*state); !held.empty()) {

@@ -8,6 +8,7 @@
 #include "analyzer/detectors/hang/blame.h"
 #include "analyzer/detectors/hang/claims.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/judge/frontier.h"
 #include "analyzer/model/divergence/usual_order.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/code_place.h"
@@ -94,6 +95,10 @@ std::string advice_for(const Run& run, const Hang& hang, const Finding& finding)
   if (hang.fate == Fate::kUntraced && !run.unreadable.empty()) {
     return "make those traces readable (the findings below say why they are not), and analyze once "
            "more";
+  }
+  if (hang.fate == Fate::kUntraced && knows_order_only(run)) {
+    return "look for the dumps of these ranks: a process that ended before its watchdog or "
+           "another's asked for dumps writes none";
   }
   if (hang.fate == Fate::kUntraced) {
     return "give the traces of these ranks' hosts, too (traintrace collect); if there are none, "

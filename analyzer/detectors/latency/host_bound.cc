@@ -16,9 +16,10 @@ int64_t late_launches(const DeviceProfile& device) {
 }
 
 std::string lead_text(int64_t lead_ns) {
-  return lead_ns < 0 ? "returned after their work had begun"
-                     : fmt::format("returned less than {:.1f} us before their work began",
-                                   static_cast<double>(lead_ns) / 1e3);
+  return lead_ns < 0
+             ? "half of them returned after their work had begun"
+             : fmt::format("the work of half of them began less than {:.1f} us after they returned",
+                           static_cast<double>(lead_ns) / 1e3);
 }
 
 // Of the launches that came late, not of all: between them the host may be far ahead.
@@ -34,7 +35,7 @@ void add_leads(const Profile& profile, const DeviceProfile& device, Finding& fin
     return work.device == device.device && began_ns.contains(work.start_ns);
   });
   finding.evidence.push_back(
-      fmt::format("rank {}: {} launches came when the GPU had run out of work; half of them {}",
+      fmt::format("rank {}: {} launches came when the GPU had run out of work; {}",
                   device.rank.value, began_ns.size(), lead_text(late_ns)));
   if (device.median_lead_ns >= kNoLeadNs) {
     finding.evidence.push_back(

@@ -192,7 +192,10 @@ std::vector<Finding> find_unattributed(const Profile& profile,
                                              rule_of(worst, kind)));
     }
   }
-  finding.advice = "record all events, from before the first launch, in a window of several steps";
+  finding.advice =
+      is_attributed(worst) && 2 * unknown_of(rest) < sum_of(rest)
+          ? "each is too small for a finding of its own: traintrace report --by=cause has all"
+          : "record all events, from before the first launch, in a window of several steps";
   return {finding};
 }
 

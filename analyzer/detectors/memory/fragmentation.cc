@@ -51,7 +51,7 @@ void add_measures(const Run& run, const AllocatorCase& worst, Finding& finding) 
   for (size_t i = 0; i < std::min(history.pins.size(), kMostPins); ++i) {
     MemorySite pin = worst.site;
     pin.stack = history.pins[i].first;
-    finding.evidence.push_back(fmt::format("rank {}: what keeps the holes apart: {} bytes of {}",
+    finding.evidence.push_back(fmt::format("rank {}: {} bytes of {} separate the holes",
                                            pin.rank.value, history.pins[i].second,
                                            place_of_site(run, pin)));
   }

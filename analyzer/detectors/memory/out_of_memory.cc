@@ -30,7 +30,7 @@ struct Name {
 };
 constexpr Name kNames[] = {
     {ShortageKind::kFragmentation, "memory.fragmentation-oom",
-     "PyTorch's cache had enough unused for such a request, but not in one piece"},
+     "enough was free for such a request, but not in one piece"},
     {ShortageKind::kPendingFree, "memory.pending-free-oom",
      "a free piece was large enough, but waits for another stream, or belongs to one"},
     {ShortageKind::kNeighbour, "memory.neighbour-oom",

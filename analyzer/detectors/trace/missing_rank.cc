@@ -45,8 +45,9 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   }
   Finding finding = trace_finding(run, "trace.missing-rank", &Doubts::missing_traces);
   // Who gives a few of many files asks about these.
-  const bool few_given = missing.size() > run.ranks.size() && run.unreadable.empty();
-  finding.title = few_given ? fmt::format("{} of {} ranks {} given; of {} there is no trace here",
+  const bool few_given = missing.size() > run.ranks.size() && run.unreadable.empty() &&
+                         run.not_begun.empty() && dumps_of_another_time(run).empty();
+  finding.title = few_given ? fmt::format("{} of {} ranks {} given; no traces of {} were given",
                                           run.ranks.size(), run.world_size,
                                           run.ranks.size() == 1 ? "is" : "are", ranks_text(missing))
                             : fmt::format("{} of {} {}", ranks_text(missing), run.world_size,
@@ -78,7 +79,9 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   }
   std::sort(lines.begin(), lines.end());
   finding.evidence = cut(std::move(lines));
-  finding.advice = few_given ? "give the files of the other ranks, too, if there are any"
+  finding.advice = few_given
+                       ? "give the files of the other ranks, too; a process leaves a trace once it "
+                         "uses a GPU: look whether these did"
                    : knows_order_only(run)
                        ? "a process that ended before its watchdog or another's asked for dumps "
                          "writes none: look whether these did, and whether all folders were given"

@@ -123,8 +123,11 @@ class Moments {
     }
     ClockSide& side = sides_[key][clock];
     side.entered = std::max(side.entered, entered);
-    side.over = side.over == 0 || (end.over != 0 && end.over < side.over) ? end.over : side.over;
-    side.supposed = side.supposed || end.supposed;
+    const bool is_earlier = end.over != 0 && (side.over == 0 || end.over < side.over);
+    if (is_earlier || (end.over == side.over && !end.supposed)) {
+      side.over = end.over;
+      side.supposed = end.supposed;
+    }
   }
 
   void add_creation(size_t clock, const CommunicatorText& text) {

@@ -25,12 +25,16 @@ inline int world_size() {
   return environment_number("WORLD_SIZE", 1);
 }
 
-// One device per process, as it is usual.
-inline int select_device() {
+inline int device_count() {
   int devices = 0;
   CUDA_CHECK(cudaGetDeviceCount(&devices));
   CHECK(devices > 0, "there is no device");
-  const int device = local_rank() % devices;
+  return devices;
+}
+
+// One device per process, as it is usual.
+inline int select_device() {
+  const int device = local_rank() % device_count();
   CUDA_CHECK(cudaSetDevice(device));
   return device;
 }

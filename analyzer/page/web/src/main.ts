@@ -84,7 +84,12 @@ function showPin(): void {
     one.setAttribute("aria-current", String(one.dataset.screen === seen));
   }
 }
-const go = (id: string | undefined): void => { if (id) location.hash = link(id); };
+const go = (id: string | undefined): void => {
+  if (!id) return;
+  location.hash = link(id);
+  seen = id;  // the next key counts from here, however long the window takes to come here
+  showPin();
+};
 const show = (id: string): void => document.getElementById(id)?.scrollIntoView();
 let before = screen();
 addEventListener("hashchange", () => {
