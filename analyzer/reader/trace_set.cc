@@ -80,20 +80,38 @@ void add_listed(const std::string& path, Inputs& inputs, Listing& listing) {
 }
 
 // Sorted, so that nothing depends on the order in which a folder lists its files.
-std::error_code list_folder(const fs::path& folder, Inputs& inputs, Listing& listing) {
-  std::error_code problem;
+std::vector<std::string> files_in(const fs::path& folder, std::error_code& problem) {
+  std::vector<std::string> paths;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
        entry.increment(problem)) {
     const fs::path extension = entry->path().extension();
     std::error_code ignored;
     if (extension == format::kTraceSuffix || extension == ".pointer" ||
         entry->is_regular_file(ignored)) {
-      add_listed(entry->path().string(), inputs, listing);
+      paths.push_back(entry->path().string());
     }
   }
-  for (std::string& memory : memories_not_copied(folder.string())) {
-    listing.traces.push_back(std::move(memory));
+  return paths;
+}
+
+std::error_code list_folder(const fs::path& folder, Inputs& inputs, Listing& listing) {
+  // A memory that gets its copy meanwhile is neither in the folder as it was listed nor without a
+  // copy any more.
+  constexpr int kMostTries = 8;
+  std::error_code problem;
+  std::vector<std::string> memories = memories_not_copied(folder.string());
+  std::vector<std::string> files;
+  bool all_stay = false;
+  for (int tries = 0; tries < kMostTries && !all_stay; ++tries) {
+    const std::set<std::string> before(memories.begin(), memories.end());
+    files = files_in(folder, problem);
+    memories = memories_not_copied(folder.string());
+    all_stay = std::includes(memories.begin(), memories.end(), before.begin(), before.end());
   }
+  for (const std::string& path : files) {
+    add_listed(path, inputs, listing);
+  }
+  std::move(memories.begin(), memories.end(), std::back_inserter(listing.traces));
   for (const std::string& path : brought_into(folder.string())) {
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {  // else it was listed

@@ -119,6 +119,7 @@ std::vector<std::string> memories_not_copied(const std::string& folder) {
           found);
     }
   }
+  std::sort(found.begin(), found.end());
   return found;
 }
 

@@ -14,7 +14,8 @@ namespace traintrace {
 // and may be read; else the file itself.
 Result<TraceBytes> open_newest(const std::string& path);
 
-// Memories on this machine that would be copied to this folder and were not yet: paths to read.
+// Memories on this machine that would be copied to this folder and were not yet: paths to read,
+// sorted.
 std::vector<std::string> memories_not_copied(const std::string& folder);
 
 // Where traces go that their folder cannot hold: /tmp/traintrace-UID and /var/tmp/traintrace-UID,
