@@ -51,6 +51,9 @@ namespace {
 // What a call of the job waits at most, once in the life of its thread, for recording to begin.
 // Beside others on a busy machine, arming takes longer than the milliseconds that it needs.
 constexpr uint64_t kPatienceNs = 1'000'000'000;
+// In all, while the own thread waits for no lock: then it lacks a processor, and calls that are not
+// recorded would cost the verdict more than a job that starts this slowly notices.
+constexpr uint64_t kPatienceInAllNs = 3'000'000'000;
 // In a child that was forked while another thread held the loader's lock, it cannot end: so long it
 // waits there while the own thread waits for a lock.
 constexpr uint64_t kPatienceOfChildNs = 100'000'000;
@@ -349,7 +352,8 @@ bool wait_for_arming() {
     t_waited_in = here;
     const bool is_child = here != g_loaded_in;
     const uint64_t patience_ns = is_child ? kPatienceOfChildNs : kPatienceNs;
-    for (uint64_t waited_ns = 0; arm_state() == ArmState::kArming && waited_ns < kPatienceNs &&
+    const uint64_t most_ns = is_child ? kPatienceNs : kPatienceInAllNs;
+    for (uint64_t waited_ns = 0; arm_state() == ArmState::kArming && waited_ns < most_ns &&
                                  (waited_ns == 0 || !own_thread_waits_for_lock());
          waited_ns += patience_ns) {
       wait_while_arming(patience_ns);
