@@ -29,6 +29,10 @@ def recorded(traintrace, program, *arguments):
     """What it printed, and the lines of its dump."""
     with tempfile.TemporaryDirectory() as folder:
         printed = run(traintrace, "run", f"--out={folder}/traces", "--stacks=off", "--", program, *arguments)
+        # On a busy machine the process may be gone before its memory is copied.
+        end = time.monotonic() + 20
+        while len(os.listdir(f"{folder}/traces")) != 1 and time.monotonic() < end:
+            time.sleep(0.05)
         check(len(os.listdir(f"{folder}/traces")) == 1, "not one trace")
         return printed.splitlines(), run(traintrace, "dump", f"{folder}/traces").splitlines()
 
