@@ -100,7 +100,8 @@ class Collected(job.Case):
 
     def check_not_packed(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(self.finding("trace.settings")["title"],
+        found = until(lambda: self.finding("trace.settings"))
+        self.assertEqual(found["title"],
                          f"rank 0: TRAINTRACE_COLLECT={self.folder}/small: the trace was not collected: No space left on device")
         told = done.stderr.splitlines()
         self.assertEqual(len(told), len(set(told)), "each is said once")

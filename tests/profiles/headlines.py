@@ -61,7 +61,7 @@ def is_proved_by_late_launches():
     bound = found["latency.host-bound"]
     assert bound["values"]["median_lead_ns"] >= 20_000, bound
     late, = [line for line in bound["evidence"] if "had run out of work" in line]
-    count, lead = re.search(r"(\d+) launches came .* less than ([\d.]+) us before", late).groups()
+    count, lead = re.search(r"(\d+) launches came .* less than ([\d.]+) us after", late).groups()
     assert 40 * STEPS - 1 <= int(count) <= 41 * STEPS, late
     assert float(lead) <= 5, late
     assert any("at other times the host is ahead" in line for line in bound["evidence"]), bound
