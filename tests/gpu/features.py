@@ -12,6 +12,7 @@ from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--compile", action="store_true", help="torch.compile, too: takes a while")
+parser.add_argument("names", nargs="*", help="of these alone")
 args = parser.parse_args()
 torch.use_deterministic_algorithms(True, warn_only=True)
 
@@ -129,7 +130,10 @@ def compiled():
     told("compiled", model(x))
 
 
-for each in [products, convolution, attention, training, graph, streams, loader, checkpoint, out_of_memory] + [compiled] * args.compile:
+FEATURES = [products, convolution, attention, training, graph, streams, loader, checkpoint, out_of_memory] + [compiled] * args.compile
+for each in FEATURES:
+    if args.names and each.__name__ not in args.names:
+        continue
     try:
         each()
     except (RuntimeError, NotImplementedError) as error:
