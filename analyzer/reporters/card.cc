@@ -346,8 +346,9 @@ const char* kind_of(const Finding& finding) {
   // A culprit may wait alone.
   const bool waits =
       !finding.victims.empty() ||
-      std::any_of(finding.values.begin(), finding.values.end(),
-                  [](const auto& value) { return std::string_view(value.first) == "waited_ns"; });
+      (finding.severity == Severity::kError &&
+       std::any_of(finding.values.begin(), finding.values.end(),
+                   [](const auto& value) { return std::string_view(value.first) == "waited_ns"; }));
   if (code.ends_with("-oom") || code == "run.oom-then-hang") {
     return "OUT OF MEMORY";
   }
