@@ -207,6 +207,23 @@ std::string stall_title(const Run& run, const RootStall& root) {
   return transport_title(run, root);
 }
 
+std::string young_stall_text(const Run& run, const Stall& stall) {
+  Ranks waiting = stall.finished;
+  for (const StalledRank& rank : stall.ranks) {
+    if (rank.stuck > 0 && !contains(stall.suspects, rank.rank)) {
+      insert(waiting, rank.rank);
+    }
+  }
+  const bool one = stall.suspects.size() == 1;
+  return fmt::format(
+      "{} wait{} in {} for {}, {} {}, for {}", ranks_text(waiting), waiting.size() == 1 ? "s" : "",
+      operation_text(run, stall), ranks_text(stall.suspects),
+      stall.kind == StallKind::kBlocked ? (one ? "whose stream has" : "whose streams have")
+                                        : (one ? "whose GPU has" : "whose GPUs have"),
+      stall.kind == StallKind::kBlocked ? "not come to it" : "not finished it",
+      seconds(stall.waited));
+}
+
 std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
   const Stall& stall = root.stall;
   Ranks callers = all_of(stall);

@@ -11,11 +11,14 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/stall_text.h"
 #include "analyzer/model/divergence/older_messages.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/runs/run_clocks.h"
+#include "analyzer/model/waiting/host_functions.h"
+#include "analyzer/model/waiting/stalls.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -215,6 +218,27 @@ bool is_silent(const Run& run, const RankState& state) {
          elapsed(state.last_seen, end_for(run, trace_of(run, state))) > kDeadAfter;
 }
 
+// Whose GPU the others wait for is known, and not that this takes longer than a step of the job.
+std::optional<Stall> young_stall(const Run& run) {
+  std::vector<Stall> stalls = find_stalls(run, HostWait::kAtMost);
+  std::erase_if(stalls, [&](const Stall& stall) {
+    return !stall.known || stall.suspects.empty() || stall.kind == StallKind::kNoRoom ||
+           !is_first(run, stall) || is_at_work(run, stall);
+  });
+  const auto first =
+      std::min_element(stalls.begin(), stalls.end(),
+                       [](const Stall& a, const Stall& b) { return a.since < b.since; });
+  return first == stalls.end() ? std::nullopt : std::optional(*first);
+}
+
+void tell_young_stall(const Run& run, const Stall& stall, Finding& finding) {
+  const TimeNs pace = pace_of(run, run.communicators[stall.communicator], stall.since);
+  finding.title =
+      fmt::format("{}, but {}; a step of this job took up to {}, so this may be a long one",
+                  state_text(run), young_stall_text(run, stall), seconds(pace));
+  finding.evidence = stall_evidence(run, {stall, nullptr, {}});
+}
+
 Finding in_progress(const Run& run) {
   Finding finding;
   finding.code = "run.in-progress";
@@ -242,6 +266,9 @@ Finding in_progress(const Run& run) {
         "{}, but {} {} inside one call for {} or more; nothing that was recorded says why",
         state_text(run), ranks_text(stuck), stuck.size() == 1 ? "has been" : "have been",
         seconds(run.hang_after));
+    if (const auto stall = young_stall(run)) {
+      tell_young_stall(run, *stall, finding);
+    }
   }
   if (waiting) {
     finding.values = {{"waited_ns", longest}};
