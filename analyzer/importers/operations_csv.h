@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analyzer/reader/result.h"
-#include "analyzer/timeline/slowdown.h"
+#include "analyzer/timeline/what_if/slowdown.h"
 
 namespace traintrace {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "analyzer/reporters/report_table.h"
-#include "analyzer/timeline/slowdown.h"
+#include "analyzer/timeline/what_if/slowdown.h"
 
 namespace traintrace {
 

@@ -337,8 +337,10 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
     finding.values.emplace_back("steps_before_count", since - 1);
   }
   finding.advice =
-      std::string(rounds ? "free it at the end of the evaluation, or what else is done as often"
-                         : "free it at the end of the step") +
+      (rounds ? fmt::format("free it at the end of what is done every {} steps (an evaluation, a "
+                            "checkpoint, an update after accumulated gradients)",
+                            rounds->every)
+              : "free it at the end of the step") +
       "; in Python, look for what still refers to it: a list that is "
       "appended to, a loss that keeps its graph (use .item() or .detach())";
   if (largest->site.after != 0) {

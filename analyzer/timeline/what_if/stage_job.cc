@@ -1,45 +1,11 @@
-#include "analyzer/timeline/slowdown.h"
+#include "analyzer/timeline/what_if/stage_job.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
-#include <map>
+#include <iterator>
 #include <set>
-#include <tuple>
 
-namespace traintrace {
+namespace traintrace::what_if {
 namespace {
-
-enum class OperationKind : uint8_t {
-  kForward,
-  kBackward,
-  kForwardSend,
-  kForwardReceive,
-  kBackwardSend,
-  kBackwardReceive,
-  kParameters,
-  kGradients,
-  kNorms,
-  kEmbeddings,
-  kSeparate,
-  kClip,
-  kOptimizer,
-  kGarbage,
-};
-constexpr std::array<std::string_view, 14> kOperationNames = {"forward-compute",
-                                                              "backward-compute",
-                                                              "forward-send",
-                                                              "forward-recv",
-                                                              "backward-send",
-                                                              "backward-recv",
-                                                              "params-all-gather",
-                                                              "grads-reduce-scatter",
-                                                              "layernorm-grads-all-reduce",
-                                                              "embedding-grads-all-reduce",
-                                                              "separate-grads-all-reduce",
-                                                              "optimizer-clip-main-grad",
-                                                              "optimizer",
-                                                              "gc"};
 
 constexpr double kClocksS = 5e-5;  // by which clocks of workers may differ
 constexpr double kContradictedS =
@@ -49,18 +15,6 @@ bool computes(OperationKind kind) {
   return kind == OperationKind::kForward || kind == OperationKind::kBackward ||
          kind == OperationKind::kOptimizer || kind == OperationKind::kGarbage;
 }
-
-// With whom an operation begins: other stages of its replica, the same stage of other replicas,
-// all.
-struct Operation {
-  OperationKind kind;
-  int replica, stage, step, rank;
-  double start_s, end_s;
-  double length_s = 0;  // of computing, or of the transfer once all have come
-  size_t meeting = 0;   // 0: with nobody
-  std::vector<size_t> next = {};
-  int before = 0;  // how many it waits for
-};
 
 struct StepTimes {
   std::vector<double> step_s;
@@ -73,53 +27,7 @@ struct StepTimes {
   }
 };
 
-class StageJob {
- public:
-  bool add(const std::vector<StageOperation>& operations, std::string& why_not);
-  void join();
-  // Mean step time with these lengths; -1: operations wait for each other in a cycle.
-  double run(const std::vector<double>& length_s) const;
-  double recorded_s() const;
-  std::vector<double> lengths() const;
-  std::vector<double> usual_lengths() const;
-  const std::vector<Operation>& nodes() const { return nodes_; }
-  int stages() const { return stages_; }
-  int replicas() const { return replicas_; }
-  size_t steps() const { return steps_.size(); }
-  size_t workers() const { return workers_; }
-
- private:
-  using List = std::vector<size_t>;
-  void order(size_t before, size_t after) {
-    nodes_[before].next.push_back(after);
-    ++nodes_[after].before;
-  }
-  void chain(const List& list) {
-    for (size_t i = 1; i < list.size(); ++i) {
-      order(list[i - 1], list[i]);
-    }
-  }
-  void add_worker(std::map<OperationKind, List>& lists, int stage);
-  void add_messages(std::map<OperationKind, List>& lists, int stage);
-  void add_update(std::map<OperationKind, List>& lists, size_t last_compute);
-  void meet(const List& list) {
-    if (list.size() > 1) {
-      meetings_.push_back(list);
-      for (const size_t node : list) {
-        nodes_[node].meeting = meetings_.size();
-      }
-    }
-  }
-  void find_transfers();
-
-  std::vector<Operation> nodes_;
-  std::vector<List> meetings_;
-  std::vector<int64_t> steps_;
-  // By step, replica and stage; by kind in the order of time.
-  std::map<std::tuple<int, int, int>, std::map<OperationKind, List>> lists_;
-  int stages_ = 0, replicas_ = 0;
-  size_t workers_ = 0;
-};
+}  // namespace
 
 bool StageJob::add(const std::vector<StageOperation>& operations, std::string& why_not) {
   std::map<int, std::set<int>> ranks;  // by stage
@@ -436,129 +344,4 @@ std::vector<double> StageJob::usual_lengths() const {
   return lengths;
 }
 
-class WhatIf {
- public:
-  explicit WhatIf(const StageJob& job)
-      : job_(job),
-        own_(job.lengths()),
-        usual_(job.usual_lengths()),
-        own_s_(job.run(own_)),
-        usual_s_(job.run(usual_)) {}
-
-  double own_s() const { return own_s_; }
-  double usual_s() const { return usual_s_; }
-  using Filter = std::function<bool(const Operation&)>;
-  // Only these take as long as they did.
-  double with(const Filter& is_own) const { return mixed(usual_, own_, is_own) / usual_s_; }
-  // How much of the slowdown goes if these take as long as usual.
-  std::optional<double> share_of(const Filter& is_usual) const {
-    if (own_s_ <= usual_s_) {
-      return std::nullopt;
-    }
-    return (own_s_ - mixed(own_, usual_, is_usual)) / (own_s_ - usual_s_);
-  }
-
- private:
-  double mixed(std::vector<double> lengths, const std::vector<double>& others,
-               const Filter& is_other) const {
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      lengths[i] = is_other(job_.nodes()[i]) ? others[i] : lengths[i];
-    }
-    return job_.run(lengths);
-  }
-
-  const StageJob& job_;
-  std::vector<double> own_, usual_;
-  double own_s_, usual_s_;
-};
-
-void add_parts(const StageJob& job, const WhatIf& study, Slowdown& result) {
-  std::vector<double> replicas;
-  replicas.reserve(static_cast<size_t>(job.replicas()));
-  for (int replica = 0; replica < job.replicas(); ++replica) {
-    replicas.push_back(study.with([&](const Operation& node) { return node.replica == replica; }));
-  }
-  for (int stage = 0; stage < job.stages(); ++stage) {
-    result.stages.push_back(
-        {stage, study.with([&](const Operation& node) { return node.stage == stage; })});
-  }
-  std::set<std::tuple<int, int, int>> workers;
-  for (const Operation& node : job.nodes()) {
-    workers.insert({node.rank, node.replica, node.stage});
-  }
-  for (const auto& [rank, replica, stage] : workers) {
-    result.ranks.push_back({rank, std::min(replicas[static_cast<size_t>(replica)],
-                                           result.stages[static_cast<size_t>(stage)].slowdown)});
-  }
-  for (size_t kind = 0; kind < kOperationNames.size(); ++kind) {
-    const auto is_of = [&](const Operation& node) {
-      return static_cast<size_t>(node.kind) == kind;
-    };
-    if (std::any_of(job.nodes().begin(), job.nodes().end(), is_of)) {
-      result.operations.emplace_back(kOperationNames[kind], study.with(is_of));
-    }
-  }
-  const auto slower = [](const auto& a, const auto& b) { return a.slowdown > b.slowdown; };
-  std::stable_sort(result.ranks.begin(), result.ranks.end(), slower);
-  std::stable_sort(result.stages.begin(), result.stages.end(), slower);
-  std::stable_sort(result.operations.begin(), result.operations.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-}
-
-// Empty: it is not.
-std::string why_too_large(const StageJob& job) {
-  constexpr uint64_t kMostReplayed = 2'000'000'000;
-  constexpr uint64_t kFewPlaces = 1'000'000;
-  const uint64_t operations = job.nodes().size();
-  const auto replays = static_cast<uint64_t>(job.stages()) + static_cast<uint64_t>(job.replicas());
-  if (operations > kMostReplayed / replays) {
-    return "expected fewer operations: all " + std::to_string(operations) +
-           " are replayed once for each stage and each replica, " + std::to_string(replays) +
-           " times, and " + std::to_string(kMostReplayed) + " in all are too many";
-  }
-  if (job.steps() * job.workers() > std::max(kFewPlaces, 2 * operations)) {
-    return "expected operations of each rank in each step: most have none";
-  }
-  return "";
-}
-
-}  // namespace
-
-Slowdown slowdown_of(const std::vector<StageOperation>& operations, std::string& why_not) {
-  Slowdown result;
-  StageJob job;
-  if (operations.empty() || !job.add(operations, why_not)) {
-    return result;
-  }
-  why_not = why_too_large(job);
-  if (!why_not.empty()) {
-    return result;
-  }
-  job.join();
-  const WhatIf study(job);
-  if (study.own_s() <= 0 || study.usual_s() <= 0) {
-    why_not =
-        "operations wait for each other in a cycle: their order in time contradicts the "
-        "schedule of a pipeline";
-    return result;
-  }
-  result.recorded_s = job.recorded_s();
-  result.replayed_s = study.own_s();
-  result.ideal_s = study.usual_s();
-  result.job = result.replayed_s / result.ideal_s;
-  result.steps = job.steps();
-  result.workers = job.workers();
-  add_parts(job, study, result);
-  constexpr size_t kSlowest = 3;  // of 100 ranks
-  std::set<int> slowest;
-  for (size_t i = 0; i < (result.ranks.size() * kSlowest + 99) / 100; ++i) {
-    slowest.insert(result.ranks[i].number);
-  }
-  result.by_ranks =
-      study.share_of([&](const Operation& node) { return slowest.contains(node.rank); });
-  result.by_last_stage =
-      study.share_of([&](const Operation& node) { return node.stage == job.stages() - 1; });
-  return result;
-}
-
-}  // namespace traintrace
+}  // namespace traintrace::what_if
