@@ -97,6 +97,7 @@ int run_command(int argc, char** argv) {
   CLI::App app("why a training job hangs, runs out of memory or runs slow", "traintrace");
   app.set_version_flag("-V,--version", "traintrace " TT_VERSION);
   app.formatter(std::make_shared<HelpFormat>());  // and so of all commands
+  app.footer(usage_notes(""));
   app.require_subcommand(0, 1);  // words after the first are arguments, whatever they are called
   Invocation invocation;
   for (const Command& command : commands()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "analyzer/commands/option_values.h"
 #include "analyzer/detectors/catalogue.h"
 #include "format/schema.h"
 
@@ -23,24 +24,8 @@ std::string joined(const Words& words) {
   return text;
 }
 
-Words split(std::string_view text, char at) {
-  Words words;
-  for (size_t end = 0; end != text.npos; text.remove_prefix(end + 1)) {
-    end = text.find(at);
-    words.emplace_back(text.substr(0, end));
-    if (end == text.npos) {
-      break;
-    }
-  }
-  return words;
-}
-
 bool is_offered(const CLI::Option& option) {
   return !option.get_group().empty() && !option.get_lnames().empty();
-}
-
-bool is_flag(const CLI::Option& option) {
-  return option.get_items_expected_max() == 0;
 }
 
 Words codes() {
@@ -55,13 +40,8 @@ Words codes() {
 
 // What may be written; empty: anything, or a file.
 Words values_of(const CLI::App& root, const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const size_t open = type.find('{');
-  if (open != type.npos && type.find('}', open) != type.npos) {  // CLI::IsMember
-    return split(type.substr(open + 1, type.find('}', open) - open - 1), ',');
-  }
-  if (type.find('|') != type.npos) {  // of a setting
-    return split(type, '|');
+  if (const Words choices = choices_of(option); !choices.empty()) {
+    return choices;
   }
   const std::string name = option.get_name();
   if (name == "--only" || name == "CODE") {
@@ -78,6 +58,30 @@ Words values_of(const CLI::App& root, const CLI::Option& option) {
     }
   }
   return words;
+}
+
+enum class Files : uint8_t { kAny, kFolders, kNone };
+
+// Which of them may be the value of an option without known ones.
+Files files_of(const CLI::Option& option) {
+  const std::string name = name_of_value(option);
+  return name == "DIR" || name == "folder"     ? Files::kFolders
+         : name == "FILE" || name == "library" ? Files::kAny
+                                               : Files::kNone;
+}
+
+// "-o", "--output"
+Words names_of(const CLI::Option& option) {
+  Words names;
+  if (is_offered(option)) {
+    for (const std::string& name : option.get_snames()) {
+      names.push_back("-" + name);
+    }
+    for (const std::string& name : option.get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
 }
 
 // The first positional argument that has values.
@@ -111,13 +115,19 @@ std::string bash_completion(const CLI::App& root) {
     names.push_back(command->get_name());
     Words options;
     for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : is_offered(*option) ? option->get_lnames() : Words()) {
-        options.push_back("--" + name);
-        const Words known = is_flag(*option) ? Words() : values_of(root, *option);
-        if (!known.empty()) {
-          values += "    '" + command->get_name() + " --" + name + "') words='" + joined(known) +
-                    "' ;;\n";
+      for (const std::string& name : names_of(*option)) {
+        options.push_back(name);
+        if (is_flag(*option)) {
+          continue;
         }
+        const Words known = values_of(root, *option);
+        const std::string of_option = "    '" + command->get_name() + " " + name + "') ";
+        values += !known.empty() ? of_option + "words='" + joined(known) + "' ;;\n"
+                  : files_of(*option) == Files::kFolders
+                      ? of_option + "words=$(compgen -d -- \"$word\") ;;\n"
+                  : files_of(*option) == Files::kNone
+                      ? of_option + "compopt +o default 2> /dev/null ;;\n"
+                      : "";
       }
     }
     cases += "    " + command->get_name() + ") options='" + joined(options) + "' words='" +
@@ -125,9 +135,9 @@ std::string bash_completion(const CLI::App& root) {
   }
   // bash takes --format=json for three words.
   return "_traintrace() {\n"
-         "  local words= options= option= word=${COMP_WORDS[COMP_CWORD]}\n"
+         "  local words= options= option= before= word=${COMP_WORDS[COMP_CWORD]}\n"
          "  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W '" +
-         joined(names) +
+         joined(names) + " --help --version" +
          "' -- \"$word\"))\n    return\n  fi\n"
          "  case ${COMP_WORDS[1]} in\n" +
          cases +
@@ -136,16 +146,31 @@ std::string bash_completion(const CLI::App& root) {
          "  elif [[ ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then\n"
          "    option=${COMP_WORDS[COMP_CWORD-2]}\n"
          "  elif [[ $word == -* ]]; then\n    words=$options\n"
-         "  elif [[ ${COMP_WORDS[COMP_CWORD-1]} == --* ]]; then\n"
+         "  elif [[ ${COMP_WORDS[COMP_CWORD-1]} == -* ]]; then\n"
          "    option=${COMP_WORDS[COMP_CWORD-1]}\n"
          "  elif ((COMP_CWORD > 2)); then\n    words=\n  fi\n"
          "  case \"${COMP_WORDS[1]} $option\" in\n" +
          values +
-         "    *' --'*) words= ;;\n"
+         "    *' -'*) words= ;;\n"
          "  esac\n"
-         "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
+         "  if [[ $word == *,* ]]; then\n    before=${word%,*}, word=${word##*,}\n  fi\n"
+         "  COMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$word\"))\n}\n"
          "complete -o default -F _traintrace traintrace\n";
 }
+
+namespace {
+
+std::string zsh_values(const CLI::App& root, const CLI::Option& option) {
+  const Words known = values_of(root, option);
+  if (known.empty()) {
+    const Files files = files_of(option);
+    return files == Files::kAny ? "_files" : files == Files::kFolders ? "_files -/" : " ";
+  }
+  return name_of_value(option).ends_with(",..") ? "_values -s , value " + joined(known)
+                                                : "(" + joined(known) + ")";
+}
+
+}  // namespace
 
 std::string zsh_completion(const CLI::App& root) {
   constexpr std::string_view kEscaped = "[]:\\";
@@ -155,16 +180,15 @@ std::string zsh_completion(const CLI::App& root) {
     names += "      " + quoted(command->get_name() + ":" + command->get_description()) + "\n";
     cases += "    " + command->get_name() + ")\n      _arguments";
     for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : is_offered(*option) ? option->get_lnames() : Words()) {
-        const Words known = values_of(root, *option);
-        const std::string told =
-            quoted(option->get_description(), kEscaped).substr(1);  // with the quote at the end
-        cases += " \\\n        '--" + name + (is_flag(*option) ? "[" : "=[") +
-                 told.substr(0, told.size() - 1) + "]" +
+      const std::string told = quoted(option->get_description(), kEscaped).substr(1);
+      const std::string meaning = "[" + told.substr(0, told.size() - 1) + "]";
+      for (const std::string& name : names_of(*option)) {
+        const bool is_long = name.starts_with("--");
+        cases += " \\\n        '" + name +
                  (is_flag(*option) ? ""
-                  : known.empty()  ? ":value:_files"
-                                   : ":value:(" + joined(known) + ")") +
-                 "'";
+                  : is_long        ? "="
+                                   : "+") +
+                 meaning + (is_flag(*option) ? "" : ":value:" + zsh_values(root, *option)) + "'";
       }
     }
     const Words known = argument_values(root, *command);
@@ -180,6 +204,22 @@ std::string zsh_completion(const CLI::App& root) {
          cases + "  esac\n}\n_traintrace \"$@\"\n";
 }
 
+namespace {
+
+std::string fish_values(const CLI::App& root, const CLI::Option& option) {
+  if (is_flag(option)) {
+    return "";
+  }
+  const Words known = values_of(root, option);
+  const Files files = files_of(option);
+  return !known.empty()             ? " -x -a " + quoted(joined(known))
+         : files == Files::kFolders ? " -x -a '(__fish_complete_directories)'"
+         : files == Files::kNone    ? " -x"
+                                    : " -r";
+}
+
+}  // namespace
+
 std::string fish_completion(const CLI::App& root) {
   std::string text;
   for (const CLI::App* command : commands_of(root)) {
@@ -189,13 +229,13 @@ std::string fish_completion(const CLI::App& root) {
     const std::string of_command =
         "complete -c traintrace -n '__fish_seen_subcommand_from " + name + "'";
     for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& word : is_offered(*option) ? option->get_lnames() : Words()) {
-        const Words known = is_flag(*option) ? Words() : values_of(root, *option);
-        const std::string argument = is_flag(*option) ? ""
-                                     : known.empty()  ? " -r"
-                                                      : " -x -a " + quoted(joined(known));
-        text.append(of_command).append(" -l ").append(word).append(argument);
-        text.append(" -d ").append(quoted(option->get_description(), "\\")).append("\n");
+      std::string names;
+      for (const std::string& word : names_of(*option)) {
+        names += word.starts_with("--") ? " -l " + word.substr(2) : " -s " + word.substr(1);
+      }
+      if (!names.empty()) {
+        text += of_command + names + fish_values(root, *option) + " -d " +
+                quoted(option->get_description(), "\\") + "\n";
       }
     }
     const Words known = argument_values(root, *command);

@@ -1,5 +1,8 @@
 #include "analyzer/commands/examples.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace traintrace {
 namespace {
 
@@ -13,6 +16,14 @@ constexpr std::string_view kPlain =
     "0 on success, 2 for a usage error or if no input could be read";
 
 constexpr Notes kNotes[] = {
+    {"",  // of all of it
+     R"(  traintrace run -- torchrun --nproc-per-node=8 train.py     record
+  traintrace analyze                                         then: which rank, where, why
+  traintrace attach --all                                    a job that hangs and was not recorded
+)",
+     "0 on success, 2 for a usage error or if no input could be used\n"
+     "  analyze, attach: 1 with a finding of severity error\n"
+     "  run: that of the program, 128 + N if signal N ended it"},
     {"run",
      R"(  traintrace run -- torchrun --nproc-per-node=8 train.py
   traintrace run --out=/shared/traces -- srun python train.py
@@ -100,16 +111,25 @@ constexpr Notes kNotes[] = {
      kPlain},
 };
 
+const Notes* notes_of(std::string_view command) {
+  const auto* const notes =
+      std::find_if(std::begin(kNotes), std::end(kNotes),
+                   [&](const Notes& each) { return each.command == command; });
+  return notes == std::end(kNotes) ? nullptr : notes;
+}
+
 }  // namespace
 
+std::string examples_of(std::string_view command) {
+  const Notes* const notes = notes_of(command);
+  return notes == nullptr ? "" : std::string(notes->examples);
+}
+
 std::string usage_notes(std::string_view command) {
-  for (const Notes& notes : kNotes) {
-    if (notes.command == command) {
-      return "Examples:\n" + std::string(notes.examples) +
-             "\nExit status: " + std::string(notes.status);
-    }
-  }
-  return "";
+  const Notes* const notes = notes_of(command);
+  return notes == nullptr ? ""
+                          : "Examples:\n" + std::string(notes->examples) +
+                                "\nExit status: " + std::string(notes->status);
 }
 
 }  // namespace traintrace

@@ -6,7 +6,9 @@
 
 namespace traintrace {
 
-// "Examples" and "Exit status"; empty: no such command.
+// "Examples" and "Exit status" of a command; of "" those of the program.  Empty: no such command.
 std::string usage_notes(std::string_view command);
+
+std::string examples_of(std::string_view command);
 
 }  // namespace traintrace

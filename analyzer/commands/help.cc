@@ -5,6 +5,7 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/completions.h"
+#include "analyzer/commands/examples.h"
 #include "analyzer/commands/manual.h"
 #include "analyzer/text/nearest.h"
 
@@ -14,18 +15,14 @@ namespace {
 std::string overview() {
   std::string text =
       "traintrace: why a training job hangs, runs out of memory or runs slow\n\n"
-      "  traintrace run -- torchrun ..    record\n"
-      "  traintrace analyze               then, while it hangs or after it ended: which rank, "
-      "where, "
-      "why\n"
-      "Where a launcher cannot be changed: LD_PRELOAD=/full/path/to/libtraintrace.so in its "
-      "environment\n\n"
+      "Where a launcher cannot be changed to call `traintrace run`: set "
+      "LD_PRELOAD=/full/path/to/libtraintrace.so\nin its environment.\n\n"
       "Commands\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<10} {}\n", command.name, command.summary);
   }
-  return text +
-         "\n`traintrace help COMMAND` explains a command, `traintrace --version` prints the "
+  return text + "\n" + usage_notes("") +
+         "\n\n`traintrace help COMMAND` explains a command, `traintrace --version` prints the "
          "version.\n";
 }
 

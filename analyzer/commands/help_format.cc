@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analyzer/commands/option_values.h"
 #include "analyzer/text/screen.h"
 
 namespace traintrace {
@@ -32,38 +33,6 @@ std::string without_braces(std::string values) {
     values.insert(at + 1, " ");
   }
   return values;
-}
-
-// Of an option that takes any text, by what it is about: "--interval TIME".
-std::string name_of_value(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const std::string name = option.get_positional() ? "" : option.get_name(false, true);
-  const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
-    return std::any_of(names.begin(), names.end(), [&](std::string_view each) {
-      return name == each || name.ends_with("," + std::string(each));
-    });
-  };
-  if (type != "TEXT" && type != "UINT") {
-    return type.substr(0, type.find(':'));  // "N:INT in [1 - 1048576]"
-  }
-  if (is_one_of({"--interval", "--hang-after", "--linger", "--since", "--until"})) {
-    return "TIME";
-  }
-  if (is_one_of({"--output", "--prometheus", "--out"})) {
-    return "FILE";
-  }
-  if (is_one_of({"--dir", "--to", "--artifacts"})) {
-    return "DIR";
-  }
-  return is_one_of({"--on-hang"})                 ? "COMMAND"
-         : is_one_of({"--communication-kernels"}) ? "REGEX"
-         : is_one_of({"--only"})                  ? "CODE"
-         : is_one_of({"--call"})                  ? "GLOB"
-         : is_one_of({"--rank"})                  ? "RANKS"
-         : is_one_of({"--limit"})                 ? "N"
-         : is_one_of({"--columns"})               ? "NAME,.."
-         : name.empty()                           ? ""
-                                                  : "NAME";
 }
 
 }  // namespace

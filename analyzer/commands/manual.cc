@@ -1,8 +1,7 @@
 #include "analyzer/commands/manual.h"
 
-#include <algorithm>
-
 #include "analyzer/commands/examples.h"
+#include "analyzer/commands/option_values.h"
 #include "analyzer/detectors/catalogue.h"
 #include "format/schema.h"
 
@@ -21,9 +20,9 @@ std::string roff(const std::string& text) {
   return out.starts_with('.') || out.starts_with('\'') ? "\\&" + out : out;
 }
 
-bool is_named(const CLI::Option& option) {
+bool is_explained(const CLI::Option& option) {
   const bool hidden = option.get_group().empty();
-  return !hidden && !option.get_lnames().empty() && option.get_lnames()[0] != "help";
+  return !hidden && (option.get_lnames().empty() || option.get_lnames()[0] != "help");
 }
 
 std::string usage_line(const CLI::App& command) {
@@ -45,25 +44,44 @@ std::string literal(const std::string& text) {
   return out + ".fi\n";
 }
 
-// What CLI11 lets the option be: "{text,json,html}"; empty: anything.
-std::string values_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const size_t open = type.find('{');
-  const size_t close = type.find('}', open == type.npos ? 0 : open);
-  std::string values =
-      open == type.npos || close == type.npos ? "" : type.substr(open + 1, close - open - 1);
-  std::replace(values.begin(), values.end(), ',', ' ');
-  return values;
+std::string joined(const std::vector<std::string>& words, std::string_view between) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : std::string(between)) + word;
+  }
+  return text;
+}
+
+// "-o, --output=FILE", "--format=text|json|html", "--all"; of an argument its name.
+std::string names_of(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) {
+    names.push_back("-" + name);
+  }
+  for (const std::string& name : option.get_lnames()) {
+    names.push_back("--" + name);
+  }
+  if (names.empty()) {
+    return option.get_name(true);
+  }
+  const std::vector<std::string> choices = choices_of(option);
+  const std::string value = choices.empty() ? name_of_value(option) : joined(choices, "|");
+  return joined(names, ", ") + (value.empty() ? "" : "=" + value);
+}
+
+std::string meaning_of(const CLI::Option& option) {
+  const std::vector<std::string> choices =
+      option.get_lnames().empty() ? choices_of(option) : std::vector<std::string>();
+  const std::string fallback = option.get_default_str();
+  return option.get_description() + (choices.empty() ? "" : ": " + joined(choices, ", ")) +
+         (fallback.empty() ? "" : " (default: " + fallback + ")");
 }
 
 std::string option_lines(const CLI::App& command) {
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
-    if (is_named(*option)) {
-      std::string values = values_of(*option);
-      std::replace(values.begin(), values.end(), ' ', '|');
-      text += ".TP\n.B " + roff("--" + option->get_lnames()[0]) + (values.empty() ? "" : "=") +
-              roff(values) + '\n' + roff(option->get_description()) + '\n';
+    if (is_explained(*option)) {
+      text += ".TP\n.B " + roff(names_of(*option)) + '\n' + roff(meaning_of(*option)) + '\n';
     }
   }
   text += ".PP\n" + literal(usage_notes(command.get_name()));
@@ -79,7 +97,7 @@ std::string man_page(const CLI::App& root) {
   for (const CLI::App* command : subcommands(root)) {
     text += usage_line(*command);
   }
-  text += ".SH OPTIONS\n";
+  text += ".SH EXAMPLES\n" + literal(examples_of("")) + ".SH OPTIONS\n";
   for (const CLI::App* command : subcommands(root)) {
     text += option_lines(*command);
   }
@@ -93,8 +111,8 @@ std::string man_page(const CLI::App& root) {
     text += row.built ? ".TP\n.B " + roff(row.code) + '\n' + roff(row.meaning) + '\n' : "";
   }
   return text +
-         ".SH EXIT STATUS\n0 on success, 2 for a usage error or if no input could be read.\n"
-         ".B analyze\ngives 1 for a finding of severity error,\n"
+         ".SH EXIT STATUS\n0 on success, 2 for a usage error or if no input could be used.\n"
+         ".B analyze\nand\n.B attach\ngive 1 with a finding of severity error,\n"
          ".B run\ngives the program's status, 128 + N after signal N.\n";
 }
 

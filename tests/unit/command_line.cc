@@ -109,6 +109,11 @@ TEST_F(CommandLine, HelpGoesToStdout) {
     EXPECT_NE(said.out, "") << arguments;
   }
   EXPECT_NE(traintrace("help dump").out.find("--since"), std::string::npos);
+  for (const char* arguments : {"help", "--help"}) {
+    const std::string help = traintrace(arguments).out;
+    EXPECT_NE(help.find("\nExamples:\n  traintrace run -- "), std::string::npos) << help;
+    EXPECT_NE(help.find("\nExit status: 0 on success"), std::string::npos) << help;
+  }
 }
 
 // Lines fit, a value is named by what it is and not by its type, and no group is empty.
@@ -204,6 +209,9 @@ TEST_F(CommandLine, BashCompletesCommandsOptionsAndValues) {
   EXPECT_EQ(completed("traintrace export per", 2), "perfetto\n");
   EXPECT_EQ(completed("traintrace findings collective.skip", 2), "collective.skipped-call\n");
   EXPECT_EQ(completed("traintrace help ana", 2), "analyze\n");
+  EXPECT_EQ(completed("traintrace analyze --only = run.healthy,run.in", 4),
+            "run.healthy,run.in-progress\n");
+  EXPECT_EQ(completed("traintrace analyze -", 2).substr(0, 3), "-h ");
 }
 
 // What the shells themselves make of them is tested by tests/collect, where they are installed.
@@ -211,14 +219,17 @@ TEST_F(CommandLine, ZshAndFishCompleteValues) {
   const std::string zsh = traintrace("help --zsh-completion").out;
   for (const char* text : {"#compdef traintrace\n", "'analyze:find what went wrong",
                            "'--format=[output format]:value:(text json html)'",
-                           "'--mpi[under mpirun or srun", "'1:value:(perfetto kineto"}) {
+                           "'--mpi[under mpirun or srun", "'1:value:(perfetto kineto",
+                           "]:value:_files -/'", "]:value:_values -s , value collective.", "'-o+[write"}) {
     EXPECT_NE(zsh.find(text), std::string::npos) << text << zsh;
   }
   const std::string fish = traintrace("help --fish-completion").out;
   for (const char* text :
        {"complete -c traintrace -f -n __fish_use_subcommand -a analyze -d 'find what went wrong",
         "from analyze' -l format -x -a 'text json html' -d 'output format'",
-        "from collect' -l to -r -d ", "from analyze' -l mpi -d "}) {
+        "from collect' -l to -x -a '(__fish_complete_directories)' -d ",
+        "from analyze' -s o -l output -r -d ", "from analyze' -l hang-after -x -d ",
+        "from analyze' -l mpi -d "}) {
     EXPECT_NE(fish.find(text), std::string::npos) << text << fish;
   }
 }
@@ -226,7 +237,9 @@ TEST_F(CommandLine, ZshAndFishCompleteValues) {
 TEST_F(CommandLine, TheManualHasEveryCommandAndSetting) {
   const std::string manual = traintrace("help --man").out;
   for (const char* text :
-       {".B traintrace analyze [TRACE]", "\\-\\-hang\\-after", "TRAINTRACE_RING_MB=1..65536"}) {
+       {".B traintrace analyze [TRACE]", "\\-\\-hang\\-after=TIME", "\\-\\-format=text|json|html",
+        "\\-o, \\-\\-output=FILE", "\\-\\-mode=ring|full", ".B KIND", "TRAINTRACE_RING_MB=1..65536",
+        "\n.SH EXAMPLES\n"}) {
     EXPECT_NE(manual.find(text), std::string::npos) << text << manual;
   }
 }
