@@ -12,6 +12,13 @@ struct UsualOf {
   UsualColumns columns;
 };
 
+constexpr std::string_view kGains =
+    "Of the whole recording, lost: how long the GPU was idle or waited for it; gain: how much "
+    "sooner "
+    "a replay without that cause ends, more than was lost where the host then runs ahead, less "
+    "where "
+    "the next cause takes its place. Gains do not add up.";
+
 // clang-format off
 const UsualOf kUsual[] = {
     {"rank", {{"rank", "window_ns", "compute_ns", "exposed_communication_ns", "idle_ns", "idle_by_cause_ns", "peak_allocated_bytes", "peak_reserved_bytes"}, {"idle_ns"}}},
@@ -29,7 +36,7 @@ const UsualOf kUsual[] = {
     {"annotation", {{"annotation", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},
     {"module", {{"module", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},
     {"collective", {{"operation", "communicator", "size_bytes", "count", "median_ns", "bus_gb_per_s", "measured"}, {"median_ns"}}},
-    {"cause", {{"rank", "cause", "lost_ns", "gain_ns", "step_ns", "step_without_ns"}, {"gain_ns"}}},
+    {"cause", {{"rank", "cause", "lost_ns", "gain_ns", "step_ns", "step_without_ns"}, {"gain_ns"}, kGains, true}},
     {"slowdown", {{"of", "name", "slowdown", "recorded_ns", "replayed_ns", "ideal_ns"}, {}}},
 };
 // clang-format on
@@ -51,7 +58,19 @@ constexpr Wording kWordings[] = {
     {"_bytes", ""},
 };
 
+struct ValueWords {
+  std::string_view column, value, words;
+};
+constexpr ValueWords kValueWords[] = {{"cause", "none", "(as recorded)"}};
+
 }  // namespace
+
+std::string_view value_for_people(std::string_view column, std::string_view value) {
+  const auto* const found = std::find_if(
+      std::begin(kValueWords), std::end(kValueWords),
+      [&](const ValueWords& each) { return each.column == column && each.value == value; });
+  return found == std::end(kValueWords) ? value : found->words;
+}
 
 UsualColumns usual_columns(std::string_view by) {
   const auto* const found = std::find_if(std::begin(kUsual), std::end(kUsual),

@@ -71,11 +71,13 @@ ColumnUnit unit_of(std::vector<int64_t> durations) {
   return unit;
 }
 
-// That of the whole table, unless the column's figures would all be next to nothing in it.
-ColumnUnit unit_in(const ColumnUnit& of_table, std::vector<int64_t> durations) {
+// That of the whole table, unless the column's figures would all be next to nothing in it, and need
+// not be compared with others.
+ColumnUnit unit_in(const ColumnUnit& of_table, std::vector<int64_t> durations, bool one_unit) {
   constexpr double kLeast = 0.01;
   const auto middle = static_cast<double>(middle_of(durations));
-  ColumnUnit unit = middle != 0 && middle < kLeast * of_table.ns ? unit_of(durations) : of_table;
+  const bool is_little = middle != 0 && middle < kLeast * of_table.ns;
+  ColumnUnit unit = is_little && !one_unit ? unit_of(durations) : of_table;
   const double shown = middle / unit.ns;
   unit.decimals = unit.ns == 1 ? 0 : shown < 1 ? 3 : shown < 10 ? 2 : shown < 1000 ? 1 : 0;
   return unit;
@@ -134,7 +136,7 @@ std::string cell_for_people(std::string_view column, const ReportCell& cell,
     return parts_text(column, *parts, unit);
   }
   if (const auto* text = std::get_if<std::string>(&cell)) {
-    return printable(*text);
+    return printable(std::string(value_for_people(column, *text)));
   }
   if (const auto* list = std::get_if<std::vector<std::string>>(&cell)) {
     constexpr size_t kMost = 2;
@@ -248,9 +250,10 @@ Laid lay_out(const ReportTable& table, std::vector<size_t> columns) {
         table.columns[i].ends_with("_ns") ? durations_in(table, i) : std::vector<int64_t>();
     durations.insert(durations.end(), own.begin(), own.end());
   }
+  const bool one_unit = usual_columns(table.by).one_unit;
   std::vector<ColumnUnit> units;
   for (const size_t i : laid.columns) {
-    units.push_back(unit_in(unit_of(durations), durations_in(table, i)));
+    units.push_back(unit_in(unit_of(durations), durations_in(table, i), one_unit));
     laid.lines[0].push_back(column_heading(table.columns[i], units.back().name));
   }
   for (const std::vector<ReportCell>& row : table.rows) {
@@ -442,6 +445,7 @@ std::string report_for_people(const ReportTable& table, const ReportChoice& choi
     }
   }
   if (choice.columns.empty() && shown.columns.size() < table.columns.size()) {
+    out += usual.note.empty() ? "" : wrapped("", usual.note, 0, screen);
     out += painted("more: --columns=all, --format=csv", Paint::kQuiet, screen) + '\n';
   }
   return out;
