@@ -43,6 +43,25 @@ std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
   return files;
 }
 
+// They are there, and none is called a trace.
+bool are_of_other_tools(const std::vector<std::string>& inputs) {
+  return !inputs.empty() && files_of(inputs).empty() &&
+         std::all_of(inputs.begin(), inputs.end(), [](const std::string& input) {
+           std::error_code none;
+           return std::filesystem::exists(input, none) && !input.ends_with(".trace");
+         });
+}
+
+ReadError nothing_to_follow(const std::vector<std::string>& inputs) {
+  ReadError error;
+  error.file = inputs.empty() ? "traintrace" : inputs.front();
+  error.message =
+      "no trace of a recorded job, which is what top shows; for profiles, dumps and imported "
+      "files: traintrace analyze " +
+      error.file;
+  return error;
+}
+
 }  // namespace
 
 const char* live_state_name(LiveState state) {
@@ -68,6 +87,9 @@ Result<LiveJob> LiveJob::open(const std::vector<std::string>& inputs, TimeNs blo
   job.blocked_after_ = blocked_after;
   job.files_ = files_of(inputs.empty() ? std::vector<std::string>{"traintrace"} : inputs);
   TraceSet set = read_traces(inputs, {.events = false});
+  if (set.processes.empty() && are_of_other_tools(inputs)) {
+    return nothing_to_follow(inputs);
+  }
   if (set.processes.empty()) {
     ReadError none;
     none.message = "no traces to look at";
@@ -112,9 +134,7 @@ Result<LiveJob> LiveJob::open(const std::vector<std::string>& inputs, TimeNs blo
     job.processes_.push_back(std::move(followed));
   }
   if (job.processes_.empty()) {
-    ReadError none;
-    none.message = "none of the traces can be followed";
-    return none;
+    return nothing_to_follow(inputs);
   }
   std::sort(job.processes_.begin(), job.processes_.end(),
             [](const auto& a, const auto& b) { return a->identity.ranks < b->identity.ranks; });

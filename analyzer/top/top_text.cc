@@ -130,16 +130,31 @@ std::string in_columns(const std::string& text, size_t width) {
   return wide > width ? cut_to(text, width) : text + std::string(width - wide, ' ');
 }
 
+// Its number is that of collectives by those in a step.
+std::string step_cell(const RankView& rank) {
+  return rank.step == 0 ? "-" : "~" + count_text(rank.step);
+}
+
+// "node1", "2 hosts"
+std::string host_cell(const JobView& view, const RowView& row) {
+  std::set<std::string> hosts;
+  for (const size_t member : row.members) {
+    hosts.insert(view.ranks[member].host);
+  }
+  return hosts.size() == 1 ? printable(*hosts.begin()) : fmt::format("{} hosts", hosts.size());
+}
+
 struct Widths {
-  size_t ranks = 14, host = 10, state = 30, collective = 20, memory = 21;
+  size_t ranks = 14, host = 10, state = 30, step = 5, collective = 20, memory = 21;
 };
 
 Widths widths_of(const JobView& view, size_t columns) {
   Widths widths;
-  size_t host = 4, state = 5, collective = 15, ranks = 5, memory = 6;
+  size_t host = 4, state = 5, step = 4, collective = 15, ranks = 5, memory = 6;
   for (const RowView& row : view.rows) {
     const RankView& rank = view.ranks[row.members.front()];
-    host = std::max(host, std::min<size_t>(width_of(printable(rank.host)), 16));
+    host = std::max(host, std::min<size_t>(width_of(host_cell(view, row)), 16));
+    step = std::max(step, step_cell(rank).size());
     state = std::max(state, width_of(printable(state_text(rank, view.time))));
     collective = std::max(collective, width_of(printable(collective_cell(rank))));
     ranks = std::max(ranks, rank_list(row.ranks).size());
@@ -150,32 +165,28 @@ Widths widths_of(const JobView& view, size_t columns) {
   widths.host = narrow ? std::min<size_t>(host, 8) : host;
   widths.state = std::min<size_t>(state, narrow ? 26 : 44);
   widths.collective = std::min<size_t>(collective, narrow ? 15 : 28);
+  widths.step = step;
   widths.memory = memory;
   return widths;
 }
 
 std::string head_line(const Widths& widths) {
-  return fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>9} {:<{}}  {:<{}}  {:>9}  {:<{}}  at", "ranks",
-                     widths.ranks, "host", widths.host, "state", widths.state, "step",
-                     fmt::format("last {}", kSparks), kSparks, "last collective", widths.collective,
-                     "lag", "memory", widths.memory);
+  return fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>{}}  {:>9} {:<{}}  {:<{}}  {:>9}  {:<{}}  at",
+                     "ranks", widths.ranks, "host", widths.host, "state", widths.state, "step",
+                     widths.step, "took", fmt::format("last {}", kSparks), kSparks,
+                     "last collective", widths.collective, "lag", "memory", widths.memory);
 }
 
 std::string row_line(const JobView& view, const RowView& row, const std::string& place,
                      const Widths& widths, const TopLook& look, const Screen& screen) {
   const RankView& rank = view.ranks[row.members.front()];
-  std::set<std::string> hosts;
-  for (const size_t member : row.members) {
-    hosts.insert(view.ranks[member].host);
-  }
-  const std::string host =
-      hosts.size() == 1 ? printable(*hosts.begin()) : fmt::format("{} hosts", hosts.size());
   const bool moves = rank.state == LiveState::kMoving;
   return in_columns(ranks_cell(row.ranks, widths.ranks), widths.ranks) + "  " +
-         in_columns(host, widths.host) + "  " +
+         in_columns(host_cell(view, row), widths.host) + "  " +
          painted(in_columns(printable(state_text(rank, view.time)), widths.state), paint_of(rank),
                  screen) +
-         fmt::format("  {:>9} ", moves && rank.step_ns > 0 ? duration_text(rank.step_ns) : "-") +
+         fmt::format("  {:>{}}  {:>9} ", step_cell(rank), widths.step,
+                     moves && rank.step_ns > 0 ? duration_text(rank.step_ns) : "-") +
          sparkline(rank.steps_ns, look.utf8) + "  " +
          in_columns(printable(collective_cell(rank)), widths.collective) +
          fmt::format("  {:>9}  ", lag_cell(view, rank)) +
