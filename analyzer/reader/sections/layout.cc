@@ -50,8 +50,9 @@ Result<FileHeader> read_header(const TraceBytes& file) {
                       : fatal(0, "neither a trace nor the text of `traintrace dump`");
   }
   if (got < sizeof header) {
-    ReadError error = fatal(got, "expected the rest of the header, " +
-                                     std::to_string(sizeof header) + " bytes; the file ends here");
+    ReadError error = fatal(got, "the trace is truncated to " + file_size_text(got) +
+                                     ", less than its header of " + file_size_text(sizeof header) +
+                                     ": nothing can be said about its process");
     error.truncated = true;
     return error;
   }
