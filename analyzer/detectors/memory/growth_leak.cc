@@ -177,10 +177,10 @@ std::vector<std::string> who_held_with(const Run& run, const GrowingSite& most) 
   const ProcessTrace& trace = run.processes[most.site.process];
   const OutOfMemoryText* const failure = fatal_failure(trace);
   if (failure != nullptr && !failure->held.empty()) {
-    return who_held(run, state, *failure);
+    return who_held(run, state, *failure).lines;
   }
   std::vector<std::string> lines =
-      who_held(run, state, held_at(trace, device_of(trace, most), most.growth.newest));
+      who_held(run, state, held_at(trace, device_of(trace, most), most.growth.newest)).lines;
   if (!lines.empty()) {
     lines.insert(lines.begin(),
                  fmt::format("the list is what rank {} held at {}, after the last of these "

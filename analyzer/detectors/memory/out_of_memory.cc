@@ -30,7 +30,7 @@ struct Name {
 };
 constexpr Name kNames[] = {
     {ShortageKind::kFragmentation, "memory.fragmentation-oom",
-     "enough was free for such a request, but not in one piece"},
+     "enough was free in total, but not in one piece"},
     {ShortageKind::kPendingFree, "memory.pending-free-oom",
      "a free piece was large enough, but waits for another stream, or belongs to one"},
     {ShortageKind::kNeighbour, "memory.neighbour-oom",
@@ -93,10 +93,32 @@ std::vector<std::string> limit_lines(const Shortage& shortage) {
                   sum_of(failure.reserved, shortage.segment), failure.reserved, shortage.segment)};
 }
 
+// Enough was free, but not in one piece.
+std::vector<std::string> piece_lines(const Shortage& shortage) {
+  const OutOfMemoryText& failure = *shortage.failure;
+  const uint64_t free = shortage.free.value_or(0);
+  const std::optional<uint64_t> cached = shortage.holes ? shortage.holes : shortage.idle;
+  std::string where;
+  if (failure.reserved != 0 && cached) {
+    where = fmt::format("{} bytes of it in PyTorch's allocator, the largest piece {}; ", *cached,
+                        shortage.largest_idle ? fmt::format("{} bytes", *shortage.largest_idle)
+                                              : std::string("not known"));
+  }
+  return {
+      fmt::format("request: {} bytes; free in total: {} bytes, but in pieces: {}{} bytes on the "
+                  "device, which was asked for {} bytes",
+                  failure.bytes, sum_of(failure.reserved == 0 ? 0 : cached.value_or(0), free),
+                  where, free, shortage.segment),
+      fmt::format("the job itself held {} bytes", shortage.job)};
+}
+
 // What would have had to be otherwise, one thing after the other, but for what changes nothing.
 std::vector<std::string> ladder(const Shortage& shortage) {
   if (shortage.kind == ShortageKind::kLimit) {
     return limit_lines(shortage);
+  }
+  if (shortage.kind == ShortageKind::kFragmentation) {
+    return piece_lines(shortage);
   }
   const uint64_t wanted = shortage.segment;
   std::vector<std::string> lines;
@@ -287,7 +309,7 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
                          : " at " + place_text(place->place),
       from_growth ? "what grows with every step had taken the room" : name.reason);
   finding.values = values_of(shortage);
-  finding.evidence = who_held(run, state, failure);
+  finding.evidence = who_held(run, state, failure).lines;
   if (is_counted(failure)) {
     const std::vector<std::string> rungs = ladder(shortage);
     finding.evidence.insert(finding.evidence.end(), rungs.begin(), rungs.end());

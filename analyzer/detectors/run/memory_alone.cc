@@ -44,7 +44,7 @@ std::optional<Finding> memory_alone(const Run& run) {
   if (most != nullptr) {
     finding.title += fmt::format(": rank {} had {} bytes in use, and held {} bytes",
                                  most->rank.value, held.allocated, held.reserved);
-    finding.evidence = who_held(run, *most, held);
+    finding.evidence = who_held(run, *most, held).lines;
   }
   return finding;
 }

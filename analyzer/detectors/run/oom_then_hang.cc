@@ -45,14 +45,14 @@ void put_places(const Run& run, const Hang& hang, Finding& finding) {
 }
 
 // By PyTorch's own report of it where there is one: it comes last, and knows its totals.
-std::vector<std::string> who_held_on(const Run& run, Rank rank) {
+WhoHeld who_held_on(const Run& run, Rank rank) {
   const RankState& state = *state_of(run, rank);
   const OutOfMemoryText* found = nullptr;
   for (const OutOfMemoryText& failure : trace_of(run, state).out_of_memory) {
     const bool here = state.device < 0 || failure.device == state.device;
     found = here && !failure.held.empty() ? &failure : found;
   }
-  return found == nullptr ? std::vector<std::string>() : who_held(run, state, *found);
+  return found == nullptr ? WhoHeld() : who_held(run, state, *found);
 }
 
 Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
@@ -69,9 +69,8 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   if (const auto bytes = value_of(trace, *out_of_memory(run, first), "bytes")) {
     finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*bytes));
   }
-  for (const std::string& line : who_held_on(run, first)) {
-    finding.evidence.push_back(line);
-  }
+  const WhoHeld held = who_held_on(run, first);
+  finding.evidence.insert(finding.evidence.end(), held.lines.begin(), held.lines.end());
   for (size_t i = 0; i < std::min<size_t>(hang.roots.size(), 8); ++i) {
     finding.evidence.push_back(i == 0
                                    ? fmt::format("since then rank {} has launched no work, and no "
@@ -83,8 +82,8 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
     }
   }
   finding.advice = fmt::format(
-      "reduce memory use on {}; to survive running out, have all ranks abandon the step together",
-      ranks_text(hang.roots));
+      "reduce memory use on {}{}; to survive running out, have all ranks abandon the step together",
+      ranks_text(hang.roots), held.most.empty() ? "" : fmt::format(" ({} holds most)", held.most));
   return finding;
 }
 

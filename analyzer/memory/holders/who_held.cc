@@ -100,9 +100,10 @@ std::string free_text(const Shortage& shortage) {
   const uint64_t free = *shortage.free;
   const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
   const std::string lack = shortage.kind == ShortageKind::kLimit ? ", which was not asked"
-                           : free < wanted
-                               ? fmt::format(", {} bytes less than was asked for", wanted - free)
-                               : ", but in no piece as large as was asked for";
+                           : free >= wanted ? ", but in no piece as large as was asked for"
+                           : shortage.kind == ShortageKind::kFragmentation
+                               ? ""  // with the allocator's pieces there was enough
+                               : fmt::format(", {} bytes less than was asked for", wanted - free);
   return fmt::format("free: {}, of {} bytes in all{}",
                      size_text(free, {*shortage.total, "the device"}), *shortage.total, lack);
 }
@@ -111,12 +112,19 @@ std::string free_text(const Shortage& shortage) {
 std::string room_text(const Shortage& shortage, const Whole& whole) {
   const uint64_t room = room_alone(shortage);
   const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
-  return room >= wanted || shortage.in_driver_pool
+  return room >= wanted || shortage.in_driver_pool || shortage.kind == ShortageKind::kFragmentation
              ? ""
              : fmt::format(
                    "free: {}, of {} bytes in all, if no other process uses it: {} bytes less "
                    "than was asked for",
                    size_text(room, whole), whole.bytes, wanted - room);
+}
+
+// Of a line of the job alone.
+std::string place_of_holder(const MemoryHolder& holder) {
+  return holder.place.empty() || holder.place_is == PlaceIs::kBefore ? ""
+         : holder.caller.empty()                                     ? holder.place
+                                 : holder.place + ", called from " + holder.caller;
 }
 
 struct RankBytes {
@@ -163,12 +171,11 @@ void add_others(const Run& run, Rank rank, const OutOfMemoryText& failure,
 
 }  // namespace
 
-std::vector<std::string> who_held(const Run& run, const RankState& state,
-                                  const OutOfMemoryText& failure) {
+WhoHeld who_held(const Run& run, const RankState& state, const OutOfMemoryText& failure) {
   const ProcessTrace& trace = trace_of(run, state);
-  std::vector<std::string> lines;
+  WhoHeld who;
   if (failure.held.empty()) {
-    return lines;
+    return who;
   }
   const MemoryHistory history = has_events(trace) ? history_of(trace) : MemoryHistory();
   const std::vector<MemoryHolder> holders = holders_at(trace, history, failure);
@@ -197,15 +204,16 @@ std::vector<std::string> who_held(const Run& run, const RankState& state,
                          ? ", the driver's memory pool, which keeps what is freed, and"
                          : " and")});
   }
-  lines = lines_by_size(std::move(by_whom), whole);
+  who.most = holders.empty() ? "" : place_of_holder(holders.front());
+  who.lines = lines_by_size(std::move(by_whom), whole);
   if (shortage.total && shortage.free) {
-    lines.push_back(free_text(shortage));
+    who.lines.push_back(free_text(shortage));
   } else if (const std::string room = shortage.total ? room_text(shortage, whole) : "";
              !room.empty()) {
-    lines.push_back(room);
+    who.lines.push_back(room);
   }
-  add_others(run, state.rank, failure, lines);
-  return lines;
+  add_others(run, state.rank, failure, who.lines);
+  return who;
 }
 
 std::optional<FailurePlace> place_of_failure(const ProcessTrace& trace, Rank rank,

@@ -12,9 +12,13 @@
 
 namespace traintrace {
 
-// Of the rank at that time, and the peaks of other ranks beside; empty: it was not recorded.
-std::vector<std::string> who_held(const Run& run, const RankState& state,
-                                  const OutOfMemoryText& failure);
+struct WhoHeld {
+  std::vector<std::string> lines;  // empty: it was not recorded
+  std::string
+      most;  // "train.py:4 in alloc, called from train.py:11 in step"; empty: no line of the job
+};
+// Of the rank at that time, and the peaks of other ranks beside.
+WhoHeld who_held(const Run& run, const RankState& state, const OutOfMemoryText& failure);
 
 // Where the allocation that failed was asked for.  Autograd's threads run no Python: then the line
 // from which the GPU got work last, which is that of backward() or next to it.
