@@ -321,11 +321,13 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
   }
   finding.advice =
       finding.severity == Severity::kWarning
-          ? "a checkpoint or an evaluation: less often, or beside the training (async_save); where "
-            "no line is named, garbage (gc.freeze, or gc.collect on all ranks in one step) or "
-            "other "
-            "processes on its cores; else look at that line"
-          : "no action if it is a checkpoint, an evaluation or start-up; else look at that line";
+          ? "checkpoint or evaluate less often, or beside the training (async_save); where no line "
+            "is named, suspect garbage collection (gc.freeze, or gc.collect on all ranks in one "
+            "step) or other processes on its cores; else look at that line"
+          : fmt::format(
+                "it cost {} in all: no action if that is little for the whole run, or if it "
+                "is a checkpoint, an evaluation or start-up; else look at that line",
+                ms_text(losses.front().ns));
   return finding;
 }
 

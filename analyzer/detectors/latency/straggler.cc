@@ -259,28 +259,30 @@ bool is_proven(const Straggler& late) {
          static_cast<double>(late.times) >= kStragglerHabit * static_cast<double>(late.collectives);
 }
 
+const char* where_late(const Straggler& late) {
+  return late.by_gpu ? "on the GPU" : "on the host";
+}
+
 std::string straggler_text(const Profile& profile, const Straggler& late) {
   return fmt::format(
-      "rank {} delayed {} of {} collectives{} ({:.3f} ms in all); {}", late.rank.value, late.times,
-      late.collectives, group_text(profile, *late.arrivals),
+      "rank {} delayed {} of {} collectives{} {}, by {:.3f} ms in all: {}", late.rank.value,
+      late.times, late.collectives, group_text(profile, *late.arrivals), where_late(late),
       static_cast<double>(late.charged_ns) / 1e6,
       late.by_gpu
           ? "its GPU worked longer between them than the others': " + work_text(*late.by_gpu)
-          : "the time went to host code between them");
+          : "its host code between them took longer than the others'");
 }
 
 std::string straggler_title(const std::vector<Straggler>& late, const Ranks& culprits) {
   const Straggler& worst = late.front();
+  const bool one = late.size() == 1;
   return fmt::format(
-      "{} {}: {:.2f} of {:.2f} ms{}, by arriving late at collectives{}{}", ranks_text(culprits),
-      late.size() == 1 ? "is a straggler and delays the others"
-                       : "are stragglers and delay the others",
+      "{} {} delayed {} of {} collectives {}, by {:.2f} ms of {:.2f} ms{}", ranks_text(culprits),
+      one ? "is a straggler: it" : fmt::format("are stragglers: rank {}", worst.rank.value),
+      worst.times, worst.collectives, where_late(worst),
       static_cast<double>(worst.charged_ns) / 1e6,
       static_cast<double>(span_of(*worst.arrivals)) / 1e6,
-      late.size() == 1 ? "" : " for one of them",
-      worst.collectives < kStragglerMany ? fmt::format(" ({} recorded)", worst.collectives + 1)
-                                         : "",
-      late.size() == 1 && worst.by_gpu ? ": " + cause_text(*worst.by_gpu) : "");
+      one && worst.by_gpu ? "; " + cause_text(*worst.by_gpu) : "");
 }
 
 const char* straggler_advice(const Straggler& worst) {
@@ -329,8 +331,9 @@ Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& 
                     {"collective_count", static_cast<int64_t>(worst.collectives + 1)}};
   name_waits(profile, finding);
   finding.evidence.push_back(
-      "counted from the second collective on, without the time they waited for the GPU; what they "
-      "entered the window with is not counted");
+      "not counted: the first recorded collective, as what ranks did before it is not recorded, "
+      "and "
+      "the time that their hosts waited for the GPU");
   add_clocks(*worst.arrivals, finding);
   add_unknown(*worst.arrivals, finding);
   finding.advice = straggler_advice(worst);

@@ -65,7 +65,7 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
     add_clocks(arrivals, finding);
     add_unknown(arrivals, finding);
   }
-  finding.advice = "faster links would not help: find out who comes late, and why";
+  finding.advice = "faster links would not help: find out why those ranks are late";
   return {finding};
 }
 

@@ -170,6 +170,11 @@ void add_last_arrivals(const Profile& profile, Finding& finding) {
         static_cast<double>(each.late.late_ns) / 1e6 / static_cast<double>(each.late.last),
         each.arrivals->members.size() == 2 ? "other" : "median"));
   }
+  if (!lasts.empty()) {
+    finding.evidence.emplace_back(
+        "a rank may start last because others held it up before: latency.straggler names those "
+        "whose own host or GPU took longer");
+  }
 }
 
 }  // namespace traintrace
