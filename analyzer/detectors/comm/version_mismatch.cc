@@ -14,6 +14,7 @@ namespace traintrace {
 namespace {
 
 constexpr std::string_view kVersion = "nccl-version";
+constexpr size_t kMostSidesInTitle = 3;
 
 // From these each rank works out by itself which algorithm and protocol an operation takes and in
 // what pieces it goes (NCCL's graph/tuning.cc, init.cc); ranks do not tell each other.  What they
@@ -88,9 +89,14 @@ Finding mismatch(const Communicator& communicator, const std::vector<Sides>& dif
   finding.title =
       fmt::format("ranks of communicator {} {} NCCL", communicator.name,
                   versions ? "run different versions of" : "give different settings to");
+  size_t told = 0;
   for (const auto& [text, ranks] : all) {
-    finding.evidence.push_back(fmt::format("{}: {}", text, ranks_text(ranks)));
+    if (++told <= kMostSidesInTitle) {
+      finding.title += fmt::format("{}{} on {}", told == 1 ? ": " : "; ", text, ranks_text(ranks));
+    }
+    finding.evidence.push_back(fmt::format("{}: {}", ranks_text(ranks), text));
   }
+  finding.title += told > kMostSidesInTitle ? "; .." : "";
   finding.values = {{"version_count", static_cast<int64_t>(all.size())}};
   finding.advice =
       "start all ranks from one environment: a container, a LD_LIBRARY_PATH, a Python package";
