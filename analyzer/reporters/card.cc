@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/reporters/card_actor.h"
@@ -185,22 +186,23 @@ std::vector<CardActor> others_of(const Run& run, const Finding& finding) {
 // Lines that the actors have said: who waits in what, what the culprits did last.
 std::set<std::string> told_already(const Run& run, const Finding& finding) {
   std::set<std::string> told;
-  for (const Rank rank : finding.culprits) {
-    if (told.size() < kMostActors) {
-      told.insert(last_call_text(run, rank));
-    }
-  }
-  for (const Rank rank : bystanders_of(finding)) {
-    told.insert(last_call_text(run, rank));
-  }
+  const auto add = [&](const std::vector<std::string>& lines) {
+    told.insert(lines.begin(), lines.end());
+  };
+  std::vector<std::string> of_culprits = last_call_lines(run, finding.culprits);
+  of_culprits.resize(std::min(of_culprits.size(), kMostActors));
+  add(of_culprits);
+  add(last_call_lines(run, bystanders_of(finding)));
+  std::vector<const Wait*> waits;
   for (const Wait& wait : run.waits.waits) {
     if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
                     [&](const Waiter& waiter) { return contains(finding.victims, waiter.rank); })) {
+      waits.push_back(&wait);
       told.insert(wait_text(run, wait));
-      told.insert("held up by it: " + wait_text(run, wait));
       told.insert(arguments_text(wait.operation, wait.details));
     }
   }
+  add(wait_lines(run, waits));
   return told;
 }
 
@@ -454,7 +456,8 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
       continue;
     }
     const bool is_bar = bars && line.starts_with("rank ") && line.find(" % of ") < 32;
-    if (!told.contains(line) && !is_bar) {
+    const bool is_of_victims = !card.actors.empty() && line.starts_with(kHeldUp);
+    if (!told.contains(line) && !is_bar && !is_of_victims) {
       card.why.push_back(line);
     }
   }

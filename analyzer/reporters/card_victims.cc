@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
@@ -29,39 +30,14 @@ bool meet(const Ranks& a, const Ranks& b) {
   return std::any_of(a.begin(), a.end(), [&](Rank rank) { return contains(b, rank); });
 }
 
+// Those of a cycle are all alike: each is waited for, and waits.
 size_t side_of(const Ranks& ranks, const Finding& finding) {
+  if (!finding.communicators.empty()) {
+    return 0;
+  }
   const auto side = std::find_if(finding.sides.begin(), finding.sides.end(),
                                  [&](const Ranks& each) { return meet(each, ranks); });
   return static_cast<size_t>(side - finding.sides.begin());
-}
-
-// Communicators for the same purpose have one name in all groups of ranks: "dp (ranks 0,4)".
-std::string purpose_of(const Run& run, const Wait& wait) {
-  const std::string label = label_of(run, run.communicators[wait.communicator]);
-  return label.substr(0, label.find(" ("));
-}
-
-// "communicator dp (4 ranks)", "4 communicators (pp_4, pp_5, pp_6, ..)".
-std::string on_what(const Run& run, const std::vector<const Wait*>& waits) {
-  constexpr size_t kMostNames = 3;
-  std::set<size_t> communicators;
-  std::set<std::string> names;
-  for (const Wait* const wait : waits) {
-    communicators.insert(wait->communicator);
-    names.insert(purpose_of(run, *wait));
-  }
-  if (communicators.size() == 1) {
-    return "communicator " + label_of(run, run.communicators[*communicators.begin()]);
-  }
-  std::string text;
-  size_t told = 0;
-  for (const std::string& name : names) {
-    if (told++ < kMostNames) {
-      text += (text.empty() ? "" : ", ") + name;
-    }
-  }
-  return fmt::format("{} communicators ({}{})", communicators.size(), text,
-                     names.size() > kMostNames ? ", .." : "");
 }
 
 // "exited with status 0", "are gone"; empty: not all of them have ended.
@@ -96,10 +72,14 @@ std::string waits_in(const Run& run, const Blocked& blocked) {
   const std::string operation =
       one ? operation_text(run, first)
           : fmt::format("{} on {}", first.operation.empty() ? "collectives" : first.operation,
-                        on_what(run, blocked.waits));
-  const std::string what = !one || first.details.enter == 0
-                               ? ""
-                               : for_people(arguments_text("", first.details)).substr(0, 80);
+                        communicators_text(run, blocked.waits));
+  std::set<std::string> sizes;
+  for (const Wait* const wait : blocked.waits) {
+    sizes.insert(wait->details.enter == 0
+                     ? ""
+                     : for_people(arguments_text("", wait->details)).substr(0, 80));
+  }
+  const std::string what = sizes.size() == 1 ? *sizes.begin() : "";
   const std::string ended = ended_text(run, blocked.actor.ranks);
   return fmt::format("{}blocked in {} since {}, {}{}",
                      ended.empty()                     ? ""

@@ -60,10 +60,13 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
       const bool over = state != nullptr && (has_ended(*state) || !is_seen_there(run, *state));
       const PlaceRole role = role_of(run, first, place);
       const bool is_call = !role.is_newest && !role.words.empty();
-      verdict +=
-          fmt::format("; rank {} {}{} {}", place.rank.value,
-                      is_call ? role.words + " " + place_text(place) + " and " : "",
-                      over ? "was last at" : "is at", place_text(role.last_seen.value_or(place)));
+      const std::string seen = place_text(role.last_seen.value_or(place));
+      if (!is_call && first.title.find(seen) != first.title.npos) {
+        break;  // said already
+      }
+      verdict += fmt::format("; rank {} {}{} {}", place.rank.value,
+                             is_call ? role.words + " " + place_text(place) + " and " : "",
+                             over ? "was last at" : "is at", seen);
       break;
     }
   }

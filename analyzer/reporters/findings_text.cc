@@ -10,6 +10,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/reporters/card.h"
 #include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/people_lines.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/wall_clock.h"
 #include "format/stat_meaning.h"
@@ -47,7 +48,7 @@ std::string text_of(const Run& run, const Finding& finding) {
   for (const std::string& line : where_lines(finding)) {
     out += "    where: " + printable(line) + "\n";
   }
-  for (const std::string& line : finding.evidence) {
+  for (const std::string& line : fold_ranks(finding.evidence)) {
     out += "    " + printable(with_wall_clock(line, run.start)) + "\n";
   }
   if (!finding.advice.empty()) {

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <map>
+#include <utility>
 
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/text/units.h"
@@ -44,25 +45,46 @@ std::string text_of_line(const RankLine& line) {
 
 }  // namespace
 
-std::vector<std::string> lines_for_people(const Run& run, const std::vector<std::string>& lines) {
-  std::vector<RankLine> folded;
-  std::map<std::string, size_t> places;
+std::vector<std::string> fold_ranks(const std::vector<std::string>& lines) {
+  struct Block {
+    RankLine line;
+    std::vector<std::string> below;  // frames and such, indented
+  };
+  std::vector<Block> blocks;
   for (const std::string& line : lines) {
-    RankLine own = rank_line(line);
-    const auto known = own.ranks.empty() ? places.end() : places.find(own.rest);
-    if (known != places.end()) {
-      insert(folded[known->second].ranks, own.ranks.front());
+    if (line.starts_with("    ") && !blocks.empty()) {
+      blocks.back().below.push_back(line);
+    } else {
+      blocks.push_back({rank_line(line), {}});
+    }
+  }
+  std::vector<Block> folded;
+  std::map<std::pair<std::string, std::vector<std::string>>, size_t> places;
+  for (Block& block : blocks) {
+    if (block.line.ranks.empty()) {
+      folded.push_back(std::move(block));
       continue;
     }
-    if (!own.ranks.empty()) {
-      places.emplace(own.rest, folded.size());
+    const auto [place, is_new] =
+        places.emplace(std::pair(block.line.rest, block.below), folded.size());
+    if (is_new) {
+      folded.push_back(std::move(block));
+    } else {
+      insert(folded[place->second].line.ranks, block.line.ranks.front());
     }
-    folded.push_back(std::move(own));
   }
   std::vector<std::string> out;
-  out.reserve(folded.size());
-  for (const RankLine& line : folded) {
-    out.push_back(with_wall_clock(for_people(text_of_line(line)), run.start));
+  for (const Block& block : folded) {
+    out.push_back(text_of_line(block.line));
+    out.insert(out.end(), block.below.begin(), block.below.end());
+  }
+  return out;
+}
+
+std::vector<std::string> lines_for_people(const Run& run, const std::vector<std::string>& lines) {
+  std::vector<std::string> out = fold_ranks(lines);
+  for (std::string& line : out) {
+    line = with_wall_clock(for_people(line), run.start);
   }
   return out;
 }

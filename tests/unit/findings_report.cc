@@ -100,7 +100,10 @@ end +40
 )";
   const nlohmann::json json = nlohmann::json::parse(report(kSampled, "json"));
   const std::string verdict = json["verdict"];
-  EXPECT_TRUE(verdict.ends_with("; rank 2 is at cache.py:31 in get")) << verdict;
+  EXPECT_EQ(
+      verdict,
+      "rank 2 is stuck outside CUDA: it waits for the GIL at cache.py:31 in get; 3 ranks wait "
+      "in ncclAllReduce #40 on communicator dp (4 ranks)");
   EXPECT_EQ(json["findings"][0]["where"][0]["line"], 31);
   const std::string text = report(kSampled, "text");
   EXPECT_NE(text.find("last call ncclAllReduce at train.py:118 in train_step"), std::string::npos);
@@ -123,6 +126,78 @@ end +30
   EXPECT_TRUE(
       verdict.ends_with("; rank 1 called ncclAllReduce at b.py:2 in g and is at a.py:9 in f"))
       << verdict;
+}
+
+std::string first_evidence(const char* story) {
+  const nlohmann::json json = nlohmann::json::parse(report(story, "json"));
+  return json["findings"][0]["evidence"].dump();
+}
+
+// Who waits for whom is the title, since when and where one line of evidence.
+TEST(FindingsReport, ARingIsToldOnce) {
+  constexpr const char* kRing = R"(
+ranks 0-2
+communicator pp members=0-2
++1 0-2 calls ncclAllReduce on pp x5 every=100ms @a.py:1:f
++5 0 enters ncclSend on pp peer=1 count=16777216 @ring.py:5:shift
++5.1 1 enters ncclSend on pp peer=2 count=16777216 @ring.py:5:shift
++5.2 2 enters ncclSend on pp peer=0 count=16777216 @ring.py:5:shift
+end +30
+)";
+  const nlohmann::json json = nlohmann::json::parse(report(kRing, "json"));
+  EXPECT_EQ(json["findings"][0]["title"],
+            "ranks 0-2 wait in a ring, 0 -> 1 -> 2 -> 0, each in ncclSend on communicator pp (3 "
+            "ranks)");
+  EXPECT_EQ(
+      json["findings"][0]["evidence"],
+      nlohmann::json::parse(
+          R"(["ranks 0-2 wait in ncclSend on communicator pp (3 ranks) since +5.000 s or later, for 25.0 s, called at ring.py:5 in shift"])"));
+  const std::string text = report(kRing, "text");
+  EXPECT_NE(
+      text.find("  Ranks 0-2  host a; blocked in ncclSend on communicator pp (3 ranks) since"),
+      std::string::npos)
+      << text;
+}
+
+TEST(FindingsReport, RanksThatDidTheSameAreOneLine) {
+  constexpr const char* kPipeline = R"(
+ranks 0-7
+communicator tp members=0-3
+communicator pp_0 members=0,4
+communicator pp_1 members=1,5
+communicator pp_2 members=2,6
+communicator pp_3 members=3,7
++1 0-3 calls ncclAllReduce on tp x20 @train.py:5:step
++2 1-3 enqueues ncclAllReduce on tp @train.py:5:step
++2.1 1-3 enters cudaStreamSynchronize @train.py:6:step
++2 0 polls cudaStreamQuery @data.py:4:next
++2 4 enqueues ncclRecv on pp_0 peer=0 @train.py:12:train
++2.1 5 enqueues ncclRecv on pp_1 peer=0 @train.py:12:train
++2.2 6 enqueues ncclRecv on pp_2 peer=0 @train.py:12:train
++2.3 7 enqueues ncclRecv on pp_3 peer=0 @train.py:12:train
+end +60
+)";
+  const std::string evidence = first_evidence(kPipeline);
+  EXPECT_NE(evidence.find("held up by it: ranks 4-7 wait in ncclRecv on 4 communicators (pp_0, "
+                          "pp_1, pp_2, ..) since +2.000 s or later, for 58.0 s, called at "
+                          "train.py:12 in train"),
+            std::string::npos)
+      << evidence;
+  constexpr const char* kMissing = R"(
+ranks 0-7
+communicator dp members=0-7
++1 0-7 calls ncclAllReduce on dp x20 @train.py:5:step
++2 0-4 enqueues ncclAllReduce on dp @train.py:5:step
++2.1 5 enters cudaStreamSynchronize @train.py:9:step
++2.2 6-7 enters cudaStreamSynchronize @train.py:9:step
+end +60
+)";
+  const std::string missing = first_evidence(kMissing);
+  EXPECT_NE(missing.find("\"ranks 5-7 had entered #20 at "), std::string::npos) << missing;
+  EXPECT_NE(missing.find("\"ranks 5-7 are inside cudaStreamSynchronize at train.py:9 in step, "
+                         "since +2.100 s or later\""),
+            std::string::npos)
+      << missing;
 }
 
 // Not every source says when a process began: times count from the first that is known.

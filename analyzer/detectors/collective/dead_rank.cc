@@ -115,9 +115,12 @@ std::string what_text(const Run& run, const Hang& hang) {
 
 std::string dead_rank_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
+  const bool over =
+      std::all_of(wait.waiters.begin(), wait.waiters.end(),
+                  [&](const Waiter& waiter) { return has_ended(*state_of(run, waiter.rank)); });
   return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), what_text(run, hang),
-                     waiting_text(run, hang), hang.roots.size() == 1 ? "it" : "them",
-                     operation_text(run, wait), further_text(run, hang));
+                     waiting_text(run, hang, over), hang.roots.size() == 1 ? "it" : "them",
+                     operation_text(run, wait), further_text(run, hang, over));
 }
 
 // "ended by signal 9 (Killed)"

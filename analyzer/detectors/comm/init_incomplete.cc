@@ -9,6 +9,7 @@
 #include "analyzer/detectors/hang/cycle_finding.h"
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/missing_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/waiting/cycles.h"
@@ -18,9 +19,9 @@ namespace traintrace {
 namespace {
 
 void add_places(const Run& run, const IncompleteEnd& end, Finding& finding) {
+  add_lines(last_call_lines(run, end.missing), finding.evidence);
   for (size_t i = 0; i < std::min(end.missing.size(), kEvidenceLines); ++i) {
     const RankState& state = *state_of(run, end.missing[i]);
-    finding.evidence.push_back(last_call_text(run, end.missing[i]));
     const auto activity = activity_of(run, state);
     if (auto place = activity ? user_place(trace_of(run, state), state.rank, activity->stack)
                               : std::nullopt) {

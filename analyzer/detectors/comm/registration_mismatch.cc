@@ -5,6 +5,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/hang/sides_finding.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/divergence/majority.h"
@@ -25,9 +26,7 @@ Sides sides_of(const RegistrationMismatch& mismatch) {
 }
 
 void add_places(const Run& run, const RegistrationMismatch& mismatch, Finding& finding) {
-  for (const Rank rank : mismatch.missing) {
-    finding.evidence.push_back(last_call_text(run, rank));
-  }
+  add_lines(last_call_lines(run, mismatch.missing), finding.evidence);
   const Registration& first = mismatch.waiting.front();
   if (auto place = user_place(run.processes[first.process], first.rank, first.stack)) {
     finding.where.push_back(std::move(*place));

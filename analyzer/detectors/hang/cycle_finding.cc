@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <tuple>
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/match/cycle_orders.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/divergence/usual_order.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/sequences.h"
 #include "analyzer/model/waiting/cycles.h"
 #include "analyzer/model/waiting/hang_cause.h"
@@ -61,15 +64,70 @@ std::string who_waits_for_whom(const Ranks& cycle, const Ranks& culprits) {
                            ranks_text(others));
 }
 
-// Where the culprits wait comes first, then where most do for them; a line holds no more than a
-// few.
-std::string cycle_title(const Run& run, const Hang& cycle, const Ranks& culprits) {
-  constexpr size_t kMostParts = 4;
+std::vector<const Wait*> parts_of(const Run& run, const Hang& cycle) {
   std::vector<const Wait*> parts;
   for (const Wait& wait : run.waits.waits) {
     if (is_part(wait, cycle.roots)) {
       parts.push_back(&wait);
     }
+  }
+  return parts;
+}
+
+// Whom each waits for, where that is one of them and each is waited for by one: 0, 1, 2 of "0 -> 1
+// -> 2 -> 0".  Empty: it is no such ring.
+std::vector<Rank> ring_of(const Hang& cycle, const std::vector<const Wait*>& parts) {
+  std::map<Rank, Rank> next;
+  for (const Wait* const wait : parts) {
+    Ranks awaited;
+    for (const Awaited& other : wait->awaited) {
+      if (contains(cycle.roots, other.rank)) {
+        insert(awaited, other.rank);
+      }
+    }
+    if (wait->waiters.size() != 1 || awaited.size() != 1 ||
+        !next.emplace(wait->waiters.front().rank, awaited.front()).second) {
+      return {};
+    }
+  }
+  std::vector<Rank> ring;
+  for (auto at = next.begin(); at != next.end(); at = next.find(at->second)) {
+    if (std::find(ring.begin(), ring.end(), at->first) != ring.end()) {
+      break;
+    }
+    ring.push_back(at->first);
+  }
+  return ring.size() == cycle.roots.size() ? ring : std::vector<Rank>();
+}
+
+// "ranks 0-7 wait in a ring, 0 -> 1 -> 2 -> .. -> 7 -> 0, each in ncclSend on communicator pp (8
+// ranks)", where all wait in the same operation; empty: they do not.
+std::string ring_title(const Run& run, const Hang& cycle, const std::vector<const Wait*>& parts) {
+  constexpr size_t kMostRanks = 5;
+  constexpr size_t kFewestRanks = 3;
+  const std::vector<Rank> ring = ring_of(cycle, parts);
+  const bool is_one_operation = std::all_of(
+      parts.begin(), parts.end(),
+      [&](const Wait* const wait) { return wait->operation == parts.front()->operation; });
+  if (ring.size() < kFewestRanks || !is_one_operation) {
+    return "";
+  }
+  std::string path;
+  for (size_t i = 0; i < ring.size(); ++i) {
+    const bool shown = ring.size() <= kMostRanks || i < 3 || i + 1 == ring.size();
+    path += shown ? fmt::format("{} -> ", ring[i].value) : i == 3 ? ".. -> " : "";
+  }
+  return fmt::format("{} wait in a ring, {}{}, each in {} on {}", ranks_text(cycle.roots), path,
+                     ring.front().value, parts.front()->operation, communicators_text(run, parts));
+}
+
+// Where the culprits wait comes first, then where most do for them; a line holds no more than a
+// few.
+std::string cycle_title(const Run& run, const Hang& cycle, const Ranks& culprits) {
+  constexpr size_t kMostParts = 4;
+  std::vector<const Wait*> parts = parts_of(run, cycle);
+  if (std::string ring = ring_title(run, cycle, parts); !ring.empty() && culprits.empty()) {
+    return ring;
   }
   const auto of_culprits = [&](const auto& ranks) {
     return std::any_of(ranks.begin(), ranks.end(),
@@ -290,21 +348,29 @@ void blame_departed(const Hang& cycle, Finding& finding) {
                      : parted_text(cycle.twins, cycle.culprits));
 }
 
+// Its last call is the one that it waits in, of which a line says when and where.
+bool is_inside_its_wait(const Run& run, const Hang& cycle, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+  const std::vector<const Wait*> parts = parts_of(run, cycle);
+  return activity && activity->open &&
+         std::any_of(parts.begin(), parts.end(), [&](const Wait* const wait) {
+           return activity->call == wait->operation &&
+                  std::any_of(wait->waiters.begin(), wait->waiters.end(),
+                              [&](const Waiter& waiter) { return waiter.rank == rank; });
+         });
+}
+
 // Where everything has been called, or nothing but the order of calls is known, the lines to change
 // are those that called what the culprits wait in, not where their hosts are.
 void add_calls(const Run& run, const Hang& cycle, Finding& finding) {
   std::vector<CodePlace> calls;
   const bool by_calls =
       order_of(run, cycle) == Order::kCalled || is_all_called(run.waits.waits, cycle);
-  size_t lines = 0;
-  for (const Wait& wait : run.waits.waits) {
-    if (!is_part(wait, cycle.roots)) {
-      continue;
-    }
-    if (++lines <= kManyEvidenceLines) {
-      finding.evidence.push_back(wait_text(run, wait));
-    }
-    for (const Waiter& waiter : wait.waiters) {
+  const std::vector<const Wait*> parts = parts_of(run, cycle);
+  add_lines(wait_lines(run, parts), finding.evidence);
+  for (const Wait* const wait : parts) {
+    for (const Waiter& waiter : wait->waiters) {
       const auto place = contains(finding.culprits, waiter.rank)
                              ? user_place(run.processes[waiter.process], waiter.rank, waiter.stack)
                              : std::nullopt;
@@ -337,9 +403,9 @@ Finding cycle_finding(const Run& run, const Hang& cycle, std::string_view code) 
   }
   finding.title = cycle_title(run, cycle, finding.culprits);
   add_calls(run, cycle, finding);
-  for (size_t i = 0; i < std::min(cycle.roots.size(), kManyEvidenceLines); ++i) {
-    finding.evidence.push_back(last_call_text(run, cycle.roots[i]));
-  }
+  Ranks elsewhere = cycle.roots;
+  std::erase_if(elsewhere, [&](Rank rank) { return is_inside_its_wait(run, cycle, rank); });
+  add_lines(last_call_lines(run, elsewhere), finding.evidence);
   return finding;
 }
 

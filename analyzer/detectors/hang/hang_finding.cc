@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
@@ -31,23 +34,41 @@ Ranks direct_waiters(const Wait& wait) {
   return ranks;
 }
 
+const char* waits(bool one, bool over) {
+  return over ? "waited" : one ? "waits" : "wait";
+}
+
 const Wait& wait_of(const Run& run, const Hang& hang) {
   return run.waits.waits[hang.wait];
 }
 
-// What a root did last where it is waited for.
-std::string reached_text(const Run& run, const Wait& wait, Rank rank) {
+// What roots did last where they are waited for; those that came equally far are one line.
+std::vector<std::string> reached_lines(const Run& run, const Wait& wait, const Ranks& ranks) {
+  struct Reached {
+    Ranks ranks;
+    std::set<TimeNs> times;
+  };
+  std::map<uint64_t, Reached> by_number;
   const Communicator& communicator = run.communicators[wait.communicator];
-  const Member* member = member_of(communicator, rank);
-  if (wait.kind != WaitKind::kCollective || member == nullptr) {
-    return "";
+  for (const Rank rank : ranks) {
+    const Member* const member = member_of(communicator, rank);
+    if (wait.kind == WaitKind::kCollective && member != nullptr) {
+      const CommunicatorText& text = text_of(run, *member);
+      insert(by_number[text.collectives].ranks, rank);
+      by_number[text.collectives].times.insert(text.last);
+    }
   }
-  const CommunicatorText& text = text_of(run, *member);
-  if (text.collectives == 0) {
-    return fmt::format("rank {} has entered no collective of it", rank.value);
+  std::vector<std::string> lines;
+  for (const auto& [number, reached] : by_number) {
+    const TimeNs first = *reached.times.begin();
+    lines.push_back(
+        number == 0 ? fmt::format("{} {} entered no collective of it", ranks_text(reached.ranks),
+                                  reached.ranks.size() == 1 ? "has" : "have")
+                    : fmt::format("{} had entered #{}{}{}", ranks_text(reached.ranks), number,
+                                  first == 0 ? "" : " at " + run_time(run, first),
+                                  first == 0 || reached.times.size() == 1 ? "" : " or later"));
   }
-  return fmt::format("rank {} had entered #{}{}", rank.value, text.collectives,
-                     text.last == 0 ? "" : " at " + run_time(run, text.last));
+  return lines;
 }
 
 // "rank 3 died of signal 9 (Killed) at +2.3 s while it waited there: the others would wait without
@@ -76,15 +97,10 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
   if (!untraced.empty()) {
     finding.evidence.push_back(ranks_text(untraced) + " " + no_trace_text(run, untraced));
   }
-  for (size_t i = 0; i < std::min(hang.roots.size(), kEvidenceLines); ++i) {
-    if (contains(untraced, hang.roots[i])) {
-      continue;
-    }
-    if (const std::string reached = reached_text(run, wait, hang.roots[i]); !reached.empty()) {
-      finding.evidence.push_back(reached);
-    }
-    finding.evidence.push_back(last_call_text(run, hang.roots[i]));
-  }
+  Ranks traced = hang.roots;
+  std::erase_if(traced, [&](Rank rank) { return state_of(run, rank) == nullptr; });
+  add_lines(reached_lines(run, wait, traced), finding.evidence);
+  add_lines(last_call_lines(run, traced), finding.evidence);
   Ranks aborted;
   for (const Waiter& waiter : wait.waiters) {
     if (state_of(run, waiter.rank)->last_seen > waiter.until) {
@@ -96,19 +112,19 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
                                " gave the communicator up: what they report is a consequence");
   }
   add_deaths(run, wait, finding);
-  size_t lines = 0;
+  std::vector<const Wait*> behind;
   for (const Wait& other : run.waits.waits) {
-    const bool behind = &other != &wait && std::any_of(other.waiters.begin(), other.waiters.end(),
-                                                       [&](const Waiter& w) {
-                                                         return contains(hang.victims, w.rank);
-                                                       });
-    if (behind && ++lines <= kEvidenceLines) {
-      finding.evidence.push_back("held up by it: " + wait_text(run, other));
+    if (&other != &wait &&
+        std::any_of(other.waiters.begin(), other.waiters.end(),
+                    [&](const Waiter& waiter) { return contains(hang.victims, waiter.rank); })) {
+      behind.push_back(&other);
     }
   }
-  if (lines > kEvidenceLines) {
-    finding.evidence.push_back(fmt::format("and {} waits more", lines - kEvidenceLines));
+  std::vector<std::string> held = wait_lines(run, behind);
+  for (std::string& line : held) {
+    line.insert(0, kHeldUp);
   }
+  add_lines(held, finding.evidence);
 }
 
 void add_doubts(const Doubts& doubts, Finding& finding) {
@@ -309,19 +325,19 @@ std::string operation_text(const Run& run, const Wait& wait) {
                      label_of(run, communicator));
 }
 
-std::string waiting_text(const Run& run, const Hang& hang) {
+std::string waiting_text(const Run& run, const Hang& hang, bool over) {
   const Ranks direct = direct_waiters(wait_of(run, hang));
-  std::string text = direct.size() == 1 ? fmt::format("rank {} waits", direct.front().value)
-                                        : fmt::format("{} ranks wait", direct.size());
-  return text;
+  const bool one = direct.size() == 1;
+  return fmt::format("{} {}", one ? ranks_text(direct) : fmt::format("{} ranks", direct.size()),
+                     waits(one, over));
 }
 
-std::string further_text(const Run& run, const Hang& hang) {
+std::string further_text(const Run& run, const Hang& hang, bool over) {
   const Ranks direct = direct_waiters(wait_of(run, hang));
   const auto more = std::count_if(hang.victims.begin(), hang.victims.end(),
                                   [&](Rank rank) { return !contains(direct, rank); });
   return more == 0 ? ""
-                   : fmt::format(", and {} more wait{} for {}", more, more == 1 ? "s" : "",
+                   : fmt::format(", and {} more {} for {}", more, waits(more == 1, over),
                                  direct.size() == 1 ? "it" : "them");
 }
 
@@ -372,42 +388,6 @@ const char* no_trace_text(const Run& run, const Ranks& ranks) {
   return are_elsewhere(run, ranks) ? "left no trace here, but on another host"
          : run.unreadable.empty()  ? "left no trace"
                                    : "left no trace that can be read";
-}
-
-std::string last_call_text(const Run& run, Rank rank) {
-  const RankState* state = state_of(run, rank);
-  if (state == nullptr) {
-    return fmt::format("rank {} {}", rank.value, no_trace_text(run, {rank}));
-  }
-  const auto activity = activity_of(run, *state);
-  if (!activity) {
-    return fmt::format("rank {}: no call is recorded", rank.value);
-  }
-  const auto place = user_place(trace_of(run, *state), rank, activity->stack);
-  if (const std::string held = halt_text(*state); !held.empty()) {
-    return fmt::format("rank {}, process {}, is {}; its last call was {}", rank.value,
-                       trace_of(run, *state).pid, held, activity->call);
-  }
-  if (state->ending == Ending::kRunning &&
-      elapsed(state->last_seen, end_for(run, trace_of(run, *state))) > kDeadAfter) {
-    return fmt::format(
-        "rank {} is there, but was last heard of at {}: its process may be stopped; "
-        "its last call was {}",
-        rank.value, run_time(run, state->last_seen), activity->call);
-  }
-  const std::string at = place ? " at " + place_text(*place) : "";
-  const std::string when = run_time(run, activity->time);
-  const bool ended = has_ended(*state);
-  if (activity->open) {
-    return fmt::format("rank {} {} inside {}{}, since {}", rank.value, ended ? "was" : "is",
-                       activity->call, at, when);
-  }
-  if (activity->queries > 0) {
-    return fmt::format("rank {} {} {}{}: {} times, the last at {}", rank.value,
-                       ended ? "polled" : "polls", activity->call, at, activity->queries, when);
-  }
-  return fmt::format("rank {}: its last call was {}{}, at {}", rank.value, activity->call, at,
-                     when);
 }
 
 }  // namespace traintrace

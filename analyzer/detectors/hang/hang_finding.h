@@ -41,10 +41,10 @@ std::string arguments_text(const std::string& function, const OperationText& ope
 std::optional<uint64_t> bytes_of(const OperationText& operation);
 // "ncclAllReduce #812 on communicator dp (4 ranks)"
 std::string operation_text(const Run& run, const Wait& wait);
-// "3 ranks wait", "rank 0 waits"
-std::string waiting_text(const Run& run, const Hang& hang);
+// "3 ranks wait", "rank 0 waits"; `over`: "3 ranks waited"
+std::string waiting_text(const Run& run, const Hang& hang, bool over = false);
 // ", and 12 more wait for them", of those that wait for the former; or nothing
-std::string further_text(const Run& run, const Hang& hang);
+std::string further_text(const Run& run, const Hang& hang, bool over = false);
 // "never entered"; "has not entered" or "have not entered", as long as the job goes on.
 std::string never_text(const Run& run, const Ranks& ranks, std::string_view done);
 // "ranks 0,2 wait in ncclAllReduce #5 on communicator dp (4 ranks) since +2 s, for 28 s, called at
@@ -60,11 +60,8 @@ std::string run_time(const Run& run, TimeNs time);
 // What keeps its process from running: "stopped (SIGSTOP or a debugger)"; empty: nothing that is
 // seen.
 std::string halt_text(const RankState& state);
-// "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
 // Of ranks without a trace: "left no trace here, but on another host"
 const char* no_trace_text(const Run& run, const Ranks& ranks);
-
-std::string last_call_text(const Run& run, Rank rank);
 
 // Evidence: who was waiting for whom at the end, and for how long.  The longest of these times.
 TimeNs add_waits(const Run& run, Finding& finding);

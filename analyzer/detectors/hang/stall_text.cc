@@ -9,6 +9,7 @@
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
@@ -27,11 +28,12 @@ std::string function_text(const Run& run, const StalledRank& rank) {
   const ProcessTrace& trace = run.processes[rank.process];
   const HostFunctionText& function = *function_before(run, rank.process, rank.operation);
   const auto place = user_place(trace, rank.rank, function.stack);
-  return fmt::format(
-      "a function that {} put on {}{} has been running since {}", call_name(trace, function.call),
-      function.stream == rank.operation.stream ? "its stream"
-                                               : "a stream that its own waits for, by an event,",
-      place ? " at " + place_text(*place) : "", run_time(run, function.entered));
+  return fmt::format("a function that {} enqueued on {}{} has been running since {}",
+                     call_name(trace, function.call),
+                     function.stream == rank.operation.stream
+                         ? "its stream"
+                         : "a stream that its own waits for, by an event,",
+                     place ? " at " + place_text(*place) : "", run_time(run, function.entered));
 }
 
 std::string blocked_title(const Run& run, const Stall& stall) {
@@ -64,12 +66,12 @@ std::string called_at(const Run& run, const StalledRank& rank) {
 
 // Each state that the GPUs are in, with the ranks that are.
 void add_states(const Stall& stall, std::vector<std::string>& lines) {
-  constexpr const char* kTexts[] = {"what the GPU does with it is not known",
-                                    "the stream has not come to it",
-                                    "the stream has come to it, and is not past it",
+  constexpr const char* kTexts[] = {"whether the GPU has started it is not recorded",
+                                    "not yet at it: earlier work on the stream is unfinished",
+                                    "executing it",
                                     "finished",
                                     "not finished",
-                                    "not known: aborted"};
+                                    "unknown: it was aborted"};
   static_assert(std::size(kTexts) == static_cast<size_t>(GpuState::kAborted) + 1);
   std::map<GpuState, Ranks> by_state;
   for (const StalledRank& rank : stall.ranks) {
@@ -141,7 +143,7 @@ std::string call_place_text(const Run& run, const StalledRank& rank, const CallR
 void add_stream(const Run& run, const StalledRank& rank, std::vector<std::string>& lines) {
   const std::vector<const CallRecord*> work = work_before(run, rank);
   for (size_t i = 0; i < std::min<size_t>(work.size(), 3); ++i) {
-    lines.push_back(fmt::format("rank {}: before it on its stream lies {}, put there at {}",
+    lines.push_back(fmt::format("rank {}: before it on its stream is {}, enqueued at {}",
                                 rank.rank.value, call_place_text(run, rank, *work[i]),
                                 run_time(run, work[i]->enter)));
   }
@@ -161,22 +163,24 @@ std::string odd_stream_text(const Run& run, const Stall& stall) {
   }
   return odd.empty() || 2 * odd.size() >= stall.ranks.size()
              ? ""
-             : fmt::format("; only {} put something else on {} before it, {}, which may not end",
-                           ranks_text(odd), odd.size() == 1 ? "its stream" : "their streams", what);
+             : fmt::format(
+                   "; only {} enqueued something else on {} before it, {}, which may not end",
+                   ranks_text(odd), odd.size() == 1 ? "its stream" : "their streams", what);
 }
 
 std::string transport_title(const Run& run, const RootStall& root) {
   const Stall& stall = root.stall;
   const bool aborted = std::any_of(stall.ranks.begin(), stall.ranks.end(),
                                    [](const StalledRank& rank) { return rank.aborted; });
-  const std::string what = stall.known
-                               ? fmt::format("{} reached {} on the GPU, and none gets past it",
-                                             ranks_text(all_of(stall)), operation_text(run, stall))
-                               : fmt::format("{} entered {}, and none is known to have finished it",
-                                             ranks_text(all_of(stall)), operation_text(run, stall));
-  return fmt::format("{}, for {}{}: no call is missing or different{}; no culprit", what,
+  const std::string what =
+      stall.known ? fmt::format("{} are all executing {} on the GPU and none completes it",
+                                ranks_text(all_of(stall)), operation_text(run, stall))
+                  : fmt::format("{} have all entered {} and none is known to have completed it",
+                                ranks_text(all_of(stall)), operation_text(run, stall));
+  return fmt::format("{}, for {}{}; no call is missing or different{}; no culprit", what,
                      seconds(stall.waited), aborted ? ", until the communicator was aborted" : "",
-                     stall.known ? "" : odd_stream_text(run, stall));
+                     stall.known ? ", which points at the network or transport, not at a rank"
+                                 : odd_stream_text(run, stall));
 }
 
 }  // namespace
@@ -191,15 +195,17 @@ std::string stall_title(const Run& run, const RootStall& root) {
   switch (stall.kind) {
     case StallKind::kBehind:
       return fmt::format(
-          "{} put {} on the GPU, which {} finished: there it does not move, for {}{}",
-          ranks_text(stall.suspects), operation_text(run, stall), ranks_text(stall.finished),
-          seconds(stall.waited), waiting);
+          "the GPU{} stalled: {} is enqueued there but unfinished, for {}; {} {} finished it{}",
+          (stall.suspects.size() == 1 ? " of " : "s of ") + ranks_text(stall.suspects) +
+              (stall.suspects.size() == 1 ? " is" : " are"),
+          operation_text(run, stall), seconds(stall.waited), ranks_text(stall.finished),
+          stall.finished.size() == 1 ? "has" : "have", waiting);
     case StallKind::kBlocked:
       return blocked_title(run, stall) + waiting;
     case StallKind::kNoRoom:
       return fmt::format(
-          "the kernel of {} does not run on {}, where that of another communicator "
-          "does, for {}; no culprit",
+          "the kernel of {} has no room on {}, where that of another communicator runs, for {}; no "
+          "culprit",
           operation_text(run, stall), ranks_text(stall.suspects), seconds(stall.waited));
     case StallKind::kTransport:
       break;
@@ -235,11 +241,13 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
           called_at(run, stall.ranks.front()),
       fmt::format("{} had called it by {}", ranks_text(callers), run_time(run, stall.since))};
   add_states(stall, lines);
+  Ranks looked_at;
   for (const StalledRank& rank : stall.ranks) {
     const bool suspect = contains(stall.suspects, rank.rank);
     if ((!suspect && !stall.suspects.empty()) || lines.size() >= 3 * kEvidenceLines) {
       continue;
     }
+    insert(looked_at, rank.rank);
     if (function_before(run, rank.process, rank.operation) != nullptr) {
       lines.push_back(fmt::format("rank {}: {}", rank.rank.value, function_text(run, rank)));
     } else {
@@ -251,26 +259,26 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
           call_name(run.processes[rank.process], holder->operation.call),
           holder->operation.sequence, label_of(run, run.communicators[holder->communicator])));
     }
-    lines.push_back(last_call_text(run, rank.rank));
   }
+  add_lines(last_call_lines(run, looked_at), lines);
   if (!stall.known && stall.kind == StallKind::kTransport) {
     lines.push_back(
-        "which rank's GPU does not get there is not recorded: "
-        "TRAINTRACE_GPU_PROGRESS=marks records it");
+        "which GPU has not started it is not recorded: TRAINTRACE_GPU_PROGRESS=marks records it");
   }
   return lines;
 }
 
 const char* stall_advice(const Run& run, const Stall& stall, bool given_up) {
   if (stall.kind == StallKind::kTransport && !stall.known && !odd_stream_text(run, stall).empty()) {
-    return "look at what those ranks put on the stream before it: a kernel that does not end, or a "
+    return "look at what those ranks enqueued before it: a kernel that does not end, or a "
            "wait for a value that is never written; if it does end, look at the network and NVLink";
   }
   switch (stall.kind) {
     case StallKind::kBehind:
       return "look at that GPU: the kernel's log (Xid), its clocks, what else runs on it";
     case StallKind::kBlocked:
-      return "look at what was put on that stream before the operation: a kernel that does not "
+      return "look at what was enqueued on that stream before the operation: a kernel that does "
+             "not "
              "end, an event that is never recorded, a host callback that waits";
     case StallKind::kNoRoom:
       return "let operations of different communicators follow one another on one stream, or in "
@@ -278,9 +286,11 @@ const char* stall_advice(const Run& run, const Stall& stall, bool given_up) {
     case StallKind::kTransport:
       break;
   }
-  return given_up ? "the time limit is a consequence; next time record "
-                    "TRAINTRACE_GPU_PROGRESS=marks, and look at the network and NVLink"
-                  : "look at the network and NVLink between these ranks, and at NCCL's own log";
+  return given_up
+             ? "check the network and NVLink; the time limit is a consequence; record the next "
+               "run with TRAINTRACE_GPU_PROGRESS=marks"
+             : "check the network and NVLink between these ranks, and read NCCL's log "
+               "(NCCL_DEBUG=INFO)";
 }
 
 }  // namespace traintrace

@@ -160,10 +160,11 @@ Finding found_by_look(const Run& run, const Hang& hang) {
   const Rank first = blamed.front();
   const ThreadNow& thread = working_thread_of(run, first);
   const auto place = place_now(thread, first);
-  finding.title = fmt::format(
-      "{}: rank {} {}{}; {} in {}{}", state_text(run, blamed), first.value, doing_text(thread),
-      place ? " at " + place_text(*place) : "", waiting_text(run, hang),
-      operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
+  finding.title =
+      fmt::format("{}: {} {}{}; {} in {}{}", state_text(run, blamed),
+                  blamed.size() == 1 ? "it" : ranks_text({first}), doing_text(thread),
+                  place ? " at " + place_text(*place) : "", waiting_text(run, hang),
+                  operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = certainty_of(run, hang, blamed);
   if (blamed.size() < hang.roots.size()) {
     finding.culprits = blamed;

@@ -9,6 +9,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"

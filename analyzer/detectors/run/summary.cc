@@ -11,6 +11,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/hang/stall_text.h"
 #include "analyzer/model/divergence/older_messages.h"
 #include "analyzer/model/elapsed.h"
@@ -254,12 +255,13 @@ Finding in_progress(const Run& run) {
           : fmt::format("{}: no rank is known to have kept others waiting for {}", state_text(run),
                         seconds(run.hang_after));
   const Ranks stuck = stuck_in_a_call(run);
+  Ranks unclear = stuck;
   for (const RankState& state : run.ranks) {
-    if (finding.evidence.size() < 2 * kEvidenceLines &&
-        (contains(stuck, state.rank) || is_silent(run, state))) {
-      finding.evidence.push_back(last_call_text(run, state.rank));
+    if (is_silent(run, state)) {
+      insert(unclear, state.rank);
     }
   }
+  add_lines(last_call_lines(run, unclear), finding.evidence);
   if (!stuck.empty()) {
     finding.certainty = Certainty::kPossible;
     finding.title = fmt::format(

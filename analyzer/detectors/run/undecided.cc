@@ -7,6 +7,7 @@
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/run/summary.h"
 #include "analyzer/judge/frontier.h"
 #include "analyzer/model/elapsed.h"

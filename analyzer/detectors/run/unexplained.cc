@@ -8,6 +8,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/judge/frontier.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
@@ -221,19 +222,19 @@ bool may_lack_cause(const Run& run, Rank rank) {
 }
 
 void add_evidence(const Run& run, const std::map<Rank, TimeNs>& ranks, Finding& finding) {
+  Ranks all;
   for (const auto& [rank, waited] : ranks) {
-    if (finding.evidence.size() < kEvidenceLines) {
-      finding.evidence.push_back(last_call_text(run, rank));
-    }
+    all.push_back(rank);
   }
+  add_lines(last_call_lines(run, all), finding.evidence);
+  std::vector<const Wait*> theirs;
   for (const Wait& wait : run.waits.waits) {
-    const bool theirs =
-        std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                    [&](const Waiter& waiter) { return ranks.contains(waiter.rank); });
-    if (theirs && finding.evidence.size() < 2 * kEvidenceLines) {
-      finding.evidence.push_back(wait_text(run, wait));
+    if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                    [&](const Waiter& waiter) { return ranks.contains(waiter.rank); })) {
+      theirs.push_back(&wait);
     }
   }
+  add_lines(wait_lines(run, theirs), finding.evidence);
 }
 
 // Where ranks wait for some that may be at work: that most wait in.
