@@ -97,7 +97,6 @@ int run_command(int argc, char** argv) {
   CLI::App app("why a training job hangs, runs out of memory or runs slow", "traintrace");
   app.set_version_flag("-V,--version", "traintrace " TT_VERSION);
   app.formatter(std::make_shared<HelpFormat>());  // and so of all commands
-  app.footer(usage_notes(""));
   app.require_subcommand(0, 1);  // words after the first are arguments, whatever they are called
   Invocation invocation;
   for (const Command& command : commands()) {
@@ -109,6 +108,7 @@ int run_command(int argc, char** argv) {
     const std::string own = subcommand.get_footer();
     subcommand.footer(own + (own.empty() ? "" : "\n\n") + usage_notes(command.name));
   }
+  app.footer(usage_notes(""));  // not before: commands would have it, too
   if (argc < 2) {
     return fail("no command given; see `traintrace help`");
   }

@@ -68,7 +68,7 @@ std::string name_of_value(const CLI::Option& option) {
     return "";
   }
   if (type != "TEXT" && type != "UINT") {
-    return type.substr(0, type.find(':'));  // "N:INT in [1 - 1048576]"
+    return type.substr(0, type.find(":INT in "));  // "N:INT in [1 - 1048576]"
   }
   if (option.get_lnames().empty()) {
     return "";

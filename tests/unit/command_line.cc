@@ -137,9 +137,9 @@ TEST_F(CommandLine, HelpHasExamplesAndExitStatus) {
     if (listed) {
       const std::string command = line.substr(2, line.find(' ', 2) - 2);
       const std::string help = traintrace("help " + command).out;
-      EXPECT_NE(help.find("traintrace " + command + " ", help.find("Examples:\n")),
-                std::string::npos)
-          << help;
+      const size_t examples = help.find("Examples:\n");
+      EXPECT_NE(help.find("traintrace " + command + " ", examples), std::string::npos) << help;
+      EXPECT_EQ(help.find("Examples:\n", examples + 1), std::string::npos) << help;
       EXPECT_NE(help.find("Exit status: "), std::string::npos) << help;
       expect_tidy(help);
       ++commands;
@@ -217,10 +217,11 @@ TEST_F(CommandLine, BashCompletesCommandsOptionsAndValues) {
 // What the shells themselves make of them is tested by tests/collect, where they are installed.
 TEST_F(CommandLine, ZshAndFishCompleteValues) {
   const std::string zsh = traintrace("help --zsh-completion").out;
-  for (const char* text : {"#compdef traintrace\n", "'analyze:find what went wrong",
-                           "'--format=[output format]:value:(text json html)'",
-                           "'--mpi[under mpirun or srun", "'1:value:(perfetto kineto",
-                           "]:value:_files -/'", "]:value:_values -s , value collective.", "'-o+[write"}) {
+  for (const char* text :
+       {"#compdef traintrace\n", "'analyze:find what went wrong",
+        "'--format=[output format]:value:(text json html)'", "'--mpi[under mpirun or srun",
+        "'1:value:(perfetto kineto", "]:value:_files -/'", "]:value:_values -s , value collective.",
+        "'-o+[write"}) {
     EXPECT_NE(zsh.find(text), std::string::npos) << text << zsh;
   }
   const std::string fish = traintrace("help --fish-completion").out;
