@@ -59,10 +59,13 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
       const RankState* const state = state_of(run, place.rank);
       const bool over = state != nullptr && (has_ended(*state) || !is_seen_there(run, *state));
       const PlaceRole role = role_of(run, first, place);
-      const bool is_call = !role.is_newest && !role.words.empty();
+      const auto is_said = [&](const std::string& at) {
+        return first.title.find(at) != first.title.npos;
+      };
+      const bool is_call = !role.is_newest && !role.words.empty() && !is_said(place_text(place));
       const std::string seen = place_text(role.last_seen.value_or(place));
-      if (!is_call && first.title.find(seen) != first.title.npos) {
-        break;  // said already
+      if (!is_call && is_said(seen)) {
+        break;
       }
       verdict += fmt::format("; rank {} {}{} {}", place.rank.value,
                              is_call ? role.words + " " + place_text(place) + " and " : "",

@@ -343,7 +343,11 @@ std::string report_page_json(const ReportTable& table, const ReportChoice& choic
   json["rows"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < std::min(table.rows.size(), kMostRows); ++i) {
     nlohmann::ordered_json row = nlohmann::ordered_json::array();
-    for (const ReportCell& cell : table.rows[i]) {
+    for (size_t column = 0; column < table.rows[i].size(); ++column) {
+      ReportCell cell = table.rows[i][column];
+      if (auto* const text = std::get_if<std::string>(&cell)) {
+        *text = value_for_people(table.columns[column], *text);
+      }
       const auto* const parts = std::get_if<ReportParts>(&cell);
       ReportParts known;
       for (const auto& part : parts == nullptr ? ReportParts() : *parts) {

@@ -177,10 +177,10 @@ std::string transport_title(const Run& run, const RootStall& root) {
                                 ranks_text(all_of(stall)), operation_text(run, stall))
                   : fmt::format("{} have all entered {} and none is known to have completed it",
                                 ranks_text(all_of(stall)), operation_text(run, stall));
-  return fmt::format("{}, for {}{}; no call is missing or different{}; no culprit", what,
-                     seconds(stall.waited), aborted ? ", until the communicator was aborted" : "",
-                     stall.known ? ", which points at the network or transport, not at a rank"
-                                 : odd_stream_text(run, stall));
+  return fmt::format(
+      "{}, for {}{}; no call is missing or different{}; no culprit", what, seconds(stall.waited),
+      aborted ? ", until the communicator was aborted" : "",
+      stall.known ? ", which points at the network or transport" : odd_stream_text(run, stall));
 }
 
 }  // namespace
