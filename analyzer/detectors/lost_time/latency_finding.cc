@@ -81,7 +81,9 @@ std::string caller_text(const IdleSite& site) {
 }
 
 std::string ms_text(int64_t ns) {
-  return fmt::format("{:.1f} ms", static_cast<double>(ns) / 1e6);
+  constexpr int64_t kShown = 50'000;  // what is less would be 0.0 ms
+  return ns > 0 && ns < kShown ? fmt::format("{:.1f} us", static_cast<double>(ns) / 1e3)
+                               : fmt::format("{:.1f} ms", static_cast<double>(ns) / 1e6);
 }
 
 std::string idle_text(const std::vector<LossOn>& losses) {
