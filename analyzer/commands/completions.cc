@@ -40,7 +40,7 @@ Words codes() {
 
 // What may be written; empty: anything, or a file.
 Words values_of(const CLI::App& root, const CLI::Option& option) {
-  if (const Words choices = choices_of(option); !choices.empty()) {
+  if (Words choices = choices_of(option); !choices.empty()) {
     return choices;
   }
   const std::string name = option.get_name();
@@ -183,12 +183,11 @@ std::string zsh_completion(const CLI::App& root) {
       const std::string told = quoted(option->get_description(), kEscaped).substr(1);
       const std::string meaning = "[" + told.substr(0, told.size() - 1) + "]";
       for (const std::string& name : names_of(*option)) {
-        const bool is_long = name.starts_with("--");
-        cases += " \\\n        '" + name +
-                 (is_flag(*option) ? ""
-                  : is_long        ? "="
-                                   : "+") +
-                 meaning + (is_flag(*option) ? "" : ":value:" + zsh_values(root, *option)) + "'";
+        const bool flag = is_flag(*option);
+        const std::string joint = flag ? "" : name.starts_with("--") ? "=" : "+";
+        const std::string value = flag ? "" : ":value:" + zsh_values(root, *option);
+        cases.append(" \\\n        '").append(name).append(joint).append(meaning);
+        cases.append(value).append("'");
       }
     }
     const Words known = argument_values(root, *command);
