@@ -194,15 +194,26 @@ std::set<std::string> told_already(const Run& run, const Finding& finding) {
   add(of_culprits);
   add(last_call_lines(run, bystanders_of(finding)));
   std::vector<const Wait*> waits;
+  Ranks elsewhere = finding.victims;  // of which no wait is known
   for (const Wait& wait : run.waits.waits) {
-    if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                    [&](const Waiter& waiter) { return contains(finding.victims, waiter.rank); })) {
+    const auto is_victim = [&](const Waiter& waiter) {
+      return contains(finding.victims, waiter.rank);
+    };
+    if (std::any_of(wait.waiters.begin(), wait.waiters.end(), is_victim)) {
       waits.push_back(&wait);
       told.insert(wait_text(run, wait));
       told.insert(arguments_text(wait.operation, wait.details));
+      std::erase_if(elsewhere, [&](Rank rank) {
+        return std::any_of(wait.waiters.begin(), wait.waiters.end(),
+                           [&](const Waiter& waiter) { return waiter.rank == rank; });
+      });
     }
   }
   add(wait_lines(run, waits));
+  std::vector<std::string> last_calls = last_call_lines(run, elsewhere);
+  if (last_calls.size() == 1) {  // else the card has no room for all of them
+    add(last_calls);
+  }
   return told;
 }
 

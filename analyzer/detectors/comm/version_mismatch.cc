@@ -99,7 +99,8 @@ Finding mismatch(const Communicator& communicator, const std::vector<Sides>& dif
   finding.title += told > kMostSidesInTitle ? "; .." : "";
   finding.values = {{"version_count", static_cast<int64_t>(all.size())}};
   finding.advice =
-      "start all ranks from one environment: a container, a LD_LIBRARY_PATH, a Python package";
+      "start all ranks from one environment: the same container, LD_LIBRARY_PATH, Python packages "
+      "and NCCL_* variables";
   return finding;
 }
 

@@ -66,12 +66,13 @@ std::string called_at(const Run& run, const StalledRank& rank) {
 
 // Each state that the GPUs are in, with the ranks that are.
 void add_states(const Stall& stall, std::vector<std::string>& lines) {
-  constexpr const char* kTexts[] = {"whether the GPU has started it is not recorded",
-                                    "not yet at it: earlier work on the stream is unfinished",
-                                    "executing it",
-                                    "finished",
-                                    "not finished",
-                                    "unknown: it was aborted"};
+  constexpr const char* kTexts[] = {
+      "whether the GPU has started it is not recorded",
+      "the GPU is not yet at it: earlier work on the stream is unfinished",
+      "the GPU is executing it",
+      "finished",
+      "not finished",
+      "unknown: it was aborted"};
   static_assert(std::size(kTexts) == static_cast<size_t>(GpuState::kAborted) + 1);
   std::map<GpuState, Ranks> by_state;
   for (const StalledRank& rank : stall.ranks) {

@@ -112,7 +112,8 @@ bool segments_expand(const ProcessTrace& trace) {
 std::string segments_advice(const ProcessTrace& trace) {
   return segments_expand(trace)
              ? "segments are expandable already: let sizes vary less from step to step"
-             : "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets free pieces become one";
+             : "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, with which free pieces "
+               "become one";
 }
 
 bool memory_is_whole(const ProcessTrace& trace) {
