@@ -5,6 +5,7 @@
 
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/history.h"
+#include "analyzer/memory/loop_around.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/told_steps.h"
@@ -16,16 +17,18 @@ namespace {
 
 // The call, its stack and its caller, and its place in a cycle of sizes.
 using Site = std::tuple<uint32_t, uint32_t, uint64_t, size_t>;
-using Sites = std::map<Site, std::vector<TimeNs>>;
+using Sites = std::map<Site, CallTimes>;
 
 bool has_peers(const ProcessTrace& trace) {
   return std::any_of(trace.communicators.begin(), trace.communicators.end(),
                      [](const CommunicatorText& text) { return text.size > 1; });
 }
 
-bool is_work(const std::string& kind, bool peers) {
-  return peers ? kind == "collective" || kind == "send-recv"
-               : kind == "launch" || kind == "graph-launch";
+enum class WorkOf : uint8_t { kRanksTogether, kGpu };
+
+bool is_work(const std::string& kind, WorkOf whom) {
+  return whom == WorkOf::kRanksTogether ? kind == "collective" || kind == "send-recv"
+                                        : kind == "launch" || kind == "graph-launch";
 }
 
 // After how many calls their sizes come again, as those of DDP's buckets do, which one line of
@@ -62,25 +65,26 @@ void split_cycles(const std::map<Site, std::vector<uint64_t>>& sizes, Sites& sit
   }
 }
 
-Sites working_sites(const ProcessTrace& trace) {
-  const bool peers = has_peers(trace);
+Sites working_sites(const ProcessTrace& trace, WorkOf whom) {
   Sites sites;
   std::map<Site, std::vector<uint64_t>> sizes;
   for (const CallRecord& event : trace.events) {
     const CallSchema* schema = schema_of(trace, event.call);
     if (schema == nullptr || event.enter == 0 || event.enter_lost || event.result != 0 ||
-        !is_work(schema->kind, peers)) {
+        !is_work(schema->kind, whom)) {
       continue;
     }
     const Site site{event.call, event.stack, event.caller, 0};
     sites[site].push_back(event.enter);
-    if (peers) {
+    if (whom == WorkOf::kRanksTogether) {
       sizes[site].push_back(value_of(trace, event, "count").value_or(0));
     }
   }
   split_cycles(sizes, sites);
   return sites;
 }
+
+constexpr size_t kMostSites = 8192;  // more than a step has: nothing that repeats in few lines
 
 // How many places were called how often.
 using Counts = std::map<uint64_t, uint64_t>;
@@ -104,7 +108,7 @@ uint64_t agreeing(const Counts& counts, uint64_t count) {
 }
 
 // Of two that are as likely: what begins behind the other is no preparation; else the outer loop.
-bool is_better(const std::vector<TimeNs>& times, const std::vector<TimeNs>& best) {
+bool is_better(const CallTimes& times, const CallTimes& best) {
   return times.front() >= best.back()   ? true
          : best.front() >= times.back() ? false
                                         : times.size() < best.size();
@@ -161,6 +165,41 @@ std::optional<int64_t> steps_overwritten(const ProcessTrace& trace, const Steps&
       std::ceil(static_cast<double>(lost) * static_cast<double>(steps.count()) / of_steps));
 }
 
+// What most places are called as often as; null: nothing is called often enough.
+const CallTimes* most_frequent(const Sites& sites) {
+  const Counts counts = counts_of(sites);
+  const CallTimes* best = nullptr;
+  uint64_t most = 0;
+  for (const auto& [site, times] : sites) {
+    const uint64_t others = times.size() < kFewestSteps ? 0 : agreeing(counts, times.size());
+    if (others > most || (others == most && best != nullptr && is_better(times, *best))) {
+      best = &times;
+      most = others;
+    }
+  }
+  return best;
+}
+
+const CallTimes* loop_around(const ProcessTrace& trace, const Sites& sites,
+                             const CallTimes& inner) {
+  std::vector<const CallTimes*> places;
+  places.reserve(sites.size());
+  for (const auto& [site, times] : sites) {
+    places.push_back(&times);
+  }
+  return loop_around(trace, places, inner);
+}
+
+// The step of the GPU's own work, where it holds several of what ranks do together, as one line may
+// send the buckets of a step or gather the weights of each layer.
+std::optional<CallTimes> step_of_launches(const ProcessTrace& trace, const CallTimes& together) {
+  const Sites launches = working_sites(trace, WorkOf::kGpu);
+  const CallTimes* const inner = launches.size() > kMostSites ? nullptr : most_frequent(launches);
+  const CallTimes* const step = inner == nullptr ? nullptr : loop_around(trace, launches, *inner);
+  return step == nullptr || calls_in_each_round(*step, together) == 0 ? std::nullopt
+                                                                      : std::optional(*step);
+}
+
 }  // namespace
 
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
@@ -176,27 +215,25 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
 }
 
 Steps steps_of(const ProcessTrace& trace) {
-  const Sites sites = working_sites(trace);
+  const WorkOf whom = has_peers(trace) ? WorkOf::kRanksTogether : WorkOf::kGpu;
+  const Sites sites = working_sites(trace, whom);
   if (const std::optional<Steps> told = as_told(trace, sites)) {
     return *told;
   }
-  constexpr size_t kMostSites = 8192;  // more than a step has: nothing that repeats in few lines
-  if (sites.size() > kMostSites) {
+  const CallTimes* const best = sites.size() > kMostSites ? nullptr : most_frequent(sites);
+  if (best == nullptr) {
     return {};
   }
-  const Counts counts = counts_of(sites);
-  const std::vector<TimeNs>* best = nullptr;
-  uint64_t most = 0;
   TimeNs end = 0;
-  for (const auto& [key, times] : sites) {
-    const uint64_t others = times.size() < kFewestSteps ? 0 : agreeing(counts, times.size());
+  for (const auto& [site, times] : sites) {
     end = std::max(end, times.back());
-    if (others > most || (others == most && best != nullptr && is_better(times, *best))) {
-      best = &times;
-      most = others;
-    }
   }
-  return best == nullptr ? Steps() : Steps{*best, end};
+  if (const CallTimes* const around = loop_around(trace, sites, *best)) {
+    return {*around, end};
+  }
+  const std::optional<CallTimes> step =
+      whom == WorkOf::kRanksTogether ? step_of_launches(trace, *best) : std::nullopt;
+  return {step ? *step : *best, end};
 }
 
 int64_t Steps::number_at(TimeNs time) const {

@@ -129,7 +129,8 @@ uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, in
   return length <= 0 ? 0 : bytes / static_cast<uint64_t>(length);
 }
 
-// How many steps it is from one copy to the next; 0: not always as many.
+// How many steps it is from one copy to the next; 0: not always as many, or samples are so far
+// apart, and each tells of as many copies as steps lie between them.
 int64_t distance_of(std::span<const Births> births) {
   int64_t distance = 0;
   for (size_t i = 1; i < births.size(); ++i) {
@@ -139,7 +140,10 @@ int64_t distance_of(std::span<const Births> births) {
     }
     distance = steps != 0 ? steps : distance;
   }
-  return distance;
+  const bool may_be_of_each = std::all_of(births.begin(), births.end(), [&](const Births& each) {
+    return distance > 1 && each.copies % static_cast<uint64_t>(distance) == 0;
+  });
+  return may_be_of_each ? 0 : distance;
 }
 
 Owner owner_of_stack(const ProcessTrace& trace, uint32_t stack, bool tensors) {

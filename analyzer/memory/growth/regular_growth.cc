@@ -21,8 +21,14 @@ std::vector<Round> by_step(const std::vector<LeftOver>& all, const Steps& steps,
     }
     rounds.back().bytes = sum_of(rounds.back().bytes, each.bytes);
     rounds.back().blocks = sum_of(rounds.back().blocks, each.blocks);
+    ++rounds.back().samples;
   }
   return rounds;
+}
+
+// One sample tells of as many blocks as steps lie between samples: each step may have left one.
+bool may_be_of_each_step(const Round& round, int64_t distance) {
+  return round.blocks > round.samples && round.blocks % static_cast<uint64_t>(distance) == 0;
 }
 
 }  // namespace
@@ -56,8 +62,9 @@ bool grows_by_rounds(std::span<const Round> rounds, int64_t start, int64_t end) 
   const Round& first = rounds.front();
   const int64_t distance = elapsed(first.step, rounds[1].step);
   // What is done in each step is judged by steps, and numbers are an evaluation's result.
-  if (distance < 2 || first.bytes <= kLittleCopy * first.blocks ||
-      elapsed(start, first.step) > distance || elapsed(rounds.back().step, end) > distance) {
+  if (distance < 2 || may_be_of_each_step(first, distance) ||
+      first.bytes <= kLittleCopy * first.blocks || elapsed(start, first.step) > distance ||
+      elapsed(rounds.back().step, end) > distance) {
     return false;
   }
   const auto differs = [&](const Round& a, const Round& b) {

@@ -12,6 +12,7 @@ namespace traintrace {
 struct Round {
   int64_t step = 0;
   uint64_t bytes = 0, blocks = 0;
+  uint64_t samples = 0;  // that say so; fewer than blocks where the history was thinned out
 };
 
 // The allocations of one stack of which none was ever freed, by step, those from `start` on; empty:
