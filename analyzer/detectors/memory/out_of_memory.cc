@@ -139,8 +139,15 @@ std::vector<std::string> ladder(const Shortage& shortage) {
       lines.push_back(fmt::format("asked of the device for it: {} bytes", wanted));
     }
   }
-  if (shortage.free || !shortage.total) {
+  if (shortage.free.value_or(0) >= wanted && wanted != 0) {  // and yet it was refused
+    has_rung = true;
+    room = *shortage.free;
+    lines.push_back(fmt::format(
+        "free on the device, {} bytes: enough in total, but in no one piece", *shortage.free));
+  } else if (shortage.free || !shortage.total) {
     rung("free on the device", shortage.free);
+  }
+  if (shortage.free || !shortage.total) {
     rung(shortage.in_driver_pool ? "without other processes, contexts and the driver's memory pool"
                                  : "without other processes and contexts",
          shortage.others);
