@@ -367,7 +367,7 @@ std::string signal_text(int signal) {
 }
 
 std::string run_time(const Run& run, TimeNs time) {
-  return fmt::format("+{:.3f} s", static_cast<double>(elapsed(run.start, time)) / 1e9);
+  return fmt::format("{:+.3f} s", static_cast<double>(elapsed(run.start, time)) / 1e9);
 }
 
 std::string halt_text(const RankState& state) {

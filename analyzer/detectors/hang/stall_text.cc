@@ -36,18 +36,13 @@ std::string function_text(const Run& run, const StalledRank& rank) {
                      place ? " at " + place_text(*place) : "", run_time(run, function.entered));
 }
 
-std::string blocked_title(const Run& run, const Stall& stall) {
-  const std::string who = ranks_text(stall.suspects);
-  const std::string never = never_text(run, stall.suspects, "started");
-  for (const StalledRank& rank : stall.ranks) {
-    if (contains(stall.suspects, rank.rank) &&
-        function_before(run, rank.process, rank.operation) != nullptr) {
-      return fmt::format("{} {} {} on the GPU: {}", who, never, operation_text(run, stall),
-                         function_text(run, rank));
-    }
-  }
-  return fmt::format("{} {} {} on the GPU: something before it on the stream does not end", who,
-                     never, operation_text(run, stall));
+const StalledRank* held_by_function(const Run& run, const Stall& stall) {
+  const auto held =
+      std::find_if(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
+        return contains(stall.suspects, rank.rank) &&
+               function_before(run, rank.process, rank.operation) != nullptr;
+      });
+  return held == stall.ranks.end() ? nullptr : &*held;
 }
 
 Ranks all_of(const Stall& stall) {
@@ -169,6 +164,29 @@ std::string odd_stream_text(const Run& run, const Stall& stall) {
                    ranks_text(odd), odd.size() == 1 ? "its stream" : "their streams", what);
 }
 
+// What the only suspect's stream has before it, if that is one thing; else "something".
+std::string blocker_text(const Run& run, const Stall& stall) {
+  if (stall.suspects.size() == 1) {
+    for (const StalledRank& rank : stall.ranks) {
+      const std::vector<const CallRecord*> work = work_before(run, rank);
+      if (rank.rank == stall.suspects.front() && work.size() == 1) {
+        return call_place_text(run, rank, *work.front());
+      }
+    }
+  }
+  return "something";
+}
+
+std::string blocked_title(const Run& run, const Stall& stall) {
+  const std::string what =
+      fmt::format("{} {} {} on the GPU", ranks_text(stall.suspects),
+                  never_text(run, stall.suspects, "started"), operation_text(run, stall));
+  const StalledRank* const held = held_by_function(run, stall);
+  return held != nullptr ? fmt::format("{}: {}", what, function_text(run, *held))
+                         : fmt::format("{}: {} before it on the stream does not end", what,
+                                       blocker_text(run, stall));
+}
+
 std::string transport_title(const Run& run, const RootStall& root) {
   const Stall& stall = root.stall;
   const bool aborted = std::any_of(stall.ranks.begin(), stall.ranks.end(),
@@ -179,7 +197,7 @@ std::string transport_title(const Run& run, const RootStall& root) {
                   : fmt::format("{} have all entered {} and none is known to have completed it",
                                 ranks_text(all_of(stall)), operation_text(run, stall));
   return fmt::format(
-      "{}, for {}{}; no call is missing or different{}; no culprit", what, seconds(stall.waited),
+      "{}, for {}{}; all calls match{}; no culprit", what, seconds(stall.waited),
       aborted ? ", until the communicator was aborted" : "",
       stall.known ? ", which points at the network or transport" : odd_stream_text(run, stall));
 }
@@ -188,7 +206,8 @@ std::string transport_title(const Run& run, const RootStall& root) {
 
 std::string stall_title(const Run& run, const RootStall& root) {
   const Stall& stall = root.stall;
-  const Ranks& victims = root.hang == nullptr ? Ranks{} : root.hang->victims;
+  Ranks victims = root.hang == nullptr ? Ranks{} : root.hang->victims;
+  std::erase_if(victims, [&](Rank rank) { return contains(stall.finished, rank); });
   const std::string waiting = victims.empty()
                                   ? ""
                                   : fmt::format("; {} wait{} for that", ranks_text(victims),
@@ -223,12 +242,11 @@ std::string young_stall_text(const Run& run, const Stall& stall) {
   }
   const bool one = stall.suspects.size() == 1;
   return fmt::format(
-      "{} wait{} in {} for {}, {} {}, for {}", ranks_text(waiting), waiting.size() == 1 ? "s" : "",
-      operation_text(run, stall), ranks_text(stall.suspects),
-      stall.kind == StallKind::kBlocked ? (one ? "whose stream has" : "whose streams have")
-                                        : (one ? "whose GPU has" : "whose GPUs have"),
-      stall.kind == StallKind::kBlocked ? "not come to it" : "not finished it",
-      seconds(stall.waited));
+      "{} {} waited {} for {} in {}, which the GPU{} of {} {}", ranks_text(waiting),
+      waiting.size() == 1 ? "has" : "have", seconds(stall.waited), ranks_text(stall.suspects),
+      operation_text(run, stall), one ? "" : "s", one ? "that rank" : "these ranks",
+      stall.kind == StallKind::kBlocked ? (one ? "has not started" : "have not started")
+                                        : (one ? "has not finished" : "have not finished"));
 }
 
 std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
@@ -271,13 +289,16 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
 
 const char* stall_advice(const Run& run, const Stall& stall, bool given_up) {
   if (stall.kind == StallKind::kTransport && !stall.known && !odd_stream_text(run, stall).empty()) {
-    return "look at what those ranks enqueued before it: a kernel that does not end, or a "
-           "wait for a value that is never written; if it does end, look at the network and NVLink";
+    return "look at what was enqueued before it there: a kernel that does not end, or a wait for a "
+           "value that is never written; if it does end, look at the network and NVLink";
   }
   switch (stall.kind) {
     case StallKind::kBehind:
       return "look at that GPU: the kernel's log (Xid), its clocks, what else runs on it";
     case StallKind::kBlocked:
+      if (held_by_function(run, stall) != nullptr) {
+        return "look at what that function waits for: until it returns, its stream does not go on";
+      }
       return "look at what was enqueued on that stream before the operation: a kernel that does "
              "not "
              "end, an event that is never recorded, a host callback that waits";

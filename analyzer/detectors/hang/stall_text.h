@@ -10,9 +10,9 @@ namespace traintrace {
 
 std::string stall_title(const Run& run, const RootStall& root);
 std::vector<std::string> stall_evidence(const Run& run, const RootStall& root);
-// Of one that has not lasted for longer than a step of the job may: "ranks 0-2 wait in
-// ncclAllReduce #6 on communicator tp (4 ranks) for rank 3, whose stream has not come to it,
-// for 20.0 s".
+// Of one that has not lasted for longer than a step of the job may: "ranks 0-2 have waited 20.0 s
+// for rank 3 in ncclAllReduce #6 on communicator tp (4 ranks), which the GPU of that rank has not
+// started".
 std::string young_stall_text(const Run& run, const Stall& stall);
 const char* stall_advice(const Run& run, const Stall& stall, bool given_up);
 

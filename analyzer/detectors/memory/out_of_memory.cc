@@ -148,21 +148,22 @@ std::vector<std::string> ladder(const Shortage& shortage) {
     rung("free on the device", shortage.free);
   }
   if (shortage.free || !shortage.total) {
-    rung(shortage.in_driver_pool ? "without other processes, contexts and the driver's memory pool"
-                                 : "without other processes and contexts",
+    rung(shortage.in_driver_pool
+             ? "and without other processes, CUDA contexts and the driver's memory pool"
+             : "and without other processes and CUDA contexts",
          shortage.others);
   } else {
     rung("on a device that nothing else uses", room_alone(shortage));
   }
   if (shortage.releasable) {
-    rung("without what PyTorch's allocator holds in segments that nothing uses",
+    rung("and without what PyTorch's allocator holds in segments that nothing uses",
          shortage.releasable);
   }
   if (!shortage.knows_device) {
     lines.emplace_back("what this process held there: not known, it has memory on several devices");
     return lines;
   }
-  rung("without NCCL, cuBLAS and cuDNN", shortage.libraries);
+  rung("and without NCCL, cuBLAS and cuDNN", shortage.libraries);
   lines.push_back(fmt::format("the job itself held {} bytes", shortage.job));
   return lines;
 }

@@ -72,11 +72,11 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   const WhoHeld held = who_held_on(run, first);
   finding.evidence.insert(finding.evidence.end(), held.lines.begin(), held.lines.end());
   for (size_t i = 0; i < std::min<size_t>(hang.roots.size(), 8); ++i) {
-    finding.evidence.push_back(i == 0
-                                   ? fmt::format("since then rank {} has launched no work, and no "
-                                                 "allocation of that size has succeeded",
-                                                 first.value)
-                                   : failure_text(run, hang.roots[i]));
+    finding.evidence.push_back(
+        i == 0 ? fmt::format("after the failure rank {} has launched no work, and no "
+                             "allocation of that size has succeeded",
+                             first.value)
+               : failure_text(run, hang.roots[i]));
     if (const std::string then = what_then(run, hang.roots[i]); !then.empty()) {
       finding.evidence.push_back(then);
     }

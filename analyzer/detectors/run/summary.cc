@@ -234,10 +234,12 @@ std::optional<Stall> young_stall(const Run& run) {
 
 void tell_young_stall(const Run& run, const Stall& stall, Finding& finding) {
   const TimeNs pace = pace_of(run, run.communicators[stall.communicator], stall.since);
-  finding.title =
-      fmt::format("{}, but {}; a step of this job took up to {}, so this may be a long one",
-                  state_text(run), young_stall_text(run, stall), seconds(pace));
+  finding.title = fmt::format("{}; the longest step so far took {}, so this may be a long one ({})",
+                              young_stall_text(run, stall), seconds(pace), state_text(run));
   finding.evidence = stall_evidence(run, {stall, nullptr, {}});
+  finding.advice = run.live
+                       ? "look again later"
+                       : "look at what it does now (traintrace attach), or analyze again later";
 }
 
 Finding in_progress(const Run& run) {
