@@ -36,6 +36,7 @@ struct Owed {
 // What is asked of a thread again and again.
 struct Thread {
   std::vector<const HostCall*> blocking;  // by end
+  std::vector<const ThreadWait*> waits;   // by end
   Owed owed;  // by the last call of the allocator that let the GPU run dry
   // In the loader, in the allocator, waiting for peers.
   std::array<Spans, kBusyKinds.size()> busy;
@@ -47,6 +48,15 @@ const HostCall* last_begun(const std::vector<const HostCall*>& calls, int64_t be
       std::lower_bound(calls.begin(), calls.end(), before_ns,
                        [](const HostCall* call, int64_t time) { return call->start_ns < time; });
   return after == calls.begin() ? nullptr : *(after - 1);
+}
+
+// In that call and others, since the thread last gave a GPU work: which of them was blocked does
+// not matter.
+int64_t waited_with(const Thread& thread, const HostCall& returned) {
+  const auto wait =
+      std::lower_bound(thread.waits.begin(), thread.waits.end(), returned.end_ns,
+                       [](const ThreadWait* each, int64_t time) { return each->until_ns < time; });
+  return wait == thread.waits.end() ? returned.end_ns - returned.start_ns : (*wait)->ns;
 }
 
 class Attribution {
@@ -114,6 +124,9 @@ Attribution::Attribution(const Timeline& timeline,
       }
     }
   }
+  for (const ThreadWait& wait : timeline.thread_waits) {
+    threads_[wait.thread].waits.push_back(&wait);
+  }
   for (const GpuWork& work : timeline.work) {
     first_use_.try_emplace(work.name, work.start_ns);
   }
@@ -154,9 +167,9 @@ void Attribution::add_late_host(const Span& late, const HostCall& launch) {
     returned = nullptr;
   }
   // Without a GPU timeline nothing else is known of the host: only while it was blocked could it
-  // have done what it did afterwards.  A call that returned at once found the queue empty.
+  // have done what it did afterwards.  If it never was, it found the queue empty.
   int64_t most_induced = timeline_.by_host && returned != nullptr
-                             ? returned->end_ns - returned->start_ns
+                             ? waited_with(thread, *returned)
                              : std::numeric_limits<int64_t>::max();
   for (Span part = late; part.begin_ns < late.end_ns; part = {part.end_ns, late.end_ns}) {
     part.end_ns = cut_short(part.begin_ns, late.end_ns);
