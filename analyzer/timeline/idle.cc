@@ -26,9 +26,18 @@ constexpr std::array kBusyKinds = {HostCallKind::kLoader, HostCallKind::kAllocat
 constexpr std::array kBusyCauses = {IdleCause::kDataStarvation, IdleCause::kAllocator,
                                     IdleCause::kHostPeerWait};
 
+// Time of a thread that a call took while the GPU still had work: that much sooner it would have
+// launched what came too late.
+struct Owed {
+  const HostCall* call = nullptr;
+  int64_t ns = 0;
+};
+
 // What is asked of a thread again and again.
 struct Thread {
   std::vector<const HostCall*> blocking;  // by end
+  std::vector<const ThreadWait*> waits;   // by end
+  Owed owed;  // by the last call of the allocator that let the GPU run dry
   // In the loader, in the allocator, waiting for peers.
   std::array<Spans, kBusyKinds.size()> busy;
   std::array<std::vector<const HostCall*>, kBusyKinds.size()> calls;  // by start
@@ -39,6 +48,15 @@ const HostCall* last_begun(const std::vector<const HostCall*>& calls, int64_t be
       std::lower_bound(calls.begin(), calls.end(), before_ns,
                        [](const HostCall* call, int64_t time) { return call->start_ns < time; });
   return after == calls.begin() ? nullptr : *(after - 1);
+}
+
+// In that call and others, since the thread last gave a GPU work: which of them was blocked does
+// not matter.
+int64_t waited_with(const Thread& thread, const HostCall& returned) {
+  const auto wait =
+      std::lower_bound(thread.waits.begin(), thread.waits.end(), returned.end_ns,
+                       [](const ThreadWait* each, int64_t time) { return each->until_ns < time; });
+  return wait == thread.waits.end() ? returned.end_ns - returned.start_ns : (*wait)->ns;
 }
 
 class Attribution {
@@ -57,6 +75,7 @@ class Attribution {
   void add_late_host(const Span& late, const HostCall& launch);
   int64_t add_late_part(const Span& part, const HostCall& launch, const HostCall* returned,
                         int64_t most_induced_ns);
+  void note_owed(int64_t dry_ns, const HostCall* last_wait, Thread& thread) const;
   void add_launched(const Span& gap, const GpuWork& next, const GpuWork& before,
                     const HostCall& launch);
   void add_device_side(const Span& gap, const GpuWork& next, const GpuWork& before);
@@ -72,7 +91,8 @@ class Attribution {
   const Timeline& timeline_;
   const std::function<void(const IdleCharge&)>& visit_;
   std::span<const int64_t> cuts_;
-  int64_t charged_until_ns_ = 0;  // in the gap
+  int64_t charged_until_ns_ = 0;                                 // in the gap
+  int64_t late_until_ns_ = std::numeric_limits<int64_t>::min();  // the host, last
   std::unordered_map<uint64_t, const HostCall*> launches_;
   std::unordered_map<uint32_t, int64_t> first_use_;  // by name: when work of it first began
   std::vector<Thread> threads_;
@@ -104,6 +124,9 @@ Attribution::Attribution(const Timeline& timeline,
       }
     }
   }
+  for (const ThreadWait& wait : timeline.thread_waits) {
+    threads_[wait.thread].waits.push_back(&wait);
+  }
   for (const GpuWork& work : timeline.work) {
     first_use_.try_emplace(work.name, work.start_ns);
   }
@@ -116,35 +139,50 @@ Attribution::Attribution(const Timeline& timeline,
   }
 }
 
+// The GPU ran dry at `dry_ns`.  If the thread was in a call of the allocator then, as in cudaFree,
+// which waits for the GPU, that is why nothing was queued, until it waits for something else.
+void Attribution::note_owed(int64_t dry_ns, const HostCall* last_wait, Thread& thread) const {
+  const HostCall* const call = last_begun(thread.calls[1], dry_ns);
+  if (call != nullptr && call->end_ns >= dry_ns) {
+    thread.owed = {call, dry_ns - std::max(call->start_ns, late_until_ns_)};
+  }
+  if (thread.owed.call != nullptr && last_wait != nullptr &&
+      last_wait->end_ns > thread.owed.call->end_ns) {
+    thread.owed = {};
+  }
+}
+
 // The loader comes first: a copy that blocks right after it must not take the blame.  Time before
 // the return of a blocking call and after it are the same loss, for the queue was empty.  But a
 // call that blocks by itself is no refill: what it launches comes when the host calls it.
 void Attribution::add_late_host(const Span& late, const HostCall& launch) {
-  const Thread& thread = threads_[launch.thread];
+  Thread& thread = threads_[launch.thread];
   const auto after =
       std::upper_bound(thread.blocking.begin(), thread.blocking.end(), late.end_ns,
                        [](int64_t time, const HostCall* call) { return time < call->end_ns; });
   const HostCall* returned = after == thread.blocking.begin() ? nullptr : *(after - 1);
+  note_owed(late.begin_ns, returned, thread);
   if (returned != nullptr &&
       (returned->end_ns < late.begin_ns || launch.kind == HostCallKind::kBlocking)) {
     returned = nullptr;
   }
   // Without a GPU timeline nothing else is known of the host: only while it was blocked could it
-  // have done what it did afterwards.  A call that returned at once found the queue empty.
+  // have done what it did afterwards.  If it never was, it found the queue empty.
   int64_t most_induced = timeline_.by_host && returned != nullptr
-                             ? returned->end_ns - returned->start_ns
+                             ? waited_with(thread, *returned)
                              : std::numeric_limits<int64_t>::max();
   for (Span part = late; part.begin_ns < late.end_ns; part = {part.end_ns, late.end_ns}) {
     part.end_ns = cut_short(part.begin_ns, late.end_ns);
     most_induced -= add_late_part(part, launch, returned, most_induced);
   }
+  late_until_ns_ = late.end_ns;
 }
 
 // `returned`: the call that waited for the GPU and returned in the gap; null: none.  How much of
 // the part it answers for.
 int64_t Attribution::add_late_part(const Span& part, const HostCall& launch,
                                    const HostCall* returned, int64_t most_induced_ns) {
-  const Thread& thread = threads_[launch.thread];
+  Thread& thread = threads_[launch.thread];
   const Spans loading = within(thread.busy[0], part);
   int64_t left = part.end_ns - part.begin_ns - length_ns(loading);
   add(IdleCause::kDataStarvation, length_ns(loading), last_begun(thread.calls[0], part.end_ns));
@@ -160,6 +198,12 @@ int64_t Attribution::add_late_part(const Span& part, const HostCall& launch,
     explained = united(explained, within(thread.busy[i], part));
     add(kBusyCauses[i], length_ns(explained) - before, last_begun(thread.calls[i], part.end_ns));
     left -= length_ns(explained) - before;
+  }
+  if (launch.kind != HostCallKind::kBlocking) {
+    const int64_t owed = std::min(left, thread.owed.ns);
+    add(IdleCause::kAllocator, owed, thread.owed.call);
+    thread.owed.ns -= owed;
+    left -= owed;
   }
   add(IdleCause::kHostBound, left, &launch);
   return 0;

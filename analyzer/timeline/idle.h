@@ -17,7 +17,7 @@ namespace traintrace {
 enum class IdleCause : uint8_t {
   kDataStarvation,  // the thread was in the loader
   kSyncInduced,     // a call that waits for the GPU returned in the gap: nothing was queued
-  kAllocator,       // it took or gave back memory, or loaded code
+  kAllocator,       // it took or gave back memory, or loaded code; or had done so instead
   kHostPeerWait,    // it waited for other processes without the GPU
   kHostBound,       // none of these: the host is too slow
   kLazyLoad,        // inside the first launch of a kernel, which loads its code
@@ -41,8 +41,9 @@ using IdleTimes = std::array<int64_t, kIdleCauses>;  // ns, by cause
 struct IdleCharge {
   IdleCause cause;
   int64_t ns;
-  // What the host did: the last call of that kind in the part, for kHostBound, kLazyLoad,
-  // kLaunchCall and kLaunchLatency the launch; null where the cause is on the GPU's side.
+  // What the host did: the last call of that kind in the part, or the one that let the GPU run dry
+  // before it, for kHostBound, kLazyLoad, kLaunchCall and kLaunchLatency the launch; null where the
+  // cause is on the GPU's side.
   const HostCall* call;
   const GpuWork* next;  // what ends the gap
   Span gap;             // all of it

@@ -85,7 +85,11 @@ std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork
     IdleSite& site = sites[{charge.cause, named_call(timeline, charge.call)}];
     site.cause = charge.cause;
     site.ns += charge.ns;
-    site.gaps.push_back({charge.ns, charge.next->start_ns});
+    if (!site.gaps.empty() && site.gaps.back().until_ns == charge.next->start_ns) {
+      site.gaps.back().ns += charge.ns;
+    } else {
+      site.gaps.push_back({charge.ns, charge.next->start_ns});
+    }
   });
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {

@@ -117,6 +117,13 @@ struct DeviceModel {
   std::string name;              // "NVIDIA H100 80GB HBM3"
 };
 
+// Time that a thread spent in calls that wait for a GPU, since it last gave one work.
+struct ThreadWait {
+  uint32_t thread;  // index in Timeline::threads
+  int64_t until_ns;
+  int64_t ns;
+};
+
 // Work that had been launched, and waited for nothing but the legacy default stream or on it.
 struct LegacyWait {
   int64_t begin_ns, end_ns;
@@ -144,6 +151,7 @@ struct Timeline {
   // `work` is only what calls prove: while the GPU may have had some.  Gaps are lower bounds.
   bool by_host = false;
   std::vector<GpuWork> entries;             // then: of collectives, from when the host entered them
+  std::vector<ThreadWait> thread_waits;     // then: of each thread in their order
   std::vector<HostCall> calls;              // in the order of their starts
   std::vector<uint32_t> call_stacks;        // of recorded ones: in ProcessTrace::stacks; 0: none
   std::vector<CallContext> contexts;        // of `calls`, in their order; empty: none is known

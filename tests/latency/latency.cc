@@ -171,23 +171,60 @@ void fills_the_queue(Job& job, int count) {
   say("blocked_ns", blocked);
 }
 
+// The same as PyTorch's item(): a copy of the value, which waits for the GPU where the host's
+// memory is pageable, and a call that waits, in each so-manieth step; 0: never.
+void reads_values(Job& job, int steps, void* value, int every, int us) {
+  for (int i = 0; i < steps; ++i) {
+    job.step(world_size() > 1);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    CUDA_CHECK(cudaMemcpyAsync(value, job.gradients, 4, cudaMemcpyDeviceToHost, job.stream));
+    if (every != 0 && i % every == 0) {
+      job.synchronise();
+    }
+    if (us != 0) {
+      lose(us);
+    }
+  }
+}
+
 // cudaFree waits for the GPU, and then nothing is queued; what allocating takes, judge.py says.
-void allocates(Job& job, int steps) {
+void allocates(Job& job, int steps, int us) {
   for (int i = 0; i < steps; ++i) {
     void* memory = nullptr;
     CUDA_CHECK(cudaMalloc(&memory, kCopyBytes));
     job.step(false);
     CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
     CUDA_CHECK(cudaFree(memory));
+    if (us != 0) {
+      lose(us);
+    }
   }
 }
 
-void allocates_ahead(Job& job, int steps) {
+// With one kernel behind it.
+void frees_before_the_update(Job& job, int steps, int us) {
+  for (int i = 0; i < steps; ++i) {
+    void* memory = nullptr;
+    CUDA_CHECK(cudaMalloc(&memory, kCopyBytes));
+    CUDA_CHECK(cudaEventRecord(job.begins.next(), job.stream));
+    job.launch(job.forward);
+    job.launch(job.backward);
+    CUDA_CHECK(cudaFree(memory));
+    job.launch(job.update);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    lose(us);
+  }
+}
+
+void allocates_ahead(Job& job, int steps, int us) {
   for (int i = 0; i < steps; ++i) {
     void* memory = nullptr;
     CUDA_CHECK(cudaMallocAsync(&memory, kCopyBytes, job.stream));
     job.step(false);
     CUDA_CHECK(cudaFreeAsync(memory, job.stream));
+    if (us != 0) {
+      lose(us);
+    }
   }
 }
 
@@ -251,6 +288,7 @@ using Case = std::function<void(Job&, int)>;  // steps
 
 std::map<std::string, Case> cases() {
   static const std::vector<char> pageable(kCopyBytes);
+  static std::vector<char> read(64);
   void* pinned = nullptr;
   CUDA_CHECK(cudaMallocHost(&pinned, kCopyBytes));
   const char* const batch = static_cast<char*>(pinned);
@@ -298,8 +336,22 @@ std::map<std::string, Case> cases() {
       {"slow-host", [](Job& job, int steps) { launches_slowly(job, 10 * steps, 400); }},
       {"quick-host", [](Job& job, int steps) { launches_slowly(job, 10 * steps, 10); }},
       {"queue", [](Job& job, int steps) { fills_the_queue(job, 50 * steps); }},
-      {"allocates", allocates},
-      {"allocates-ahead", allocates_ahead},
+      {"item", [](Job& job, int steps) { reads_values(job, steps, read.data(), 1, kLostUs); }},
+      {"item-ahead", [](Job& job, int steps) { reads_values(job, steps, read.data(), 1, 0); }},
+      {"item-seldom",
+       [](Job& job, int steps) { reads_values(job, steps, read.data(), steps / 2, 0); }},
+      {"item-pinned", [=](Job& job, int steps) { reads_values(job, steps, pinned, 1, kLostUs); }},
+      {"copies-back",
+       [](Job& job, int steps) { reads_values(job, steps, read.data(), 0, kLostUs); }},
+      {"copies-back-pinned",
+       [=](Job& job, int steps) { reads_values(job, steps, pinned, 0, kLostUs); }},
+      {"allocates", [](Job& job, int steps) { allocates(job, steps, 0); }},
+      {"frees", [](Job& job, int steps) { allocates(job, steps, kLostUs / 2); }},
+      {"frees-shortly", [](Job& job, int steps) { allocates(job, steps, 300); }},
+      {"frees-before-update",
+       [](Job& job, int steps) { frees_before_the_update(job, steps, kLostUs / 2); }},
+      {"allocates-ahead", [](Job& job, int steps) { allocates_ahead(job, steps, 0); }},
+      {"frees-ahead", [](Job& job, int steps) { allocates_ahead(job, steps, kLostUs / 2); }},
       {"graph", [](Job& job, int steps) { replays(job, steps, 2000); }},
       {"graph-short", [](Job& job, int steps) { replays(job, steps, 100); }},
       {"graph-whole", [](Job& job, int steps) { replays(job, steps, 0); }},

@@ -77,14 +77,65 @@ TEST(IdleByCause, LoaderComesBeforeSynchronisation) {
                           {"launch-latency", 45}}));
 }
 
+// The allocator 10 us in the gap, and 10 before it.
 TEST(IdleByCause, AllocatorAndPeersTakeWhatTheyTook) {
   const Gap gap{
       .calls = {call(90, 110, HostCallKind::kAllocator), call(105, 120, HostCallKind::kPeerWait)}};
-  EXPECT_EQ(gap.us(), (Us{{"allocator", 10},
+  EXPECT_EQ(gap.us(), (Us{{"allocator", 20},
                           {"host-peer-wait", 10},
-                          {"host-bound", 30},
+                          {"host-bound", 20},
                           {"launch-call", 5},
                           {"launch-latency", 45}}));
+}
+
+// As cudaFree does, which waits for the GPU: with nothing queued, that much is its.
+TEST(IdleByCause, AnAllocatorThatLetsTheGpuRunDry) {
+  const Gap gap{.calls = {call(20, 105, HostCallKind::kAllocator)}};
+  EXPECT_EQ(gap.us(), (Us{{"allocator", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
+  const Gap brief{.calls = {call(80, 105, HostCallKind::kAllocator)}};
+  EXPECT_EQ(
+      brief.us(),
+      (Us{{"allocator", 25}, {"host-bound", 25}, {"launch-call", 5}, {"launch-latency", 45}}));
+}
+
+TEST(IdleByCause, AnAllocatorThatReturnedBeforeOrWasCalledLaterDidNot) {
+  const Gap before{.calls = {call(20, 99, HostCallKind::kAllocator)}};
+  EXPECT_EQ(before.us(), (Us{{"host-bound", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
+  const Gap later{.calls = {call(110, 115, HostCallKind::kAllocator)}};
+  EXPECT_EQ(later.us(),
+            (Us{{"allocator", 5}, {"host-bound", 45}, {"launch-call", 5}, {"launch-latency", 45}}));
+}
+
+TEST(IdleByCause, AnAllocatorBeforeACallThatWaitsIsNotTheReason) {
+  const Gap gap{
+      .calls = {call(20, 101, HostCallKind::kAllocator), call(102, 110, HostCallKind::kBlocking)}};
+  EXPECT_EQ(gap.us(), (Us{{"sync-induced", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
+}
+
+// One short kernel was launched behind it, and the host is as late for the next one.
+TEST(IdleByCause, WhatAnAllocatorTookIsOwedUntilSomethingElseWaits) {
+  for (const bool waits : {false, true}) {
+    Timeline timeline;
+    timeline.names = {"cudaLaunchKernel", "kernel"};
+    timeline.threads = {"1"};
+    timeline.calls = {call(20, 101, HostCallKind::kAllocator),
+                      {102 * kUs, 103 * kUs, 2, 0, 0, HostCallKind::kOther},
+                      {150 * kUs, 151 * kUs, 3, 0, 0, HostCallKind::kOther},
+                      {300 * kUs, 301 * kUs, 4, 0, 0, HostCallKind::kOther}};
+    if (waits) {
+      timeline.calls.insert(timeline.calls.begin() + 2, call(104, 105, HostCallKind::kBlocking));
+    }
+    timeline.work = {{0, 100 * kUs, 1, 1, 7, 0, WorkKind::kCompute},
+                     {103 * kUs, 110 * kUs, 2, 1, 7, 0, WorkKind::kCompute},
+                     {151 * kUs, 160 * kUs, 3, 1, 7, 0, WorkKind::kCompute},
+                     {301 * kUs, 310 * kUs, 4, 1, 7, 0, WorkKind::kCompute}};
+    const IdleTimes idle = idle_by_cause(timeline, timeline.work);
+    const auto us = [&](IdleCause cause) { return idle[static_cast<size_t>(cause)] / kUs; };
+    // Of the 80 us before the GPU ran dry 1 counts before the first launch, beside 1 in the gap, 40
+    // before the second, and the last 39 of 140.
+    EXPECT_EQ(us(IdleCause::kAllocator), waits ? 2 : 81);
+    EXPECT_EQ(us(IdleCause::kHostBound), waits ? 180 : 101);
+  }
 }
 
 TEST(IdleByCause, WhatWasLaunchedBeforeWaitsForTheGpu) {

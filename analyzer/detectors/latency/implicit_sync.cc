@@ -1,4 +1,5 @@
-// Memory is taken from the device or given back, or code loaded, while the GPU has nothing to do.
+// Memory is taken from the device or given back, or code loaded, while the GPU has nothing to do,
+// or until it has.
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/thresholds.h"
 
@@ -18,7 +19,7 @@ std::vector<Finding> find_implicit_sync(const Profile& profile) {
   }
   Finding finding = loss_finding("latency.implicit-sync", losses);
   finding.certainty = Certainty::kProof;
-  finding.title = idle_text(losses) + " while memory is taken and given back, or code loaded";
+  finding.title = idle_text(losses) + " because memory is taken and given back, or code loaded";
   add_sites(
       losses,
       [](const DeviceProfile& device) {

@@ -48,6 +48,7 @@ class Recorded {
   struct Thread {
     std::vector<size_t> open;    // indices in events, innermost last
     size_t launched = SIZE_MAX;  // the outermost call that launched last
+    size_t wait = SIZE_MAX;      // in Timeline::thread_waits, since it gave a GPU work
     uint32_t number = 0;
   };
 
@@ -73,8 +74,10 @@ class Recorded {
   void find_work();
   void add_event(size_t index);
   void add_launch(size_t index);
-  void add_by_host(const Thread& thread);
+  void add_by_host(Thread& thread);
+  void add_wait(Thread& thread);
   void add_call(size_t index, uint64_t correlation, uint32_t stack);
+  void add_call(size_t index, uint64_t correlation, uint32_t stack, HostCallKind kind);
   void add_call(HostCall call, uint32_t stack);
   uint32_t stack_of(const Thread& thread) const;
   void add_work(const CallRecord& event);
@@ -162,13 +165,16 @@ void Recorded::add_call(HostCall call, uint32_t stack) {
 }
 
 void Recorded::add_call(size_t index, uint64_t correlation, uint32_t stack) {
+  add_call(index, correlation, stack, kind_of(trace_.calls[trace_.events[index].call]));
+}
+
+void Recorded::add_call(size_t index, uint64_t correlation, uint32_t stack, HostCallKind kind) {
   const CallRecord& event = trace_.events[index];
   const CallSchema& schema = trace_.calls[event.call];
   const TimeNs end = event.returned ? std::max(event.leave, event.enter) : trace_.last_alive;
-  add_call(
-      {event.enter - timeline_.base_ns, std::max(end, event.enter) - timeline_.base_ns, correlation,
-       name(schema.name), threads_[event.thread].number, kind_of(schema), device_of(event)},
-      stack);
+  add_call({event.enter - timeline_.base_ns, std::max(end, event.enter) - timeline_.base_ns,
+            correlation, name(schema.name), threads_[event.thread].number, kind, device_of(event)},
+           stack);
 }
 
 // A correlation belongs to the innermost call that is open; a runtime's call and the driver's
@@ -313,17 +319,38 @@ void Recorded::add_event(size_t index) {
 }
 
 // The call itself counts as the launch of what it is the first to give to an idle GPU.
-void Recorded::add_by_host(const Thread& thread) {
+void Recorded::add_by_host(Thread& thread) {
   const size_t outer = thread.open.front();
   const uint64_t id = outer + 1;
-  const bool begins = host_->called(trace_.events[thread.open.back()], id);
+  const bool waits = host_->waits(trace_.events[outer]);
+  const RecordedHost::Gives gives = host_->called(trace_.events[thread.open.back()], id);
   const bool enters =
       thread.open.size() == 1 && host_->entered_collective(trace_.events[outer], id);
-  if (begins || enters) {
+  if (gives == RecordedHost::Gives::kFirst || enters) {
     add_call(outer, id, stack_of(thread));
   }
   if (enters) {
     add_note(trace_.events[outer], id);
+  }
+  if (waits && thread.open.size() == 1) {
+    add_wait(thread);
+  } else if (!waits && gives != RecordedHost::Gives::kNothing) {
+    thread.wait = SIZE_MAX;
+  }
+}
+
+void Recorded::add_wait(Thread& thread) {
+  const CallRecord& event = trace_.events[thread.open.front()];
+  if (thread.wait == SIZE_MAX) {
+    thread.wait = timeline_.thread_waits.size();
+    timeline_.thread_waits.push_back({thread.number, 0, 0});
+  }
+  ThreadWait& wait = timeline_.thread_waits[thread.wait];
+  const TimeNs leave = std::max(event.leave, event.enter);
+  wait.until_ns = std::max(wait.until_ns, static_cast<int64_t>(leave - timeline_.base_ns));
+  wait.ns += static_cast<int64_t>(leave - event.enter);
+  if (kind_of(trace_.calls[event.call]) == HostCallKind::kOther) {
+    add_call(thread.open.front(), 0, stack_of(thread), HostCallKind::kBlocking);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
 
 #include "analyzer/timeline/recorded/recorded_words.h"
@@ -20,11 +21,16 @@ bool is_called(const CallSchema& schema, std::string_view part) {
   return schema.name.find(part) != std::string::npos;
 }
 
-// The host has what it copied: it is done.  Of other copies the call may return before.
-bool copies_to_host(const CallSchema& schema, const ProcessTrace& trace, const CallRecord& event) {
-  constexpr uint64_t kToHost = 2;  // cudaMemcpyDeviceToHost
-  return schema.name == "cuMemcpyDtoH_v2" ||
-         (schema.name == "cudaMemcpy" && value_of(trace, event, "direction") == kToHost);
+// Memory that is not allocated in the order of a stream, which is given back only when the device
+// is through with all that may use it.
+constexpr std::array<std::string_view, 7> kAllocating = {
+    "cudaMalloc",    "cudaMallocPitch", "cudaMalloc3D",      "cuMemAlloc",
+    "cuMemAlloc_v2", "cuMemAllocPitch", "cuMemAllocPitch_v2"};
+constexpr std::array<std::string_view, 3> kFreeing = {"cudaFree", "cuMemFree", "cuMemFree_v2"};
+
+template <size_t kCount>
+bool is_one_of(const std::array<std::string_view, kCount>& names, const CallSchema& schema) {
+  return std::find(names.begin(), names.end(), schema.name) != names.end();
 }
 
 }  // namespace
@@ -39,7 +45,8 @@ RecordedHost::RecordedHost(const ProcessTrace& trace, TimeNs base_ns)
   }
   devices.erase(-1);
   only_device_ = devices.empty() ? 0 : devices.size() == 1 ? *devices.begin() : -1;
-  if (!is_lost(trace, "ring-overwritten")) {
+  knows_all_memory_ = !is_lost(trace, "ring-overwritten");
+  if (knows_all_memory_) {
     return;
   }
   for (const StreamText& stream : trace.streams) {
@@ -61,6 +68,50 @@ HostProgress::Stream RecordedHost::stream_of(const CallRecord& event) const {
   return EventWaits::stream_of(handle, device_of(event), event.thread);
 }
 
+void RecordedHost::allocated(const CallRecord& event) {
+  const CallSchema& schema = trace_.calls[event.call];
+  if (event.returned && event.result == 0 && schema.kind == "alloc") {
+    const uint64_t address = value_of(trace_, event, "address");
+    allocated_on_.erase(address);
+    cudas_[address] = std::max(cudas_[address], value_of(trace_, event, "bytes"));
+    if (is_one_of(kAllocating, schema)) {
+      allocated_on_[address] = device_of(event);
+    }
+  }
+}
+
+// The host has what it copied, so that is done: to pageable memory a copy always waits, as all do
+// that are called so.  To other memory the call may return before.
+bool RecordedHost::has_copied_to_host(const CallRecord& event) const {
+  const CallSchema& schema = trace_.calls[event.call];
+  if (!copies_to_host(schema, trace_, event)) {
+    return false;
+  }
+  if (schema.name == "cudaMemcpy" || schema.name == "cuMemcpyDtoH_v2") {
+    return true;
+  }
+  const uint64_t to = value_of(trace_, event, "to");
+  const auto after = cudas_.upper_bound(to);
+  const bool is_cudas =
+      after != cudas_.begin() &&
+      to - std::prev(after)->first < std::max<uint64_t>(1, std::prev(after)->second);
+  return knows_all_memory_ && captures_ == 0 && to != 0 && !is_cudas;
+}
+
+std::optional<int> RecordedHost::device_of_freed(const CallRecord& event) const {
+  if (!is_one_of(kFreeing, trace_.calls[event.call])) {
+    return std::nullopt;
+  }
+  const auto found = allocated_on_.find(value_of(trace_, event, "address"));
+  return found == allocated_on_.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool RecordedHost::waits(const CallRecord& event) const {
+  const CallSchema& schema = trace_.calls[event.call];
+  return event.returned && (kind_of(schema) == HostCallKind::kBlocking ||
+                            copies_to_host(schema, trace_, event) || device_of_freed(event));
+}
+
 // What waits for the GPU, or says that it is through.
 void RecordedHost::returned(const CallRecord& event) {
   const CallSchema& schema = trace_.calls[event.call];
@@ -70,30 +121,35 @@ void RecordedHost::returned(const CallRecord& event) {
   const TimeNs enter = event.enter - base_ns_;
   const TimeNs leave = std::max(event.leave, event.enter) - base_ns_;
   const bool asks = schema.kind == "sync" || schema.kind == "query";
-  if (asks && has_field(schema, "stream")) {
+  if ((asks && has_field(schema, "stream")) || has_copied_to_host(event)) {
     progress_.synchronised(stream_of(event), enter, leave);
   } else if (asks && has_field(schema, "event")) {
     progress_.synchronised_event(value_of(trace_, event, "event"), enter, leave);
   } else if (schema.name == "cudaDeviceSynchronize" || schema.name == "cuCtxSynchronize") {
     progress_.synchronised_device(device_of(event), enter, leave);
-  } else if (copies_to_host(schema, trace_, event)) {
-    progress_.synchronised(stream_of(event), enter, leave);
+  } else if (const std::optional<int> device = device_of_freed(event)) {
+    progress_.synchronised_device(*device, enter, leave);
+    allocated_on_.erase(value_of(trace_, event, "address"));
   }
 }
 
-bool RecordedHost::called(const CallRecord& event, uint64_t id) {
+RecordedHost::Gives RecordedHost::called(const CallRecord& event, uint64_t id) {
   const CallSchema& schema = trace_.calls[event.call];
   const TimeNs time = event.enter - base_ns_;
-  bool begins = false;
+  Gives gives = Gives::kNothing;
+  const auto enqueue = [&](const HostProgress::Stream& stream) {
+    const bool is_first = progress_.enqueued(stream, device_of(event), time, id);
+    gives = std::max(gives, is_first ? Gives::kFirst : Gives::kMore);
+  };
   if (gives_work(schema)) {
     const HostProgress::Stream stream = stream_of(event);
-    begins = progress_.enqueued(stream, device_of(event), time, id);
+    enqueue(stream);
     if (schema.library == "nccl") {
       in_group_.push_back(stream);
     }
   } else if (schema.kind == "group-end") {  // only now it is launched
     for (const HostProgress::Stream& stream : in_group_) {
-      begins = progress_.enqueued(stream, device_of(event), time, id) || begins;
+      enqueue(stream);
     }
     in_group_.clear();
   } else if (schema.kind == "group-start") {
@@ -112,8 +168,9 @@ bool RecordedHost::called(const CallRecord& event, uint64_t id) {
   } else if (schema.kind == "wait" && captures_ == 0 && has_field(schema, "event")) {
     progress_.waits_for(stream_of(event), value_of(trace_, event, "event"));
   }
+  allocated(event);
   returned(event);
-  return begins;
+  return gives;
 }
 
 bool RecordedHost::entered_collective(const CallRecord& event, uint64_t id) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "analyzer/reader/process_trace.h"
@@ -13,12 +16,19 @@ namespace traintrace {
 
 class RecordedHost {
  public:
+  enum class Gives : uint8_t {
+    kNothing,
+    kMore,   // work to a GPU that may have some
+    kFirst,  // work to a GPU that certainly had none
+  };
+
   // `trace` outlives it; `base_ns` is time 0 of its timeline.
   RecordedHost(const ProcessTrace& trace, TimeNs base_ns);
 
   // A call in the order of their times; `id`: of the outermost one around it, which is no other's.
-  // True: it gives work to a GPU that certainly had none.
-  bool called(const CallRecord& event, uint64_t id);
+  Gives called(const CallRecord& event, uint64_t id);
+  // Whether it returns only when a GPU is done with what it had.
+  bool waits(const CallRecord& event) const;
   // True: of a collective, whose entry counts.
   bool entered_collective(const CallRecord& event, uint64_t id);
   void finish(Timeline& timeline);
@@ -26,6 +36,10 @@ class RecordedHost {
  private:
   HostProgress::Stream stream_of(const CallRecord& event) const;
   void returned(const CallRecord& event);
+  void allocated(const CallRecord& event);
+  bool has_copied_to_host(const CallRecord& event) const;
+  // The device that giving back its memory waits for; none: it does not wait, or is not known to.
+  std::optional<int> device_of_freed(const CallRecord& event) const;
 
   // Where that was not recorded, the process's only one: it can only make that look busier.
   int device_of(const CallRecord& event) const;
@@ -35,6 +49,9 @@ class RecordedHost {
   int only_device_ = -1;  // -1: there are several
   HostProgress progress_;
   int captures_ = 0;
+  std::unordered_map<uint64_t, int> allocated_on_;  // devices, by address
+  bool knows_all_memory_ = true;
+  std::map<uint64_t, uint64_t> cudas_;  // sizes of the memory that CUDA knows of, by address
   std::vector<HostProgress::Stream> in_group_;
   std::vector<GpuWork> entries_;
 };

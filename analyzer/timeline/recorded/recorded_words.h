@@ -68,6 +68,15 @@ inline HostCallKind kind_of(const CallSchema& call) {
   return call.kind == "comm-init" ? HostCallKind::kPeerWait : HostCallKind::kOther;
 }
 
+// Whether it returns at once, as from pinned memory, or when the copy is done, as from pageable
+// memory, its name does not say.
+inline bool copies_to_host(const CallSchema& schema, const ProcessTrace& trace,
+                           const CallRecord& event) {
+  constexpr uint64_t kToHost = 2;  // cudaMemcpyDeviceToHost
+  return schema.kind == "copy" && (schema.name.starts_with("cuMemcpyDtoH") ||
+                                   value_of(trace, event, "direction") == kToHost);
+}
+
 // "Pageable"; as PyTorch's profiler calls them.
 inline const char* memory_name(uint64_t kind) {
   constexpr const char* kNames[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};

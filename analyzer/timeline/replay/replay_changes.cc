@@ -120,6 +120,7 @@ void Changing::leave_out(const Process& process, const Charge& charge, Changes& 
     case IdleCause::kDataStarvation:
       return skip_calls(0);
     case IdleCause::kAllocator:
+      changes.skipped.push_back(charge.call);
       return skip_calls(1);
     case IdleCause::kHostPeerWait:
       return skip_calls(2);

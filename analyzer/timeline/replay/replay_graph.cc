@@ -432,8 +432,10 @@ void add_charges(const Profile& profile, ReplayGraph& graph) {
       }
     }
     visit_idle(timeline, works, [&](const IdleCharge& charge) {
+      const Span call =
+          charge.call == nullptr ? Span{} : Span{charge.call->start_ns, charge.call->end_ns};
       process.charges.push_back({device.index, charge.cause, charge.ns, charge.gap,
-                                 places[static_cast<size_t>(charge.next - works.data())]});
+                                 places[static_cast<size_t>(charge.next - works.data())], call});
     });
   }
 }

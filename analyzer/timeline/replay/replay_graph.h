@@ -54,6 +54,7 @@ struct Charge {
   int64_t ns;
   Span gap;     // the whole of it
   size_t next;  // the work that ends it
+  Span call;    // the one that is the reason; empty where none is
 };
 
 // What ranks do together, as one of them takes part in it.
