@@ -48,6 +48,10 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
   add_debuginfod(command);
   add_communication_kernels(command);
   add_traces(command, options->traces);
+  command.get_option("TRACE")->description(
+      "folders or files (default: ./traintrace): traces; traces of PyTorch's profiler, dumps of "
+      "its "
+      "Flight Recorder, snapshots of its memory; NCCL's RAS status and logs beside traces");
   command.add_option("--only", options->only, "report only findings with these codes")
       ->delimiter(',')
       ->allow_extra_args(false);
