@@ -96,15 +96,15 @@ void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
 }
 
 // `trace` null: its events cannot be had.
-void add_timeline(const Run& run, Rank rank, const ProcessTrace* trace, Symbolizer& symbolizer,
-                  GpuTimelines& result) {
+void add_timeline(const JobSizes& sizes, Rank rank, const ProcessTrace* trace,
+                  Symbolizer& symbolizer, GpuTimelines& result) {
   const std::string why =
       trace == nullptr ? "its events cannot be read" : gpu_timeline_refused(*trace);
   if (!why.empty()) {
     result.refused.push_back(refused(rank, why));
     return;
   }
-  Timeline timeline = recorded_timeline(*trace, rank, run.world_size, symbolizer);
+  Timeline timeline = recorded_timeline(*trace, rank, sizes, symbolizer);
   if (timeline.work.empty()) {
     result.refused.push_back(refused(rank, "CUPTI has told of no work"));
   } else {
@@ -117,6 +117,7 @@ void add_timeline(const Run& run, Rank rank, const ProcessTrace* trace, Symboliz
 GpuTimelines gpu_timelines_of(const Run& run) {
   GpuTimelines result;
   std::set<size_t> read;  // a process that holds several ranks has one timeline
+  const JobSizes sizes = job_sizes(run);
   EventReader events;
   Symbolizer symbolizer;
   for (const RankState& state : run.ranks) {
@@ -128,7 +129,7 @@ GpuTimelines gpu_timelines_of(const Run& run) {
       // What the run has of its events may be a choice of them.
       ProcessTrace without_events = {};
       without_events.source = tables.source;
-      add_timeline(run, state.rank, events.read(without_events), symbolizer, result);
+      add_timeline(sizes, state.rank, events.read(without_events), symbolizer, result);
     });
   }
   return result;
@@ -152,6 +153,7 @@ std::vector<Timeline> host_timelines_of(const Run& run) {
       return {};
     }
   }
+  const JobSizes sizes = job_sizes(run);
   EventReader events(false);
   Symbolizer symbolizer;
   for (const RankState& state : run.ranks) {
@@ -162,7 +164,7 @@ std::vector<Timeline> host_timelines_of(const Run& run) {
     ProcessTrace without_events = {};
     without_events.source = tables.source;
     if (const ProcessTrace* const trace = events.read(without_events)) {
-      timelines.push_back(recorded_timeline(*trace, state.rank, run.world_size, symbolizer, true));
+      timelines.push_back(recorded_timeline(*trace, state.rank, sizes, symbolizer, true));
     }
   }
   return timelines;
