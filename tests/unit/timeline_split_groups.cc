@@ -184,6 +184,15 @@ TEST(SplitGroups, AreOfUnknownSizeWhereARankLeftNoTrace) {
       << incomplete->title;
 }
 
+// Who met it once, before the first step, waits for nobody in the other group.
+TEST(SplitGroups, WaitForTheSlowDeviceOfTheirOwnOnly) {
+  const std::vector<Finding> findings = find_in_profile(profile_of({.slow = 4, .all_meet = true}));
+  const Finding* const slow = found(findings, "latency.slow-device");
+  ASSERT_NE(slow, nullptr);
+  EXPECT_EQ(slow->culprits, (Ranks{{4}}));
+  EXPECT_EQ(slow->victims, (Ranks{{3}, {5}}));
+}
+
 // "ID=SIZE" of each communicator whose size is known.
 std::vector<std::string> sizes_of(const std::vector<std::string>& ranks) {
   std::string text = "start 1700000000\n";

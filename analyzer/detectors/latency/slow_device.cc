@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/lost_time/kernel_runs.h"
@@ -285,37 +286,61 @@ bool is_slow(const Slow& slow) {
          slow.device->share(whole(all_lost_ns(slow))) >= kWarnShare;
 }
 
-// Who meets it in collectives, or is in a chain of ranks that send to each other with it.
-Ranks who_meets(const Profile& profile, const Ranks& slow) {
-  const auto rank_of = [&](size_t timeline) { return Rank{*profile.timelines[timeline].rank}; };
-  Ranks victims;
+// Sets of timelines that wait for each other again and again: in the collectives of a group, or by
+// messages.  What ranks did before a group's first collective is not known, so nobody is known to
+// have waited in that.
+std::vector<std::vector<size_t>> meetings_of(const Profile& profile) {
+  std::vector<std::vector<size_t>> meetings;
   for (const Arrivals& arrivals : profile.groups) {
-    Ranks members;
-    for (const size_t member : arrivals.members) {
-      insert(members, rank_of(member));
-    }
-    if (std::any_of(slow.begin(), slow.end(), [&](Rank rank) { return contains(members, rank); })) {
-      for (const Rank rank : members) {
-        insert(victims, rank);
-      }
+    if (arrivals.list.size() >= 2) {
+      meetings.push_back(arrivals.members);
     }
   }
-  std::map<Rank, Ranks> peers;
+  std::set<std::pair<size_t, size_t>> pairs;
   for (const MatchedMessage& message : profile.messages) {
-    insert(peers[rank_of(message.send.timeline)], rank_of(message.receive.timeline));
-    insert(peers[rank_of(message.receive.timeline)], rank_of(message.send.timeline));
+    pairs.insert(std::minmax(message.send.timeline, message.receive.timeline));
   }
-  std::vector<Rank> reached(slow.begin(), slow.end());
-  std::set<Rank> seen(slow.begin(), slow.end());
+  for (const auto& [one, other] : pairs) {
+    meetings.push_back({one, other});
+  }
+  return meetings;
+}
+
+// Who waits for one of these, or for somebody who waits for one.
+Ranks who_waits_for(const Profile& profile, const Ranks& slow) {
+  const std::vector<std::vector<size_t>> meetings = meetings_of(profile);
+  std::vector<std::vector<size_t>> of_timeline(profile.timelines.size());  // in meetings
+  for (size_t i = 0; i < meetings.size(); ++i) {
+    for (const size_t member : meetings[i]) {
+      of_timeline[member].push_back(i);
+    }
+  }
+  std::vector<size_t> reached;
+  std::vector<bool> seen(profile.timelines.size(), false);
+  std::vector<bool> joined(meetings.size(), false);
+  const auto reach = [&](size_t timeline) {
+    if (!seen[timeline]) {
+      seen[timeline] = true;
+      reached.push_back(timeline);
+    }
+  };
+  for (size_t i = 0; i < profile.timelines.size(); ++i) {
+    if (contains(slow, Rank{*profile.timelines[i].rank})) {
+      reach(i);
+    }
+  }
+  Ranks victims;
   for (size_t i = 0; i < reached.size(); ++i) {
-    for (const Rank peer : peers[reached[i]]) {
-      if (seen.insert(peer).second) {
-        reached.push_back(peer);
-        insert(victims, peer);
+    if (const Rank rank{*profile.timelines[reached[i]].rank}; !contains(slow, rank)) {
+      insert(victims, rank);
+    }
+    for (const size_t meeting : of_timeline[reached[i]]) {
+      if (!joined[meeting]) {
+        joined[meeting] = true;
+        std::for_each(meetings[meeting].begin(), meetings[meeting].end(), reach);
       }
     }
   }
-  std::erase_if(victims, [&](Rank rank) { return contains(slow, rank); });
   return victims;
 }
 
@@ -375,7 +400,7 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
       finding.slower.push_back({each.device->index, part, share});
     }
   }
-  finding.victims = who_meets(profile, finding.culprits);
+  finding.victims = who_waits_for(profile, finding.culprits);
   const Slow& worst = slow.front();
   finding.title = fmt::format(
       "the GPU{} of {} take{} longer for the same kernels than those of "
