@@ -1,4 +1,5 @@
-// Launches of kernels for which a profiler has no row of the GPU: it dropped them, or ended first.
+// Launches of kernels for which there is no row of the GPU: a profiler dropped them, or ended
+// first.
 #pragma once
 
 #include <cstddef>

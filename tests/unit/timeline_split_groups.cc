@@ -1,10 +1,13 @@
 // uses: analyzer
-// Timelines of ranks whose groups were made by ncclCommSplit: of these no rank is told the size.
+// Timelines of ranks whose groups were made by ncclCommSplit, of which no rank is told the size;
+// and of which some end early.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/judge/load.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -17,7 +20,8 @@ namespace {
 
 constexpr int kRanks = 6;
 constexpr int kGroup = 3;
-constexpr int kSteps = 40;
+constexpr int kSteps = 80;
+constexpr int kCutSteps = 8;
 constexpr int64_t kUs = 1000;
 constexpr int64_t kLateNs = 3000 * kUs;
 
@@ -26,6 +30,7 @@ struct GroupsOfThree {
   int late = -1;          // the host of this rank needs longer before each step
   int slow = -1;          // the GPU of this one for each kernel
   int untraced = -1;      // that left no trace
+  int cut = -1;           // of which what the GPU did in the last steps was not recorded
   bool all_meet = false;  // once, before the first step
 
   int64_t kernel_ns(int rank) const { return (rank == slow ? 1500 : 1000) * kUs; }
@@ -71,6 +76,9 @@ class RankText {
     if (!call.empty()) {
       at(host_ns + 3, "< ncclAllReduce =ncclSuccess");
     }
+    if (ends_) {
+      return;
+    }
     at(start_ns + duration_ns,
        fmt::format("* gpuKernel start={} duration={} correlation={} gpu_stream=7 function={} "
                    "grid=1x1x1 block=1x1x1 on-device=0",
@@ -87,6 +95,9 @@ class RankText {
     at(begin_ns, "> cudaStreamSynchronize");
     at(end_ns, "< cudaStreamSynchronize =cudaSuccess");
   }
+
+  // No more is recorded of the GPU.
+  void end_timeline() { ends_ = true; }
 
   std::string take() {
     std::stable_sort(lines_.begin(), lines_.end(),
@@ -107,6 +118,7 @@ class RankText {
 
   int rank_;
   int correlation_ = 0;
+  bool ends_ = false;
   std::string text_;
   std::vector<std::pair<int64_t, std::string>> lines_;
 };
@@ -120,6 +132,9 @@ std::string text_of(const GroupsOfThree& job, int rank) {
     now += 100 * kUs;
   }
   for (int step = 0; step < kSteps; ++step) {
+    if (rank == job.cut && step == kSteps - kCutSteps) {
+      text.end_timeline();
+    }
     const int64_t host = now + job.late_ns(rank);
     int64_t gpu = host + 5 * kUs;
     for (int kernel = 0; kernel < 3; ++kernel) {
@@ -191,6 +206,65 @@ TEST(SplitGroups, WaitForTheSlowDeviceOfTheirOwnOnly) {
   ASSERT_NE(slow, nullptr);
   EXPECT_EQ(slow->culprits, (Ranks{{4}}));
   EXPECT_EQ(slow->victims, (Ranks{{3}, {5}}));
+}
+
+TEST(TimelinesThatEndEarly, ShowWhoseHostIsLate) {
+  for (const int cut : {3, 4}) {
+    const std::vector<Finding> findings = find_in_profile(profile_of({.late = 4, .cut = cut}));
+    const Finding* const straggler = found(findings, "latency.straggler");
+    ASSERT_NE(straggler, nullptr) << cut;
+    EXPECT_EQ(straggler->culprits, (Ranks{{4}})) << cut;
+    EXPECT_EQ(straggler->certainty, Certainty::kProof) << cut;
+  }
+}
+
+TEST(TimelinesThatEndEarly, MakeNobodyLate) {
+  const std::vector<Finding> findings = find_in_profile(profile_of({.cut = 4}));
+  EXPECT_NE(found(findings, "run.healthy"), nullptr);
+  EXPECT_EQ(found(findings, "trace.incomplete-timeline"), nullptr);
+}
+
+// What is said of a run whose timelines these are.
+std::vector<Finding> with_lost_tails(const GroupsOfThree& job, std::string_view code,
+                                     Severity severity, bool live) {
+  traintrace::Run run;
+  run.live = live;
+  run.profile = std::make_shared<const Profile>(profile_of(job));
+  std::vector<Finding> findings(1);
+  findings[0].code = code;
+  findings[0].severity = severity;
+  say_lost_tails(run, findings);
+  return findings;
+}
+
+TEST(TimelinesThatEndEarly, MakeItLikelyThatNothingIsWrong) {
+  const std::vector<Finding> findings =
+      with_lost_tails({.cut = 4}, "run.healthy", Severity::kInfo, false);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].certainty, Certainty::kLikely);
+  ASSERT_EQ(findings[0].evidence.size(), 1U);
+  EXPECT_TRUE(findings[0].evidence[0].starts_with(
+      "the GPU timeline of rank 4 ends early: of the last 32 of 320 launches of kernels no work"))
+      << findings[0].evidence[0];
+}
+
+TEST(TimelinesThatEndEarly, AreAnInfoBehindWarnings) {
+  const std::vector<Finding> findings =
+      with_lost_tails({.cut = 4}, "latency.host-bound", Severity::kWarning, false);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[1].code, "trace.incomplete-timeline");
+  EXPECT_EQ(findings[1].severity, Severity::kInfo);
+  EXPECT_EQ(findings[1].sides, (std::vector<Ranks>{{{4}}}));
+}
+
+TEST(TimelinesThatEndEarly, AreNoneOfWholeOnesAndOfThoseThatGoOn) {
+  for (const auto& findings :
+       {with_lost_tails({}, "run.healthy", Severity::kInfo, false),
+        with_lost_tails({.cut = 4}, "run.in-progress", Severity::kInfo, true)}) {
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_EQ(findings[0].certainty, Certainty::kProof);
+    EXPECT_TRUE(findings[0].evidence.empty());
+  }
 }
 
 // "ID=SIZE" of each communicator whose size is known.
