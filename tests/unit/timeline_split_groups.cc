@@ -208,6 +208,20 @@ TEST(SplitGroups, WaitForTheSlowDeviceOfTheirOwnOnly) {
   EXPECT_EQ(slow->victims, (Ranks{{3}, {5}}));
 }
 
+// The others have more kernels on record, and no more to do.
+TEST(TimelinesThatEndEarly, AreComparedInWhatAllHave) {
+  for (const int cut : {1, 3, 4}) {
+    const std::vector<Finding> findings = find_in_profile(profile_of({.slow = 4, .cut = cut}));
+    const Finding* const slow = found(findings, "latency.slow-device");
+    ASSERT_NE(slow, nullptr) << cut;
+    EXPECT_EQ(slow->culprits, (Ranks{{4}})) << cut;
+    const Finding* const straggler = found(findings, "latency.straggler");
+    ASSERT_NE(straggler, nullptr) << cut;
+    EXPECT_NE(straggler->title.find("its GPU takes longer for the same kernels"), std::string::npos)
+        << cut << straggler->title;
+  }
+}
+
 TEST(TimelinesThatEndEarly, ShowWhoseHostIsLate) {
   for (const int cut : {3, 4}) {
     const std::vector<Finding> findings = find_in_profile(profile_of({.late = 4, .cut = cut}));

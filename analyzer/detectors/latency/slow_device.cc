@@ -17,6 +17,7 @@
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/collectives/peer_waits.h"
 #include "analyzer/timeline/median.h"
+#include "analyzer/timeline/missing_work.h"
 
 namespace traintrace {
 namespace {
@@ -37,14 +38,26 @@ struct Slow {
   bool waiting_beside = false;  // some were compared beside communication that waited
 };
 
-// With another grid, or as often as it likes, a kernel does other work.
-bool is_equally_often(const KernelRuns::key_type& key, const std::vector<KernelRuns>& kernels) {
-  const auto first = kernels.front().find(key);
-  return key.second != 0 && first != kernels.front().end() &&
-         std::all_of(kernels.begin(), kernels.end(), [&](const KernelRuns& each) {
-           const auto found = each.find(key);
-           return found != each.end() && found->second.size() == first->second.size();
-         });
+struct DeviceRuns {
+  KernelRuns kernels;
+  size_t untold = 0;  // launches at the end of its timeline whose work was not recorded
+};
+
+// How often all devices are known to have run a kernel; what was not recorded at the end may be
+// more of it.  None: with another grid, or as often as it likes, a kernel does other work.
+std::optional<size_t> common_runs(const KernelRuns::key_type& key,
+                                  const std::vector<DeviceRuns>& devices) {
+  size_t fewest = std::numeric_limits<size_t>::max();
+  size_t most = 0;
+  size_t at_most = fewest;
+  for (const DeviceRuns& device : devices) {
+    const auto found = device.kernels.find(key);
+    const size_t count = found == device.kernels.end() ? 0 : found->second.size();
+    fewest = std::min(fewest, count);
+    most = std::max(most, count);
+    at_most = std::min(at_most, count + device.untold);
+  }
+  return key.second != 0 && fewest != 0 && most <= at_most ? std::optional(fewest) : std::nullopt;
 }
 
 using RunsOfAll = std::vector<const std::deque<KernelRun>*>;  // by device
@@ -133,30 +146,37 @@ void compare(const RunsOfAll& all, const std::vector<int64_t>& usual, size_t dev
   ++slow.kernels;
 }
 
-// The same kernel, equally often on all devices.  Stages of a pipeline run their passes in orders
-// of their own, and each has the same micro-batches: there the longest run belongs to the longest.
-void compare(const RunsOfAll& all, bool in_stages, std::vector<Slow>& slow) {
+// The same kernel, its first `count` runs on all devices.  Stages of a pipeline run their passes in
+// orders of their own, and each has the same micro-batches: there the longest run belongs to the
+// longest.
+void compare(const RunsOfAll& all, size_t count, bool in_stages, std::vector<Slow>& slow) {
   std::vector<std::deque<KernelRun>> runs;
   for (const std::deque<KernelRun>* const each : all) {
-    runs.push_back(*each);
-    if (in_stages) {
-      std::stable_sort(runs.back().begin(), runs.back().end(),
-                       [](const KernelRun& a, const KernelRun& b) { return a.ns < b.ns; });
-    }
+    runs.emplace_back(each->begin(), each->begin() + static_cast<ptrdiff_t>(count));
   }
   RunsOfAll compared;
   for (const std::deque<KernelRun>& each : runs) {
     compared.push_back(&each);
   }
-  const std::vector<int64_t> by_turn = usual_ns(all);
-  const std::vector<int64_t> usual = in_stages ? usual_ns(compared) : by_turn;
+  const std::vector<int64_t> by_turn = usual_ns(compared);
   for (size_t device = 0; device < all.size(); ++device) {
     for (size_t i = 0; i < all[device]->size(); ++i) {
       const KernelRun& sample = (*all[device])[i];
-      if (by_turn[i] > 0) {
+      if (i >= count) {
+        slow[device].known_ns += static_cast<double>(sample.ns);
+      } else if (by_turn[i] > 0) {
         slow[device].ratios_in[sample.part].push_back(per_mille(sample.ns, by_turn[i]));
       }
     }
+  }
+  for (std::deque<KernelRun>& each : runs) {
+    if (in_stages) {
+      std::stable_sort(each.begin(), each.end(),
+                       [](const KernelRun& a, const KernelRun& b) { return a.ns < b.ns; });
+    }
+  }
+  const std::vector<int64_t> usual = in_stages ? usual_ns(compared) : by_turn;
+  for (size_t device = 0; device < all.size(); ++device) {
     compare(compared, usual, device, slow[device]);
   }
 }
@@ -174,17 +194,17 @@ int64_t median_time(const std::deque<KernelRun>& samples) {
 // differs, and the n-th runs are not comparable.  A slow device takes longer for each grid than
 // most others do; one that only has more work takes other grids.  They add to what is known, not to
 // the proof.
-void add_alike(const std::vector<KernelRuns>& kernels, std::vector<Slow>& slow) {
+void add_alike(const std::vector<DeviceRuns>& devices, std::vector<Slow>& slow) {
   std::map<KernelRuns::key_type, std::vector<std::pair<size_t, int64_t>>> medians;
-  for (size_t member = 0; member < kernels.size(); ++member) {
-    for (const auto& [key, samples] : kernels[member]) {
+  for (size_t member = 0; member < devices.size(); ++member) {
+    for (const auto& [key, samples] : devices[member].kernels) {
       medians[key].emplace_back(member, median_time(samples));
     }
   }
   for (const auto& [key, of_members] : medians) {
     const bool most =
-        of_members.size() >= kSlowDeviceRanks && 2 * of_members.size() > kernels.size();
-    if (key.second == 0 || !most || is_equally_often(key, kernels)) {
+        of_members.size() >= kSlowDeviceRanks && 2 * of_members.size() > devices.size();
+    if (key.second == 0 || !most || common_runs(key, devices)) {
       continue;
     }
     for (const auto& [member, ns] : of_members) {
@@ -199,7 +219,7 @@ void add_alike(const std::vector<KernelRuns>& kernels, std::vector<Slow>& slow) 
       if (median < kSlowDeviceSlower * usual) {
         continue;
       }
-      for (const KernelRun& sample : kernels[member].at(key)) {
+      for (const KernelRun& sample : devices[member].kernels.at(key)) {
         const auto time = static_cast<double>(sample.ns);
         slow[member].alike_ns += time;
         slow[member].alike_lost_ns += sample.beside == 0 ? time * (1 - usual / median) : 0;
@@ -210,26 +230,27 @@ void add_alike(const std::vector<KernelRuns>& kernels, std::vector<Slow>& slow) 
 
 std::vector<Slow> compared(const Profile& profile) {
   std::vector<Slow> slow;
-  std::vector<KernelRuns> kernels;
+  std::vector<DeviceRuns> devices;
   const std::vector<std::vector<int64_t>> waited = waited_until(profile);
   for (const DeviceProfile& device : profile.devices) {
     slow.push_back({&device});
     slow.back().lost_in.resize(std::max<size_t>(1, device.stretches.size()));
     slow.back().compared_in.resize(slow.back().lost_in.size());
     slow.back().ratios_in.resize(slow.back().lost_in.size());
-    kernels.push_back(kernel_runs(profile, device, waited[device.timeline]));
+    devices.push_back({kernel_runs(profile, device, waited[device.timeline]),
+                       missing_work(profile.timelines[device.timeline]).at_end});
   }
-  for (const auto& [key, ignored] : kernels.front()) {
-    if (is_equally_often(key, kernels)) {
+  for (const auto& [key, ignored] : devices.front().kernels) {
+    if (const std::optional<size_t> count = common_runs(key, devices)) {
       RunsOfAll all;
-      all.reserve(kernels.size());
-      for (const KernelRuns& each : kernels) {
-        all.push_back(&each.at(key));
+      all.reserve(devices.size());
+      for (const DeviceRuns& each : devices) {
+        all.push_back(&each.kernels.at(key));
       }
-      compare(all, !profile.messages.empty(), slow);
+      compare(all, *count, !profile.messages.empty(), slow);
     }
   }
-  add_alike(kernels, slow);
+  add_alike(devices, slow);
   return slow;
 }
 

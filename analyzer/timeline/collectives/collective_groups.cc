@@ -108,9 +108,10 @@ void join_by_sequence(CollectiveGroup& group) {
     }
   }
   for (GroupSide& side : group.sides) {
-    std::erase_if(side.kernels, [&](const GroupKernel& kernel) {
+    const size_t left_out = std::erase_if(side.kernels, [&](const GroupKernel& kernel) {
       return seen[kernel.sequence] != group.sides.size();
     });
+    group.cut = group.cut || left_out != 0;
   }
   group.numbered = true;
 }
