@@ -11,7 +11,6 @@
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/symbols/symbolizer.h"
-#include "analyzer/timeline/missing_work.h"
 #include "analyzer/timeline/recorded/recorded.h"
 #include "analyzer/timeline/recorded/recorded_host.h"
 
@@ -229,9 +228,9 @@ void say_lost_tails(const Run& run, std::vector<Finding>& findings) {
   MissingWork all;
   Ranks ranks;
   for (const Timeline& timeline : run.profile->timelines) {
-    if (const MissingWork missing = missing_work(timeline); missing.at_end != 0) {
-      all.launches += missing.launches;
-      all.at_end += missing.at_end;
+    if (timeline.missing.at_end != 0) {
+      all.launches += timeline.missing.launches;
+      all.at_end += timeline.missing.at_end;
       insert(ranks, Rank{*timeline.rank});
     }
   }

@@ -21,6 +21,9 @@ struct Launch {
 }  // namespace
 
 MissingWork missing_work(const Timeline& timeline) {
+  if (timeline.by_host) {
+    return {};
+  }
   std::unordered_set<uint64_t> with_work;
   with_work.reserve(timeline.work.size());
   for (const GpuWork& work : timeline.work) {

@@ -17,7 +17,6 @@
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/collectives/peer_waits.h"
 #include "analyzer/timeline/median.h"
-#include "analyzer/timeline/missing_work.h"
 
 namespace traintrace {
 namespace {
@@ -238,7 +237,7 @@ std::vector<Slow> compared(const Profile& profile) {
     slow.back().compared_in.resize(slow.back().lost_in.size());
     slow.back().ratios_in.resize(slow.back().lost_in.size());
     devices.push_back({kernel_runs(profile, device, waited[device.timeline]),
-                       missing_work(profile.timelines[device.timeline]).at_end});
+                       profile.timelines[device.timeline].missing.at_end});
   }
   for (const auto& [key, ignored] : devices.front().kernels) {
     if (const std::optional<size_t> count = common_runs(key, devices)) {

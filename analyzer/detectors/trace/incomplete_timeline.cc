@@ -38,14 +38,14 @@ std::vector<Finding> find_missing_work(const Profile& profile) {
     if (is_recorded(timeline)) {
       continue;  // CUPTI counts what it drops, and of what is missing at the end the run tells
     }
-    const MissingWork missing = missing_work(timeline);
+    const MissingWork& missing = timeline.missing;
     if (missing.missing == 0) {
       continue;
     }
     all.launches += missing.launches;
     all.missing += missing.missing;
     insert(finding.culprits, {timeline.rank.value_or(0)});
-    if (missing.matters()) {
+    if (matters(missing)) {
       finding.severity = Severity::kWarning;
     }
     if (finding.evidence.size() < kEvidenceLines) {

@@ -13,7 +13,6 @@
 #include "analyzer/timeline/collectives/handed_over.h"
 #include "analyzer/timeline/collectives/own_work.h"
 #include "analyzer/timeline/median.h"
-#include "analyzer/timeline/missing_work.h"
 #include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/sums.h"
 
@@ -24,7 +23,6 @@ struct Side {
   Spans idle;  // of a timeline by the host's calls: for certain
   Launches launches;
   std::vector<Spans> blocked;  // by thread
-  bool ends_early = false;     // the last launches have no work
 };
 
 // When the host began to wait for peers before it launched the kernel, else when that began: NCCL
@@ -207,7 +205,7 @@ Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side
   arrivals.numbered = group.numbered;
   arrivals.cut =
       group.cut || std::any_of(group.sides.begin(), group.sides.end(), [&](const GroupSide& side) {
-        return sides[side.timeline].ends_early;
+        return timelines[side.timeline].missing.at_end != 0;
       });
   arrivals.by_host = by_host;
   std::vector<const HostCall*> previous(group.sides.size(), nullptr);
@@ -287,8 +285,6 @@ std::vector<Arrivals> find_arrivals(std::span<const Timeline> timelines) {
   std::vector<Side> sides;
   for (const Timeline& timeline : timelines) {
     sides.push_back(side_of(timeline));
-    sides.back().ends_early =
-        timelines.size() > 1 && !timeline.by_host && missing_work(timeline).at_end != 0;
   }
   std::vector<Arrivals> all;
   for (const CollectiveGroup& group : collective_groups(timelines)) {
