@@ -19,27 +19,29 @@ namespace traintrace {
 namespace {
 
 constexpr int kRanks = 6;
-constexpr int kGroup = 3;
 constexpr int kSteps = 80;
-constexpr int kCutSteps = 8;
 constexpr int64_t kUs = 1000;
 constexpr int64_t kLateNs = 3000 * kUs;
 
-// A job of two groups, each with a collective in each step.
-struct GroupsOfThree {
+// A job of groups, each with a collective in each step.
+struct GroupedJob {
   int late = -1;          // the host of this rank needs longer before each step
   int slow = -1;          // the GPU of this one for each kernel
   int untraced = -1;      // that left no trace
   int cut = -1;           // of which what the GPU did in the last steps was not recorded
+  int cut_steps = 8;      // how many these are
+  int busy = -1;          // that has a kernel more in each step
+  int group = 3;          // ranks of each
   bool all_meet = false;  // once, before the first step
 
   int64_t kernel_ns(int rank) const { return (rank == slow ? 1500 : 1000) * kUs; }
-  int64_t work_ns(int rank) const { return 3 * kernel_ns(rank); }
+  int kernels_of(int rank) const { return rank == busy ? 4 : 3; }
+  int64_t work_ns(int rank) const { return kernels_of(rank) * kernel_ns(rank); }
   int64_t late_ns(int rank) const { return rank == late ? kLateNs : 0; }
   // Until the collective begins on the last rank of the group.
   int64_t step_ns(int rank) const {
     int64_t longest = 0;
-    for (int other = rank / kGroup * kGroup; other < (rank / kGroup + 1) * kGroup; ++other) {
+    for (int other = rank / group * group; other < (rank / group + 1) * group; ++other) {
       longest = std::max(longest, late_ns(other) + work_ns(other));
     }
     return longest;
@@ -48,17 +50,18 @@ struct GroupsOfThree {
 
 class RankText {
  public:
-  explicit RankText(int rank) : rank_(rank) {
+  RankText(int rank, int group) : rank_(rank) {
     text_ = fmt::format(
         "process {0} rank={0} world=6 host=a pid={1} start-time={1} exit=exit exited=+9\n"
-        "fact traintrace-version 1\nkernel 0x1 first\nkernel 0x2 second\nkernel 0x3 third\n"
+        "fact traintrace-version 1\nkernel 0x1 first\nkernel 0x2 second\nkernel 0x3 third\nkernel "
+        "0x4 fourth\n"
         "kernel 0x9 ncclDevKernel_AllReduce_Sum_f32_RING_LL\n"
         "thread 1 tid={1}\n"
         "communicator 1 id=0x66 size=6 rank={0} origin=init-rank ordinal=1 flags=ready "
         "created=+0.001 ready=+0.002\n"
-        "communicator 2 id=0x{2} origin=split parent=0x66 ordinal=1 color={3} key={0} flags=ready "
+        "communicator 2 id=0xb{2} origin=split parent=0x66 ordinal=1 color={2} key={0} flags=ready "
         "created=+0.003 ready=+0.004 parent-index=1\n",
-        rank, rank + 100, rank < kGroup ? "a1" : "b2", rank / kGroup);
+        rank, rank + 100, group);
     at(0, fmt::format("* gpuClock start={}", kGpuClock));
     at(8'000'000'000, fmt::format("* gpuClock start={}", kGpuClock + 8'000'000'000));
   }
@@ -123,8 +126,8 @@ class RankText {
   std::vector<std::pair<int64_t, std::string>> lines_;
 };
 
-std::string text_of(const GroupsOfThree& job, int rank) {
-  RankText text(rank);
+std::string text_of(const GroupedJob& job, int rank) {
+  RankText text(rank, rank / job.group);
   int64_t now = 10'000'000;
   if (job.all_meet) {
     text.collective(now, 1, 1, now + 5 * kUs, now + 60 * kUs);
@@ -132,17 +135,17 @@ std::string text_of(const GroupsOfThree& job, int rank) {
     now += 100 * kUs;
   }
   for (int step = 0; step < kSteps; ++step) {
-    if (rank == job.cut && step == kSteps - kCutSteps) {
+    if (rank == job.cut && step == kSteps - job.cut_steps) {
       text.end_timeline();
     }
     const int64_t host = now + job.late_ns(rank);
     int64_t gpu = host + 5 * kUs;
-    for (int kernel = 0; kernel < 3; ++kernel) {
+    for (int kernel = 0; kernel < job.kernels_of(rank); ++kernel) {
       text.launch(host + kernel * kUs, "", kernel + 1, gpu, job.kernel_ns(rank));
       gpu += job.kernel_ns(rank);
     }
     const int64_t end = now + job.step_ns(rank) + 60 * kUs;
-    text.collective(host + 4 * kUs, 2, step + 1, gpu, end);
+    text.collective(host + 5 * kUs, 2, step + 1, gpu, end);
     text.synchronise(host + 10 * kUs, end + kUs);
     now = end + 20 * kUs;
   }
@@ -150,7 +153,7 @@ std::string text_of(const GroupsOfThree& job, int rank) {
 }
 
 // With what the ranks' traces together say of sizes.
-Profile profile_of(const GroupsOfThree& job) {
+Profile profile_of(const GroupedJob& job) {
   std::string text = "start 1700000000\n";
   for (int rank = 0; rank < kRanks; ++rank) {
     text += rank == job.untraced ? "" : text_of(job, rank);
@@ -222,6 +225,22 @@ TEST(TimelinesThatEndEarly, AreComparedInWhatAllHave) {
   }
 }
 
+// Of two, who has more to do is shown by all others.
+TEST(TimelinesThatEndEarly, ShowWhoOfTwoHasMoreToDo) {
+  for (const int cut : {-1, 1}) {
+    const std::vector<Finding> findings =
+        find_in_profile(profile_of({.cut = cut, .cut_steps = 30, .busy = 4, .group = 2}));
+    const Finding* const straggler = found(findings, "latency.straggler");
+    ASSERT_NE(straggler, nullptr) << cut;
+    EXPECT_EQ(straggler->culprits, (Ranks{{4}})) << cut;
+    EXPECT_EQ(straggler->victims, (Ranks{{5}})) << cut;
+  }
+  // And where all have as much to do, none.
+  EXPECT_EQ(found(find_in_profile(profile_of({.cut = 4, .cut_steps = 30, .group = 2})),
+                  "latency.straggler"),
+            nullptr);
+}
+
 TEST(TimelinesThatEndEarly, ShowWhoseHostIsLate) {
   for (const int cut : {3, 4}) {
     const std::vector<Finding> findings = find_in_profile(profile_of({.late = 4, .cut = cut}));
@@ -239,7 +258,7 @@ TEST(TimelinesThatEndEarly, MakeNobodyLate) {
 }
 
 // What is said of a run whose timelines these are.
-std::vector<Finding> with_lost_tails(const GroupsOfThree& job, std::string_view code,
+std::vector<Finding> with_lost_tails(const GroupedJob& job, std::string_view code,
                                      Severity severity, bool live) {
   traintrace::Run run;
   run.live = live;
