@@ -54,8 +54,30 @@ void judged_by_host_alone(Finding& healthy) {
   healthy.certainty = std::max(healthy.certainty, Certainty::kLikely);
 }
 
+struct Unknown {
+  std::string what;
+  Ranks of;
+  std::string advice;
+  decltype(Finding::values) values = {};
+};
+
 // Where it is in nobody's way: beside the sentence that nothing is wrong, else as a finding of its
-// own.
+// own.  That sentence where it holds no longer for certain, else null.
+Finding* say(const Unknown& unknown, std::vector<Finding>& findings) {
+  const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
+  if (summary != findings.end()) {
+    summary->evidence.push_back(unknown.what + "; " + unknown.advice);
+    return summary->code == "run.healthy" ? &*summary : nullptr;
+  }
+  Finding& finding = findings.emplace_back();
+  finding.code = "trace.incomplete-timeline";
+  finding.title = unknown.what;
+  finding.sides = {unknown.of};
+  finding.values = unknown.values;
+  finding.advice = unknown.advice;
+  return nullptr;
+}
+
 void say_without_timeline(const std::string& reason, const Ranks& without,
                           std::vector<Finding>& findings) {
   const std::string what =
@@ -67,19 +89,9 @@ void say_without_timeline(const std::string& reason, const Ranks& without,
                                    ranks_text(without), reason);
   const std::string advice = reason.empty() ? "rerun with TRAINTRACE_GPU_TIMELINE=cupti"
                                             : "see the settings under trace.settings";
-  const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
-  if (summary != findings.end()) {
-    summary->evidence.push_back(what + "; " + advice);
-    if (summary->code == "run.healthy") {
-      judged_by_host_alone(*summary);
-    }
-    return;
+  if (Finding* const healthy = say({what, without, advice}, findings)) {
+    judged_by_host_alone(*healthy);
   }
-  Finding& finding = findings.emplace_back();
-  finding.code = "trace.incomplete-timeline";
-  finding.title = what;
-  finding.sides = {without};
-  finding.advice = advice;
 }
 
 void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
@@ -96,15 +108,15 @@ void say_what_is_not_known(const Run& run, std::vector<Finding>& findings) {
 }
 
 // `trace` null: its events cannot be had.
-void add_timeline(const Run& run, Rank rank, const ProcessTrace* trace, Symbolizer& symbolizer,
-                  GpuTimelines& result) {
+void add_timeline(const JobSizes& sizes, Rank rank, const ProcessTrace* trace,
+                  Symbolizer& symbolizer, GpuTimelines& result) {
   const std::string why =
       trace == nullptr ? "its events cannot be read" : gpu_timeline_refused(*trace);
   if (!why.empty()) {
     result.refused.push_back(refused(rank, why));
     return;
   }
-  Timeline timeline = recorded_timeline(*trace, rank, run.world_size, symbolizer);
+  Timeline timeline = recorded_timeline(*trace, rank, sizes, symbolizer);
   if (timeline.work.empty()) {
     result.refused.push_back(refused(rank, "CUPTI has told of no work"));
   } else {
@@ -117,6 +129,7 @@ void add_timeline(const Run& run, Rank rank, const ProcessTrace* trace, Symboliz
 GpuTimelines gpu_timelines_of(const Run& run) {
   GpuTimelines result;
   std::set<size_t> read;  // a process that holds several ranks has one timeline
+  const JobSizes sizes = job_sizes(run);
   EventReader events;
   Symbolizer symbolizer;
   for (const RankState& state : run.ranks) {
@@ -128,7 +141,7 @@ GpuTimelines gpu_timelines_of(const Run& run) {
       // What the run has of its events may be a choice of them.
       ProcessTrace without_events = {};
       without_events.source = tables.source;
-      add_timeline(run, state.rank, events.read(without_events), symbolizer, result);
+      add_timeline(sizes, state.rank, events.read(without_events), symbolizer, result);
     });
   }
   return result;
@@ -152,6 +165,7 @@ std::vector<Timeline> host_timelines_of(const Run& run) {
       return {};
     }
   }
+  const JobSizes sizes = job_sizes(run);
   EventReader events(false);
   Symbolizer symbolizer;
   for (const RankState& state : run.ranks) {
@@ -162,7 +176,7 @@ std::vector<Timeline> host_timelines_of(const Run& run) {
     ProcessTrace without_events = {};
     without_events.source = tables.source;
     if (const ProcessTrace* const trace = events.read(without_events)) {
-      timelines.push_back(recorded_timeline(*trace, state.rank, run.world_size, symbolizer, true));
+      timelines.push_back(recorded_timeline(*trace, state.rank, sizes, symbolizer, true));
     }
   }
   return timelines;
@@ -207,6 +221,37 @@ std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines) {
                   : "no rank has a GPU timeline: only traces that traintrace recorded can have one";
 }
 
+void say_lost_tails(const Run& run, std::vector<Finding>& findings) {
+  if (run.live || run.profile == nullptr) {
+    return;
+  }
+  MissingWork all;
+  Ranks ranks;
+  for (const Timeline& timeline : run.profile->timelines) {
+    if (timeline.missing.at_end != 0) {
+      all.launches += timeline.missing.launches;
+      all.at_end += timeline.missing.at_end;
+      insert(ranks, Rank{*timeline.rank});
+    }
+  }
+  if (ranks.empty()) {
+    return;
+  }
+  Finding* const healthy =
+      say({fmt::format("the GPU timeline{} of {} end{} early: of the last {} of {} launches of "
+                       "kernels no work on the GPU was recorded, so what ran then is not known",
+                       ranks.size() == 1 ? "" : "s", ranks_text(ranks),
+                       ranks.size() == 1 ? "s" : "", all.at_end, all.launches),
+           ranks,
+           "to have it too, let the job wait for its GPU once more, 0.1 s after its last work",
+           {{"missing_count", static_cast<int64_t>(all.at_end)},
+            {"launch_count", static_cast<int64_t>(all.launches)}}},
+          findings);
+  if (healthy != nullptr) {
+    healthy->certainty = std::max(healthy->certainty, Certainty::kLikely);
+  }
+}
+
 void add_latency(Run& run, std::vector<Finding>& findings) {
   if (went_wrong(findings)) {
     return;
@@ -236,6 +281,7 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
     std::erase_if(findings, is_summary);
   }
   say_what_is_not_known(run, findings);
+  say_lost_tails(run, findings);
   const bool has_root = std::any_of(findings.begin(), findings.end(),
                                     [](const Finding& finding) { return finding.root; });
   for (Finding& finding : found) {

@@ -28,4 +28,8 @@ std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines);
 // loses is no matter of latency.  They stay as Run::profile.
 void add_latency(Run& run, std::vector<Finding>& findings);
 
+// Adds what CUPTI had not handed over when the processes of `run.profile` ended; of those that run
+// it may yet do so.
+void say_lost_tails(const Run& run, std::vector<Finding>& findings);
+
 }  // namespace traintrace

@@ -283,7 +283,7 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
     if (has_gpu_timeline(trace) && gpu_timeline_refused(trace).empty()) {
       const Rank rank{static_cast<int>(timelines.size())};  // of no matter for calls
       run_stage("GPU timeline of " + trace.source,
-                [&] { timelines.push_back(recorded_timeline(trace, rank, 0, symbolizer)); });
+                [&] { timelines.push_back(recorded_timeline(trace, rank, {}, symbolizer)); });
     }
   }
   return timelines;

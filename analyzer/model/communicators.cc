@@ -63,6 +63,10 @@ const Communicator* parent_of(const Run& run, const ById& by_id, const Communica
                                                          : &run.communicators[found->second];
 }
 
+format::CommunicatorOrigin origin_of(const Run& run, const Communicator& communicator) {
+  return text_of(run, communicator.members.front()).origin;
+}
+
 Ranks all_known(const Communicator& communicator) {
   Ranks ranks = communicator.absent;
   for (const Member& member : communicator.members) {
@@ -71,26 +75,14 @@ Ranks all_known(const Communicator& communicator) {
   return ranks;
 }
 
-// Ranks in the child are those of the parent, sorted by key: known once all of the parent called.
-void number_split(Run& run, Communicator& child, const Communicator& parent,
-                  const SplitCalls& calls) {
-  const CommunicatorText& first = text_of(run, child.members.front());
-  const auto callers = calls.find({child.parent.value, first.ordinal});
-  if (first.origin != format::kSplit || callers == calls.end()) {
-    return;
-  }
-  const Ranks everybody = all_known(parent);
-  std::set_difference(everybody.begin(), everybody.end(), callers->second.begin(),
-                      callers->second.end(), std::back_inserter(child.absent));
-  if (!child.absent.empty() || static_cast<int>(everybody.size()) < parent.size) {
-    // A split that is done anywhere was called everywhere: then they are not missing from it, but
-    // whether they are members cannot be said.
-    if (std::any_of(child.members.begin(), child.members.end(),
-                    [&](const Member& member) { return text_of(run, member).ready != 0; })) {
-      child.absent.clear();
-    }
-    return;
-  }
+bool is_done_anywhere(const Run& run, const Communicator& communicator) {
+  return std::any_of(communicator.members.begin(), communicator.members.end(),
+                     [&](const Member& member) { return text_of(run, member).ready != 0; });
+}
+
+// Once its members are known to be all: ranks in it are those of the parent, of a split sorted by
+// key.
+void number_members(const Run& run, Communicator& child, const Communicator& parent) {
   child.size = child.size < 0 ? static_cast<int>(child.members.size()) : child.size;
   std::vector<std::tuple<int, int, Member*>> order;
   for (Member& member : child.members) {
@@ -103,6 +95,39 @@ void number_split(Run& run, Communicator& child, const Communicator& parent,
     auto& [key, parent_rank, member] = order[i];
     member->local_rank =
         parent_rank < 0 || member->local_rank >= 0 ? member->local_rank : static_cast<int>(i);
+  }
+}
+
+// Known once all of the parent called.
+void number_split(const Run& run, Communicator& child, const Communicator& parent,
+                  const SplitCalls& calls) {
+  const auto callers =
+      calls.find({child.parent.value, text_of(run, child.members.front()).ordinal});
+  if (callers == calls.end()) {
+    return;
+  }
+  const Ranks everybody = all_known(parent);
+  std::set_difference(everybody.begin(), everybody.end(), callers->second.begin(),
+                      callers->second.end(), std::back_inserter(child.absent));
+  const bool knows_all = parent.size >= 0 && static_cast<int>(everybody.size()) >= parent.size;
+  if (!child.absent.empty() || !knows_all) {
+    // A split that is done anywhere was called everywhere: then they are not missing from it, but
+    // whether they are members cannot be said.
+    if (is_done_anywhere(run, child)) {
+      child.absent.clear();
+    }
+    return;
+  }
+  number_members(run, child, parent);
+}
+
+// Whom a shrink excludes does not call it.  Once it is done anywhere, all others of the parent
+// have.
+void number_shrink(const Run& run, Communicator& child, const Communicator& parent) {
+  const bool all_recorded =
+      parent.size >= 0 && static_cast<int>(parent.members.size()) >= parent.size;
+  if (all_recorded && is_done_anywhere(run, child)) {
+    number_members(run, child, parent);
   }
 }
 
@@ -202,8 +227,10 @@ void merge_communicators(Run& run, const std::vector<RankSeat>& seats) {
     const Communicator* parent = parent_of(run, by_id, communicator);
     if (parent == nullptr) {
       find_absent(run, communicator);
-    } else {
+    } else if (origin_of(run, communicator) == format::kSplit) {
       number_split(run, communicator, *parent, calls);
+    } else if (origin_of(run, communicator) == format::kShrink) {
+      number_shrink(run, communicator, *parent);
     }
   }
   name_unnamed(run, by_id, order);

@@ -14,16 +14,15 @@ bool launches_kernels(std::string_view call) {
 
 // A call and those within it, of which one has the work.
 struct Launch {
-  int64_t end_ns = INT64_MIN;
-  bool has_work = false;
+  int64_t end_ns;
+  bool has_work;
 };
 
 }  // namespace
 
 MissingWork missing_work(const Timeline& timeline) {
-  MissingWork result;
-  if (!timeline.call_stacks.empty()) {  // of our own traces, which count what they lost
-    return result;
+  if (timeline.by_host) {
+    return {};
   }
   std::unordered_set<uint64_t> with_work;
   with_work.reserve(timeline.work.size());
@@ -42,30 +41,26 @@ MissingWork missing_work(const Timeline& timeline) {
       named([](std::string_view name) { return name.find("StreamBeginCapture") != name.npos; });
   const std::vector<bool> ends =
       named([](std::string_view name) { return name.find("StreamEndCapture") != name.npos; });
-  std::vector<Launch> open(timeline.threads.size());
-  const auto close = [&](Launch& launch) {
-    if (launch.end_ns == INT64_MIN) {
-      return;
-    }
-    ++result.launches;
-    result.missing += launch.has_work ? 0 : 1;
-    result.at_end = launch.has_work ? 0 : result.at_end + 1;
-  };
+  std::vector<Launch> launches;                                 // in the order of their starts
+  std::vector<size_t> last(timeline.threads.size(), SIZE_MAX);  // of each thread, in `launches`
   int capturing = 0;  // what is captured into a graph runs only in its replays
   for (const HostCall& call : timeline.calls) {
     capturing += begins[call.name] ? 1 : ends[call.name] ? -1 : 0;
     if (call.correlation == 0 || !counts[call.name] || capturing > 0) {
       continue;
     }
-    Launch& launch = open[call.thread];
-    if (call.start_ns >= launch.end_ns) {
-      close(launch);
-      launch = {call.end_ns, false};
+    size_t& launch = last[call.thread];
+    if (launch == SIZE_MAX || call.start_ns >= launches[launch].end_ns) {
+      launch = launches.size();
+      launches.push_back({call.end_ns, false});
     }
-    launch.has_work = launch.has_work || with_work.contains(call.correlation);
+    launches[launch].has_work = launches[launch].has_work || with_work.contains(call.correlation);
   }
-  for (Launch& launch : open) {
-    close(launch);
+  MissingWork result;
+  for (const Launch& each : launches) {
+    ++result.launches;
+    result.missing += each.has_work ? 0 : 1;
+    result.at_end = each.has_work ? 0 : result.at_end + 1;
   }
   return result;
 }

@@ -1,21 +1,19 @@
-// Launches of kernels for which a profiler has no row of the GPU: it dropped them, or ended first.
+// Launches of kernels for which there is no row of the GPU: a profiler dropped them, or ended
+// first.
 #pragma once
-
-#include <cstddef>
 
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
 
-struct MissingWork {
-  size_t launches = 0;  // of kernels and graphs
-  size_t missing = 0;   // of these, without work
-  size_t at_end = 0;    // of these, after the last launch that has work
-  bool matters() const { return missing != 0 && missing * kMissingRows >= launches; }
-};
+// Whether so much of a recording is missing that it proves nothing.
+inline bool matters(const MissingWork& work) {
+  return work.missing != 0 && work.missing * kMissingRows >= work.launches;
+}
 
-// Copies and sets of no bytes have none, and do not count.
+// Copies and sets of no bytes have none, and do not count.  By the host's calls alone nothing is
+// known to be missing.
 MissingWork missing_work(const Timeline& timeline);
 
 }  // namespace traintrace

@@ -9,6 +9,7 @@
 #include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/exposed_copies.h"
 #include "analyzer/timeline/host_times.h"
+#include "analyzer/timeline/missing_work.h"
 #include "analyzer/timeline/rank_evidence.h"
 #include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/steps.h"
@@ -239,6 +240,9 @@ Profile build_profile(std::vector<Timeline> timelines) {
   Profile profile;
   give_ranks(timelines);
   profile.timelines = std::move(timelines);
+  for (Timeline& timeline : profile.timelines) {
+    timeline.missing = missing_work(timeline);
+  }
   profile.groups = find_arrivals(profile.timelines);
   note_late_peers(profile.groups, profile.timelines);
   profile.stages = find_stages(profile.timelines);

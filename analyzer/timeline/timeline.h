@@ -1,6 +1,7 @@
 // What a GPU did and when, whoever recorded it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -139,6 +140,13 @@ enum class RankSource : uint8_t {
   kNobody,    // the number was given to it here, and is no rank of the job
 };
 
+// Launches without work of the GPU: a profiler dropped it, or ended first.
+struct MissingWork {
+  size_t launches = 0;  // of kernels and graphs
+  size_t missing = 0;   // of these, without work
+  size_t at_end = 0;    // of these, after the last launch that has work
+};
+
 // Of one process.
 struct Timeline {
   std::string source;       // file
@@ -167,6 +175,7 @@ struct Timeline {
   std::vector<int64_t> step_starts;
   std::vector<int64_t> step_numbers;  // of these, as the job counts; empty: from 0
   std::vector<HostRange> ranges;      // of recorded jobs; in no order
+  MissingWork missing;                // in a Profile: missing_work()
   std::vector<std::string> names;
   std::vector<std::string> threads;
 

@@ -144,11 +144,12 @@ void print_all(const std::vector<ProcessTrace>& processes) {
 }
 
 std::vector<Timeline> timelines_of(const Run& run, Symbolizer& symbolizer) {
+  const JobSizes sizes = job_sizes(run);
   std::vector<Timeline> timelines;
   for (const RankState& state : run.ranks) {
     const ProcessTrace& trace = trace_of(run, state);
     if (has_gpu_timeline(trace) && gpu_timeline_refused(trace).empty()) {
-      timelines.push_back(recorded_timeline(trace, state.rank, run.world_size, symbolizer));
+      timelines.push_back(recorded_timeline(trace, state.rank, sizes, symbolizer));
     }
   }
   std::erase_if(timelines, [](const Timeline& timeline) { return timeline.work.empty(); });

@@ -3,6 +3,7 @@ TRAINTRACE_GPU_TIMELINE=cupti.
 
 It must be exactly CODE (several with commas; `-`: nothing above info), with the ns that the ranks say they have lost, to 5 %: of several
 codes what only one of them can mean.  An info may be asked for too; CODE? may be there or not, !CODE must not, be it an info.
+CODE=CERTAINTY has to be so certain.
 NAME@RANK=VALUE is set for one rank; +KEY=NS is lost besides what the ranks say; !KEY= no finding may have.
 What a rank says as idle_for_CAUSE_ns is what `report --by=rank` must have of that cause.
 A machine that others use wakes up late: then a job loses what it was not made to, and runs again.  One that was never left
@@ -43,7 +44,7 @@ def is_spoilt(report, printed):
     """Its threads waited for processors, or the ends of collectives differ on simgpu because a host woke up late."""
     lost = printed.get("idle_ns", 0) + printed.get("exposed_ns", 0)
     return (printed.get("delayed_ns", 0) > DELAYED_NS or (code[0] == "-" and lost > MUCH_NS) or
-            any(finding["code"] == "trace.incomplete-timeline" for finding in report["findings"]))
+            any(finding["code"] == "trace.incomplete-timeline" and "end_skew_ns" in finding["values"] for finding in report["findings"]))
 
 
 def record(folder):
@@ -132,13 +133,16 @@ def unaccounted(report, table):
 
 
 def problem(findings, printed):
-    codes = [each for each in code.split(",") if each != "-"]
+    certainty = dict(each.split("=") for each in code.split(",") if "=" in each)
+    codes = [each.split("=")[0] for each in code.split(",") if each != "-"]
     wanted = [each for each in codes if each[-1] != "?" and each[0] != "!"]
     found = [finding for finding in findings if "!" + finding["code"] in codes or finding["code"] in wanted or
              (finding["severity"] != "info" and finding["code"] + "?" not in codes)]
     if sorted(finding["code"] for finding in found) != sorted(wanted):
         return f"expected {wanted}, found {[finding['code'] for finding in found]}"
     for finding in found:
+        if finding["certainty"] != certainty.get(finding["code"], finding["certainty"]):
+            return f"{finding['code']} is {finding['certainty']}: {finding['evidence']}"
         if set(absent) & set(finding["values"]):
             return f"{finding['code']} has {sorted(set(absent) & set(finding['values']))}"
         for key in KEYS if len(wanted) == 1 else KEYS_OF_ONE:

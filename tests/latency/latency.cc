@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -394,5 +395,9 @@ int main(int argc, char** argv) {
   const int64_t exposed = job.reduced.since(job.backward_ends, 0);
   say("exposed_ns", exposed);
   say("blocking_ns", exposed);
+  if (getenv("WORKS_TO_THE_END") != nullptr) {
+    job.launch(job.forward);
+    job.synchronise();
+  }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/lost_time/kernel_runs.h"
@@ -36,14 +37,26 @@ struct Slow {
   bool waiting_beside = false;  // some were compared beside communication that waited
 };
 
-// With another grid, or as often as it likes, a kernel does other work.
-bool is_equally_often(const KernelRuns::key_type& key, const std::vector<KernelRuns>& kernels) {
-  const auto first = kernels.front().find(key);
-  return key.second != 0 && first != kernels.front().end() &&
-         std::all_of(kernels.begin(), kernels.end(), [&](const KernelRuns& each) {
-           const auto found = each.find(key);
-           return found != each.end() && found->second.size() == first->second.size();
-         });
+struct DeviceRuns {
+  KernelRuns kernels;
+  size_t untold = 0;  // launches at the end of its timeline whose work was not recorded
+};
+
+// How often all devices are known to have run a kernel; what was not recorded at the end may be
+// more of it.  None: with another grid, or as often as it likes, a kernel does other work.
+std::optional<size_t> common_runs(const KernelRuns::key_type& key,
+                                  const std::vector<DeviceRuns>& devices) {
+  size_t fewest = std::numeric_limits<size_t>::max();
+  size_t most = 0;
+  size_t at_most = fewest;
+  for (const DeviceRuns& device : devices) {
+    const auto found = device.kernels.find(key);
+    const size_t count = found == device.kernels.end() ? 0 : found->second.size();
+    fewest = std::min(fewest, count);
+    most = std::max(most, count);
+    at_most = std::min(at_most, count + device.untold);
+  }
+  return key.second != 0 && fewest != 0 && most <= at_most ? std::optional(fewest) : std::nullopt;
 }
 
 using RunsOfAll = std::vector<const std::deque<KernelRun>*>;  // by device
@@ -132,30 +145,37 @@ void compare(const RunsOfAll& all, const std::vector<int64_t>& usual, size_t dev
   ++slow.kernels;
 }
 
-// The same kernel, equally often on all devices.  Stages of a pipeline run their passes in orders
-// of their own, and each has the same micro-batches: there the longest run belongs to the longest.
-void compare(const RunsOfAll& all, bool in_stages, std::vector<Slow>& slow) {
+// The same kernel, its first `count` runs on all devices.  Stages of a pipeline run their passes in
+// orders of their own, and each has the same micro-batches: there the longest run belongs to the
+// longest.
+void compare(const RunsOfAll& all, size_t count, bool in_stages, std::vector<Slow>& slow) {
   std::vector<std::deque<KernelRun>> runs;
   for (const std::deque<KernelRun>* const each : all) {
-    runs.push_back(*each);
-    if (in_stages) {
-      std::stable_sort(runs.back().begin(), runs.back().end(),
-                       [](const KernelRun& a, const KernelRun& b) { return a.ns < b.ns; });
-    }
+    runs.emplace_back(each->begin(), each->begin() + static_cast<ptrdiff_t>(count));
   }
   RunsOfAll compared;
   for (const std::deque<KernelRun>& each : runs) {
     compared.push_back(&each);
   }
-  const std::vector<int64_t> by_turn = usual_ns(all);
-  const std::vector<int64_t> usual = in_stages ? usual_ns(compared) : by_turn;
+  const std::vector<int64_t> by_turn = usual_ns(compared);
   for (size_t device = 0; device < all.size(); ++device) {
     for (size_t i = 0; i < all[device]->size(); ++i) {
       const KernelRun& sample = (*all[device])[i];
-      if (by_turn[i] > 0) {
+      if (i >= count) {
+        slow[device].known_ns += static_cast<double>(sample.ns);
+      } else if (by_turn[i] > 0) {
         slow[device].ratios_in[sample.part].push_back(per_mille(sample.ns, by_turn[i]));
       }
     }
+  }
+  for (std::deque<KernelRun>& each : runs) {
+    if (in_stages) {
+      std::stable_sort(each.begin(), each.end(),
+                       [](const KernelRun& a, const KernelRun& b) { return a.ns < b.ns; });
+    }
+  }
+  const std::vector<int64_t> usual = in_stages ? usual_ns(compared) : by_turn;
+  for (size_t device = 0; device < all.size(); ++device) {
     compare(compared, usual, device, slow[device]);
   }
 }
@@ -173,17 +193,17 @@ int64_t median_time(const std::deque<KernelRun>& samples) {
 // differs, and the n-th runs are not comparable.  A slow device takes longer for each grid than
 // most others do; one that only has more work takes other grids.  They add to what is known, not to
 // the proof.
-void add_alike(const std::vector<KernelRuns>& kernels, std::vector<Slow>& slow) {
+void add_alike(const std::vector<DeviceRuns>& devices, std::vector<Slow>& slow) {
   std::map<KernelRuns::key_type, std::vector<std::pair<size_t, int64_t>>> medians;
-  for (size_t member = 0; member < kernels.size(); ++member) {
-    for (const auto& [key, samples] : kernels[member]) {
+  for (size_t member = 0; member < devices.size(); ++member) {
+    for (const auto& [key, samples] : devices[member].kernels) {
       medians[key].emplace_back(member, median_time(samples));
     }
   }
   for (const auto& [key, of_members] : medians) {
     const bool most =
-        of_members.size() >= kSlowDeviceRanks && 2 * of_members.size() > kernels.size();
-    if (key.second == 0 || !most || is_equally_often(key, kernels)) {
+        of_members.size() >= kSlowDeviceRanks && 2 * of_members.size() > devices.size();
+    if (key.second == 0 || !most || common_runs(key, devices)) {
       continue;
     }
     for (const auto& [member, ns] : of_members) {
@@ -198,7 +218,7 @@ void add_alike(const std::vector<KernelRuns>& kernels, std::vector<Slow>& slow) 
       if (median < kSlowDeviceSlower * usual) {
         continue;
       }
-      for (const KernelRun& sample : kernels[member].at(key)) {
+      for (const KernelRun& sample : devices[member].kernels.at(key)) {
         const auto time = static_cast<double>(sample.ns);
         slow[member].alike_ns += time;
         slow[member].alike_lost_ns += sample.beside == 0 ? time * (1 - usual / median) : 0;
@@ -209,26 +229,27 @@ void add_alike(const std::vector<KernelRuns>& kernels, std::vector<Slow>& slow) 
 
 std::vector<Slow> compared(const Profile& profile) {
   std::vector<Slow> slow;
-  std::vector<KernelRuns> kernels;
+  std::vector<DeviceRuns> devices;
   const std::vector<std::vector<int64_t>> waited = waited_until(profile);
   for (const DeviceProfile& device : profile.devices) {
     slow.push_back({&device});
     slow.back().lost_in.resize(std::max<size_t>(1, device.stretches.size()));
     slow.back().compared_in.resize(slow.back().lost_in.size());
     slow.back().ratios_in.resize(slow.back().lost_in.size());
-    kernels.push_back(kernel_runs(profile, device, waited[device.timeline]));
+    devices.push_back({kernel_runs(profile, device, waited[device.timeline]),
+                       profile.timelines[device.timeline].missing.at_end});
   }
-  for (const auto& [key, ignored] : kernels.front()) {
-    if (is_equally_often(key, kernels)) {
+  for (const auto& [key, ignored] : devices.front().kernels) {
+    if (const std::optional<size_t> count = common_runs(key, devices)) {
       RunsOfAll all;
-      all.reserve(kernels.size());
-      for (const KernelRuns& each : kernels) {
-        all.push_back(&each.at(key));
+      all.reserve(devices.size());
+      for (const DeviceRuns& each : devices) {
+        all.push_back(&each.kernels.at(key));
       }
-      compare(all, !profile.messages.empty(), slow);
+      compare(all, *count, !profile.messages.empty(), slow);
     }
   }
-  add_alike(kernels, slow);
+  add_alike(devices, slow);
   return slow;
 }
 
@@ -285,37 +306,61 @@ bool is_slow(const Slow& slow) {
          slow.device->share(whole(all_lost_ns(slow))) >= kWarnShare;
 }
 
-// Who meets it in collectives, or is in a chain of ranks that send to each other with it.
-Ranks who_meets(const Profile& profile, const Ranks& slow) {
-  const auto rank_of = [&](size_t timeline) { return Rank{*profile.timelines[timeline].rank}; };
-  Ranks victims;
+// Sets of timelines that wait for each other again and again: in the collectives of a group, or by
+// messages.  What ranks did before a group's first collective is not known, so nobody is known to
+// have waited in that.
+std::vector<std::vector<size_t>> meetings_of(const Profile& profile) {
+  std::vector<std::vector<size_t>> meetings;
   for (const Arrivals& arrivals : profile.groups) {
-    Ranks members;
-    for (const size_t member : arrivals.members) {
-      insert(members, rank_of(member));
-    }
-    if (std::any_of(slow.begin(), slow.end(), [&](Rank rank) { return contains(members, rank); })) {
-      for (const Rank rank : members) {
-        insert(victims, rank);
-      }
+    if (arrivals.list.size() >= 2) {
+      meetings.push_back(arrivals.members);
     }
   }
-  std::map<Rank, Ranks> peers;
+  std::set<std::pair<size_t, size_t>> pairs;
   for (const MatchedMessage& message : profile.messages) {
-    insert(peers[rank_of(message.send.timeline)], rank_of(message.receive.timeline));
-    insert(peers[rank_of(message.receive.timeline)], rank_of(message.send.timeline));
+    pairs.insert(std::minmax(message.send.timeline, message.receive.timeline));
   }
-  std::vector<Rank> reached(slow.begin(), slow.end());
-  std::set<Rank> seen(slow.begin(), slow.end());
+  for (const auto& [one, other] : pairs) {
+    meetings.push_back({one, other});
+  }
+  return meetings;
+}
+
+// Who waits for one of these, or for somebody who waits for one.
+Ranks who_waits_for(const Profile& profile, const Ranks& slow) {
+  const std::vector<std::vector<size_t>> meetings = meetings_of(profile);
+  std::vector<std::vector<size_t>> of_timeline(profile.timelines.size());  // in meetings
+  for (size_t i = 0; i < meetings.size(); ++i) {
+    for (const size_t member : meetings[i]) {
+      of_timeline[member].push_back(i);
+    }
+  }
+  std::vector<size_t> reached;
+  std::vector<bool> seen(profile.timelines.size(), false);
+  std::vector<bool> joined(meetings.size(), false);
+  const auto reach = [&](size_t timeline) {
+    if (!seen[timeline]) {
+      seen[timeline] = true;
+      reached.push_back(timeline);
+    }
+  };
+  for (size_t i = 0; i < profile.timelines.size(); ++i) {
+    if (contains(slow, Rank{*profile.timelines[i].rank})) {
+      reach(i);
+    }
+  }
+  Ranks victims;
   for (size_t i = 0; i < reached.size(); ++i) {
-    for (const Rank peer : peers[reached[i]]) {
-      if (seen.insert(peer).second) {
-        reached.push_back(peer);
-        insert(victims, peer);
+    if (const Rank rank{*profile.timelines[reached[i]].rank}; !contains(slow, rank)) {
+      insert(victims, rank);
+    }
+    for (const size_t meeting : of_timeline[reached[i]]) {
+      if (!joined[meeting]) {
+        joined[meeting] = true;
+        std::for_each(meetings[meeting].begin(), meetings[meeting].end(), reach);
       }
     }
   }
-  std::erase_if(victims, [&](Rank rank) { return contains(slow, rank); });
   return victims;
 }
 
@@ -375,7 +420,7 @@ std::vector<Finding> find_slow_device(const Profile& profile) {
       finding.slower.push_back({each.device->index, part, share});
     }
   }
-  finding.victims = who_meets(profile, finding.culprits);
+  finding.victims = who_waits_for(profile, finding.culprits);
   const Slow& worst = slow.front();
   finding.title = fmt::format(
       "the GPU{} of {} take{} longer for the same kernels than those of "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <set>
 
@@ -29,12 +30,20 @@ bool is_proven_of_two(const WorkDifference& difference) {
          1 + difference.longer() >= kSlowDeviceSlower;
 }
 
+// With as much for each launch at the end whose work was not recorded as for the others.
 int64_t computed_ns(const Profile& profile, size_t timeline) {
   int64_t sum = 0;
   for (const DeviceProfile& device : profile.devices) {
     sum += device.timeline == timeline ? device.times.compute_ns : 0;
   }
-  return sum;
+  const MissingWork& missing = profile.timelines[timeline].missing;
+  if (missing.at_end == 0 || missing.at_end == missing.launches) {
+    return sum;
+  }
+  constexpr double kMost = 1e18;  // of files that may say anything
+  const double all = static_cast<double>(missing.launches) /
+                     static_cast<double>(missing.launches - missing.at_end);
+  return std::llround(std::min(all * static_cast<double>(sum), kMost));
 }
 
 // Of two, whether one has more to do or the other less is seen by all other ranks, where these are

@@ -22,6 +22,11 @@ bool has_collectives(const Timeline& timeline) {
   });
 }
 
+// In a trace of our own.
+bool is_recorded(const Timeline& timeline) {
+  return !timeline.call_stacks.empty();
+}
+
 }  // namespace
 
 std::vector<Finding> find_missing_work(const Profile& profile) {
@@ -30,14 +35,17 @@ std::vector<Finding> find_missing_work(const Profile& profile) {
   finding.severity = Severity::kInfo;
   MissingWork all;
   for (const Timeline& timeline : profile.timelines) {
-    const MissingWork missing = missing_work(timeline);
+    if (is_recorded(timeline)) {
+      continue;  // CUPTI counts what it drops, and of what is missing at the end the run tells
+    }
+    const MissingWork& missing = timeline.missing;
     if (missing.missing == 0) {
       continue;
     }
     all.launches += missing.launches;
     all.missing += missing.missing;
     insert(finding.culprits, {timeline.rank.value_or(0)});
-    if (missing.matters()) {
+    if (matters(missing)) {
       finding.severity = Severity::kWarning;
     }
     if (finding.evidence.size() < kEvidenceLines) {

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
-#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -21,11 +19,9 @@
 namespace traintrace {
 namespace {
 
-constexpr int64_t kBeforeAll = std::numeric_limits<int64_t>::min();
-
 struct Side {
   Spans idle;  // of a timeline by the host's calls: for certain
-  std::unordered_map<uint64_t, const HostCall*> launches;
+  Launches launches;
   std::vector<Spans> blocked;  // by thread
 };
 
@@ -77,11 +73,7 @@ Side side_of(const Timeline& timeline) {
   if (timeline.by_host) {
     side.idle = idle_of(timeline);
   }
-  for (const HostCall& call : timeline.calls) {
-    if (call.correlation != 0) {
-      side.launches[call.correlation] = &call;
-    }
-  }
+  side.launches = launches_of(timeline);
   std::vector<std::vector<Span>> blocked =
       blocked_elsewhere(timeline, launching_collectives(timeline, side));
   for (std::vector<Span>& each : blocked) {
@@ -127,27 +119,10 @@ void add_member(const Timeline& timeline, const Side& side, const GroupKernel& c
   }
 }
 
-// When each piece of work was launched.  Where that was not recorded, as before the recording began
-// while the host ran ahead: with what was launched before it on its stream, else before everything.
-std::vector<int64_t> launches_of(const Timeline& timeline, const Side& side) {
-  std::vector<int64_t> launches;
-  launches.reserve(timeline.work.size());
-  std::map<std::pair<int32_t, int32_t>, int64_t> last;  // by device and stream
-  for (const GpuWork& work : timeline.work) {
-    const auto launch = side.launches.find(work.correlation);
-    const auto before = last.try_emplace({work.device, work.stream}, kBeforeAll).first;
-    if (launch != side.launches.end()) {
-      before->second = launch->second->start_ns;
-    }
-    launches.push_back(side.launches.empty() ? work.start_ns : before->second);
-  }
-  return launches;
-}
-
 // Arrival::worked_ns of one member.
 void add_work(const Timeline& timeline, const Side& side, const std::vector<GroupKernel>& kernels,
               std::vector<Arrival>& list) {
-  const std::vector<int64_t> launches = launches_of(timeline, side);
+  const std::vector<int64_t> launches = launch_times(timeline, side.launches);
   const auto launch_of = [&](const GpuWork& work) {
     return launches[static_cast<size_t>(&work - timeline.work.data())];
   };
@@ -228,6 +203,10 @@ Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side
     }
   }
   arrivals.numbered = group.numbered;
+  arrivals.cut =
+      group.cut || std::any_of(group.sides.begin(), group.sides.end(), [&](const GroupSide& side) {
+        return timelines[side.timeline].missing.at_end != 0;
+      });
   arrivals.by_host = by_host;
   std::vector<const HostCall*> previous(group.sides.size(), nullptr);
   const GroupSide& first = group.sides.front();

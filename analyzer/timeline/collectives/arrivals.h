@@ -56,6 +56,9 @@ struct Arrivals {
   // By their numbers in the communicator all members ran the same ones.
   bool numbered = false;
   bool by_host = false;  // Timeline::by_host
+  // Some members have work before the first or after the last that others have not recorded: only
+  // what lies between these can be compared.
+  bool cut = false;
   AlignedClocks clocks;  // times are by the clock of the first member
 
   // Nobody is late by less.

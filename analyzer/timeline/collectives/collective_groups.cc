@@ -108,9 +108,10 @@ void join_by_sequence(CollectiveGroup& group) {
     }
   }
   for (GroupSide& side : group.sides) {
-    std::erase_if(side.kernels, [&](const GroupKernel& kernel) {
+    const size_t left_out = std::erase_if(side.kernels, [&](const GroupKernel& kernel) {
       return seen[kernel.sequence] != group.sides.size();
     });
+    group.cut = group.cut || left_out != 0;
   }
   group.numbered = true;
 }
@@ -138,6 +139,11 @@ void join(CollectiveGroup& group) {
 
 std::string missing_text(size_t there, size_t all) {
   return "traces of " + std::to_string(there) + " of " + std::to_string(all) + " ranks";
+}
+
+std::string unknown_size_text(size_t there) {
+  return "traces of " + std::to_string(there) + (there == 1 ? " rank" : " ranks") +
+         ", and how many are in it is not known";
 }
 
 size_t world_of(std::span<const Timeline> timelines, size_t& ranks) {
@@ -198,10 +204,13 @@ std::vector<CollectiveGroup> collective_groups(std::span<const Timeline> timelin
     if (key.size == 1) {
       continue;
     }
+    // Where all that there are run its collectives, nothing says that others do.
     const size_t size = key.size < 0 ? timelines.size() : static_cast<size_t>(key.size);
-    if (group.sides.size() < size) {
-      group.why_not =
-          timelines.size() < 2 ? "the trace of one rank" : missing_text(group.sides.size(), size);
+    if (timelines.size() < 2) {
+      group.why_not = "the trace of one rank";
+    } else if (group.sides.size() < size) {
+      group.why_not = key.size < 0 ? unknown_size_text(group.sides.size())
+                                   : missing_text(group.sides.size(), size);
     } else {
       join(group);
     }

@@ -27,6 +27,7 @@ struct CollectiveGroup {
   std::string name;              // empty: nothing says which groups there are
   std::vector<GroupSide> sides;  // by timeline; each has as many kernels, and these belong together
   bool numbered = false;         // joined by their sequence numbers
+  bool cut = false;              // some ranks recorded collectives that others did not
   std::string why_not;           // nothing could be joined
 };
 

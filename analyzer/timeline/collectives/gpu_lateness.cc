@@ -6,6 +6,7 @@
 
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/chance.h"
+#include "analyzer/timeline/collectives/own_work.h"
 #include "analyzer/timeline/median.h"
 #include "analyzer/timeline/sums.h"
 
@@ -33,9 +34,41 @@ struct KernelRuns {
 };
 using RunsByKernel = std::map<std::pair<std::string_view, uint16_t>, KernelRuns>;
 
-RunsByKernel runs_of(const Timeline& timeline, int64_t& copies_ns) {
+// Where some members recorded more than others: what was launched between the first and the last
+// collective that all have.
+std::vector<bool> compared_work(const Timeline& timeline, const Arrivals& arrivals, size_t member) {
+  std::vector<bool> compared(timeline.work.size(), true);
+  if (!arrivals.cut) {
+    return compared;
+  }
+  const std::vector<int64_t> launches = launch_times(timeline, launches_of(timeline));
+  const auto place_of = [&](size_t index) {
+    return LaunchPlace{launches[index], timeline.work[index].start_ns};
+  };
+  LaunchPlace from = {};
+  LaunchPlace until = {};
+  for (size_t i = 0; i < timeline.work.size(); ++i) {
+    if (timeline.work[i].correlation == arrivals.list.front().correlation[member]) {
+      from = place_of(i);
+    }
+    if (timeline.work[i].correlation == arrivals.list.back().correlation[member]) {
+      until = place_of(i);
+    }
+  }
+  for (size_t i = 0; i < timeline.work.size(); ++i) {
+    compared[i] = from < place_of(i) && place_of(i) < until;
+  }
+  return compared;
+}
+
+RunsByKernel runs_of(const Timeline& timeline, const std::vector<bool>& compared,
+                     int64_t& copies_ns) {
   std::map<std::pair<uint32_t, uint16_t>, KernelRuns> by_index;
-  for (const GpuWork& work : timeline.work) {
+  for (size_t i = 0; i < timeline.work.size(); ++i) {
+    const GpuWork& work = timeline.work[i];
+    if (!compared[i]) {
+      continue;
+    }
     const int64_t ns = work.end_ns - work.start_ns;
     if (work.kind == WorkKind::kCompute) {
       KernelRuns& runs = by_index[{work.name, work.shape}];
@@ -158,7 +191,8 @@ WorkDifference work_difference(const Profile& profile, const Arrivals& arrivals,
   std::vector<int64_t> copies(arrivals.members.size(), 0);
   std::map<std::pair<std::string_view, uint16_t>, int> kernels;
   for (size_t i = 0; i < arrivals.members.size(); ++i) {
-    runs.push_back(runs_of(profile.timelines[arrivals.members[i]], copies[i]));
+    const Timeline& timeline = profile.timelines[arrivals.members[i]];
+    runs.push_back(runs_of(timeline, compared_work(timeline, arrivals, i), copies[i]));
     for (const auto& [kernel, each] : runs.back()) {
       kernels[kernel] = 0;
     }

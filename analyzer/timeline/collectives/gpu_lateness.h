@@ -52,7 +52,7 @@ bool comes_often(const GpuLatenesses& all, const GpuLateness& late);
 // The same, of one of `candidates` ranks, and no chance.
 bool is_gpu_habit(const GpuLatenesses& all, const GpuLateness& late, size_t candidates);
 
-// What a member's GPU did differently from the median of the other members.
+// What a member's GPU did differently from the median of the other members, in what all recorded.
 struct WorkDifference {
   int64_t more_kernels = 0;  // that others ran less often
   int64_t more_ns = 0;       // in kernels that others ran less or more often

@@ -2,10 +2,42 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "analyzer/timeline/sums.h"
 
 namespace traintrace {
+namespace {
+
+constexpr int64_t kBeforeAll = std::numeric_limits<int64_t>::min();
+
+}  // namespace
+
+Launches launches_of(const Timeline& timeline) {
+  Launches launches;
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      launches[call.correlation] = &call;
+    }
+  }
+  return launches;
+}
+
+std::vector<int64_t> launch_times(const Timeline& timeline, const Launches& launches) {
+  std::vector<int64_t> times;
+  times.reserve(timeline.work.size());
+  std::map<std::pair<int32_t, int32_t>, int64_t> last;  // by device and stream
+  for (const GpuWork& work : timeline.work) {
+    const auto launch = launches.find(work.correlation);
+    const auto before = last.try_emplace({work.device, work.stream}, kBeforeAll).first;
+    if (launch != launches.end()) {
+      before->second = launch->second->start_ns;
+    }
+    times.push_back(launches.empty() ? work.start_ns : before->second);
+  }
+  return times;
+}
 
 std::vector<int64_t> worked_between(const Timeline& timeline, int32_t device,
                                     const std::vector<LaunchPlace>& collectives,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "analyzer/timeline/timeline.h"
@@ -16,6 +17,13 @@ struct LaunchPlace {
 
   auto operator<=>(const LaunchPlace&) const = default;  // NOLINT(modernize-use-nullptr)
 };
+
+using Launches = std::unordered_map<uint64_t, const HostCall*>;  // by correlation
+Launches launches_of(const Timeline& timeline);
+
+// When each piece of work was launched.  Where that was not recorded, as before the recording began
+// while the host ran ahead: with what was launched before it on its stream, else before everything.
+std::vector<int64_t> launch_times(const Timeline& timeline, const Launches& launches);
 
 // The time that a device spent on computing and copies which were launched after the collective
 // before and before this one; 0 for the first.  By launch, not by time: a GPU that waits in a

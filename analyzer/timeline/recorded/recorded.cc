@@ -12,6 +12,7 @@
 #include "analyzer/model/process/range_spans.h"
 #include "analyzer/model/process/told_steps.h"
 #include "analyzer/model/progress.h"
+#include "analyzer/model/run.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/communication_kernels.h"
 #include "analyzer/timeline/recorded/call_sites.h"
@@ -30,8 +31,10 @@ constexpr uint64_t kMostElements = uint64_t{1} << 48;
 
 class Recorded {
  public:
-  Recorded(const ProcessTrace& trace, Symbolizer& symbolizer, Timeline& timeline, bool by_host)
+  Recorded(const ProcessTrace& trace, const JobSizes& sizes, Symbolizer& symbolizer,
+           Timeline& timeline, bool by_host)
       : trace_(trace),
+        sizes_(sizes),
         timeline_(timeline),
         sites_(trace, symbolizer),
         streams_(trace, trace.armed),
@@ -89,6 +92,7 @@ class Recorded {
   void sort();
 
   const ProcessTrace& trace_;
+  const JobSizes& sizes_;
   Timeline& timeline_;
   GpuClock clock_;
   TimeNs start_ = 0;  // all that began since then is there
@@ -218,7 +222,8 @@ void Recorded::add_note(const CallRecord& event, uint64_t correlation) {
   if (communicator != 0 && communicator <= trace_.communicators.size()) {
     const CommunicatorText& text = trace_.communicators[communicator - 1];
     note.group = name(text.name.empty() ? fmt::format("{:016x}", text.id) : text.name);
-    note.group_size = text.size;
+    const auto size = sizes_.communicators.find(text.id);
+    note.group_size = size == sizes_.communicators.end() ? text.size : size->second;
     note.members = name(fmt::format("{:016x}", text.id));  // names need not be unique
   }
   timeline_.collectives.push_back(note);
@@ -466,6 +471,17 @@ bool has_gpu_timeline(const ProcessTrace& trace) {
   return fact != trace.facts.end() && fact->second == "cupti";
 }
 
+JobSizes job_sizes(const Run& run) {
+  JobSizes sizes;
+  sizes.world = run.world_size;
+  for (const Communicator& communicator : run.communicators) {
+    if (communicator.size >= 0) {
+      sizes.communicators.emplace(communicator.id.value, communicator.size);
+    }
+  }
+  return sizes;
+}
+
 std::string gpu_timeline_refused(const ProcessTrace& trace) {
   if (is_lost(trace, "gpu-records-lost")) {
     return "CUPTI dropped records of what the GPU did";
@@ -476,14 +492,14 @@ std::string gpu_timeline_refused(const ProcessTrace& trace) {
   return "";
 }
 
-Timeline recorded_timeline(const ProcessTrace& trace, Rank rank, int world_size,
+Timeline recorded_timeline(const ProcessTrace& trace, Rank rank, const JobSizes& sizes,
                            Symbolizer& symbolizer, bool by_host) {
   Timeline timeline;
   timeline.source = trace.source;
   timeline.rank = rank.value;
-  timeline.world_size = world_size;
+  timeline.world_size = sizes.world;
   timeline.host = trace.host;
-  Recorded(trace, symbolizer, timeline, by_host).read();
+  Recorded(trace, sizes, symbolizer, timeline, by_host).read();
   return timeline;
 }
 
