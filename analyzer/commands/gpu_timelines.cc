@@ -267,6 +267,7 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
       run.lost_times = lost_times(profile, in_profile);
       const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
       if (summary != findings.end()) {
+        say_most_lost(profile, in_profile, *summary);
         add_profiling(profile, *summary);
       }
       std::move(in_profile.begin(), in_profile.end(), std::back_inserter(found));

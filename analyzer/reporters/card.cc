@@ -11,6 +11,7 @@
 
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
+#include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/reporters/card_actor.h"
@@ -339,12 +340,6 @@ std::string who_is(const Run& run, const Ranks& ranks) {
   return who;
 }
 
-// A pause of most of the window is no habit, and no health either.
-bool loses_time(const Finding& finding) {
-  return std::any_of(finding.values.begin(), finding.values.end(),
-                     [](const auto& value) { return value.first == "lost_percent"; });
-}
-
 // Of what is more than a note.
 const char* kind_of_numbers(std::string_view code) {
   return code == "numeric.same-data" || code == "numeric.stuck-input"      ? "REPEATED DATA"
@@ -381,7 +376,7 @@ const char* kind_of(const Finding& finding) {
     return "WATCHDOG ABORT";
   }
   if (code.starts_with("run.")) {
-    return code == "run.healthy" ? (loses_time(finding) ? "NOTE" : "HEALTHY")
+    return code == "run.healthy" ? (says_what_is_lost(finding) ? "NOTE" : "HEALTHY")
            : code == "run.in-progress"
                ? (finding.certainty == Certainty::kPossible ? "UNDECIDED" : "IN PROGRESS")
            : code == "run.rank-failed" ? "FAILED"

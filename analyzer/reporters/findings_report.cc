@@ -8,6 +8,7 @@
 
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/internal_error.h"
+#include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
@@ -51,7 +52,7 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
                                                                 : "possibly: ";
   verdict += first.title;
   for (const CodePlace& place : first.where) {
-    if (first.code.starts_with("latency.")) {
+    if (first.code.starts_with("latency.") || says_what_is_lost(first)) {
       return verdict + fmt::format("; rank {}: {}", place.rank.value, place_text(place));
     }
     // Where memory was allocated says nothing about where the rank is.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace traintrace {
@@ -17,6 +18,7 @@ struct Piece {
   int64_t start_ns;
   uint32_t name;
   int32_t device;
+  WorkKind kind;
 };
 
 struct Stream {
@@ -50,7 +52,7 @@ std::vector<Piece> busiest_stream(const Timeline& timeline) {
   for (auto work = timeline.work.rbegin();
        work != timeline.work.rend() && pieces.size() < kMostWork; ++work) {
     if (work->device == device && work->stream == number) {
-      pieces.push_back({work->start_ns, work->name, work->device});
+      pieces.push_back({work->start_ns, work->name, work->device, work->kind});
     }
   }
   std::reverse(pieces.begin(), pieces.end());
@@ -69,27 +71,226 @@ bool repeats_after(const std::vector<Piece>& pieces, size_t period) {
   return true;
 }
 
+std::vector<size_t> all_steps(const std::vector<Piece>& pieces, size_t period) {
+  std::vector<size_t> starts;
+  for (size_t i = 0; i + period <= pieces.size(); i += period) {
+    starts.push_back(i);
+  }
+  return starts;
+}
+
+// Pieces of a stream from `begin` to before `end`.
+struct Run {
+  size_t begin, end;
+  size_t length() const { return end - begin; }
+};
+
+bool is_most(const std::vector<Piece>& pieces, size_t count) {
+  return static_cast<double>(count) >= kStepsCover * static_cast<double>(pieces.size());
+}
+
+// Whether most of a few pieces come a period earlier or later as well, as nearly all do where
+// runs_of() has any: looking at all of them takes long where nothing repeats.  They are at uneven
+// distances: at even ones all may be what comes between.
+bool may_have_runs(const std::vector<Piece>& pieces, size_t period) {
+  constexpr size_t kLookedAt = 7;
+  size_t same = 0;
+  for (size_t i = 1; i <= kLookedAt; ++i) {
+    const size_t at = pieces.size() * i * i / ((kLookedAt + 1) * (kLookedAt + 1));
+    const auto is_at = [&](size_t other) {
+      return other < pieces.size() && pieces[other].name == pieces[at].name;
+    };
+    same += is_at(at + period) || (at >= period && is_at(at - period)) ? 1 : 0;
+  }
+  return 2 * same > kLookedAt;
+}
+
+// Those in which each piece is followed by the same one a period later, over a period or more.
+// Empty: they have too little of all pieces.
+std::vector<Run> runs_of(const std::vector<Piece>& pieces, size_t period) {
+  std::vector<Run> runs;
+  size_t covered = 0;  // up to here
+  size_t between = 0;  // of the pieces up to there, in no run
+  for (size_t i = 0; i + period < pieces.size();) {
+    size_t end = i;
+    while (end + period < pieces.size() && pieces[end].name == pieces[end + period].name) {
+      ++end;
+    }
+    if (end - i >= period) {
+      const size_t begin = std::max(i, covered);
+      between += begin - covered;
+      covered = end + period;
+      runs.push_back({begin, covered});
+    }
+    if (!is_most(pieces, pieces.size() - (std::max(i, covered) - covered) - between)) {
+      return {};
+    }
+    i = end + 1;
+  }
+  between += pieces.size() - covered;
+  return is_most(pieces, pieces.size() - between) ? runs : std::vector<Run>{};
+}
+
+bool is_same_work(const std::vector<Piece>& pieces, size_t one, size_t other, size_t count) {
+  return std::equal(pieces.begin() + static_cast<ptrdiff_t>(one),
+                    pieces.begin() + static_cast<ptrdiff_t>(one + count),
+                    pieces.begin() + static_cast<ptrdiff_t>(other),
+                    [](const Piece& a, const Piece& b) { return a.name == b.name; });
+}
+
+// Of a run, each time that all of the step which begins at `body` comes; from the first on.
+std::vector<size_t> steps_within(const std::vector<Piece>& pieces, const Run& run, size_t body,
+                                 size_t period) {
+  std::vector<size_t> starts;
+  for (size_t i = run.begin; i < run.begin + period && i + period <= run.end; ++i) {
+    if (is_same_work(pieces, body, i, period)) {
+      for (; i + period <= run.end; i += period) {
+        starts.push_back(i);
+      }
+      break;
+    }
+  }
+  return starts;
+}
+
+// At how many places between steps, before and after all there are kernels that are in no step.
+size_t places_of_others(const std::vector<Piece>& pieces, const std::vector<size_t>& starts,
+                        size_t period) {
+  std::unordered_set<uint32_t> within;
+  for (size_t i = starts.front(); i < starts.front() + period; ++i) {
+    within.insert(pieces[i].name);
+  }
+  size_t places = 0;
+  size_t steps = 0;  // before a piece
+  std::optional<size_t> last;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    for (; steps < starts.size() && starts[steps] + period <= i; ++steps) {
+    }
+    if (pieces[i].kind != WorkKind::kMemory && !within.contains(pieces[i].name) && last != steps) {
+      last = steps;
+      ++places;
+    }
+  }
+  return places;
+}
+
+// What comes again and again on a stream, each time with the same work.
+struct Cycle {
+  std::vector<size_t> starts;  // of each whole one, in pieces
+  size_t places_of_others = 0;
+  bool ends_whole = false;  // ends_after_whole_cycles
+};
+
+// Whether what comes between comes after whole cycles each time, and not after whole ones of a
+// multiple that is long enough for a step: then it is the cycle that something is done after.
+bool ends_after_whole_cycles(const std::vector<Run>& runs, size_t period) {
+  const size_t longer = (kShortestPeriod + period - 1) / period * period;
+  return runs.size() >= kReturns &&
+         std::all_of(runs.begin() + 1, runs.end() - 1,
+                     [&](const Run& run) { return run.length() % period == 0; }) &&
+         std::any_of(runs.begin() + 1, runs.end() - 1,
+                     [&](const Run& run) { return run.length() % longer != 0; });
+}
+
+// Where a step begins: after what comes between steps.  A recording may begin within one.
+size_t first_of_a_step(const std::vector<Run>& runs) {
+  const auto from = runs.size() > 1 ? runs.begin() + 1 : runs.begin();
+  return std::max_element(from, runs.end(),
+                          [](const Run& a, const Run& b) { return a.length() < b.length(); })
+      ->begin;
+}
+
+// Those of such a period, but for what comes between them now and then: a checkpoint, logging, an
+// evaluation.  No starts: they are no steps.
+Cycle cycle_with_breaks(const std::vector<Piece>& pieces, size_t period) {
+  std::vector<Run> runs =
+      may_have_runs(pieces, period) ? runs_of(pieces, period) : std::vector<Run>{};
+  if (runs.empty()) {
+    return {};
+  }
+  const size_t body = first_of_a_step(runs);
+  const bool is_one_name =
+      std::all_of(pieces.begin() + static_cast<ptrdiff_t>(body),
+                  pieces.begin() + static_cast<ptrdiff_t>(body + period),
+                  [&](const Piece& piece) { return piece.name == pieces[body].name; });
+  Cycle cycle;
+  size_t covered = 0;
+  std::erase_if(runs, [&](const Run& run) {
+    const std::vector<size_t> some = steps_within(pieces, run, body, period);
+    cycle.starts.insert(cycle.starts.end(), some.begin(), some.end());
+    covered += some.empty() ? 0 : run.length();
+    return some.empty();
+  });
+  if (is_one_name || !is_most(pieces, covered)) {
+    return {};
+  }
+  cycle.places_of_others = places_of_others(pieces, cycle.starts, period);
+  cycle.ends_whole = ends_after_whole_cycles(runs, period);
+  return cycle;
+}
+
+// Whether the host waits for the GPU, or gets a batch, between one and the next, nearly each time.
+bool has_call_in_each(const Timeline& timeline, const std::vector<Piece>& pieces,
+                      const std::vector<size_t>& starts) {
+  std::vector<int64_t> times;
+  for (const size_t start : starts) {
+    times.push_back(pieces[start].start_ns);
+  }
+  std::vector<bool> has(times.size(), false);
+  for (const HostCall& call : timeline.calls) {
+    if (call.kind == HostCallKind::kBlocking || call.kind == HostCallKind::kLoader) {
+      const auto after = std::upper_bound(times.begin(), times.end(), call.end_ns);
+      if (after != times.begin()) {
+        has[static_cast<size_t>(after - times.begin()) - 1] = true;
+      }
+    }
+  }
+  return static_cast<double>(std::count(has.begin(), has.end(), true)) >=
+         kStepsCover * static_cast<double>(has.size());
+}
+
+// Or a part of one, as its layers.  The rest of a step, as the optimizer or what comes before the
+// first layer, has kernels of its own; what comes between steps has none, or comes once, as a
+// warm-up, where something else tells steps.
+bool is_step(const Timeline& timeline, const std::vector<Piece>& pieces, const Cycle& cycle,
+             size_t period) {
+  if (cycle.starts.empty() || cycle.places_of_others > 1) {
+    return false;
+  }
+  const bool is_evident = period >= kShortestPeriod || cycle.ends_whole;
+  return (is_evident && cycle.places_of_others == 0) ||
+         has_call_in_each(timeline, pieces, cycle.starts);
+}
+
+StepPeriod period_of(const std::vector<Piece>& pieces, size_t period,
+                     const std::vector<size_t>& starts) {
+  StepPeriod found;
+  found.work = period;
+  found.repeats = static_cast<double>(pieces.size()) / static_cast<double>(period);
+  found.device = pieces.front().device;
+  for (const size_t start : starts) {
+    found.starts.push_back(pieces[start].start_ns);
+  }
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i + period < pieces.size(); ++i) {
+    lengths.push_back(pieces[i + period].start_ns - pieces[i].start_ns);
+  }
+  found.step_ns = upper_median(std::move(lengths));
+  return found;
+}
+
 }  // namespace
 
 std::optional<StepPeriod> find_step_period(const Timeline& timeline) {
   const std::vector<Piece> pieces = busiest_stream(timeline);
-  for (size_t period = kShortestPeriod; period * 2 <= pieces.size(); ++period) {
-    if (!repeats_after(pieces, period)) {
-      continue;
+  for (size_t period = 2; period * 2 <= pieces.size(); ++period) {
+    if (period >= kShortestPeriod && repeats_after(pieces, period)) {
+      return period_of(pieces, period, all_steps(pieces, period));
     }
-    StepPeriod found;
-    found.work = period;
-    found.repeats = static_cast<double>(pieces.size()) / static_cast<double>(period);
-    found.device = pieces.front().device;
-    for (size_t i = 0; i + period <= pieces.size(); i += period) {
-      found.starts.push_back(pieces[i].start_ns);
+    const Cycle cycle = cycle_with_breaks(pieces, period);
+    if (is_step(timeline, pieces, cycle, period)) {
+      return period_of(pieces, period, cycle.starts);
     }
-    std::vector<int64_t> lengths;
-    for (size_t i = 0; i + period < pieces.size(); ++i) {
-      lengths.push_back(pieces[i + period].start_ns - pieces[i].start_ns);
-    }
-    found.step_ns = upper_median(std::move(lengths));
-    return found;
   }
   return std::nullopt;
 }

@@ -19,8 +19,11 @@ struct StepPeriod {
   std::vector<int64_t> starts;  // of the first piece of work of each whole step; ns
 };
 
-// The smallest period of at least 20 pieces of work after which 99 % are the same again,
-// with at least two whole repeats.  None: nothing repeats so, as in a trace with samples left out.
+// The smallest period of at least 20 pieces of work after which 99 % are the same again, with at
+// least two whole repeats; or after which 90 % are, but for what comes between steps now and then:
+// a checkpoint, logging, an evaluation.  That is copies and kernels that steps have as well:
+// others, as an optimizer's, make these parts of a step.  One of less work than that only where
+// something else tells steps.  None: nothing repeats so, as in a trace with samples left out.
 std::optional<StepPeriod> find_step_period(const Timeline& timeline);
 
 // Where each step of the timeline begins, by its annotations, else by the period; empty: not known.

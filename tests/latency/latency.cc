@@ -86,6 +86,36 @@ void copies(Job& job, int steps, const char* batch, int us) {
   }
 }
 
+// After each sixth step but the last some rank, or each (-1), fetches what it saves, and the GPU
+// has nothing to do meanwhile.
+void saves(Job& job, int steps, int rank, int us) {
+  constexpr int kSteps = 6;
+  std::vector<char> state(kCopyBytes);
+  for (int i = 0; i < steps; ++i) {
+    job.step(world_size() > 1);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    const bool is_due = (i + 1) % kSteps == 0 && i + 1 < steps;
+    if (is_due && (rank < 0 || rank == world_rank())) {
+      CUDA_CHECK(
+          cudaMemcpyAsync(state.data(), job.batch, kCopyBytes, cudaMemcpyDeviceToHost, job.stream));
+      job.synchronise();
+      lose(us);
+    }
+  }
+}
+
+// Once, in the middle of the loop.
+void pauses(Job& job, int steps, int us) {
+  for (int i = 0; i < steps; ++i) {
+    job.step(false);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    if (i == steps / 2) {
+      job.synchronise();
+      lose(us);
+    }
+  }
+}
+
 void communicates(Job& job, int steps) {
   for (int i = 0; i < steps; ++i) {
     job.step(true);
@@ -317,6 +347,11 @@ std::map<std::string, Case> cases() {
       {"no-sync", [=](Job& job, int steps) { copies(job, steps, batch, kLostUs / 2); }},
       {"pageable", [](Job& job, int steps) { copies(job, steps, pageable.data(), kLostUs); }},
       {"pageable-alone", [](Job& job, int steps) { copies(job, steps, pageable.data(), 0); }},
+      {"saves", [](Job& job, int steps) { saves(job, steps, -1, 3 * kLostUs); }},
+      {"saves-quickly", [](Job& job, int steps) { saves(job, steps, -1, kLostUs); }},
+      {"one-saves", [](Job& job, int steps) { saves(job, steps, 0, 6 * kLostUs); }},
+      {"pauses", [](Job& job, int steps) { pauses(job, steps, 30 * kLostUs); }},
+      {"pauses-shortly", [](Job& job, int steps) { pauses(job, steps, 3 * kLostUs); }},
       {"communication", communicates},
       {"small", reduces(30, 64)},
       {"few-small", reduces(10, 64)},

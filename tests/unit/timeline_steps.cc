@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <string>
 
 #include "analyzer/timeline/idle.h"
 #include "analyzer/timeline/steps.h"
@@ -83,6 +84,110 @@ TEST(StepsOnDevice, AreTheMarksWhereNoLaunchIsKnown) {
   add(timeline, 1, 5, 100);
   timeline.calls.clear();
   EXPECT_EQ(steps_on_device(timeline, 0), timeline.step_starts);
+}
+
+// One kernel after another on one stream, by its letter, each for 10 ns; `m` is a copy.
+Timeline stream_of(const std::string& kernels) {
+  Timeline timeline = empty();
+  timeline.names.clear();
+  for (char letter = 0; letter < 127; ++letter) {
+    timeline.names.emplace_back(1, letter);
+  }
+  for (const char kernel : kernels) {
+    const auto at = static_cast<int64_t>(timeline.work.size()) * 10;
+    add(timeline, at - 5, at, at + 10);
+    timeline.work.back().name = static_cast<uint32_t>(kernel);
+    timeline.work.back().kind = kernel == 'm' ? WorkKind::kMemory : WorkKind::kCompute;
+  }
+  return timeline;
+}
+
+std::string repeated(const std::string& text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) {
+    all += text;
+  }
+  return all;
+}
+
+// Where the period's steps begin, in pieces of work.
+std::vector<int64_t> found_steps(const Timeline& timeline) {
+  std::vector<int64_t> starts;
+  if (const std::optional<StepPeriod> period = find_step_period(timeline)) {
+    for (const int64_t start_ns : period->starts) {
+      starts.push_back(start_ns / 10);
+    }
+  }
+  return starts;
+}
+
+const std::string kStep = "abcdefghijklbcdefghijklo";  // 24
+
+TEST(StepPeriod, LeavesOutWhatComesBetweenStepsNowAndThen) {
+  const std::vector<int64_t> starts = found_steps(stream_of(repeated(repeated(kStep, 5) + "m", 4)));
+  ASSERT_EQ(starts.size(), 20);
+  EXPECT_EQ(starts[4], 4 * 24);
+  EXPECT_EQ(starts[5], 5 * 24 + 1);
+  EXPECT_EQ(starts[19], 19 * 24 + 3);
+}
+
+TEST(StepPeriod, IsFoundWhereWhatComesBetweenCutsARecordingIntoEighths) {
+  const std::vector<int64_t> starts =
+      found_steps(stream_of("o" + repeated(repeated("abcdefno", 10) + "m", 8)));
+  ASSERT_EQ(starts.size(), 80);
+  EXPECT_EQ(starts[0], 1);  // the recording begins within a step
+  EXPECT_EQ(starts[10], 1 + 80 + 1);
+}
+
+TEST(StepPeriod, LeavesOutAnEvaluationOfKernelsThatStepsHave) {
+  const std::vector<int64_t> starts =
+      found_steps(stream_of(repeated(repeated(kStep, 10) + "bcdefghijklm", 4)));
+  ASSERT_EQ(starts.size(), 40);
+  EXPECT_EQ(starts[10], 10 * 24 + 12);
+}
+
+// A recording of one step may be its layers, and what comes before the first of them.
+TEST(StepPeriod, LeavesOutAWarmUpWhereTheHostWaitsInEachStep) {
+  Timeline timeline = stream_of("wwvwx" + repeated(kStep, 10));
+  EXPECT_TRUE(found_steps(timeline).empty());
+  for (int64_t step = 0; step < 10; ++step) {
+    const int64_t at = 50 + step * 240;
+    timeline.calls.push_back({at + 1, at + 230, 0, 0, 0, HostCallKind::kBlocking});
+  }
+  const std::vector<int64_t> starts = found_steps(timeline);
+  ASSERT_EQ(starts.size(), 10);
+  EXPECT_EQ(starts.front(), 5);
+}
+
+TEST(StepPeriod, IsNoneOfTheLayersOfASingleStep) {
+  EXPECT_TRUE(found_steps(stream_of("xyzw" + repeated(kStep, 12) + "uv")).empty());
+}
+
+// The optimizer comes once in a step, after five micro-batches: these are no steps.
+TEST(StepPeriod, HasWhatComesAgainBetweenShorterOnes) {
+  const std::vector<int64_t> starts = found_steps(stream_of(repeated(repeated(kStep, 5) + "p", 4)));
+  EXPECT_EQ(starts, (std::vector<int64_t>{0, 121, 242, 363}));
+}
+
+TEST(StepPeriod, IsThatOfShortStepsAfterWhichACopyComesNowAndThen) {
+  const std::vector<int64_t> starts =
+      found_steps(stream_of(repeated(repeated("abcdefo", 10) + "m", 4)));
+  ASSERT_EQ(starts.size(), 40);
+  EXPECT_EQ(starts[10], 71);
+}
+
+TEST(StepPeriod, IsThatOfShortStepsInEachOfWhichTheHostWaits) {
+  Timeline timeline = stream_of(repeated("abcdefo", 20));
+  EXPECT_EQ(found_steps(timeline).size(), 6);  // of at least 20 pieces: these may be layers
+  for (int64_t step = 0; step < 20; ++step) {
+    timeline.calls.push_back({step * 70 + 1, step * 70 + 60, 0, 0, 0, HostCallKind::kBlocking});
+  }
+  EXPECT_EQ(found_steps(timeline).size(), 20);
+}
+
+TEST(StepPeriod, IsNotOneKernelOverAndOver) {
+  const std::vector<int64_t> starts = found_steps(stream_of(repeated(repeated("t", 50) + "m", 4)));
+  EXPECT_EQ(starts, (std::vector<int64_t>{0, 51, 102, 153}));
 }
 
 TEST(IdleByStep, AddsUpToThatOfAllWithNegativeTimesToo) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "analyzer/detectors/catalogue.h"
@@ -86,57 +85,6 @@ int64_t pauses_ns(const std::vector<Pause>& pauses) {
     sum += pause.ns;
   }
   return sum;
-}
-
-// A line whose pauses come again: after as much work each time, and over two fifths of the work.
-bool comes_again(const DeviceProfile& device, const IdleSite& site) {
-  if (site.gaps.size() < kReturns) {
-    return false;
-  }
-  int64_t shortest = std::numeric_limits<int64_t>::max();
-  int64_t longest = 0;
-  int64_t all = 0;
-  for (size_t i = 1; i < site.gaps.size(); ++i) {
-    const IdleGap& gap = site.gaps[i];
-    const int64_t work = gap.until_ns - gap.ns - site.gaps[i - 1].until_ns;
-    shortest = std::min(shortest, work);
-    longest = std::max(longest, work);
-    all += work;
-  }
-  // Three at even distances leave out half of it at most; the ends of a window may be late.
-  return longest / 2 <= shortest && all >= (device.times.window_ns - site.ns) / 5 * 2;
-}
-
-// That which costs most; null: none comes again.
-std::optional<IdleSite> returning_of(const DeviceProfile& device,
-                                     const std::vector<Pause>& pauses) {
-  std::vector<IdleSite> lines;
-  for (const Pause& pause : pauses) {
-    for (const IdleSite& site : pause.sites) {
-      auto line = std::find_if(lines.begin(), lines.end(), [&](const IdleSite& each) {
-        return each.copy.empty() && site.copy.empty() && each.cause == site.cause &&
-               each.call == site.call && each.site == site.site && each.op == site.op;
-      });
-      if (line == lines.end()) {
-        line = lines.insert(line, IdleSite{site.cause, site.call, site.site, site.op});
-        line->copy = site.copy;
-      }
-      // However many gaps it has in one step, that is one pause.
-      if (device.share(site.ns) >= kPauseShare) {
-        line->gaps.push_back({site.ns, site.gaps.back().until_ns});
-        line->ns += site.ns;
-      }
-    }
-  }
-  std::optional<IdleSite> most;
-  for (IdleSite& line : lines) {
-    std::sort(line.gaps.begin(), line.gaps.end(),
-              [](const IdleGap& a, const IdleGap& b) { return a.until_ns < b.until_ns; });
-    if (comes_again(device, line) && (!most || line.ns > most->ns)) {
-      most = std::move(line);
-    }
-  }
-  return most;
 }
 
 void tell_returning(const DeviceProfile& device, const IdleSite& site, Finding& finding) {

@@ -10,10 +10,12 @@
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/lost_time/gpu_straggler.h"
 #include "analyzer/detectors/lost_time/latency_finding.h"
+#include "analyzer/detectors/lost_time/pauses.h"
 #include "analyzer/detectors/lost_time/straggler_cost.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/chance.h"
 #include "analyzer/timeline/median.h"
+#include "analyzer/timeline/spans.h"
 #include "analyzer/timeline/sums.h"
 
 namespace traintrace {
@@ -37,6 +39,41 @@ struct Straggler {
 
 Rank rank_of(const Profile& profile, const Arrivals& arrivals, size_t member) {
   return {*profile.timelines[arrivals.members[member]].rank};
+}
+
+// Without what its GPU paused for: a checkpoint or an evaluation on this rank alone.
+OwnLateness without_pauses(const Profile& profile, const Arrivals& arrivals, OwnLateness lateness) {
+  const size_t group = static_cast<size_t>(&arrivals - profile.groups.data());
+  const auto device =
+      std::find_if(profile.devices.begin(), profile.devices.end(), [&](const DeviceProfile& each) {
+        return each.timeline == arrivals.members[lateness.member];
+      });
+  const Spans paused = device == profile.devices.end() ? Spans() : spans_of_returning(*device);
+  if (paused.empty()) {
+    return lateness;
+  }
+  std::map<size_t, int64_t> came;  // by collective
+  for (const CollectiveWait& wait : device->waits) {
+    if (wait.group == group) {
+      came[wait.collective] = wait.at_ns;
+    }
+  }
+  OwnLateness left = lateness;
+  left.charges.clear();
+  left.charged_at.clear();
+  left.charged_ns = 0;
+  for (size_t i = 0; i < lateness.charges.size(); ++i) {
+    const int64_t late_ns = lateness.charges[i];
+    const auto at = came.find(lateness.charged_at[i]);
+    if (at == came.end() ||
+        2 * length_ns(within(paused, {at->second - late_ns, at->second})) < late_ns) {
+      left.charges.push_back(late_ns);
+      left.charged_at.push_back(lateness.charged_at[i]);
+      left.charged_ns = added_within(left.charged_ns, late_ns);
+    }
+  }
+  left.times = left.charges.size();
+  return left;
 }
 
 // Without what happened once: so much longer than what comes again that it is a pause.  What most
@@ -67,6 +104,15 @@ bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
   return lateness.times >= kStragglerAgain &&
          static_cast<double>(lateness.charged_ns) >=
              kWarnShare * static_cast<double>(span_of(arrivals));
+}
+
+// Neither what happened once nor what latency.pause says, which is of GPUs only.
+OwnLateness habitual_lateness(const Profile& profile, const Arrivals& arrivals,
+                              const OwnLateness& lateness) {
+  const OwnLateness again = again_and_again(lateness);
+  return arrivals.by_host || !is_straggler(arrivals, again)
+             ? again
+             : again_and_again(without_pauses(profile, arrivals, lateness));
 }
 
 // Without a timeline of the GPU only a habit that costs much counts.
@@ -122,7 +168,7 @@ std::vector<Straggler> stragglers_by_host(const Profile& profile, const Arrivals
   std::vector<Straggler> late;
   const std::vector<OwnLateness> members = own_lateness(arrivals);
   for (const OwnLateness& all : members) {
-    const OwnLateness each = again_and_again(all);
+    const OwnLateness each = habitual_lateness(profile, arrivals, all);
     if (is_straggler(arrivals, each) && !is_as_others(members, all) &&
         (!arrivals.by_host || is_certain(arrivals, each))) {
       late.push_back({&arrivals, each.member, rank_of(profile, arrivals, each.member),
@@ -346,11 +392,11 @@ bool is_straggler(const std::vector<Straggler>& late, Rank rank) {
 }
 
 // What came after it, as far as known.
-std::string later_text(const Arrivals& arrivals, const OwnLateness& late) {
+std::string later_text(const Profile& profile, const Arrivals& arrivals, const OwnLateness& late) {
   if (!arrivals.usable()) {
     return "whether it was late from there on is unknown";
   }
-  if (is_straggler(arrivals, again_and_again(late))) {
+  if (is_straggler(arrivals, habitual_lateness(profile, arrivals, late))) {
     return "";
   }
   size_t times = late.times;
@@ -395,7 +441,7 @@ std::vector<Finding> find_entry_skew(const Profile& profile) {
     return {};
   }
   const Rank rank = rank_of(profile, *group, last.member);
-  const std::string later = later_text(*group, last);
+  const std::string later = later_text(profile, *group, last);
   if (later.empty() || is_straggler(stragglers_of(profile), rank)) {
     return {};
   }

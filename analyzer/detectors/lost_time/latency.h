@@ -44,6 +44,13 @@ std::vector<Finding> find_missing_work(const Profile& profile);
 // Profiles of which nothing says which rank they are of.
 std::vector<Finding> find_unknown_ranks(const Profile& profile);
 
+// What costs much is said before that nothing is wrong, although it is no habit or as it is meant
+// to be.  False: all that `findings` name is little.
+bool say_most_lost(const Profile& profile, const std::vector<Finding>& findings, Finding& summary);
+
+// Whether it did so: a pause of most of the window is no habit, and no health either.
+bool says_what_is_lost(const Finding& summary);
+
 // Where the profiler itself took a share of a GPU's time that would be worth a warning, as
 // evidence.
 void add_profiling(const Profile& profile, Finding& summary);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyzer/detectors/lost_time/latency_finding.h"
+#include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 
@@ -22,6 +23,13 @@ struct Pause {
 
 // Each of 1 % of the window at least, longest first.
 std::vector<Pause> pauses_of(const DeviceProfile& device);
+
+// The line whose pauses come again after as much work each time, and cost most.  None: no line's
+// do.
+std::optional<IdleSite> returning_of(const DeviceProfile& device, const std::vector<Pause>& pauses);
+// While these lasted, if the steps before and after such a pause have none: a checkpoint or an
+// evaluation.  Empty: they are in bursts, or there are none.
+Spans spans_of_returning(const DeviceProfile& device);
 
 // Waits in collectives that are no habit either: some rank came late once.
 struct WaitOnce {

@@ -165,24 +165,15 @@ double lost_share(const Profile& profile, const Finding& finding) {
   return most;
 }
 
-// What costs much is said first, although it is no habit or as it is meant to be.
 Finding nothing_lost(const Profile& profile, const std::vector<Finding>& findings) {
   Finding finding;
   finding.code = "run.healthy";
   finding.certainty = Certainty::kLikely;
-  const auto most =
-      std::max_element(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
-        return lost_share(profile, a) < lost_share(profile, b);
-      });
-  const double lost = most == findings.end() ? 0 : lost_share(profile, *most);
-  if (lost >= kMostUnnamed) {
-    finding.title = most->title + "; nothing else is lost that is worth a warning";
-    finding.values = {{"lost_percent", std::llround(100 * lost)}};
-    return finding;
+  finding.title = fmt::format("nothing in the time of {} GPU{} is lost that is worth a warning",
+                              profile.devices.size(), profile.devices.size() == 1 ? "" : "s");
+  if (!say_most_lost(profile, findings, finding)) {
+    finding.title += pauses_text(findings);
   }
-  finding.title = fmt::format("nothing in the time of {} GPU{} is lost that is worth a warning{}",
-                              profile.devices.size(), profile.devices.size() == 1 ? "" : "s",
-                              pauses_text(findings));
   return finding;
 }
 
@@ -237,6 +228,29 @@ void doubt_where_work_is_missing(std::vector<Finding>& findings) {
 }
 
 }  // namespace
+
+bool say_most_lost(const Profile& profile, const std::vector<Finding>& findings, Finding& summary) {
+  const auto most =
+      std::max_element(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
+        return lost_share(profile, a) < lost_share(profile, b);
+      });
+  const double lost = most == findings.end() ? 0 : lost_share(profile, *most);
+  if (lost < kMostUnnamed) {
+    return false;
+  }
+  constexpr std::string_view kNothing = "nothing ";
+  if (summary.title.starts_with(kNothing)) {
+    summary.title.insert(kNothing.size(), "else ");
+  }
+  summary.title = most->title + "; " + summary.title;
+  summary.where = most->where;
+  summary.values.emplace_back("lost_percent", std::llround(100 * lost));
+  return true;
+}
+
+bool says_what_is_lost(const Finding& summary) {
+  return summary.code.starts_with("run.") && value_of(summary, "lost_percent") != 0;
+}
 
 void add_profiling(const Profile& profile, Finding& summary) {
   for (const DeviceProfile& device : profile.devices) {

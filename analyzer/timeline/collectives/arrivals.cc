@@ -448,6 +448,7 @@ std::vector<OwnLateness> own_lateness(const Arrivals& arrivals) {
         each.charged_ns = added(each.charged_ns, own);
         ++each.times;
         each.charges.push_back(own);
+        each.charged_at.push_back(index);
       }
     }
   }

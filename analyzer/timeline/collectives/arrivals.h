@@ -84,10 +84,11 @@ void note_late_peers(const std::vector<Arrivals>& groups, std::span<Timeline> ti
 
 // How late each member itself made the collectives, apart from what it entered the window with.
 struct OwnLateness {
-  size_t member = 0;             // in Arrivals::members
-  int64_t charged_ns = 0;        // sum over the collectives that it made late
-  size_t times = 0;              // how many these are
-  std::vector<int64_t> charges;  // of each of them, in their order
+  size_t member = 0;               // in Arrivals::members
+  int64_t charged_ns = 0;          // sum over the collectives that it made late
+  size_t times = 0;                // how many these are
+  std::vector<int64_t> charges;    // of each of them, in their order
+  std::vector<size_t> charged_at;  // which these are, in Arrivals::list
   // By how much it came earlier than the median where its host had less to do than the usual one,
   // in ns: where most stall, who stalls at another time did not do so then.
   std::vector<int64_t> spared;
