@@ -34,8 +34,8 @@ Ranks direct_waiters(const Wait& wait) {
   return ranks;
 }
 
-const char* waits(bool one, bool over) {
-  return over ? "waited" : one ? "waits" : "wait";
+const char* waits(size_t count, Tense tense) {
+  return tense == Tense::kPast ? "waited" : count == 1 ? "waits" : "wait";
 }
 
 const Wait& wait_of(const Run& run, const Hang& hang) {
@@ -325,20 +325,21 @@ std::string operation_text(const Run& run, const Wait& wait) {
                      label_of(run, communicator));
 }
 
-std::string waiting_text(const Run& run, const Hang& hang, bool over) {
+std::string waiting_text(const Run& run, const Hang& hang, Tense tense) {
   const Ranks direct = direct_waiters(wait_of(run, hang));
-  const bool one = direct.size() == 1;
-  return fmt::format("{} {}", one ? ranks_text(direct) : fmt::format("{} ranks", direct.size()),
-                     waits(one, over));
+  return fmt::format(
+      "{} {}", direct.size() == 1 ? ranks_text(direct) : fmt::format("{} ranks", direct.size()),
+      waits(direct.size(), tense));
 }
 
-std::string further_text(const Run& run, const Hang& hang, bool over) {
+std::string further_text(const Run& run, const Hang& hang, Tense tense) {
   const Ranks direct = direct_waiters(wait_of(run, hang));
   const auto more = std::count_if(hang.victims.begin(), hang.victims.end(),
                                   [&](Rank rank) { return !contains(direct, rank); });
-  return more == 0 ? ""
-                   : fmt::format(", and {} more {} for {}", more, waits(more == 1, over),
-                                 direct.size() == 1 ? "it" : "them");
+  return more == 0
+             ? ""
+             : fmt::format(", and {} more {} for {}", more, waits(static_cast<size_t>(more), tense),
+                           direct.size() == 1 ? "it" : "them");
 }
 
 std::string never_text(const Run& run, const Ranks& ranks, std::string_view done) {
