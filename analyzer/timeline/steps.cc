@@ -233,6 +233,7 @@ Cycle cycle_with_breaks(const std::vector<Piece>& pieces, size_t period) {
 bool has_call_in_each(const Timeline& timeline, const std::vector<Piece>& pieces,
                       const std::vector<size_t>& starts) {
   std::vector<int64_t> times;
+  times.reserve(starts.size());
   for (const size_t start : starts) {
     times.push_back(pieces[start].start_ns);
   }

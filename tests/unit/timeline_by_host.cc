@@ -48,7 +48,8 @@ class Calls {
     EXPECT_TRUE(dump) << dump.error().message;
     std::vector<Timeline> timelines;
     Symbolizer symbolizer;
-    timelines.push_back(recorded_timeline(dump->processes.front(), {0}, 1, symbolizer, true));
+    timelines.push_back(recorded_timeline(dump->processes.front(), {0},
+                                          {.world = 1, .communicators = {}}, symbolizer, true));
     return find_by_host(build_profile(std::move(timelines)));
   }
 

@@ -96,7 +96,7 @@ Timeline stream_of(const std::string& kernels) {
   for (const char kernel : kernels) {
     const auto at = static_cast<int64_t>(timeline.work.size()) * 10;
     add(timeline, at - 5, at, at + 10);
-    timeline.work.back().name = static_cast<uint32_t>(kernel);
+    timeline.work.back().name = static_cast<unsigned char>(kernel);
     timeline.work.back().kind = kernel == 'm' ? WorkKind::kMemory : WorkKind::kCompute;
   }
   return timeline;
