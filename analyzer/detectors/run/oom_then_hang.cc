@@ -27,8 +27,9 @@ std::string what_then(const Run& run, Rank rank) {
   const RankState& state = *state_of(run, rank);
   return state.ending == Ending::kExited ? fmt::format("rank {} then exited with status {}",
                                                        rank.value, trace_of(run, state).exit_status)
-         : state.ending == Ending::kGone ? fmt::format("rank {} has been gone since", rank.value)
-                                         : "";
+         : state.ending == Ending::kGone
+             ? fmt::format("rank {} is gone, without an exit record", rank.value)
+             : "";
 }
 
 void put_places(const Run& run, const Hang& hang, Finding& finding) {
@@ -66,8 +67,9 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   finding.certainty = doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
   finding.culprits = hang.roots;
   put_places(run, hang, finding);
-  if (const auto bytes = value_of(trace, *out_of_memory(run, first), "bytes")) {
-    finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*bytes));
+  const auto wanted = value_of(trace, *out_of_memory(run, first), "bytes");
+  if (wanted) {
+    finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*wanted));
   }
   const WhoHeld held = who_held_on(run, first);
   finding.evidence.insert(finding.evidence.end(), held.lines.begin(), held.lines.end());
@@ -81,9 +83,13 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
       finding.evidence.push_back(then);
     }
   }
+  // What is far less than was asked for is not what is in the way.
+  const bool is_in_the_way = !held.most.empty() && held.most_bytes >= wanted.value_or(0);
   finding.advice = fmt::format(
-      "reduce memory use on {}{}; to survive running out, have all ranks abandon the step together",
-      ranks_text(hang.roots), held.most.empty() ? "" : fmt::format(" ({} holds most)", held.most));
+      "reduce memory use on {}{}; to survive running out, catch it and have all ranks skip the "
+      "step "
+      "together",
+      ranks_text(hang.roots), is_in_the_way ? fmt::format(" ({} holds most)", held.most) : "");
   return finding;
 }
 

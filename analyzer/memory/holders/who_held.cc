@@ -205,6 +205,7 @@ WhoHeld who_held(const Run& run, const RankState& state, const OutOfMemoryText& 
                          : " and")});
   }
   who.most = holders.empty() ? "" : place_of_holder(holders.front());
+  who.most_bytes = holders.empty() ? 0 : holders.front().bytes;
   who.lines = lines_by_size(std::move(by_whom), whole);
   if (shortage.total && shortage.free) {
     who.lines.push_back(free_text(shortage));

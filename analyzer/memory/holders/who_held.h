@@ -14,8 +14,10 @@ namespace traintrace {
 
 struct WhoHeld {
   std::vector<std::string> lines;  // empty: it was not recorded
-  std::string
-      most;  // "train.py:4 in alloc, called from train.py:11 in step"; empty: no line of the job
+  // "train.py:4 in alloc, called from train.py:11 in step": the line of the job that holds most;
+  // empty: none does.
+  std::string most;
+  uint64_t most_bytes = 0;
 };
 // Of the rank at that time, and the peaks of other ranks beside.
 WhoHeld who_held(const Run& run, const RankState& state, const OutOfMemoryText& failure);
