@@ -154,16 +154,28 @@ void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& g
   }
 }
 
-// Others that it holds up, and that hold it up, parted too, from ranks of their own: as a rule they
-// did so together, and none of them alone is wrong.
-bool parted_together(const WaitGraph& graph, const std::vector<Departure>& departures,
-                     const Departure& departure) {
-  return std::any_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
-    return hang.fate == Fate::kCycle && contains(hang.roots, departure.rank) &&
-           std::any_of(departures.begin(), departures.end(), [&](const Departure& other) {
-             return other.rank != departure.rank && contains(hang.roots, other.rank);
-           });
+// Another rank that its call is with parted too, from ranks of its own and in the same way.
+bool is_with_another(const Run& run, const std::vector<Program>& programs,
+                     const std::vector<Departure>& departures, const Departure& departure) {
+  const Call& call = program_of(programs, departure.rank)->calls[departure.at];
+  return std::any_of(departures.begin(), departures.end(), [&](const Departure& other) {
+    return other.rank != departure.rank && other.edit.kind == departure.edit.kind &&
+           other.told == departure.told &&
+           member_of(run.communicators[call.communicator], other.rank) != nullptr;
   });
+}
+
+// Others that it holds up, and that hold it up, or that it calls with, parted too, from ranks of
+// their own: as a rule they did so together, and none of them alone is wrong.
+bool parted_together(const Run& run, const std::vector<Program>& programs, const WaitGraph& graph,
+                     const std::vector<Departure>& departures, const Departure& departure) {
+  return is_with_another(run, programs, departures, departure) ||
+         std::any_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
+           return hang.fate == Fate::kCycle && contains(hang.roots, departure.rank) &&
+                  std::any_of(departures.begin(), departures.end(), [&](const Departure& other) {
+                    return other.rank != departure.rank && contains(hang.roots, other.rank);
+                  });
+         });
 }
 
 // It is the only root.
@@ -250,7 +262,7 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
   for (const Departure& departure : departures) {
     if ((departure.told == DepartureTold::kByHabit && !is_seen_elsewhere(programs, departure) &&
          is_tie_of_collectives(run, graph)) ||
-        parted_together(graph, departures, departure)) {
+        parted_together(run, programs, graph, departures, departure)) {
       continue;
     }
     const auto divergence = divergence_of(run, programs, departure);
