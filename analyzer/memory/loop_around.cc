@@ -38,16 +38,15 @@ class Levels {
   double restlessness(const CallTimes& times) const {
     const Level first = at(times.front());
     Level last = first;
-    int64_t moved = 0;
+    double moved = 0;
     for (const TimeNs time : times) {
       const Level now = at(time);
-      moved += std::abs(now.bytes - last.bytes);
+      moved += static_cast<double>(std::abs(now.bytes - last.bytes));
       last = now;
     }
+    const auto gained = static_cast<double>(std::abs(last.bytes - first.bytes));
     const int64_t taken = last.taken - first.taken;
-    return taken <= 0 ? 0
-                      : static_cast<double>(moved - std::abs(last.bytes - first.bytes)) /
-                            static_cast<double>(taken);
+    return taken <= 0 ? 0 : (moved - gained) / static_cast<double>(taken);
   }
 
  private:
@@ -56,9 +55,9 @@ class Levels {
     if (schema.kind == "tensor-block") {
       change(event.enter, static_cast<int64_t>(number_in(values, schema, "change")));
     } else if (schema.kind == "alloc" && address != 0 && kind_of_call(schema.name)) {
-      const auto bytes = static_cast<int64_t>(number_in(values, schema, "bytes"));
-      sizes_[address] = bytes;
-      change(event.enter, bytes);
+      const uint64_t bytes = number_in(values, schema, "bytes");
+      sizes_[address] = bytes > kMostBytes ? 0 : static_cast<int64_t>(bytes);
+      change(event.enter, sizes_[address]);
     } else if (const auto block = sizes_.find(address);
                schema.kind == "free" && block != sizes_.end()) {
       change(event.enter, -block->second);
@@ -66,14 +65,13 @@ class Levels {
     }
   }
 
-  // Sizes in damaged records may be anything: what no device has is left out.
   void change(TimeNs time, int64_t bytes) {
-    constexpr int64_t kMostBytes = int64_t{1} << 44;
-    constexpr int64_t kMostTaken = int64_t{1} << 60;
+    constexpr int64_t kMostMoved = int64_t{1} << 60;
     Level now = levels_.empty() ? Level() : levels_.back();
-    if (bytes > kMostBytes || bytes < -kMostBytes || now.taken > kMostTaken) {
+    if (bytes > kMostBytes || bytes < -kMostBytes || moved_ > kMostMoved) {
       return;
     }
+    moved_ += std::abs(bytes);
     now.time = time;
     now.bytes += bytes;
     now.taken += std::max<int64_t>(bytes, 0);
@@ -87,7 +85,11 @@ class Levels {
     return after == levels_.begin() ? Level() : *(after - 1);
   }
 
+  // Sizes in damaged records may be anything: what no device has is left out.
+  static constexpr int64_t kMostBytes = int64_t{1} << 44;
+
   std::vector<Level> levels_;
+  int64_t moved_ = 0;                            // in and out
   std::unordered_map<uint64_t, int64_t> sizes_;  // of what is live, by address
 };
 
