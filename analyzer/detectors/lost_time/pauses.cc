@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "analyzer/timeline/sums.h"
+
 namespace traintrace {
 namespace {
 
@@ -59,7 +61,7 @@ bool comes_again(const DeviceProfile& device, const IdleSite& site) {
     const int64_t work = gap.until_ns - gap.ns - site.gaps[i - 1].until_ns;
     shortest = std::min(shortest, work);
     longest = std::max(longest, work);
-    all += work;
+    all = added_within(all, work);
   }
   // Three at even distances leave out half of it at most; the ends of a window may be late.
   return longest / 2 <= shortest && all >= (device.times.window_ns - site.ns) / 5 * 2;

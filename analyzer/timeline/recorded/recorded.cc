@@ -8,6 +8,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/open_ranges.h"
 #include "analyzer/model/process/range_spans.h"
 #include "analyzer/model/process/told_steps.h"
@@ -23,6 +24,7 @@
 #include "analyzer/timeline/recorded/recorded_streams.h"
 #include "analyzer/timeline/recorded/recorded_words.h"
 #include "analyzer/timeline/recorded/samples.h"
+#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace {
@@ -353,7 +355,7 @@ void Recorded::add_wait(Thread& thread) {
   ThreadWait& wait = timeline_.thread_waits[thread.wait];
   const TimeNs leave = std::max(event.leave, event.enter);
   wait.until_ns = std::max(wait.until_ns, static_cast<int64_t>(leave - timeline_.base_ns));
-  wait.ns += static_cast<int64_t>(leave - event.enter);
+  wait.ns = added_within(wait.ns, elapsed(event.enter, leave));
   if (kind_of(trace_.calls[event.call]) == HostCallKind::kOther) {
     add_call(thread.open.front(), 0, stack_of(thread), HostCallKind::kBlocking);
   }
