@@ -89,18 +89,29 @@ bool is_most(const std::vector<Piece>& pieces, size_t count) {
   return static_cast<double>(count) >= kStepsCover * static_cast<double>(pieces.size());
 }
 
-// Whether most of a few pieces come a period earlier or later as well, as nearly all do where
-// runs_of() has any: looking at all of them takes long where nothing repeats.  They are at uneven
-// distances: at even ones all may be what comes between.
+// Whether a few pieces from `at` on come `distance` further on as well.
+bool is_followed(const std::vector<Piece>& pieces, size_t at, size_t distance, size_t few) {
+  for (size_t i = at; i < at + few; ++i) {
+    if (i + distance >= pieces.size() || pieces[i].name != pieces[i + distance].name) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether at most of some places a few pieces come a period earlier or later as well, as at nearly
+// all where runs_of() has any: looking at all of them takes long where nothing repeats.  The places
+// are at uneven distances: at even ones all may be what comes between.
 bool may_have_runs(const std::vector<Piece>& pieces, size_t period) {
   constexpr size_t kLookedAt = 7;
+  const size_t few = std::min<size_t>(period, 16);
   size_t same = 0;
   for (size_t i = 1; i <= kLookedAt; ++i) {
     const size_t at = pieces.size() * i * i / ((kLookedAt + 1) * (kLookedAt + 1));
-    const auto is_at = [&](size_t other) {
-      return other < pieces.size() && pieces[other].name == pieces[at].name;
-    };
-    same += is_at(at + period) || (at >= period && is_at(at - period)) ? 1 : 0;
+    same += is_followed(pieces, at, period, few) ||
+                    (at >= period && is_followed(pieces, at - period, period, few))
+                ? 1
+                : 0;
   }
   return 2 * same > kLookedAt;
 }
