@@ -13,6 +13,7 @@
 #include "analyzer/model/divergence/conflicts.h"
 #include "analyzer/model/divergence/messages.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/older_operations.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/progress.h"
@@ -256,8 +257,11 @@ Blocked block(Run& run, const ReadEvents& read_events) {
   };
   run_stage("model waits", find_waits);
   run_stage("model waits for events", [&] {
-    if (may_be_held_by_events(run, blocked) && find_stream_orders(run, read_events)) {
-      find_waits();
+    if (may_be_held_by_events(run, blocked)) {
+      const bool older = add_older_operations(run, read_events);
+      if (find_stream_orders(run, read_events) || older) {
+        find_waits();
+      }
     }
   });
   return blocked;

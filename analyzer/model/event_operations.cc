@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/sequences.h"
@@ -101,18 +102,25 @@ EventMessages event_messages(const ProcessTrace& trace, size_t communicator, int
   return found;
 }
 
+std::optional<EventOperation> operation_in(const ProcessTrace& trace, const CallRecord& event) {
+  const EventKind kind = kind_of(trace, event);
+  const uint64_t communicator =
+      kind == EventKind::kOther ? 0 : argument_of(trace, event, "comm").value_or(0);
+  if (communicator == 0 || communicator > trace.communicators.size()) {
+    return std::nullopt;
+  }
+  return EventOperation{communicator - 1, kind == EventKind::kCollective
+                                              ? collective_of(trace, event)
+                                              : message_of(trace, event)};
+}
+
 std::vector<EventOperation> newest_event_operations(const ProcessTrace& trace, size_t most) {
   std::vector<EventOperation> found;
   for (auto event = trace.events.rbegin(); event != trace.events.rend() && found.size() < most;
        ++event) {
-    const EventKind kind = kind_of(trace, *event);
-    const uint64_t communicator =
-        kind == EventKind::kOther ? 0 : argument_of(trace, *event, "comm").value_or(0);
-    if (communicator == 0 || communicator > trace.communicators.size()) {
-      continue;
+    if (auto one = operation_in(trace, *event)) {
+      found.push_back(std::move(*one));
     }
-    found.push_back({communicator - 1, kind == EventKind::kCollective ? collective_of(trace, *event)
-                                                                      : message_of(trace, *event)});
   }
   std::reverse(found.begin(), found.end());
   return found;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "analyzer/model/sequence_item.h"
@@ -24,6 +25,9 @@ struct EventOperation {
   size_t communicator = 0;  // its index in the trace
   OperationText operation;
 };
+
+// Nothing: the call is none, or which communicator it was for is not known.
+std::optional<EventOperation> operation_in(const ProcessTrace& trace, const CallRecord& event);
 
 // The newest `most` of all communicators, collectives and messages, in the order of their records.
 std::vector<EventOperation> newest_event_operations(const ProcessTrace& trace, size_t most);

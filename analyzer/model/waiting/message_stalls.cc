@@ -42,6 +42,9 @@ class MessageStalls {
     std::set<size_t> units;  // by member
     std::vector<StallPart> parts;
     bool whole = true;  // each message is there on both sides, and nothing before it
+    // Other sides that are over, one for each peer, and whether one of them received.
+    std::vector<StallPart> over;
+    bool received = false;
   };
 
   MessageUnit unit_of(const Member& member) const {
@@ -55,6 +58,14 @@ class MessageStalls {
       }
     }
     return unit;
+  }
+
+  // One kernel does all of them: that of which most is known.
+  const OperationText* told_of(const Member& member, const MessageUnit& unit) const {
+    const auto told = std::find_if(unit.begin(), unit.end(), [&](const OperationText* operation) {
+      return certainly_unfinished(gpu_state(run_.processes[member.process], *operation));
+    });
+    return told == unit.end() ? unit.front() : *told;
   }
 
   // The other side of it.
@@ -78,7 +89,7 @@ class MessageStalls {
       open.pop_back();
       const Member& own = communicator_.members[at];
       all.units.insert(at);
-      all.parts.push_back({&own, units_[at].front()});
+      all.parts.push_back({&own, told_of(own, units_[at])});
       for (const OperationText* const operation : units_[at]) {
         const Member* const peer = member_at(communicator_, operation->peer);
         const OperationText* const other =
@@ -88,11 +99,13 @@ class MessageStalls {
           continue;
         }
         if (finished(run_.processes[peer->process], *other)) {
+          add_over(own, *peer, *other, all);
           continue;
         }
         const auto there = static_cast<size_t>(peer - communicator_.members.data());
-        all.whole = all.whole && contains_part(units_[there], other);
-        if (!units_[there].empty() && seen.insert(there).second) {
+        if (!contains_part(units_[there], other)) {
+          all.whole = false;  // it stands in an earlier one
+        } else if (seen.insert(there).second) {
           open.push_back(there);
         }
       }
@@ -110,7 +123,9 @@ class MessageStalls {
     const Member& awaited = *member_of(communicator_, wait.awaited.front().rank);
     const OperationText* const other = counterpart(waiter, wait.details, awaited);
     if (other != nullptr) {
-      add_stall({{}, {{&waiter, &wait.details}, {&awaited, other}}, true}, stalls);
+      Joined both;
+      both.parts = {{&waiter, &wait.details}, {&awaited, other}};
+      add_stall(both, stalls);
     }
   }
 
@@ -124,16 +139,41 @@ class MessageStalls {
            (died_waiting(run_, member) && !was_stuck_at_end(run_, state));
   }
 
-  // A side that is over says nothing of the other: it may have been buffered.
+  static void add_over(const Member& own, const Member& peer, const OperationText& other,
+                       Joined& all) {
+    if (&own == &peer) {
+      return;
+    }
+    all.received = all.received || other.receive;
+    if (std::none_of(all.over.begin(), all.over.end(),
+                     [&](const StallPart& part) { return part.member == &peer; })) {
+      all.over.push_back({&peer, &other});
+    }
+  }
+
+  // All that it exchanges with others is over there, and they have had what it sent: its GPU began,
+  // lacks nothing, and is known not to be through.
+  bool is_left_alone(const Joined& all) const {
+    return all.parts.size() == 1 && all.received &&
+           certainly_unfinished(gpu_state(run_.processes[all.parts.front().member->process],
+                                          *all.parts.front().operation));
+  }
+
+  // Else a side that is over says nothing of the other: it may have been buffered.
   void add_stall(const Joined& all, std::vector<Stall>& stalls) const {
-    if (!all.whole || all.parts.size() < 2) {
+    if (!all.whole || (all.parts.size() < 2 && !is_left_alone(all))) {
       return;
     }
     std::vector<StallPart> parts = all.parts;
+    const bool alone = is_left_alone(all);
+    if (alone) {
+      parts.insert(parts.end(), all.over.begin(), all.over.end());
+    }
     std::sort(parts.begin(), parts.end(), [](const StallPart& a, const StallPart& b) {
       return a.member->rank < b.member->rank;
     });
     if (auto stall = stall_of_parts(run_, index_, 0, parts, wait_)) {
+      stall->known = stall->known || (alone && stall->kind == StallKind::kBehind);
       stalls.push_back(std::move(*stall));
     }
   }

@@ -148,6 +148,21 @@ Ranks held_by(const Run& run, const std::vector<Stall>& stalls, const Stall& fir
   return held;
 }
 
+bool is_same(const Stall& a, const Stall& b) {
+  return a.communicator == b.communicator && a.sequence == b.sequence && a.since == b.since;
+}
+
+// All others lie behind something that is not known to be over, or were called later than it.
+bool is_only_first(const Run& run, const Stall& stall) {
+  if (!is_first(run, stall)) {
+    return false;
+  }
+  const std::vector<Stall> all = find_stalls(run, HostWait::kAtMost);
+  return std::none_of(all.begin(), all.end(), [&](const Stall& other) {
+    return !is_same(stall, other) && is_first(run, other);
+  });
+}
+
 }  // namespace
 
 bool holds_up(const Run& run, const std::vector<Stall>& stalls, const Stall& stall,
@@ -171,10 +186,15 @@ bool holds_up(const Run& run, const std::vector<Stall>& stalls, const Stall& sta
       return true;
     }
   }
-  return stall.known && std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
-           return contains(stall.suspects, rank) || waits_there(rank) ||
-                  waits_behind(run, stall, rank);
-         });
+  if (stall.known && std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+        return contains(stall.suspects, rank) || waits_there(rank) ||
+               waits_behind(run, stall, rank);
+      })) {
+    return true;
+  }
+  // Their hosts wait for GPUs that lack nothing: nothing else is left to hold those up.
+  return (certain || std::all_of(hang.roots.begin(), hang.roots.end(), waits_there)) &&
+         is_only_first(run, stall);
 }
 
 std::vector<RootStall> root_stalls(const Run& run) {

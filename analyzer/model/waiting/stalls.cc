@@ -31,7 +31,18 @@ uint64_t first_unfinished(const Run& run, const Member& member) {
   return 0;
 }
 
-// Those that are the first that somebody has not finished, and that everybody has entered.
+// The first collective that a function of the job's, which has not returned, holds up; 0: none.
+uint64_t first_behind_function(const Run& run, const Member& member) {
+  const std::vector<OperationText>& recent = text_of(run, member).recent;
+  const auto found = std::find_if(recent.begin(), recent.end(), [&](const OperationText& one) {
+    return one.collective && pending(run, member, &one) != nullptr &&
+           function_before(run, member.process, one) != nullptr;
+  });
+  return found == recent.end() ? 0 : found->sequence;
+}
+
+// Those that are the first that somebody has not finished, or that is known not to be, and that
+// everybody has entered.
 std::set<uint64_t> stalled_sequences(const Run& run, const Communicator& communicator) {
   std::set<uint64_t> found;
   uint64_t reached = ~uint64_t{0};
@@ -41,8 +52,10 @@ std::set<uint64_t> stalled_sequences(const Run& run, const Communicator& communi
         (died_waiting(run, member) && !was_stuck_at_end(run, state))) {
       return {};
     }
-    if (const uint64_t own = first_unfinished(run, member)) {
-      found.insert(own);
+    for (const uint64_t own : {first_unfinished(run, member), first_behind_function(run, member)}) {
+      if (own != 0) {
+        found.insert(own);
+      }
     }
     reached =
         std::min(reached, sequence_reached(run.processes[member.process], text_of(run, member)));
