@@ -118,6 +118,8 @@ enum KeepFlag : uint32_t {
   kDefaultFolder = 2,     // nobody named the folder, so old runs may be removed from it
   kFolderLimitAsked = 4,  // somebody set TRAINTRACE_FOLDER_MB, so from a folder they named, too
   kRunOfLauncher = 8,     // a launcher named the run: `run_key` is that of its other processes, too
+  kMachineBoottime = 16,  // `*_boottime_ns` count from the machine's start, whatever time namespace
+                          // this is; else as this process saw it, which a namespace may have moved
 };
 
 // At offset 0, 4096 bytes.
@@ -153,8 +155,9 @@ struct FileHeader {
 
   // From version 4 on.
 
-  // CLOCK_BOOTTIME at first_anchor, anchors[0] and anchors[1]; 0: not recorded.  It is the same for
-  // all processes of a host, and nobody sets it: who went silent before whom is read from it.
+  // CLOCK_BOOTTIME at first_anchor, anchors[0] and anchors[1]; 0: not recorded.  With
+  // kMachineBoottime it is the same for all processes of a host, and nobody sets it: who went
+  // silent before whom is read from it.
   uint64_t anchor_boottime_ns[3];
   uint64_t gone_boottime_ns;  // CLOCK_BOOTTIME when the keeper saw that the process had ended
   uint64_t gone_realtime_ns;  // the same moment on CLOCK_REALTIME

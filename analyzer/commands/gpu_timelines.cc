@@ -141,6 +141,7 @@ GpuTimelines gpu_timelines_of(const Run& run) {
       // What the run has of its events may be a choice of them.
       ProcessTrace without_events = {};
       without_events.source = tables.source;
+      without_events.booted = tables.booted;
       add_timeline(sizes, state.rank, events.read(without_events), symbolizer, result);
     });
   }
@@ -151,6 +152,15 @@ namespace {
 
 // Many more would take longer than all the rest of the analysis.
 constexpr uint64_t kMostRecordsByHost = 40'000'000;
+
+// Of one machine all are on one clock, whatever their hosts are called; and two that are called the
+// same may have two.
+std::string clock_name(const Run& run, size_t process) {
+  const RunClock& clock = run.clocks[run.clock_of[process]];
+  const auto same = std::count_if(run.clocks.begin(), run.clocks.end(),
+                                  [&](const RunClock& each) { return each.host == clock.host; });
+  return same == 1 ? clock.host : fmt::format("{} ({})", clock.host, run.clock_of[process] + 1);
+}
 
 // By their calls alone, of ranks that have no GPU timeline; empty: there is too much of it.
 std::vector<Timeline> host_timelines_of(const Run& run) {
@@ -175,21 +185,40 @@ std::vector<Timeline> host_timelines_of(const Run& run) {
     }
     ProcessTrace without_events = {};
     without_events.source = tables.source;
+    without_events.booted = tables.booted;
     if (const ProcessTrace* const trace = events.read(without_events)) {
       timelines.push_back(recorded_timeline(*trace, state.rank, sizes, symbolizer, true));
+      timelines.back().host = clock_name(run, state.process);
     }
   }
   return timelines;
 }
 
-// What is certain without a timeline of the GPU.
-void add_by_host(const Run& run, std::vector<Finding>& found) {
+// Beside the sentence that nothing is wrong.
+void say_lateness_not_judged(const Profile& profile, std::vector<Finding>& findings) {
+  const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
+  const auto not_judged =
+      std::find_if(profile.groups.begin(), profile.groups.end(), [](const Arrivals& arrivals) {
+        return arrivals.by_host && !arrivals.clocks.why_not.empty();
+      });
+  if (summary != findings.end() && not_judged != profile.groups.end()) {
+    summary->evidence.push_back(
+        fmt::format("which rank is late for collectives over several hosts was not judged: {}",
+                    not_judged->why_not));
+  }
+}
+
+// What is certain without a timeline of the GPU.  What is not is said beside the summary, if there
+// is one among `findings`.
+void add_by_host(const Run& run, std::vector<Finding>& findings, std::vector<Finding>& found) {
   run_stage("times of the hosts", [&] {
     std::vector<Timeline> timelines = host_timelines_of(run);
     if (timelines.empty()) {
       return;
     }
-    std::vector<Finding> by_host = find_by_host(build_profile(std::move(timelines)));
+    const Profile profile = build_profile(std::move(timelines));
+    say_lateness_not_judged(profile, findings);
+    std::vector<Finding> by_host = find_by_host(profile);
     std::move(by_host.begin(), by_host.end(), std::back_inserter(found));
   });
 }
@@ -274,7 +303,7 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
     });
   }
   if (without) {
-    add_by_host(run, found);
+    add_by_host(run, findings, found);
   }
   std::erase_if(found, is_summary);
   if (std::any_of(found.begin(), found.end(),

@@ -129,7 +129,7 @@ void Completion::add_communicator(size_t index) {
   }
   find_missing(index, reached);
   add_lost(index, reached);
-  add_untraced(index, reached);
+  add_untraced(index);
 }
 
 // `first`: that not all members have come to.
@@ -307,28 +307,27 @@ void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
 }
 
 // Whoever left no trace, or a damaged one, may be in it as well: only who is certainly stuck waits
-// for them.
-void Completion::add_untraced(size_t index, const std::vector<Reached>& reached) {
+// for them, and in the oldest that no member is known to be through with.
+void Completion::add_untraced(size_t index) {
   const Communicator& communicator = run_.communicators[index];
   if (static_cast<int>(communicator.members.size()) >= communicator.size) {
     return;
   }
-  uint64_t most = 0;
-  for (const Reached& own : reached) {
-    most = std::max(most, own.sequence);
-  }
+  Match* oldest = nullptr;
   for (Match& match : matches_) {
-    const bool is_last = match.communicator == index && match.collective &&
-                         match.sequence == most && match.missing.empty();
-    const bool certain =
-        is_last && std::any_of(match.parts.begin(), match.parts.end(), [&](size_t part) {
+    const bool may_be_it = match.communicator == index && match.collective &&
+                           (oldest == nullptr || match.sequence < oldest->sequence) &&
+                           match.missing.empty() && !is_through(run_, index, match.sequence);
+    if (may_be_it && std::any_of(match.parts.begin(), match.parts.end(), [&](size_t part) {
           const OperationText& own = *parts_[part].operation;
           return waiter_of(run_, *parts_[part].member, own.enter, own.stack).blocked;
-        });
-    for (const Rank rank : certain ? communicator.absent : Ranks()) {
-      if (is_unknown(run_, rank)) {
-        match.missing.push_back({rank, false, 0});
-      }
+        })) {
+      oldest = &match;
+    }
+  }
+  for (const Rank rank : oldest != nullptr ? communicator.absent : Ranks()) {
+    if (is_unknown(run_, rank)) {
+      oldest->missing.push_back({rank, false, 0});
     }
   }
 }

@@ -80,7 +80,7 @@ class Completion {
   void find_missing(size_t index, const std::vector<Reached>& reached);
   void add_lost(size_t index, const std::vector<Reached>& reached);
   bool was_stuck_before(const Member& member, const Match& match) const;
-  void add_untraced(size_t index, const std::vector<Reached>& reached);
+  void add_untraced(size_t index);
   void find_differing();
   void set_differing(const Key& key);
   void make_units();

@@ -38,6 +38,7 @@ void read_machine(const format::FileHeader& header, const TraceClock& clock, Pro
   trace.boot = boot_text(header.boot_id);
   trace.booted_at_first = booted_at(header.first_anchor, header.anchor_boottime_ns[0]);
   trace.booted = clock.booted();
+  note_boottime(boottime_of(header), trace);
 }
 
 void read_identity(const Layout& layout, const TraceClock& clock, ProcessTrace& trace) {

@@ -110,7 +110,7 @@ void note_end(format::FileHeader& memory, int process) {
   }
   int status = -1;
   const bool told = wait_status_of(process, status);
-  memory.gone_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
+  memory.gone_boottime_ns = boottime_ns();
   memory.gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
   memory.gone_status = told ? status : -1;
   __atomic_store_n(&memory.gone_how, told ? format::kSeenGoneStatus : format::kSeenGone,
@@ -126,7 +126,7 @@ void remove_memory(const format::FileHeader& memory) {
 
 // One round: what was recorded since is copied; whoever waits for that is woken.
 void copy_now(CopyOut& copy, format::FileHeader& memory) {
-  memory.keeper_alive_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
+  memory.keeper_alive_boottime_ns = boottime_ns();
   if (copy.copy_changes()) {
     // Of a thread's last word nothing more is to be waited for.
     if (copy.had_last_word()) {
@@ -149,11 +149,11 @@ class Rounds {
       const uint32_t seen = load(memory_.keeper_wake);
       const bool asked = seen != answered_;
       pack();
-      const uint64_t now_ns = nanoseconds(CLOCK_BOOTTIME);
+      const uint64_t now_ns = boottime_ns();
       if (asked || now_ns >= due_ns_) {
         answered_ = seen;
         copy_now(copy_, memory_);
-        due_ns_ = nanoseconds(CLOCK_BOOTTIME) + kEveryNs;
+        due_ns_ = boottime_ns() + kEveryNs;
         continue;
       }
       // Until something is asked for, or for so long.
@@ -280,6 +280,9 @@ extern "C" [[noreturn]] void tt_keeper_main(void*) {
   format::FileHeader* const memory = map_trace_memory(kKeeperDescriptor);
   if (memory) {
     choose_clock();
+    if ((memory->keep_flags & format::kMachineBoottime) != 0) {
+      find_boottime_offset();
+    }
     become_keeper(*memory);
     keep_copying(memory);
     finish_left_behind();

@@ -31,6 +31,10 @@ uint64_t age_seconds(int file) {
   return known && now_s > changed_s ? now_s - changed_s : 0;
 }
 
+bool is_old(uint64_t time_ns, uint64_t now_ns) {
+  return now_ns > time_ns && now_ns - time_ns > kOldSeconds * 1'000'000'000;
+}
+
 bool is_gone(const format::FileHeader& memory, const Identity& self) {
   if (memory.boot_id[0] != self.boot_id[0] || memory.boot_id[1] != self.boot_id[1]) {
     return true;
@@ -38,8 +42,12 @@ bool is_gone(const format::FileHeader& memory, const Identity& self) {
   if (memory.pid_namespace == self.pid_namespace) {
     return !is_running(memory.pid, memory.start_time);
   }
-  const uint64_t heard_ns = memory.anchor_boottime_ns[1 + (memory.anchor_index & 1)];
-  return nanoseconds(CLOCK_BOOTTIME) - heard_ns > kOldSeconds * 1'000'000'000;
+  const uint32_t newest = memory.anchor_index & 1;
+  // A process of another time namespace may count from elsewhere: then the time of day has to
+  // agree.
+  return is_old(memory.anchor_boottime_ns[1 + newest], boottime_ns()) &&
+         ((memory.keep_flags & format::kMachineBoottime) != 0 ||
+          is_old(memory.anchors[newest].realtime_ns, nanoseconds(CLOCK_REALTIME)));
 }
 
 bool copied_out(format::FileHeader* memory, int descriptor) {
@@ -61,7 +69,7 @@ void finish(int folder, const char* name, const Identity& self) {
   const bool useless = !memory || age_seconds(file) > kOldSeconds;
   const bool gone = memory && is_gone(*memory, self);
   if (gone && memory->gone_how == format::kNotSeenGone) {
-    memory->gone_boottime_ns = nanoseconds(CLOCK_BOOTTIME);
+    memory->gone_boottime_ns = boottime_ns();
     memory->gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
     memory->gone_how = format::kSeenGone;
   }

@@ -140,6 +140,7 @@ void select_calls(const char* patterns) {
 
 void start_clock(format::FileHeader* file) {
   file->clock = choose_clock();
+  file->keep_flags |= find_boottime_offset() ? format::kMachineBoottime : 0U;
   file->first_anchor = clock_anchor(file->anchor_boottime_ns[0]);
   file->anchors[0] = file->first_anchor;
   file->anchor_boottime_ns[1] = file->anchor_boottime_ns[0];

@@ -34,8 +34,14 @@ inline uint64_t clock_ticks() noexcept {
 // Reads one system file; call it before the first clock_ticks().
 format::ClockKind choose_clock() noexcept;
 
-// One instant in all clocks, CLOCK_BOOTTIME apart, taken several times: the tightest one counts,
+// Finds by how much a time namespace has moved CLOCK_BOOTTIME, for boottime_ns().  Reads one file
+// of /proc.  False: it cannot be told, and boottime_ns() is CLOCK_BOOTTIME as it is here.
+bool find_boottime_offset() noexcept;
+
+uint64_t boottime_ns() noexcept;
+
+// One instant in all clocks, boottime_ns() apart, taken several times: the tightest one counts,
 // since the thread may be put aside between two readings.
-format::ClockAnchor clock_anchor(uint64_t& boottime_ns) noexcept;
+format::ClockAnchor clock_anchor(uint64_t& since_boot_ns) noexcept;
 
 }  // namespace traintrace

@@ -172,6 +172,7 @@ TEST(ReaderMachine, FrozenWithItsCgroup) {
 TraceBuilder trace_of(int pid, uint64_t boottime_ns) {
   TraceBuilder builder;
   builder.header.pid = pid;
+  builder.header.keep_flags |= format::kMachineBoottime;
   builder.header.anchor_boottime_ns[0] = boottime_ns;
   builder.header.anchor_boottime_ns[2] = boottime_ns + 60 * kSecond;
   return builder;
@@ -219,6 +220,28 @@ TEST(ReaderMachine, OtherMachinesHaveTheirs) {
   const std::vector<TimeNs> times = last_alive({here, there});
   ASSERT_EQ(times.size(), 2u);
   EXPECT_EQ(times[1] - times[0], static_cast<TimeNs>(3600 * kSecond));
+}
+
+// A time namespace is ahead by an hour, and its recorder did not know.
+TEST(ReaderMachine, TimeNamespacesHaveTheirs) {
+  TraceBuilder here = trace_of(1, 100 * kSecond);
+  TraceBuilder there = trace_of(2, 3700 * kSecond);
+  there.header.keep_flags = 0;
+  const std::vector<TimeNs> times = last_alive({here, there});
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[1], times[0]) << "both were recorded at the same time of day";
+}
+
+// Where both clocks tell the same start of the machine, no namespace has moved the one.
+TEST(ReaderMachine, ProcessesThatAgreeHaveOneClock) {
+  TraceBuilder here = trace_of(1, 100 * kSecond);
+  TraceBuilder there = trace_of(2, 100 * kSecond);
+  there.header.keep_flags = 0;
+  there.header.anchors[1].realtime_ns += 3600 * kSecond;  // was set after the first heartbeat
+  there.header.anchor_boottime_ns[2] += kSecond;
+  const std::vector<TimeNs> times = last_alive({here, there});
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[1] - times[0], static_cast<TimeNs>(kSecond));
 }
 
 TEST(ReaderMachine, OlderTracesAreTakenAtTheirWord) {

@@ -104,5 +104,53 @@ TEST(HostProgress, DevicesAreApart) {
   EXPECT_EQ(busy(progress), (Spans{{10, 100}, {150, 150}}));
 }
 
+// When the host saw that the work before mark 77 was over: was that when it was?
+struct Seen {
+  HostProgress progress;
+
+  Seen() {
+    progress.enqueued(kMain, kDevice, 10, 1);
+    progress.mark(kMain, 77);
+  }
+  bool after_wait(int64_t enter_ns, int64_t leave_ns) {
+    progress.synchronised(kMain, enter_ns, leave_ns);
+    progress.finish();
+    return progress.end_was_seen(77);
+  }
+};
+
+TEST(HostProgress, AnEndIsSeenByAWaitThatBlocks) {
+  EXPECT_TRUE(Seen().after_wait(100, 1'000'100));
+  EXPECT_FALSE(Seen().after_wait(100, 1'100)) << "it may have been over long before";
+}
+
+TEST(HostProgress, AnEndIsNotSeenBehindOtherWork) {
+  Seen copies;
+  copies.progress.enqueued(kMain, kDevice, 20, 2, HostProgress::Weight::kBrief);
+  EXPECT_TRUE(copies.after_wait(100, 1'000'100));
+  Seen works;
+  works.progress.enqueued(kMain, kDevice, 20, 2);
+  EXPECT_FALSE(works.after_wait(100, 1'000'100));
+}
+
+TEST(HostProgress, AnEndIsNotSeenBehindWorkOfAnotherStream) {
+  Seen before;  // the collective itself waits for that
+  HostProgress& progress = before.progress;
+  progress.enqueued(kSide, kDevice, 20, 2);
+  progress.recorded(7, kSide);
+  progress.waits_for(kMain, 7);
+  progress.enqueued(kMain, kDevice, 30, 3);
+  progress.mark(kMain, 78);
+  progress.synchronised(kMain, 100, 1'000'100);
+  progress.finish();
+  EXPECT_FALSE(progress.end_was_seen(77));
+  EXPECT_TRUE(progress.end_was_seen(78));
+  Seen beside;
+  beside.progress.enqueued(kSide, kDevice, 20, 2);
+  beside.progress.recorded(7, kSide);
+  beside.progress.waits_for(kMain, 7);
+  EXPECT_FALSE(beside.after_wait(100, 1'000'100));
+}
+
 }  // namespace
 }  // namespace traintrace

@@ -11,6 +11,7 @@
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/model/waiting/hang_cause.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -37,19 +38,87 @@ bool was_not_just_stopped(const Run& run, const RankState& state, const Waiter& 
          elapsed(state.life.ended, known_until(run, other)) >= run.hang_after;
 }
 
-// That it was there no more while the others were: it is not there now and they are, or somebody
-// noted when it ended.  Of processes that are all gone by now, the kernel does not say who was
-// first.
+// By how much their clocks may be off against each other; 0: it is one clock.
+TimeNs apart(const Run& run, const RankState& state, const Waiter& waiter) {
+  return uncertainty_between(run, trace_of(run, state), run.processes[waiter.process]);
+}
+
+TimeNs outlived_by(const Run& run, const RankState& state, const Waiter& waiter) {
+  return elapsed(state.life.ended, known_until(run, *state_of(run, waiter.rank)));
+}
+
+// Of those on other clocks no one may have ended before it.
+bool ended_before_others(const Run& run, const RankState& state, const Waiter& waiter) {
+  const TimeNs off = apart(run, state, waiter);
+  return off == 0 ? was_not_just_stopped(run, state, waiter)
+                  : off != kNoCommonClock && outlived_by(run, state, waiter) > off;
+}
+
+// By one clock, and longer than all of a job take to end.
+bool is_witness_of_end(const Run& run, const RankState& state, const Waiter& waiter) {
+  return apart(run, state, waiter) == 0 && trace_of(run, state).wait_status >= 0 &&
+         run.processes[waiter.process].host == trace_of(run, state).host &&
+         outlived_by(run, state, waiter) > kDeadAfter;
+}
+
+// What keeps it from being a proof that this rank was there no more while the others were.  Of
+// processes that are all gone by now, the kernel does not say who was first: then it takes that
+// somebody noted when it ended.
+enum class NotSeenToEnd {
+  kSeen,
+  kNotNoted,
+  kNoWitness,      // ranks on several clocks wait, and none on its own
+  kUnknownBefore,  // one of another clock may have ended before
+};
+
+NotSeenToEnd not_seen_to_end(const Run& run, const Hang& hang, const RankState& state) {
+  const std::vector<Waiter>& waiters = run.waits.waits[hang.wait].waiters;
+  const auto has_one_clock = [&](const Waiter& waiter) { return apart(run, state, waiter) == 0; };
+  if (run.live) {
+    return NotSeenToEnd::kSeen;
+  }
+  if (state.life.evidence != EndEvidence::kNoted) {
+    return NotSeenToEnd::kNotNoted;
+  }
+  if (!std::all_of(waiters.begin(), waiters.end(),
+                   [&](const Waiter& waiter) { return ended_before_others(run, state, waiter); })) {
+    return std::all_of(waiters.begin(), waiters.end(), has_one_clock)
+               ? NotSeenToEnd::kNotNoted
+               : NotSeenToEnd::kUnknownBefore;
+  }
+  const bool is_seen = std::all_of(waiters.begin(), waiters.end(), has_one_clock) ||
+                       std::any_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
+                         return is_witness_of_end(run, state, waiter);
+                       });
+  return is_seen ? NotSeenToEnd::kSeen : NotSeenToEnd::kNoWitness;
+}
+
 bool was_seen_to_end(const Run& run, const Hang& hang) {
   return std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
-    const RankState& state = *state_of(run, rank);
-    const auto& waiters = run.waits.waits[hang.wait].waiters;
-    return run.live || (state.life.evidence == EndEvidence::kNoted &&
-                        std::all_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
-                          return run.processes[waiter.process].host == trace_of(run, state).host &&
-                                 was_not_just_stopped(run, state, waiter);
-                        }));
+    return not_seen_to_end(run, hang, *state_of(run, rank)) == NotSeenToEnd::kSeen;
   });
+}
+
+// Empty: what was found says it, or nothing is missing.
+std::string not_seen_text(const Run& run, const Hang& hang) {
+  for (const Rank rank : hang.roots) {
+    const RankState& state = *state_of(run, rank);
+    switch (hang.fate == Fate::kDied ? not_seen_to_end(run, hang, state) : NotSeenToEnd::kSeen) {
+      case NotSeenToEnd::kNoWitness:
+        return fmt::format(
+            "not a proof: no rank that waits for rank {} ran on {} and outlived it there by {}; "
+            "that the others did is by clocks of other hosts",
+            rank.value, trace_of(run, state).host, seconds(kDeadAfter));
+      case NotSeenToEnd::kUnknownBefore:
+        return fmt::format(
+            "not a proof: the clocks of hosts do not say that all that wait outlived rank {}",
+            rank.value);
+      case NotSeenToEnd::kSeen:
+      case NotSeenToEnd::kNotNoted:
+        break;
+    }
+  }
+  return "";
 }
 
 Certainty dead_rank_certainty(const Run& run, const Hang& hang) {
@@ -217,6 +286,9 @@ std::vector<Finding> find_dead_rank(const Run& run) {
     finding.certainty = dead_rank_certainty(run, hang);
     finding.values.emplace_back("silent_ns", silence(run, hang));
     say_how_it_died(run, hang, finding);
+    if (std::string why = not_seen_text(run, hang); !why.empty()) {
+      finding.evidence.push_back(std::move(why));
+    }
     finding.advice = advice_for(hang);
     if (hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly) {
       finding.culprits = hang.roots;

@@ -227,10 +227,12 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
                     name_of_call(divergence.own.item.function, divergence.own.item.operation)));
   }
   if (divergence.open) {
-    add(fmt::format(
-        "{} made the same call right before: it may have left out what came between the "
-        "two in earlier steps instead",
-        ranks_text(divergence.deviants)));
+    add(fmt::format("{} made the same call right before: {}", ranks_text(divergence.deviants),
+                    divergence.kind == DivergenceKind::kSkipped
+                        ? "had it made that twice, more of its other calls would be in another "
+                          "place than in earlier steps"
+                        : "it may have left out what came between the two in earlier steps "
+                          "instead"));
   }
   add(loop_text(run, divergence));
   if (divergence.by_site) {

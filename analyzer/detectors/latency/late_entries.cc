@@ -16,6 +16,7 @@ struct LateEntries {
   Rank rank;
   size_t times = 0;
   size_t collectives = 0;
+  size_t delayed = 0;  // of these, by any host
   int64_t late_ns = 0;
   int64_t span_ns = 0;  // from the first entry to the last
 };
@@ -34,6 +35,7 @@ std::vector<LateEntries> late_entries_of(const Profile& profile, const Arrivals&
     const std::vector<int64_t> all = host_lateness_at(arrivals, index);
     const int64_t last = *std::max_element(all.begin(), all.end());
     for (size_t i = 0; i < members.size(); ++i) {
+      members[i].delayed += last >= arrivals.noise_ns() ? 1 : 0;
       if (all[i] >= arrivals.noise_ns() &&
           static_cast<double>(all[i]) >= kLateAsLast * static_cast<double>(last)) {
         ++members[i].times;
@@ -45,9 +47,10 @@ std::vector<LateEntries> late_entries_of(const Profile& profile, const Arrivals&
 }
 
 bool is_worth_a_line(const LateEntries& late) {
+  // A step may have many collectives of which its straggler delays the first alone.
+  const size_t least = std::max(late.delayed, kStragglerMany);
   return late.collectives >= kStragglerMany &&
-         static_cast<double>(late.times) >=
-             kStragglerHabit * static_cast<double>(late.collectives) &&
+         static_cast<double>(late.times) >= kStragglerHabit * static_cast<double>(least) &&
          late.late_ns >= kLeastByHostNs &&
          static_cast<double>(late.late_ns) >= kWarnShareByHost * static_cast<double>(late.span_ns);
 }

@@ -15,6 +15,7 @@
 #include "analyzer/model/process/launch_facts.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/clock_offsets.h"
+#include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/move_times.h"
 #include "analyzer/thresholds.h"
 
@@ -25,9 +26,21 @@ TimeNs narrowed(WideNs value) {
   return static_cast<TimeNs>(std::clamp<WideNs>(value, -kNoCommonClock, kNoCommonClock));
 }
 
-// Processes whose times are on one clock, whatever it shows.
-std::string clock_name(const ProcessTrace& trace) {
-  return trace.boot.empty() ? "host " + trace.host : "boot " + trace.boot;
+// For each process the clock that its times are on, whatever that shows: all of one machine have
+// the same where it is known that they do.
+std::vector<std::string> clock_names(const Run& run) {
+  std::vector<BootTold> told;
+  for (const ProcessTrace& trace : run.processes) {
+    told.push_back({trace.boot, boottime_of(trace), trace.booted_at_first, trace.booted});
+  }
+  const std::vector<size_t> clocks = one_clock(told);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    const ProcessTrace& trace = run.processes[i];
+    names.push_back(trace.boot.empty() ? "host " + trace.host
+                                       : "boot " + std::to_string(clocks[i]));
+  }
+  return names;
 }
 
 // Dumps do not say by which clock they are; nor can all times of an older trace be moved, as those
@@ -36,10 +49,11 @@ bool can_be_moved(const ProcessTrace& trace) {
   return !is_flight_dump(trace) && (trace.booted != 0 || trace.boot.empty());
 }
 
-void list_clocks(Run& run) {
+void list_clocks(const std::vector<std::string>& names, Run& run) {
   std::map<std::string, size_t> known;
-  for (const ProcessTrace& trace : run.processes) {
-    const auto [at, is_new] = known.try_emplace(clock_name(trace), run.clocks.size());
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    const ProcessTrace& trace = run.processes[i];
+    const auto [at, is_new] = known.try_emplace(names[i], run.clocks.size());
     if (is_new) {
       run.clocks.emplace_back().host = trace.host;
     }
@@ -53,17 +67,19 @@ void list_clocks(Run& run) {
 
 // The same machine, by its clock as it stood at one heartbeat or at another: times since it was
 // started are the same, and the newest heartbeat tells when that was.
-void unite_machines(Run& run) {
-  std::map<std::string, std::pair<TimeNs, TimeNs>> newest;  // by boot: uptime, booted
-  for (const ProcessTrace& trace : run.processes) {
+void unite_machines(const std::vector<std::string>& names, Run& run) {
+  std::map<std::string, std::pair<TimeNs, TimeNs>> newest;  // by clock: uptime, booted
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    const ProcessTrace& trace = run.processes[i];
     if (!trace.boot.empty() && trace.booted != 0) {
       const std::pair own(elapsed(trace.booted, trace.last_alive), trace.booted);
-      auto& known = newest.try_emplace(trace.boot, own).first->second;
+      auto& known = newest.try_emplace(names[i], own).first->second;
       known = std::max(known, own);
     }
   }
-  for (ProcessTrace& trace : run.processes) {
-    const auto found = newest.find(trace.boot);
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    ProcessTrace& trace = run.processes[i];
+    const auto found = newest.find(names[i]);
     if (trace.booted != 0 && found != newest.end() && found->second.second != trace.booted) {
       move_times(trace, elapsed(trace.booted, found->second.second));
     }
@@ -347,8 +363,9 @@ size_t clock_of(const Run& run, const ProcessTrace& trace) {
 }  // namespace
 
 void align_clocks_of(Run& run) {
-  unite_machines(run);
-  list_clocks(run);
+  const std::vector<std::string> names = clock_names(run);
+  unite_machines(names, run);
+  list_clocks(names, run);
   if (run.clocks.size() > 1) {
     align(run);
   }

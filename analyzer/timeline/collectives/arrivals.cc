@@ -163,12 +163,6 @@ bool knows_entry(std::span<const Timeline> timelines, const Arrivals& arrivals) 
          (arrivals.usable() && arrivals.list.front().is_known());
 }
 
-bool are_on_one_host(std::span<const Timeline> timelines, const CollectiveGroup& group) {
-  return std::all_of(group.sides.begin(), group.sides.end(), [&](const GroupSide& side) {
-    return timelines[side.timeline].host == timelines[group.sides.front().timeline].host;
-  });
-}
-
 // Ranks of several groups, and messages, have as many kernels as those of one: where nothing names
 // the groups, ends that differ say that what was joined does not belong together, or that clocks do
 // not agree.
@@ -182,6 +176,16 @@ Arrivals unknown_groups(const Arrivals& joined) {
   return arrivals;
 }
 
+// By calls alone, ends contradict nothing: without one clock it is not known who came late.
+Arrivals not_on_one_clock(const Arrivals& joined) {
+  Arrivals arrivals;
+  arrivals.group = joined.group;
+  arrivals.by_host = true;
+  arrivals.clocks.why_not = joined.clocks.why_not;
+  arrivals.why_not = "clocks of hosts cannot be brought together: " + joined.clocks.why_not;
+  return arrivals;
+}
+
 Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side>& sides,
                      const CollectiveGroup& group) {
   Arrivals arrivals;
@@ -189,9 +193,6 @@ Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side
   arrivals.why_not = group.why_not;
   const bool by_host = std::any_of(timelines.begin(), timelines.end(),
                                    [](const Timeline& timeline) { return timeline.by_host; });
-  if (by_host && group.why_not.empty() && !are_on_one_host(timelines, group)) {
-    arrivals.why_not = "times of several hosts";  // ends of collectives would bring them together
-  }
   if (!arrivals.why_not.empty()) {
     return arrivals;
   }
@@ -233,6 +234,9 @@ Arrivals arrivals_of(std::span<const Timeline> timelines, const std::vector<Side
   if (arrivals.contradicted != 0 || are_on_several_hosts(timelines, arrivals)) {
     arrivals.clocks = align_clocks(timelines, arrivals);
     compare_ends(arrivals);
+  }
+  if (by_host && !arrivals.clocks.why_not.empty()) {
+    return not_on_one_clock(arrivals);
   }
   if (arrivals.group.empty() && !arrivals.numbered && !arrivals.usable() &&
       arrivals.contradicted != 0) {

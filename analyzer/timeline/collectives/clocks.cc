@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "analyzer/timeline/collectives/arrivals.h"
 #include "analyzer/timeline/median.h"
@@ -20,19 +22,40 @@ int64_t clamped(__int128 value) {
   return static_cast<int64_t>(std::clamp<__int128>(value, -kLongestShift, kLongestShift));
 }
 
+// Of a member's collectives: by their correlation.
+using EndsNotKnown = std::set<uint64_t>;
+
+std::vector<EndsNotKnown> ends_not_known(std::span<const Timeline> timelines,
+                                         const Arrivals& arrivals) {
+  std::vector<EndsNotKnown> not_known;
+  for (const size_t member : arrivals.members) {
+    EndsNotKnown& own = not_known.emplace_back();
+    for (const GpuWork& entry : timelines[member].entries) {
+      if (entry.end == EndKnown::kAtLatest) {
+        own.insert(entry.correlation);
+      }
+    }
+  }
+  return not_known;
+}
+
 // One collective, as two clocks show its end.
 struct MatchedEnd {
   int64_t time_ns;  // by the first clock
   int64_t beyond_ns;
 };
 
-int64_t end_by(const Arrival& arrival, const std::vector<size_t>& members) {
+// None: it is not known of any of them.
+std::optional<int64_t> end_by(const Arrival& arrival, const std::vector<size_t>& members,
+                              const std::vector<EndsNotKnown>& not_known) {
   std::vector<int64_t> ends;
   ends.reserve(members.size());
   for (const size_t member : members) {
-    ends.push_back(arrival.end_ns[member]);
+    if (!not_known[member].contains(arrival.correlation[member])) {
+      ends.push_back(arrival.end_ns[member]);
+    }
   }
-  return upper_median(std::move(ends));
+  return ends.empty() ? std::nullopt : std::optional(upper_median(std::move(ends)));
 }
 
 int64_t median_of(std::span<const MatchedEnd> pairs, int64_t MatchedEnd::*what) {
@@ -153,12 +176,23 @@ AlignedClocks align_clocks(std::span<const Timeline> timelines, Arrivals& arriva
     result.why_not = fmt::format("fewer than {} collectives to align them", kClockCollectives);
     return result;
   }
+  const std::vector<EndsNotKnown> not_known = ends_not_known(timelines, arrivals);
   for (size_t i = 1; i < clocks.size(); ++i) {
     std::vector<int64_t> here;
     std::vector<int64_t> there;
     for (const Arrival& arrival : arrivals.list) {
-      here.push_back(end_by(arrival, clocks[0].members));
-      there.push_back(end_by(arrival, clocks[i].members));
+      const std::optional<int64_t> end = end_by(arrival, clocks[0].members, not_known);
+      const std::optional<int64_t> end_there = end_by(arrival, clocks[i].members, not_known);
+      if (end && end_there) {
+        here.push_back(*end);
+        there.push_back(*end_there);
+      }
+    }
+    if (here.size() < kClockCollectives) {
+      result.why_not = fmt::format(
+          "hosts {} and {} saw the ends of {} collectives as they came, and it takes {}",
+          clocks[0].name, clocks[i].name, here.size(), kClockCollectives);
+      return result;
     }
     ClockShift shift = fit(matched(here, there));
     if (!arrivals.numbered && !is_only_join(here, there, shift)) {
@@ -167,10 +201,17 @@ AlignedClocks align_clocks(std::span<const Timeline> timelines, Arrivals& arriva
       return result;
     }
     shift.clock = clocks[i].name;
-    if (shift.residual_ns > kMostResidualNs || std::abs(shift.drift_ppb) > kMostDriftPpb) {
+    // By calls alone only those late by more than that are judged: Arrivals::noise_ns().
+    if (!arrivals.by_host && shift.residual_ns > kMostResidualNs) {
       result.why_not = fmt::format(
           "ends of collectives on {} and on {} differ by {:.3f} ms more or less than at the median",
           clocks[0].name, shift.clock, static_cast<double>(shift.residual_ns) / 1e6);
+      return result;
+    }
+    if (std::abs(shift.drift_ppb) > kMostDriftPpb) {
+      result.why_not = fmt::format(
+          "ends of collectives on {} and on {} drift apart by {} ppm, and clocks by {} at most",
+          clocks[0].name, shift.clock, std::abs(shift.drift_ppb) / 1000, kMostDriftPpb / 1000);
       return result;
     }
     result.residual_ns = std::max(result.residual_ns, shift.residual_ns);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analyzer/thresholds.h"
+
 namespace traintrace {
 
 void HostProgress::merge(const Positions& from, Positions& to) {
@@ -25,7 +27,8 @@ void HostProgress::is_unknown(const Stream& stream, int device) {
   enqueued(stream, device, 0, 0);
 }
 
-bool HostProgress::enqueued(const Stream& stream, int device, int64_t time_ns, uint64_t launch) {
+bool HostProgress::enqueued(const Stream& stream, int device, int64_t time_ns, uint64_t launch,
+                            Weight weight) {
   advance(time_ns);
   State& state = streams_[stream];
   state.device = state.enqueued == 0 ? device : state.device;
@@ -34,6 +37,7 @@ bool HostProgress::enqueued(const Stream& stream, int device, int64_t time_ns, u
   const bool begins = on.streams == 0;
   on.streams += state.enqueued == state.done ? 1 : 0;
   ++state.enqueued;
+  state.work = weight == Weight::kBrief ? state.work : state.enqueued;
   on.last_ns = time_ns;
   if (begins) {
     on.begin_ns = time_ns;
@@ -44,7 +48,7 @@ bool HostProgress::enqueued(const Stream& stream, int device, int64_t time_ns, u
 
 void HostProgress::mark(const Stream& stream, uint64_t mark) {
   State& state = streams_[stream];
-  state.marks.emplace_back(state.enqueued, mark);
+  state.marks.push_back({state.enqueued, mark, state.waited});
 }
 
 void HostProgress::recorded(uint64_t event, const Stream& stream) {
@@ -63,13 +67,13 @@ void HostProgress::waits_for(const Stream& stream, uint64_t event) {
 
 void HostProgress::synchronised(const Stream& stream, int64_t enter_ns, int64_t leave_ns) {
   advance(enter_ns);
-  returning_.emplace(leave_ns, positions_of(stream));
+  returning_.emplace(leave_ns, Wait{enter_ns, positions_of(stream)});
 }
 
 void HostProgress::synchronised_event(uint64_t event, int64_t enter_ns, int64_t leave_ns) {
   advance(enter_ns);
   if (const auto found = events_.find(event); found != events_.end()) {
-    returning_.emplace(leave_ns, found->second);
+    returning_.emplace(leave_ns, Wait{enter_ns, found->second});
   }
 }
 
@@ -81,18 +85,44 @@ void HostProgress::synchronised_device(int device, int64_t enter_ns, int64_t lea
       merge(positions_of(stream), positions);
     }
   }
-  returning_.emplace(leave_ns, std::move(positions));
+  returning_.emplace(leave_ns, Wait{enter_ns, std::move(positions)});
 }
 
 void HostProgress::advance(int64_t now_ns) {
   while (!returning_.empty() && returning_.begin()->first <= now_ns) {
     const auto first = returning_.begin();
-    complete(first->second, first->first);
+    complete(first->second.positions, first->second.enter_ns, first->first);
     returning_.erase(first);
   }
 }
 
-void HostProgress::complete(const Positions& positions, int64_t time_ns) {
+// Of all that such a wait is for, nothing but brief work may have ended after it.
+bool HostProgress::is_last_work(const Stream& stream, const Mark& mark,
+                                const Positions& positions) const {
+  return std::all_of(positions.begin(), positions.end(), [&](const auto& waited) {
+    const auto found = streams_.find(waited.first);
+    if (found == streams_.end()) {
+      return true;
+    }
+    const auto before = mark.after.find(waited.first);
+    const uint64_t ended_before = waited.first == stream       ? mark.position
+                                  : before == mark.after.end() ? 0
+                                                               : before->second;
+    return found->second.work <= std::max(found->second.done, ended_before);
+  });
+}
+
+void HostProgress::complete(const Positions& positions, int64_t enter_ns, int64_t time_ns) {
+  for (const auto& [stream, position] : positions) {
+    const auto found = streams_.find(stream);
+    for (size_t i = 0; found != streams_.end() && i < found->second.marks.size(); ++i) {
+      const Mark& mark = found->second.marks[i];
+      if (time_ns - enter_ns >= kNoiseNs && mark.position <= position &&
+          is_last_work(stream, mark, positions)) {
+        seen_.insert(mark.id);
+      }
+    }
+  }
   for (const auto& [stream, position] : positions) {
     const auto found = streams_.find(stream);
     if (found == streams_.end() || found->second.done >= position) {
@@ -100,10 +130,10 @@ void HostProgress::complete(const Positions& positions, int64_t time_ns) {
     }
     State& state = found->second;
     state.done = position;
-    std::erase_if(state.marks, [&](const auto& mark) {
-      const bool done = mark.first <= position;
+    std::erase_if(state.marks, [&](const Mark& mark) {
+      const bool done = mark.position <= position;
       if (done) {
-        done_[mark.second] = time_ns;
+        done_[mark.id] = time_ns;
       }
       return done;
     });

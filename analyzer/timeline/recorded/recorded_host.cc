@@ -133,25 +133,38 @@ void RecordedHost::returned(const CallRecord& event) {
   }
 }
 
+// What such a call gives to the GPU.  What NCCL launches is a part of what was called of it.
+HostProgress::Weight RecordedHost::weight_of(const CallRecord& event) const {
+  const CallSchema& schema = trace_.calls[event.call];
+  const bool is_brief = (schema.kind == "copy" || schema.kind == "set") &&
+                        has_field(schema, "bytes") &&
+                        value_of(trace_, event, "bytes") <= kBriefCopyBytes;
+  const auto in_nccl = in_nccl_.find(event.thread);
+  const bool is_nccls = in_nccl != in_nccl_.end() && event.enter < in_nccl->second;
+  return is_brief || is_nccls ? HostProgress::Weight::kBrief : HostProgress::Weight::kWork;
+}
+
 RecordedHost::Gives RecordedHost::called(const CallRecord& event, uint64_t id) {
   const CallSchema& schema = trace_.calls[event.call];
   const TimeNs time = event.enter - base_ns_;
   Gives gives = Gives::kNothing;
-  const auto enqueue = [&](const HostProgress::Stream& stream) {
-    const bool is_first = progress_.enqueued(stream, device_of(event), time, id);
+  const auto enqueue = [&](const HostProgress::Stream& stream, HostProgress::Weight weight) {
+    const bool is_first = progress_.enqueued(stream, device_of(event), time, id, weight);
     gives = std::max(gives, is_first ? Gives::kFirst : Gives::kMore);
   };
   if (gives_work(schema)) {
     const HostProgress::Stream stream = stream_of(event);
-    enqueue(stream);
+    enqueue(stream, weight_of(event));
     if (schema.library == "nccl") {
       in_group_.push_back(stream);
+      in_nccl_[event.thread] = event.leave;
     }
   } else if (schema.kind == "group-end") {  // only now it is launched
     for (const HostProgress::Stream& stream : in_group_) {
-      enqueue(stream);
+      enqueue(stream, HostProgress::Weight::kBrief);  // as a part of what was called in it
     }
     in_group_.clear();
+    in_nccl_[event.thread] = event.leave;
   } else if (schema.kind == "group-start") {
     in_group_.clear();
   } else if (is_called(schema, "StreamBeginCapture")) {
@@ -195,6 +208,8 @@ void RecordedHost::finish(Timeline& timeline) {
   for (GpuWork& entry : entries_) {
     entry.end_ns =
         std::max(entry.end_ns, progress_.done_ns(entry.correlation).value_or(entry.end_ns));
+    entry.end =
+        progress_.end_was_seen(entry.correlation) ? EndKnown::kExactly : EndKnown::kAtLatest;
   }
   timeline.entries = std::move(entries_);
   timeline.by_host = true;

@@ -39,6 +39,7 @@ class RecordedHost {
   void allocated(const CallRecord& event);
   bool has_copied_to_host(const CallRecord& event) const;
   // The device that giving back its memory waits for; none: it does not wait, or is not known to.
+  HostProgress::Weight weight_of(const CallRecord& event) const;
   std::optional<int> device_of_freed(const CallRecord& event) const;
 
   // Where that was not recorded, the process's only one: it can only make that look busier.
@@ -53,6 +54,7 @@ class RecordedHost {
   bool knows_all_memory_ = true;
   std::map<uint64_t, uint64_t> cudas_;  // sizes of the memory that CUDA knows of, by address
   std::vector<HostProgress::Stream> in_group_;
+  std::map<uint32_t, TimeNs> in_nccl_;  // by thread: until when it is in a call of NCCL
   std::vector<GpuWork> entries_;
 };
 

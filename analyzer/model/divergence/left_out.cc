@@ -1,0 +1,160 @@
+#include "analyzer/model/divergence/left_out.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "analyzer/model/sequences.h"
+
+namespace traintrace {
+namespace {
+
+bool is_same(const SequenceItem* a, const SequenceItem* b) {
+  return a != nullptr && b != nullptr && a->key == b->key && a->site == b->site;
+}
+
+SideCall call_in(const Sequence& sequence, uint64_t number) {
+  return {sequence.member->rank, sequence.member->process, *sequence.at(number)};
+}
+
+// By number in the rank's sequence.
+struct Repeated {
+  uint64_t second = 0;                     // the call that was made right before as well
+  uint64_t earlier = 0, earlier_next = 0;  // two such of before, with others between
+
+  uint64_t left_out() const { return earlier_next - earlier - 1; }
+};
+
+std::optional<Repeated> find_repeated(const Sequence& own, uint64_t number) {
+  Repeated found;
+  found.second = is_same(own.at(number), own.at(number + 1))   ? number + 1
+                 : is_same(own.at(number), own.at(number - 1)) ? number
+                                                               : 0;
+  if (found.second == 0) {
+    return std::nullopt;
+  }
+  found.earlier_next = found.second - 1;
+  for (uint64_t number = found.second - 1; number-- > own.first;) {
+    if (is_same(own.at(number), own.at(found.second))) {
+      if (number + 1 < found.earlier_next) {
+        found.earlier = number;
+        return found;
+      }
+      found.earlier_next = number;
+    }
+  }
+  return std::nullopt;
+}
+
+// The others made those calls there, and what they made then is what this rank made.
+bool others_agree(const Sequence& own, const Sequence& normal, const Repeated& repeated) {
+  const uint64_t length = repeated.left_out();
+  for (uint64_t i = 0; i < length; ++i) {
+    if (!is_same(normal.at(repeated.second + i), own.at(repeated.earlier + 1 + i))) {
+      return false;
+    }
+  }
+  for (uint64_t number = repeated.second;
+       number <= own.reached && number + length <= normal.reached; ++number) {
+    if (!is_same(own.at(number), normal.at(number + length))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// How often each call was made, from where.
+using Calls = std::map<std::pair<uint32_t, uint32_t>, int>;
+
+// Those of one thread, without what they called themselves.
+class CallsBetween {
+ public:
+  CallsBetween(const ProcessTrace& events, const Sequence& own, uint64_t number)
+      : events_(events), own_(own) {
+    const TimeNs enter = own.at(number)->operation.enter;
+    const auto call = std::find_if(
+        events.events.begin(), events.events.end(),
+        [&](const CallRecord& event) { return event.enter == enter && !event.moment; });
+    is_known_ = call != events.events.end();
+    thread_ = is_known_ ? call->thread : 0;
+  }
+
+  bool is_known() const { return is_known_; }
+
+  // After the `first`th collective and before the one that follows it, which may be still to come.
+  void add(uint64_t first, Calls& calls) const {
+    const SequenceItem* const next = own_.at(first + 1);
+    TimeNs until = own_.at(first)->operation.leave;
+    for (const CallRecord& event : events_.events) {
+      const bool is_between = event.thread == thread_ && !event.moment && !event.enter_lost &&
+                              event.enter >= until &&
+                              (next == nullptr || event.enter < next->operation.enter);
+      if (is_between && until != 0) {
+        ++calls[{event.call, event.stack}];
+        until = event.returned ? std::max(event.leave, until) : std::max(event.enter, until);
+      }
+    }
+  }
+
+ private:
+  const ProcessTrace& events_;
+  const Sequence& own_;
+  bool is_known_ = false;
+  uint32_t thread_ = 0;
+};
+
+// Of `made` in excess of `usual`, and if all were made, what is lacking too.
+int out_of_place(const Calls& made, const Calls& usual, bool all_made) {
+  Calls left = made;
+  for (const auto& [call, times] : usual) {
+    left[call] -= times;
+  }
+  int sum = 0;
+  for (const auto& [call, times] : left) {
+    sum += times > 0 ? times : all_made ? -times : 0;
+  }
+  return sum;
+}
+
+bool is_rather_left_out(const ProcessTrace& events, const Sequence& own, const Repeated& repeated) {
+  const CallsBetween between(events, own, repeated.second);
+  if (!between.is_known()) {
+    return false;
+  }
+  Calls behind_first, usual, made, usual_around;
+  between.add(repeated.second - 1, behind_first);
+  made = behind_first;
+  between.add(repeated.second, made);
+  between.add(repeated.earlier, usual);
+  for (uint64_t number = repeated.earlier; number < repeated.earlier_next; ++number) {
+    between.add(number, usual_around);
+  }
+  return out_of_place(behind_first, usual_around, true) <
+         out_of_place(made, usual, repeated.second < own.reached);
+}
+
+}  // namespace
+
+void take_for_left_out(const Run& run, const ProcessTrace& events, Divergence& divergence) {
+  const Communicator& communicator = run.communicators[divergence.communicator];
+  const Sequence own = sequence_of(run, *member_of(communicator, divergence.own.rank));
+  const Sequence normal = sequence_of(run, *member_of(communicator, divergence.others.front()));
+  const auto repeated = find_repeated(own, divergence.own.item.operation.sequence);
+  if (!repeated || !others_agree(own, normal, *repeated) ||
+      !is_rather_left_out(events, own, *repeated)) {
+    return;
+  }
+  divergence.kind = DivergenceKind::kSkipped;
+  divergence.length = repeated->left_out();
+  divergence.sequence = repeated->second;
+  divergence.sequence_last = repeated->second + divergence.length - 1;
+  divergence.own = call_in(own, repeated->second);
+  divergence.expected = call_in(normal, repeated->second);
+  const uint64_t first = repeated->second + divergence.length;
+  divergence.matches = normal.reached < first
+                           ? 0
+                           : std::min(normal.reached - first, own.reached - repeated->second) + 1;
+}
+
+}  // namespace traintrace
