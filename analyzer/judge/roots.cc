@@ -8,6 +8,7 @@
 #include "analyzer/judge/stages.h"
 #include "analyzer/match/explain_departures.h"
 #include "analyzer/match/fresh_pairs.h"
+#include "analyzer/match/lacking_batches.h"
 #include "analyzer/model/waiting/hangs.h"
 
 namespace traintrace {
@@ -76,6 +77,7 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     explain_by_departures(run, DeparturesFrom::kOrder, read_events, graph);
     if (!graph.departed) {
       find_fresh_pairs(run, graph);
+      find_lacking_batches(run, graph);
     }
   } else {
     graph.waits = std::move(blocked.waits);
@@ -88,6 +90,7 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     }
     if (!graph.departed) {
       find_fresh_pairs(run, graph);
+      find_lacking_batches(run, graph);
     }
   }
   graph.by_frontier = knows_order_only(run);

@@ -1,6 +1,7 @@
 """job.py CASE: a rank that fetches numbers from its GPU in each step, as judge.py knows them."""
 import array
 import ctypes
+import importlib.util
 import math
 import os
 import random
@@ -11,6 +12,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f"{HERE}/site-packages")
 from gpu import HOST_TO_DEVICE, Communicator, Tensor, allocate, call, send
 from amp.grad_scaler import GradScaler
+
+# PyTorch itself may be installed, and is not meant.
+spec = importlib.util.spec_from_file_location("distributed", f"{HERE}/site-packages/torch/nn/parallel/distributed.py")
+distributed = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(distributed)
 
 rank = int(os.environ["RANK"])
 NAN, INF = math.nan, math.inf
@@ -95,6 +101,20 @@ def train(batches, groups=None, weights=(), steps_per_update=1):
             group.all_reduce()
         if step % steps_per_update == 0:
             world.all_reduce()
+
+
+def train_in_replicas(batches, beside=lambda world: None):
+    """DistributedDataParallel of all ranks, and maybe another exchange in each step."""
+    world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
+    memory = allocate(4096)
+    for each in batches:
+        send(each, memory)  # COPY
+        beside(world)
+        distributed.sum_gradients(world)
+
+
+def sum_one_number(world):
+    world.call("ncclAllReduce", world.data, world.data, 1, Communicator.FLOAT, Communicator.SUM)
 
 
 def of_first_two(step):
@@ -236,6 +256,9 @@ def stuck(after):
 
 EARLY = {0, 1, 2, 3, 4, 5}
 CASES = {
+    "same-data-of-replicas": lambda: train_in_replicas([batch(step) for step in range(40)], sum_one_number),
+    "same-data-of-replicas-and-shards": lambda: train_in_replicas([batch(step) for step in range(40)], lambda world: world.all_reduce()),
+    "own-data-of-replicas": lambda: train_in_replicas([batch(step, rank) for step in range(40)], sum_one_number),
     "healthy": lambda: log_losses(finite(50)),
     "nan-on-one": nan_on_one,
     "nan-on-all": lambda: log_losses(finite(30) + [NAN] * 20),

@@ -9,6 +9,7 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/lost_time/gpu_straggler.h"
+#include "analyzer/detectors/lost_time/host_habit.h"
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/detectors/lost_time/pauses.h"
 #include "analyzer/detectors/lost_time/straggler_cost.h"
@@ -79,15 +80,21 @@ OwnLateness without_pauses(const Profile& profile, const Arrivals& arrivals, Own
 // Without what happened once: so much longer than what comes again that it is a pause.  What most
 // others stall at other times is set off against it.
 OwnLateness again_and_again(OwnLateness lateness) {
-  std::vector<int64_t>& charges = lateness.charges;
-  if (charges.size() < kStragglerAgain) {
+  if (lateness.charges.size() < kStragglerAgain) {
     return lateness;
   }
-  std::vector<int64_t> usual = charges;
+  std::vector<int64_t> usual = lateness.charges;
   const auto least = usual.begin() + (kStragglerAgain - 1);
   std::nth_element(usual.begin(), least, usual.end(), std::greater<>());
   const auto is_pause = [&](int64_t ns) { return ns / kPauseTimes > *least; };
-  std::erase_if(charges, is_pause);
+  std::vector<int64_t> charges;
+  std::vector<size_t> charged_at;
+  for (size_t i = 0; i < lateness.charges.size(); ++i) {
+    if (!is_pause(lateness.charges[i])) {
+      charges.push_back(lateness.charges[i]);
+      charged_at.push_back(lateness.charged_at[i]);
+    }
+  }
   std::erase_if(lateness.spared, is_pause);
   lateness.times = charges.size() - std::min(charges.size(), lateness.spared.size());
   lateness.charged_ns = 0;
@@ -97,6 +104,8 @@ OwnLateness again_and_again(OwnLateness lateness) {
   for (const int64_t spared : lateness.spared) {
     lateness.charged_ns = std::max<int64_t>(0, lateness.charged_ns - spared);
   }
+  lateness.charges = std::move(charges);
+  lateness.charged_at = std::move(charged_at);
   return lateness;
 }
 
@@ -117,30 +126,9 @@ OwnLateness habitual_lateness(const Profile& profile, const Arrivals& arrivals,
 
 // Without a timeline of the GPU only a habit that costs much counts.
 bool is_certain(const Arrivals& arrivals, const OwnLateness& lateness) {
-  const auto collectives = static_cast<double>(arrivals.list.size() - 1);
-  return arrivals.list.size() > kStragglerMany &&
-         static_cast<double>(lateness.times) >= kStragglerHabit * collectives &&
-         lateness.charged_ns >= kLeastByHostNs &&
+  return is_host_habit(arrivals, lateness) && lateness.charged_ns >= kLeastByHostNs &&
          static_cast<double>(lateness.charged_ns) >=
              kWarnShareByHost * static_cast<double>(span_of(arrivals));
-}
-
-// Half of the time by which it was late comes from times when it was late by so much or more.  The
-// median of the times would be noise where a step has one long stall and many short ones.
-int64_t usual_lateness(std::vector<int64_t> charges) {
-  std::sort(charges.begin(), charges.end(), std::greater<>());
-  int64_t all = 0;
-  for (const int64_t charge : charges) {
-    all = added_within(all, charge);
-  }
-  int64_t sum = 0;
-  for (const int64_t charge : charges) {
-    sum = added_within(sum, charge);
-    if (sum >= all / 2) {
-      return charge;
-    }
-  }
-  return 0;
 }
 
 // Whether most others were late by as much at other times, and this one no more often than chance
@@ -301,6 +289,9 @@ Ranks victims_of(const Profile& profile, const std::vector<Straggler>& late,
 
 // That its GPU has more to do may be meant (stages, shards), and is no proof against it.
 bool is_proven(const Straggler& late) {
+  if (late.arrivals->by_host) {
+    return true;  // is_certain
+  }
   return !late.by_gpu && late.collectives >= kStragglerMany &&
          static_cast<double>(late.times) >= kStragglerHabit * static_cast<double>(late.collectives);
 }

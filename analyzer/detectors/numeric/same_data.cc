@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/detectors/framework_calls.h"
 #include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/detectors/trace/trace_finding.h"
 #include "analyzer/model/elapsed.h"
@@ -97,6 +98,10 @@ bool are_linked(const std::set<RankPair>& pairs, const Ranks& ranks, const Ranks
   return std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) { return reached.contains(rank); });
 }
 
+constexpr const char* kOwnNumber =
+    "see that the sampler is given each rank's own number (DistributedSampler's rank and "
+    "num_replicas) and that ranks do not share a random seed where they should not";
+
 int64_t clamped(uint64_t value) {
   return static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX));
 }
@@ -144,15 +149,60 @@ Finding of_some(const Run& run, const std::vector<SameBatches>& all, const Ranks
   if (count < senders.size()) {
     finding.title += "; other ranks send their own";
   }
-  finding.advice =
-      "see that the sampler is given each rank's own number (DistributedSampler's rank and "
-      "num_replicas) and that ranks do not share a random seed where they should not";
+  finding.advice = kOwnNumber;
   return finding;
+}
+
+bool is_of_data_parallelism(FrameworkCall call) {
+  switch (call) {
+    case FrameworkCall::kDataParallel:
+    case FrameworkCall::kGradientBucket:
+    case FrameworkCall::kGatherUnit:
+    case FrameworkCall::kReduceUnit:
+    case FrameworkCall::kMegatronBucket:
+      return true;
+    case FrameworkCall::kNone:
+    case FrameworkCall::kMessages:
+    case FrameworkCall::kPipeline:
+      return false;
+  }
+  return false;
+}
+
+// How many collectives exchanged gradients or parameters while these batches were sent.  0: there
+// were others, too, as tensor parallelism has in its forward pass; but for those of one number,
+// which are a loss, a norm or a barrier.
+size_t gradient_collectives(const ProcessTrace& trace, TimeNs since, TimeNs until) {
+  size_t count = 0;
+  for (const CommunicatorText& communicator : trace.communicators) {
+    for (const OperationText& operation : communicator.recent) {
+      if (operation.enter < since || operation.enter > until || operation.count <= 1) {
+        continue;
+      }
+      if (!is_of_data_parallelism(framework_call_of(trace, operation).call)) {
+        return 0;
+      }
+      ++count;
+    }
+  }
+  return count;
 }
 
 Finding of_all(const Run& run, const SameBatches& same) {
   Finding finding = same_finding(same);
   add_set(run, same, finding);
+  const BatchSeries& series = *same.series;
+  const size_t gradients = gradient_collectives(run.processes[series.process],
+                                                series.times[same.first], series.times[same.last]);
+  if (gradients >= kFewestSame) {
+    finding.title += "; data parallelism needs different ones";
+    finding.evidence.push_back(
+        fmt::format("all {} collectives that are known of rank {} meanwhile exchange gradients or "
+                    "parameters of data parallelism, so no other kind of it shares the batches",
+                    gradients, series.rank.value));
+    finding.advice = kOwnNumber;
+    return finding;
+  }
   finding.severity = Severity::kInfo;
   finding.advice =
       "right with tensor parallelism over all ranks; with data parallelism, give each rank's "
