@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -175,6 +176,18 @@ class ChecksComparison {
     return *best;
   }
 
+  // When the first of these ranks called it.
+  static TimeNs first_call(const Checks& checks, const CheckedOperation& operation,
+                           const Ranks& ranks) {
+    std::optional<TimeNs> first;
+    for (const Check& check : checks_of(checks, operation)) {
+      if (contains(ranks, check.rank) && (!first || check.time < *first)) {
+        first = check.time;
+      }
+    }
+    return first.value_or(operation.time);
+  }
+
   // What the rank called before that operation; empty: nothing that was checked.
   std::string call_before(Rank rank, const CheckedOperation& operation) const {
     const Check* before = nullptr;
@@ -206,8 +219,9 @@ class ChecksComparison {
     diff.place = place_text(a_.sites[a.front().site].place);
     diff.operation = operation_text(run_a_, a.front());
     diff.number = a.front().sequence;
-    diff.since_a = elapsed(run_a_.start, pair.a->time);
-    diff.since_b = elapsed(run_b_.start, pair.b->time);
+    // Others may have called it long before: what these ranks did until then comes first.
+    diff.since_a = elapsed(run_a_.start, first_call(a_, *pair.a, diff.ranks));
+    diff.since_b = elapsed(run_b_.start, first_call(b_, *pair.b, diff.ranks));
     diff.a = fmt::format("norm {:.9g}", whole(a).norm());
     diff.b = b.empty() ? "" : fmt::format("norm {:.9g}", whole(b).norm());
     if (input) {

@@ -72,6 +72,13 @@ class Attribution {
     const auto cut = std::upper_bound(cuts_.begin(), cuts_.end(), begin_ns);
     return cut == cuts_.end() ? end_ns : std::min(*cut, end_ns);
   }
+  // Calls that waited for the GPU, of the launching thread: the one that let it run dry, and the
+  // last.  Null: there are none.
+  struct Waits {
+    const HostCall* first = nullptr;
+    const HostCall* last = nullptr;
+  };
+  Waits waits_in(const Span& late, const HostCall& launch);
   void add_late_host(const Span& late, const HostCall& launch);
   int64_t add_late_part(const Span& part, const HostCall& launch, const HostCall* returned,
                         int64_t most_induced_ns);
@@ -152,28 +159,65 @@ void Attribution::note_owed(int64_t dry_ns, const HostCall* last_wait, Thread& t
   }
 }
 
+// The last of these, which are by end, that returned by the end of `late`.
+const HostCall* last_returned(const std::vector<const HostCall*>& blocking, const Span& late) {
+  const auto after =
+      std::upper_bound(blocking.begin(), blocking.end(), late.end_ns,
+                       [](int64_t time, const HostCall* call) { return time < call->end_ns; });
+  return after == blocking.begin() ? nullptr : *(after - 1);
+}
+
+// The same of those that had been entered when it began: what is entered while the GPU has nothing
+// to do finds the queue empty.
+const HostCall* last_entered_before(const std::vector<const HostCall*>& blocking,
+                                    const Span& late) {
+  auto after =
+      std::upper_bound(blocking.begin(), blocking.end(), late.end_ns,
+                       [](int64_t time, const HostCall* call) { return time < call->end_ns; });
+  while (after != blocking.begin() && (*(after - 1))->start_ns > late.begin_ns) {
+    --after;
+  }
+  return after == blocking.begin() ? nullptr : *(after - 1);
+}
+
+// The queue is empty from the return of the call that waited until it was; one that is entered
+// later answers for what comes from there on, unless both are one wait, as in a copy to the host.
+Attribution::Waits Attribution::waits_in(const Span& late, const HostCall& launch) {
+  Thread& thread = threads_[launch.thread];
+  const HostCall* last = last_returned(thread.blocking, late);
+  const HostCall* first = last_entered_before(thread.blocking, late);
+  note_owed(late.begin_ns, first, thread);
+  if (last == nullptr || last->end_ns < late.begin_ns || launch.kind == HostCallKind::kBlocking) {
+    return {};
+  }
+  if (last->start_ns <= late.begin_ns) {
+    return {last, last};
+  }
+  if (first != nullptr && first->end_ns >= late.begin_ns) {
+    return {last->start_ns - first->end_ns < kNoLeadNs ? last : first, last};
+  }
+  const bool is_allocators =
+      thread.owed.call != nullptr && thread.owed.call->end_ns >= late.begin_ns;
+  return is_allocators ? Waits{} : Waits{last, last};
+}
+
 // The loader comes first: a copy that blocks right after it must not take the blame.  Time before
 // the return of a blocking call and after it are the same loss, for the queue was empty.  But a
 // call that blocks by itself is no refill: what it launches comes when the host calls it.
 void Attribution::add_late_host(const Span& late, const HostCall& launch) {
-  Thread& thread = threads_[launch.thread];
-  const auto after =
-      std::upper_bound(thread.blocking.begin(), thread.blocking.end(), late.end_ns,
-                       [](int64_t time, const HostCall* call) { return time < call->end_ns; });
-  const HostCall* returned = after == thread.blocking.begin() ? nullptr : *(after - 1);
-  note_owed(late.begin_ns, returned, thread);
-  if (returned != nullptr &&
-      (returned->end_ns < late.begin_ns || launch.kind == HostCallKind::kBlocking)) {
-    returned = nullptr;
-  }
+  const auto [first, last] = waits_in(late, launch);
   // Without a GPU timeline nothing else is known of the host: only while it was blocked could it
   // have done what it did afterwards.  If it never was, it found the queue empty.
-  int64_t most_induced = timeline_.by_host && returned != nullptr
-                             ? waited_with(thread, *returned)
+  int64_t most_induced = timeline_.by_host && last != nullptr
+                             ? waited_with(threads_[launch.thread], *last)
                              : std::numeric_limits<int64_t>::max();
   for (Span part = late; part.begin_ns < late.end_ns; part = {part.end_ns, late.end_ns}) {
     part.end_ns = cut_short(part.begin_ns, late.end_ns);
-    most_induced -= add_late_part(part, launch, returned, most_induced);
+    const bool is_first = first != last && part.begin_ns < last->start_ns;
+    if (is_first) {
+      part.end_ns = std::min(part.end_ns, last->start_ns);
+    }
+    most_induced -= add_late_part(part, launch, is_first ? first : last, most_induced);
   }
   late_until_ns_ = late.end_ns;
 }

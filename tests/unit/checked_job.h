@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <random>
 
@@ -90,6 +91,12 @@ class Job {
   }
 
   int ranks() const { return ranks_; }
+  // From now on that rank's checks are made so much later than those of the others.
+  void delay(int rank, int64_t ms) { late_ms_[rank] = ms; }
+  int64_t late_ms(int rank) const {
+    const auto late = late_ms_.find(rank);
+    return late == late_ms_.end() ? 0 : late->second;
+  }
   void line(const std::string& line) { text_ += line + "\n"; }
   // Of all ranks alike.
   void next_operation() {
@@ -113,7 +120,7 @@ class Job {
         "+{}ms {}/1 * payloadCheck comm=dp seq={} operation={} part={}x{}x{} type={} op={} peer={} "
         "count={} nan={} inf={} largest={} sum={} abs_sum={} square_sum={} hash=0x{:x} "
         "@train.py:{}:step\n",
-        time_ms_ + (part.output ? 1 : 0), rank, end ? end->number : sequence_,
+        time_ms_ + late_ms(rank) + (part.output ? 1 : 0), rank, end ? end->number : sequence_,
         static_cast<int>(operation), part.part, part.parts, part.output ? 1 : 0, name_of(type),
         average ? "avg" : reduction, end ? end->peer : 0, data.size(), tally.nans, tally.infinities,
         real(tally.largest), real(tally.sum), real(tally.absolute_sum), real(tally.square_sum),
@@ -252,6 +259,7 @@ class Job {
   const int ranks_;
   uint64_t sequence_ = 0;
   int64_t time_ms_ = 1000;
+  std::map<int, int64_t> late_ms_;
   std::string text_;
 };
 

@@ -284,6 +284,7 @@ NumbersDiff diff_of(int input_differs, int result_differs) {
   const auto job_with = [](int input, int result) {
     Random random(1);
     Job job(4);
+    job.delay(1, 4);
     for (int step = 1; step <= 8; ++step) {
       std::vector<Data> inputs = random.gradients(job, kCount);
       inputs[1][5] += input != 0 && step >= input ? 0.25 : 0;
@@ -308,6 +309,9 @@ TEST(DiffOfChecks, SaysWhetherARankOrTheReductionDiffersFirst) {
   EXPECT_EQ(input.differences[0].before, "ncclAllReduce #4 on dp");
   EXPECT_EQ(input.same_operations, 4U);
   const NumbersDiff result = diff_of(0, 3);
+  // Rank 1 came 4 ms after the others, and two operations of 10 ms later.
+  ASSERT_EQ(result.differences.size(), 1U);
+  EXPECT_EQ(input.differences[0].since_a - result.differences[0].since_a, 24'000'000);
   EXPECT_EQ(
       numbers_verdict(result),
       "the first result of a collective that differs is what ncclAllReduce #3 on dp gave ranks "

@@ -108,8 +108,43 @@ TEST(IdleByCause, AnAllocatorThatReturnedBeforeOrWasCalledLaterDidNot) {
 
 TEST(IdleByCause, AnAllocatorBeforeACallThatWaitsIsNotTheReason) {
   const Gap gap{
-      .calls = {call(20, 101, HostCallKind::kAllocator), call(102, 110, HostCallKind::kBlocking)}};
+      .calls = {call(20, 60, HostCallKind::kAllocator), call(61, 110, HostCallKind::kBlocking)}};
   EXPECT_EQ(gap.us(), (Us{{"sync-induced", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
+}
+
+// What is called once the GPU has run dry finds nothing to wait for.
+TEST(IdleByCause, ACallThatFindsTheQueueEmptyTakesNoBlameFromWhatEmptiedIt) {
+  const Gap gap{
+      .calls = {call(20, 130, HostCallKind::kAllocator), call(131, 132, HostCallKind::kBlocking)}};
+  EXPECT_EQ(gap.us(), (Us{{"allocator", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
+  const Gap alone{.calls = {call(131, 132, HostCallKind::kBlocking)}};
+  EXPECT_EQ(alone.us(), (Us{{"sync-induced", 50}, {"launch-call", 5}, {"launch-latency", 45}}));
+}
+
+// The GPU runs dry in the first of two calls; how long of the gap is charged to which of them.
+std::map<uint32_t, int64_t> us_by_call(int64_t second_us) {
+  Timeline timeline;
+  timeline.names = {"cudaLaunchKernel", "kernel", "first", "second"};
+  timeline.threads = {"1"};
+  timeline.calls = {call(20, 105, HostCallKind::kBlocking),
+                    call(second_us, second_us + 1, HostCallKind::kBlocking),
+                    {190 * kUs, 200 * kUs, 2, 0, 0, HostCallKind::kOther}};
+  timeline.calls[0].name = 2;
+  timeline.calls[1].name = 3;
+  timeline.work = {{0, 100 * kUs, 1, 1, 7, 0, WorkKind::kCompute},
+                   {200 * kUs, 300 * kUs, 2, 1, 7, 0, WorkKind::kCompute}};
+  std::map<uint32_t, int64_t> us;
+  visit_idle(timeline, timeline.work, [&](const IdleCharge& charge) {
+    if (charge.cause == IdleCause::kSyncInduced) {
+      us[charge.call->name] += charge.ns / kUs;
+    }
+  });
+  return us;
+}
+
+TEST(IdleByCause, TimeBeforeACallIsNotItsUnlessBothAreOneWait) {
+  EXPECT_EQ(us_by_call(170), (std::map<uint32_t, int64_t>{{2, 70}, {3, 20}}));
+  EXPECT_EQ(us_by_call(110), (std::map<uint32_t, int64_t>{{3, 90}}));
 }
 
 // One short kernel was launched behind it, and the host is as late for the next one.
