@@ -1,4 +1,7 @@
 // traintrace export: files for other viewers.
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +21,7 @@
 #include "analyzer/exporters/torch_snapshot.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/judge.h"
+#include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/reader/read_trace.h"
 
@@ -39,18 +43,31 @@ int export_one(const std::string& what, const std::string& path,
   return status;
 }
 
+// A dump does not say when it was made; whoever reads it takes the file's time for that.
+void set_made(const std::string& path, TimeNs time) {
+  constexpr TimeNs kSecond = 1'000'000'000;
+  const timespec moment = {static_cast<time_t>(time / kSecond), static_cast<long>(time % kSecond)};
+  const timespec times[] = {moment, moment};
+  ::utimensat(AT_FDCWD, path.c_str(), times, 0);
+}
+
 // A file per rank, whose name ends with it: what PyTorch's analyzer looks for.
 int export_dumps(const Run& run, const ExportArguments& arguments) {
+  const BlockedOperations blocked = blocked_operations(run);
   if (arguments.output == "-") {
     return run.ranks.size() == 1
-               ? print(flight_recorder_dump(run, run.ranks.front()))
+               ? print(flight_recorder_dump(run, run.ranks.front(), blocked))
                : fail("several ranks go to several files: --output=PREFIX instead of -");
   }
   int status = 0;
   for (const RankState& state : run.ranks) {
     const std::string path = arguments.output + std::to_string(state.rank.value);
-    status = std::max(status, export_one("rank " + std::to_string(state.rank.value), path,
-                                         [&] { return flight_recorder_dump(run, state); }));
+    const int own = export_one("rank " + std::to_string(state.rank.value), path,
+                               [&] { return flight_recorder_dump(run, state, blocked); });
+    if (own == 0) {
+      set_made(path, known_until(run, state));
+    }
+    status = std::max(status, own);
   }
   return status;
 }

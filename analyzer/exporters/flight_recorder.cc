@@ -25,33 +25,74 @@ struct Entry {
   uint64_t between_peers = 0;
 };
 
+// What a ring would still hold: one for all communicators, in the order of the calls.
+struct Ring {
+  std::vector<Entry> entries;
+  uint64_t overwritten = 0;  // records before these
+};
+
 std::string group_name(const Communicator& communicator) {
   return fmt::format("{:016x}", communicator.id.value);
 }
 
-std::vector<Entry> entries_of(const Run& run, Rank rank) {
-  std::vector<Entry> entries;
+// How many messages the member had issued before the operations that are kept.
+uint64_t messages_before_kept(const Run& run, const Member& member) {
+  uint64_t all = 0;
+  for (const PeerText& peer : run.processes[member.process].peers) {
+    all += peer.communicator == member.element + 1 ? peer.operations : 0;
+  }
+  const std::vector<OperationText>& recent = text_of(run, member).recent;
+  const auto kept = static_cast<uint64_t>(
+      std::count_if(recent.begin(), recent.end(),
+                    [](const OperationText& operation) { return !operation.collective; }));
+  return all - std::min(all, kept);
+}
+
+uint64_t collectives_before_kept(const CommunicatorText& text) {
+  const auto first =
+      std::find_if(text.recent.begin(), text.recent.end(), [](const OperationText& operation) {
+        return operation.sequence != 0 && operation.collective;
+      });
+  return first == text.recent.end() ? text.collectives : first->sequence - 1;
+}
+
+void add_entries(const Run& run, Entry entry, std::vector<Entry>& entries) {
+  entry.between_peers = messages_before_kept(run, *entry.member);
+  entry.collective = collectives_before_kept(text_of(run, *entry.member));
+  for (const OperationText& operation : text_of(run, *entry.member).recent) {
+    entry.operation = &operation;
+    entry.collective = operation.collective ? operation.sequence : entry.collective;
+    entry.between_peers += operation.collective ? 0 : 1;
+    if ((operation.flags & (format::kCaptured | format::kFailed)) == 0) {
+      entries.push_back(entry);
+    }
+  }
+}
+
+// Each communicator keeps its newest operations.  From when on all of them keep all, nothing is
+// missing between two entries; what is kept of before that is as if it were overwritten.
+Ring ring_of(const Run& run, Rank rank) {
+  Ring ring;
+  TimeNs whole_from = 0;
   int64_t group = 0;
   for (const Communicator& communicator : run.communicators) {
     const Member* member = member_of(communicator, rank);
     if (member == nullptr) {
       continue;
     }
-    Entry entry{&communicator, member, nullptr, group++};
-    for (const OperationText& operation : text_of(run, *member).recent) {
-      if ((operation.flags & (format::kCaptured | format::kFailed)) != 0) {
-        continue;
-      }
-      entry.operation = &operation;
-      entry.collective = operation.collective ? operation.sequence : entry.collective;
-      entry.between_peers += operation.collective ? 0 : 1;
-      entries.push_back(entry);
+    const CommunicatorText& text = text_of(run, *member);
+    if (!text.recent.empty() && text.recent.front().index != 0) {
+      ring.overwritten += text.recent.front().index;
+      whole_from = std::max(whole_from, text.recent.front().enter);
     }
+    add_entries(run, {&communicator, member, nullptr, group++}, ring.entries);
   }
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  ring.overwritten += std::erase_if(
+      ring.entries, [&](const Entry& entry) { return entry.operation->enter < whole_from; });
+  std::stable_sort(ring.entries.begin(), ring.entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.operation->enter, a.group) < std::tie(b.operation->enter, b.group);
   });
-  return entries;
+  return ring;
 }
 
 void write_groups(const Run& run, Rank rank, PickleWriter& out) {
@@ -172,20 +213,40 @@ void write_frames(const ProcessTrace& trace, uint32_t stack, PickleWriter& out) 
   out.end_list();
 }
 
-const char* state_name(const ProcessTrace& trace, const OperationText& operation) {
-  return finished(trace, operation)                          ? "completed"
-         : gpu_state(trace, operation) == GpuState::kReached ? "started"
-                                                             : "scheduled";
+// What of an operation PyTorch would have known.
+struct EntryState {
+  const char* name = "scheduled";
+  bool retired = false;  // with another state than "completed": not followed any further
+};
+
+// An operation of which nothing tells whether it is complete is not pending: as with PyTorch's when
+// a work ends unseen, nobody follows it any more.
+EntryState state_of_entry(const ProcessTrace& trace, const OperationText& operation,
+                          const BlockedOperations& blocked) {
+  switch (gpu_state(trace, operation)) {
+    case GpuState::kFinished:
+      return {"completed", true};
+    case GpuState::kReached:
+      return {"started", false};
+    case GpuState::kEnqueued:
+    case GpuState::kPending:
+      return {"scheduled", false};
+    case GpuState::kUnknown:
+    case GpuState::kAborted:
+      break;
+  }
+  return {"scheduled", finished(trace, operation) || !blocked.contains(&operation)};
 }
 
-void write_entry(const Run& run, const Entry& entry, int64_t number, PickleWriter& out) {
+void write_entry(const Run& run, const Entry& entry, uint64_t number,
+                 const BlockedOperations& blocked, PickleWriter& out) {
   const ProcessTrace& trace = run.processes[entry.member->process];
   const OperationText& operation = *entry.operation;
   const std::string function = call_name(trace, operation.call);
-  const bool done = finished(trace, operation);
+  const EntryState state = state_of_entry(trace, operation, blocked);
   out.begin_dict();
   write_frames(trace, operation.stack, out);
-  out.key_integer("record_id", number);
+  out.key_integer("record_id", static_cast<int64_t>(number));
   out.key_integer("pg_id", entry.group);
   out.text("process_group");
   out.begin_tuple();
@@ -201,10 +262,10 @@ void write_entry(const Run& run, const Entry& entry, int64_t number, PickleWrite
   out.key_text("profiling_name", name_of(entry, function));
   out.key_integer("time_created_ns", operation.enter);
   write_data(entry, function, out);
-  out.key_text("state", state_name(trace, operation));
+  out.key_text("state", state.name);
   out.key_none("time_discovered_started_ns");
   out.key_none("time_discovered_completed_ns");
-  out.key_boolean("retired", done);
+  out.key_boolean("retired", state.retired);
   out.key_integer("timeout_ms", kUsualTimeoutMs);
   out.key_boolean("is_p2p", !operation.collective);
   out.end_dict();
@@ -212,7 +273,8 @@ void write_entry(const Run& run, const Entry& entry, int64_t number, PickleWrite
 
 }  // namespace
 
-std::string flight_recorder_dump(const Run& run, const RankState& state) {
+std::string flight_recorder_dump(const Run& run, const RankState& state,
+                                 const BlockedOperations& blocked) {
   PickleWriter out;
   const auto& facts = trace_of(run, state).facts;
   const auto version = facts.find("nccl-version");
@@ -223,9 +285,10 @@ std::string flight_recorder_dump(const Run& run, const RankState& state) {
   write_status(run, state.rank, out);
   out.text("entries");
   out.begin_list();
-  int64_t number = 0;
-  for (const Entry& entry : entries_of(run, state.rank)) {
-    write_entry(run, entry, number++, out);
+  const Ring ring = ring_of(run, state.rank);
+  uint64_t number = ring.overwritten;
+  for (const Entry& entry : ring.entries) {
+    write_entry(run, entry, number++, blocked, out);
   }
   out.end_list();
   out.end_dict();

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/judge/frontier.h"
 #include "analyzer/model/divergence/conflicts.h"
 #include "analyzer/model/divergence/messages.h"
 #include "analyzer/model/elapsed.h"
@@ -17,6 +18,7 @@
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/model/waiting/host_functions.h"
+#include "analyzer/model/waiting/stalls.h"
 #include "analyzer/model/waiting/stream_order.h"
 
 namespace traintrace {
@@ -543,6 +545,39 @@ void Completion::complete_all() {
       }
     }
   }
+}
+
+namespace {
+
+// What it calls there afterwards is on the same stream.
+void add_from(const Run& run, const Member& member, uint64_t index, BlockedOperations& blocked) {
+  for (const OperationText& operation : text_of(run, member).recent) {
+    if (operation.index >= index && !finished(run.processes[member.process], operation)) {
+      blocked.insert(&operation);
+    }
+  }
+}
+
+}  // namespace
+
+BlockedOperations blocked_operations(const Run& run) {
+  BlockedOperations blocked;
+  if (knows_order_only(run)) {
+    return blocked;
+  }
+  const Completion completion(run, {});
+  for (const MatchPart& part : completion.parts()) {
+    if (!completion.can_complete(part)) {
+      blocked.insert(part.operation);
+    }
+  }
+  for (const RootStall& root : root_stalls(run)) {
+    for (const StalledRank& rank : root.stall.ranks) {
+      const Communicator& communicator = run.communicators[root.stall.communicator];
+      add_from(run, *member_of(communicator, rank.rank), rank.operation.index, blocked);
+    }
+  }
+  return blocked;
 }
 
 }  // namespace traintrace

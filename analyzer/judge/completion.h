@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -44,8 +45,11 @@ class Completion {
   Completion(const Run& run, Ranks explained);
 
   const std::vector<Match>& matches() const { return matches_; }
+  const std::vector<MatchPart>& parts() const { return parts_; }
   const MatchPart& part(size_t index) const { return parts_[index]; }
   bool has_begun(const MatchPart& part) const { return units_[part.unit].before == 0; }
+  // Of those that are not known to be complete.
+  bool can_complete(const MatchPart& part) const { return units_[part.unit].is_complete(); }
   // What keeps it from beginning is on its own stream, and is no operation of NCCL.
   bool is_stopped(const MatchPart& part) const { return units_[part.unit].stopped; }
 
@@ -106,5 +110,12 @@ class Completion {
   std::map<Stream, std::vector<size_t>> streams_;  // parts, later units
   std::deque<OperationText> evicted_;
 };
+
+// In a Run, which must outlive them.
+using BlockedOperations = std::set<const OperationText*>;
+
+// Those that cannot complete, or do not, as far as streams are known.  Of a run that is judged, but
+// none of dumps, which say it themselves.
+BlockedOperations blocked_operations(const Run& run);
 
 }  // namespace traintrace

@@ -47,7 +47,7 @@ def read_entry(dump, number, entry):
     need_keys(entry, ENTRY, ["frames"])
     for frame in entry.get("frames", []):
         need_keys(frame, FRAME)
-    need(entry["record_id"] == number, f"record {number} is called {entry['record_id']}")
+    need(entry["record_id"] == dump["entries"][0]["record_id"] + number, f"record {number} is called {entry['record_id']}")
     need(entry["process_group"][0] in dump["pg_config"] and str(entry["pg_id"]) in dump["pg_status"], f"group {entry['process_group']}")
     need(NAME.fullmatch(entry["profiling_name"]), entry["profiling_name"])
     need(entry["state"] in ("scheduled", "started", "completed"), entry["state"])

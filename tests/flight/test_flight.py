@@ -265,6 +265,38 @@ class Flight(unittest.TestCase):
         gathered = [entry for entry in dumps[3]["entries"] if entry["profiling_name"] == "nccl:_all_gather_base"]
         self.assertEqual((gathered[0]["input_sizes"], gathered[0]["output_sizes"]), ([[8]], [[32]]))
 
+    def exported(self, name):
+        """The folder of the dumps that are made of that scenario."""
+        folder = os.path.join(self.folder.name, f"job{len(os.listdir(self.folder.name))}")
+        os.makedirs(folder)
+        scenario = os.path.join(os.path.dirname(__file__), name)
+        self.assertEqual(run("export", "flight-recorder", scenario, f"--output={folder}/_dump_").returncode, 0)
+        return folder
+
+    def test_export_of_a_ring(self):
+        """Numbers say how much came before.  As from a ring, nothing is missing between two entries: of each communicator other calls are kept."""
+        folder = self.exported("export_long.txt")
+        for rank, messages in enumerate((101, 202, 202, 101)):
+            dump = strict_reader.read(os.path.join(folder, f"_dump_{rank}"))
+            first, last = dump["entries"][0], dump["entries"][-1]
+            self.assertEqual((first["record_id"] > 64, last["record_id"]), (True, 100 + messages - 1), rank)
+            self.assertEqual((last["p2p_seq_id"], last["collective_seq_id"] if not last["is_p2p"] else 100), (messages, 100), rank)
+            self.assertEqual([entry["time_created_ns"] >= first["time_created_ns"] for entry in dump["entries"]], [True] * len(dump["entries"]))
+            steps = [entry["collective_seq_id"] for entry in dump["entries"] if not entry["is_p2p"]]
+            self.assertEqual(steps, list(range(steps[0], 101)), rank)
+            self.assertEqual(sum(entry["is_p2p"] for entry in dump["entries"]), (1 if rank in (0, 3) else 2) * (len(steps) + 1), rank)
+        self.assertEqual(found(judged(folder)), [])
+
+    def test_export_of_what_nobody_asked_about(self):
+        """It is not pending, but for what cannot complete.  The file has the time of what it tells."""
+        folder = self.exported("export_unseen.txt")
+        entries = [strict_reader.read(os.path.join(folder, f"_dump_{rank}"))["entries"] for rank in range(4)]
+        self.assertEqual([(entry["state"], entry["retired"]) for entry in entries[0][-3:]], [("scheduled", True)] * 2 + [("scheduled", False)])
+        self.assertEqual([(entry["state"], entry["retired"]) for entry in entries[2][-2:]], [("completed", True), ("scheduled", False)])
+        waited = os.stat(os.path.join(folder, "_dump_2")).st_mtime_ns - entries[2][-1]["time_created_ns"]
+        self.assertEqual(waited, 27_700_000_000)
+        self.assertEqual(found(judged("--hang-after=3s", folder)), [("collective.missing-rank", "likely", [1])])
+
     def test_events_narrow_a_range(self):
         """The place is beyond all that the tables keep; the events have it."""
         scenarios = os.path.join(os.path.dirname(__file__), "..", "scenarios")
@@ -302,10 +334,21 @@ class Flight(unittest.TestCase):
 
     def test_messages_of_which_the_first_are_lost(self):
         """How many came before is not known: nobody's are compared.  The oldest that is unfinished has no other side, all the same."""
-        codes = [code for code, _, _ in found(judged(self.messages("short", first=7)))]
-        self.assertFalse([code for code in codes if code.startswith("p2p.")], codes)
-        unsent = judged(self.messages("unsent", first=7))["findings"][0]
-        self.assertEqual((unsent["code"], unsent["culprits"]), ("p2p.missing-send", [1]))
+        for dumps in (lambda fault: self.messages(fault, first=7), self.messages_numbered_anew):
+            codes = [code for code, _, _ in found(judged(dumps("short")))]
+            self.assertFalse([code for code in codes if code.startswith("p2p.")], codes)
+            unsent = judged(dumps("unsent"))["findings"][0]
+            self.assertEqual((unsent["code"], unsent["culprits"]), ("p2p.missing-send", [1]))
+
+    def messages_numbered_anew(self, fault):
+        """Each rank has lost others, and what wrote the dumps counts records from there on."""
+        options = generate.options_of(["", "--culprit=1"])
+
+        def dump(rank):
+            whole = generate.message_dump(rank, options, fault)
+            kept = whole["entries"][(1, 3, 2, 5)[rank]:]
+            return whole | {"entries": [entry | {"record_id": number} for number, entry in enumerate(kept)]}
+        return self.each(dump)
 
     def coalesced(self, fault, closing="coalesced", lost=(), apart=200):
         options = generate.options_of(["", f"--fault={fault}", "--records=9"])

@@ -112,8 +112,9 @@ void export_memory(const std::vector<ProcessTrace>& processes, Symbolizer& symbo
 }
 
 void export_dumps(const Run& run) {
+  const BlockedOperations blocked = blocked_operations(run);
   for (const RankState& state : std::span(run.ranks).first(std::min(kReadBack, run.ranks.size()))) {
-    const std::string dump = flight_recorder_dump(run, state);
+    const std::string dump = flight_recorder_dump(run, state, blocked);
     ValueArena arena;
     const Result<Value> root = read_pickle(dump, "exported", arena);
     check(static_cast<bool>(root), "an exported dump that is no pickle");

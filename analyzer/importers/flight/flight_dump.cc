@@ -139,10 +139,10 @@ class DumpBuilder {
 
   void add_entry(const FlightEntry& entry) {
     dump_.whole = dump_.whole && entry.record_id == static_cast<int64_t>(dump_.trace.records);
+    dump_.begins = dump_.trace.records == 0 ? entry.record_id <= 0 : dump_.begins;
     const bool follows = static_cast<uint64_t>(entry.record_id) == last_entry_id_ + 1;
     dump_.active_only = dump_.active_only || (dump_.trace.records != 0 && !follows);
     last_entry_id_ = static_cast<uint64_t>(entry.record_id);
-    dump_.begins = dump_.begins || (dump_.trace.records == 0 && entry.record_id <= 0);
     ++dump_.trace.records;
     // Before 1.2 only the number within the process is there.
     const size_t index =
@@ -156,6 +156,9 @@ class DumpBuilder {
     last_group_ = entry.group;
     last_index_ = index;
     FlightGroup& group = dump_.groups[index];
+    if (!group.recorded && follows_others(entry)) {
+      dump_.begins = dump_.whole = false;
+    }
     group.recorded = true;
     group.number = std::max(group.number, entry.group_number);
     group.with_peers = group.with_peers || entry.between_peers || entry.peer_sequence > 0;
@@ -172,6 +175,15 @@ class DumpBuilder {
     } else {
       add_collective(entry, index);
     }
+  }
+
+  // The first entry of a group has a number that says there were calls of the group before it: the
+  // ring was emptied, or what wrote the dump numbers its records anew.  A number of several
+  // collectives called as one may be that of the last of them, and that of the collective before a
+  // message that of a batch.
+  static bool follows_others(const FlightEntry& entry) {
+    const bool counts_once = !FlightParts::is_closing(entry) && !entry.name.ends_with("_oop");
+    return counts_once && (entry.collective > 1 || entry.peer_sequence > 1);
   }
 
   // Whether the messages before this entry were issued as one with others is known once it is seen

@@ -161,9 +161,8 @@ void sort_ranks(const Run& run, Stall& stall, Ranks& blocked, Ranks& stuck) {
 }
 
 // Those that wait, as far as is known, for ranks that are not stuck in it: for each other, or for
-// one that has not come to something behind it.  That its GPU has not done it either is then not
-// seen.
-Ranks waiting_elsewhere(const Run& run, const Stall& stall) {
+// one that has not come to something.
+Ranks held_elsewhere(const Run& run, const Stall& stall) {
   const WaitSearch search(run.waits.waits);
   Ranks held = search.cycle();
   for (const Rank root : search.roots()) {
@@ -174,20 +173,24 @@ Ranks waiting_elsewhere(const Run& run, const Stall& stall) {
       insert(held, rank);
     }
   }
-  Ranks waiting;
-  for (const StalledRank& rank : stall.ranks) {
-    const auto own = search.waits_of.find(rank.rank);
-    if (!contains(held, rank.rank) || own == search.waits_of.end() ||
-        certainly_unfinished(rank.gpu)) {
-      continue;
-    }
-    const bool behind = std::any_of(own->second.begin(), own->second.end(), [&](size_t index) {
-      const auto& waiters = run.waits.waits[index].waiters;
-      return std::any_of(waiters.begin(), waiters.end(), [&](const Waiter& waiter) {
-        return waiter.rank == rank.rank && waiter.since >= rank.operation.enter;
-      });
+  return held;
+}
+
+// It waits in something that it called after that.
+bool waits_later(const Run& run, const StalledRank& rank) {
+  return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
+    return std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+      return waiter.rank == rank.rank && waiter.since >= rank.operation.enter;
     });
-    if (behind) {
+  });
+}
+
+// Those of which is not seen that their GPU has not done it either.
+Ranks waiting_elsewhere(const Run& run, const Stall& stall) {
+  Ranks waiting;
+  const Ranks held = held_elsewhere(run, stall);
+  for (const StalledRank& rank : stall.ranks) {
+    if (contains(held, rank.rank) && !certainly_unfinished(rank.gpu) && waits_later(run, rank)) {
       waiting.push_back(rank.rank);
     }
   }
@@ -304,6 +307,22 @@ bool is_seen_behind(const Run& run, const Stall& stall) {
          });
 }
 
+// Nobody is seen to be in it: all that might be wait elsewhere, after it or before it, as for a
+// rank that is only late.
+bool is_seen_by_nobody(const Run& run, const Stall& stall) {
+  if (stall.kind != StallKind::kTransport) {
+    return false;
+  }
+  const Ranks held = held_elsewhere(run, stall);
+  return !held.empty() &&
+         std::all_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
+           return rank.stuck <= 0 ||
+                  (contains(held, rank.rank) &&
+                   (is_behind_another(run, stall, rank) ||
+                    (!certainly_unfinished(rank.gpu) && waits_later(run, rank))));
+         });
+}
+
 void add_member(const Run& run, const Member& member, const OperationText& operation, HostWait wait,
                 Stall& stall) {
   const ProcessTrace& trace = run.processes[member.process];
@@ -342,7 +361,8 @@ std::optional<Stall> stall_of_parts(const Run& run, size_t communicator, uint64_
       stall.waited / kPaces < pace_of(run, run.communicators[communicator], stall.since)) {
     return std::nullopt;
   }
-  if (stall.kind == StallKind::kBehind && stall.suspects.empty()) {
+  if ((stall.kind == StallKind::kBehind && stall.suspects.empty()) ||
+      is_seen_by_nobody(run, stall)) {
     return std::nullopt;
   }
   // Of a message the suspect's side.
