@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "analyzer/live/in_time.h"
 #include "analyzer/live/targets.h"
 #include "analyzer/model/runs/rank_assignment.h"
+#include "analyzer/reader/same_process.h"
 
 namespace traintrace {
 namespace {
@@ -32,10 +32,10 @@ TimeNs now_ns() {
 }
 
 // Processes of one container lead to the same folder by different paths (/proc/PID/root).
-void insert_once(std::vector<std::string>& folders, const std::string& folder) {
-  if (std::none_of(folders.begin(), folders.end(),
-                   [&](const std::string& other) { return is_same_file(other, folder); })) {
-    folders.push_back(folder);
+void insert_once(std::vector<std::string>& inputs, const std::string& input) {
+  if (std::none_of(inputs.begin(), inputs.end(),
+                   [&](const std::string& other) { return is_same_file(other, input); })) {
+    inputs.push_back(input);
   }
 }
 
@@ -132,8 +132,8 @@ Result<Job> Job::find(const JobOptions& options) {
   for (ProcProcess& process : job.processes_) {
     job.pids_.push_back(process.pid);
     // Its folder has the other ranks, whoever of them is still there.
-    if (const std::optional<std::string> trace = trace_of_process(process)) {
-      insert_once(job.inputs_, std::filesystem::path(*trace).parent_path().string());
+    if (const std::optional<std::string> input = input_of_process(process)) {
+      insert_once(job.inputs_, *input);
     }
     keep_little(process);
   }
@@ -152,8 +152,9 @@ TraceSet read_inputs(const std::vector<std::string>& inputs) {
 void append(TraceSet from, TraceSet& into) {
   for (ProcessTrace& trace : from.processes) {
     // A pointer in one folder may lead to a trace in another.
-    if (std::none_of(into.processes.begin(), into.processes.end(),
-                     [&](const ProcessTrace& other) { return other.source == trace.source; })) {
+    if (std::none_of(into.processes.begin(), into.processes.end(), [&](const ProcessTrace& other) {
+          return other.source == trace.source || is_of_same_process(other, trace);
+        })) {
       into.processes.push_back(std::move(trace));
     }
   }

@@ -284,6 +284,12 @@ std::string reachable_path(const ProcProcess& process, const std::string& path) 
                      std::string_view(path).substr(below ? root.size() : 0));
 }
 
+std::string path_from_here(const ProcProcess& process, const std::string& path) {
+  std::string root = fmt::format("/proc/{}/root", process.pid);
+  const bool same_root = process.same_mount_namespace && is_same_file(root, "/");
+  return same_root || !path.starts_with('/') ? path : std::move(root) + path;
+}
+
 bool is_same_file(const std::string& a, const std::string& b) {
   std::error_code problem;
   return a == b || fs::equivalent(a, b, problem);

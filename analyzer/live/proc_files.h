@@ -74,8 +74,11 @@ pid_t parent_of(pid_t pid);
 // All processes of which something can be seen, by pid.
 std::vector<pid_t> all_processes();
 
-// A path of the process as we reach it, if it sees another root than we do.
+// A path in the process's mappings, as we reach it if it sees another root than we do.
 std::string reachable_path(const ProcProcess& process, const std::string& path);
+
+// A path that the process itself uses, as we reach it.
+std::string path_from_here(const ProcProcess& process, const std::string& path);
 
 // By whatever paths they are reached.
 bool is_same_file(const std::string& a, const std::string& b);

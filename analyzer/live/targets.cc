@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 
 #include "analyzer/live/in_time.h"
@@ -90,7 +91,7 @@ std::optional<std::string> path_of_nameless(const ProcProcess& process, const Ma
     return by_keeper;
   }
   const auto end = std::find(header->copy_path, std::end(header->copy_path), '\0');
-  return reachable_path(process, std::string(header->copy_path, end));
+  return path_from_here(process, std::string(header->copy_path, end));
 }
 
 // It maps the memory of the process that it copies for.
@@ -103,24 +104,68 @@ bool is_keeper(const ProcProcess& process) {
 
 }  // namespace
 
-// The copy in its folder, which leads to the memory: what lies beside it belongs to it, too.
-std::optional<std::string> trace_of_process(const ProcProcess& process) {
+namespace {
+
+// Where the kernel and the process itself say that the trace is.
+struct Recorded {
+  std::string copy;    // as we reach it; empty: there is none, or it may not be read
+  std::string folder;  // TRAINTRACE_DIR, as we reach it; empty: not known
+  std::string memory;  // its mapping
+};
+
+template <size_t N>
+std::string reached(const ProcProcess& process, const char (&text)[N]) {
+  const std::string path(text, std::find(text, text + N, '\0'));
+  return path.empty() ? path : path_from_here(process, path);
+}
+
+std::optional<Recorded> recorded(const ProcProcess& process) {
   const auto mapping = std::find_if(process.mappings.begin(), process.mappings.end(), is_trace);
   if (mapping == process.mappings.end()) {
     return std::nullopt;
   }
-  const auto header = process.same_mount_namespace && process.same_pid_namespace
-                          ? header_in(process, *mapping)
-                          : std::nullopt;
+  Recorded paths;
+  const auto header = header_in(process, *mapping);
   if (header && header->pid == process.inner_pid) {
-    const auto end = std::find(header->copy_path, std::end(header->copy_path), '\0');
-    std::string copy(header->copy_path, end);
-    if (!copy.empty() && is_readable(copy)) {
-      return copy;
-    }
+    paths.copy = reached(process, header->copy_path);
+    paths.folder = reached(process, header->folder);
   }
-  return mapping->path.starts_with(kMemory) ? path_of_nameless(process, *mapping)
-                                            : reachable_path(process, mapping->path);
+  if (!is_readable(paths.copy)) {
+    paths.copy.clear();
+  }
+  if (paths.copy.empty()) {
+    const auto memory = mapping->path.starts_with(kMemory) ? path_of_nameless(process, *mapping)
+                                                           : reachable_path(process, mapping->path);
+    if (!memory) {
+      return std::nullopt;
+    }
+    paths.memory = *memory;
+  }
+  return paths;
+}
+
+}  // namespace
+
+// The copy in its folder, which leads to the memory: what lies beside it belongs to it, too.
+std::optional<std::string> trace_of_process(const ProcProcess& process) {
+  const std::optional<Recorded> paths = recorded(process);
+  if (!paths) {
+    return std::nullopt;
+  }
+  return paths->copy.empty() ? paths->memory : paths->copy;
+}
+
+std::optional<std::string> input_of_process(const ProcProcess& process) {
+  const std::optional<Recorded> paths = recorded(process);
+  if (!paths) {
+    return std::nullopt;
+  }
+  if (!paths->copy.empty()) {
+    return std::filesystem::path(paths->copy).parent_path().string();
+  }
+  // Beside a memory lie those of all jobs.  Who names its folder finds it as long as both see one
+  // /dev/shm.
+  return process.same_mount_namespace && !paths->folder.empty() ? paths->folder : paths->memory;
 }
 
 namespace {

@@ -15,6 +15,10 @@ namespace traintrace {
 // The trace that the process writes right now, as a path that we can open.
 std::optional<std::string> trace_of_process(const ProcProcess& process);
 
+// What to read for the job that it is of: the folder of its traces, as a path that we can open; its
+// trace alone where nothing beside it is known to be of the job.
+std::optional<std::string> input_of_process(const ProcProcess& process);
+
 // Whether it has loaded the driver of the GPU, or writes a trace.
 bool uses_gpu(const ProcProcess& process);
 

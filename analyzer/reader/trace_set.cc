@@ -26,6 +26,7 @@
 #include "analyzer/reader/files/within.h"
 #include "analyzer/reader/host_clocks.h"
 #include "analyzer/reader/read_trace.h"
+#include "analyzer/reader/same_process.h"
 #include "analyzer/reader/sections/threads_file.h"
 #include "analyzer/telemetry/gpu_history.h"
 #include "analyzer/text/dump_parser.h"
@@ -193,13 +194,6 @@ void add_text(const std::string& path, TraceSet& set) {
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
 
-// A trace may be there as itself and as what was collected of it.
-bool is_of_same_process(const ProcessTrace& a, const ProcessTrace& b) {
-  constexpr TimeNs kSameMoment = 1'000'000;  // after an exec it has the same start time
-  return !a.boot.empty() && a.boot == b.boot && a.pid == b.pid && a.start_time == b.start_time &&
-         a.host == b.host && std::abs(a.armed - b.armed) < kSameMoment;
-}
-
 // HOST.PID.STARTTIME, as all files of a process begin.
 std::string name_of(const ProcessTrace& trace) {
   return fmt::format("{}.{}.{}", trace.host, trace.pid, trace.start_time);
@@ -207,6 +201,17 @@ std::string name_of(const ProcessTrace& trace) {
 
 bool is_collected(const ProcessTrace& trace) {
   return trace.source.find(std::string(format::kPackSuffix) + "/") != trace.source.npos;
+}
+
+bool runs_now(const ProcessTrace& trace) {
+  return trace.running_now == true;
+}
+
+// A trace may be there as itself and as what was collected of it; that of a running process as its
+// copy and as its memory.
+bool is_twice(const ProcessTrace& a, const ProcessTrace& b) {
+  return (is_collected(a) || is_collected(b) || (runs_now(a) && runs_now(b))) &&
+         is_of_same_process(a, b);
 }
 
 // Finds a process among those that were read, without looking at all of them.
@@ -222,8 +227,7 @@ class Known {
     }
     const auto [begin, end] = by_name_.equal_range(name_of(trace));
     return std::any_of(begin, end, [&](const auto& named) {
-      const ProcessTrace& other = set_.processes[named.second];
-      return (is_collected(other) || is_collected(trace)) && is_of_same_process(other, trace);
+      return is_twice(set_.processes[named.second], trace);
     });
   }
 
@@ -383,6 +387,12 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
 }
 
 }  // namespace
+
+bool is_of_same_process(const ProcessTrace& a, const ProcessTrace& b) {
+  constexpr TimeNs kSameMoment = 1'000'000;  // after an exec it has the same start time
+  return !a.boot.empty() && a.boot == b.boot && a.pid == b.pid && a.start_time == b.start_time &&
+         a.host == b.host && std::abs(a.armed - b.armed) < kSameMoment;
+}
 
 ReadError no_default_folder() {
   ReadError error;

@@ -179,6 +179,22 @@ def check_watch_of_healthy(folder, processes):
     check(watching.returncode == 0 and not os.path.exists(told), "--watch of a healthy job", watching.returncode, said)
 
 
+def check_folder(folder, who):
+    """Whose traces are in a folder that was named is the job, whatever else its processes share with others, such as /dev/shm."""
+    aside = tempfile.mkdtemp(prefix="traintrace-attach-")
+    others = jobs.start(build, aside, 2, "none", 0, settings=settings)
+    try:
+        said, status = run_attach(os.path.join(folder, "trace"), "--hang-after=500ms", "--format=json")
+        answer = json.loads(said)
+        finding = answer["findings"][0]
+        check(finding["code"] == "host.stuck" and finding["culprits"] == [who] and status == 1, "folder: verdict", finding)
+        check(answer["run"]["ranks"] == list(range(options.ranks)) and not answer["run"]["other_runs"], "folder: runs", answer["run"])
+        check(answer["looks"] == {**answer["looks"], "processes": options.ranks, "unrecorded": 0}, "folder: looks", answer["looks"])
+    finally:
+        stop(others)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def try_kind(kind):
     folder = tempfile.mkdtemp(prefix="traintrace-attach-")
     who = 2 % options.ranks
@@ -195,6 +211,8 @@ def try_kind(kind):
                 check(again["run"]["records"] > answer["run"]["records"], "none: the job has stopped")
         else:
             check_stuck(kind, who, [process.pid for process in processes], answer, status)
+            if options.containers:
+                check_folder(folder, who)
         check(all(process.poll() is None for process in processes), f"{kind}: a rank ended")
     finally:
         stop(processes)

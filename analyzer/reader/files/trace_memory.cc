@@ -52,13 +52,25 @@ std::optional<TraceBytes> open_memory(const std::string& path, const FileHeader&
   return std::move(*file);
 }
 
-std::string memory_path(const FileHeader& header) {
+// "/proc/4711/root" of "/proc/4711/root/job/x.trace": what the file says is of that root.  Empty:
+// of ours.
+std::string root_before(const std::string& path) {
+  constexpr std::string_view kProc = "/proc/", kRoot = "/root/";
+  const size_t end =
+      path.starts_with(kProc) ? path.find_first_not_of("0123456789", kProc.size()) : path.npos;
+  return end != path.npos && path.compare(end, kRoot.size(), kRoot) == 0
+             ? path.substr(0, end + kRoot.size() - 1)
+             : "";
+}
+
+// Of what the file at `copy` is a copy.
+std::string memory_path(const FileHeader& header, const std::string& copy) {
   std::string path = bounded_text(header.memory_path);
   if (path.empty() && header.keeper_descriptor >= 0) {
     path = "/proc/" + std::to_string(header.keeper_pid) + "/fd/" +
            std::to_string(header.keeper_descriptor);
   }
-  return path;
+  return path.empty() ? path : root_before(copy) + path;
 }
 
 bool may_have_memory(const FileHeader& header) {
@@ -99,7 +111,7 @@ Result<TraceBytes> open_newest(const std::string& path) {
   if (!header || file->is_within() || !may_have_memory(*header)) {
     return file;
   }
-  if (auto memory = open_memory(memory_path(*header), *header)) {
+  if (auto memory = open_memory(memory_path(*header, path), *header)) {
     return std::move(*memory).named(path);
   }
   // The process may have ended since, and the copy been completed.
