@@ -477,6 +477,11 @@ def slower_on(ranks, times, each_grid_once=False):
     return works
 
 
+def more_in_steps(ranks, steps, per_step=4):
+    """Other kernels, and more of them by time, in those steps."""
+    return lambda rank, k: [(320.0, "gemm", 160)] * 5 if rank in ranks and k // per_step in steps else even()
+
+
 def uneven_by_chance(share):
     source = random.Random(3)
     return lambda rank, k: even(us=200.0 * (1 + share * source.uniform(-1, 1)))
@@ -817,6 +822,8 @@ def cases():
     yield "slower for some, longer batches", training(longer_batches(range(8, 14)), steps=24), None, [], None
     yield "slower now and then", training(slower_from(60, range(0, 24, 2)), steps=24), None, [], None
     yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
+    for name, works, culprits in (("on one rank", more_in_steps({1}, range(8, 16)), [1]), ("on all", more_in_steps({0, 1, 2, 3}, range(8, 16)), None)):
+        yield f"more work for some steps, {name}", on_gpu(4, works, steps=24), "latency.step-regression" if culprits else None, culprits or [], None
     yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), "latency.step-regression", [], ("slower_ns", 60 * 40 * 11)
     yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
     # The time until a launch returns and arrives is the host's, 6 us of each 10; a gap between kernels that are queued is not.

@@ -13,7 +13,8 @@ namespace {
 bool tells_why_late(const Finding& finding) {
   constexpr std::string_view kCodes[] = {"latency.data-starvation", "latency.host-bound",
                                          "latency.sync-in-loop",    "latency.implicit-sync",
-                                         "latency.pageable-copy",   "latency.cpu-contention"};
+                                         "latency.pageable-copy",   "latency.cpu-contention",
+                                         "latency.step-regression"};
   return finding.severity != Severity::kInfo &&
          std::find(std::begin(kCodes), std::end(kCodes), finding.code) != std::end(kCodes);
 }
