@@ -477,6 +477,11 @@ def slower_on(ranks, times, each_grid_once=False):
     return works
 
 
+def more_in_steps(ranks, steps, per_step=4):
+    """Other kernels, and more of them by time, in those steps."""
+    return lambda rank, k: [(320.0, "gemm", 160)] * 5 if rank in ranks and k // per_step in steps else even()
+
+
 def uneven_by_chance(share):
     source = random.Random(3)
     return lambda rank, k: even(us=200.0 * (1 + share * source.uniform(-1, 1)))
@@ -709,6 +714,10 @@ def cases():
     yield "copied once", training(copied(40_000, when=lambda step: step == 6)), "latency.pause", [], ("idle_ns", 40_000)
     yield "checkpoint on rank 0", together(4, lambda rank, k: 300_000.0 if (rank, k) == (0, 28) else 0.0), "latency.pause", [], ("waited_ns", 300_000)
     yield "late in each step", together(4, lambda rank, k: 400.0 if rank == 0 and k % 5 == 3 else 0.0), "latency.straggler", [0], None
+    for name, steps in (("first", range(1, 5)), ("middle", range(25, 29))):
+        burst = together(4, lambda rank, k: 0.0, steps=50, idle_us=lambda rank, k, steps=steps: 18_000.0 if rank == 1 and k % 5 == 0 and k // 5 in steps else 0.0)
+        yield f"late in the {name} steps alone", burst, "run.healthy", [], None
+    yield "one step, uneven", on_gpu(4, more_on({1}), steps=1), "run.healthy", [], None
     yield "late in each step, and a checkpoint", together(4, lambda rank, k: (300_000.0 if k == 28 else 6000.0 if k % 5 == 3 else 0.0) if rank == 0 else 0.0), (
         "latency.straggler"), [0], ("late_ns", 6000 * (STEPS - 1))
     yield "first use", training(first_use(60_000)), "latency.lazy-load", [], ("idle_ns", 60_000)
@@ -817,6 +826,8 @@ def cases():
     yield "slower for some, longer batches", training(longer_batches(range(8, 14)), steps=24), None, [], None
     yield "slower now and then", training(slower_from(60, range(0, 24, 2)), steps=24), None, [], None
     yield "slower at the end", training(slower_from(60, range(20, 24)), steps=24), None, [], None
+    for name, works, culprits in (("on one rank", more_in_steps({1}, range(8, 16)), [1]), ("on all", more_in_steps({0, 1, 2, 3}, range(8, 16)), None)):
+        yield f"more work for some steps, {name}", on_gpu(4, works, steps=24), "latency.step-regression" if culprits else None, culprits or [], None
     yield "slower at first", training(slower_from(60, range(0, 12)), steps=24), "latency.step-regression", [], ("slower_ns", 60 * 40 * 11)
     yield "more work", training(lambda rank, step: layers(rank, 40 if step < 12 else 60), steps=24), None, [], None
     # The time until a launch returns and arrives is the host's, 6 us of each 10; a gap between kernels that are queued is not.
@@ -979,6 +990,17 @@ def with_own_kernels(traintrace):
     return wrong + ([] if done.returncode == 2 and "regular expression" in done.stderr else [f"{done.returncode}: {done.stderr}"])
 
 
+def victims_of_a_grid(traintrace):
+    """Who never meets a straggler waits for those that do; who waits for nobody is no victim."""
+    wrong = []
+    for name, jobs, wanted in (("all groups", grid(2, 4, one_late({5}, 400)), [0, 1, 2, 3, 4, 6, 7]), ("its own", grid(4, 2, one_late({6}, 400), with_data=False), [4, 5, 7])):
+        found = json.loads(analyze(traintrace, jobs, range(8)))["findings"]
+        victims = [each["victims"] for each in found if each["code"] == "latency.straggler"]
+        wrong += [] if victims == [wanted] else [f"victims of {name}: {victims}"]
+        wrong += [each["title"] for each in found if each["code"] == "latency.entry-skew" and "started last on the GPU" in each["title"]]
+    return wrong
+
+
 def late_in_few_steps(traintrace):
     """All collectives of a step are late together: what counts is in how many steps."""
     jobs = {"once": on_gpu(8, more_once({0}, {5})), "twice": on_gpu(4, more_once({0}, {4, 9}), hidden=True)}
@@ -1010,7 +1032,7 @@ def waited_for_a_pause(traintrace):
 def main(traintrace):
     failed = 0
     for each in (beside_traces(traintrace) + causes_of_lateness(traintrace) + symptom_and_cause(traintrace) + with_own_kernels(traintrace) +
-                 waited_for_a_pause(traintrace) + late_in_few_steps(traintrace)):
+                 waited_for_a_pause(traintrace) + late_in_few_steps(traintrace) + victims_of_a_grid(traintrace)):
         print(f"beside the cases: {each}")
         failed += 1
     for name, jobs, code, culprits, value in cases():

@@ -28,6 +28,7 @@ struct SlowWhile {
   int64_t usual_ns, slow_ns, lost_ns;
   std::vector<StepPart> parts;  // that which grew most first
   bool at_first;                // no step before them is known to have been faster
+  bool same_kernels;            // as in the other steps
 
   bool explained() const {
     return static_cast<double>(parts.front().grew_ns) >=
@@ -168,42 +169,102 @@ std::vector<StepPart> step_growth(const Timeline& timeline, int device,
 }
 
 // The first step of all warms up.
-std::optional<SlowWhile> slow_while(const Profile& profile, const DeviceProfile& device) {
-  const Timeline& timeline = profile.timelines[device.timeline];
-  DeviceSteps steps = steps_by_launch(timeline, device.device);
-  if (steps.starts.size() < 2 * kRegressionSide + 2) {
+struct StepLengths {
+  DeviceSteps steps;
+  std::vector<int64_t> starts;   // from the second on
+  std::vector<int64_t> lengths;  // of these
+};
+
+std::optional<StepLengths> lengths_of(const Timeline& timeline, int device) {
+  StepLengths all = {steps_by_launch(timeline, device), {}, {}};
+  if (all.steps.starts.size() < 2 * kRegressionSide + 2) {
     return std::nullopt;
   }
-  const std::vector<int64_t> starts(steps.starts.begin() + 1, steps.starts.end());
-  std::vector<int64_t> work(steps.work.begin() + 1, steps.work.end() - 1);
-  std::vector<int64_t> lengths;
-  for (size_t i = 1; i < starts.size(); ++i) {
-    lengths.push_back(starts[i] - starts[i - 1]);
+  all.starts.assign(all.steps.starts.begin() + 1, all.steps.starts.end());
+  for (size_t i = 1; i < all.starts.size(); ++i) {
+    all.lengths.push_back(all.starts[i] - all.starts[i - 1]);
   }
-  const StepRange range = most_apart(lengths);
-  if (range.count() == 0) {
-    return std::nullopt;
-  }
-  const std::vector<int64_t> usual = outside(lengths, range);
-  const std::vector<int64_t> slow = inside(lengths, range);
-  const std::map<KernelKey, KernelTimes> kernels =
-      kernels_in_steps(timeline, device.device, starts, range);
-  if (!are_slower(usual, slow) || !are_same_work(outside(work, range), inside(work, range)) ||
-      !are_same_kernels(kernels, slow.size(), usual.size())) {
-    return std::nullopt;
-  }
+  return all;
+}
+
+SlowWhile slow_in(const Timeline& timeline, const DeviceProfile& device, const StepLengths& all,
+                  const StepRange& range) {
+  const std::vector<int64_t> usual = outside(all.lengths, range);
+  const std::vector<int64_t> slow = inside(all.lengths, range);
   SlowWhile result = {&device,
                       range,
-                      number_of_step(timeline, steps, range.first + 1),
-                      number_of_step(timeline, steps, range.end),
+                      number_of_step(timeline, all.steps, range.first + 1),
+                      number_of_step(timeline, all.steps, range.end),
                       median_length(usual),
                       median_length(slow),
                       0,
-                      step_growth(timeline, device.device, starts, range),
-                      range.first < kRegressionSide};
+                      step_growth(timeline, device.device, all.starts, range),
+                      range.first < kRegressionSide,
+                      are_same_kernels(kernels_in_steps(timeline, device.device, all.starts, range),
+                                       slow.size(), usual.size())};
   result.lost_ns = std::accumulate(slow.begin(), slow.end(), int64_t{0}) -
                    result.usual_ns * static_cast<int64_t>(slow.size());
-  return device.share(result.lost_ns) >= kWarnShare ? std::optional(result) : std::nullopt;
+  return result;
+}
+
+std::optional<SlowWhile> slow_while(const Profile& profile, const DeviceProfile& device) {
+  const Timeline& timeline = profile.timelines[device.timeline];
+  const std::optional<StepLengths> all = lengths_of(timeline, device.device);
+  const StepRange range = all ? most_apart(all->lengths) : StepRange{};
+  if (range.count() == 0) {
+    return std::nullopt;
+  }
+  const std::vector<int64_t> work(all->steps.work.begin() + 1, all->steps.work.end() - 1);
+  if (!are_slower(outside(all->lengths, range), inside(all->lengths, range)) ||
+      !are_same_work(outside(work, range), inside(work, range))) {
+    return std::nullopt;
+  }
+  SlowWhile result = slow_in(timeline, device, *all, range);
+  const bool costs = device.share(result.lost_ns) >= kWarnShare;
+  return costs && result.same_kernels ? std::optional(std::move(result)) : std::nullopt;
+}
+
+// Of a GPU whose steps are not slow with the same work: what it did longer itself in those in which
+// another one waited longer, if that is most of the waiting.
+std::optional<SlowWhile> longer_meanwhile(const Profile& profile, const DeviceProfile& device,
+                                          const SlowWhile& waiting) {
+  const Timeline& timeline = profile.timelines[device.timeline];
+  const std::optional<StepLengths> all = lengths_of(timeline, device.device);
+  if (!all) {
+    return std::nullopt;
+  }
+  const int64_t first = waiting.first_step - number_of_step(timeline, all->steps, 1);
+  const int64_t end = first + static_cast<int64_t>(waiting.range.count());
+  if (first < 0 || end > static_cast<int64_t>(all->lengths.size()) ||
+      waiting.range.count() == all->lengths.size()) {
+    return std::nullopt;
+  }
+  SlowWhile result =
+      slow_in(timeline, device, *all, {static_cast<size_t>(first), static_cast<size_t>(end)});
+  const StepPart& most = result.parts.front();
+  const bool is_reason =
+      most.own && static_cast<double>(most.grew_ns) >=
+                      kRegressionMost * static_cast<double>(waiting.slow_ns - waiting.usual_ns);
+  return is_reason ? std::optional(std::move(result)) : std::nullopt;
+}
+
+// Where those that are slow with the same work only wait: the GPUs that they wait for, which had
+// other work then, or were slow in few of these steps.
+void add_awaited(const Profile& profile, std::vector<SlowWhile>& all) {
+  const bool some_own = std::any_of(all.begin(), all.end(),
+                                    [](const SlowWhile& each) { return each.parts.front().own; });
+  if (all.empty() || some_own || all.front().parts.front().name != "communication") {
+    return;
+  }
+  const SlowWhile waiting = all.front();
+  for (const DeviceProfile& device : profile.devices) {
+    const bool is_slow = std::any_of(all.begin(), all.end(),
+                                     [&](const SlowWhile& each) { return each.device == &device; });
+    if (std::optional<SlowWhile> found =
+            is_slow ? std::nullopt : longer_meanwhile(profile, device, waiting)) {
+      all.push_back(std::move(*found));
+    }
+  }
 }
 
 std::string growth_text(const SlowWhile& slow) {
@@ -242,6 +303,7 @@ std::vector<Finding> find_slow_stretch(const Profile& profile) {
   if (all.empty() || !find_step_regression(profile).empty()) {
     return {};
   }
+  add_awaited(profile, all);
   std::stable_sort(all.begin(), all.end(), [](const SlowWhile& a, const SlowWhile& b) {
     return a.parts.front().own && !b.parts.front().own;
   });
@@ -253,10 +315,9 @@ std::vector<Finding> find_slow_stretch(const Profile& profile) {
   // What is slow from the start on may be warming up.
   finding.certainty =
       first.explained() && !first.at_first ? Certainty::kLikely : Certainty::kPossible;
-  if (finding.certainty == Certainty::kPossible) {
-    for (const Rank rank : finding.culprits) {
-      insert(finding.victims, rank);
-    }
+  if (finding.certainty == Certainty::kPossible && !finding.culprits.empty()) {
+    // Of several those that wait are known; a single one has only itself to wait for.
+    (finding.victims.empty() ? finding.victims : finding.sides.emplace_back()) = finding.culprits;
     finding.culprits.clear();
   }
   finding.title =
@@ -272,10 +333,11 @@ std::vector<Finding> find_slow_stretch(const Profile& profile) {
     const Timeline& timeline = profile.timelines[each.device->timeline];
     const DeviceSteps steps = steps_by_launch(timeline, each.device->device);
     const std::vector<int64_t> starts(steps.starts.begin() + 1, steps.starts.end());
-    finding.evidence.push_back(
-        fmt::format("rank {}: {} instead of {} in steps {} to {}{}: {}", each.device->rank.value,
-                    ms_text(each.slow_ns), ms_text(each.usual_ns), each.first_step, each.last_step,
-                    timeline.step_numbers.empty() ? " (the first is 0)" : "", growth_text(each)));
+    finding.evidence.push_back(fmt::format(
+        "rank {}: {} instead of {} in steps {} to {}{}: {}{}", each.device->rank.value,
+        ms_text(each.slow_ns), ms_text(each.usual_ns), each.first_step, each.last_step,
+        timeline.step_numbers.empty() ? " (the first is 0)" : "", growth_text(each),
+        each.same_kernels ? "" : ", with other kernels or grids than in the other steps"));
     const std::string kernels =
         kernels_text(timeline, kernels_in_steps(timeline, each.device->device, starts, each.range));
     if (!kernels.empty()) {
@@ -283,8 +345,12 @@ std::vector<Finding> find_slow_stretch(const Profile& profile) {
     }
   }
   finding.advice =
-      "the same work took longer for a while: look at the clocks, the temperature and the other "
-      "users of that GPU at that time (`traintrace telemetry`), and at `report --by=step`";
+      first.same_kernels
+          ? "the same work took longer for a while: look at the clocks, the temperature and the "
+            "other users of that GPU at that time (`traintrace telemetry`), and at `report "
+            "--by=step`"
+          : "that rank had more to do for a while: compare its batches there with those of the "
+            "others, and look at `report --by=step`";
   return {finding};
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/lost_time/gpu_straggler.h"
@@ -13,6 +14,7 @@
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/detectors/lost_time/pauses.h"
 #include "analyzer/detectors/lost_time/straggler_cost.h"
+#include "analyzer/detectors/lost_time/waits_for_culprits.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/chance.h"
 #include "analyzer/timeline/median.h"
@@ -42,6 +44,23 @@ Rank rank_of(const Profile& profile, const Arrivals& arrivals, size_t member) {
   return {*profile.timelines[arrivals.members[member]].rank};
 }
 
+// Leaves a member charged with those of OwnLateness::charges, by their places.
+void keep_charges(OwnLateness& lateness, const std::function<bool(size_t)>& is_kept) {
+  std::vector<int64_t> charges;
+  std::vector<size_t> charged_at;
+  lateness.charged_ns = 0;
+  for (size_t i = 0; i < lateness.charges.size(); ++i) {
+    if (is_kept(i)) {
+      charges.push_back(lateness.charges[i]);
+      charged_at.push_back(lateness.charged_at[i]);
+      lateness.charged_ns = added_within(lateness.charged_ns, lateness.charges[i]);
+    }
+  }
+  lateness.times = charges.size();
+  lateness.charges = std::move(charges);
+  lateness.charged_at = std::move(charged_at);
+}
+
 // Without what its GPU paused for: a checkpoint or an evaluation on this rank alone.
 OwnLateness without_pauses(const Profile& profile, const Arrivals& arrivals, OwnLateness lateness) {
   const size_t group = static_cast<size_t>(&arrivals - profile.groups.data());
@@ -59,53 +78,51 @@ OwnLateness without_pauses(const Profile& profile, const Arrivals& arrivals, Own
       came[wait.collective] = wait.at_ns;
     }
   }
-  OwnLateness left = lateness;
-  left.charges.clear();
-  left.charged_at.clear();
-  left.charged_ns = 0;
-  for (size_t i = 0; i < lateness.charges.size(); ++i) {
+  keep_charges(lateness, [&](size_t i) {
     const int64_t late_ns = lateness.charges[i];
     const auto at = came.find(lateness.charged_at[i]);
-    if (at == came.end() ||
-        2 * length_ns(within(paused, {at->second - late_ns, at->second})) < late_ns) {
-      left.charges.push_back(late_ns);
-      left.charged_at.push_back(lateness.charged_at[i]);
-      left.charged_ns = added_within(left.charged_ns, late_ns);
-    }
+    return at == came.end() ||
+           2 * length_ns(within(paused, {at->second - late_ns, at->second})) < late_ns;
+  });
+  return lateness;
+}
+
+// So long that the `kStragglerAgain`th of its kind is no measure of it: that is a pause.
+std::function<bool(int64_t)> is_pause_among(std::vector<int64_t> lengths) {
+  const auto least = lengths.begin() + (kStragglerAgain - 1);
+  std::nth_element(lengths.begin(), least, lengths.end(), std::greater<>());
+  return [usual = *least](int64_t ns) { return ns / kPauseTimes > usual; };
+}
+
+// Of parts of the recording with as many collectives each: lateness in one or two of ten is a
+// burst, as in a start, and not what the rank always does.
+void leave_out_bursts(const Arrivals& arrivals, OwnLateness& lateness) {
+  std::vector<int64_t> late_in(kStretches, 0);
+  const auto part_of = [&](size_t i) {
+    return (lateness.charged_at[i] - 1) * kStretches / (arrivals.list.size() - 1);
+  };
+  for (size_t i = 0; i < lateness.charges.size(); ++i) {
+    late_in[part_of(i)] = added_within(late_in[part_of(i)], lateness.charges[i]);
   }
-  left.times = left.charges.size();
-  return left;
+  const std::function<bool(int64_t)> is_burst = is_pause_among(late_in);
+  keep_charges(lateness, [&](size_t i) { return !is_burst(late_in[part_of(i)]); });
 }
 
 // Without what happened once: so much longer than what comes again that it is a pause.  What most
 // others stall at other times is set off against it.
-OwnLateness again_and_again(OwnLateness lateness) {
+OwnLateness again_and_again(const Arrivals& arrivals, OwnLateness lateness) {
   if (lateness.charges.size() < kStragglerAgain) {
     return lateness;
   }
-  std::vector<int64_t> usual = lateness.charges;
-  const auto least = usual.begin() + (kStragglerAgain - 1);
-  std::nth_element(usual.begin(), least, usual.end(), std::greater<>());
-  const auto is_pause = [&](int64_t ns) { return ns / kPauseTimes > *least; };
-  std::vector<int64_t> charges;
-  std::vector<size_t> charged_at;
-  for (size_t i = 0; i < lateness.charges.size(); ++i) {
-    if (!is_pause(lateness.charges[i])) {
-      charges.push_back(lateness.charges[i]);
-      charged_at.push_back(lateness.charged_at[i]);
-    }
-  }
+  const std::function<bool(int64_t)> is_pause = is_pause_among(lateness.charges);
+  keep_charges(lateness, [&](size_t i) { return !is_pause(lateness.charges[i]); });
+  leave_out_bursts(arrivals, lateness);
   std::erase_if(lateness.spared, is_pause);
-  lateness.times = charges.size() - std::min(charges.size(), lateness.spared.size());
-  lateness.charged_ns = 0;
-  for (const int64_t charge : charges) {
-    lateness.charged_ns = added_within(lateness.charged_ns, charge);
-  }
+  lateness.times =
+      lateness.charges.size() - std::min(lateness.charges.size(), lateness.spared.size());
   for (const int64_t spared : lateness.spared) {
     lateness.charged_ns = std::max<int64_t>(0, lateness.charged_ns - spared);
   }
-  lateness.charges = std::move(charges);
-  lateness.charged_at = std::move(charged_at);
   return lateness;
 }
 
@@ -118,10 +135,10 @@ bool is_straggler(const Arrivals& arrivals, const OwnLateness& lateness) {
 // Neither what happened once nor what latency.pause says, which is of GPUs only.
 OwnLateness habitual_lateness(const Profile& profile, const Arrivals& arrivals,
                               const OwnLateness& lateness) {
-  const OwnLateness again = again_and_again(lateness);
+  const OwnLateness again = again_and_again(arrivals, lateness);
   return arrivals.by_host || !is_straggler(arrivals, again)
              ? again
-             : again_and_again(without_pauses(profile, arrivals, lateness));
+             : again_and_again(arrivals, without_pauses(profile, arrivals, lateness));
 }
 
 // Without a timeline of the GPU only a habit that costs much counts.
@@ -272,16 +289,18 @@ std::vector<Straggler> stragglers_of(const Profile& profile) {
   return all;
 }
 
-// Who meets a straggler, and is none.
+// Who meets a straggler, and is none, and who waits for those that it holds up.
 Ranks victims_of(const Profile& profile, const std::vector<Straggler>& late,
                  const Ranks& culprits) {
-  Ranks victims;
+  std::set<size_t> met;  // as Arrivals::members
   for (const Straggler& each : late) {
-    for (const size_t member : each.arrivals->members) {
-      const Rank rank{*profile.timelines[member].rank};
-      if (!contains(culprits, rank)) {
-        insert(victims, rank);
-      }
+    met.insert(each.arrivals->members.begin(), each.arrivals->members.end());
+  }
+  Ranks victims;
+  for (const size_t timeline : with_those_held_up(profile, std::move(met))) {
+    const Rank rank{*profile.timelines[timeline].rank};
+    if (!contains(culprits, rank)) {
+      insert(victims, rank);
     }
   }
   return victims;
@@ -369,8 +388,7 @@ Finding straggler_finding(const Profile& profile, const std::vector<Straggler>& 
   name_waits(profile, finding);
   finding.evidence.push_back(
       "not counted: the first recorded collective, as what ranks did before it is not recorded, "
-      "and "
-      "the time that their hosts waited for the GPU");
+      "and the time that their hosts waited for the GPU");
   add_clocks(*worst.arrivals, finding);
   add_unknown(*worst.arrivals, finding);
   finding.advice = straggler_advice(worst);
@@ -407,6 +425,15 @@ std::string later_text(const Profile& profile, const Arrivals& arrivals, const O
              : fmt::format("delayed {} of {} later ones, not enough for a straggler", times, known);
 }
 
+// Whether it comes late to a group because it waits for a straggler that is not of it.
+bool is_held_up(const Profile& profile, const std::vector<Straggler>& late,
+                const Arrivals& arrivals, Rank rank) {
+  const bool is_theirs = std::any_of(late.begin(), late.end(), [&](const Straggler& each) {
+    return arrivals.member(each.arrivals->members[each.member]).has_value();
+  });
+  return !is_theirs && contains(victims_of(profile, late, {}), rank);
+}
+
 }  // namespace
 
 std::vector<Finding> find_stragglers(const Profile& profile) {
@@ -432,8 +459,11 @@ std::vector<Finding> find_entry_skew(const Profile& profile) {
     return {};
   }
   const Rank rank = rank_of(profile, *group, last.member);
-  const std::string later = later_text(profile, *group, last);
-  if (later.empty() || is_straggler(stragglers_of(profile), rank)) {
+  const std::vector<Straggler> late = stragglers_of(profile);
+  const std::string later = is_held_up(profile, late, *group, rank)
+                                ? "waits for a straggler of another group before later ones"
+                                : later_text(profile, *group, last);
+  if (later.empty() || is_straggler(late, rank)) {
     return {};
   }
   Finding finding;

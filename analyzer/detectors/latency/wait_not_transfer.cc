@@ -49,6 +49,9 @@ std::vector<Finding> find_waiting_collectives(const Profile& profile) {
                                  again ? Comes::kAgainAndAgain : Comes::kNowAndThen);
   const int64_t transfer = transfers_of(profile, worst);
   finding.certainty = Certainty::kProof;
+  if (worst.steps != 0 && worst.steps < kReturns) {
+    finding.severity = Severity::kInfo;  // too few steps to tell a habit from what happened once
+  }
   finding.title = fmt::format(
       "most of what {} {} in collectives is waiting for the last rank to arrive: rank {} {}, "
       "while all transfers together take {}",

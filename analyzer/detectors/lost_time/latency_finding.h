@@ -103,7 +103,7 @@ CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& de
 Habit habit_of_waits(const DeviceProfile& device);
 // What is none.  Empty where steps are not known.
 std::vector<CollectiveWait> unusual_waits(const DeviceProfile& device);
-// And does not come again either: in one step or two.
+// And does not come again either: in one step or two, or in a burst of them.
 std::vector<CollectiveWait> single_waits(const DeviceProfile& device);
 // Waiting for late ranks in collectives from the second on, as far as known; without what is no
 // habit, or with it; in the first.

@@ -13,7 +13,8 @@ namespace {
 bool tells_why_late(const Finding& finding) {
   constexpr std::string_view kCodes[] = {"latency.data-starvation", "latency.host-bound",
                                          "latency.sync-in-loop",    "latency.implicit-sync",
-                                         "latency.pageable-copy",   "latency.cpu-contention"};
+                                         "latency.pageable-copy",   "latency.cpu-contention",
+                                         "latency.step-regression"};
   return finding.severity != Severity::kInfo &&
          std::find(std::begin(kCodes), std::end(kCodes), finding.code) != std::end(kCodes);
 }
@@ -40,7 +41,32 @@ int64_t waited_for(const Profile& profile, const DeviceProfile& device, const Ra
   return std::min(waited, device.times.exposed_communication_ns);
 }
 
+std::set<size_t> who_waits(const Profile& profile) {
+  std::set<size_t> waiting;
+  for (const DeviceProfile& device : profile.devices) {
+    if (device.share(collective_times(profile, device).waited_ns) >= kWarnShare) {
+      waiting.insert(device.timeline);
+    }
+  }
+  return waiting;
+}
+
 }  // namespace
+
+std::set<size_t> with_those_held_up(const Profile& profile, std::set<size_t> timelines) {
+  const std::set<size_t> waiting = who_waits(profile);
+  for (size_t before = 0; before < timelines.size();) {
+    before = timelines.size();
+    for (const Arrivals& arrivals : profile.groups) {
+      const bool is_met = std::any_of(arrivals.members.begin(), arrivals.members.end(),
+                                      [&](size_t member) { return timelines.contains(member); });
+      std::copy_if(arrivals.members.begin(), arrivals.members.end(),
+                   std::inserter(timelines, timelines.end()),
+                   [&](size_t member) { return is_met && waiting.contains(member); });
+    }
+  }
+  return timelines;
+}
 
 void name_waits_for_culprits(const Profile& profile, std::vector<Finding>& findings) {
   for (Finding& finding : findings) {
