@@ -19,6 +19,10 @@ struct LateEntries {
   size_t delayed = 0;  // of these, by any host
   int64_t late_ns = 0;
   int64_t span_ns = 0;  // from the first entry to the last
+
+  double share() const {
+    return span_ns <= 0 ? 0 : static_cast<double>(late_ns) / static_cast<double>(span_ns);
+  }
 };
 
 // Of each member.
@@ -48,11 +52,11 @@ std::vector<LateEntries> late_entries_of(const Profile& profile, const Arrivals&
 
 bool is_worth_a_line(const LateEntries& late) {
   // A step may have many collectives of which its straggler delays the first alone.
-  const size_t least = std::max(late.delayed, kStragglerMany);
+  const bool is_most_of_all = late.share() >= kMostOfTimeByHost;
+  const size_t of = is_most_of_all ? std::max(late.delayed, kStragglerMany) : late.collectives;
   return late.collectives >= kStragglerMany &&
-         static_cast<double>(late.times) >= kStragglerHabit * static_cast<double>(least) &&
-         late.late_ns >= kLeastByHostNs &&
-         static_cast<double>(late.late_ns) >= kWarnShareByHost * static_cast<double>(late.span_ns);
+         static_cast<double>(late.times) >= kStragglerHabit * static_cast<double>(of) &&
+         late.late_ns >= kLeastByHostNs && late.share() >= kWarnShareByHost;
 }
 
 Finding late_entry_finding(const LateEntries& late) {
