@@ -9,6 +9,7 @@
 #include "analyzer/match/explain_departures.h"
 #include "analyzer/match/fresh_pairs.h"
 #include "analyzer/match/lacking_batches.h"
+#include "analyzer/match/longer_rows.h"
 #include "analyzer/model/waiting/hangs.h"
 
 namespace traintrace {
@@ -78,6 +79,7 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     if (!graph.departed) {
       find_fresh_pairs(run, graph);
       find_lacking_batches(run, graph);
+      find_longer_rows(run, graph);
     }
   } else {
     graph.waits = std::move(blocked.waits);
@@ -91,6 +93,7 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
     if (!graph.departed) {
       find_fresh_pairs(run, graph);
       find_lacking_batches(run, graph);
+      find_longer_rows(run, graph);
     }
   }
   graph.by_frontier = knows_order_only(run);

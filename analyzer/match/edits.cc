@@ -28,6 +28,8 @@ class Comparer {
     for (size_t length = 1; length <= kMostSkipped; ++length) {
       if (is_same(a_, b_ + length)) {
         consider(CallEditKind::kSkipped, length, run_of(a_, b_ + length));
+      } else if (is_from_other_line(a_, b_ + length)) {
+        consider(CallEditKind::kSkipped, length, run_of(a_ + 1, b_ + length + 1));
       }
       if (is_same(a_ + length, b_)) {
         consider(CallEditKind::kExtra, length, run_of(a_ + length, b_));
@@ -53,6 +55,12 @@ class Comparer {
 
   bool is_same(size_t a, size_t b) const {
     return a < own_.size() && b < normal_.size() && own_[a].key == normal_[b].key;
+  }
+
+  // As in a branch that has a call of its own for the one after what it leaves out.
+  bool is_from_other_line(size_t a, size_t b) const {
+    return a < own_.size() && b < normal_.size() && own_[a].key != normal_[b].key &&
+           own_[a].without_line == normal_[b].without_line;
   }
 
   Agreement run_of(size_t a, size_t b) const {

@@ -31,17 +31,21 @@ class KeyMaker {
   explicit KeyMaker(const ProcessTrace& trace) : trace_(trace) {}
 
   // `exchanges`: all messages of that communicator are parts of all-to-alls, or steps of a ring.
-  uint64_t key_of(const OperationText& operation, const CommunicatorText& communicator,
-                  uint32_t ordinal, bool exchanges) {
+  // Call::without_line.
+  uint64_t call_key_of(const OperationText& operation, const CommunicatorText& communicator,
+                       uint32_t ordinal, bool exchanges) {
     uint64_t key = format::mixed(kSeed, ordinal);
     key = format::mixed(key, static_cast<uint64_t>(communicator.size));
     key = format::mixed(key, function_of(operation.call));
     key = format::mixed(key, static_cast<uint64_t>(operation.as));
     key = format::mixed(key, operation.count);
     key = format::mixed(key, static_cast<uint64_t>(operation.data_type));
-    key = format::mixed(key, site(operation.stack));
     const uint64_t peer = exchanges ? 0 : static_cast<uint64_t>(operation.peer);
     return operation.collective ? key : format::mixed(key, peer * 2 + operation.receive);
+  }
+
+  uint64_t key_of(const OperationText& operation, uint64_t call_key) {
+    return format::mixed(call_key, site(operation.stack));
   }
 
  private:
@@ -261,8 +265,10 @@ class Programs {
       // Of these there are records only as long as they are not complete.
       if ((operation.flags & format::kUntracked) == 0 && operation.enter >= since_[member.rank] &&
           (operation.collective || operation.peer >= 0)) {
-        const uint64_t key = makers_.at(member.rank).key_of(operation, text, ordinal, exchanges);
-        program.calls.push_back({key, &operation, communicator});
+        KeyMaker& maker = makers_.at(member.rank);
+        const uint64_t call_key = maker.call_key_of(operation, text, ordinal, exchanges);
+        program.calls.push_back(
+            {maker.key_of(operation, call_key), call_key, &operation, communicator});
       }
     };
     const auto older = older_.find({member.rank, member.element});

@@ -16,6 +16,7 @@ struct Call {
   // What was called, with what, from which line, on which of the rank's communicators and with
   // which peer there: equal on ranks that run the same program, each on communicators of its own.
   uint64_t key = 0;
+  uint64_t without_line = 0;  // the same, from whatever line
   const OperationText* operation = nullptr;
   uint32_t communicator = 0;  // in Run::communicators
 };

@@ -91,6 +91,12 @@ std::string left_over_text(const Run& run, const Divergence& one) {
                      place_of_call(run, no_receive ? one.own : one.expected));
 }
 
+std::string longer_row_text(const Run& run, const Divergence& one) {
+  return fmt::format("rank {} sent {} messages in a row to rank {}{}, and {} each time before",
+                     one.own.rank.value, one.length, one.expected.rank.value,
+                     place_of_call(run, one.own), one.length - 1);
+}
+
 std::string absence_text(const Run& run, const Divergence& one) {
   const bool no_receive = one.kind == DivergenceKind::kMissingReceive;
   const SideCall& there = no_receive ? sender_of(one) : receiver_of(one);
@@ -111,7 +117,10 @@ std::string message_text(const Run& run, const Divergence& one) {
       return order_text(one) + "," + on;
     case DivergenceKind::kMissingReceive:
     case DivergenceKind::kMissingSend:
-      return (one.left_over ? left_over_text(run, one) : absence_text(run, one)) + "," + on;
+      return (one.left_over                    ? left_over_text(run, one)
+              : one.length > 1 && one.by_habit ? longer_row_text(run, one)
+                                               : absence_text(run, one)) +
+             "," + on;
     default:
       break;
   }
