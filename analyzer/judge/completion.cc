@@ -131,6 +131,7 @@ void Completion::add_communicator(size_t index) {
   }
   find_missing(index, reached);
   add_lost(index, reached);
+  add_cut_off(index, reached);
   add_untraced(index);
 }
 
@@ -304,6 +305,42 @@ void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
                     });
     if (first && !was_stuck_before(member, matches_[lost])) {
       matches_[lost].missing.push_back({member.rank, true, text_of(run_, member).last});
+    }
+  }
+}
+
+// Some other part of it was called for certain after that process had exited.
+bool Completion::is_entered_after(const ProcessTrace& exited, const Match& match) const {
+  return std::any_of(match.parts.begin(), match.parts.end(), [&](size_t index) {
+    const MatchPart& part = parts_[index];
+    const TimeNs off = uncertainty_between(run_, exited, run_.processes[part.member->process]);
+    return off != kNoCommonClock && elapsed(exited.exited, part.operation->enter) > off;
+  });
+}
+
+// Members that had issued their part when they exited normally.  What all members need one from
+// another cannot have been complete by then where another called it later: that part ended with
+// their process.
+void Completion::add_cut_off(size_t index, const std::vector<Reached>& reached) {
+  const Communicator& communicator = run_.communicators[index];
+  for (size_t i = 0; i < communicator.members.size(); ++i) {
+    const Member& member = communicator.members[i];
+    const RankState& state = *state_of(run_, member.rank);
+    const ProcessTrace& trace = trace_of(run_, state);
+    if (!exited_normally(run_, state) || trace.exited == 0 || has_left(run_, member)) {
+      continue;
+    }
+    for (Match& match : matches_) {
+      const bool issued = match.communicator == index && match.collective && !match.parts.empty() &&
+                          match.sequence <= reached[i].sequence &&
+                          !is_through(run_, index, match.sequence);
+      const OperationText* const own =
+          issued ? collective_at(text_of(run_, member), match.sequence) : nullptr;
+      if (own != nullptr && (own->flags & format::kEmpty) == 0 &&
+          direction_of(call_name(trace, own->call)) == Direction::kAllToAll &&
+          is_entered_after(trace, match)) {
+        match.missing.push_back({member.rank, true, text_of(run_, member).last});
+      }
     }
   }
 }

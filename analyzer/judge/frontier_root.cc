@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyzer/judge/frontier_moments.h"
+#include "analyzer/judge/untraced_root.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/idle_host.h"
@@ -81,45 +82,8 @@ class Roots {
     if (graph_.hangs.size() == 1 && graph_.stalls.empty() && blocked_.disagreements.empty() &&
         !graph_.undated && !unknown) {
       Hang& hang = graph_.hangs.front();
-      hang.alone = hang.roots.size() == 1 && !is_asked_by_mistake(hang);
+      hang.alone = hang.roots.size() == 1 && !may_lie_with_a_waiter(run_, graph_, hang);
     }
-  }
-
-  // What the one without a trace called is not known.  A rank that waits for it in a call that
-  // never came after such a call before may have left out the one that the other is in.  Most
-  // members do not make one mistake: an evaluation or a checkpoint came before.
-  bool is_asked_by_mistake(const Hang& hang) const {
-    const Wait& wait = graph_.waits[hang.wait];
-    const auto members = static_cast<size_t>(run_.communicators[wait.communicator].size);
-    return hang.fate == Fate::kUntraced && wait.kind == WaitKind::kCollective &&
-           2 * wait.waiters.size() <= members &&
-           std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
-             return is_out_of_order(
-                 text_of(run_, *member_of(run_.communicators[wait.communicator], waiter.rank)),
-                 wait.sequence);
-           });
-  }
-
-  // What came before it on that communicator came before none of the earlier calls from its line.
-  static bool is_out_of_order(const CommunicatorText& text, uint64_t sequence) {
-    const std::vector<OperationText>& recent = text.recent;
-    const OperationText* const own = collective_at(text, sequence);
-    if (own == nullptr || own == recent.data()) {
-      return false;
-    }
-    const auto alike = [](const OperationText& a, const OperationText& b) {
-      return a.call == b.call && a.stack == b.stack;
-    };
-    size_t times = 0;
-    for (const OperationText* other = recent.data() + 1; other < own; ++other) {
-      if (alike(*other, *own)) {
-        ++times;
-        if (alike(*(other - 1), *(own - 1))) {
-          return false;
-        }
-      }
-    }
-    return times >= kHabitTimes;
   }
 
   Ranks nodes_of_graph() const {

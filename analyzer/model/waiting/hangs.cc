@@ -273,7 +273,7 @@ std::optional<Fate> first_fate_of(const Graph& graph, Rank root, const Testimony
     }
   } else if (state->ending == Ending::kExited && !ended_behind_abort(run, *state, wait)) {
     if (exited_normally(run, *state)) {
-      return long_enough && !testimony.all_entered ? std::optional(Fate::kExited) : std::nullopt;
+      return long_enough ? std::optional(Fate::kExited) : std::nullopt;
     }
     // An exit is recorded to the ns, life each second: a little later may still be before.
     return gap >= 0 || graph.end.was_first(*state)    ? std::optional(Fate::kExited)

@@ -1,0 +1,69 @@
+#include "analyzer/judge/untraced_root.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "analyzer/model/progress.h"
+#include "analyzer/thresholds.h"
+
+namespace traintrace {
+namespace {
+
+// What came before it on that communicator came before none of the earlier calls from its line.
+bool is_out_of_order(const CommunicatorText& text, uint64_t sequence) {
+  const std::vector<OperationText>& recent = text.recent;
+  const OperationText* const own = collective_at(text, sequence);
+  if (own == nullptr || own == recent.data()) {
+    return false;
+  }
+  const auto alike = [](const OperationText& a, const OperationText& b) {
+    return a.call == b.call && a.stack == b.stack;
+  };
+  size_t times = 0;
+  for (const OperationText* other = recent.data() + 1; other < own; ++other) {
+    if (alike(*other, *own)) {
+      ++times;
+      if (alike(*(other - 1), *(own - 1))) {
+        return false;
+      }
+    }
+  }
+  return times >= kHabitTimes;
+}
+
+// What the one without a trace called is not known.  A rank that waits for it in a call that never
+// came after such a call before may have left out the one that the other is in.  Most members do
+// not make one mistake: an evaluation or a checkpoint came before.
+bool is_asked_by_mistake(const Run& run, const Wait& wait) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  return 2 * wait.waiters.size() <= static_cast<size_t>(communicator.size) &&
+         std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+           return is_out_of_order(text_of(run, *member_of(communicator, waiter.rank)),
+                                  wait.sequence);
+         });
+}
+
+// All of them wait in the same collective, and not all came to the same one after it: hosts go on
+// until they wait themselves, and one that stopped before may be stuck, or gone.
+bool has_one_stopped_short(const Run& run, const Wait& wait) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  uint64_t most = 0;
+  for (const Waiter& waiter : wait.waiters) {
+    const Member& member = *member_of(communicator, waiter.rank);
+    const uint64_t own = sequence_reached(run.processes[member.process], text_of(run, member));
+    least = std::min(least, own);
+    most = std::max(most, own);
+  }
+  return least < most;
+}
+
+}  // namespace
+
+bool may_lie_with_a_waiter(const Run& run, const WaitGraph& graph, const Hang& hang) {
+  const Wait& wait = graph.waits[hang.wait];
+  return hang.fate == Fate::kUntraced && wait.kind == WaitKind::kCollective &&
+         (is_asked_by_mistake(run, wait) || has_one_stopped_short(run, wait));
+}
+
+}  // namespace traintrace
