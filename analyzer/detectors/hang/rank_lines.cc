@@ -100,6 +100,30 @@ std::string text_of(const Run& run, const Ranks& ranks, const std::vector<LastCa
   return who + first.text;
 }
 
+struct PlacedCall {
+  CodePlace place;
+  const CallRecord* call;
+};
+
+std::optional<PlacedCall> placed_call_before(const Run& run, Rank rank, TimeNs until) {
+  const RankState* const state = state_of(run, rank);
+  if (state == nullptr) {
+    return std::nullopt;
+  }
+  const ProcessTrace& trace = trace_of(run, *state);
+  uint32_t without = 0;  // the same stack again and again, as of a loop at the end
+  for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
+    if (event->moment || event->enter_lost || event->enter > until || event->stack == without) {
+      continue;
+    }
+    if (auto place = user_place(trace, rank, event->stack); place && place->language == "python") {
+      return PlacedCall{*std::move(place), &*event};
+    }
+    without = event->stack;
+  }
+  return std::nullopt;
+}
+
 std::string called_at(const Run& run, const Wait& wait) {
   const Waiter& first = wait.waiters.front();
   const auto place = user_place(run.processes[first.process], first.rank, first.stack);
@@ -133,6 +157,19 @@ std::string text_of(const Run& run, const std::vector<const Wait*>& waits,
 }
 
 }  // namespace
+
+std::optional<CodePlace> last_place_before(const Run& run, Rank rank, TimeNs until) {
+  auto call = placed_call_before(run, rank, until);
+  return call ? std::optional(std::move(call->place)) : std::nullopt;
+}
+
+std::string last_place_text(const Run& run, Rank rank, TimeNs until) {
+  const auto call = placed_call_before(run, rank, until);
+  return call ? fmt::format("{} at {}, at {}",
+                            call_name(trace_of(run, *state_of(run, rank)), call->call->call),
+                            place_text(call->place), run_time(run, call->call->enter))
+              : "";
+}
 
 std::string last_call_text(const Run& run, Rank rank) {
   return text_of(run, {rank}, {last_call_of(run, rank)});

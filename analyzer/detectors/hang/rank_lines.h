@@ -1,16 +1,22 @@
 // Evidence about several ranks: those that did the same are one line.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {
 
 // "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
 std::string last_call_text(const Run& run, Rank rank);
+// "cudaStreamSynchronize at train.py:74 in loop, at +6.949 s": the last call from a line of Python,
+// of those up to `until`, as far as its events were read; empty: none is kept.
+std::string last_place_text(const Run& run, Rank rank, TimeNs until);
+std::optional<CodePlace> last_place_before(const Run& run, Rank rank, TimeNs until);
 // Where they did it at different times, the line has the first: "ranks 2-5 are inside
 // cudaStreamSynchronize at train.py:9 in step, since +2.100 s or later".
 std::vector<std::string> last_call_lines(const Run& run, const Ranks& ranks);
