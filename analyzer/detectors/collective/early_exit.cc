@@ -53,13 +53,12 @@ void say_where_it_was(const Run& run, const Hang& hang, Finding& finding) {
     const RankState& state = *state_of(run, rank);
     const bool is_placed = std::any_of(finding.where.begin(), finding.where.end(),
                                        [&](const CodePlace& place) { return place.rank == rank; });
-    const auto place =
-        is_placed ? std::nullopt : last_place_before(run, rank, trace_of(run, state).exited);
-    if (place) {
-      places.push_back(*place);
-      finding.evidence.push_back(
-          fmt::format("rank {}: its last call from a line of Python was {}", rank.value,
-                      last_place_text(run, rank, trace_of(run, state).exited)));
+    const auto last =
+        is_placed ? std::nullopt : last_placed_call(run, rank, trace_of(run, state).exited);
+    if (last) {
+      places.push_back(last->place);
+      finding.evidence.push_back(fmt::format("rank {}: its last call from a line of Python was {}",
+                                             rank.value, placed_text(run, *last)));
     }
   }
   finding.where.insert(finding.where.begin(), places.begin(), places.end());

@@ -33,15 +33,16 @@ void add_lines_before(const Run& run, const Lateness& lateness, Finding& finding
     const Rank rank = lateness.late[i];
     const Member& member = *member_of(run.communicators[lateness.communicator], rank);
     const TimeNs entered = collective_at(text_of(run, member), lateness.sequence)->enter;
-    const std::string last = last_place_text(run, rank, entered - 1);
-    if (last.empty()) {
+    const auto last = call_before_pause(run, rank, lateness.from, entered - 1);
+    if (!last) {
       continue;
     }
-    finding.evidence.push_back(fmt::format(
-        "rank {}: its last call from a line of Python before was {}", rank.value, last));
+    finding.evidence.push_back(
+        fmt::format("rank {}: its last call from a line of Python before its longest pause was {}",
+                    rank.value, placed_text(run, *last)));
     if (std::none_of(finding.where.begin(), finding.where.end(),
                      [&](const CodePlace& place) { return place.rank == rank; })) {
-      places.push_back(*last_place_before(run, rank, entered - 1));
+      places.push_back(last->place);
     }
   }
   finding.where.insert(finding.where.begin(), places.begin(), places.end());

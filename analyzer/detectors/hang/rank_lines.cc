@@ -100,15 +100,12 @@ std::string text_of(const Run& run, const Ranks& ranks, const std::vector<LastCa
   return who + first.text;
 }
 
-struct PlacedCall {
-  CodePlace place;
-  const CallRecord* call;
-};
-
-std::optional<PlacedCall> placed_call_before(const Run& run, Rank rank, TimeNs until) {
+// From the newest one up to `until` back, as long as `take` says so.
+template <class Take>
+void for_each_placed_call(const Run& run, Rank rank, TimeNs until, Take take) {
   const RankState* const state = state_of(run, rank);
   if (state == nullptr) {
-    return std::nullopt;
+    return;
   }
   const ProcessTrace& trace = trace_of(run, *state);
   uint32_t without = 0;  // the same stack again and again, as of a loop at the end
@@ -116,12 +113,13 @@ std::optional<PlacedCall> placed_call_before(const Run& run, Rank rank, TimeNs u
     if (event->moment || event->enter_lost || event->enter > until || event->stack == without) {
       continue;
     }
-    if (auto place = user_place(trace, rank, event->stack); place && place->language == "python") {
-      return PlacedCall{*std::move(place), &*event};
+    const auto place = user_place(trace, rank, event->stack);
+    if (!place || place->language != "python") {
+      without = event->stack;
+    } else if (!take(PlacedCall{*place, call_name(trace, event->call), event->enter})) {
+      return;
     }
-    without = event->stack;
   }
-  return std::nullopt;
 }
 
 std::string called_at(const Run& run, const Wait& wait) {
@@ -158,17 +156,34 @@ std::string text_of(const Run& run, const std::vector<const Wait*>& waits,
 
 }  // namespace
 
-std::optional<CodePlace> last_place_before(const Run& run, Rank rank, TimeNs until) {
-  auto call = placed_call_before(run, rank, until);
-  return call ? std::optional(std::move(call->place)) : std::nullopt;
+std::optional<PlacedCall> last_placed_call(const Run& run, Rank rank, TimeNs until) {
+  std::optional<PlacedCall> last;
+  for_each_placed_call(run, rank, until, [&](PlacedCall call) {
+    last = std::move(call);
+    return false;
+  });
+  return last;
 }
 
-std::string last_place_text(const Run& run, Rank rank, TimeNs until) {
-  const auto call = placed_call_before(run, rank, until);
-  return call ? fmt::format("{} at {}, at {}",
-                            call_name(trace_of(run, *state_of(run, rank)), call->call->call),
-                            place_text(call->place), run_time(run, call->call->enter))
-              : "";
+std::optional<PlacedCall> call_before_pause(const Run& run, Rank rank, TimeNs from, TimeNs until) {
+  std::optional<PlacedCall> found;
+  TimeNs longest = 0;
+  TimeNs next = until;
+  for_each_placed_call(run, rank, until, [&](PlacedCall call) {
+    const TimeNs pause = elapsed(call.time, next);
+    next = call.time;
+    if (pause > longest) {
+      longest = pause;
+      found = std::move(call);
+    }
+    return next > from;
+  });
+  return found;
+}
+
+std::string placed_text(const Run& run, const PlacedCall& call) {
+  return fmt::format("{} at {}, at {}", call.call, place_text(call.place),
+                     run_time(run, call.time));
 }
 
 std::string last_call_text(const Run& run, Rank rank) {
