@@ -92,8 +92,23 @@ bool is_any(const std::vector<FrameworkOperation>& operations, FrameworkCall cal
   });
 }
 
+bool ended_well(const Finding& finding) {
+  return std::find(finding.values.begin(), finding.values.end(),
+                   std::pair<std::string, int64_t>("status", 0)) != finding.values.end();
+}
+
+// A culprit is inside a call, or polls: where it parted from the others, a call came of it.  One
+// that is in none is held up outside of all that.
+bool one_is_in_a_call(const Run& run, const Finding& finding) {
+  return std::any_of(finding.culprits.begin(), finding.culprits.end(), [&](Rank rank) {
+    const RankState* const state = state_of(run, rank);
+    const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+    return activity && (activity->open || activity->queries > 0);
+  });
+}
+
 // Empty: there is none for such a finding.
-std::string_view hint_for(const std::vector<FrameworkOperation>& operations,
+std::string_view hint_for(const Run& run, const std::vector<FrameworkOperation>& operations,
                           const Finding& finding) {
   if (is_about_messages(finding)) {
     const FrameworkOperation& first = operations.front();
@@ -103,10 +118,16 @@ std::string_view hint_for(const std::vector<FrameworkOperation>& operations,
                  "messages between two ranks in the same order on both";
   }
   const bool buckets = is_any(operations, FrameworkCall::kGradientBucket);
-  if (finding.code == "collective.early-exit" &&
-      (buckets || is_any(operations, FrameworkCall::kDataParallel))) {
-    return "hint: these calls look like DistributedDataParallel's: with uneven inputs, "
-           "torch.distributed.algorithms.Join lets ranks that are through keep up with the others";
+  if (finding.code == "collective.early-exit") {
+    const bool is_of_ddp = buckets || is_any(operations, FrameworkCall::kDataParallel);
+    return !is_of_ddp || !ended_well(finding)
+               ? ""
+               : "hint: these calls look like DistributedDataParallel's: with uneven inputs, "
+                 "torch.distributed.algorithms.Join lets ranks that are through keep up with the "
+                 "others";
+  }
+  if (finding.code == "collective.missing-rank" && !one_is_in_a_call(run, finding)) {
+    return "";
   }
   // Who has no trace may have done anything.
   return !buckets || finding.culprits.empty()
@@ -134,7 +155,7 @@ void add_framework_hints(const Run& run, std::vector<Finding>& findings) {
       continue;
     }
     add_words(operations, finding.evidence);
-    const std::string_view hint = hint_for(operations, finding);
+    const std::string_view hint = hint_for(run, operations, finding);
     if (!hint.empty()) {
       finding.evidence.emplace_back(hint);
     }

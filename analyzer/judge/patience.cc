@@ -87,8 +87,17 @@ TimeNs longest_wait_before(const Run& run, const Wait& wait) {
   return longest;
 }
 
+// Without Python frames a thread that runs has none at all, and two places cannot be told apart.
+bool is_seen_to_move(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const ThreadNow* const thread = seen_outside(run, state);
+  return trace.running_now == true && thread != nullptr && !thread->steady &&
+         !thread->python.empty() && thread->state != 'T' && thread->state != 't';
+}
+
 TimeNs patience_with(const Run& run, const RankState& awaited, const Wait& wait) {
-  const TimeNs least = is_working(run, awaited) ? kWorkingPatience : run.hang_after;
+  const bool is_at_work = is_working(run, awaited) || is_seen_to_move(run, awaited);
+  const TimeNs least = is_at_work ? std::max(kWorkingPatience, run.hang_after) : run.hang_after;
   return std::max(least, twice(longest_wait_before(run, wait)));
 }
 

@@ -10,8 +10,13 @@ namespace traintrace {
 // 0: never.
 TimeNs longest_wait_before(const Run& run, const Wait& wait);
 
+// Somebody looked at it, and its host went on outside CUDA and NCCL meanwhile: it is slow, not
+// stuck.
+bool is_seen_to_move(const Run& run, const RankState& state);
+
 // For that rank, alive, in that operation.  --hang-after; or twice what was waited there before;
-// or, while it still gives its GPU work, for as long as PyTorch lets a collective take.
+// or, while it still gives its GPU work or its host is seen to move, for as long as PyTorch lets a
+// collective take.
 TimeNs patience_with(const Run& run, const RankState& awaited, const Wait& wait);
 
 }  // namespace traintrace

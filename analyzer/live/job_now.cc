@@ -24,6 +24,8 @@ constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kPatienceToFind = std::chrono::seconds(2);
 constexpr auto kPatienceInAll = std::chrono::milliseconds(9'500);
 constexpr auto kLeastToRead = std::chrono::seconds(1);
+// A loop of a few functions is seen in one of them twice; five times, seldom.
+constexpr int kLooksBetween = 3;
 
 TimeNs now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -204,6 +206,7 @@ namespace {
 struct Looking {
   std::unique_ptr<Watcher> watcher;
   Look first;
+  std::vector<Look> between;  // at one whose main thread ran
   Clock::time_point time;
   std::vector<Looking> children;
 
@@ -219,6 +222,9 @@ struct Looking {
   Look again(const LookOptions& options) {
     Look look = watcher->look(options);
     compare_looks(first, look);
+    for (const Look& other : between) {
+      compare_between(first, other, look);
+    }
     add_stops(first, look);
     for (Looking& child : children) {
       const pid_t pid = child.watcher->process().pid;
@@ -258,6 +264,11 @@ struct Job::TwoLooks {
           looking.children.push_back(Looking::at(std::move(*other), options));
         }
       }
+    }
+    const auto pause = std::chrono::nanoseconds(interval) / (kLooksBetween + 1);
+    for (int i = 1; i <= kLooksBetween && !options.stop && main_thread_runs(looking.first); ++i) {
+      std::this_thread::sleep_until(looking.time + i * pause);
+      looking.between.push_back(looking.watcher->look(options));
     }
     std::this_thread::sleep_until(looking.time + std::chrono::nanoseconds(interval));
     seen.look = looking.again(options);

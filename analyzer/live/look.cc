@@ -55,10 +55,12 @@ std::string arguments_of(const LiveModules& modules, const std::vector<LiveFrame
   return text.empty() ? "" : "(" + text + ")";
 }
 
+bool is_same_frame(const FrameNow& one, const FrameNow& other) {
+  return one.function == other.function && one.file == other.file && one.line == other.line;
+}
+
 bool same_frames(const std::vector<FrameNow>& a, const std::vector<FrameNow>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
-    return one.function == other.function && one.file == other.file && one.line == other.line;
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), is_same_frame);
 }
 
 // One process with a thousand threads of a hundred frames, and the symbols of a dozen large
@@ -100,6 +102,9 @@ ThreadNow Watcher::thread_now(int tid, const LookOptions& options,
   }
   if (!options.stop) {
     into.switches[tid] = thread->switches;
+    if (const auto bytes = bytes_moved(process_.pid, tid)) {
+      into.moved_bytes[tid] = *bytes;
+    }
   }
   now.name = thread->name;
   now.state = thread->state;
@@ -227,20 +232,71 @@ void Watcher::explain_left_out(size_t looked_at, const Budget& budget, Look& loo
   }
 }
 
+namespace {
+
+// Writing or reading a file goes on, slowly perhaps; who looks again and again whether a file is
+// there, and says so in a log, moves far less.
+constexpr uint64_t kMovesData = 64 << 10;
+
+const ThreadNow* thread_in(const Look& look, int tid) {
+  const auto found = std::find_if(look.threads.begin(), look.threads.end(),
+                                  [&](const ThreadNow& other) { return other.tid == tid; });
+  return found == look.threads.end() ? nullptr : &*found;
+}
+
+// A running thread has no native frames.
+bool is_same_place(const ThreadNow& a, const ThreadNow& b) {
+  const bool native = same_frames(a.native, b.native);
+  if (a.python.empty() || b.python.empty()) {
+    return a.python.empty() && b.python.empty() && !a.native.empty() && native &&
+           a.state == b.state;
+  }
+  const bool path = a.python.front().function == b.python.front().function &&
+                    a.python.front().file == b.python.front().file &&
+                    std::equal(a.python.begin() + 1, a.python.end(), b.python.begin() + 1,
+                               b.python.end(), is_same_frame);
+  return path && (native || a.native.empty() || b.native.empty());
+}
+
+bool is_at_one_instruction(const ThreadNow& a, const ThreadNow& b) {
+  return a.state == b.state && same_frames(a.python, b.python) && same_frames(a.native, b.native);
+}
+
+template <class Counts>
+uint64_t more_in(const Counts& first, const Counts& second, int tid) {
+  const auto before = first.find(tid);
+  const auto after = second.find(tid);
+  return before != first.end() && after != second.end() && after->second > before->second
+             ? after->second - before->second
+             : 0;
+}
+
+}  // namespace
+
 void compare_looks(const Look& first, Look& second) {
   for (ThreadNow& thread : second.threads) {
-    const auto earlier =
-        std::find_if(first.threads.begin(), first.threads.end(),
-                     [&](const ThreadNow& other) { return other.tid == thread.tid; });
-    thread.steady = earlier != first.threads.end() && earlier->state == thread.state &&
-                    same_frames(earlier->python, thread.python) &&
-                    same_frames(earlier->native, thread.native) &&
-                    !(thread.python.empty() && thread.native.empty());
-    const auto before = first.switches.find(thread.tid);
-    const auto after = second.switches.find(thread.tid);
-    thread.ran = before != first.switches.end() && after != second.switches.end() &&
-                 before->second != after->second;
+    const ThreadNow* const earlier = thread_in(first, thread.tid);
+    thread.steady = earlier != nullptr && is_same_place(*earlier, thread) &&
+                    more_in(first.moved_bytes, second.moved_bytes, thread.tid) < kMovesData;
+    thread.ran = more_in(first.switches, second.switches, thread.tid) != 0 ||
+                 (thread.steady && !is_at_one_instruction(*earlier, thread));
   }
+}
+
+void compare_between(const Look& first, const Look& between, Look& second) {
+  for (ThreadNow& thread : second.threads) {
+    const ThreadNow* const earlier = thread_in(first, thread.tid);
+    const ThreadNow* const meanwhile = thread_in(between, thread.tid);
+    const bool knows = earlier != nullptr && meanwhile != nullptr && !earlier->python.empty() &&
+                       !meanwhile->python.empty();
+    thread.steady = thread.steady && (!knows || is_same_place(*earlier, *meanwhile));
+  }
+}
+
+bool main_thread_runs(const Look& look) {
+  return std::any_of(look.threads.begin(), look.threads.end(), [](const ThreadNow& thread) {
+    return thread.role == "main" && thread.waiting == Waiting::kRuns;
+  });
 }
 
 }  // namespace traintrace

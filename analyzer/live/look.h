@@ -18,10 +18,11 @@ struct LookOptions {
 };
 
 struct Look {
-  std::vector<ThreadNow> threads;    // by tid
-  std::map<int, uint64_t> switches;  // by tid, as long as nobody was stopped
-  std::vector<std::string> limits;   // what could not be had, and why
-  std::vector<int64_t> stops_ns;     // for how long each thread was held
+  std::vector<ThreadNow> threads;       // by tid
+  std::map<int, uint64_t> switches;     // by tid, as long as nobody was stopped
+  std::map<int, uint64_t> moved_bytes;  // by tid: read and written so far; where it may be read
+  std::vector<std::string> limits;      // what could not be had, and why
+  std::vector<int64_t> stops_ns;        // for how long each thread was held
   bool knows_gil = false;
 };
 
@@ -46,7 +47,14 @@ class Watcher {
   std::optional<PythonProcess> python_;
 };
 
-// Marks the threads of `second` that do what they did in `first`.
+// Marks the threads of `second` that do what they did in `first`: that are in the same place, and
+// have not moved data.  A place is a call path: a loop within one function, be it endless, stays in
+// one.
 void compare_looks(const Look& first, Look& second);
+// Threads that went elsewhere in a look between those two.
+void compare_between(const Look& first, const Look& between, Look& second);
+
+// Its main thread runs, so that two looks may see one place of a long way.
+bool main_thread_runs(const Look& look);
 
 }  // namespace traintrace

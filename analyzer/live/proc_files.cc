@@ -265,6 +265,19 @@ std::optional<ProcThread> read_thread(pid_t pid, int tid) {
   return thread;
 }
 
+// "rchar: 12\nwchar: 3\n.."
+std::optional<uint64_t> bytes_moved(pid_t pid, int tid) {
+  std::istringstream in(contents(fmt::format("/proc/{}/task/{}/io", pid, tid)));
+  std::optional<uint64_t> sum;
+  std::string name;
+  for (uint64_t value = 0; in >> name >> value;) {
+    if (name == "rchar:" || name == "wchar:") {
+      sum = sum.value_or(0) + value;
+    }
+  }
+  return sum;
+}
+
 std::string descriptor_target(pid_t pid, uint64_t descriptor) {
   return link_target(fmt::format("/proc/{}/fd/{}", pid, descriptor));
 }

@@ -65,6 +65,10 @@ Result<ProcProcess> read_process(pid_t pid);
 // Nothing where the thread is gone.
 std::optional<ProcThread> read_thread(pid_t pid, int tid);
 
+// Read and written by the thread so far, to files, pipes and sockets; nothing where we may not
+// look.
+std::optional<uint64_t> bytes_moved(pid_t pid, int tid);
+
 // What a descriptor of the process is: a path, "socket:[1234]", "pipe:[1]".  Empty: not known.
 std::string descriptor_target(pid_t pid, uint64_t descriptor);
 

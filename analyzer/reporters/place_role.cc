@@ -103,7 +103,7 @@ PlaceRole role_of(const Run& run, const Finding& finding, const CodePlace& place
   role.is_newest = is_sampled || is_last || (!sampled && !last);
   role.last_call = is_last ? std::nullopt : last;
   role.last_seen = role.is_newest ? std::nullopt : sampled ? sampled : last;
-  if (is_last) {
+  if (is_last && finding.code != "memory.growth-leak") {
     return role;
   }
   if (is_sampled) {
@@ -111,7 +111,10 @@ PlaceRole role_of(const Run& run, const Finding& finding, const CodePlace& place
     return role;
   }
   const CallsAt calls(trace, place);
-  role.words = finding.code.starts_with("memory.") ? calls.allocation() : "";
+  // What leaked may be freed by the end, and stand in no table any more.
+  role.words = finding.code == "memory.growth-leak"  ? "allocated at"
+               : finding.code.starts_with("memory.") ? calls.allocation()
+                                                     : "";
   role.words = role.words.empty() ? calls.operation(finding) : role.words;
   role.words = role.words.empty() ? calls.other() : role.words;
   return role;

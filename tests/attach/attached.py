@@ -25,9 +25,12 @@ WAITS_FOR = {"lock": "a lock", "gil": "the end of a sleep", "queue": "a queue", 
 CODES = {"free": "host.implicit-sync-deadlock", "oom": "run.oom-then-hang", "group": "collective.group-unclosed"}
 PLACES = {"oom": "FAILED oom", "group": "OPENED group"}
 
+# They keep the others waiting, and move.
+MOVES = {"computes", "writes"}
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("build")
-parser.add_argument("kinds", nargs="*", default=[*WAITS_FOR, "none"])
+parser.add_argument("kinds", nargs="*", default=[*WAITS_FOR, *MOVES, "none"])
 parser.add_argument("--no-preload", action="store_true")
 parser.add_argument("--stop", action="store_true")
 parser.add_argument("--forms", action="store_true", help="the forms for people and flame graphs, and --watch")
@@ -143,6 +146,13 @@ def check_healthy(answer, status):
     check([finding["code"] for finding in answer["findings"]] == ["run.in-progress"], "none: findings", answer["findings"])
 
 
+def check_moves(kind, who, answer, status):
+    finding = answer["findings"][0]
+    check(finding["code"] == "run.in-progress" and not finding["culprits"] and status == 0, f"{kind}: verdict", finding)
+    check(f"rank {who} works at rank.py:" in finding["title"] and finding["where"][0]["rank"] == who, f"{kind}: who and where", finding)
+    check(not main_thread(answer, who)["steady"], f"{kind}: two looks agree", main_thread(answer, who))
+
+
 def run_attach(*arguments):
     done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", "--interval=500ms", *arguments],
                           capture_output=True, text=True, timeout=100)
@@ -204,7 +214,9 @@ def try_kind(kind):
             (check_watch_of_healthy(folder, processes) if kind == "none" else check_forms(kind, who, folder, processes))
             return
         answer, status = attach(processes, "60s" if kind == "none" else "500ms")
-        if kind == "none":
+        if kind in MOVES:
+            check_moves(kind, who, answer, status)
+        elif kind == "none":
             check_healthy(answer, status)
             again, _ = attach(processes, "60s")
             if not options.no_preload:

@@ -95,6 +95,28 @@ def stuck_busy():
         pass
 
 
+def grams(text, length):
+    return [text[i:i + length] for i in range(len(text) - length)]
+
+
+def overlap(one, other):
+    return len(set(one) & set(other)) / (len(one) + 1)
+
+
+def stuck_computes():
+    """Not stuck: an evaluation that the others do not have."""
+    text = "abcdefgh" * 40
+    while True:
+        overlap(grams(text, 3), grams(text[::-1], 3))
+
+
+def stuck_writes():
+    """Not stuck: a checkpoint on a slow disk, from one line."""
+    with open(os.path.join(folder, "checkpoint"), "wb") as file:
+        while True:
+            file.seek(0), file.write(b"x" * 65536), file.flush(), os.fsync(file.fileno()), time.sleep(0.02)  # STUCK writes
+
+
 class Experts:
     """A second communicator of all ranks, with a stream of its own."""
 

@@ -56,6 +56,31 @@ TEST(FrameworkHints, NameWhatTheCallsShow) {
   EXPECT_NE(hints[0].find("find_unused_parameters"), std::string::npos);
 }
 
+// It waits for a socket, say: none of its calls came of a pass that differed.
+TEST(FrameworkHints, SayNothingOfGradientsWhereTheRankIsInNoCall) {
+  EXPECT_TRUE(hints_in("ranks 0-3\nmodule 0x7f00-0x8000 path=/usr/lib/libtorch_cuda.so\n"
+                       "communicator dp members=0-3\n" +
+                           kPython +
+                           "+1 0,1,3 enqueues ncclAllReduce on dp @0x7f10\n"
+                           "+1 2 calls cudaStreamSynchronize @train.py:74:loop\nend +40\n",
+                       "collective.missing-rank")
+                  .empty());
+}
+
+std::string exit_with(const std::string& status) {
+  return "ranks 0-3\nmodule 0x7f00-0x8000 path=/usr/lib/libtorch_cuda.so\n"
+         "communicator dp members=0-3\n" +
+         kPython +
+         "+1 0-3 calls ncclAllReduce on dp @0x7f10\n+2 0,1,3 enqueues ncclAllReduce on dp @0x7f10\n"
+         "+2 2 exits status=" +
+         status + "\nend +40\n";
+}
+
+TEST(FrameworkHints, NameJoinOnlyWhereTheRankEndedWell) {
+  EXPECT_EQ(hints_in(exit_with("0"), "collective.early-exit").size(), 1U);
+  EXPECT_TRUE(hints_in(exit_with("1"), "collective.early-exit").empty());
+}
+
 TEST(FrameworkHints, SayNothingOfGradientsWhereBuffersAreSent) {
   EXPECT_TRUE(hints_in(hang_at("/x/dist-packages/torch/nn/parallel/distributed.py:9:_sync_buffers"),
                        "collective.missing-rank")

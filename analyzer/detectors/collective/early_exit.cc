@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/blame.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/waiting/hang_cause.h"
 
@@ -43,6 +45,25 @@ Certainty early_exit_certainty(const Run& run, const Hang& hang) {
   return hang.entered || doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
 }
 
+// What it called last of all is often the teardown of its interpreter.
+void say_where_it_was(const Run& run, const Hang& hang, Finding& finding) {
+  std::vector<CodePlace> places;
+  for (size_t i = 0; i < std::min(hang.roots.size(), kEvidenceLines); ++i) {
+    const Rank rank = hang.roots[i];
+    const RankState& state = *state_of(run, rank);
+    const bool is_placed = std::any_of(finding.where.begin(), finding.where.end(),
+                                       [&](const CodePlace& place) { return place.rank == rank; });
+    const auto last =
+        is_placed ? std::nullopt : last_placed_call(run, rank, trace_of(run, state).exited);
+    if (last) {
+      places.push_back(last->place);
+      finding.evidence.push_back(fmt::format("rank {}: its last call from a line of Python was {}",
+                                             rank.value, placed_text(run, *last)));
+    }
+  }
+  finding.where.insert(finding.where.begin(), places.begin(), places.end());
+}
+
 void say_how_it_exited(const Run& run, const Hang& hang, Finding& finding) {
   for (const Rank rank : hang.roots) {
     const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
@@ -76,6 +97,7 @@ std::vector<Finding> find_early_exit(const Run& run) {
     finding.title = early_exit_title(run, hang);
     finding.certainty = early_exit_certainty(run, hang);
     finding.values.emplace_back("status", status_of(run, hang.roots.front()));
+    say_where_it_was(run, hang, finding);
     say_how_it_exited(run, hang, finding);
     // A failure is nobody else's choice; a normal end is judged by what the others did.
     if (hang.fate == Fate::kExited && failed(run, hang)) {

@@ -5,7 +5,9 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
+#include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
@@ -21,6 +23,29 @@ void add_place(const Run& run, const Lateness& lateness, Rank rank, Finding& fin
   if (const auto place = user_place(run.processes[member.process], rank, operation.stack)) {
     finding.where.push_back(*place);
   }
+}
+
+// Where they were before they came: autograd's threads, which call the collectives of a backward
+// pass, have no line.
+void add_lines_before(const Run& run, const Lateness& lateness, Finding& finding) {
+  std::vector<CodePlace> places;
+  for (size_t i = 0; i < std::min(lateness.late.size(), kEvidenceLines); ++i) {
+    const Rank rank = lateness.late[i];
+    const Member& member = *member_of(run.communicators[lateness.communicator], rank);
+    const TimeNs entered = collective_at(text_of(run, member), lateness.sequence)->enter;
+    const auto last = call_before_pause(run, rank, lateness.from, entered - 1);
+    if (!last) {
+      continue;
+    }
+    finding.evidence.push_back(
+        fmt::format("rank {}: its last call from a line of Python before its longest pause was {}",
+                    rank.value, placed_text(run, *last)));
+    if (std::none_of(finding.where.begin(), finding.where.end(),
+                     [&](const CodePlace& place) { return place.rank == rank; })) {
+      places.push_back(last->place);
+    }
+  }
+  finding.where.insert(finding.where.begin(), places.begin(), places.end());
 }
 
 Finding finding_about(const Run& run, const Lateness& lateness) {
@@ -67,6 +92,7 @@ Finding finding_about(const Run& run, const Lateness& lateness) {
                   run_time(run, lateness.until),
                   lateness.late.size() == 1 ? ranks_text(lateness.late)
                                             : "the first of " + ranks_text(lateness.late))};
+  add_lines_before(run, lateness, finding);
   finding.advice =
       "look at what that rank did before: data, a checkpoint, an evaluation that only "
       "it does";

@@ -12,14 +12,45 @@
 #include "analyzer/model/divergence/usual_order.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/code_place.h"
+#include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/idle_host.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/elsewhere.h"
 #include "analyzer/model/waiting/hang_cause.h"
 #include "analyzer/model/waiting/host_stuck.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
+
+bool is_halted(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  return state != nullptr && state->life.halt != Halt::kNot;
+}
+
+// What was seen of them counts for more than how many they are.
+bool all_are_halted(const Run& run, const Hang& hang) {
+  return std::all_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return is_halted(run, rank); });
+}
+
+// All its calls have returned, and it polls nothing: its host is elsewhere.
+bool is_in_no_call(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+  return !activity || (!activity->open && activity->queries == 0);
+}
+
+// One of them has not come for long, and that is all: it may be at work that no other rank does,
+// such as the first evaluation or checkpoint of the run.  Dumps are judged when a time limit has
+// passed.
+bool only_time_speaks(const Run& run, const Hang& hang) {
+  const Communicator& communicator = run.communicators[run.waits.waits[hang.wait].communicator];
+  return hang.fate == Fate::kAlive && hang.waited < kWorkingPatience && !run.waits.by_frontier &&
+         first_abort(run, communicator) == 0 &&
+         std::any_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return is_in_no_call(run, rank) && !is_halted(run, rank); });
+}
 
 Certainty missing_certainty(const Run& run, const Hang& hang) {
   if ((hang.fate == Fate::kUntraced && !hang.alone) || hang.blocked) {
@@ -36,23 +67,13 @@ Certainty missing_certainty(const Run& run, const Hang& hang) {
   const bool unfinished = std::all_of(wait.waiters.begin(), wait.waiters.end(),
                                       [](const Waiter& waiter) { return waiter.unfinished; });
   const bool sure = (all_need_all || unfinished) && hang.witnessed >= run.hang_after &&
-                    !wait.inferred && !doubts_about(run, hang).any();
+                    !wait.inferred && !only_time_speaks(run, hang) &&
+                    !doubts_about(run, hang).any();
   return sure ? Certainty::kProof : Certainty::kLikely;
-}
-
-bool is_halted(const Run& run, Rank rank) {
-  const RankState* const state = state_of(run, rank);
-  return state != nullptr && state->life.halt != Halt::kNot;
 }
 
 bool one_is_halted(const Run& run, const Hang& hang) {
   return std::any_of(hang.roots.begin(), hang.roots.end(),
-                     [&](Rank rank) { return is_halted(run, rank); });
-}
-
-// What was seen of them counts for more than how many they are.
-bool all_are_halted(const Run& run, const Hang& hang) {
-  return std::all_of(hang.roots.begin(), hang.roots.end(),
                      [&](Rank rank) { return is_halted(run, rank); });
 }
 

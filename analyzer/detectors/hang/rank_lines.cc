@@ -100,6 +100,28 @@ std::string text_of(const Run& run, const Ranks& ranks, const std::vector<LastCa
   return who + first.text;
 }
 
+// From the newest one up to `until` back, as long as `take` says so.
+template <class Take>
+void for_each_placed_call(const Run& run, Rank rank, TimeNs until, Take take) {
+  const RankState* const state = state_of(run, rank);
+  if (state == nullptr) {
+    return;
+  }
+  const ProcessTrace& trace = trace_of(run, *state);
+  uint32_t without = 0;  // the same stack again and again, as of a loop at the end
+  for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
+    if (event->moment || event->enter_lost || event->enter > until || event->stack == without) {
+      continue;
+    }
+    const auto place = user_place(trace, rank, event->stack);
+    if (!place || place->language != "python") {
+      without = event->stack;
+    } else if (!take(PlacedCall{*place, call_name(trace, event->call), event->enter})) {
+      return;
+    }
+  }
+}
+
 std::string called_at(const Run& run, const Wait& wait) {
   const Waiter& first = wait.waiters.front();
   const auto place = user_place(run.processes[first.process], first.rank, first.stack);
@@ -133,6 +155,36 @@ std::string text_of(const Run& run, const std::vector<const Wait*>& waits,
 }
 
 }  // namespace
+
+std::optional<PlacedCall> last_placed_call(const Run& run, Rank rank, TimeNs until) {
+  std::optional<PlacedCall> last;
+  for_each_placed_call(run, rank, until, [&](PlacedCall call) {
+    last = std::move(call);
+    return false;
+  });
+  return last;
+}
+
+std::optional<PlacedCall> call_before_pause(const Run& run, Rank rank, TimeNs from, TimeNs until) {
+  std::optional<PlacedCall> found;
+  TimeNs longest = 0;
+  TimeNs next = until;
+  for_each_placed_call(run, rank, until, [&](PlacedCall call) {
+    const TimeNs pause = elapsed(call.time, next);
+    next = call.time;
+    if (pause > longest) {
+      longest = pause;
+      found = std::move(call);
+    }
+    return next > from;
+  });
+  return found;
+}
+
+std::string placed_text(const Run& run, const PlacedCall& call) {
+  return fmt::format("{} at {}, at {}", call.call, place_text(call.place),
+                     run_time(run, call.time));
+}
 
 std::string last_call_text(const Run& run, Rank rank) {
   return text_of(run, {rank}, {last_call_of(run, rank)});

@@ -1,16 +1,30 @@
 // Evidence about several ranks: those that did the same are one line.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/detectors/finding.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/model/run.h"
 
 namespace traintrace {
 
 // "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
 std::string last_call_text(const Run& run, Rank rank);
+// A call from a line of Python, as far as the rank's events were read.
+struct PlacedCall {
+  CodePlace place;
+  std::string call;
+  TimeNs time = 0;
+};
+// The last of those up to `until`; none: it is not kept.
+std::optional<PlacedCall> last_placed_call(const Run& run, Rank rank, TimeNs until);
+// Of those between the two times the one that the next came longest after.
+std::optional<PlacedCall> call_before_pause(const Run& run, Rank rank, TimeNs from, TimeNs until);
+// "cudaStreamSynchronize at train.py:74 in loop, at +6.949 s"
+std::string placed_text(const Run& run, const PlacedCall& call);
 // Where they did it at different times, the line has the first: "ranks 2-5 are inside
 // cudaStreamSynchronize at train.py:9 in step, since +2.100 s or later".
 std::vector<std::string> last_call_lines(const Run& run, const Ranks& ranks);

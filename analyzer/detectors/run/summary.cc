@@ -13,10 +13,12 @@
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/hang/stall_text.h"
+#include "analyzer/judge/patience.h"
 #include "analyzer/model/divergence/older_messages.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
+#include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/model/waiting/host_functions.h"
 #include "analyzer/model/waiting/stalls.h"
@@ -242,6 +244,39 @@ void tell_young_stall(const Run& run, const Stall& stall, Finding& finding) {
                        : "look at what it does now (traintrace attach), or analyze again later";
 }
 
+// Who keeps the others waiting for long, and was seen to move meanwhile.
+void tell_who_moves(const Run& run, Finding& finding) {
+  for (const Wait& wait : run.waits.waits) {
+    const auto at_work =
+        std::find_if(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
+          const RankState* const state = state_of(run, awaited.rank);
+          return !awaited.entered && state != nullptr && is_seen_to_move(run, *state);
+        });
+    if (at_work == wait.awaited.end()) {
+      continue;
+    }
+    const Rank rank = at_work->rank;
+    const auto place = place_now(*seen_outside(run, *state_of(run, rank)), rank);
+    TimeNs waited = 0;
+    for (const Waiter& waiter : wait.waiters) {
+      waited = std::max(waited, elapsed(waiter.since, waiter.until));
+    }
+    finding.title = fmt::format(
+        "{}: rank {} works{}, and {} rank{} wait{} for it in {}, for {}; it moved between the "
+        "looks: slow, not stuck",
+        state_text(run), rank.value, place ? " at " + place_text(*place) : "", wait.waiters.size(),
+        wait.waiters.size() == 1 ? "" : "s", wait.waiters.size() == 1 ? "s" : "",
+        operation_text(run, wait), seconds(waited));
+    if (place) {
+      finding.where.push_back(*place);
+    }
+    finding.advice =
+        "look again later. If that work may take long, give the process group a time limit that "
+        "it fits in";
+    return;
+  }
+}
+
 Finding in_progress(const Run& run) {
   Finding finding;
   finding.code = "run.in-progress";
@@ -256,6 +291,9 @@ Finding in_progress(const Run& run) {
                         state_text(run), seconds(longest))
           : fmt::format("{}: no rank is known to have kept others waiting for {}", state_text(run),
                         seconds(run.hang_after));
+  if (longest >= run.hang_after) {
+    tell_who_moves(run, finding);
+  }
   const Ranks stuck = stuck_in_a_call(run);
   Ranks unclear = stuck;
   for (const RankState& state : run.ranks) {

@@ -10,6 +10,7 @@
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/judge/frontier.h"
+#include "analyzer/judge/patience.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
@@ -130,7 +131,11 @@ bool is_at_work_itself(const Run& run, const RankState& state) {
 }
 
 // It has called something a short while ago; if it is in there still, then for work of its own.
+// Or somebody saw that its host goes on.
 bool is_moving(const Run& run, const RankState& state) {
+  if (is_seen_to_move(run, state)) {
+    return true;
+  }
   const auto activity = activity_of(run, state);
   return activity && (!activity->open || activity->kind == "sync" || activity->kind == "copy") &&
          elapsed(activity->time, known_until(run, state)) < run.hang_after;

@@ -109,6 +109,34 @@ void add_refusals(const ProcessTrace& trace, std::vector<std::string>& lines) {
   }
 }
 
+bool has_aborted(const ProcessTrace& trace, CommunicatorId id) {
+  return std::any_of(trace.communicators.begin(), trace.communicators.end(),
+                     [&](const CommunicatorText& text) {
+                       return text.id == id.value && (text.flags & format::kAborted) != 0;
+                     });
+}
+
+// Ranks that gave up a communicator in a hang, and were to save all stacks before, of which there
+// are none: the program did not start there, or could not look.
+std::map<std::string, Ranks> without_snapshot(const Run& run) {
+  std::map<std::string, Ranks> by_program;
+  if (std::any_of(run.processes.begin(), run.processes.end(),
+                  [](const ProcessTrace& trace) { return trace.looked != 0; })) {
+    return by_program;
+  }
+  for (const Hang& hang : run.waits.hangs) {
+    const CommunicatorId id = run.communicators[run.waits.waits[hang.wait].communicator].id;
+    for (const RankState& state : run.ranks) {
+      const ProcessTrace& trace = trace_of(run, state);
+      const std::string program = value_of(trace, "on-abort");
+      if (program.starts_with('/') && has_aborted(trace, id)) {
+        insert(by_program[program], state.rank);
+      }
+    }
+  }
+  return by_program;
+}
+
 }  // namespace
 
 std::vector<Finding> find_settings_not_in_force(const Run& run) {
@@ -124,6 +152,12 @@ std::vector<Finding> find_settings_not_in_force(const Run& run) {
         insert(ranks, rank);
       }
     }
+  }
+  for (const auto& [program, ranks] : without_snapshot(run)) {
+    by_line[fmt::format(
+        "TRAINTRACE_ON_ABORT=snapshot: there are no stacks of the end, although a "
+        "communicator was aborted: {} did not start there, or could not look",
+        program)] = ranks;
   }
   if (by_line.empty()) {
     return {};
