@@ -9,6 +9,7 @@
 #include "analyzer/commands/event_reader.h"
 #include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/detectors/lost_time/time_account.h"
+#include "analyzer/detectors/run/summary.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/recorded/recorded.h"
@@ -308,7 +309,9 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
   std::erase_if(found, is_summary);
   if (std::any_of(found.begin(), found.end(),
                   [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
-    std::erase_if(findings, is_summary);
+    std::erase_if(findings, [&](const Finding& finding) {
+      return is_summary(finding) && !leaves_wait_open(run, finding);
+    });
   }
   say_what_is_not_known(run, findings);
   say_lost_tails(run, findings);

@@ -12,7 +12,9 @@
 
 #include "analyzer/live/code_cache.h"
 #include "analyzer/live/process_memory.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/symbols/module_file.h"
+#include "analyzer/symbols/module_symbols.h"
 
 namespace traintrace {
 
@@ -159,8 +161,8 @@ namespace {
 
 using Addresses = std::map<std::string, uint64_t>;  // in the file
 
-CodeCache<uint64_t, NativeFrame>& known_frames() {
-  static auto& cache = *new CodeCache<uint64_t, NativeFrame>;
+CodeCache<uint64_t, std::vector<NativeFrame>>& known_frames() {
+  static auto& cache = *new CodeCache<uint64_t, std::vector<NativeFrame>>;
   return cache;
 }
 
@@ -219,22 +221,21 @@ int search_module(Dwfl_Module* module, void**, const char* name, Dwarf_Addr, voi
   return DWARF_CB_ABORT;
 }
 
-// Function and line; `address` is in the process.
-NativeFrame described(Dwfl_Module* module, GElf_Addr address) {
-  NativeFrame frame;
+// Functions and lines; `address` is in the process.  The symbol table says of the function itself
+// what it takes, too.
+std::vector<NativeFrame> described(Dwfl_Module* module, GElf_Addr address, bool is_user) {
+  std::vector<NativeFrame> frames =
+      is_user ? inlined_frames(module, address) : std::vector<NativeFrame>();
+  if (frames.empty()) {
+    frames.emplace_back();
+  }
   GElf_Off within = 0;
   GElf_Sym symbol;
   const char* name =
       dwfl_module_addrinfo(module, address, &within, &symbol, nullptr, nullptr, nullptr);
-  frame.function = name == nullptr ? "" : demangled(name);
-  int line = 0;
-  Dwfl_Line* const source = dwfl_module_getsrc(module, address);
-  const char* const file = source == nullptr
-                               ? nullptr
-                               : dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
-  frame.file = file == nullptr ? "" : file;
-  frame.line = file == nullptr ? 0 : line;
-  return frame;
+  frames.back().function = name == nullptr ? frames.back().function : demangled(name);
+  put_line(module, address, frames.front());
+  return frames;
 }
 
 #if defined(__x86_64__)
@@ -320,25 +321,30 @@ std::vector<LiveFrame> LiveModules::unwind(const StackSnapshot& snapshot) const 
   return frames;
 }
 
-NativeFrame LiveModules::frame_at(uint64_t address, bool is_return) const {
+std::vector<NativeFrame> LiveModules::frames_at(uint64_t address, bool is_return) const {
   const uint64_t inside = is_return ? address - 1 : address;
-  NativeFrame frame;
-  frame.offset = address;
+  std::vector<NativeFrame> frames(1);
+  uint64_t offset = address;
+  std::string name;
   opening = &state_->process;
   Dwfl_Module* const module = dwfl_addrmodule(state_->dwfl, inside);
   if (module != nullptr) {
     GElf_Addr bias = 0;
     const bool has_file = dwfl_module_getelf(module, &bias) != nullptr;
     bias = has_file ? bias : 0;
-    frame = known_frames().get(has_file ? file_of(module) : "", inside - bias,
-                               [&] { return described(module, inside); });
-    frame.offset = address - bias;
     const char* path =
         dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-    frame.module = path == nullptr ? "" : path;
+    name = path == nullptr ? "" : path;
+    frames = known_frames().get(has_file ? file_of(module) : "", inside - bias,
+                                [&] { return described(module, inside, is_user_module(name)); });
+    offset = address - bias;
   }
   opening = nullptr;
-  return frame;
+  for (NativeFrame& frame : frames) {
+    frame.offset = offset;
+    frame.module = name;
+  }
+  return frames;
 }
 
 std::string LiveModules::arguments(const LiveFrame& caller, const std::string& function) const {

@@ -31,8 +31,9 @@ class LiveModules {
   // addresses.  Ends where a table needs a register that is not known.
   std::vector<LiveFrame> unwind(const StackSnapshot& snapshot) const;
 
-  // What lies there.  `is_return`: the call before that address.
-  NativeFrame frame_at(uint64_t address, bool is_return) const;
+  // What lies there, at least one frame; in the user's modules innermost first, where functions
+  // were inlined.  `is_return`: the call before that address.
+  std::vector<NativeFrame> frames_at(uint64_t address, bool is_return) const;
 
   // What `caller` has passed to that function, which it is inside: call_arguments.h.
   std::string arguments(const LiveFrame& caller, const std::string& function) const;

@@ -16,8 +16,10 @@ namespace {
 std::vector<FrameNow> described(const LiveModules& modules, const std::vector<LiveFrame>& stack) {
   std::vector<FrameNow> frames;
   for (const LiveFrame& at : stack) {
-    const NativeFrame frame = modules.frame_at(at.address, !frames.empty());
-    frames.push_back({frame.function, frame.file, frame.line, frame.module, false});
+    for (const NativeFrame& frame : modules.frames_at(at.address, !frames.empty())) {
+      frames.push_back(
+          {frame.function, frame.file, frame.line, frame.module, false, frame.inlined});
+    }
   }
   return frames;
 }
@@ -50,7 +52,12 @@ std::string arguments_of(const LiveModules& modules, const std::vector<LiveFrame
   if (call == now.native.rend() || call == now.native.rbegin()) {
     return "";
   }
-  const auto caller = static_cast<size_t>(now.native.rend() - call);
+  // `stack` has no frames of inlined functions.
+  const auto caller = static_cast<size_t>(
+      std::count_if(call, now.native.rend(), [](const FrameNow& frame) { return !frame.inlined; }));
+  if (caller >= stack.size()) {
+    return "";
+  }
   const std::string text = modules.arguments(stack[caller], now.waiting_on);
   return text.empty() ? "" : "(" + text + ")";
 }

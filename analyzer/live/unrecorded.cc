@@ -8,6 +8,7 @@
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/live/ras.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/threads_now.h"
 
 namespace traintrace {
@@ -74,7 +75,7 @@ Finding unrecorded_finding(const Run& run, TimeNs interval) {
   finding.certainty = Certainty::kPossible;
   std::map<std::string, Ranks> sides;
   for (const RankState& state : run.ranks) {
-    const ThreadNow* const thread = working_thread(trace_of(run, state));
+    const ThreadNow* const thread = working_thread(run, state);
     if (thread == nullptr) {
       continue;
     }

@@ -1,9 +1,11 @@
 #include "analyzer/live/waiting.h"
 
+#include <linux/futex.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
@@ -127,10 +129,41 @@ WaitingFor by_descriptor(const ProcProcess& process, uint64_t descriptor) {
   return {};
 }
 
-WaitingFor by_system_call(const ProcProcess& process, const SystemCall& call) {
+bool calls_any(const ThreadNow& now, std::initializer_list<std::string_view> parts) {
+  return std::any_of(now.native.begin(), now.native.end(), [&](const FrameNow& frame) {
+    return !is_user_module(frame.module) &&
+           std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
+             return frame.function.find(part) != std::string::npos;
+           });
+  });
+}
+
+// The kernel wakes who waits for a thread's number to be cleared, at its end
+// (CLONE_CHILD_CLEARTID). It knows no private futexes, and so these wait in a shared one
+// (nptl/pthread_join_common.c).
+bool waits_for_end(const ProcProcess& process, const ProcThread& thread) {
+  const auto& arguments = thread.system_call->arguments;
+  return (arguments[1] & FUTEX_PRIVATE_FLAG) == 0 &&
+         std::any_of(process.threads.begin(), process.threads.end(), [&](int tid) {
+           return tid != thread.tid && static_cast<uint64_t>(tid) == arguments[2];
+         });
+}
+
+// (address, operation, value, timeout, ..)
+WaitingFor by_futex(const ProcProcess& process, const ProcThread& thread, const ThreadNow& now) {
+  const bool timed = thread.system_call->arguments[3] != 0;
+  if (waits_for_end(process, thread) || calls_any(now, {"pthread_join", "pthread_clockjoin"})) {
+    return {Waiting::kThread, "", timed};
+  }
+  return {calls_any(now, {"pthread_cond_"}) ? Waiting::kCondition : Waiting::kLock, "", timed};
+}
+
+WaitingFor by_system_call(const ProcProcess& process, const ProcThread& thread,
+                          const ThreadNow& now) {
+  const SystemCall& call = *thread.system_call;
   switch (call.number) {
-    case SYS_futex:  // (address, operation, value, timeout, ..)
-      return {Waiting::kLock, "", call.arguments[3] != 0};
+    case SYS_futex:
+      return by_futex(process, thread, now);
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
       return {Waiting::kSleep, ""};
@@ -212,6 +245,10 @@ const char* waiting_text(Waiting waiting) {
       return "another process";
     case Waiting::kLock:
       return "a lock";
+    case Waiting::kCondition:
+      return "a condition variable";
+    case Waiting::kThread:
+      return "another thread to end";
   }
   return "";
 }
@@ -229,7 +266,7 @@ WaitingFor waiting_of(const ProcProcess& process, const ProcThread& thread, cons
       return *found;
     }
   }
-  return thread.system_call ? by_system_call(process, *thread.system_call) : WaitingFor{};
+  return thread.system_call ? by_system_call(process, thread, now) : WaitingFor{};
 }
 
 std::string role_of(const ProcProcess& process, const ProcThread& thread) {

@@ -104,6 +104,29 @@ TimeNs last_move(const ProcessTrace& trace, const CommunicatorText& text) {
   return open ? std::min(open->first->enter, text.last) : text.last;
 }
 
+std::optional<UnclosedCall> unclosed_call(const Run& run, const Hang& hang, Rank root) {
+  const std::vector<Wait>& waits = run.waits.waits;
+  std::vector<size_t> candidates = {hang.wait};
+  for (size_t i = 0; i < waits.size(); ++i) {
+    const bool awaited =
+        std::any_of(waits[i].awaited.begin(), waits[i].awaited.end(),
+                    [&](const Awaited& other) { return other.rank == root && !other.entered; });
+    if (i != hang.wait && awaited && waits[i].kind != WaitKind::kInit) {
+      candidates.push_back(i);
+    }
+  }
+  for (const size_t i : candidates) {
+    const Member* const member = member_of(run.communicators[waits[i].communicator], root);
+    const auto open = member == nullptr
+                          ? std::nullopt
+                          : open_group(run.processes[member->process], text_of(run, *member));
+    if (open) {
+      return UnclosedCall{i, *open};
+    }
+  }
+  return std::nullopt;
+}
+
 bool is_group_unclosed(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
   // Who failed inside a group left it open because of that.
@@ -115,13 +138,8 @@ bool is_group_unclosed(const Run& run, const Hang& hang) {
   if (!by_itself || wait.kind == WaitKind::kInit || !hang.divergences.empty()) {
     return false;
   }
-  return std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
-    const Member* member = member_of(run.communicators[wait.communicator], rank);
-    const auto open = member == nullptr
-                          ? std::nullopt
-                          : open_group(run.processes[member->process], text_of(run, *member));
-    return open.has_value();
-  });
+  return std::all_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return unclosed_call(run, hang, rank).has_value(); });
 }
 
 }  // namespace traintrace

@@ -32,6 +32,14 @@ std::optional<OpenGroup> open_group(const ProcessTrace& trace, const Communicato
 // never closed does not.
 TimeNs last_move(const ProcessTrace& trace, const CommunicatorText& text);
 
+// What that root is waited for in and has called inside a group that it has not closed: where the
+// waiting began, else elsewhere.
+struct UnclosedCall {
+  size_t wait = 0;  // in WaitGraph::waits
+  OpenGroup group;
+};
+std::optional<UnclosedCall> unclosed_call(const Run& run, const Hang& hang, Rank root);
+
 // The roots have called what the others wait in, inside a group that they have not closed.
 bool is_group_unclosed(const Run& run, const Hang& hang);
 

@@ -55,7 +55,7 @@ std::vector<Frame> frames_of(const ProcessTrace& trace, uint32_t id) {
 std::vector<Frame> frames_of(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);
   std::vector<Frame> frames;
-  if (const ThreadNow* const thread = working_thread(trace)) {
+  if (const ThreadNow* const thread = working_thread(run, state)) {
     frames = frames_of(*thread);
     if (!frames.empty()) {
       frames.push_back({doing_text(*thread), "", 0, false});
@@ -102,7 +102,7 @@ PageJson page_stacks(const Run& run, const Ranks& culprits, TextTable& texts) {
   for (const RankState& state : run.ranks) {
     std::vector<Frame> frames = frames_of(run, state);
     frames.resize(std::min(frames.size(), kDeepest));
-    now = now || working_thread(trace_of(run, state)) != nullptr;
+    now = now || working_thread(run, state) != nullptr;
     Node* node = &root;
     for (Frame& frame : frames) {
       node = &node->children[std::move(frame)];

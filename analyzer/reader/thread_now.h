@@ -24,6 +24,8 @@ enum class Waiting : uint8_t {
   kSleep,
   kChild,  // for another process to end
   kLock,
+  kCondition,  // for another thread to signal it
+  kThread,     // for another thread to end
 };
 // "a lock", "the GIL", ..
 const char* waiting_text(Waiting waiting);
@@ -34,6 +36,7 @@ struct FrameNow {
   int line = 0;
   std::string module;  // native frames: path of the file
   bool python = false;
+  bool inlined = false;  // into the frame after it
 };
 
 struct ThreadNow {

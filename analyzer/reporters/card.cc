@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/lost_time/latency.h"
+#include "analyzer/detectors/run/summary.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/reporters/card_actor.h"
@@ -349,6 +351,8 @@ const char* kind_of_numbers(std::string_view code) {
                                                                            : "WRONG NUMBERS";
 }
 
+constexpr std::string_view kSlow = "SLOW, not stuck";
+
 const char* kind_of(const Finding& finding) {
   const std::string_view code = finding.code;
   // A culprit may wait alone.
@@ -370,7 +374,7 @@ const char* kind_of(const Finding& finding) {
     return "SLOW, cause undetermined";
   }
   if (code.starts_with("latency.") || code == "collective.late-rank") {
-    return "SLOW, not stuck";
+    return kSlow.data();
   }
   if (code == "run.watchdog-abort") {
     return "WATCHDOG ABORT";
@@ -379,7 +383,8 @@ const char* kind_of(const Finding& finding) {
     return code == "run.healthy" ? (says_what_is_lost(finding) ? "NOTE" : "HEALTHY")
            : code == "run.in-progress"
                ? (finding.certainty == Certainty::kPossible ? "UNDECIDED" : "IN PROGRESS")
-           : code == "run.rank-failed" ? "FAILED"
+           // Ended as a whole, from outside: nothing of it has failed.
+           : code == "run.rank-failed" ? (finding.severity == Severity::kError ? "FAILED" : "ENDED")
                                        : "UNEXPLAINED";
   }
   if (code.starts_with("trace.")) {
@@ -429,6 +434,11 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
   Card card;
   card.notes = notes_about(run, finding, all);
   card.kind = kind_of(finding);
+  if (card.kind == kSlow && std::any_of(all.begin(), all.end(), [&](const Finding& other) {
+        return leaves_wait_open(run, other);
+      })) {
+    card.kind = "SLOW";
+  }
   card.headline = for_people(finding.title);
   card.certainty = certainty_word(finding.certainty);
   if (!finding.code.starts_with("latency.")) {

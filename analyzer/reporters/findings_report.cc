@@ -38,7 +38,7 @@ std::string advice_about(const std::string& stat) {
 bool is_seen_there(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);
   const auto activity = activity_of(run, state);
-  return working_thread(trace) != nullptr || (activity && activity->open) ||
+  return working_thread(run, state) != nullptr || (activity && activity->open) ||
          is_polling(trace, known_until(run, state));
 }
 

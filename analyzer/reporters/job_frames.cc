@@ -104,7 +104,7 @@ std::vector<CodePlace> job_frames(const Run& run, const CodePlace& place) {
       return frames;
     }
   }
-  if (const ThreadNow* const thread = working_thread(trace)) {
+  if (const ThreadNow* const thread = working_thread(run, *state)) {
     std::vector<CodePlace> frames = user_frames(*thread, place.rank);
     if (!frames.empty() && same_place(frames.front(), place)) {
       return frames;

@@ -96,7 +96,7 @@ PlaceRole role_of(const Run& run, const Finding& finding, const CodePlace& place
   const ProcessTrace& trace = trace_of(run, *state);
   const auto activity = activity_of(run, *state);
   const auto last = activity ? user_place(trace, place.rank, activity->stack) : std::nullopt;
-  const ThreadNow* const thread = working_thread(trace);
+  const ThreadNow* const thread = working_thread(run, *state);
   const auto sampled = thread == nullptr ? std::nullopt : place_now(*thread, place.rank);
   const bool is_last = last && is_same_line(*last, place);
   const bool is_sampled = sampled && is_same_line(*sampled, place);

@@ -79,8 +79,9 @@ std::vector<Dwarf_Die> scopes_at(Dwfl_Module* module, Dwarf_Die* unit, Dwarf_Add
   return all;
 }
 
-// By DWARF: function by function, each with the place that the inner one was called from.
-std::vector<NativeFrame> frames_by_scopes(Dwfl_Module* module, Dwarf_Addr address) {
+}  // namespace
+
+std::vector<NativeFrame> inlined_frames(Dwfl_Module* module, uint64_t address) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
   if (unit == nullptr) {
@@ -110,7 +111,17 @@ std::vector<NativeFrame> frames_by_scopes(Dwfl_Module* module, Dwarf_Addr addres
   return frames;
 }
 
-}  // namespace
+void put_line(Dwfl_Module* module, uint64_t address, NativeFrame& frame) {
+  int line = 0;
+  Dwfl_Line* const source = dwfl_module_getsrc(module, address);
+  const char* const file = source == nullptr
+                               ? nullptr
+                               : dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr);
+  if (file != nullptr) {
+    frame.file = file;
+    frame.line = line;
+  }
+}
 
 ModuleSymbols::ModuleSymbols(const std::string& path, const std::string& build_id) {
   dwfl_ = dwfl_begin(&kCallbacks);
@@ -149,7 +160,7 @@ std::vector<NativeFrame> ModuleSymbols::frames(uint64_t offset) const {
     return {};
   }
   const Dwarf_Addr address = offset + bias_;
-  std::vector<NativeFrame> frames = frames_by_scopes(module_, address);
+  std::vector<NativeFrame> frames = inlined_frames(module_, address);
   if (frames.empty()) {
     GElf_Off within = 0;
     GElf_Sym symbol;
@@ -160,13 +171,7 @@ std::vector<NativeFrame> ModuleSymbols::frames(uint64_t offset) const {
     }
     frames.emplace_back().function = demangled(name);
   }
-  int line = 0;
-  Dwfl_Line* source = dwfl_module_getsrc(module_, address);
-  if (source != nullptr) {
-    frames[0].file =
-        text_or_empty(dwfl_lineinfo(source, nullptr, &line, nullptr, nullptr, nullptr));
-    frames[0].line = line;
-  }
+  put_line(module_, address, frames.front());
   return frames;
 }
 

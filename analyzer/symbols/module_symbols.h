@@ -12,6 +12,14 @@ struct Dwfl_Module;
 
 namespace traintrace {
 
+// The function that an address lies in, by DWARF, and those inlined into it there, innermost first:
+// all but the innermost with the line that the one before it was called from.  `address` is one of
+// the module as it was reported.  Empty: nothing is known of it.
+std::vector<NativeFrame> inlined_frames(Dwfl_Module* module, uint64_t address);
+
+// The line that an address lies in; nothing is changed where none is known.
+void put_line(Dwfl_Module* module, uint64_t address, NativeFrame& frame);
+
 class ModuleSymbols {
  public:
   // Opens the file, and a debug file of the same build-id in the usual places.

@@ -19,8 +19,9 @@ inline constexpr const char* kOperationFlags[] = {"grouped", "launched",  "captu
 inline constexpr const char* kStreamFlags[] = {"destroyed", "capturing", "implicit"};
 // By Waiting.
 inline constexpr const char* kWaitingNames[] = {
-    "unknown", "runs", "nccl",   "cuda", "gil",   "data-loader", "queue", "checkpoint",
-    "store",   "file", "socket", "pipe", "sleep", "child",       "lock"};
+    "unknown", "runs",       "nccl",  "cuda",      "gil",    "data-loader",
+    "queue",   "checkpoint", "store", "file",      "socket", "pipe",
+    "sleep",   "child",      "lock",  "condition", "thread"};
 inline constexpr const char* kCalledAs[] = {"itself", "barrier"};
 inline constexpr const char* kGpuStates[] = {"unknown", "enqueued", "reached", "finished",
                                              "pending"};

@@ -12,8 +12,9 @@ std::vector<Finding> find_cross_communicator_deadlock(const Run& run) {
     if (is_cycle(run, hang) && !is_of_peers(run, hang) && !is_first_use(run, hang) &&
         !is_against_collective(run, hang) && missing_from_creation(run, hang).empty()) {
       findings.push_back(ordered_cycle_finding(run, hang, kCode));
-      findings.back().advice =
-          "let all ranks enter the operations of different communicators in one order";
+      findings.back().advice = order_advice(
+          run, hang, findings.back(),
+          "let all ranks enter the operations of different communicators in one order");
     }
   }
   for (Finding& finding : find_diverged(run, {DivergenceKind::kSwappedCommunicators}, kCode)) {

@@ -9,22 +9,23 @@
 namespace traintrace {
 namespace {
 
-Finding unclosed_group_finding(const Run& run, const Hang& hang) {
+Finding unclosed_group_finding(const Run& run, Hang hang) {
+  // Where the calls are that lie in the group, and not where the earliest waits.
+  hang.wait = unclosed_call(run, hang, hang.roots.front())->wait;
   const Wait& wait = run.waits.waits[hang.wait];
   Finding finding = hang_finding(run, hang, "collective.group-unclosed");
   std::vector<CodePlace> opened;
   for (const Rank rank : hang.roots) {
     const RankState& state = *state_of(run, rank);
-    const Member& member = *member_of(run.communicators[wait.communicator], rank);
-    const auto open = open_group(trace_of(run, state), text_of(run, member));
-    const auto place = user_place(trace_of(run, state), rank, open->stack);
+    const OpenGroup open = unclosed_call(run, hang, rank)->group;
+    const auto place = user_place(trace_of(run, state), rank, open.stack);
     if (place) {
       opened.push_back(*place);
     }
     finding.evidence.push_back(fmt::format(
         "rank {} has a group open{}; what it called inside since {} was never launched", rank.value,
         place ? fmt::format(", since ncclGroupStart at {}", place_text(*place)) : "",
-        run_time(run, open->first->enter)));
+        run_time(run, open.first->enter)));
   }
   finding.where.insert(finding.where.begin(), opened.begin(), opened.end());
   finding.title = fmt::format("{} called {} inside a group and never closed it; {} in it{}",

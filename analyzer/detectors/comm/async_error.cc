@@ -69,6 +69,13 @@ Finding finding_about(const Run& run, const AsyncErrors& errors) {
                       text.errored == 0 ? "" : " at " + run_time(run, text.errored)));
     }
   }
+  for (const Rank rank : errors.first) {
+    const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
+    if (errors.time != 0 && trace.exited >= errors.time && trace.exit_status != 0) {
+      finding.evidence.push_back(fmt::format("rank {} then exited at {} with status {}", rank.value,
+                                             run_time(run, trace.exited), trace.exit_status));
+    }
+  }
   finding.values = {{"error", errors.error}};
   finding.advice =
       "look at NCCL's own log of that rank (NCCL_DEBUG=WARN), and at its GPU and links";

@@ -7,6 +7,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/waiting/rendezvous.h"
 
@@ -14,7 +15,7 @@ namespace traintrace {
 namespace {
 
 const ThreadNow& thread_of(const Run& run, Rank rank) {
-  return *working_thread(trace_of(run, *state_of(run, rank)));
+  return *working_thread(run, *state_of(run, rank));
 }
 
 std::string waiting_ranks(const Rendezvous& rendezvous) {

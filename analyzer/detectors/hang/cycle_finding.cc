@@ -437,6 +437,16 @@ Finding ordered_cycle_finding(const Run& run, const Hang& cycle, std::string_vie
   return finding;
 }
 
+std::string order_advice(const Run& run, const Hang& cycle, const Finding& finding,
+                         std::string_view ordered) {
+  if (is_all_called(run.waits.waits, cycle)) {
+    return std::string(ordered);
+  }
+  return fmt::format(
+      "see whether {} left out a call that the others wait for, or makes it in another order: {}",
+      finding.culprits.empty() ? "one of them" : ranks_text(finding.culprits), ordered);
+}
+
 std::optional<Finding> left_out_send(const Run& run, const Hang& cycle, std::string_view code) {
   if (!is_of_receives(run, cycle) || order_of(run, cycle) == Order::kNone) {
     return std::nullopt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "analyzer/detectors/finding.h"
@@ -14,6 +15,11 @@ Finding cycle_finding(const Run& run, const Hang& cycle, std::string_view code);
 
 // The same with its certainty, as sure as it is that none of them goes on.
 Finding ordered_cycle_finding(const Run& run, const Hang& cycle, std::string_view code);
+
+// `ordered`, with what else it may be: a call that one of them left out looks the same, unless all
+// that the cycle consists of has been called.
+std::string order_advice(const Run& run, const Hang& cycle, const Finding& finding,
+                         std::string_view ordered);
 
 // A cycle of receives alone, of which one rank did otherwise than each time before, and nobody
 // else of the run: its send is what is missing.

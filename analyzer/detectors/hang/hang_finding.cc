@@ -154,7 +154,7 @@ std::optional<CodePlace> place_of(const Run& run, Rank rank) {
   if (state == nullptr) {
     return std::nullopt;
   }
-  const ThreadNow* thread = working_thread(trace_of(run, *state));
+  const ThreadNow* thread = working_thread(run, *state);
   const auto seen = thread != nullptr && thread->steady ? place_now(*thread, rank) : std::nullopt;
   const auto activity = activity_of(run, *state);
   return seen       ? seen

@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/communicators.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/open_calls.h"
 #include "analyzer/model/waiting/hang_cause.h"
@@ -52,6 +53,13 @@ std::string chain_text(const Run& run, const Hang& hang, Rank rank) {
         fmt::format(", {} too, which {} not begun", operation_text(run, *own),
                     ranks_text(awaited_in(*own)) + (own->awaited.size() == 1 ? " has" : " have"));
   }
+  if (const auto held = own == nullptr ? held_by_others(run, hang, rank) : std::nullopt) {
+    text += fmt::format(
+        ", {} #{} on communicator {} too, which the others have put after what they "
+        "wait in",
+        call_name(trace_of(run, *state_of(run, rank)), held->own->call), held->own->sequence,
+        label_of(run, run.communicators[held->communicator]));
+  }
   for (const Wait& wait : run.waits.waits) {
     const auto is_rank = [&](const Awaited& awaited) { return awaited.rank == rank; };
     if (&wait != own && std::any_of(wait.awaited.begin(), wait.awaited.end(), is_rank)) {
@@ -92,7 +100,8 @@ void put_blame(const Run& run, const Hang& hang, const Ranks& ranks, Finding& fi
                            [&](Rank rank) { return is_in_nccl_too(run, rank); })) {
     finding.certainty = Certainty::kPossible;
     finding.title += "; no culprit: a further thread is inside NCCL, which may be why";
-  } else if (ranks.size() < others.size() || !cycle) {
+  } else if (ranks.size() < others.size() ||
+             (!cycle && !held_by_others(run, hang, ranks.front()))) {
     finding.culprits = ranks;
     finding.victims = others;
   } else {

@@ -8,6 +8,7 @@
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/blame.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/idle_host.h"
 #include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/waiting/hang_cause.h"
@@ -23,9 +24,17 @@ const char* advice_for(Waiting waiting) {
       return "another thread of that process holds the GIL: `traintrace attach` on its host prints "
              "the stack of each";
     case Waiting::kLock:
-      return "another thread of that process holds the lock: `traintrace attach` on its host "
-             "prints the "
-             "stack of each";
+      return "find out which thread holds that lock, and why it keeps it: `traintrace attach` on "
+             "its "
+             "host prints the stack of each; it may be this one";
+    case Waiting::kCondition:
+      return "find out which thread should signal it, and why it does not: `traintrace attach` on "
+             "its "
+             "host prints the stack of each";
+    case Waiting::kThread:
+      return "find out what the thread does that should end: `traintrace attach` on its host "
+             "prints "
+             "the stack of each";
     case Waiting::kDataLoader:
     case Waiting::kQueue:
       return "the worker that should deliver is stuck or dead: look at the loader's processes";
@@ -84,7 +93,7 @@ void add_children(Rank rank, const ProcessTrace& trace, Finding& finding) {
 }
 
 const ThreadNow& working_thread_of(const Run& run, Rank rank) {
-  return *working_thread(trace_of(run, *state_of(run, rank)));
+  return *working_thread(run, *state_of(run, rank));
 }
 
 // Where they are stuck, then where the others wait.

@@ -12,8 +12,9 @@ std::vector<Finding> find_peers_against_collective(const Run& run) {
   for (const Hang& hang : run.waits.hangs) {
     if (is_cycle(run, hang) && is_against_collective(run, hang) && !is_first_use(run, hang)) {
       findings.push_back(ordered_cycle_finding(run, hang, kCode));
-      findings.back().advice =
-          "let all ranks issue the collectives and messages of a communicator in one order";
+      findings.back().advice = order_advice(
+          run, hang, findings.back(),
+          "let all ranks issue the collectives and messages of a communicator in one order");
     }
   }
   return findings;

@@ -16,4 +16,8 @@ std::optional<Finding> undecided(const Run& run);
 // ranks did, were read.
 std::optional<Finding> memory_alone(const Run& run);
 
+// Ranks have waited for as long as a hang takes, which is not known to be one: no other finding
+// makes that superfluous.
+bool leaves_wait_open(const Run& run, const Finding& finding);
+
 }  // namespace traintrace

@@ -73,6 +73,20 @@ DivergenceKind kind_of_change(const Run& run, const Communicator& communicator,
                                              : DivergenceKind::kMessageCount;
 }
 
+// Both have posted the same number, and what follows agrees number by number: nothing is left over
+// there, as there would be of a message that only one side has posted.
+bool agrees_after(const Channel& channel, uint64_t number) {
+  if (channel.sends.reached != channel.receives.reached || number >= channel.sends.reached) {
+    return false;
+  }
+  for (uint64_t next = number + 1; next <= channel.sends.reached; ++next) {
+    if (channel.sends.at(next)->key != channel.receives.at(next)->key) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void describe(const Run& run, const Channel& channel, const ChannelPlace& place, Divergence& one) {
   one.sequence = one.sequence_last = one.met = place.number;
   one.kind = DivergenceKind::kHarmlessMessageType;
@@ -82,6 +96,9 @@ void describe(const Run& run, const Channel& channel, const ChannelPlace& place,
   const Communicator& communicator = run.communicators[one.communicator];
   one.kind = kind_of_change(run, communicator, channel, channel.sends.at(place.number)->operation,
                             channel.receives.at(place.number)->operation);
+  if (agrees_after(channel, place.number)) {
+    return;
+  }
   const auto edit = align(channel.receives, channel.sends, place.number, Compared::kSides).first;
   if (!edit || edit->kind == EditKind::kChanged || !edit->unique) {
     return;

@@ -1,6 +1,7 @@
 #include "analyzer/model/divergence/registrations.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -36,10 +37,19 @@ bool is_one_rank(const Run& run, size_t process) {
   return states_of(run, process).size() == 1;
 }
 
+// It did not come while the others waited for as long as a hang takes: that it ended after that is
+// no reason.
+bool stayed_away(const Run& run, const RankState& state, const RegistrationMismatch& mismatch) {
+  return std::any_of(mismatch.waiting.begin(), mismatch.waiting.end(), [&](const auto& one) {
+    return elapsed(one.since, state.last_seen) >= run.hang_after;
+  });
+}
+
 // Nothing, if of somebody it cannot be told what they are in.
 std::optional<RegistrationMismatch> mismatch_in(const Run& run, size_t index) {
   RegistrationMismatch mismatch;
   mismatch.communicator = index;
+  Ranks others;
   for (const Member& member : run.communicators[index].members) {
     const RankState& state = *state_of(run, member.rank);
     const ProcessTrace& trace = run.processes[member.process];
@@ -52,10 +62,14 @@ std::optional<RegistrationMismatch> mismatch_in(const Run& run, size_t index) {
           {member.rank, member.process, value_of(trace, *event, "bytes").value_or(0),
            value_of(trace, *event, "flags").value_or(0), event->enter, event->stack});
       mismatch.waited = std::max(mismatch.waited, elapsed(event->enter, state.last_seen));
-    } else if (!has_ended(state) && !ended_early(run, state)) {
-      insert(mismatch.missing, member.rank);
+    } else if (!ended_early(run, state)) {
+      insert(others, member.rank);
     }
   }
+  std::copy_if(others.begin(), others.end(), std::back_inserter(mismatch.missing), [&](Rank rank) {
+    const RankState& state = *state_of(run, rank);
+    return !has_ended(state) || stayed_away(run, state, mismatch);
+  });
   return mismatch;
 }
 

@@ -23,6 +23,7 @@ bool is_python_place(const ProcessTrace& trace, uint32_t stack) {
 
 Activity activity_of_thread(const ProcessTrace& trace, const ThreadText& thread) {
   Activity activity;
+  activity.thread = thread.serial;
   // The call of NCCL is the outer one: what it calls of CUDA is its own affair.
   for (const size_t layer : {1, 0}) {
     const ThreadText::Open& open = thread.open[layer];
@@ -88,6 +89,22 @@ bool is_of_nccl(const ProcessTrace& trace, const ThreadText& thread) {
   return in_nccl;
 }
 
+// It gave a communicator up, and what it called last NCCL did for that: a watchdog, which never did
+// the job's work, or only when there was no more of it.
+bool gave_up(const ProcessTrace& trace, const ThreadText& thread) {
+  const auto stack = trace.stacks.find(thread.last_stack);
+  return thread.open[1].enter == 0 && stack != trace.stacks.end() &&
+         std::any_of(
+             stack->second.native.begin(), stack->second.native.end(),
+             [&](uint64_t address) { return library_of(trace, address).starts_with("libnccl"); }) &&
+         std::any_of(
+             trace.communicators.begin(), trace.communicators.end(),
+             [&](const CommunicatorText& communicator) {
+               return (communicator.flags & format::kAborted) != 0 && communicator.ended != 0 &&
+                      elapsed(communicator.ended, thread.last_call_time) >= -kFirstCallWithin;
+             });
+}
+
 std::optional<Activity> last_event_on(const ProcessTrace& trace, int device) {
   for (auto event = trace.events.rbegin(); event != trace.events.rend(); ++event) {
     if (event->device == device && !event->enter_lost && !event->moment) {
@@ -98,6 +115,7 @@ std::optional<Activity> last_event_on(const ProcessTrace& trace, int device) {
       activity.stack = event->stack;
       activity.time = event->enter;
       activity.open = !event->returned && !event->leave_lost;
+      activity.thread = event->thread;
       return activity;
     }
   }
@@ -122,8 +140,20 @@ TimeNs open_since(const Run& run, const RankState& state, size_t layer,
 
 }  // namespace
 
+const ThreadNow* working_thread(const Run& run, const RankState& state) {
+  const ProcessTrace& trace = trace_of(run, state);
+  if (trace.now.empty()) {
+    return nullptr;
+  }
+  const auto activity = activity_of(run, state);
+  const auto caller = std::find_if(
+      trace.threads.begin(), trace.threads.end(),
+      [&](const ThreadText& thread) { return activity && thread.serial == activity->thread; });
+  return working_thread(trace, caller == trace.threads.end() ? 0 : caller->tid);
+}
+
 const ThreadNow* seen_outside(const Run& run, const RankState& state) {
-  const ThreadNow* const thread = has_ended(state) ? nullptr : working_thread(trace_of(run, state));
+  const ThreadNow* const thread = has_ended(state) ? nullptr : working_thread(run, state);
   const bool in_vendors =
       thread != nullptr && (thread->waiting == Waiting::kCuda || thread->waiting == Waiting::kNccl);
   return in_vendors ? nullptr : thread;
@@ -176,7 +206,8 @@ std::optional<Activity> activity_of(const Run& run, const RankState& state) {
   std::tuple<bool, bool, TimeNs> best_weight;
   for (const ThreadText& thread : trace.threads) {
     const Activity activity = activity_of_thread(trace, thread);
-    const bool of_job = !is_of_nccl(trace, thread) && !began_with_abort(trace, thread);
+    const bool of_job =
+        !is_of_nccl(trace, thread) && !began_with_abort(trace, thread) && !gave_up(trace, thread);
     const std::tuple weight(of_job, is_python_place(trace, activity.stack), activity.time);
     if (!activity.call.empty() && (best == nullptr || weight > best_weight)) {
       best = &thread;

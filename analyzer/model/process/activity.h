@@ -13,6 +13,7 @@ struct Activity {
   std::string call;      // ncclAllReduce; empty: none was recorded
   std::string kind;      // kinds.def
   uint32_t stack = 0;    // in the trace's `stacks`
+  uint32_t thread = 0;   // ThreadText::serial
   TimeNs time = 0;       // when it was entered, or last polled
   bool open = false;     // it has not returned
   uint64_t queries = 0;  // how often it was polled since it was recorded
@@ -34,8 +35,11 @@ TimeNs blocked_in_cuda(const Run& run, const RankState& state);
 // when it ended: its end is a consequence.
 bool was_stuck_at_end(const Run& run, const RankState& state);
 
-// The thread that runs the user's code, if an observer saw it outside NCCL and CUDA: that is newer
-// than the last call, and says more.  Null: nobody looked, or it is in a call of theirs.
+// The thread that runs the user's code for that rank.  Null: nobody looked.
+const ThreadNow* working_thread(const Run& run, const RankState& state);
+
+// The same, if an observer saw it outside NCCL and CUDA: that is newer than the last call, and says
+// more.  Null: nobody looked, or it is in a call of theirs.
 const ThreadNow* seen_outside(const Run& run, const RankState& state);
 
 const CallSchema* schema_of(const ProcessTrace& trace, uint32_t call);

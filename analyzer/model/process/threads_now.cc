@@ -8,16 +8,19 @@
 
 namespace traintrace {
 
-const ThreadNow* working_thread(const ProcessTrace& trace) {
+const ThreadNow* working_thread(const ProcessTrace& trace, int caller) {
   const ThreadNow* main = nullptr;
+  const ThreadNow* calling = nullptr;
   for (const ThreadNow& thread : trace.now) {
+    calling = thread.pid == 0 && thread.tid == caller && caller != 0 ? &thread : calling;
     const bool in_vendors = thread.waiting == Waiting::kNccl || thread.waiting == Waiting::kCuda;
     if (in_vendors && (thread.role == "main" || thread.role == "autograd")) {
       return &thread;
     }
     main = thread.role == "main" ? &thread : main;
   }
-  return main;
+  const bool only_waits = main == nullptr || main->waiting == Waiting::kThread;
+  return only_waits && calling != nullptr ? calling : main;
 }
 
 std::optional<CodePlace> place_now(const ThreadNow& thread, Rank rank) {

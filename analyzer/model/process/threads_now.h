@@ -10,8 +10,9 @@
 namespace traintrace {
 
 // The thread that runs the user's code: one that is inside NCCL or CUDA and none of their own, else
-// the main one.  Null: nobody looked.
-const ThreadNow* working_thread(const ProcessTrace& trace);
+// the main one, unless that only waits for others to end: then the one that makes the calls, whose
+// number is `caller` (0: not known).  Null: nobody looked.
+const ThreadNow* working_thread(const ProcessTrace& trace, int caller);
 
 // The innermost frame of the user's code, else the innermost native one with a name.
 std::optional<CodePlace> place_now(const ThreadNow& thread, Rank rank);

@@ -16,6 +16,7 @@
 #include "analyzer/model/waiting/launch_races.h"
 #include "analyzer/model/waiting/misuse.h"
 #include "analyzer/model/waiting/stalls.h"
+#include "analyzer/model/waiting/stream_order.h"
 
 namespace traintrace {
 namespace {
@@ -82,6 +83,35 @@ bool holds_up_its_own_rank(const Run& run, const Hang& hang) {
                     return waiter.process == state.process;
                   });
          });
+}
+
+// On one of the process's streams `then` begins when `first` is over.
+bool comes_after(const Run& run, size_t process, const OperationText& first,
+                 const OperationText& then) {
+  return first.stream == then.stream
+             ? first.stream != 0 && first.position != 0 && first.position < then.position
+             : is_told_behind(run, process, {first.stream, first.enter}, then);
+}
+
+// A waiter's part of that operation comes after what it waits in.
+bool puts_off(const Run& run, const Wait& wait, const Waiter& waiter,
+              const Communicator& communicator, uint64_t sequence) {
+  const Member* const there = member_of(run.communicators[wait.communicator], waiter.rank);
+  const Member* const member = member_of(communicator, waiter.rank);
+  if (there == nullptr || member == nullptr) {
+    return false;
+  }
+  const OperationText* const first = collective_at(text_of(run, *there), wait.sequence);
+  const OperationText* const then =
+      pending(run, *member, collective_at(text_of(run, *member), sequence));
+  return first != nullptr && then != nullptr && comes_after(run, waiter.process, *first, *then);
+}
+
+bool all_wait_for_held(const Run& run, const Hang& hang) {
+  return hang.fate == Fate::kAlive && !hang.roots.empty() &&
+         run.waits.waits[hang.wait].kind == WaitKind::kCollective &&
+         std::all_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return held_by_others(run, hang, rank).has_value(); });
 }
 
 uint32_t stream_of(const OperationText* operation) {
@@ -192,6 +222,32 @@ Ranks inside_implicit_sync(const Run& run, const Hang& hang) {
   return found;
 }
 
+std::optional<HeldOperation> held_by_others(const Run& run, const Hang& hang, Rank root) {
+  const RankState* const state = state_of(run, root);
+  const auto open = state == nullptr ? std::nullopt : open_cuda_call(run, *state);
+  if (!open || !open->implicit) {
+    return std::nullopt;
+  }
+  const Wait& wait = run.waits.waits[hang.wait];
+  for (size_t i = 0; i < run.communicators.size(); ++i) {
+    const Communicator& communicator = run.communicators[i];
+    const Member* const member = member_of(communicator, root);
+    if (member == nullptr || communicator.size == 1) {
+      continue;
+    }
+    for (const OperationText& operation : text_of(run, *member).recent) {
+      if (operation.collective && operation.enter < open->since &&
+          pending(run, *member, &operation) != nullptr &&
+          std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+            return puts_off(run, wait, waiter, communicator, operation.sequence);
+          })) {
+        return HeldOperation{i, &operation};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 bool issues_from_threads(const Run& run, const Hang& hang, Rank rank) {
   const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
   std::map<size_t, std::set<uint32_t>> threads;  // by communicator, of the operations waited in
@@ -236,7 +292,7 @@ Cause cause_of(const Run& run, const Hang& hang) {
                ? Cause::kThreads
                : Cause::kNotSeen;
   }
-  if (holds_up_its_own_rank(run, hang)) {
+  if (holds_up_its_own_rank(run, hang) || all_wait_for_held(run, hang)) {
     return Cause::kImplicitSync;
   }
   return held_up_by_gpu(run, hang)   ? Cause::kStall

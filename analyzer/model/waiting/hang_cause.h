@@ -30,6 +30,14 @@ Cause cause_of(const Run& run, const Hang& hang);
 // are not.
 Ranks inside_implicit_sync(const Run& run, const Hang& hang);
 
+// What such a call of a root waits for, among other things: an operation that the root has called,
+// and that the others have put after the one in which they wait for the root.
+struct HeldOperation {
+  size_t communicator = 0;  // in Run::communicators
+  const OperationText* own = nullptr;
+};
+std::optional<HeldOperation> held_by_others(const Run& run, const Hang& hang, Rank root);
+
 // The first allocation that failed for want of memory, after which the process launched nothing and
 // got no memory of that size.  Needs the events; null: there is none.
 const CallRecord* out_of_memory(const Run& run, Rank rank);

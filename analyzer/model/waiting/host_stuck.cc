@@ -20,14 +20,15 @@ bool serves_a_library(const ThreadNow& thread) {
 
 // Who waits for the GIL wakes up at short intervals only to ask for it.
 bool waits_for_a_thread(const ThreadNow& thread) {
+  const bool asleep = thread.waiting == Waiting::kLock || thread.waiting == Waiting::kCondition ||
+                      thread.waiting == Waiting::kThread;
   return thread.steady && !thread.timed &&
-         ((thread.waiting == Waiting::kLock && !thread.ran) || thread.waiting == Waiting::kGil);
+         ((asleep && !thread.ran) || thread.waiting == Waiting::kGil);
 }
 
 bool is_stuck(const Run& run, Rank rank) {
   const RankState* const state = state_of(run, rank);
-  const ThreadNow* const thread =
-      state == nullptr ? nullptr : working_thread(trace_of(run, *state));
+  const ThreadNow* const thread = state == nullptr ? nullptr : working_thread(run, *state);
   if (thread == nullptr || thread->waiting == Waiting::kNccl || thread->waiting == Waiting::kCuda) {
     return false;
   }

@@ -95,6 +95,13 @@ bool has_error(const Run& run, const Member& member) {
   return (text_of(run, member).flags & format::kAsyncError) != 0;
 }
 
+// It was told of the error first, and ended by a failure: as a job does that asks for errors.
+bool exited_for_error(const Run& run, const Member& member) {
+  const ProcessTrace& trace = run.processes[member.process];
+  const TimeNs told = text_of(run, member).errored;
+  return has_error(run, member) && trace.exit_status != 0 && told != 0 && told <= trace.exited;
+}
+
 bool has_destroyed(const Run& run, const Member& member) {
   const uint32_t flags = text_of(run, member).flags;
   return (flags & format::kDestroyed) != 0 && (flags & format::kAborted) == 0;
@@ -198,7 +205,8 @@ bool is_misuse(const Run& run, const Hang& hang) {
 }
 
 bool is_async_error(const Run& run, const Hang& hang) {
-  return hang.fate == Fate::kAlive && all_roots(run, hang, has_error);
+  return (hang.fate == Fate::kAlive && all_roots(run, hang, has_error)) ||
+         (hang.fate == Fate::kExited && all_roots(run, hang, exited_for_error));
 }
 
 bool is_destroyed(const Run& run, const Hang& hang) {

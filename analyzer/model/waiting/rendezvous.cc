@@ -24,7 +24,7 @@ bool add_rank(const Run& run, const RankState& state, Rendezvous& rendezvous) {
     rendezvous.gone.push_back(state.rank);
     return true;
   }
-  const ThreadNow* thread = working_thread(trace_of(run, state));
+  const ThreadNow* thread = working_thread(run, state);
   const TimeNs silent = silence_of(run, state);
   if (thread == nullptr || !thread->steady || silent < run.hang_after) {
     return false;
