@@ -478,6 +478,14 @@ TEST_F(CommandLine, RunSetsTheTracerAndItsSettings) {
       << said.out;
 }
 
+TEST_F(CommandLine, RunPreloadsTheTracerAfterOthers) {
+  const Said said = traintrace("run env LD_PRELOAD=libm.so.6 ASAN_OPTIONS=a=1 " + program_ +
+                               " run sh -c 'echo $LD_PRELOAD; echo $ASAN_OPTIONS'");
+  EXPECT_EQ(said.out.find("libm.so.6:/"), 0U) << said.out;
+  EXPECT_NE(said.out.find("libtraintrace.so\na=1:verify_asan_link_order=0\n"), std::string::npos)
+      << said.out;
+}
+
 TEST_F(CommandLine, RunHandsSignalsOn) {
   // The program ends by itself only after a minute.
   const Said said = traintrace(
