@@ -193,9 +193,10 @@ void add_text(const std::string& path, TraceSet& set) {
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
 
-// A trace may be there as itself and as what was collected of it.
+// A trace may be there as itself and as what was collected of it.  After an exec, and in another
+// container, a process has the same name, PID and start time.
 bool is_of_same_process(const ProcessTrace& a, const ProcessTrace& b) {
-  constexpr TimeNs kSameMoment = 1'000'000;  // after an exec it has the same start time
+  constexpr TimeNs kSameMoment = 100'000;  // more than conversion makes of the same ticks
   return !a.boot.empty() && a.boot == b.boot && a.pid == b.pid && a.start_time == b.start_time &&
          a.host == b.host && std::abs(a.armed - b.armed) < kSameMoment;
 }
