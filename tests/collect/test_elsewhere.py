@@ -25,7 +25,7 @@ class Elsewhere(job.Case):
         status, text, errors = self.traintrace("analyze")
         self.assertEqual((status, errors), (0, ""))
         finding = self.finding("trace.elsewhere")
-        self.assertEqual(finding["title"], "the traces of ranks 1-1023 are not here but on 128 hosts, node000 to node127")
+        self.assertEqual(finding["title"], "the traces of ranks 1-1023 are not here but on 128 hosts (node000, .., node127)")
         self.assertEqual(finding["values"], {"trace_count": 1023, "host_count": 128})
         self.assertIn("srun --nodes=128 --ntasks-per-node=1 traintrace collect", finding["advice"])
         self.assertIn("ranks 1-7 are on node000 in /nowhere", finding["evidence"])
@@ -52,7 +52,7 @@ class Elsewhere(job.Case):
             status, out, errors = self.traintrace(*command)
             self.assertEqual((status, out), (2, ""))
             self.assertEqual(len(errors.splitlines()), 1, errors)
-            self.assertIn("1024 traces are on the disks of 128 hosts (node000 to node127): collect them", errors)
+            self.assertIn("1024 traces are on the disks of 128 hosts (node000, .., node127): collect them", errors)
 
     def test_damaged_pointers(self):
         self.record(RANK="0", WORLD_SIZE="2")
