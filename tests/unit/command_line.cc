@@ -11,7 +11,9 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <string>
 
 #include "tests/unit/trace_builder.h"
 
@@ -332,6 +334,26 @@ TEST_F(CommandLine, ATraceThatIsNotBegunIsNoDamage) {
   }
   EXPECT_NE(said.find("b.4343.77.trace: " + why), std::string::npos) << answer.dump();
   expect_refused("analyze t/b.4343.77.trace", "t/b.4343.77.trace: " + why);
+}
+
+TEST_F(CommandLine, RunsOfOneMillisecondHaveNamesOfTheirOwn) {
+  for (int i = 1; i <= 4; ++i) {
+    const std::string number = std::to_string(i);
+    write("t/" + number + ".txt", "start 1763500000\nprocess b:" + number +
+                                      " host=b pid=" + number +
+                                      " start-time=7 armed=+0 alive=+1 exit=exit exited=+1.1\n");
+  }
+  const auto run = nlohmann::json::parse(traintrace("analyze t --format=json").out).at("run");
+  std::set<std::string> ids = {run.at("id")};
+  for (const auto& other : run.at("other_runs")) {
+    ids.insert(other.at("id"));
+  }
+  EXPECT_EQ(ids.size(), 4U) << run.dump();
+  for (const std::string& id : ids) {
+    const auto chosen =
+        nlohmann::json::parse(traintrace("analyze t --format=json --run=" + id).out);
+    EXPECT_EQ(chosen.at("run").at("id"), id);
+  }
 }
 
 TEST_F(CommandLine, WhatIsNotDoneYetHasNotFailed) {
