@@ -356,6 +356,25 @@ TEST_F(CommandLine, RunsOfOneMillisecondHaveNamesOfTheirOwn) {
   }
 }
 
+TEST_F(CommandLine, ANewerRunWithoutErrorIsToldBesideAnOlderHang) {
+  const std::string job =
+      "ranks 0-2\ncommunicator dp members=0-2\n+1 0-2 calls ncclAllReduce on dp\n";
+  const std::string note = "This is an older run. A newer one has no error: --run=second\n";
+  const std::string ends = "+9 0-2 exits\n";
+  const std::string hangs = "+2 0,1 enters ncclAllReduce on dp\nend +40\n";
+  const auto told = [&](const std::string& first, const std::string& second) {
+    write("t/1.trace", "start 1763500000\nrun first\n" + job + first);
+    write("t/2.trace", "start 1763600000\nrun second\n" + job + second);
+    return traintrace("analyze t");
+  };
+  const Said said = told(hangs, ends);
+  EXPECT_EQ(said.status, 1) << said.out << said.err;
+  EXPECT_NE(said.out.find(note), std::string::npos) << said.out;
+  EXPECT_EQ(told(ends, hangs).out.find(note), std::string::npos);
+  EXPECT_EQ(told(hangs, hangs).out.find(note), std::string::npos);
+  EXPECT_EQ(told(ends, ends).out.find(note), std::string::npos);
+}
+
 TEST_F(CommandLine, WhatIsNotDoneYetHasNotFailed) {
   write("run.txt",
         "ranks 0\n"
