@@ -1,5 +1,6 @@
 // What `traintrace collect` writes: HOST.PID.STARTTIME.ttz, the trace of one process in a file that
-// may be copied anywhere and is read as the trace itself.
+// may be copied anywhere and is read as the trace itself.  Packs of different processes that are
+// called alike have a number, too (pack_name.h).
 //
 // A head, then blocks, each a part of one of the files that a process leaves (its trace, what full
 // recording kept, what its threads were doing), packed by zstd, with checksums.  Parts that are all
@@ -41,9 +42,9 @@ struct PackHead {
   uint64_t boot_id[2];  // these three as in FileHeader
   uint64_t start_time;
   int32_t pid;
-  uint32_t flags;  // PackFlag
-  uint64_t reserved;
-  uint64_t checksum;  // XXH3, 64 bits, of all before
+  uint32_t flags;        // PackFlag
+  uint64_t armed_ticks;  // as in FileHeader; 0: not told, by an older version
+  uint64_t checksum;     // XXH3, 64 bits, of all before
 };
 static_assert(sizeof(PackHead) == 104);
 

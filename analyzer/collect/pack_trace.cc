@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "analyzer/reader/files/trace_memory.h"
@@ -16,6 +17,7 @@
 #include "analyzer/reader/sections/layout.h"
 #include "analyzer/reader/this_machine.h"
 #include "analyzer/reader/trace_clock.h"
+#include "format/pack_name.h"
 #include "format/pack_writer.h"
 #include "format/segments.h"
 
@@ -172,11 +174,18 @@ class TracePacker {
 // The file under its first name, removed unless it gets its own.
 class NewFile {
  public:
-  NewFile(const std::string& folder, const std::string& name)
-      : first_(folder + "/." + name + "." + std::to_string(getpid()) + ".part"),
-        path_(folder + "/" + name) {
-    unlink(first_.c_str());
-    descriptor_ = open(first_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  NewFile(const std::string& folder, std::string stem, uint64_t armed_ticks)
+      : path_(fs::path(folder) / (stem + format::kPackSuffix)),
+        stem_(std::move(stem)),
+        first_("." + stem_ + "." + std::to_string(armed_ticks) + "." + std::to_string(getpid()) +
+               ".part"),
+        folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_ < 0) {
+      return;  // as errno says
+    }
+    unlinkat(folder_, first_.c_str(), 0);
+    descriptor_ =
+        openat(folder_, first_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -185,7 +194,10 @@ class NewFile {
       close(descriptor_);
     }
     if (!named_) {
-      unlink(first_.c_str());
+      unlinkat(folder_, first_.c_str(), 0);
+    }
+    if (folder_ >= 0) {
+      close(folder_);
     }
   }
 
@@ -193,17 +205,26 @@ class NewFile {
   const std::string& path() const { return path_; }
 
   // What a file server says only when the file is closed counts, too.
-  bool name() {
+  bool name(const format::PackHead& head) {
     const bool synced = fsync(descriptor_) == 0 || errno == EINVAL || errno == EROFS;
     const bool closed = close(descriptor_) == 0;
     descriptor_ = -1;
-    named_ = synced && closed && rename(first_.c_str(), path_.c_str()) == 0;
+    char name[format::kMostPackName];
+    if (synced && closed) {
+      errno = format::name_pack(folder_, first_.c_str(), stem_.c_str(), head, name);
+      named_ = errno == 0;
+    }
+    if (named_) {
+      path_ = fs::path(path_).replace_filename(name);
+    }
     return named_;
   }
 
  private:
-  std::string first_;
   std::string path_;
+  std::string stem_;
+  std::string first_;
+  int folder_;
   int descriptor_ = -1;
   bool named_ = false;
 };
@@ -260,13 +281,14 @@ Result<Packed> pack_trace(const std::string& trace, const std::string& folder,
   std::copy(std::begin(header.boot_id), std::end(header.boot_id), head.boot_id);
   head.start_time = header.start_time;
   head.pid = header.pid;
+  head.armed_ticks = header.armed_ticks;
   head.flags = running == true    ? format::kPackRunning
                : running == false ? format::kPackGone
                                   : uint32_t{0};
-  NewFile pack(folder, fs::path(trace).stem().string() + format::kPackSuffix);
+  NewFile pack(folder, fs::path(trace).stem().string(), header.armed_ticks);
   if (pack.descriptor() < 0 || !writer.begin(pack.descriptor(), head) || !packer.pack(ring) ||
       !pack_file(segments, format::kPackSegments, writer) ||
-      !pack_file(threads, format::kPackThreads, writer) || !writer.end() || !pack.name()) {
+      !pack_file(threads, format::kPackThreads, writer) || !writer.end() || !pack.name(head)) {
     return cannot_write(pack.path());
   }
   return Packed{pack.path(),

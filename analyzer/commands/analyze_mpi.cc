@@ -224,22 +224,26 @@ std::string bytes_of(const std::string& path) {
   return bytes_of_file(path).value_or("");
 }
 
-// Of a trace that cannot be read the file as it is: whoever judges says what is wrong with it.
+// Of a trace that cannot be read, and of a damaged pack, the file as it is: whoever judges says
+// what is wrong with it.
 Parcel pack(const Wanted& file, bool events, const std::string& folder) {
   Parcel parcel{file, {}, ""};
   const Result<ProcessTrace> trace = read_trace(file.path, {.events = false});
   const auto pointer = read_pointer_file(file.path);
-  const std::string path = pointer && *pointer  ? **pointer
-                           : is_pack(file.path) ? trace_in_pack(file.path)
-                                                : file.path;
-  const bool possible = trace && !folder.empty();
+  const bool in_pack = is_pack(file.path);
+  const std::string path = pointer && *pointer ? **pointer
+                           : in_pack           ? trace_in_pack(file.path)
+                                               : file.path;
+  const bool possible = trace && !folder.empty() && (!in_pack || is_whole_pack(file.path));
   const auto packed = possible ? pack_trace(path, folder, events ? RingPart{} : RingPart{0})
                                : Result<Packed>(ReadError{});
   parcel.brought.is_pack = static_cast<bool>(packed);
   parcel.brought.events = events;
-  if (packed) {
+  if (trace) {
     parcel.brought.running_now = trace->running_now;
     parcel.brought.halt = trace->halt;
+  }
+  if (packed) {
     parcel.bytes = bytes_of(packed->path);
     std::error_code ignored;
     fs::remove(packed->path, ignored);

@@ -17,7 +17,7 @@ constexpr std::string_view kPlain =
 
 constexpr Notes kNotes[] = {
     {"",  // of all of it
-     R"(  traintrace run -- torchrun --nproc-per-node=8 train.py     record
+     R"(  traintrace run -- torchrun --nproc_per_node=8 train.py     record
   traintrace analyze                                         then: which rank, where, why
   traintrace attach --all                                    a job that hangs and was not recorded
 )",
@@ -25,13 +25,13 @@ constexpr Notes kNotes[] = {
      "  analyze, attach: 1 with a finding of severity error\n"
      "  run: that of the program, 128 + N if signal N ended it"},
     {"run",
-     R"(  traintrace run -- torchrun --nproc-per-node=8 train.py
+     R"(  traintrace run -- torchrun --nproc_per_node=8 train.py
   traintrace run --out=/shared/traces -- srun python train.py
   traintrace run --gpu-timeline=cupti --mode=full -- python train.py
 )",
      "that of PROGRAM; 128 + N if signal N ended it; 2 for a usage error"},
     {"analyze",
-     R"(  traintrace analyze                       the newest run in ./traintrace
+     R"(  traintrace analyze                       the run in ./traintrace; of several, the worst
   traintrace analyze host1/ host2/         traces that lie on several hosts
   traintrace analyze fr_dumps/             dumps of PyTorch's Flight Recorder
   traintrace analyze --format=html -o report.html

@@ -19,6 +19,7 @@
 
 #include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/reader/read_trace.h"
+#include "analyzer/reporters/card.h"
 #include "analyzer/text/sizes.h"
 #include "format/segments.h"
 
@@ -130,7 +131,7 @@ std::string recorded_text(const std::string& folder, int64_t since_ns) {
   return fmt::format("recorded {} process{} in {} ({}){}; next: traintrace analyze{}", count,
                      count == 1 ? "" : "es", name, file_size_text(recorded.bytes),
                      place == folder ? "" : ", as " + folder + " cannot hold traces",
-                     name == "traintrace" ? "" : " " + name);
+                     name == "traintrace" ? "" : " " + shell_word(name));
 }
 
 std::string not_collected_text(const std::string& folder, int64_t since_ns) {

@@ -30,10 +30,20 @@ fs::path tracer_library() {
   return by_own_loader ? prefix / kName : prefix / "lib" / kName;
 }
 
-std::string with_tracer(const fs::path& library) {
-  const char* preload = std::getenv("LD_PRELOAD");
-  const bool more = preload != nullptr && *preload != '\0';
-  return library.string() + (more ? ":" + std::string(preload) : "");
+// A list that is an environment variable's, with one more at its end.
+void append_to(const char* variable, const std::string& item) {
+  const char* const list = std::getenv(variable);
+  const bool any = list != nullptr && *list != '\0';
+  setenv(variable, (any ? list + (":" + item) : item).c_str(), 1);
+}
+
+// After what is there already: a sanitizer's library must be the first of a process.  In a program
+// that is linked to AddressSanitizer's, any preload precedes it.  That is no harm, since the tracer
+// replaces no function that a sanitizer intercepts before it is ready, but such a program ends at
+// once, unless it is told not to check.
+void preload_tracer(const fs::path& library) {
+  append_to("LD_PRELOAD", library.string());
+  append_to("ASAN_OPTIONS", "verify_asan_link_order=0");
 }
 
 // NVTX calls one library only; ours goes on to the one that was to be called.
@@ -50,7 +60,7 @@ using Settings = std::map<std::string, std::string>;  // environment variable ->
 
 // Of those said as options.  An absolute folder: ranks may change theirs before they record.
 void put_into_environment(const Settings& settings, const fs::path& library) {
-  setenv("LD_PRELOAD", with_tracer(library).c_str(), 1);
+  preload_tracer(library);
   for (const auto& [name, value] : settings) {
     const bool folder =
         name == "TRAINTRACE_DIR" || (name == "TRAINTRACE_COLLECT" && value != "off");

@@ -95,7 +95,7 @@ std::vector<Finding> find_all(const Run& run) {
   run_stage("framework hints", [&] { add_framework_hints(run, findings); });
   if (std::none_of(findings.begin(), findings.end(),
                    [](const Finding& finding) { return finding.severity != Severity::kInfo; })) {
-    run_stage("summary", [&] { findings.push_back(summarise(run)); });
+    run_stage("summary", [&] { summarise(run, findings); });
   }
   std::sort(findings.begin(), findings.end(), is_reported_before);
   return findings;

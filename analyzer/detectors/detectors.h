@@ -77,8 +77,9 @@ std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding
 // Each rank that waits is a victim of something that was found, or in run.unexplained.
 void account_for_waiting(const Run& run, std::vector<Finding>& findings);
 
-// run.healthy or run.in-progress: for a run in which nothing is found at warning or above.
-Finding summarise(const Run& run);
+// For a run in which nothing is found at warning or above: adds run.healthy or run.in-progress, or
+// makes warnings of what says that ranks were not seen, where all that were seen ended normally.
+void summarise(const Run& run, std::vector<Finding>& findings);
 
 // What all of them find, in the order of the report: roots, severity, code, sequence.
 std::vector<Finding> find_all(const Run& run);

@@ -389,7 +389,7 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
 }  // namespace
 
 bool is_of_same_process(const ProcessTrace& a, const ProcessTrace& b) {
-  constexpr TimeNs kSameMoment = 1'000'000;  // after an exec it has the same start time
+  constexpr TimeNs kSameMoment = 100'000;  // more than conversion makes of the same ticks
   return !a.boot.empty() && a.boot == b.boot && a.pid == b.pid && a.start_time == b.start_time &&
          a.host == b.host && std::abs(a.armed - b.armed) < kSameMoment;
 }

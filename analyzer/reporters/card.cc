@@ -243,10 +243,24 @@ bool was_sampled(const Run& run) {
                      [](const ProcessTrace& trace) { return !trace.now.empty(); });
 }
 
+// A run with errors is told before a newer one without; null: this is no such run.
+const OtherRun* newer_without_error(const Run& run, const Finding& finding) {
+  const auto newer =
+      std::find_if(run.others.rbegin(), run.others.rend(), [&](const OtherRun& other) {
+        return other.start > run.start && other.errors == 0 && !other.verdict.empty() &&
+               other.restarted_as.empty();
+      });
+  return finding.severity == Severity::kError && newer != run.others.rend() ? &*newer : nullptr;
+}
+
 // What to know before anything else is read.
 std::vector<std::string> notes_about(const Run& run, const Finding& finding,
                                      const std::vector<Finding>& all) {
   std::vector<std::string> notes;
+  if (const OtherRun* const newer = newer_without_error(run, finding)) {
+    notes.push_back(fmt::format("This is an older run. A newer one has no error: --run={}",
+                                shell_word(newer->id)));
+  }
   if (run.missing.size() > run.ranks.size() && !finding.victims.empty()) {
     notes.push_back(fmt::format(
         "Only {} of {} ranks {} given: what the others did is not known. Give their files too.",

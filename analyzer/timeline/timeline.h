@@ -13,10 +13,10 @@ namespace traintrace {
 
 enum class WorkKind : uint8_t { kCompute, kCommunication, kMemory };
 
-// One kernel, copy or set.  Times in ns of the trace's own clock, end not included.
 // Whether something ended then, or at some time before.
 enum class EndKnown : uint8_t { kExactly, kAtLatest };
 
+// One kernel, copy or set.  Times in ns of the trace's own clock, end not included.
 struct GpuWork {
   int64_t start_ns;
   int64_t end_ns;
@@ -25,8 +25,8 @@ struct GpuWork {
   int32_t stream;        // -1: not known
   int32_t device;
   WorkKind kind;
-  EndKnown end = EndKnown::kExactly;
   uint16_t shape = 0;  // the same for the same grid and blocks; 0: not known
+  EndKnown end = EndKnown::kExactly;
 };
 static_assert(sizeof(GpuWork) <= 40);
 

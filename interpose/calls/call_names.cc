@@ -25,14 +25,17 @@ const char* call_name(size_t id) noexcept {
 }
 
 void name_unmatched(const char* patterns, Text& into) noexcept {
+  bool any = false;
   for (const char* begin = patterns;;) {
     const char* const end = strchrnul(begin, ',');
     ShortText pattern;
     pattern.append(begin, static_cast<size_t>(end - begin));
+    any = any || pattern.length() != 0;
     if (pattern.length() && pattern.whole() && !matches_a_call(pattern.c_str())) {
       into << (into.length() == 0 ? "" : ",") << pattern.c_str();
     }
     if (!*end) {
+      into << (any ? "" : patterns);
       return;
     }
     begin = end + 1;

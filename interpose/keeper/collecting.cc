@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "format/pack_name.h"
 #include "format/pack_writer.h"
 #include "interpose/base/files.h"
 #include "interpose/keeper/copy_place.h"
@@ -81,17 +82,17 @@ int open_trace(FileHeader& memory, const char* final_copy) {
   return copy;
 }
 
-bool write_pack(const FileHeader& memory, int trace, int file) {
+bool write_pack(const FileHeader& memory, int trace, int file, format::PackHead& head) {
   struct stat status = {};
   if (fstat(trace, &status) != 0) {
     return false;
   }
-  format::PackHead head = {};
   head.member_bytes[format::kPackTrace] = static_cast<uint64_t>(status.st_size);
   head.collected_realtime_ns = nanoseconds(CLOCK_REALTIME);
   memcpy(head.boot_id, memory.boot_id, sizeof head.boot_id);
   head.start_time = memory.start_time;
   head.pid = memory.pid;
+  head.armed_ticks = memory.armed_ticks;
   head.flags = memory.gone_how == format::kNotSeenGone ? format::kPackRunning : format::kPackGone;
   format::PackWriter writer;
   return writer.begin(file, head) &&
@@ -100,15 +101,14 @@ bool write_pack(const FileHeader& memory, int trace, int file) {
 }
 
 // HOST.PID.STARTTIME of the copy: after an exec the process has the same name again, with a number.
-void name_pack(const FileHeader& memory, Text& name) {
+void add_stem(const FileHeader& memory, Text& name) {
   const char* const slash = strrchr(memory.copy_path, '/');
   if (!slash) {
-    name_trace(name, memory.host, memory.pid, memory.start_time, 0, format::kPackSuffix);
+    name_trace(name, memory.host, memory.pid, memory.start_time, 0, "");
     return;
   }
   const char* const dot = strrchr(slash, '.');
-  name.append(slash + 1, static_cast<size_t>((dot ? dot : slash + strlen(slash)) - slash - 1))
-      << format::kPackSuffix;
+  name.append(slash + 1, static_cast<size_t>((dot ? dot : slash + strlen(slash)) - slash - 1));
 }
 
 // That a folder is not there is told by why it could not be created.
@@ -119,23 +119,28 @@ int why_not_there(int problem, int not_created) {
 // Returns errno.
 int pack_into(FileHeader& memory, const char* final_copy) {
   const int not_created = create_folders(memory.collect);
-  ShortText name;
-  name_pack(memory, name);
-  ShortText path;
+  ShortText stem;
+  add_stem(memory, stem);
   ShortText first;
-  path << memory.collect << "/" << name.c_str();
-  first << memory.collect << "/." << name.c_str() << ".part";
-  unlink(first.c_str());
-  const int file = open(first.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  first << "." << stem.c_str() << "." << static_cast<int64_t>(memory.armed_ticks) << ".part";
+  const int folder = open(memory.collect, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) {
+    return why_not_there(errno, not_created);
+  }
+  unlinkat(folder, first.c_str(), 0);
+  const int file =
+      openat(folder, first.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) {
     return why_not_there(errno, not_created);
   }
   const int trace = open_trace(memory, final_copy);
-  const bool written = trace >= 0 && write_pack(memory, trace, file) && close(file) == 0 &&
-                       rename(first.c_str(), path.c_str()) == 0;
-  const int problem = written ? 0 : errno;
-  if (!written) {
-    unlink(first.c_str());
+  format::PackHead head = {};
+  const bool written = trace >= 0 && write_pack(memory, trace, file, head) && close(file) == 0;
+  char name[format::kMostPackName];
+  const int problem =
+      written ? format::name_pack(folder, first.c_str(), stem.c_str(), head, name) : errno;
+  if (problem != 0) {
+    unlinkat(folder, first.c_str(), 0);
   }
   return problem;
 }

@@ -26,6 +26,8 @@ const char* problem_of(Resolved resolved) {
       return "it lies on a network file system";
     case Resolved::kTooLong:
       return "its path is too long";
+    case Resolved::kUnknown:
+      return "its path is too long, or the working directory was removed";
     case Resolved::kInCircles:
       return "its symbolic links lead in a circle";
   }
@@ -33,8 +35,11 @@ const char* problem_of(Resolved resolved) {
 }
 
 Resolved resolve(const char* mountinfo, const Text& path, Text& folder) {
-  if (!path.whole() || path.c_str()[0] != '/') {
-    return Resolved::kTooLong;  // one that was too long for the header is empty there
+  if (!path.whole()) {
+    return Resolved::kTooLong;
+  }
+  if (path.c_str()[0] != '/') {  // it was too long for the header, or could not be told
+    return Resolved::kUnknown;
   }
   const Resolved resolved = resolve_locally(mountinfo, path.c_str(), folder);
   return resolved == Resolved::kLocally && folder.length() + kLongestName >= kMaxPath

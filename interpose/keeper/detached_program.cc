@@ -21,12 +21,12 @@ alignas(16) constinit char g_program_stack[kStackBytes] = {};
 constinit int g_busy = 0;
 constinit int g_exec_failed = 0;  // stored by the child, which shares this memory
 
-// The system's own: a sanitizer that stands before us takes its clone() for a fork of the job.
+// glibc's own, by the name that no sanitizer intercepts: one takes clone() for a fork of the job.
 using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
 constinit Clone g_clone = nullptr;
 
 [[gnu::constructor]] void find_clone() {
-  g_clone = reinterpret_cast<Clone>(next_definition("clone"));
+  g_clone = reinterpret_cast<Clone>(next_definition("__clone"));
 }
 
 int become_program(void* argument) {

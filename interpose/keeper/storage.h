@@ -14,7 +14,7 @@ enum class Storage : uint8_t { kLocal, kMemory, kNetwork };
 // By the text of /proc/self/mountinfo, for an absolute path without symbolic links, `.` or `..`.
 Storage storage_of(const char* mountinfo, const char* path) noexcept;
 
-enum class Resolved : uint8_t { kLocally, kOverNetwork, kTooLong, kInCircles };
+enum class Resolved : uint8_t { kLocally, kOverNetwork, kTooLong, kUnknown, kInCircles };
 
 // Follows the symbolic links of an absolute path as far as they lead through local storage.
 // Parts that do not exist are taken as they are.

@@ -78,8 +78,12 @@ void add_bad_values(const Settings& settings, Text& line) {
     const format::SettingSpec& setting = kSettings[i];
     const char* const value = getenv(setting.environment);
     if (settings.errors[i] && value) {
-      line << separator(line) << setting.environment << "=" << value << " is " << settings.errors[i]
-           << " (" << setting.values << "): " << setting.fallback << " is used";
+      line << separator(line) << setting.environment << "=" << value << " is "
+           << settings.errors[i];
+      if (!strstr(setting.values, "..")) {  // a range is in the complaint
+        line << " (" << setting.values << ")";
+      }
+      line << ": " << setting.fallback << " is used";
     }
   }
 }

@@ -57,6 +57,19 @@ class Collected(job.Case):
         self.check_pack()
         self.assertEqual(self.analyze("shared")["findings"], self.analyze("local")["findings"])
 
+    def test_where_another_process_has_the_name(self):
+        """As containers may have the same host name and PIDs."""
+        self.assertEqual(self.start(*job.JOB[1:]).communicate(timeout=LONG)[1], "")
+        self.assertTrue(until(self.packs))
+        other = self.packs()[0]
+        settings = job.environment(TRAINTRACE_DIR=f"{self.folder}/local", TRAINTRACE_COLLECT=f"{self.folder}/shared")
+        # exec keeps PID and start time.
+        script = 'mv "$1" shared/$(uname -n).$$.$(sed "s/.*) //" /proc/$$/stat | cut -d" " -f20).ttz; shift; exec env LD_PRELOAD="$0" "$@"'
+        subprocess.run(["sh", "-c", script, job.LIBRARY, other, *job.JOB], env=settings, cwd=self.folder, check=True, timeout=LONG)
+        self.assertTrue(until(lambda: len(self.packs()) == 2), self.packs())
+        self.assertTrue(until(lambda: self.traintrace("dump", "shared")[1].count("\nprocess ") == 2))
+        self.check_pack(2 * job.CALLS)
+
     def test_of_a_process_that_is_killed(self):
         process = self.start("calls", "50", "1000", "-9")
         process.communicate(timeout=LONG)

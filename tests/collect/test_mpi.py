@@ -98,6 +98,22 @@ class Mpi(job.Case):
         self.assertEqual(self.together(["."] * 2)[:2], self.alone()[:2])
         self.assertEqual(self.together(self.spread(2))[:2], self.alone()[:2])
 
+    def test_damaged_packs_are_told_as_by_one_process(self):
+        self.make("traces", "--fault=skip")
+        self.assertEqual(self.traintrace("collect", "traces", "--to=packs")[0], 0)
+        shutil.rmtree(f"{self.folder}/traces")
+        os.rename(f"{self.folder}/packs", f"{self.folder}/traces")
+        for number, path in enumerate(self.files("traces/*")[3:9]):  # from the head to the last block
+            with open(path, "r+b") as file:
+                file.seek(99 + (os.path.getsize(path) - 150) * number // 5)
+                byte = file.read(1)[0]
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte ^ 16]))
+        expected = self.alone()
+        self.assertIn("trace.corrupt", expected[1])
+        for folders in ([".", "."], self.spread(2)):
+            self.assertEqual(self.together(folders)[:2], expected[:2])
+
     def test_a_healthy_run(self):
         self.make("traces", "--fault=none")
         expected = self.alone()

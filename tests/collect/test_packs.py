@@ -80,6 +80,28 @@ class Packs(job.Case):
         self.assertEqual(self.analyze("traintrace")["run"]["ranks"], [0])
         self.assertEqual(len(self.dump("traintrace")), len(self.dump("packs")))
 
+    def test_two_processes_with_one_name(self):
+        """Containers may have the same host name and PIDs, and their jobs the same start."""
+        name = os.path.basename(self.files("traintrace/*.trace")[0])
+        self.assertEqual(self.record("--out=other", RANK="1")[0], 0)
+        other = self.files("other/*.trace")[0]
+        with open(other, "r+b") as file:
+            head = file.read(4096)
+            (pid, start), (old_pid, old_start) = ([int(part) for part in one.split(".")[-3:-1]] for one in (name, os.path.basename(other)))
+            at = re.search(re.escape(struct.pack("<i", old_pid)) + rb"[\s\S]{4}" + re.escape(struct.pack("<Q", old_start)), head).start()
+            file.seek(at)
+            file.write(struct.pack("<i", pid))
+            file.seek(at + 8)
+            file.write(struct.pack("<Q", start))
+        os.rename(other, f"{self.folder}/other/{name}")
+        for _ in range(2):  # again: each replaces its own
+            for folder in ("traintrace", "other"):
+                self.assertEqual(self.traintrace("collect", folder, "--to=both")[0], 0)
+        stem = name[:-len(".trace")]
+        self.assertEqual(sorted(os.listdir(f"{self.folder}/both")), [f"{stem}.1.ttz", f"{stem}.ttz"])
+        for folders in (["both"], ["traintrace", "both"], ["other", "both"]):
+            self.assertEqual(self.dump(*folders).count("\nprocess "), 2)
+
     def test_the_ring_as_asked(self):
         self.collect("none", "--ring=none")
         self.assertEqual(self.dump("none").count("cudaMemset\n"), 0)

@@ -11,7 +11,9 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <string>
 
 #include "tests/unit/trace_builder.h"
 
@@ -334,6 +336,45 @@ TEST_F(CommandLine, ATraceThatIsNotBegunIsNoDamage) {
   expect_refused("analyze t/b.4343.77.trace", "t/b.4343.77.trace: " + why);
 }
 
+TEST_F(CommandLine, RunsOfOneMillisecondHaveNamesOfTheirOwn) {
+  for (int i = 1; i <= 4; ++i) {
+    const std::string number = std::to_string(i);
+    write("t/" + number + ".txt", "start 1763500000\nprocess b:" + number +
+                                      " host=b pid=" + number +
+                                      " start-time=7 armed=+0 alive=+1 exit=exit exited=+1.1\n");
+  }
+  const auto run = nlohmann::json::parse(traintrace("analyze t --format=json").out).at("run");
+  std::set<std::string> ids = {run.at("id")};
+  for (const auto& other : run.at("other_runs")) {
+    ids.insert(other.at("id"));
+  }
+  EXPECT_EQ(ids.size(), 4U) << run.dump();
+  for (const std::string& id : ids) {
+    const auto chosen =
+        nlohmann::json::parse(traintrace("analyze t --format=json --run=" + id).out);
+    EXPECT_EQ(chosen.at("run").at("id"), id);
+  }
+}
+
+TEST_F(CommandLine, ANewerRunWithoutErrorIsToldBesideAnOlderHang) {
+  const std::string job =
+      "ranks 0-2\ncommunicator dp members=0-2\n+1 0-2 calls ncclAllReduce on dp\n";
+  const std::string note = "This is an older run. A newer one has no error: --run=second\n";
+  const std::string ends = "+9 0-2 exits\n";
+  const std::string hangs = "+2 0,1 enters ncclAllReduce on dp\nend +40\n";
+  const auto told = [&](const std::string& first, const std::string& second) {
+    write("t/1.trace", "start 1763500000\nrun first\n" + job + first);
+    write("t/2.trace", "start 1763600000\nrun second\n" + job + second);
+    return traintrace("analyze t");
+  };
+  const Said said = told(hangs, ends);
+  EXPECT_EQ(said.status, 1) << said.out << said.err;
+  EXPECT_NE(said.out.find(note), std::string::npos) << said.out;
+  EXPECT_EQ(told(ends, hangs).out.find(note), std::string::npos);
+  EXPECT_EQ(told(hangs, hangs).out.find(note), std::string::npos);
+  EXPECT_EQ(told(ends, ends).out.find(note), std::string::npos);
+}
+
 TEST_F(CommandLine, WhatIsNotDoneYetHasNotFailed) {
   write("run.txt",
         "ranks 0\n"
@@ -475,6 +516,14 @@ TEST_F(CommandLine, RunSetsTheTracerAndItsSettings) {
       "-- --mode=x");
   EXPECT_EQ(said.err, "traintrace: nothing recorded: no process used CUDA or NCCL\n");
   EXPECT_NE(said.out.find("libtraintrace.so " + folder_ + "/o 7 --\n"), std::string::npos)
+      << said.out;
+}
+
+TEST_F(CommandLine, RunPreloadsTheTracerAfterOthers) {
+  const Said said = traintrace("run env LD_PRELOAD=libm.so.6 ASAN_OPTIONS=a=1 " + program_ +
+                               " run sh -c 'echo $LD_PRELOAD; echo $ASAN_OPTIONS'");
+  EXPECT_EQ(said.out.find("libm.so.6:/"), 0U) << said.out;
+  EXPECT_NE(said.out.find("libtraintrace.so\na=1:verify_asan_link_order=0\n"), std::string::npos)
       << said.out;
 }
 

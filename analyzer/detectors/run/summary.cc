@@ -1,4 +1,5 @@
-// run.healthy and run.in-progress: what is said of a run in which nothing wrong was found.
+// run.healthy and run.in-progress: what is said of a run in which nothing wrong was found.  Where
+// ranks are not among the traces it is their absence.
 #include "analyzer/detectors/run/summary.h"
 
 #include <fmt/format.h>
@@ -45,8 +46,7 @@ bool is_complete(const Run& run) {
              return loss.count > 0 && loss.severity == "warning";
            });
   };
-  return run.missing.empty() && run.unreadable.empty() &&
-         std::all_of(run.processes.begin(), run.processes.end(), whole);
+  return run.unreadable.empty() && std::all_of(run.processes.begin(), run.processes.end(), whole);
 }
 
 // What the other members called can be compared.
@@ -366,6 +366,27 @@ void add_unknown_messages(const Run& run, Finding& finding) {
   finding.certainty = std::max(finding.certainty, Certainty::kLikely);
 }
 
+// Each of these says that there are ranks of which nothing was seen.
+bool is_about_absent_ranks(const Finding& finding) {
+  return finding.code == "trace.missing-rank" || finding.code == "trace.elsewhere" ||
+         finding.code == "trace.forbidden";
+}
+
+// Of a run that ended well as far as it was seen.
+void doubt_absent_ranks(const Run& run, std::vector<Finding>& findings) {
+  Finding* first = nullptr;
+  for (Finding& finding : findings) {
+    if (is_about_absent_ranks(finding)) {
+      finding.severity = Severity::kWarning;
+      first = first == nullptr || is_reported_before(finding, *first) ? &finding : first;
+    }
+  }
+  if (first != nullptr) {
+    first->title +=
+        fmt::format(", so whether all ranks ended normally is unknown; {} did", run.ranks.size());
+  }
+}
+
 }  // namespace
 
 bool leaves_wait_open(const Run& run, const Finding& finding) {
@@ -375,13 +396,15 @@ bool leaves_wait_open(const Run& run, const Finding& finding) {
          });
 }
 
-Finding summarise(const Run& run) {
+void summarise(const Run& run, std::vector<Finding>& findings) {
   const bool over = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
     return exited_normally(run, state);
   });
-  Finding finding = over ? healthy(run) : unended(run);
+  if (over && !run.missing.empty()) {
+    return doubt_absent_ranks(run, findings);
+  }
+  Finding& finding = findings.emplace_back(over ? healthy(run) : unended(run));
   add_unknown_messages(run, finding);
-  return finding;
 }
 
 }  // namespace traintrace

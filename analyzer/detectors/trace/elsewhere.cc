@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/trace/trace_finding.h"
+#include "analyzer/reader/files/pointer_file.h"
 
 namespace traintrace {
 namespace {
@@ -29,11 +30,14 @@ std::string line_about(const std::string& host, const HostTraces& traces) {
                      traces.count == 1 ? "is" : "are", host, fmt::join(traces.folders, ", "));
 }
 
-// Of many hosts the first and the last: the report has one line for 1,024 ranks.
+// The report has one line for 1,024 ranks.
 std::string hosts_text(const std::map<std::string, HostTraces>& hosts) {
-  return hosts.size() == 1 ? hosts.begin()->first
-                           : fmt::format("{} hosts, {} to {}", hosts.size(), hosts.begin()->first,
-                                         hosts.rbegin()->first);
+  std::set<std::string> names;
+  for (const auto& [host, traces] : hosts) {
+    names.insert(host);
+  }
+  return names.size() == 1 ? *names.begin()
+                           : fmt::format("{} hosts ({})", names.size(), host_list(names));
 }
 
 std::string node_list(const std::map<std::string, HostTraces>& hosts) {

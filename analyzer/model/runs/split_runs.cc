@@ -32,9 +32,12 @@ std::vector<std::string> name_runs(const std::vector<ProcessTrace>& traces,
     }
   }
   // Started in the same millisecond.
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto before = std::count(names.begin(), names.begin() + static_cast<long>(i), names[i]);
-    names[i] += before == 0 ? "" : fmt::format("-{}", before + 1);
+  std::set<std::string> taken;
+  for (std::string& name : names) {
+    const std::string first = name;
+    for (size_t number = 2; !taken.insert(name).second; ++number) {
+      name = fmt::format("{}-{}", first, number);
+    }
   }
   return names;
 }

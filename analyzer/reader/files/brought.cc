@@ -17,6 +17,7 @@ struct Registry {
   std::mutex mutex;
   std::map<std::string, Brought> files;       // by name
   std::map<std::string, std::string> beside;  // what a pack has of a process, by its own name
+  std::map<std::string, std::string> names;   // of files that came as they are, by place
   std::function<void(const std::string&)> bring;
 };
 
@@ -40,6 +41,8 @@ void note_brought(const std::string& path, Brought file) {
   const std::lock_guard lock(all.mutex);
   if (file.is_pack && fs::path(path).extension() != format::kPackSuffix) {
     note_parts(all, path, file.place);
+  } else {
+    all.names[file.place] = path;
   }
   all.files.insert_or_assign(path, std::move(file));
 }
@@ -80,6 +83,13 @@ std::string place_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const auto around = slash == path.npos ? all.files.end() : all.files.find(path.substr(0, slash));
   return around == all.files.end() ? path : around->second.place + path.substr(slash);
+}
+
+std::string name_at(const std::string& place) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.names.find(place);
+  return found == all.names.end() ? place : found->second;
 }
 
 void bring_events_by(std::function<void(const std::string& path)> bring) {

@@ -32,6 +32,10 @@ std::vector<std::string> brought_into(const std::string& folder);
 // brought.
 std::string place_of(const std::string& path);
 
+// The name under which the file at `place` is read; `place` itself where nothing was brought there,
+// or a pack that was made for the journey.
+std::string name_at(const std::string& place);
+
 // Who brings the event records of a trace when they are asked for, and notes it.
 void bring_events_by(std::function<void(const std::string& path)> bring);
 // Once per trace; nothing happens to one that was not brought.

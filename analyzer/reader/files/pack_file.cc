@@ -210,6 +210,16 @@ size_t PackFile::read(PackMember member, uint64_t offset, std::span<std::byte> i
   return into.size();
 }
 
+bool PackFile::is_whole() {
+  const std::lock_guard lock(mutex_);
+  for (const std::vector<Block>& blocks : blocks_) {
+    for (const Block& block : blocks) {
+      unpack(block);
+    }
+  }
+  return problems_.empty();
+}
+
 std::vector<ReadError> PackFile::problems() {
   const std::lock_guard lock(mutex_);
   return problems_;

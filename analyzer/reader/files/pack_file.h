@@ -25,7 +25,10 @@ class PackFile : public std::enable_shared_from_this<PackFile> {
   std::shared_ptr<const ByteSource> member(format::PackMember member);
 
   size_t read(format::PackMember member, uint64_t offset, std::span<std::byte> into);
+  // What was found damaged so far.
   std::vector<ReadError> problems();
+  // Reads all of it.
+  bool is_whole();
 
  private:
   struct Block {

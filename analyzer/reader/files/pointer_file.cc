@@ -1,6 +1,7 @@
 #include "analyzer/reader/files/pointer_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -110,6 +111,12 @@ std::optional<ReadError> gone_from_here(const std::string& path) {
   return not_here(path, std::move(**trace));
 }
 
+std::string host_list(const std::set<std::string>& hosts) {
+  constexpr size_t kMostNames = 4;
+  return hosts.size() > kMostNames ? fmt::format("{}, .., {}", *hosts.begin(), *hosts.rbegin())
+                                   : fmt::format("{}", fmt::join(hosts, ", "));
+}
+
 std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors) {
   std::set<std::string> hosts;
   size_t count = 0;
@@ -128,10 +135,10 @@ std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors) {
   ReadError& all = errors.emplace_back();
   all.file = folder;
   all.message = fmt::format(
-      "{} traces are on the disks of {} ({}{}): collect them, on each: srun --nodes={} "
+      "{} traces are on the disks of {} ({}): collect them, on each: srun --nodes={} "
       "--ntasks-per-node=1 traintrace collect {}",
       count, hosts.size() == 1 ? "their host" : fmt::format("{} hosts", hosts.size()),
-      *hosts.begin(), hosts.size() == 1 ? "" : " to " + *hosts.rbegin(), hosts.size(), folder);
+      host_list(hosts), hosts.size(), folder);
   all.fatal = true;
   return errors;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ std::optional<Result<std::string>> read_pointer_file(const std::string& path);
 // That the trace, which cannot be read, is not on this host, although that has the name that the
 // pointer `path` gives: hosts may be called alike.  Nothing: it is here, or `path` is no pointer.
 std::optional<ReadError> gone_from_here(const std::string& path);
+
+// "n0, n1, n3"; of many the first and the last: "n000, .., n127".
+std::string host_list(const std::set<std::string>& hosts);
 
 // Those that are on other hosts as one error, the last: one line for 1,024 ranks.
 std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors);

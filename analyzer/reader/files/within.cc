@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "analyzer/reader/files/brought.h"
 #include "analyzer/reader/files/pack_file.h"
 #include "analyzer/reader/files/tar_file.h"
 #include "format/segments.h"
@@ -121,7 +122,7 @@ Result<InputFile> open_within(const std::string& path) {
        slash = path.rfind('/', slash - 1)) {
     const std::string before = path.substr(0, slash);
     if (stat(before.c_str(), &status) == 0) {
-      Result<InputFile> container = InputFile::open(before);
+      Result<InputFile> container = InputFile::open(name_at(before));
       return container ? open_in(std::move(*container), path.substr(slash + 1))
                        : std::move(container);
     }
@@ -150,6 +151,15 @@ std::vector<std::string> paths_in_tar(const std::string& path, std::vector<ReadE
 bool is_pack(const std::string& path) {
   const Result<InputFile> file = InputFile::open(path);
   return file && PackFile::is_pack(*file);
+}
+
+bool is_whole_pack(const std::string& path) {
+  Result<InputFile> file = InputFile::open(path);
+  if (!file || !PackFile::is_pack(*file)) {
+    return false;
+  }
+  const Result<std::shared_ptr<PackFile>> pack = PackFile::open(std::move(*file));
+  return pack && (*pack)->is_whole();
 }
 
 std::optional<format::PackHead> pack_around(const std::string& path) {

@@ -19,6 +19,8 @@ std::vector<std::string> paths_in_tar(const std::string& path, std::vector<ReadE
 // Whether this file is a pack; and the path of the trace in it.
 bool is_pack(const std::string& path);
 std::string trace_in_pack(const std::string& path);
+// Whether it is one in which nothing is damaged; reads all of it.
+bool is_whole_pack(const std::string& path);
 // The head of the pack that this path leads through.
 std::optional<format::PackHead> pack_around(const std::string& path);
 
