@@ -146,11 +146,6 @@ std::string kernels_text(const Timeline& timeline,
       static_cast<double>(times.ns[0]) / static_cast<double>(times.runs[0]) / 1e3);
 }
 
-int64_t number_of_step(const Timeline& timeline, const DeviceSteps& steps, size_t index) {
-  return steps.starts.size() == timeline.step_starts.size() ? step_number(timeline, index)
-                                                            : static_cast<int64_t>(index);
-}
-
 // Of the parts of all steps within, per step.
 std::vector<StepPart> step_growth(const Timeline& timeline, int device,
                                   const std::vector<int64_t>& starts, const StepRange& range) {
@@ -194,8 +189,8 @@ std::optional<SlowWhile> slow_while(const Profile& profile, const DeviceProfile&
   }
   SlowWhile result = {&device,
                       range,
-                      number_of_step(timeline, steps, range.first + 1),
-                      number_of_step(timeline, steps, range.end),
+                      steps.number(timeline, range.first + 1),
+                      steps.number(timeline, range.end),
                       median_length(usual),
                       median_length(slow),
                       0,
