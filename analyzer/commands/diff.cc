@@ -106,6 +106,14 @@ void take_rank_of(const Profile& a, Profile& b) {
   }
 }
 
+void say_steps_left_out(std::span<const Timeline> a, std::span<const Timeline> b) {
+  for (const auto& [timelines, name] : {std::pair(a, 'A'), std::pair(b, 'B')}) {
+    if (const std::string text = steps_left_out_text(timelines); !text.empty()) {
+      note(fmt::format("{}: {}", name, text));
+    }
+  }
+}
+
 int diff_profiles_of(const std::vector<std::string>& a, const std::vector<std::string>& b,
                      const DiffArguments& arguments) {
   const Result<ProfiledRun> of_a = read_profiled_run(a);
@@ -117,6 +125,7 @@ int diff_profiles_of(const std::vector<std::string>& a, const std::vector<std::s
     return fail(of_b.error());
   }
   take_rank_of(of_a->profile, of_b->profile);
+  say_steps_left_out(of_a->profile.timelines, of_b->profile.timelines);
   const ProfileDiff time = diff_profiles(of_a->profile, of_b->profile);
   return print_in_form({nullptr, &time, {}}, arguments);
 }
@@ -139,6 +148,7 @@ std::optional<ProfileDiff> diff_of_time(const Run& a, const Run& b) {
   if (of_a.timelines.empty() || of_b.timelines.empty()) {
     return std::nullopt;
   }
+  say_steps_left_out(of_a.timelines, of_b.timelines);
   return diff_profiles(build_profile(std::move(of_a.timelines)),
                        build_profile(std::move(of_b.timelines)));
 }

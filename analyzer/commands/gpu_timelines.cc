@@ -14,6 +14,7 @@
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/timeline/recorded/recorded.h"
 #include "analyzer/timeline/recorded/recorded_host.h"
+#include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
@@ -251,6 +252,45 @@ std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines) {
                   : "no rank has a GPU timeline: only traces that traintrace recorded can have one";
 }
 
+namespace {
+
+// Of the timelines that lose most of them.
+struct StepsLeftOut {
+  Ranks ranks;
+  size_t most = 0;
+  size_t of = 0;  // marked in that one
+};
+
+StepsLeftOut left_out_of(std::span<const Timeline> timelines) {
+  StepsLeftOut all;
+  for (const Timeline& timeline : timelines) {
+    const size_t steps = steps_left_out(timeline);
+    if (steps != 0) {
+      insert(all.ranks, Rank{timeline.rank.value_or(0)});
+      all.of = steps > all.most ? timeline.step_starts.size() : all.of;
+      all.most = std::max(all.most, steps);
+    }
+  }
+  return all;
+}
+
+// "up to 5 of 60 steps at the end are left out"
+std::string left_out_text(const StepsLeftOut& steps) {
+  return fmt::format("{}{} of {} steps at the end {} left out",
+                     steps.ranks.size() == 1 ? "" : "up to ", steps.most, steps.of,
+                     steps.most == 1 ? "is" : "are");
+}
+
+}  // namespace
+
+std::string steps_left_out_text(std::span<const Timeline> timelines) {
+  const StepsLeftOut steps = left_out_of(timelines);
+  return steps.most == 0 ? ""
+                         : fmt::format("the GPU timeline{} of {} end{} early: {}",
+                                       steps.ranks.size() == 1 ? "" : "s", ranks_text(steps.ranks),
+                                       steps.ranks.size() == 1 ? "s" : "", left_out_text(steps));
+}
+
 void say_lost_tails(const Run& run, std::vector<Finding>& findings) {
   if (run.live || run.profile == nullptr) {
     return;
@@ -267,11 +307,13 @@ void say_lost_tails(const Run& run, std::vector<Finding>& findings) {
   if (ranks.empty()) {
     return;
   }
+  const StepsLeftOut steps = left_out_of(run.profile->timelines);
   Finding* const healthy =
       say({fmt::format("the GPU timeline{} of {} end{} early: of the last {} of {} launches of "
-                       "kernels no work on the GPU was recorded, so what ran then is not known",
+                       "kernels no work on the GPU was recorded, so what ran then is not known{}",
                        ranks.size() == 1 ? "" : "s", ranks_text(ranks),
-                       ranks.size() == 1 ? "s" : "", all.at_end, all.launches),
+                       ranks.size() == 1 ? "s" : "", all.at_end, all.launches,
+                       steps.most == 0 ? "" : ", and " + left_out_text(steps)),
            ranks,
            "to have it too, let the job wait for its GPU once more, 0.1 s after its last work",
            {{"missing_count", static_cast<int64_t>(all.at_end)},

@@ -1,6 +1,7 @@
 // What libtraintrace recorded of GPUs, as timelines.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ std::string why_no_gpu_timeline(const Run& run, const GpuTimelines& timelines);
 // Adds what is found in them to `findings`, unless these say that the run went wrong: what a hang
 // loses is no matter of latency.  They stay as Run::profile.
 void add_latency(Run& run, std::vector<Finding>& findings);
+
+// "the GPU timelines of ranks 0,1 end early: up to 5 of 60 steps at the end are left out"; empty:
+// none is.
+std::string steps_left_out_text(std::span<const Timeline> timelines);
 
 // Adds what CUPTI had not handed over when the processes of `run.profile` ended; of those that run
 // it may yet do so.

@@ -111,8 +111,8 @@ bool is_by_rank(const std::string& by) {
   return by == "rank" || by == "step" || by == "stream";
 }
 
-// Why a table has nothing to show.
-void say_why_empty(const std::vector<Timeline>& timelines, const std::string& by) {
+// Why a table has nothing to show, or less than was marked.
+void say_what_lacks(const std::vector<Timeline>& timelines, const std::string& by) {
   const bool asks_framework = by == "operator" || by == "annotation" || by == "module";
   const auto knows = [&](const Timeline& timeline) {
     return std::any_of(timeline.contexts.begin(), timeline.contexts.end(), [&](const auto& each) {
@@ -142,6 +142,9 @@ void say_why_empty(const std::vector<Timeline>& timelines, const std::string& by
       })) {
     note("no steps: none are marked, and the work does not repeat");
   }
+  if (const std::string text = steps_left_out_text(timelines); by == "step" && !text.empty()) {
+    note(text);
+  }
 }
 
 int report_profiles(const std::vector<std::string>& files, const ReportArguments& arguments) {
@@ -162,7 +165,7 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
     return 2;
   }
   run_stage("late peers", [&] { note_late_peers(find_arrivals(timelines), timelines); });
-  say_why_empty(timelines, arguments.by);
+  say_what_lacks(timelines, arguments.by);
   const ReportTable table = table_of(timelines, arguments.by);
   return print_of_timelines(table, std::move(timelines), arguments);
 }
@@ -261,7 +264,7 @@ int report_recorded(const ReportArguments& arguments) {
     complete_ranks(*run, table);
   }
   if (!own.timelines.empty()) {
-    say_why_empty(own.timelines, arguments.by);
+    say_what_lacks(own.timelines, arguments.by);
   }
   if (const std::string vain = asked_in_vain(*run); without != 0 && !vain.empty()) {
     note(fmt::format("what the GPU did and when is not known of {} rank{}: {}", without,

@@ -89,8 +89,7 @@ std::map<int, int64_t> step_times(const Run& run) {
   std::map<int, int64_t> times;
   if (run.profile != nullptr) {
     for (const DeviceProfile& device : run.profile->devices) {
-      const auto steps = static_cast<int64_t>(std::max<size_t>(device.steps, 1));
-      times[device.rank.value] = device.times.window_ns / steps;
+      times[device.rank.value] = device.per_step(device.times.window_ns);
     }
   }
   return times;

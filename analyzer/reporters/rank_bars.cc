@@ -47,8 +47,7 @@ std::string row_of(const DeviceProfile& device, const Screen& screen) {
                           painted(std::string(waits, '='), Paint::kYellow, screen) +
                           painted(std::string(copies, '+'), Paint::kCyan, screen) +
                           painted(std::string(kBar - used, '.'), Paint::kQuiet, screen);
-  const int64_t cycle =
-      device.steps > 1 ? times.window_ns / static_cast<int64_t>(device.steps) : times.window_ns;
+  const int64_t cycle = device.per_step(times.window_ns);
   const auto percent = [&](int64_t ns) { return 100 * device.share(ns); };
   return fmt::format("  {:>5}  {:>9}  {}  {:>6.0f} %  {:>4.0f} %  {:>4.0f} %  {:>4.0f} %   {}\n",
                      device.rank.value, duration_text(cycle), bar, percent(times.compute_ns),

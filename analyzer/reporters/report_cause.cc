@@ -25,7 +25,7 @@ ReportTable report_by_cause(const Profile& profile) {
     const DeviceProfile& device = profile.devices[gain.device];
     const auto steps = static_cast<int64_t>(device.steps);
     const auto per_step = [&](int64_t ns) {
-      return steps < 2 ? ReportCell() : ReportCell(ns / steps);
+      return steps < 2 ? ReportCell() : ReportCell(device.per_step(ns));
     };
     table.rows.push_back(
         {int64_t{device.rank.value}, int64_t{device.device}, std::string(gain.cause), gain.lost_ns,

@@ -148,6 +148,17 @@ void EventWaits::capture_ends(const Stream& stream) {
                 [&](const auto& event) { return ended != 0 && event.second.capture == ended; });
 }
 
+std::vector<uint64_t> EventWaits::awaited_by(uint64_t event) const {
+  std::vector<uint64_t> awaited;
+  const auto found = events_.find(event);
+  if (found != events_.end() && found->second.capture == 0 && !found->second.point.unknown) {
+    for (const auto& [stream, work] : found->second.point.sources) {
+      awaited.push_back(work);
+    }
+  }
+  return awaited;
+}
+
 std::vector<WorkWait> EventWaits::take() {
   std::sort(waits_.begin(), waits_.end());
   return std::move(waits_);

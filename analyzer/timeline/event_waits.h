@@ -44,6 +44,10 @@ class EventWaits {
   void capture_begins(const Stream& stream);
   void capture_ends(const Stream& stream);
 
+  // The newest work of each stream that had to be done before the event was.  Empty: none had, or
+  // it is not known.
+  std::vector<uint64_t> awaited_by(uint64_t event) const;
+
   // By correlation.
   std::vector<WorkWait> take();
 

@@ -12,18 +12,9 @@ bool launches_kernels(std::string_view call) {
          call.find("LaunchCooperativeKernel") != call.npos || call.find("GraphLaunch") != call.npos;
 }
 
-// A call and those within it, of which one has the work.
-struct Launch {
-  int64_t end_ns;
-  bool has_work;
-};
-
 }  // namespace
 
-MissingWork missing_work(const Timeline& timeline) {
-  if (timeline.by_host) {
-    return {};
-  }
+std::vector<KernelLaunch> kernel_launches(const Timeline& timeline) {
   std::unordered_set<uint64_t> with_work;
   with_work.reserve(timeline.work.size());
   for (const GpuWork& work : timeline.work) {
@@ -41,7 +32,7 @@ MissingWork missing_work(const Timeline& timeline) {
       named([](std::string_view name) { return name.find("StreamBeginCapture") != name.npos; });
   const std::vector<bool> ends =
       named([](std::string_view name) { return name.find("StreamEndCapture") != name.npos; });
-  std::vector<Launch> launches;                                 // in the order of their starts
+  std::vector<KernelLaunch> launches;
   std::vector<size_t> last(timeline.threads.size(), SIZE_MAX);  // of each thread, in `launches`
   int capturing = 0;  // what is captured into a graph runs only in its replays
   for (const HostCall& call : timeline.calls) {
@@ -52,12 +43,19 @@ MissingWork missing_work(const Timeline& timeline) {
     size_t& launch = last[call.thread];
     if (launch == SIZE_MAX || call.start_ns >= launches[launch].end_ns) {
       launch = launches.size();
-      launches.push_back({call.end_ns, false});
+      launches.push_back({call.start_ns, call.end_ns, false});
     }
     launches[launch].has_work = launches[launch].has_work || with_work.contains(call.correlation);
   }
+  return launches;
+}
+
+MissingWork missing_work(const Timeline& timeline) {
+  if (timeline.by_host) {
+    return {};
+  }
   MissingWork result;
-  for (const Launch& each : launches) {
+  for (const KernelLaunch& each : kernel_launches(timeline)) {
     ++result.launches;
     result.missing += each.has_work ? 0 : 1;
     result.at_end = each.has_work ? 0 : result.at_end + 1;

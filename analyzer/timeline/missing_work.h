@@ -2,6 +2,8 @@
 // first.
 #pragma once
 
+#include <vector>
+
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/timeline.h"
 
@@ -11,6 +13,14 @@ namespace traintrace {
 inline bool matters(const MissingWork& work) {
   return work.missing != 0 && work.missing * kMissingRows >= work.launches;
 }
+
+// A call that launches a kernel or a graph, with those within it, of which one has the work.
+struct KernelLaunch {
+  int64_t start_ns, end_ns;
+  bool has_work;
+};
+// In the order of their starts, without what is captured into a graph.
+std::vector<KernelLaunch> kernel_launches(const Timeline& timeline);
 
 // Copies and sets of no bytes have none, and do not count.  By the host's calls alone nothing is
 // known to be missing.

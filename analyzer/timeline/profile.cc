@@ -182,6 +182,13 @@ std::vector<CollectiveWait> waits_of(const Profile& profile, size_t index) {
   return waits;
 }
 
+void add_recorded_steps(const Timeline& timeline, size_t marked, DeviceProfile& device) {
+  device.recorded_steps = static_cast<double>(device.steps);
+  if (timeline.missing.at_end != 0 && !timeline.step_starts.empty()) {
+    device.recorded_steps = static_cast<double>(device.unmarked) + recorded_steps(timeline, marked);
+  }
+}
+
 void add_devices(Profile& profile, size_t index) {
   const Timeline& timeline = profile.timelines[index];
   std::map<int, std::vector<GpuWork>> by_device;
@@ -218,6 +225,7 @@ void add_devices(Profile& profile, size_t index) {
     device.unmarked = device.step_starts.size();
     device.step_starts.insert(device.step_starts.end(), marked.begin(), marked.end());
     device.steps = device.step_starts.size();
+    add_recorded_steps(timeline, marked.size(), device);
     device.stretches = device.steps < 2 ? equal_parts_of(work) : device.step_starts;
     device.window = window_of(work);
     device.waits = waits;

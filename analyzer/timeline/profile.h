@@ -63,6 +63,8 @@ struct DeviceProfile {
   size_t steps = 0;                  // 0: not known
   std::vector<int64_t> step_starts;  // of each on this GPU: unmarked_steps, then steps_on_device
   size_t unmarked = 0;               // how many of them are before the first mark
+  // The same as `steps`, but of the last that part of which the work was recorded.
+  double recorded_steps = 0;
   // Where parts of the window begin: its steps, where several are known, else parts of equal work.
   // What comes in half of them comes again and again.
   std::vector<int64_t> stretches;
@@ -73,6 +75,11 @@ struct DeviceProfile {
   std::optional<int64_t> loop_start_ns;
 
   int64_t idle_for(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }
+  // Of what is so long in all steps; `ns` where these are not known.
+  int64_t per_step(int64_t ns) const {
+    const double of = recorded_steps > 0 ? recorded_steps : static_cast<double>(steps);
+    return steps < 2 ? ns : static_cast<int64_t>(static_cast<double>(ns) / of);
+  }
   // Of the window.
   double share(int64_t ns) const {
     return times.window_ns == 0 ? 0

@@ -28,8 +28,9 @@ struct SyncSums {
 };
 
 struct Steps {
-  double count = 0;   // 0: not known
-  size_t period = 0;  // pieces of work in one; 0: the job marked them
+  double count = 0;     // on the GPU, as far as recorded; 0: not known
+  double of_calls = 0;  // on the host
+  size_t period = 0;    // pieces of work in one; 0: the job marked them
 };
 
 // What one of the runs has, summed over the ranks that are compared.
@@ -43,9 +44,14 @@ struct Sums {
   std::map<std::pair<std::string, std::string>, SyncSums> syncs;
 };
 
-Steps steps_of(const Timeline& timeline) {
+Steps steps_of(const Profile& profile, size_t index) {
+  const Timeline& timeline = profile.timelines[index];
   if (!timeline.step_starts.empty()) {
-    return {static_cast<double>(timeline.step_starts.size()), 0};
+    Steps steps = {0, static_cast<double>(timeline.step_starts.size()), 0};
+    for (const DeviceProfile& device : profile.devices) {
+      steps.count = std::max(steps.count, device.timeline == index ? device.recorded_steps : 0);
+    }
+    return steps;
   }
   const std::optional<StepPeriod> period = find_step_period(timeline);
   if (!period) {
@@ -56,7 +62,8 @@ Steps steps_of(const Timeline& timeline) {
   for (const GpuWork& work : timeline.work) {
     most = std::max(most, ++pieces[{work.device, work.stream}]);
   }
-  return {static_cast<double>(most) / static_cast<double>(period->work), period->work};
+  const double count = static_cast<double>(most) / static_cast<double>(period->work);
+  return {count, count, period->work};
 }
 
 void add_device(const DeviceProfile& device, Sums& sums) {
@@ -71,7 +78,8 @@ void add_device(const DeviceProfile& device, Sums& sums) {
   }
 }
 
-void add_timeline(const Timeline& timeline, double devices, Sums& sums) {
+void add_timeline(const Profile& profile, size_t index, double devices, Sums& sums) {
+  const Timeline& timeline = profile.timelines[index];
   for (const GpuWork& work : timeline.work) {
     const std::string& name = timeline.names[work.name];
     const auto ns = static_cast<double>(work.end_ns - work.start_ns);
@@ -86,12 +94,13 @@ void add_timeline(const Timeline& timeline, double devices, Sums& sums) {
       sync.blocked_ns += static_cast<double>(call.end_ns - call.start_ns);
     }
   }
-  const Steps steps = steps_of(timeline);
+  const Steps steps = steps_of(profile, index);
   const bool first = sums.devices == devices;
   if (first && steps.count > 0) {
-    sums.steps = Steps{steps.count * devices, steps.period};
+    sums.steps = Steps{steps.count * devices, steps.of_calls * devices, steps.period};
   } else if (sums.steps && sums.steps->period == steps.period && steps.count > 0) {
     sums.steps->count += steps.count * devices;
+    sums.steps->of_calls += steps.of_calls * devices;
   } else {
     sums.steps.reset();
   }
@@ -110,7 +119,7 @@ Sums sums_of(const Profile& profile, const Ranks& ranks) {
         ++devices;
       }
     }
-    add_timeline(profile.timelines[i], devices, sums);
+    add_timeline(profile, i, devices, sums);
   }
   return sums;
 }
@@ -127,8 +136,8 @@ bool comparable(const Sums& a, const Sums& b) {
 // What per step, or per device where that is not possible.
 class Scale {
  public:
-  Scale(const Sums& a, const Sums& b, bool per_step)
-      : a_(per_step ? a.steps->count : a.devices), b_(per_step ? b.steps->count : b.devices) {}
+  Scale(const Sums& a, const Sums& b, bool per_step, double Steps::*count = &Steps::count)
+      : a_(per_step ? *a.steps.*count : a.devices), b_(per_step ? *b.steps.*count : b.devices) {}
   Pair pair(double a, double b) const { return {a_ > 0 ? a / a_ : 0, b_ > 0 ? b / b_ : 0}; }
 
  private:
@@ -334,7 +343,7 @@ ProfileDiff diff_profiles(const Profile& a, const Profile& b) {
     diff.kernels[i] = scale.pair(of_a.kernels[i], of_b.kernels[i]);
   }
   add_ranks_apart(a, b, diff);
-  add_syncs(of_a, of_b, scale, diff);
+  add_syncs(of_a, of_b, Scale(of_a, of_b, diff.per_step, &Steps::of_calls), diff);
   add_kernels(of_a, of_b, scale, diff);
   return diff;
 }

@@ -1,10 +1,12 @@
 #include "analyzer/timeline/steps.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/median.h"
+#include "analyzer/timeline/missing_work.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -383,6 +385,14 @@ std::vector<int64_t> next_starts(const std::vector<LaunchedWork>& steps,
   return next;
 }
 
+int64_t last_end(const Timeline& timeline, int32_t device) {
+  int64_t end = kNothingYet;
+  for (const GpuWork& work : timeline.work) {
+    end = work.device == device ? std::max(end, work.end_ns) : end;
+  }
+  return end;
+}
+
 }  // namespace
 
 std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device) {
@@ -409,7 +419,47 @@ std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device) {
     }
     starts[i] = i == 0 ? starts[i] : std::max(starts[i], starts[i - 1]);
   }
+  const int64_t end = last_end(timeline, device);
+  while (starts.size() > 1 && starts.back() >= end) {
+    starts.pop_back();
+  }
   return starts;
+}
+
+double recorded_steps(const Timeline& timeline, size_t steps) {
+  const std::vector<int64_t>& marks = timeline.step_starts;
+  std::vector<size_t> launched(marks.size() + 1), missing(marks.size() + 1);  // 0: before all
+  const std::vector<KernelLaunch> launches = kernel_launches(timeline);
+  bool at_end = true;
+  for (auto launch = launches.rbegin(); launch != launches.rend(); ++launch) {
+    at_end = at_end && !launch->has_work;
+    const auto after = std::upper_bound(marks.begin(), marks.end(), launch->start_ns);
+    const auto step = static_cast<size_t>(after - marks.begin());
+    ++launched[step];
+    missing[step] += at_end ? 1 : 0;
+  }
+  double recorded = 0;
+  for (size_t i = 1; i <= std::min(steps, marks.size()); ++i) {
+    recorded += missing[i] == 0
+                    ? 1
+                    : 1 - static_cast<double>(missing[i]) / static_cast<double>(launched[i]);
+  }
+  return recorded;
+}
+
+size_t steps_left_out(const Timeline& timeline) {
+  if (timeline.step_starts.empty() || missing_work(timeline).at_end == 0) {
+    return 0;
+  }
+  std::set<int32_t> devices;
+  for (const GpuWork& work : timeline.work) {
+    devices.insert(work.device);
+  }
+  size_t kept = 0;
+  for (const int32_t device : devices) {
+    kept = std::max(kept, steps_on_device(timeline, device).size());
+  }
+  return timeline.step_starts.size() - kept;
 }
 
 std::vector<int64_t> unmarked_steps(const Timeline& timeline, int32_t device,

@@ -33,8 +33,15 @@ std::vector<int64_t> step_starts_of(const Timeline& timeline);
 // one; of steps that overlap the next begins with its first work on the stream that
 // computes for longest: what other streams do ahead of it counts in the step in which it ran.
 // Without launches, and where the timeline is by the host's calls alone: as step_starts_of(). Never
-// before the first work of that GPU.  Without unmarked_steps().
+// before the first work of that GPU.  Without unmarked_steps(), and without those at the end that
+// begin after its last work: what ran in them was not recorded.
 std::vector<int64_t> steps_on_device(const Timeline& timeline, int32_t device);
+// How many steps of the GPU the recording has of the first `steps` marked ones: that in which it
+// ends counts as the part of its launches of kernels that have work.
+double recorded_steps(const Timeline& timeline, size_t steps);
+// How many marked steps steps_on_device() leaves out because the recording of the GPU ends before
+// what they launched; of several GPUs, that of the longest one.
+size_t steps_left_out(const Timeline& timeline);
 // A host that runs ahead launched before the recording what GPUs still run for some of its steps:
 // these have no marks, but the work of the busiest stream repeats from them to the marked ones,
 // which begin at `marked` on that GPU.  Where each of the former begins; empty: there are none, or

@@ -87,6 +87,15 @@ struct WorkWait {
   auto operator<=>(const WorkWait&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
+// What a call on the host that blocks waited for.
+struct CallWait {
+  int64_t call_ns;  // when the call began
+  uint32_t thread;  // index in Timeline::threads
+  uint64_t before;  // correlation of the work
+
+  auto operator<=>(const CallWait&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
 // A send or receive that a kernel of NCCL does.
 struct PeerMessage {
   uint64_t correlation;   // of the kernel
@@ -173,6 +182,7 @@ struct Timeline {
   std::vector<LegacyWait> legacy_waits;     // in no order; of recorded calls only
   std::vector<WorkWait> waits;              // by correlation
   bool knows_waits = false;                 // `waits` has all there were
+  std::vector<CallWait> call_waits;         // in their order; of calls that wait for an event
   std::vector<PeerMessage> messages;        // by correlation; those known
   std::vector<Span> profiling;              // while the profiler worked for itself; in no order
   // Steps as the job marked them: from each start to the next.  Ns, in order.

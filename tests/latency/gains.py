@@ -18,6 +18,7 @@ PAIRS = [
     ("latency.implicit-sync", ("allocates", 1, {"SIMGPU_CALL_US": "cudaMalloc=3000"}), ("allocates", 1, {})),
     ("latency.host-bound", ("slow-host", 1, {"SIMGPU_KERNEL_US": "*=20"}), ("quick-host", 1, {"SIMGPU_KERNEL_US": "*=20"})),
     ("latency.exposed-communication", ("communication", 2, {"SIMGPU_NCCL_US": "18000"}), ("communication", 2, {"SIMGPU_NCCL_US": "1"})),
+    ("latency.exposed-communication", ("communication-two-ahead", 2, {"SIMGPU_NCCL_US": "18000"}), ("communication-two-ahead", 2, {"SIMGPU_NCCL_US": "1"})),
     ("latency.straggler", ("late", 3, {"SIMGPU_NCCL_US": "2000"}), ("in-time", 3, {"SIMGPU_NCCL_US": "2000"})),
 ]
 # A stage whose GPU is slow, beside receives that wait.

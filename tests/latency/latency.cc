@@ -3,6 +3,7 @@
 // calls take what judge.py tells simgpu.
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -119,6 +120,22 @@ void pauses(Job& job, int steps, int us) {
 void communicates(Job& job, int steps) {
   for (int i = 0; i < steps; ++i) {
     job.step(true);
+  }
+}
+
+// The same, and the host is never more than two steps ahead of its GPU.
+void communicates_two_ahead(Job& job, int steps) {
+  std::array<cudaEvent_t, 2> done{};
+  for (cudaEvent_t& event : done) {
+    CUDA_CHECK(cudaEventCreate(&event));
+  }
+  for (int i = 0; i < steps; ++i) {
+    cudaEvent_t& before = done[static_cast<size_t>(i) % done.size()];
+    if (i >= 2) {
+      CUDA_CHECK(cudaEventSynchronize(before));
+    }
+    job.step(true);
+    CUDA_CHECK(cudaEventRecord(before, job.stream));
   }
 }
 
@@ -353,6 +370,7 @@ std::map<std::string, Case> cases() {
       {"pauses", [](Job& job, int steps) { pauses(job, steps, 30 * kLostUs); }},
       {"pauses-shortly", [](Job& job, int steps) { pauses(job, steps, 3 * kLostUs); }},
       {"communication", communicates},
+      {"communication-two-ahead", communicates_two_ahead},
       {"small", reduces(30, 64)},
       {"few-small", reduces(10, 64)},
       {"bucketed", reduces(1, 64)},

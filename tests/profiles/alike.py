@@ -14,7 +14,7 @@ RANKS = 4
 GPU_US = 12 * 400.0
 
 
-def trained(loader_us, launch_us=5.0, seed=1, blocks=True, begun_us=()):
+def trained(loader_us, launch_us=5.0, seed=1, blocks=True, begun_us=(), reads_us=0.0):
     """Each step: a batch, twelve kernels, an all-reduce that all wait for, the batch of the next step.  `loader_us`, `launch_us`: by rank.
     blocks=False: the hosts wait for nothing, and who is fast, or began earlier (`begun_us`), runs ahead."""
     chance = random.Random(seed)
@@ -41,6 +41,7 @@ def trained(loader_us, launch_us=5.0, seed=1, blocks=True, begun_us=()):
             rank.free[20] = rank.free[7] = end
             if blocks:
                 rank.block(stream=20)
+                rank.host(reads_us)
             rank.step(step, began)
     return ranks
 
@@ -48,6 +49,16 @@ def trained(loader_us, launch_us=5.0, seed=1, blocks=True, begun_us=()):
 def window(ranks):
     return max(max(each["ts"] + each["dur"] for each in rank.events if each["cat"] == "kernel")
                - min(each["ts"] for each in rank.events if each["cat"] == "kernel") for rank in ranks) * 1000
+
+
+def gains_by_cause(traintrace, ranks, cause):
+    """What each rank gains, ns."""
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in ranks:
+            rank.write(folder)
+        rows = json.loads(subprocess.run([traintrace, "report", folder, "--by=cause", "--format=json"], capture_output=True, text=True, timeout=60,
+                                         check=True).stdout)["rows"]
+    return [row["gain_ns"] for row in rows if row["cause"] == cause]
 
 
 def found_in(traintrace, ranks):
@@ -72,6 +83,13 @@ def check_all(traintrace, code, with_it, without):
 def main(traintrace):
     check_all(traintrace, "latency.data-starvation", trained([6000.0] * RANKS), trained([1.0] * RANKS))
     check_all(traintrace, "latency.host-bound", trained([1.0] * RANKS, 900.0), trained([1.0] * RANKS, 5.0))
+    # All read a number after each step: of one rank alone it is no gain to leave that out, since the others make it wait.
+    reading = trained([1.0] * RANKS, reads_us=2000.0)
+    gained = window(reading) - window(trained([1.0] * RANKS, blocks=False))
+    gains = gains_by_cause(traintrace, reading, "sync-induced")
+    gain = found_in(traintrace, reading)["latency.sync-in-loop"]["values"]["gain_ns"]
+    print(f"reading: {gain / 1e6:.1f} ms of {gained / 1e6:.1f}, by rank " + ", ".join(f"{each / 1e6:.1f}" for each in gains))
+    assert 0.9 * gained < gain < 1.1 * gained and len(gains) == RANKS and all(abs(each - gain) < 0.1 * gain for each in gains), (gained, gain, gains)
     # One loader that is slow beside three that are not: its rank alone.
     one = found_in(traintrace, trained([200.0, 200.0, 6000.0, 200.0]))["latency.data-starvation"]
     assert one["culprits"] == [2], one

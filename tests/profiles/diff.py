@@ -60,6 +60,15 @@ def run_of(each_step, steps=12, ranks=1, marked=True):
     return jobs
 
 
+def without_tail(jobs, step):
+    """The recording of the GPU ends in the middle of that step."""
+    for rank in jobs:
+        begin, until = (next(each["ts"] for each in rank.events if each["name"] == f"ProfilerStep#{number}") for number in (step, step + 1))
+        launched = {each["args"]["correlation"]: each["ts"] for each in rank.events if each["cat"] == "cuda_runtime"}
+        rank.events = [each for each in rank.events if each["cat"] != "kernel" or launched[each["args"]["correlation"]] < (begin + until) / 2]
+    return jobs
+
+
 def diff(traintrace, a, b):
     """The same, as text and as JSON."""
     outputs = [subprocess.run([traintrace, "diff", a, b, f"--format={form}"], capture_output=True, text=True, timeout=120, check=False)
@@ -121,6 +130,13 @@ def check_kernels(document, text):
 def check_quiet(document, text):
     assert is_quiet(document), (grew(document), syncs(document))
     assert "no part of a step grew by 5 %" in document["verdict"] and "new" not in text
+
+
+def check_tail(document, text):
+    """Steps of which nothing was recorded count in none of the figures."""
+    check_quiet(document, text)
+    window = document["time"]["window"]
+    assert abs(window["b_ns"] - window["a_ns"]) < 0.02 * window["a_ns"], window
 
 
 def check_slower(document, _):
@@ -199,6 +215,8 @@ def cases():
     yield "all slower", run_of(healthy, ranks=3), run_of(slower(220.0), ranks=3), check_no_rank
     yield "equal", good, run_of(healthy), check_quiet
     yield "longer recording", good, run_of(healthy, steps=24), check_quiet
+    yield "lost tail", run_of(healthy, steps=30), without_tail(run_of(healthy, steps=30), 20), check_tail
+    yield "slower, lost tail", run_of(healthy, steps=24), without_tail(run_of(slower(220.0), steps=24), 20), check_slower
     yield "item", good, run_of(item), check_item
     yield "item gone", run_of(item), good, check_item_gone
     yield "item once", good, run_of(item_once), check_quiet
@@ -230,6 +248,10 @@ def of_profiles(traintrace, folder):
         except AssertionError:
             print(f"{name}:\n{text}")
             raise
+    write(without_tail(run_of(healthy, steps=30), 20), f"{folder}/tail")
+    for command in (("diff", f"{folder}/a0", f"{folder}/tail"), ("report", "--by=step", f"{folder}/tail")):
+        said = subprocess.run([traintrace, *command], capture_output=True, text=True, timeout=60, check=True).stderr
+        assert "the GPU timeline of rank 0 ends early: 9 of 30 steps at the end are left out" in said, (command, said)
     with open(f"{folder}/trace", "w", encoding="utf-8") as file:
         file.write("start 1700000000\nprocess 0 rank=0 world=1 armed=+0 alive=+1\n")
     done = subprocess.run([traintrace, "diff", f"{folder}/a0", f"{folder}/trace"], capture_output=True, text=True, timeout=60, check=False)

@@ -1,7 +1,7 @@
 // uses: analyzer/timeline/collectives/collective_note.cc analyzer/timeline/idle.cc
 // uses: analyzer/timeline/collectives/messages.cc analyzer/timeline/collectives/noted_messages.cc
 // uses: analyzer/timeline/pipeline.cc analyzer/timeline/predecessors.cc
-// uses: analyzer/timeline/spans.cc analyzer/timeline/steps.cc
+// uses: analyzer/timeline/missing_work.cc analyzer/timeline/spans.cc analyzer/timeline/steps.cc
 #include "analyzer/timeline/pipeline.h"
 
 #include <gtest/gtest.h>

@@ -86,6 +86,44 @@ TEST(StepsOnDevice, AreTheMarksWhereNoLaunchIsKnown) {
   EXPECT_EQ(steps_on_device(timeline, 0), timeline.step_starts);
 }
 
+// The recording of the GPU ends within the second of four steps; `missing`: launches without work.
+Timeline that_ends_early() {
+  Timeline timeline = empty();
+  timeline.names.emplace_back("cudaLaunchKernel");
+  timeline.step_starts = {0, 10, 20, 30};
+  for (const int64_t step : timeline.step_starts) {
+    for (int64_t launch = 1; launch <= 4; ++launch) {
+      add(timeline, step + launch, 100 + 10 * step + 10 * launch, 110 + 10 * step + 10 * launch);
+      timeline.calls.back().name = 1;
+    }
+  }
+  timeline.work.resize(7);
+  return timeline;
+}
+
+TEST(StepsOnDevice, AreThoseOfWhichWorkWasRecorded) {
+  const Timeline timeline = that_ends_early();
+  EXPECT_EQ(steps_on_device(timeline, 0), (std::vector<int64_t>{110, 150}));
+  EXPECT_EQ(steps_left_out(timeline), 2U);
+  EXPECT_DOUBLE_EQ(recorded_steps(timeline, 2), 1.75);
+}
+
+TEST(StepsOnDevice, AreAllWhereOnlySingleLaunchesHaveNoWork) {
+  Timeline timeline = that_ends_early();
+  add(timeline, 34, 450, 460);  // the last of all has some
+  timeline.calls.back().name = 1;
+  EXPECT_EQ(steps_on_device(timeline, 0).size(), 4U);
+  EXPECT_EQ(steps_left_out(timeline), 0U);
+  EXPECT_DOUBLE_EQ(recorded_steps(timeline, 4), 4);
+}
+
+TEST(StepsOnDevice, AreNotLeftOutWhereTheJobLaunchesNothingMore) {
+  Timeline timeline = that_ends_early();
+  timeline.calls.resize(7);
+  EXPECT_EQ(steps_left_out(timeline), 0U);
+  EXPECT_DOUBLE_EQ(recorded_steps(timeline, 2), 2);
+}
+
 // One kernel after another on one stream, by its letter, each for 10 ns; `m` is a copy.
 Timeline stream_of(const std::string& kernels) {
   Timeline timeline = empty();

@@ -40,6 +40,23 @@ TEST(EventWaits, OfWhatWasLaunchedBeforeTheRecord) {
   EXPECT_EQ(waits.take(), (Waits{{4, 2}}));
 }
 
+// What a host that waits for the event waits for.
+TEST(EventWaits, KnowWhatIsDoneWhenAnEventIs) {
+  EventWaits waits;
+  waits.event_created(8);
+  waits.recorded_elsewhere(9);
+  waits.launched(kSide, 1);
+  waits.recorded(6, kSide);
+  waits.launched(kMain, 2);
+  waits.waits_for(kMain, 6);
+  waits.recorded(7, kMain);
+  waits.launched(kMain, 3);
+  EXPECT_EQ(waits.awaited_by(6), (std::vector<uint64_t>{1}));
+  EXPECT_EQ(waits.awaited_by(7), (std::vector<uint64_t>{2, 1}));
+  EXPECT_TRUE(waits.awaited_by(8).empty()) << "never recorded";
+  EXPECT_TRUE(waits.awaited_by(9).empty()) << "by another process";
+}
+
 TEST(EventWaits, AreHandedOnByStreamsWithoutWork) {
   EventWaits waits;
   waits.launched(kThird, 1);

@@ -18,8 +18,7 @@ namespace {
 void add_per_step(const DeviceProfile& device, const char* key, int64_t ns, Finding& finding) {
   finding.values.emplace_back(key, ns);
   if (device.steps > 1) {
-    finding.values.emplace_back(std::string(key) + "_per_step",
-                                ns / static_cast<int64_t>(device.steps));
+    finding.values.emplace_back(std::string(key) + "_per_step", device.per_step(ns));
   }
 }
 
@@ -184,8 +183,7 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
     finding.values.emplace_back("overlap_percent", (*overlap + 5000) / 10000);
   }
   if (worst.steps > 1) {
-    finding.values.emplace_back("exposed_ns_per_step",
-                                losses.front().ns / static_cast<int64_t>(worst.steps));
+    finding.values.emplace_back("exposed_ns_per_step", worst.per_step(losses.front().ns));
   }
   if (!knows_arrivals(profile)) {
     finding.evidence.push_back("how much of it is waiting for other ranks is unknown: " +

@@ -37,8 +37,7 @@ std::vector<Finding> find_exposed_copies(const Profile& profile) {
                     {"exposed_percent", percent_of(worst, losses.front().ns)},
                     {"copy_ns", worst.times.memory_ns}};
   if (worst.steps > 1) {
-    finding.values.emplace_back("exposed_ns_per_step",
-                                losses.front().ns / static_cast<int64_t>(worst.steps));
+    finding.values.emplace_back("exposed_ns_per_step", worst.per_step(losses.front().ns));
   }
   add_sites(losses, bare_copies, finding);
   finding.advice =

@@ -68,8 +68,7 @@ std::vector<Finding> find_pageable_copies(const Profile& profile) {
                     {"idle_percent", percent_of(worst, idle_ns)},
                     {"exposed_ns", copy_ns}};
   if (worst.steps > 1) {
-    finding.values.emplace_back("lost_ns_per_step",
-                                losses.front().ns / static_cast<int64_t>(worst.steps));
+    finding.values.emplace_back("lost_ns_per_step", worst.per_step(losses.front().ns));
   }
   finding.values.emplace_back("blocked_ns", worst.blocked_ns);
   add_sites(losses, pageable_sites, finding);

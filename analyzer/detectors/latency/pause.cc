@@ -240,9 +240,9 @@ void add_pause_victims(const Profile& profile, const std::vector<std::vector<Wai
 }
 
 // What it says of the GPU that lost most, without who waited for it.
-Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
-                      const std::vector<Pause>& pauses,
+Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses, const Pauses& all,
                       const std::vector<std::vector<WaitOnce>>& waits) {
+  const std::vector<Pause>& pauses = all.list;
   const DeviceProfile& worst = *losses.front().device;
   Finding finding = loss_finding("latency.pause", losses, Comes::kNowAndThen);
   finding.certainty = Certainty::kProof;
@@ -255,7 +255,7 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
                     {"pause_count", static_cast<int64_t>(pauses.size())},
                     {"longest_ns", pauses.front().ns}};
   finding.where.push_back(place_of(worst.rank, pauses.front().sites.front()));
-  const std::optional<IdleSite> returning = returning_of(worst, pauses);
+  const std::optional<IdleSite>& returning = all.returning;
   if (returning && worst.share(returning->ns) >= kReturningShare) {
     tell_returning(worst, *returning, finding);
   } else if (const std::vector<Pause> scattered = scattered_of(worst, pauses);
@@ -282,20 +282,20 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
 }  // namespace
 
 std::vector<Finding> find_pauses(const Profile& profile) {
-  std::vector<std::vector<Pause>> all;
+  std::vector<Pauses> all;
   for (const DeviceProfile& device : profile.devices) {
     all.push_back(pauses_of(device));
   }
-  const std::vector<LossOn> losses =
-      idle_losses_of(profile, kWarnShare,
-                     [&](const DeviceProfile& device) { return pauses_ns(all[device.index]); });
+  const std::vector<LossOn> losses = idle_losses_of(
+      profile, kWarnShare,
+      [&](const DeviceProfile& device) { return pauses_ns(all[device.index].list); });
   const std::vector<std::vector<WaitOnce>> waits = waits_once(profile, all);
   if (losses.empty()) {
     return only_waits(profile, waits);
   }
   const DeviceProfile& worst = *losses.front().device;
-  const std::vector<Pause>& pauses = all[worst.index];
-  Finding finding = pause_finding(profile, losses, pauses, waits);
+  const std::vector<Pause>& pauses = all[worst.index].list;
+  Finding finding = pause_finding(profile, losses, all[worst.index], waits);
   add_pause_victims(profile, waits, finding);
   finding.values.emplace_back("gain_ns", losses.front().ns);
   finding.evidence.push_back(fmt::format(
@@ -303,7 +303,7 @@ std::vector<Finding> find_pauses(const Profile& profile) {
       pauses.size() == 1 ? "it" : "them", worst.rank.value,
       ms_text(worst.times.window_ns - losses.front().ns), ms_text(worst.times.window_ns)));
   for (const LossOn& loss : losses) {
-    for (const Pause& pause : all[loss.device->index]) {
+    for (const Pause& pause : all[loss.device->index].list) {
       name_sites(*loss.device, pause.sites, finding);
     }
   }

@@ -147,11 +147,6 @@ std::string kernels_text(const Timeline& timeline,
       static_cast<double>(times.ns[0]) / static_cast<double>(times.runs[0]) / 1e3);
 }
 
-int64_t number_of_step(const Timeline& timeline, const DeviceSteps& steps, size_t index) {
-  return steps.starts.size() == timeline.step_starts.size() ? step_number(timeline, index)
-                                                            : static_cast<int64_t>(index);
-}
-
 // Of the parts of all steps within, per step.
 std::vector<StepPart> step_growth(const Timeline& timeline, int device,
                                   const std::vector<int64_t>& starts, const StepRange& range) {
@@ -193,8 +188,8 @@ SlowWhile slow_in(const Timeline& timeline, const DeviceProfile& device, const S
   const std::vector<int64_t> slow = inside(all.lengths, range);
   SlowWhile result = {&device,
                       range,
-                      number_of_step(timeline, all.steps, range.first + 1),
-                      number_of_step(timeline, all.steps, range.end),
+                      all.steps.number(timeline, range.first + 1),
+                      all.steps.number(timeline, range.end),
                       median_length(usual),
                       median_length(slow),
                       0,

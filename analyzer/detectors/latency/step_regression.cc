@@ -67,8 +67,8 @@ std::optional<Regression> regression_of(const Profile& profile, const DeviceProf
     return std::nullopt;
   }
   const bool by_job =
-      !timeline.step_numbers.empty() && steps.starts.size() == timeline.step_starts.size();
-  const int64_t number = by_job ? step_number(timeline, cut + 1) : static_cast<int64_t>(cut + 1);
+      !timeline.step_numbers.empty() && steps.counted_by == StepsCounted::kAsTheJobCounts;
+  const int64_t number = steps.number(timeline, cut + 1);
   Regression result = {&device, number, by_job, median_length(before), median_length(after), 0, {}};
   const int64_t changed = steps.starts[cut + 1];
   for (const int64_t length : after) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -155,13 +156,12 @@ bool is_empty(const Removal& removal) {
 
 // `device`: the one that gains most of all.
 std::string gain_text(const Profile& profile, const DeviceProfile& device, int64_t window_ns) {
-  const auto steps = static_cast<int64_t>(std::max<size_t>(1, device.steps));
   return fmt::format(
       "if this were solved{}, the {} of rank {}{} would take {} instead of {}, at best",
       profile.devices.size() > 1 ? " on all ranks" : "",
       device.steps > 1 ? "step" : "recorded window", device.rank.value,
-      profile.devices.size() > 1 ? ", which gains most," : "", ms_text(window_ns / steps),
-      ms_text(device.times.window_ns / steps));
+      profile.devices.size() > 1 ? ", which gains most," : "", ms_text(device.per_step(window_ns)),
+      ms_text(device.per_step(device.times.window_ns)));
 }
 
 void add_gain(const Profile& profile, const std::vector<int64_t>& windows, Finding& finding) {
@@ -214,6 +214,28 @@ void add_gains(const Profile& profile, std::vector<Finding>& findings) {
   }
 }
 
+namespace {
+
+// Of one cause, on all GPUs that lose time to it: what each gains where all are rid of it is what a
+// finding says, too.
+void add_cause(const ReplayGraph& graph, const Profile& profile, const char* cause,
+               const Removal& removal, const std::function<int64_t(const DeviceProfile&)>& lost,
+               std::vector<CauseGain>& gains) {
+  const bool is_there = std::any_of(profile.devices.begin(), profile.devices.end(),
+                                    [&](const DeviceProfile& each) { return lost(each) != 0; });
+  if (!is_there) {
+    return;
+  }
+  const std::vector<int64_t> windows = replayed_windows(graph, profile, removal);
+  for (const DeviceProfile& device : profile.devices) {
+    if (const int64_t ns = lost(device); ns != 0) {
+      gains.push_back({device.index, cause, ns, windows[device.index]});
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<CauseGain> gains_by_cause(const Profile& profile) {
   std::vector<CauseGain> gains;
   if (!can_replay(profile)) {
@@ -221,30 +243,38 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
   }
   const ReplayGraph graph = replay_graph(profile);
   const std::vector<int64_t> unchanged = replayed_windows(graph, profile, {});
-  const std::vector<int64_t> in_time =
-      replayed_windows(graph, profile, {.late_ranks = all_ranks(profile)});
+  Removal communication, copies;
   for (const DeviceProfile& device : profile.devices) {
     gains.push_back({device.index, "none", 0, unchanged[device.index]});
-    for (size_t cause = 0; cause < kIdleCauses; ++cause) {
-      if (device.idle[cause] != 0) {
-        const Removal removal{.idle = {{device.index, static_cast<IdleCause>(cause)}}};
-        gains.push_back({device.index, kIdleCauseNames[cause], device.idle[cause],
-                         replayed_windows(graph, profile, removal)[device.index]});
+    communication.communication.push_back(device.index);
+    copies.copies.push_back({device.index});
+  }
+  for (size_t cause = 0; cause < kIdleCauses; ++cause) {
+    Removal removal;
+    for (const DeviceProfile& device : profile.devices) {
+      removal.idle.push_back({device.index, static_cast<IdleCause>(cause)});
+    }
+    add_cause(
+        graph, profile, kIdleCauseNames[cause], removal,
+        [cause](const DeviceProfile& device) { return device.idle[cause]; }, gains);
+  }
+  const auto exposed = [](const DeviceProfile& device) {
+    return device.times.exposed_communication_ns;
+  };
+  add_cause(graph, profile, "communication", communication, exposed, gains);
+  if (std::any_of(profile.devices.begin(), profile.devices.end(), exposed)) {
+    const std::vector<int64_t> in_time =
+        replayed_windows(graph, profile, {.late_ranks = all_ranks(profile)});
+    for (const DeviceProfile& device : profile.devices) {
+      if (exposed(device) != 0) {
+        gains.push_back({device.index, "late-ranks", collective_times(profile, device).waited_ns,
+                         in_time[device.index]});
       }
     }
-    if (const int64_t exposed = device.times.exposed_communication_ns; exposed != 0) {
-      const Removal removal{.communication = {device.index}};
-      gains.push_back({device.index, "communication", exposed,
-                       replayed_windows(graph, profile, removal)[device.index]});
-      gains.push_back({device.index, "late-ranks", collective_times(profile, device).waited_ns,
-                       in_time[device.index]});
-    }
-    if (const int64_t copies = device.times.exposed_memory_ns; copies != 0) {
-      const Removal removal{.copies = {{device.index}}};
-      gains.push_back({device.index, "copies", copies,
-                       replayed_windows(graph, profile, removal)[device.index]});
-    }
   }
+  add_cause(
+      graph, profile, "copies", copies,
+      [](const DeviceProfile& device) { return device.times.exposed_memory_ns; }, gains);
   return gains;
 }
 

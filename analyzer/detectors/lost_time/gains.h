@@ -18,7 +18,7 @@ bool can_replay(const Profile& profile);
 // much shorter the recorded window of the GPU that gains most would be, at best.
 void add_gains(const Profile& profile, std::vector<Finding>& findings);
 
-// One row for each GPU and reason for losing time: what leaving it out would gain.
+// One row for each GPU and reason for losing time: what it would gain if that were left out on all.
 struct CauseGain {
   size_t device = 0;  // in Profile::devices
   // As idle_by_cause_ns calls it; "communication", "copies", "late-ranks", "none".

@@ -23,8 +23,7 @@ constexpr size_t kMostSites = 3;
 std::string per_step_text(const DeviceProfile& device, int64_t ns) {
   return device.steps < 2
              ? ""
-             : fmt::format(", {} in each of {} steps",
-                           ms_text(ns / static_cast<int64_t>(device.steps)), device.steps);
+             : fmt::format(", {} in each of {} steps", ms_text(device.per_step(ns)), device.steps);
 }
 
 // "16 gaps at cudaLaunchKernel", "20 times Memcpy HtoD (Pinned -> Device) by cudaMemcpyAsync"
@@ -244,7 +243,7 @@ Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses, C
   const int64_t ns = losses.front().ns;
   finding.values = {{"idle_ns", ns}, {"idle_percent", percent_of(worst, ns)}};
   if (per_step && worst.steps > 1) {
-    finding.values.emplace_back("idle_ns_per_step", ns / static_cast<int64_t>(worst.steps));
+    finding.values.emplace_back("idle_ns_per_step", worst.per_step(ns));
   }
   return finding;
 }

@@ -1,8 +1,11 @@
 #include "analyzer/detectors/lost_time/pauses.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "analyzer/timeline/sums.h"
 
@@ -48,9 +51,18 @@ Spans spans_of(const std::vector<Pause>& pauses) {
   return united(std::move(spans));
 }
 
+// Steps that are slow from one on, or for a while, have no pauses between them.
+bool is_in_steps_in_a_row(const DeviceProfile& device, const IdleSite& site) {
+  return device.steps >= 2 &&
+         std::adjacent_find(site.gaps.begin(), site.gaps.end(),
+                            [&](const IdleGap& one, const IdleGap& next) {
+                              return stretch_of(device, next) - stretch_of(device, one) < 2;
+                            }) != site.gaps.end();
+}
+
 // A line whose pauses come again: after as much work each time, and over two fifths of the work.
 bool comes_again(const DeviceProfile& device, const IdleSite& site) {
-  if (site.gaps.size() < kReturns) {
+  if (site.gaps.size() < kReturns || is_in_steps_in_a_row(device, site)) {
     return false;
   }
   int64_t shortest = std::numeric_limits<int64_t>::max();
@@ -67,19 +79,89 @@ bool comes_again(const DeviceProfile& device, const IdleSite& site) {
   return longest / 2 <= shortest && all >= (device.times.window_ns - site.ns) / 5 * 2;
 }
 
+bool is_same_line(const IdleSite& a, const IdleSite& b) {
+  return a.copy.empty() && b.copy.empty() &&
+         std::tie(a.cause, a.call, a.site, a.op) == std::tie(b.cause, b.call, b.site, b.op);
+}
+
+// What is short beside the pauses in which half of a line's time is does not come for the same
+// reason.
+void leave_out_short(IdleSite& line) {
+  std::vector<int64_t> longest;
+  for (const IdleGap& gap : line.gaps) {
+    longest.push_back(gap.ns);
+  }
+  std::sort(longest.begin(), longest.end(), std::greater<>());
+  int64_t sum = 0;
+  int64_t usual = 0;
+  for (const int64_t ns : longest) {
+    if (sum >= line.ns / 2) {
+      break;
+    }
+    sum += ns;
+    usual = ns;
+  }
+  std::erase_if(line.gaps, [&](const IdleGap& gap) { return gap.ns < usual / kPauseTimes; });
+  line.ns = 0;
+  for (const IdleGap& gap : line.gaps) {
+    line.ns += gap.ns;
+  }
+}
+
+std::optional<IdleSite> returning_of(const DeviceProfile& device,
+                                     const std::map<int64_t, Pause>& pauses) {
+  using Key = std::tuple<IdleCause, std::string, std::string, std::string>;
+  std::map<Key, IdleSite> lines;
+  for (const auto& [stretch, pause] : pauses) {
+    for (const IdleSite& site : pause.sites) {
+      if (site.copy.empty()) {
+        const IdleSite empty = {site.cause, site.call, site.site, site.op};
+        IdleSite& line =
+            lines.try_emplace({site.cause, site.call, site.site, site.op}, empty).first->second;
+        // However many gaps it has in one step, that is one pause.
+        line.gaps.push_back({site.ns, site.gaps.back().until_ns});
+        line.ns += site.ns;
+      }
+    }
+  }
+  std::optional<IdleSite> most;
+  for (auto& [key, line] : lines) {
+    leave_out_short(line);
+    std::sort(line.gaps.begin(), line.gaps.end(),
+              [](const IdleGap& a, const IdleGap& b) { return a.until_ns < b.until_ns; });
+    if (device.share(line.ns) >= kPauseShare && comes_again(device, line) &&
+        (!most || line.ns > most->ns)) {
+      most = std::move(line);
+    }
+  }
+  return most;
+}
+
+// A wait for a pause is hardly shorter than so much of it.
+int64_t shortest_wait(const DeviceProfile& device, const std::vector<Pauses>& pauses) {
+  auto least = static_cast<int64_t>(kPauseShare * static_cast<double>(device.times.window_ns));
+  for (const Pauses& each : pauses) {
+    if (each.returning) {
+      for (const IdleGap& gap : each.returning->gaps) {
+        least = std::min(least, gap.ns / kPauseTimes);
+      }
+    }
+  }
+  return least;
+}
+
 // Who made whom wait, and why.
 class LateOnce {
  public:
-  LateOnce(const Profile& profile, const std::vector<std::vector<Pause>>& pauses)
-      : profile_(profile) {
-    for (const std::vector<Pause>& each : pauses) {
-      paused_.push_back(spans_of(each));
+  LateOnce(const Profile& profile, const std::vector<Pauses>& pauses) : profile_(profile) {
+    for (const Pauses& each : pauses) {
+      paused_.push_back(spans_of(each.list));
     }
     for (const DeviceProfile& device : profile.devices) {
       device_of_.try_emplace(device.timeline, device.index);
       std::vector<CollectiveWait>& waits = waits_.emplace_back(unusual_waits(device));
-      std::erase_if(
-          waits, [&](const CollectiveWait& wait) { return device.share(wait.ns) < kPauseShare; });
+      const int64_t least = shortest_wait(device, pauses);
+      std::erase_if(waits, [&](const CollectiveWait& wait) { return wait.ns < least; });
       again_.push_back(single_waits(device).empty());
     }
   }
@@ -89,7 +171,8 @@ class LateOnce {
     for (const CollectiveWait& wait : waits_[device]) {
       if (const std::optional<Came> last = last_of(wait)) {
         const bool for_a_pause = is_for_a_pause(*last, wait.ns, kMostRanksBetween);
-        if (for_a_pause || !again_[device]) {
+        const bool is_long = profile_.devices[device].share(wait.ns) >= kPauseShare;
+        if (for_a_pause || (is_long && !again_[device])) {
           result.push_back({wait, last->device, for_a_pause, again_[device]});
         }
       }
@@ -162,76 +245,51 @@ bool Pause::is_one() const {
   return longest >= ns / 10 * 9;
 }
 
-std::vector<Pause> pauses_of(const DeviceProfile& device) {
+Pauses pauses_of(const DeviceProfile& device) {
   std::map<int64_t, Pause> by_stretch;
   for (const IdleCause cause : kPauseCauses) {
     add_single(device, single_pauses(device, of_cause(cause)), by_stretch);
   }
   add_single(device, single_copies(device), by_stretch);
-  std::vector<Pause> pauses;
-  for (auto& [stretch, pause] : by_stretch) {
-    if (device.share(pause.ns) >= kPauseShare) {
-      std::stable_sort(pause.sites.begin(), pause.sites.end(),
-                       [](const IdleSite& a, const IdleSite& b) { return a.ns > b.ns; });
-      pauses.push_back(std::move(pause));
+  Pauses pauses;
+  pauses.returning = returning_of(device, by_stretch);
+  std::set<int64_t> returns;  // in which stretches
+  if (pauses.returning) {
+    for (const IdleGap& gap : pauses.returning->gaps) {
+      returns.insert(gap.until_ns);
     }
   }
-  std::stable_sort(pauses.begin(), pauses.end(),
+  const auto has_one = [&](const Pause& pause) {
+    return std::any_of(pause.sites.begin(), pause.sites.end(), [&](const IdleSite& site) {
+      return is_same_line(site, *pauses.returning) && returns.contains(site.gaps.back().until_ns);
+    });
+  };
+  for (auto& [stretch, pause] : by_stretch) {
+    if (device.share(pause.ns) >= kPauseShare || (pauses.returning && has_one(pause))) {
+      std::stable_sort(pause.sites.begin(), pause.sites.end(),
+                       [](const IdleSite& a, const IdleSite& b) { return a.ns > b.ns; });
+      pauses.list.push_back(std::move(pause));
+    }
+  }
+  std::stable_sort(pauses.list.begin(), pauses.list.end(),
                    [](const Pause& a, const Pause& b) { return a.ns > b.ns; });
   return pauses;
 }
 
-std::optional<IdleSite> returning_of(const DeviceProfile& device,
-                                     const std::vector<Pause>& pauses) {
-  std::vector<IdleSite> lines;
-  for (const Pause& pause : pauses) {
-    for (const IdleSite& site : pause.sites) {
-      auto line = std::find_if(lines.begin(), lines.end(), [&](const IdleSite& each) {
-        return each.copy.empty() && site.copy.empty() && each.cause == site.cause &&
-               each.call == site.call && each.site == site.site && each.op == site.op;
-      });
-      if (line == lines.end()) {
-        line = lines.insert(line, IdleSite{site.cause, site.call, site.site, site.op});
-        line->copy = site.copy;
-      }
-      // However many gaps it has in one step, that is one pause.
-      if (device.share(site.ns) >= kPauseShare) {
-        line->gaps.push_back({site.ns, site.gaps.back().until_ns});
-        line->ns += site.ns;
-      }
-    }
-  }
-  std::optional<IdleSite> most;
-  for (IdleSite& line : lines) {
-    std::sort(line.gaps.begin(), line.gaps.end(),
-              [](const IdleGap& a, const IdleGap& b) { return a.until_ns < b.until_ns; });
-    if (comes_again(device, line) && (!most || line.ns > most->ns)) {
-      most = std::move(line);
-    }
-  }
-  return most;
-}
-
 Spans spans_of_returning(const DeviceProfile& device) {
-  const std::optional<IdleSite> line = returning_of(device, pauses_of(device));
+  const std::optional<IdleSite> line = pauses_of(device).returning;
   if (!line || device.steps < 2) {
     return {};
   }
   std::vector<Span> spans;
-  std::optional<int64_t> before;
   for (const IdleGap& gap : line->gaps) {
-    const int64_t step = stretch_of(device, gap);
-    if (before && step - *before < 2) {
-      return {};
-    }
-    before = step;
     spans.push_back({gap.until_ns - gap.ns, gap.until_ns});
   }
   return united(std::move(spans));
 }
 
 std::vector<std::vector<WaitOnce>> waits_once(const Profile& profile,
-                                              const std::vector<std::vector<Pause>>& pauses) {
+                                              const std::vector<Pauses>& pauses) {
   const LateOnce late(profile, pauses);
   std::vector<std::vector<WaitOnce>> waits;
   for (const DeviceProfile& device : profile.devices) {

@@ -21,14 +21,18 @@ struct Pause {
   bool is_one() const;
 };
 
-// Each of 1 % of the window at least, longest first.
-std::vector<Pause> pauses_of(const DeviceProfile& device);
+struct Pauses {
+  // Each of 1 % of the window at least, or one of those that return; longest first.
+  std::vector<Pause> list;
+  // The line whose pauses come again after as much work each time, not in steps in a row, and cost
+  // most, with one gap for each step that has one.  Together they are 1 % of the window at least,
+  // however short each is of a long recording.  None: no line's do.
+  std::optional<IdleSite> returning;
+};
+Pauses pauses_of(const DeviceProfile& device);
 
-// The line whose pauses come again after as much work each time, and cost most.  None: no line's
-// do.
-std::optional<IdleSite> returning_of(const DeviceProfile& device, const std::vector<Pause>& pauses);
-// While these lasted, if the steps before and after such a pause have none: a checkpoint or an
-// evaluation.  Empty: they are in bursts, or there are none.
+// While these lasted: a checkpoint or an evaluation.  Empty: there are none, or steps are not
+// known.
 Spans spans_of_returning(const DeviceProfile& device);
 
 // Waits in collectives that are no habit either: some rank came late once.
@@ -41,8 +45,9 @@ struct WaitOnce {
   // There are as many as of what comes again: told only where it was for a pause that does so too.
   bool again = false;
 };
-// By device, those of 1 % of the window at least; `pauses`: by device, those worth a finding.
+// By device, those of 1 % of the window at least, and shorter ones for pauses that are shorter,
+// too; `pauses`: by device.
 std::vector<std::vector<WaitOnce>> waits_once(const Profile& profile,
-                                              const std::vector<std::vector<Pause>>& pauses);
+                                              const std::vector<Pauses>& pauses);
 
 }  // namespace traintrace

@@ -188,14 +188,36 @@ bool is_rest(const Finding& finding) {
   return finding.code == "latency.unattributed";
 }
 
+// What the verdict may be about: losses that no other finding explains.  What is only possible and
+// names no rank gives way to what is likely and names one.
+std::vector<size_t> leading_candidates(const Profile& profile,
+                                       const std::vector<Finding>& findings) {
+  std::vector<size_t> candidates;
+  bool is_named = false;
+  const auto is_possible = [](const Finding& finding) {
+    return finding.certainty == Certainty::kPossible;
+  };
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const Finding& finding = findings[i];
+    if (finding.severity != Severity::kInfo && loss_of(finding) != 0 &&
+        !is_explained(profile, finding, findings)) {
+      candidates.push_back(i);
+      is_named = is_named || (!is_possible(finding) && !finding.culprits.empty());
+    }
+  }
+  std::erase_if(candidates, [&](size_t i) {
+    return is_named && is_possible(findings[i]) && findings[i].culprits.empty();
+  });
+  return candidates;
+}
+
 // What would gain most is what the verdict is about; what has no name is so only where nothing has.
 void mark_root(const Profile& profile, std::vector<Finding>& findings) {
   auto worst = findings.end();
-  for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
-    if (finding->severity != Severity::kInfo && loss_of(*finding) != 0 &&
-        !is_explained(profile, *finding, findings) &&
-        (worst == findings.end() || is_rest(*worst) ||
-         (!is_rest(*finding) && worth_of(*finding) > worth_of(*worst)))) {
+  for (const size_t i : leading_candidates(profile, findings)) {
+    const auto finding = findings.begin() + static_cast<ptrdiff_t>(i);
+    if (worst == findings.end() || is_rest(*worst) ||
+        (!is_rest(*finding) && worth_of(*finding) > worth_of(*worst))) {
       worst = finding;
     }
   }

@@ -25,6 +25,7 @@ DeviceSteps marked_steps(const Timeline& timeline, int device) {
   }
   const std::vector<int64_t>& marks = timeline.step_starts;
   DeviceSteps steps;
+  steps.counted_by = StepsCounted::kAsTheJobCounts;
   steps.starts.assign(marks.size(), std::numeric_limits<int64_t>::max());
   steps.work.assign(marks.size(), 0);
   for (const GpuWork& work : timeline.work) {
@@ -38,6 +39,10 @@ DeviceSteps marked_steps(const Timeline& timeline, int device) {
       steps.starts[step] = std::min(steps.starts[step], work.start_ns);
       ++steps.work[step];
     }
+  }
+  while (!steps.work.empty() && steps.work.back() == 0) {  // those after the last work recorded
+    steps.starts.pop_back();
+    steps.work.pop_back();
   }
   const bool whole = std::find(steps.work.begin(), steps.work.end(), 0) == steps.work.end();
   return whole && std::is_sorted(steps.starts.begin(), steps.starts.end()) ? steps : DeviceSteps{};
@@ -65,6 +70,7 @@ DeviceSteps steps_by_launch(const Timeline& timeline, int device) {
     if (!before.empty()) {  // as much work as in those that repeat it
       steps.work.insert(steps.work.begin(), before.size(), median_length(steps.work));
       steps.starts.insert(steps.starts.begin(), before.begin(), before.end());
+      steps.counted_by = StepsCounted::kFromTheFirst;
     }
     return steps.starts.size() > 2 * kRegressionSide + 1 ? steps : DeviceSteps{};
   }

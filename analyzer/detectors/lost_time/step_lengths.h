@@ -6,14 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/timeline/steps.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
+
+enum class StepsCounted : uint8_t { kFromTheFirst, kAsTheJobCounts };
 
 // On the GPU's time, ns.
 struct DeviceSteps {
   std::vector<int64_t> starts;
   std::vector<int64_t> work;  // pieces in each
+  StepsCounted counted_by = StepsCounted::kFromTheFirst;
+
+  // Of one of them.
+  int64_t number(const Timeline& timeline, size_t index) const {
+    return counted_by == StepsCounted::kAsTheJobCounts ? step_number(timeline, index)
+                                                       : static_cast<int64_t>(index);
+  }
 };
 
 // What a step consists of.

@@ -9,6 +9,7 @@
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/timeline/collectives/messages.h"
 #include "analyzer/timeline/missing_work.h"
+#include "analyzer/timeline/steps.h"
 
 namespace traintrace {
 namespace {
@@ -25,6 +26,17 @@ bool has_collectives(const Timeline& timeline) {
 // In a trace of our own.
 bool is_recorded(const Timeline& timeline) {
   return !timeline.call_stacks.empty();
+}
+
+// ", 12 of them at the end, where 2 steps are left out"
+std::string end_text(const Timeline& timeline) {
+  const size_t steps = steps_left_out(timeline);
+  return timeline.missing.at_end == 0
+             ? ""
+             : fmt::format(", {} of them at the end{}", timeline.missing.at_end,
+                           steps == 0 ? ""
+                                      : fmt::format(", where {} step{} left out", steps,
+                                                    steps == 1 ? " is" : "s are"));
 }
 
 }  // namespace
@@ -51,8 +63,7 @@ std::vector<Finding> find_missing_work(const Profile& profile) {
     if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(fmt::format(
           "rank {}: {} of {} launches of kernels have no GPU row{}", timeline.rank.value_or(0),
-          missing.missing, missing.launches,
-          missing.at_end == 0 ? "" : fmt::format(", {} of them at the end", missing.at_end)));
+          missing.missing, missing.launches, end_text(timeline)));
     }
   }
   if (all.missing == 0) {

@@ -315,6 +315,9 @@ void Recorded::add_event(size_t index) {
                        trace_.calls[trace_.events[thread.open.front()].call].library == "nccl";
   thread.open.push_back(index);
   streams_.called(event, in_nccl);
+  for (const uint64_t work : streams_.awaited_by(event)) {
+    timeline_.call_waits.push_back({event.enter - timeline_.base_ns, thread.number, work});
+  }
   messages_.called(event);
   if (host_) {
     add_by_host(thread);
@@ -460,6 +463,7 @@ void Recorded::read() {
   products_.finish(timeline_);
   timeline_.models = recorded_models(trace_);
   streams_.finish(timeline_);
+  std::sort(timeline_.call_waits.begin(), timeline_.call_waits.end());
   if (host_) {
     host_->finish(timeline_);
   }

@@ -101,6 +101,13 @@ void RecordedStreams::launched(const CallRecord& event, uint64_t correlation) {
   }
 }
 
+std::vector<uint64_t> RecordedStreams::awaited_by(const CallRecord& event) const {
+  const CallSchema& schema = trace_.calls[event.call];
+  return schema.kind == "sync" && has_field(schema, "event")
+             ? waits_.awaited_by(value_of(trace_, event, "event"))
+             : std::vector<uint64_t>();
+}
+
 // Of calls that were left out of the recording nothing is known.
 void RecordedStreams::finish(Timeline& timeline) {
   const auto calls = trace_.facts.find("setting.TRAINTRACE_CALLS");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <unordered_set>
+#include <vector>
 
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/timeline/event_waits.h"
@@ -22,6 +23,9 @@ class RecordedStreams {
   void called(const CallRecord& event, bool in_nccl);
   // By the innermost call that is open.
   void launched(const CallRecord& event, uint64_t correlation);
+  // What that call, if it waits for an event, does so for: correlations.  Empty: it does not, or
+  // that is not known.
+  std::vector<uint64_t> awaited_by(const CallRecord& event) const;
   // `timeline`: with its work, by start.
   void finish(Timeline& timeline);
 

@@ -70,6 +70,7 @@ class Builder {
   bool waits_for_room(const HostCall& recorded, const std::vector<size_t>& works) const;
   void find_room(const std::vector<size_t>& works, Call& call);
   void find_awaited(const HostCall& recorded, Call& call);
+  std::vector<size_t> told_awaited(const HostCall& recorded) const;
   std::optional<size_t> last_ended(int32_t device, Span ended, int64_t launched_by_ns,
                                    int64_t begun_before_ns) const;
   void find_all_before();
@@ -235,15 +236,33 @@ std::optional<size_t> Builder::last_ended(int32_t device, Span ended, int64_t la
   return std::nullopt;
 }
 
-// What the call waited for: its own copy, all of the device, else the stream on which its thread
-// launched last.  Where that does not fit, the work with whose end it returned.
+// As the calls say it; empty: they do not.
+std::vector<size_t> Builder::told_awaited(const HostCall& recorded) const {
+  std::vector<size_t> awaited;
+  const std::vector<CallWait>& waits = timeline_.call_waits;
+  for (auto wait = std::lower_bound(waits.begin(), waits.end(),
+                                    CallWait{recorded.start_ns, recorded.thread, 0});
+       wait != waits.end() && wait->call_ns == recorded.start_ns && wait->thread == recorded.thread;
+       ++wait) {
+    if (const auto works = works_of_.find(wait->before); works != works_of_.end()) {
+      awaited.insert(awaited.end(), works->second.begin(), works->second.end());
+    }
+  }
+  return awaited;
+}
+
+// What the call waited for: what is told, its own copy, all of the device, else the stream on which
+// its thread launched last.  Where that does not fit, the work with whose end it returned.
 void Builder::find_awaited(const HostCall& recorded, Call& call) {
   call.awaited = {process_.works_awaited.size(), process_.works_awaited.size()};
-  std::vector<size_t> awaited;
+  std::vector<size_t> awaited = told_awaited(recorded);
+  const bool is_told = !awaited.empty();
   const std::optional<Stream> stream = last_by_[recorded.thread];
   const auto own =
       recorded.correlation == 0 ? works_of_.end() : works_of_.find(recorded.correlation);
-  if (own != works_of_.end()) {
+  if (is_told) {
+    // nothing to guess
+  } else if (own != works_of_.end()) {
     awaited = own->second;
   } else if (waits_for_device(timeline_.names[recorded.name])) {
     for (const auto& [each, work] : last_on_) {
@@ -259,7 +278,7 @@ void Builder::find_awaited(const HostCall& recorded, Call& call) {
   for (const size_t work : awaited) {
     latest = std::max(latest, end_of(work));
   }
-  if (latest < call.end_ns - kAgreeNs && call.end_ns - call.begin_ns > kAgreeNs) {
+  if (!is_told && latest < call.end_ns - kAgreeNs && call.end_ns - call.begin_ns > kAgreeNs) {
     const int32_t device = stream ? stream->first : std::max<int32_t>(recorded.device, 0);
     const Span returned = {std::max(call.begin_ns, call.end_ns - kAgreeNs), call.end_ns + kAgreeNs};
     if (const auto work = last_ended(device, returned, call.begin_ns, returned.end_ns)) {
