@@ -14,6 +14,7 @@
 #include "analyzer/model/process/code_place.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/idle_host.h"
+#include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/elsewhere.h"
 #include "analyzer/model/waiting/hang_cause.h"
@@ -34,11 +35,23 @@ bool all_are_halted(const Run& run, const Hang& hang) {
                      [&](Rank rank) { return is_halted(run, rank); });
 }
 
-// All its calls have returned, and it polls nothing: its host is elsewhere.
+// All its calls have returned, it polls nothing and has no group open: its host is elsewhere, and
+// nobody saw it inside CUDA or NCCL.
 bool is_in_no_call(const Run& run, Rank rank) {
   const RankState* const state = state_of(run, rank);
-  const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
-  return !activity || (!activity->open && activity->queries == 0);
+  if (state == nullptr) {
+    return true;
+  }
+  const ProcessTrace& trace = trace_of(run, *state);
+  const ThreadNow* const seen = working_thread(trace);
+  const bool in_vendors = seen != nullptr && seen->steady &&
+                          (seen->waiting == Waiting::kNccl || seen->waiting == Waiting::kCuda);
+  const bool in_group =
+      std::any_of(trace.threads.begin(), trace.threads.end(), [&](const ThreadText& thread) {
+        return thread.group_depth != 0 && works_for(*state, thread);
+      });
+  const auto activity = activity_of(run, *state);
+  return !in_vendors && !in_group && (!activity || (!activity->open && activity->queries == 0));
 }
 
 // One of them has not come for long, and that is all: it may be at work that no other rank does,
