@@ -79,6 +79,17 @@ bool is_absence(const Divergence& divergence) {
          divergence.kind == DivergenceKind::kMissingReceive;
 }
 
+// The calls that met there are alike but for the lines that they came from.
+bool is_told_by_lines(const Divergence& divergence) {
+  const SequenceItem& own = divergence.own.item;
+  const SequenceItem& expected = divergence.expected.item;
+  const bool is_one_call_more =
+      divergence.kind == DivergenceKind::kSkipped || divergence.kind == DivergenceKind::kExtra;
+  return divergence.by_site ||
+         (is_one_call_more && divergence.twins.empty() && own.key == expected.key &&
+          own.site != 0 && expected.site != 0 && own.site != expected.site);
+}
+
 bool is_harmless(const Divergence& divergence) {
   return is_harmless(divergence.kind);
 }
@@ -94,8 +105,8 @@ Certainty certainty_of(const Run& run, const Divergence& divergence) {
   const bool guessed = divergence.kind == DivergenceKind::kWrongPeer && divergence.tie;
   const bool whole =
       !is_absence(divergence) || (!guessed && run.missing.empty() && run.unreadable.empty());
-  return seen && sure && whole && !divergence.by_site && !divergence.by_habit && !divergence.open &&
-                 divergence.twins.empty()
+  return seen && sure && whole && !is_told_by_lines(divergence) && !divergence.by_habit &&
+                 !divergence.open && divergence.twins.empty()
              ? Certainty::kProof
              : Certainty::kLikely;
 }
@@ -235,7 +246,7 @@ void add_evidence(const Run& run, const Divergence& divergence, const Consequenc
                           "instead"));
   }
   add(loop_text(run, divergence));
-  if (divergence.by_site) {
+  if (is_told_by_lines(divergence)) {
     add("their arguments are equal: the lines that called tell which is missing or in excess");
   }
   if (!divergence.twins.empty()) {

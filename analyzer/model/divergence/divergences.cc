@@ -469,6 +469,7 @@ std::vector<Divergence> find_divergences(const Run& run) {
   find_wrong_peers(run, found);
   find_misplaced_calls(run, sequences, found);
   for (Divergence& one : found) {
+    take_for_site_shift(sequences, one);
     take_for_extra(run, sequences, one);
     take_for_change(sequences, one);
     take_for_other_place(run, sequences, one);

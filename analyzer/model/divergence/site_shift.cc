@@ -122,4 +122,79 @@ std::vector<SiteShift> find_site_shifts(const std::vector<Sequence>& sequences) 
   return found;
 }
 
+namespace {
+
+bool is_same_line(const SequenceItem* a, const SequenceItem* b) {
+  return a != nullptr && b != nullptr && a->key == b->key && a->site == b->site;
+}
+
+// The first that both keep which came from different lines, or has other arguments; all before it
+// agree.
+uint64_t first_other_line(const Sequence& a, const Sequence& b) {
+  uint64_t number = std::max(a.first, b.first);
+  while (is_same_line(a.at(number), b.at(number))) {
+    ++number;
+  }
+  return number;
+}
+
+// How many calls of `longer` from `length` behind `number` on agree with those of `shorter` from
+// `number` on; 0: not all that is known.
+uint64_t matches_shifted(const Sequence& longer, const Sequence& shorter, uint64_t number,
+                         uint64_t length) {
+  uint64_t matches = 0;
+  while (is_same_line(longer.at(number + length + matches), shorter.at(number + matches))) {
+    ++matches;
+  }
+  const bool to_the_end =
+      longer.at(number + length + matches) == nullptr || shorter.at(number + matches) == nullptr;
+  return to_the_end ? matches : 0;
+}
+
+SideCall side_at(const Sequence& sequence, uint64_t number) {
+  return {sequence.member->rank, sequence.member->process, *sequence.at(number)};
+}
+
+const Sequence* sequence_of(const std::vector<Sequence>& all, Rank rank) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Sequence& sequence) {
+    return sequence.member->rank == rank;
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void take_for_site_shift(MemberSequences& sequences, Divergence& found) {
+  const std::vector<Sequence>& all = sequences.of(found.communicator);
+  const Sequence* const deviant = sequence_of(all, found.own.rank);
+  const Sequence* const normal = sequence_of(all, found.expected.rank);
+  if (deviant == nullptr || normal == nullptr || deviant == normal || is_harmless(found.kind)) {
+    return;
+  }
+  const uint64_t number = first_other_line(*deviant, *normal);
+  const SequenceItem* const own = deviant->at(number);
+  const SequenceItem* const expected = normal->at(number);
+  // It is known that they had agreed, and that arguments do not tell this.
+  if (number < std::max(deviant->first, normal->first) + kHabitTimes || number >= found.sequence ||
+      own == nullptr || expected == nullptr || own->site == 0 || expected->site == 0) {
+    return;
+  }
+  for (uint64_t length = 1; length <= kLongestShift; ++length) {
+    const uint64_t extra = matches_shifted(*deviant, *normal, number, length);
+    const uint64_t skipped = matches_shifted(*normal, *deviant, number, length);
+    if (std::max(extra, skipped) < kHabitTimes) {
+      continue;
+    }
+    found.kind = extra > skipped ? DivergenceKind::kExtra : DivergenceKind::kSkipped;
+    found.sequence = found.sequence_last = number;
+    found.length = length;
+    found.matches = std::max(extra, skipped);
+    found.more = 0;
+    found.exact = true;
+    found.own = side_at(*deviant, number);
+    found.expected = side_at(*normal, number);
+    return;
+  }
+}
+
 }  // namespace traintrace

@@ -23,4 +23,10 @@ struct SiteShift {
 // back, to the end of what is known, and before that from the same ones.
 std::vector<SiteShift> find_site_shifts(const std::vector<Sequence>& sequences);
 
+// Where arguments differ first, calls made in excess or left out may lie further back: those had
+// the same arguments as what the others called at their places, as when parameters are gathered
+// once more, but came from lines of their own.  If all that is known after them agrees with the
+// others' calls as many back, or further on, `found` becomes that.
+void take_for_site_shift(MemberSequences& sequences, Divergence& found);
+
 }  // namespace traintrace
