@@ -25,8 +25,8 @@ struct GpuWork {
   int32_t stream;        // -1: not known
   int32_t device;
   WorkKind kind;
-  uint16_t shape = 0;  // the same for the same grid and blocks; 0: not known
   EndKnown end = EndKnown::kExactly;
+  uint16_t shape = 0;  // the same for the same grid and blocks; 0: not known
 };
 static_assert(sizeof(GpuWork) <= 40);
 

@@ -228,7 +228,7 @@ std::optional<SlowWhile> longer_meanwhile(const Profile& profile, const DevicePr
   if (!all) {
     return std::nullopt;
   }
-  const int64_t first = waiting.first_step - number_of_step(timeline, all->steps, 1);
+  const int64_t first = waiting.first_step - all->steps.number(timeline, 1);
   const int64_t end = first + static_cast<int64_t>(waiting.range.count());
   if (first < 0 || end > static_cast<int64_t>(all->lengths.size()) ||
       waiting.range.count() == all->lengths.size()) {
