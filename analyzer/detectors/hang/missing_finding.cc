@@ -43,7 +43,7 @@ bool is_in_no_call(const Run& run, Rank rank) {
     return true;
   }
   const ProcessTrace& trace = trace_of(run, *state);
-  const ThreadNow* const seen = working_thread(trace);
+  const ThreadNow* const seen = working_thread(run, *state);
   const bool in_vendors = seen != nullptr && seen->steady &&
                           (seen->waiting == Waiting::kNccl || seen->waiting == Waiting::kCuda);
   const bool in_group =

@@ -247,7 +247,7 @@ void Import::add_work(const Event& event, WorkKind kind) {
   }
   trace_.timeline.work.push_back({span->begin_ns, span->end_ns, event.correlation.value_or(0), name,
                                   static_cast<int32_t>(stream), static_cast<int32_t>(device), kind,
-                                  shape_of(event)});
+                                  EndKnown::kExactly, shape_of(event)});
   if (event.correlation) {
     add_told_waits(event.waits, *event.correlation, trace_.timeline);
     add_told_messages(event.messages, *event.correlation, trace_.timeline);
