@@ -131,7 +131,7 @@ def record(hosts, scratch):
 def check_uncollected(scratch):
     done = subprocess.run([TRAINTRACE, "analyze", f"{scratch}/shared/traces"], capture_output=True, text=True, timeout=LONG, check=False)
     check(done.returncode == 2 and len(done.stderr.splitlines()) == 1, "16 pointers give one line:", done.stderr)
-    check("16 traces are on the disks of 4 hosts (node0 to node3)" in done.stderr and "traintrace collect" in done.stderr, done.stderr)
+    check("16 traces are on the disks of 4 hosts (node0, node1, node2, node3)" in done.stderr and "traintrace collect" in done.stderr, done.stderr)
 
 
 def reference(hosts, scratch):
