@@ -180,6 +180,9 @@ void take_for_site_shift(MemberSequences& sequences, Divergence& found) {
     return;
   }
   for (uint64_t length = 1; length <= kLongestShift; ++length) {
+    if (matches_shifted(*deviant, *normal, number + length, 0) > 0) {
+      return;  // in its place, a step that was called from other lines
+    }
     const uint64_t extra = matches_shifted(*deviant, *normal, number, length);
     const uint64_t skipped = matches_shifted(*normal, *deviant, number, length);
     if (std::max(extra, skipped) < kHabitTimes) {
