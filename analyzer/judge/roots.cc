@@ -10,6 +10,7 @@
 #include "analyzer/match/fresh_pairs.h"
 #include "analyzer/match/lacking_batches.h"
 #include "analyzer/match/longer_rows.h"
+#include "analyzer/model/older_operations.h"
 #include "analyzer/model/waiting/hangs.h"
 
 namespace traintrace {
@@ -84,6 +85,7 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
   } else {
     graph.waits = std::move(blocked.waits);
     graph.hangs = find_hangs(run, graph.waits);
+    const WithoutOlderOperations tables(run);
     if (is_unexplained(run, graph)) {
       explain_by_departures(run, DeparturesFrom::kStreams, read_events, graph);
     }

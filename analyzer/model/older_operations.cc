@@ -334,4 +334,26 @@ bool add_older_operations(Run& run, const ReadEvents& read_events) {
   return any;
 }
 
+WithoutOlderOperations::WithoutOlderOperations(Run& run) : run_(run) {
+  for (size_t process = 0; process < run.processes.size(); ++process) {
+    ProcessTrace& trace = run.processes[process];
+    for (size_t element = 0; element < trace.communicators.size(); ++element) {
+      std::vector<OperationText>& recent = trace.communicators[element].recent;
+      if (recent.size() > format::kRecentOperations) {
+        const auto kept = recent.end() - format::kRecentOperations;
+        all_.push_back({process, element, {recent.begin(), kept}});
+        recent.erase(recent.begin(), kept);
+      }
+    }
+  }
+}
+
+WithoutOlderOperations::~WithoutOlderOperations() {
+  for (const Older& older : all_) {
+    std::vector<OperationText>& recent =
+        run_.processes[older.process].communicators[older.element].recent;
+    recent.insert(recent.begin(), older.operations.begin(), older.operations.end());
+  }
+}
+
 }  // namespace traintrace

@@ -49,6 +49,8 @@ def main():
         with traintrace.range("backward"):
             nccl.ncclAllReduce(memory, memory, 1 << 10, nccl.ncclFloat32, nccl.ncclSum, comm, stream)
             nccl.cudaStreamSynchronize(stream)
+    time.sleep(0.15)  # then all that the GPU did is told
+    nccl.cudaStreamSynchronize(stream)
     print("done")
 
 
