@@ -720,7 +720,7 @@ def cases():
     yield "late in each step", together(4, lambda rank, k: 400.0 if rank == 0 and k % 5 == 3 else 0.0), "latency.straggler", [0], None
     for name, steps in (("first", range(1, 5)), ("middle", range(25, 29))):
         burst = together(4, lambda rank, k: 0.0, steps=50, idle_us=lambda rank, k, steps=steps: 18_000.0 if rank == 1 and k % 5 == 0 and k // 5 in steps else 0.0)
-        yield f"late in the {name} steps alone", burst, "run.healthy", [], None
+        yield f"late in the {name} steps alone", burst, "latency.wait-not-transfer", [], None
     yield "one step, uneven", on_gpu(4, more_on({1}), steps=1), "run.healthy", [], None
     yield "late in each step, and a checkpoint", together(4, lambda rank, k: (300_000.0 if k == 28 else 6000.0 if k % 5 == 3 else 0.0) if rank == 0 else 0.0), (
         "latency.straggler"), [0], ("late_ns", 6000 * (STEPS - 1))
@@ -1017,7 +1017,7 @@ def late_in_few_steps(traintrace):
 def who_is_named_leads(traintrace):
     """Steps that are slow at the start may be warming up; which rank they wait for is likely, though mending that gains less."""
     late = {1: 15_000.0, 2: 50_000.0}
-    jobs = together(4, lambda rank, k: late.get(rank, 0.0) if 5 <= k < 30 and k % 5 == 0 else 0.0, steps=100)
+    jobs = together(4, lambda rank, k: (late.get(rank, 0.0) if 5 <= k < 30 and k % 5 == 0 else 0.0) + (2500.0 if rank == 2 and k % 2 == 0 else 0.0), steps=100)
     found = [(each["code"], each["certainty"], each["culprits"]) for each in json.loads(analyze(traintrace, jobs, range(4)))["findings"]]
     possible = ("latency.step-regression", "possible", [])
     return [] if found[0] == ("latency.straggler", "likely", [2]) and possible in found else [f"who is named leads: {found}"]

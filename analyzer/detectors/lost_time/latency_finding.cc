@@ -339,16 +339,13 @@ std::vector<CollectiveWait> unusual_waits(const DeviceProfile& device) {
 
 std::vector<CollectiveWait> single_waits(const DeviceProfile& device) {
   std::vector<CollectiveWait> unusual = unusual_waits(device);
-  // Of steps with such of which one is worth a line: where in the recording they are.
-  std::set<int64_t> parts;
-  const auto steps = static_cast<int64_t>(device.steps);
+  std::set<int64_t> steps;  // with such of which one is worth a line
   for (const CollectiveWait& wait : unusual) {
     if (device.share(wait.ns) >= kPauseShare) {
-      const int64_t step = stretch_of(device, {wait.ns, wait.at_ns + wait.ns});
-      parts.insert(step * std::min<int64_t>(kStretches, steps) / steps);
+      steps.insert(stretch_of(device, {wait.ns, wait.at_ns + wait.ns}));
     }
   }
-  return parts.size() < kReturns ? unusual : std::vector<CollectiveWait>{};
+  return steps.size() < kReturns ? unusual : std::vector<CollectiveWait>{};
 }
 
 void name_waits(const Profile& profile, Finding& finding, bool single_too) {
