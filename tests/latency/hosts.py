@@ -50,6 +50,8 @@ def move(path, offset_ns, drift_ppm):
         grown = (monotonic - first_monotonic) * drift_ppm // 1_000_000
         file.seek(last)
         file.write(ANCHOR.pack(ticks, monotonic + grown, realtime + grown + offset_ns))
+        file.seek(host - 24)
+        file.write(b"another machine.")  # its boot_id: by that alone two names may be one machine
         file.seek(host)
         file.write(b"other".ljust(64, b"\0"))
     return True
