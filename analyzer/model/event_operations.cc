@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/sequences.h"
@@ -118,8 +117,8 @@ std::vector<EventOperation> newest_event_operations(const ProcessTrace& trace, s
   std::vector<EventOperation> found;
   for (auto event = trace.events.rbegin(); event != trace.events.rend() && found.size() < most;
        ++event) {
-    if (auto one = operation_in(trace, *event)) {
-      found.push_back(std::move(*one));
+    if (const auto one = operation_in(trace, *event)) {
+      found.push_back(*one);
     }
   }
   std::reverse(found.begin(), found.end());

@@ -118,10 +118,9 @@ class Calls {
     if (failed || !handle) {
       return;
     }
-    if (auto event = operation_in(trace, call)) {
+    if (const auto event = operation_in(trace, call)) {
       put_[{*handle, device}].push_back({call.enter, issued_.size()});
-      issued_.push_back(
-          {std::move(*event), *handle, device, bracket.depth > 0 ? bracket.group : 0});
+      issued_.push_back({*event, *handle, device, bracket.depth > 0 ? bracket.group : 0});
     } else if (schema.kind == "wait") {
       put_[{*handle, device}].push_back({call.enter, kWait});
     }

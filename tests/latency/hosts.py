@@ -50,6 +50,9 @@ def move(path, offset_ns, drift_ppm):
         grown = (monotonic - first_monotonic) * drift_ppm // 1_000_000
         file.seek(last)
         file.write(ANCHOR.pack(ticks, monotonic + grown, realtime + grown + offset_ns))
+        boottime = host + 192 + 8 * (1 + newest)  # anchor_boottime_ns
+        file.seek(boottime)
+        file.write(struct.pack("<Q", struct.unpack_from("<Q", head, boottime)[0] + grown))
         file.seek(host - 24)
         file.write(b"another machine.")  # its boot_id: by that alone two names may be one machine
         file.seek(host)

@@ -1,6 +1,7 @@
 // uses: analyzer
 // needs: traintrace traintrace_preload
 // The command as a person types it: what goes where, and with which status.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -338,10 +339,10 @@ TEST_F(CommandLine, ATraceThatIsNotBegunIsNoDamage) {
 
 TEST_F(CommandLine, RunsOfOneMillisecondHaveNamesOfTheirOwn) {
   for (int i = 1; i <= 4; ++i) {
-    const std::string number = std::to_string(i);
-    write("t/" + number + ".txt", "start 1763500000\nprocess b:" + number +
-                                      " host=b pid=" + number +
-                                      " start-time=7 armed=+0 alive=+1 exit=exit exited=+1.1\n");
+    write(fmt::format("t/{}.txt", i),
+          fmt::format("start 1763500000\nprocess b:{0} host=b pid={0} start-time=7 armed=+0 "
+                      "alive=+1 exit=exit exited=+1.1\n",
+                      i));
   }
   const auto run = nlohmann::json::parse(traintrace("analyze t --format=json").out).at("run");
   std::set<std::string> ids = {run.at("id")};

@@ -43,6 +43,7 @@ std::string hosts_text(const std::map<std::string, HostTraces>& hosts) {
 std::string node_list(const std::map<std::string, HostTraces>& hosts) {
   constexpr size_t kMostNames = 8;
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (const auto& [host, traces] : hosts) {
     names.push_back(host);
   }
@@ -82,6 +83,7 @@ std::vector<Finding> find_traces_elsewhere(const Run& run) {
   finding.values = {{"trace_count", static_cast<int64_t>(run.elsewhere.size())},
                     {"host_count", static_cast<int64_t>(hosts.size())}};
   std::vector<std::string> lines;
+  lines.reserve(hosts.size());
   for (const auto& [host, traces] : hosts) {
     lines.push_back(line_about(host, traces));
   }

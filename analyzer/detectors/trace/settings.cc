@@ -2,6 +2,7 @@
 // it needs.  The tracer wrote why into the trace.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "analyzer/detectors/detectors.h"

@@ -123,7 +123,8 @@ void HostProgress::complete(const Positions& positions, int64_t enter_ns, int64_
       }
     }
   }
-  for (const auto& [stream, position] : positions) {
+  for (const auto& [stream, reached] : positions) {
+    const uint64_t position = reached;  // no lambda may take part of a binding
     const auto found = streams_.find(stream);
     if (found == streams_.end() || found->second.done >= position) {
       continue;
