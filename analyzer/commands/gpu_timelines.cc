@@ -143,7 +143,6 @@ GpuTimelines gpu_timelines_of(const Run& run) {
       // What the run has of its events may be a choice of them.
       ProcessTrace without_events = {};
       without_events.source = tables.source;
-      without_events.booted = tables.booted;
       add_timeline(sizes, state.rank, events.read(without_events), symbolizer, result);
     });
   }
