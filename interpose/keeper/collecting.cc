@@ -131,7 +131,9 @@ int pack_into(FileHeader& memory, const char* final_copy) {
   const int file =
       openat(folder, first.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) {
-    return why_not_there(errno, not_created);
+    const int why = errno;
+    close(folder);
+    return why_not_there(why, not_created);
   }
   const int trace = open_trace(memory, final_copy);
   format::PackHead head = {};
@@ -142,6 +144,7 @@ int pack_into(FileHeader& memory, const char* final_copy) {
   if (problem != 0) {
     unlinkat(folder, first.c_str(), 0);
   }
+  close(folder);
   return problem;
 }
 

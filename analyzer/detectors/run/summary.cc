@@ -93,21 +93,29 @@ Finding healthy(const Run& run) {
   return finding;
 }
 
+struct Sides {
+  Ranks waiting, awaited;
+  TimeNs waited = 0;  // at most
+};
+
+Sides sides_of(const Wait& wait) {
+  Sides sides;
+  for (const Waiter& waiter : wait.waiters) {
+    sides.waiting.push_back(waiter.rank);
+    sides.waited = std::max(sides.waited, elapsed(waiter.since, waiter.until));
+  }
+  for (const Awaited& other : wait.awaited) {
+    sides.awaited.push_back(other.rank);
+  }
+  return sides;
+}
+
 }  // namespace
 
 TimeNs add_waits(const Run& run, Finding& finding) {
   TimeNs longest = 0;
   for (const Wait& wait : run.waits.waits) {
-    Ranks waiting;
-    Ranks awaited;
-    TimeNs waited = 0;
-    for (const Waiter& waiter : wait.waiters) {
-      waiting.push_back(waiter.rank);
-      waited = std::max(waited, elapsed(waiter.since, waiter.until));
-    }
-    for (const Awaited& other : wait.awaited) {
-      awaited.push_back(other.rank);
-    }
+    const auto [waiting, awaited, waited] = sides_of(wait);
     longest = std::max(longest, waited);
     if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(fmt::format(
@@ -258,16 +266,12 @@ void tell_who_moves(const Run& run, Finding& finding) {
     }
     const Rank rank = at_work->rank;
     const auto place = place_now(*seen_outside(run, *state_of(run, rank)), rank);
-    TimeNs waited = 0;
-    for (const Waiter& waiter : wait.waiters) {
-      waited = std::max(waited, elapsed(waiter.since, waiter.until));
-    }
     finding.title = fmt::format(
         "{}: rank {} works{}, and {} rank{} wait{} for it in {}, for {}; it moved between the "
         "looks: slow, not stuck",
         state_text(run), rank.value, place ? " at " + place_text(*place) : "", wait.waiters.size(),
         wait.waiters.size() == 1 ? "" : "s", wait.waiters.size() == 1 ? "s" : "",
-        operation_text(run, wait), seconds(waited));
+        operation_text(run, wait), seconds(sides_of(wait).waited));
     if (place) {
       finding.where.push_back(*place);
     }
@@ -281,16 +285,7 @@ void tell_who_moves(const Run& run, Finding& finding) {
 // "ranks 0-2 have waited for 9.66 s in ncclAllGather #27 on communicator ep (4 ranks), for rank 3"
 std::string longest_wait_text(const Run& run, TimeNs longest) {
   for (const Wait& wait : run.waits.waits) {
-    Ranks waiting;
-    Ranks awaited;
-    TimeNs waited = 0;
-    for (const Waiter& waiter : wait.waiters) {
-      waiting.push_back(waiter.rank);
-      waited = std::max(waited, elapsed(waiter.since, waiter.until));
-    }
-    for (const Awaited& other : wait.awaited) {
-      awaited.push_back(other.rank);
-    }
+    const auto [waiting, awaited, waited] = sides_of(wait);
     if (waited == longest) {
       return fmt::format("{} {} waited for {} in {}, for {}", ranks_text(waiting),
                          waiting.size() == 1 ? "has" : "have", seconds(longest),
