@@ -53,6 +53,14 @@ need_to_lint=(
   "clang-tidy --version|clang-tidy"
 )
 
+# The comment at the head of a script is its help.
+case ${1:-} in
+  -h | --help)
+    sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"
+    exit
+    ;;
+esac
+
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root" || exit 1
 jobs=$(nproc)
