@@ -1,7 +1,6 @@
 #include "analyzer/model/waiting/pace.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
