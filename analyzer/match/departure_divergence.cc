@@ -142,6 +142,9 @@ class Describer {
     if (own.receive != expected.receive) {
       return std::nullopt;
     }
+    if (alike && is_group_elsewhere()) {
+      return DivergenceKind::kOtherCommunicator;
+    }
     if (!is_same_peer(own.peer, expected.peer)) {
       return DivergenceKind::kWrongPeer;
     }
@@ -188,6 +191,26 @@ class Describer {
       }
     }
     return false;
+  }
+
+  // Messages that were issued as one, as an all-to-all is, with the same places on another
+  // communicator: other ranks are there, but the communicator is all that was changed.
+  bool is_group_elsewhere() const {
+    const size_t block = departure_.edit.block;
+    if (block < 2 || on_one_communicator()) {
+      return false;
+    }
+    for (size_t i = 0; i < block; ++i) {
+      const Call& own = own_.calls[departure_.at + i];
+      const Call& twins = twin_.calls[departure_.twin_at + i];
+      if (own.communicator != found_.used ||
+          twins.communicator != twin_.calls[departure_.twin_at].communicator ||
+          own.operation->collective || own.operation->receive != twins.operation->receive ||
+          own.operation->peer != twins.operation->peer) {
+        return false;
+      }
+    }
+    return true;
   }
 
   // Each pair of ranks may have a communicator of its own.

@@ -206,16 +206,19 @@ bool is_moved_call(const std::vector<Program>& programs, const Departure& depart
   const Program& twin = *program_of(programs, departure.twin);
   const Call& sooner = own.calls[departure.at];
   const Call& expected = twin.calls[departure.twin_at];
+  // Of calls that look alike it is not known which was left out, or made in excess.
+  const auto is_there = [&](const Call& call) {
+    return call.operation->sequence >= divergence.sequence &&
+           call.operation->sequence <= divergence.sequence_last;
+  };
   return is_other_place(departure.edit.kind) && !divergence.tie &&
          divergence.deviants == Ranks{departure.rank} &&
          ((divergence.kind == DivergenceKind::kSkipped &&
-           expected.communicator == divergence.communicator &&
-           expected.operation->sequence == divergence.sequence) ||
+           expected.communicator == divergence.communicator && is_there(expected)) ||
           (divergence.kind == DivergenceKind::kExtra &&
            (sooner.communicator == divergence.communicator ||
             expected.communicator == divergence.communicator) &&
-           (sooner.operation->sequence == divergence.sequence ||
-            expected.operation->sequence == divergence.sequence)));
+           (is_there(sooner) || is_there(expected))));
 }
 
 // Each called otherwise than all other members of some communicator.

@@ -101,7 +101,7 @@ class Planner:
         if after == "barrier":
             final = Spec("barrier", [[1]], [[1]], "Float", ("/workspace/train.py", 231, "main"), 1e-4)
             rest = [(COLLECTIVE, "default_pg", final, HOST_TOO, None), (LEAVE,)]
-            fault.codes += SHIFTED
+            fault.codes += ["collective.skipped-call"] + SHIFTED  # it left out the rest of the loop
         elif after == "gone":
             fault.dump, fault.codes = "missing", fault.codes + ["collective.dead-rank"]
         fault.cause += {"barrier": ", and waits at the final barrier", "idle": ", and does nothing more", "gone": ", and ended"}[after]

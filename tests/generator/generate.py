@@ -42,17 +42,27 @@ def write_flight(drawn, folder):
     return dumps
 
 
+def stands_in_ring(drawn, dump):
+    """Whether the ring still holds what its rank stands in: its oldest operation that is not complete. Where nothing is open, it does."""
+    first = next((operation.created for operation in drawn.simulation.ranks[dump.rank.number].operations
+                  if operation.created <= dump.time and (operation.end is None or operation.end > dump.time)), None)
+    return first is None or bool(dump.kept) and dump.kept[0].created <= first
+
+
 def visible(drawn, dumps):
-    """Whether the rings still hold the place of the fault, on its rank and on most others of its communicator."""
+    """Whether the rings still hold the place of the fault, on its rank and on most others of its communicator. Of a rank that made no
+    call there, or left no dump: whether most others still hold where they wait for it."""
     fault = drawn.fault
-    if fault is None or fault.rank is None or fault.rank not in dumps or fault.comm is None:
+    if fault is None or not dumps:
         return True
+    if fault.rank is None or fault.rank not in dumps or fault.comm is None:
+        return 2 * sum(stands_in_ring(drawn, dump) for dump in dumps.values()) > len(dumps)
     later = [operation.created for operation in drawn.simulation.ranks[fault.rank].operations if operation.instruction >= fault.instruction]
     if not later:
         return True
     ranks = [rank for rank in fault.comm.ranks if rank in dumps]
-    if drawn.settings.only_active:
-        return fault.kind in UNFINISHED
+    if drawn.settings.only_active and fault.kind not in UNFINISHED:
+        return False
     held = [rank for rank in ranks if dumps[rank].kept and dumps[rank].kept[0].created <= min(later)]
     return fault.rank in held and 2 * len(held) > len(ranks)
 

@@ -37,8 +37,11 @@ def classify(told, findings):
     true = set(told["culprits"])
     if any(set(finding.get("culprits", [])) - true for finding in grave):
         return WRONG
+    unexplained = any(finding["code"] == "run.unexplained" for finding in grave)
+    if not errors and unexplained and not told.get("evidence_in_ring", True):
+        return EXACT  # that what was recorded does not tell is all that can be said
     if not errors:
-        return OPEN if any(finding["code"] == "run.unexplained" for finding in grave) else MISSED
+        return OPEN if unexplained else MISSED
     named = set(errors[0].get("culprits", []))
     if errors[0]["code"] in told["acceptable_codes"] and (named == true or (told.get("tie") and not named)):
         return EXACT

@@ -319,6 +319,18 @@ class Jobs(unittest.TestCase):
         self.assertEqual(frameworks, {"3d", "ddp", "fsdp", "hsdp"})
 
 
+    def test_a_rank_that_is_killed_ends(self):
+        for seed in (600041, *range(8)):  # of the first, what it waits for ends as it dies
+            drawn = scenario.draw(seed, "text", "died", 8 if seed < 8 else None)
+            self.assertEqual(drawn.simulation.ranks[drawn.fault.rank].state, "dead")
+
+    def test_what_a_ring_has_overwritten_is_no_evidence(self):
+        # Of the first, open operations alone are written; of the second, the rank that died left no dump, and all stand in what is gone.
+        for seed, kind in ((480017, "wrong-dtype"), (600049, "died")):
+            with tempfile.TemporaryDirectory() as folder:
+                self.assertFalse(generate.generate(seed, "flight", kind, None, folder)["evidence_in_ring"])
+
+
 class Verdicts(unittest.TestCase):
     def judge(self, told, *findings):
         told = dict({"tie": False, "acceptable_codes": ["host.stuck"], "fault": "stuck", "culprits": [2]}, **told)
@@ -330,6 +342,11 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.judge({}, {"culprits": []}), measure.OPEN)
         self.assertEqual(self.judge({"tie": True}, {"culprits": []}), measure.EXACT)
         self.assertEqual(self.judge({}), measure.MISSED)
+        unexplained = {"code": "run.unexplained", "severity": "warning", "culprits": []}
+        self.assertEqual(self.judge({}, unexplained), measure.OPEN)
+        self.assertEqual(self.judge({"tie": True, "evidence_in_ring": True}, unexplained), measure.OPEN)
+        self.assertEqual(self.judge({"tie": True, "evidence_in_ring": False}, unexplained), measure.EXACT)
+        self.assertEqual(self.judge({"tie": True, "evidence_in_ring": False}), measure.MISSED)
         self.assertEqual(self.judge({}, {}, {"code": "p2p.missing-send", "culprits": [1]}), measure.WRONG)
         self.assertEqual(self.judge({}, {}, {"code": "collective.late-rank", "severity": "warning", "culprits": [1]}), measure.EXACT)
         healthy = {"fault": "none", "culprits": []}

@@ -1,4 +1,4 @@
-// A rank used another communicator of the same members.
+// A rank used another communicator than the others.
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/divergence_finding.h"
 

@@ -94,6 +94,16 @@ bool is_harmless(const Divergence& divergence) {
   return is_harmless(divergence.kind);
 }
 
+// The line alone tells then that it is that call: one that goes through several communicators is
+// the same line for all of them.
+bool is_on_other_members(const Run& run, const Divergence& divergence) {
+  const auto& meant = run.communicators[divergence.communicator].members;
+  const auto& used = run.communicators[divergence.used].members;
+  return divergence.kind == DivergenceKind::kOtherCommunicator &&
+         !std::equal(meant.begin(), meant.end(), used.begin(), used.end(),
+                     [](const Member& a, const Member& b) { return a.rank == b.rank; });
+}
+
 Certainty certainty_of(const Run& run, const Divergence& divergence) {
   if (divergence.kind == DivergenceKind::kUnknown || is_doubtful(run, divergence)) {
     return Certainty::kPossible;
@@ -106,7 +116,8 @@ Certainty certainty_of(const Run& run, const Divergence& divergence) {
   const bool whole =
       !is_absence(divergence) || (!guessed && run.missing.empty() && run.unreadable.empty());
   return seen && sure && whole && !is_told_by_lines(divergence) && !divergence.by_habit &&
-                 !divergence.open && divergence.twins.empty()
+                 !divergence.open && divergence.twins.empty() &&
+                 !is_on_other_members(run, divergence)
              ? Certainty::kProof
              : Certainty::kLikely;
 }

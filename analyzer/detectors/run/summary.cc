@@ -23,6 +23,7 @@
 #include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/model/waiting/host_functions.h"
+#include "analyzer/model/waiting/pace.h"
 #include "analyzer/model/waiting/stalls.h"
 #include "analyzer/thresholds.h"
 

@@ -17,6 +17,7 @@
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/run_clocks.h"
+#include "analyzer/model/waiting/pace.h"
 #include "analyzer/model/waiting/stalls.h"
 #include "analyzer/model/waiting/wait_search.h"
 #include "analyzer/thresholds.h"

@@ -180,6 +180,20 @@ bool is_habit(const Standing& standing, const SequenceItem& item) {
       });
 }
 
+// All others made that call there, from one line, as the rank did elsewhere; and from that line
+// nobody had called on what it used before, as who goes through several communicators does.
+bool is_called_by_all_others(const Standing& meant, const Standing& used, const LeftOut& missing,
+                             const SideCall& instead) {
+  constexpr size_t kLeast = 3;  // of two members either may be right
+  return meant.sequences.size() >= kLeast && !is_habit(used, instead.item) &&
+         std::all_of(meant.sequences.begin(), meant.sequences.end(), [&](const Sequence& sequence) {
+           const SequenceItem* const item = sequence.at(missing.call.item.operation.sequence);
+           return sequence.member->rank == instead.rank ||
+                  (item != nullptr && item->key == instead.item.key &&
+                   item->site == instead.item.site);
+         });
+}
+
 // What is known of the rank there, and so of the other one of two.
 size_t erase_all(const Standing& standing, Rank rank, FoundByRank& found) {
   const auto other = other_of_two(standing, rank);
@@ -200,7 +214,9 @@ void look_for_other_communicator(const Run& run, const Standing& meant, const St
       continue;
     }
     const bool pair = meant.sequences.size() == 2;
-    if (pair && is_habit(used, instead->item) && !is_habit(meant, instead->item)) {
+    if ((pair && is_habit(used, instead->item) && !is_habit(meant, instead->item)) ||
+        (!same_members(run, meant.communicator, used.communicator) &&
+         !is_called_by_all_others(meant, used, *missing, *instead))) {
       continue;
     }
     Divergence one = misplaced(run, DivergenceKind::kOtherCommunicator, meant.communicator,
@@ -347,8 +363,7 @@ void look_for_other_communicators(const Run& run, std::span<const Standing> unev
     const Standing& used = uneven[number];
     const size_t changes = found.changes();
     if (meant.communicator != used.communicator &&
-        !found.is_swapped(meant.communicator, used.communicator) &&
-        same_members(run, meant.communicator, used.communicator)) {
+        !found.is_swapped(meant.communicator, used.communicator)) {
       look_for_other_communicator(run, meant, used, found);
     }
     if (found.changes() != changes) {

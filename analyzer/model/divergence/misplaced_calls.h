@@ -1,5 +1,5 @@
-// Calls that a rank made elsewhere instead: on another communicator of the same members, or a send
-// or receive where the others are in a collective.
+// Calls that a rank made elsewhere instead: on another communicator, or a send or receive where the
+// others are in a collective.
 #pragma once
 
 #include <vector>

@@ -101,7 +101,7 @@ std::map<size_t, std::map<Rank, std::vector<Span>>> late_spans(Run& run,
                                                                const ReadEvents& read_events) {
   const LongerTables longer(run, read_events);
   std::map<size_t, std::map<Rank, std::vector<Span>>> spans;
-  for (const Lateness& lateness : find_all_lateness(run)) {
+  for (const Lateness& lateness : find_all_lateness(run, FirstCollective::kCounted)) {
     for (const Rank rank : lateness.late) {
       spans[state_of(run, rank)->process][rank].push_back({lateness.from, lateness.until});
     }

@@ -62,11 +62,12 @@ Arrivals arrivals_at(const Run& run, const Communicator& communicator, uint64_t 
   return found;
 }
 
-// Without the first: into that one ranks come as their start took.
-std::vector<Arrivals> kept_arrivals(const Run& run, const Communicator& communicator) {
+std::vector<Arrivals> kept_arrivals(const Run& run, const Communicator& communicator,
+                                    FirstCollective first) {
+  const uint64_t from = first == FirstCollective::kCounted ? 1 : 2;
   std::vector<Arrivals> kept;
   for (const OperationText& operation : text_of(run, communicator.members.front()).recent) {
-    if (operation.collective && operation.sequence > 1) {
+    if (operation.collective && operation.sequence >= from) {
       kept.push_back(arrivals_at(run, communicator, operation.sequence));
     }
   }
@@ -223,12 +224,13 @@ std::optional<Lateness> lateness_at(const Run& run, size_t index, const Arrivals
   return found->late.empty() ? std::nullopt : found;
 }
 
-void add_lateness_of(const Run& run, size_t index, std::vector<Lateness>& found) {
+void add_lateness_of(const Run& run, size_t index, FirstCollective first,
+                     std::vector<Lateness>& found) {
   const Communicator& communicator = run.communicators[index];
   if (!communicator.absent.empty()) {
     return;
   }
-  const std::vector<Arrivals> kept = kept_arrivals(run, communicator);
+  const std::vector<Arrivals> kept = kept_arrivals(run, communicator, first);
   for (const Arrivals& arrivals : kept) {
     if (auto lateness = lateness_at(run, index, arrivals, kept)) {
       found.push_back(std::move(*lateness));
@@ -250,16 +252,16 @@ bool are_on_one_host(const Run& run, const Communicator& communicator) {
   });
 }
 
-std::vector<Lateness> find_all_lateness(const Run& run) {
+std::vector<Lateness> find_all_lateness(const Run& run, FirstCollective first) {
   std::vector<Lateness> all;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
-    add_lateness_of(run, i, all);
+    add_lateness_of(run, i, first, all);
   }
   return all;
 }
 
 std::vector<Lateness> find_lateness(const Run& run) {
-  std::vector<Lateness> all = find_all_lateness(run);
+  std::vector<Lateness> all = find_all_lateness(run, FirstCollective::kLeftOut);
   // Where one rank was late, those whom it kept waiting may be late elsewhere.
   std::stable_sort(all.begin(), all.end(), [](const Lateness& a, const Lateness& b) {
     return std::tuple(a.late.size(), -a.by(), a.from) < std::tuple(b.late.size(), -b.by(), b.from);

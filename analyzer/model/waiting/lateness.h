@@ -1,6 +1,7 @@
 // Ranks that came late to a collective in which the others waited for them.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "analyzer/model/elapsed.h"
@@ -26,8 +27,11 @@ struct Lateness {
 // All members share a clock.  Where a source does not say the hosts, that is not known: no.
 bool are_on_one_host(const Run& run, const Communicator& communicator);
 
+// Into the first collective ranks come as their start took, so that this is nobody's fault.
+enum class FirstCollective : uint8_t { kLeftOut, kCounted };
+
 // Each time that it happened.  Several may have one cause.
-std::vector<Lateness> find_all_lateness(const Run& run);
+std::vector<Lateness> find_all_lateness(const Run& run, FirstCollective first);
 
 // What one lateness led to elsewhere is left out.  By time.
 std::vector<Lateness> find_lateness(const Run& run);

@@ -10,8 +10,8 @@
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/model/waiting/host_functions.h"
-#include "analyzer/model/waiting/late_hosts.h"
 #include "analyzer/model/waiting/message_stalls.h"
+#include "analyzer/model/waiting/pace.h"
 #include "analyzer/model/waiting/stream_order.h"
 #include "analyzer/model/waiting/wait_search.h"
 #include "analyzer/thresholds.h"
@@ -62,20 +62,6 @@ std::set<uint64_t> stalled_sequences(const Run& run, const Communicator& communi
   }
   found.erase(found.upper_bound(reached), found.end());
   return found;
-}
-
-// Of those that returned before `until`.
-TimeNs longest_call(const Run& run, const ProcessTrace& trace, TimeNs until) {
-  TimeNs longest = 0;
-  for (const CallRecord& event : trace.events) {
-    const CallSchema* schema = schema_of(trace, event.call);
-    // Not what only the start of a job takes.
-    const bool of_steps = schema != nullptr && (schema->kind == "sync" || schema->kind == "copy");
-    if (of_steps && event.returned && !event.enter_lost && event.leave <= until) {
-      longest = std::max(longest, without_late_hosts(run, event.enter, event.leave));
-    }
-  }
-  return longest;
 }
 
 // How long it waits there.  All had come at `from`.
@@ -437,21 +423,6 @@ bool is_behind_another(const Run& run, const Stall& stall, const StalledRank& ra
 bool is_first(const Run& run, const Stall& stall) {
   return std::none_of(stall.ranks.begin(), stall.ranks.end(),
                       [&](const StalledRank& rank) { return is_behind_another(run, stall, rank); });
-}
-
-TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until) {
-  TimeNs longest = 0;
-  bool any = false;
-  for (const Member& member : communicator.members) {
-    const std::vector<OperationText>& recent = text_of(run, member).recent;
-    for (size_t i = 1; i < recent.size() && recent[i].enter <= until; ++i) {
-      longest = std::max(longest, without_late_hosts(run, recent[i - 1].enter, recent[i].enter));
-      any = true;
-    }
-    longest = std::max(longest, longest_call(run, run.processes[member.process], until));
-  }
-  // Nothing to compare with: what comes first takes longest.
-  return any ? longest : run.hang_after;
 }
 
 std::vector<Stall> find_stalls(const Run& run, HostWait wait) {

@@ -53,8 +53,4 @@ struct OccupyingOperation {
 std::optional<OccupyingOperation> holder_of(const Run& run, const Stall& stall,
                                             const StalledRank& rank);
 
-// How long the job took at most, from one operation of the communicator to the next or inside one
-// call that returned before `until`, when it still moved; without what a late host took.
-TimeNs pace_of(const Run& run, const Communicator& communicator, TimeNs until);
-
 }  // namespace traintrace
