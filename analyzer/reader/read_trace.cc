@@ -95,10 +95,6 @@ void note_host(const std::string& path, ProcessTrace& trace) {
   }
 }
 
-bool is_lean(const ReadOptions& options) {
-  return options.lean && !options.events;
-}
-
 Schema read_schema(const TraceBytes& file, const Layout& layout, const ReadOptions& options,
                    std::vector<ReadError>& problems) {
   constexpr uint64_t kMostBytes = 16 << 20;
@@ -111,7 +107,7 @@ Schema read_schema(const TraceBytes& file, const Layout& layout, const ReadOptio
   const size_t got = file.read(section->offset, text);
   size_t bad_lines = 0;
   const std::string_view lines(reinterpret_cast<const char*>(text.data()), got);
-  Schema schema = is_lean(options) ? lean_schema(lines, bad_lines) : parse_schema(lines, bad_lines);
+  Schema schema = options.lean ? lean_schema(lines, bad_lines) : parse_schema(lines, bad_lines);
   if (!options.first_calls.empty()) {
     schema.put_first(options.first_calls);
   }
@@ -135,6 +131,23 @@ void drop_unused_modules(ProcessTrace& trace) {
     return first == addresses.end() || *first >= module.end;
   });
   trace.modules.shrink_to_fit();
+}
+
+// Tables are read without knowing how much of them is in use: of a thousand processes what was
+// reserved would be a third of all.
+void hold_no_more(ProcessTrace& trace) {
+  trace.calls.shrink_to_fit();
+  trace.threads.shrink_to_fit();
+  trace.peers.shrink_to_fit();
+  trace.streams.shrink_to_fit();
+  trace.host_functions.shrink_to_fit();
+  trace.allocations.shrink_to_fit();
+  trace.tensor_blocks.shrink_to_fit();
+  for (CommunicatorText& communicator : trace.communicators) {
+    communicator.checkpoints.shrink_to_fit();
+    communicator.recent.shrink_to_fit();
+  }
+  trace.communicators.shrink_to_fit();
 }
 
 Result<TraceBytes> open_trace(const std::string& path) {
@@ -165,8 +178,11 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   note_copy(layout->header, trace);
   read_gpu_progress(context);
   trace.calls = std::move(context.schema.calls);
-  if (is_lean(options)) {
+  if (options.lean && !options.events) {
     drop_unused_modules(trace);
+  }
+  if (options.lean) {
+    hold_no_more(trace);
   }
   return trace;
 }
