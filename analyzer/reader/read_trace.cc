@@ -87,6 +87,33 @@ void note_pack(const std::string& path, ProcessTrace& trace) {
   }
 }
 
+bool lies_in_memory_tables(const Layout& layout, const PackedBytes& part) {
+  return part.bytes != 0 &&
+         std::any_of(layout.sections.begin(), layout.sections.end(), [&](const auto& section) {
+           const bool of_memory =
+               section.kind == format::kAllocations || section.kind == format::kTensorBlocks ||
+               section.kind == format::kTensorDevices || section.kind == format::kHeldBlocks;
+           return of_memory && part.offset >= section.offset &&
+                  part.offset + part.bytes <= section.offset + section.bytes;
+         });
+}
+
+// Who waits for whom is told by other tables.
+void note_damage(const TraceBytes& file, const std::string& path,
+                 const std::vector<ReadError>& damages, ProcessTrace& trace) {
+  std::vector<ReadError> ignored;
+  const Result<Layout> layout = read_layout(file, ignored);
+  const bool only_memory =
+      layout && !damages.empty() && trace.errors.size() == damages.size() &&
+      std::all_of(damages.begin(), damages.end(), [&](const ReadError& damage) {
+        return !damage.truncated &&
+               lies_in_memory_tables(*layout, trace_bytes_at(path, damage.offset));
+      });
+  if (only_memory) {
+    trace.facts.emplace("damaged", "memory");
+  }
+}
+
 // What its own host says of a trace that was brought here.
 void note_host(const std::string& path, ProcessTrace& trace) {
   if (const auto brought = brought_file(path)) {
@@ -207,6 +234,7 @@ Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& opti
   }
   if (trace && file->is_within()) {
     trace->errors.insert(trace->errors.end(), damages.begin(), damages.end());
+    note_damage(*file, trace_path, damages, *trace);
     note_pack(trace_path, *trace);
     note_host(path, *trace);
   }
