@@ -19,6 +19,47 @@ class Parts(job.Case):
         subprocess.run([GENERATOR, f"{self.folder}/{folder}", f"--ranks={ranks}", "--collectives=600", f"--culprit={min(CULPRIT, ranks - 1)}",
                         f"--fault={fault}", *options], check=True, timeout=60)
 
+    def lose(self, folder, host):
+        for path in self.files(f"{folder}/{host}.*"):
+            os.remove(path)
+
+    def diff(self, *traces):
+        status, out, errors = self.traintrace("diff", "--format=json", *traces)
+        self.assertEqual((status, errors), (0, ""))
+        return json.loads(out)
+
+
+class Diff(Parts):
+    NOT_COMPARED = "; of ranks 0-7 only A has traces"
+
+    def test_a_host_whose_traces_are_lost(self):
+        self.make("good", fault="none")
+        self.make("bad", fault="none")
+        self.assertEqual(self.diff("good", "bad")["verdict"], "no difference in the collectives of the two runs")
+        self.lose("bad", "node0")
+        report = self.diff("good", "bad")
+        self.assertEqual(report["verdict"], "no difference in the collectives of the ranks of which both runs have traces" + self.NOT_COMPARED)
+        self.assertEqual((report["ranks_only_in_a"], report["only_in_a"], report["only_in_b"]), (list(range(PER_HOST)), [], []))
+        compared = {rank for one in report["sequences"] for rank in one["ranks"]}
+        self.assertEqual(compared, set(range(PER_HOST, RANKS)))
+        self.assertEqual(len({one["communicator"] for one in report["sequences"]}), len({one["communicator"] for one in self.diff("bad", "bad")["sequences"]}))
+        self.assertIn("; of ranks 0-7 only B has traces", self.diff("bad", "good")["verdict"])
+
+    def test_the_first_difference_is_found_all_the_same(self):
+        self.make("good", fault="none")
+        self.make("bad", fault="skip")
+        whole = self.diff("good", "bad")
+        self.lose("bad", "node0")
+        report = self.diff("good", "bad")
+        self.assertEqual(report["verdict"], whole["verdict"] + self.NOT_COMPARED)
+        self.assertEqual(report["sequences"][0]["ranks"], [CULPRIT])
+
+    def test_a_job_of_fewer_ranks_has_other_communicators(self):
+        """Nobody's traces are lost: the same ranks are in smaller ones."""
+        self.make("good", fault="none")
+        self.make("small", ranks=PER_HOST, fault="none")
+        self.assertTrue(self.diff("good", "small")["only_in_a"])
+
 
 class Beside(Parts):
     def error(self, *traces):
