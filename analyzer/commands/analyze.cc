@@ -103,9 +103,10 @@ struct Given {
 
 Result<Given> take_apart(TraceSet traces) {
   Given given;
-  given.testimonies = read_testimonies(traces.supporting, traces.errors);
-  // What is wrong with it makes nothing else less certain.
+  // What is wrong with what lies beside traces makes nothing else less certain.
   std::vector<ReadError> problems;
+  given.testimonies =
+      read_testimonies(traces.supporting, traces.processes.empty() ? traces.errors : problems);
   given.telemetry = read_telemetry(traces.telemetry, problems);
   for (const ReadError& problem : problems) {
     say(problem);

@@ -18,6 +18,9 @@ struct AnalyzeOptions {
   std::string format = "text";  // text, json, html
   std::string output;           // file; empty or "-": stdout
   Screen screen;                // of text
+  // With --mpi: what a process needs for its longest step - listing a folder of a file server,
+  // packing one trace - is seconds.
+  int patience_seconds = 30;
 };
 
 // Prints the report.  0: no finding of severity error; 1: at least one; 2: no input was usable, or

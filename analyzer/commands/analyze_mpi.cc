@@ -264,14 +264,10 @@ Parcel parcel_for(const Wanted& file, const std::string& folder) {
 
 constexpr const char* kDone = "";
 
-// What a process needs for its longest step - listing a folder of a file server, packing one trace
-// - is seconds.
-constexpr std::chrono::seconds kPatience{30};
-
 // What every process but the first does.
 int serve(Mpi& mpi, const AnalyzeOptions& options) {
   const TemporaryFolder folder;
-  mpi.gather(text_of(list_all(options.traces)), kPatience);
+  mpi.gather(text_of(list_all(options.traces)), std::chrono::seconds(options.patience_seconds));
   const Json share = Json::parse(mpi.receive(0), nullptr, false);
   for (const Json& wanted : share) {
     const Wanted file{wanted.at(0), wanted.at(1), static_cast<Travel>(wanted.at(2).get<int>())};
@@ -298,8 +294,13 @@ std::string text_of(const std::vector<Wanted>& share) {
 class Others {
  public:
   // `hosts` by process; empty: it has said nothing.
-  Others(Mpi& mpi, const Shares& shares, std::vector<std::string> hosts, std::string folder)
-      : mpi_(mpi), shares_(shares), hosts_(std::move(hosts)), folder_(std::move(folder)) {
+  Others(Mpi& mpi, const Shares& shares, std::vector<std::string> hosts, std::string folder,
+         std::chrono::seconds patience)
+      : mpi_(mpi),
+        shares_(shares),
+        hosts_(std::move(hosts)),
+        folder_(std::move(folder)),
+        patience_(patience) {
     for (int process = 1; process < mpi_.size(); ++process) {
       if (host_of(process).empty()) {
         give_up(process, 0);
@@ -320,7 +321,7 @@ class Others {
     for (size_t i = 0; i < most; ++i) {
       for (int process = 1; process < mpi_.size(); ++process) {
         if (i < shares_.of(process).size() && !gone_.contains(process)) {
-          const auto parcel = mpi_.receive_within(process, kPatience);
+          const auto parcel = mpi_.receive_within(process, patience_);
           parcel ? void(take(process, *parcel)) : give_up(process, i);
         }
       }
@@ -333,7 +334,7 @@ class Others {
       return;
     }
     mpi_.send(owner->second, path);
-    if (const auto parcel = mpi_.receive_within(owner->second, kPatience)) {
+    if (const auto parcel = mpi_.receive_within(owner->second, patience_)) {
       detail_bytes_ += take(owner->second, *parcel);
     } else {
       give_up(owner->second, shares_.of(owner->second).size());
@@ -366,7 +367,7 @@ class Others {
     const std::vector<Wanted>& share = shares_.of(process);
     note(fmt::format(
         "process {}{} has not answered for {} s: {}", process,
-        host_of(process).empty() ? "" : " on " + host_of(process), kPatience.count(),
+        host_of(process).empty() ? "" : " on " + host_of(process), patience_.count(),
         host_of(process).empty() || sent == share.size()
             ? "judged without it"
             : fmt::format("judged without {} of its {} files", share.size() - sent, share.size())));
@@ -405,6 +406,7 @@ class Others {
   std::vector<std::string> hosts_;
   std::set<int> gone_;
   std::string folder_;
+  std::chrono::seconds patience_;
   std::map<std::string, int> owners_;
   size_t count_ = 0;
   uint64_t bytes_ = 0;
@@ -425,10 +427,11 @@ void say_ended(int signal) {
 
 int judge_all(Mpi& mpi, const AnalyzeOptions& options) {
   std::signal(SIGTERM, say_ended);
+  const std::chrono::seconds patience(options.patience_seconds);
   const TemporaryFolder folder;
   Shares shares(mpi.size());
   std::vector<std::string> hosts;
-  for (const std::string& text : mpi.gather(text_of(list_all(options.traces)), kPatience)) {
+  for (const std::string& text : mpi.gather(text_of(list_all(options.traces)), patience)) {
     const Json listing = Json::parse(text, nullptr, false);
     if (listing.is_object()) {
       shares.add(static_cast<int>(hosts.size()), listing);
@@ -438,7 +441,7 @@ int judge_all(Mpi& mpi, const AnalyzeOptions& options) {
   if (!folder.path().empty()) {
     shares.divide();
   }
-  Others others(mpi, shares, std::move(hosts), folder.path());
+  Others others(mpi, shares, std::move(hosts), folder.path(), patience);
   others.bring_all();
   bring_events_by([&](const std::string& path) { others.bring_events_of(path); });
   const int status = folder.path().empty() ? fail("no folder for temporary files can be made")

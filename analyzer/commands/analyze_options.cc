@@ -66,6 +66,10 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
   command.add_flag("--mpi", *mpi,
                    "under mpirun or srun, one process per host: each reads what lies there, the "
                    "first one judges");
+  command
+      .add_option("--patience", options->patience_seconds,
+                  "seconds that --mpi waits for a process that says nothing")
+      ->group("");
   command.callback([options, hang_after, mpi, &invocation] {
     invocation.status =
         run_analysis(*options, *hang_after, *mpi ? Processes::kOfLauncher : Processes::kThis);

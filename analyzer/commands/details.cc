@@ -129,9 +129,11 @@ std::set<size_t> processes_to_read_for_memory(const Run& run) {
 }
 
 void read_details(ProcessTrace& trace, bool whole) {
-  Result<ProcessTrace> full = read_trace(
-      trace.source,
-      {.events = true, .reports = false, .booted = trace.booted, .first_calls = trace.calls});
+  Result<ProcessTrace> full = read_trace(trace.source, {.events = true,
+                                                        .reports = false,
+                                                        .booted = trace.booted,
+                                                        .lean = true,
+                                                        .first_calls = trace.calls});
   const bool same = full && full->host == trace.host && full->pid == trace.pid &&
                     full->start_time == trace.start_time &&
                     full->communicators.size() >= trace.communicators.size();

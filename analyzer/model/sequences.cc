@@ -99,14 +99,20 @@ class ItemMaker {
   std::unordered_map<uint32_t, uint64_t> sites_;
 };
 
+// Of all members of one communicator: dumps have thousands of each rank, and those of thousands of
+// ranks would be gigabytes.
+constexpr size_t kMostItems = 4'000'000;
+
 // Newest first, as far as they follow one another without a gap.
-std::vector<SequenceItem> newest_items(const ProcessTrace& trace, const CommunicatorText& text) {
+std::vector<SequenceItem> newest_items(const ProcessTrace& trace, const CommunicatorText& text,
+                                       size_t most) {
   std::vector<SequenceItem> items;
-  items.reserve(text.recent.size());
+  items.reserve(std::min(text.recent.size(), most));
   ItemMaker maker(trace);
   uint64_t expected = text.collectives;
   constexpr uint8_t kNot = format::kCaptured | format::kFailed;
-  for (auto at = text.recent.rbegin(); at != text.recent.rend() && expected > 0; ++at) {
+  for (auto at = text.recent.rbegin();
+       at != text.recent.rend() && expected > 0 && items.size() < most; ++at) {
     if (!at->collective || (at->flags & kNot) != 0) {
       continue;
     }
@@ -149,12 +155,12 @@ std::optional<uint64_t> Sequence::hash_at(uint64_t number) const {
   return found == checkpoints.end() ? std::nullopt : std::optional(found->hash);
 }
 
-Sequence sequence_of(const Run& run, const Member& member) {
+Sequence sequence_of(const Run& run, const Member& member, size_t most) {
   const ProcessTrace& trace = run.processes[member.process];
   const CommunicatorText& text = text_of(run, member);
   Sequence sequence;
   sequence.member = &member;
-  sequence.items = newest_items(trace, text);
+  sequence.items = newest_items(trace, text, most);
   // Of damaged traces: so that numbers do not wrap.
   constexpr uint64_t kMost = uint64_t{1} << 62;
   const uint64_t collectives = std::min(text.collectives, kMost);
@@ -187,9 +193,11 @@ Sequence sequence_of(const Run& run, const Member& member) {
 const std::vector<Sequence>& MemberSequences::of(size_t communicator) {
   const auto [at, is_new] = known_.try_emplace(communicator);
   if (is_new) {
-    at->second.reserve(run_.communicators[communicator].members.size());
-    for (const Member& member : run_.communicators[communicator].members) {
-      at->second.push_back(sequence_of(run_, member));
+    const std::vector<Member>& members = run_.communicators[communicator].members;
+    const size_t most = kMostItems / std::max<size_t>(members.size(), 1);
+    at->second.reserve(members.size());
+    for (const Member& member : members) {
+      at->second.push_back(sequence_of(run_, member, most));
     }
   }
   return at->second;

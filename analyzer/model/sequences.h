@@ -30,7 +30,8 @@ struct Sequence {
 
 SequenceItem sequence_item(const ProcessTrace& trace, const OperationText& operation);
 
-Sequence sequence_of(const Run& run, const Member& member);
+// Of at most so many of the newest.
+Sequence sequence_of(const Run& run, const Member& member, size_t most = SIZE_MAX);
 
 // Of all members of a communicator, in their order; made when they are asked for first.
 class MemberSequences {
@@ -39,6 +40,8 @@ class MemberSequences {
   explicit MemberSequences(const Run& run) : run_(run) {}
 
   const std::vector<Sequence>& of(size_t communicator);
+  // They are made again if somebody asks.
+  void forget(size_t communicator) { known_.erase(communicator); }
 
  private:
   const Run& run_;

@@ -87,16 +87,39 @@ void note_pack(const std::string& path, ProcessTrace& trace) {
   }
 }
 
+bool lies_in_memory_tables(const Layout& layout, const PackedBytes& part) {
+  return part.bytes != 0 &&
+         std::any_of(layout.sections.begin(), layout.sections.end(), [&](const auto& section) {
+           const bool of_memory =
+               section.kind == format::kAllocations || section.kind == format::kTensorBlocks ||
+               section.kind == format::kTensorDevices || section.kind == format::kHeldBlocks;
+           return of_memory && part.offset >= section.offset &&
+                  part.offset + part.bytes <= section.offset + section.bytes;
+         });
+}
+
+// Who waits for whom is told by other tables.
+void note_damage(const TraceBytes& file, const std::string& path,
+                 const std::vector<ReadError>& damages, ProcessTrace& trace) {
+  std::vector<ReadError> ignored;
+  const Result<Layout> layout = read_layout(file, ignored);
+  const bool only_memory =
+      layout && !damages.empty() && trace.errors.size() == damages.size() &&
+      std::all_of(damages.begin(), damages.end(), [&](const ReadError& damage) {
+        return !damage.truncated &&
+               lies_in_memory_tables(*layout, trace_bytes_at(path, damage.offset));
+      });
+  if (only_memory) {
+    trace.facts.emplace("damaged", "memory");
+  }
+}
+
 // What its own host says of a trace that was brought here.
 void note_host(const std::string& path, ProcessTrace& trace) {
   if (const auto brought = brought_file(path)) {
     trace.running_now = brought->running_now;
     trace.halt = brought->halt;
   }
-}
-
-bool is_lean(const ReadOptions& options) {
-  return options.lean && !options.events;
 }
 
 Schema read_schema(const TraceBytes& file, const Layout& layout, const ReadOptions& options,
@@ -111,7 +134,7 @@ Schema read_schema(const TraceBytes& file, const Layout& layout, const ReadOptio
   const size_t got = file.read(section->offset, text);
   size_t bad_lines = 0;
   const std::string_view lines(reinterpret_cast<const char*>(text.data()), got);
-  Schema schema = is_lean(options) ? lean_schema(lines, bad_lines) : parse_schema(lines, bad_lines);
+  Schema schema = options.lean ? lean_schema(lines, bad_lines) : parse_schema(lines, bad_lines);
   if (!options.first_calls.empty()) {
     schema.put_first(options.first_calls);
   }
@@ -135,6 +158,23 @@ void drop_unused_modules(ProcessTrace& trace) {
     return first == addresses.end() || *first >= module.end;
   });
   trace.modules.shrink_to_fit();
+}
+
+// Tables are read without knowing how much of them is in use: of a thousand processes what was
+// reserved would be a third of all.
+void hold_no_more(ProcessTrace& trace) {
+  trace.calls.shrink_to_fit();
+  trace.threads.shrink_to_fit();
+  trace.peers.shrink_to_fit();
+  trace.streams.shrink_to_fit();
+  trace.host_functions.shrink_to_fit();
+  trace.allocations.shrink_to_fit();
+  trace.tensor_blocks.shrink_to_fit();
+  for (CommunicatorText& communicator : trace.communicators) {
+    communicator.checkpoints.shrink_to_fit();
+    communicator.recent.shrink_to_fit();
+  }
+  trace.communicators.shrink_to_fit();
 }
 
 Result<TraceBytes> open_trace(const std::string& path) {
@@ -165,8 +205,11 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   note_copy(layout->header, trace);
   read_gpu_progress(context);
   trace.calls = std::move(context.schema.calls);
-  if (is_lean(options)) {
+  if (options.lean && !options.events) {
     drop_unused_modules(trace);
+  }
+  if (options.lean) {
+    hold_no_more(trace);
   }
   return trace;
 }
@@ -191,6 +234,7 @@ Result<ProcessTrace> read_trace(const std::string& path, const ReadOptions& opti
   }
   if (trace && file->is_within()) {
     trace->errors.insert(trace->errors.end(), damages.begin(), damages.end());
+    note_damage(*file, trace_path, damages, *trace);
     note_pack(trace_path, *trace);
     note_host(path, *trace);
   }

@@ -1,6 +1,7 @@
 // Native traces: one file per process, of a live or a dead process.  Nothing in them is trusted.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,12 +22,15 @@ struct ReadOptions {
   // When the process's machine was started, by the clock that its times are to be told by
   // (ProcessTrace::booted of others there); 0: by the clock as it stood at its newest heartbeat.
   TimeNs booted = 0;
-  // Without events: of calls and modules only those that something refers to.  Of 16,384 processes
-  // the others would be 5 GB.
+  // Of calls only those that something refers to, and without events of modules too.  Of 16,384
+  // processes the others would be 5 GB.
   bool lean = false;
   // These come first in ProcessTrace::calls: records of it may then be put among those of a trace
   // that was read without.
   std::span<const CallSchema> first_calls = {};
+  // Called with each trace of read_traces, before the next is read: what it drops of it is not held
+  // while the others are.
+  std::function<void(ProcessTrace&)> as_read = {};
 };
 
 // `path` may be a pointer file (HOST.PID.STARTTIME.pointer).  An error: nothing of it could be

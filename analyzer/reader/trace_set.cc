@@ -273,6 +273,9 @@ void add_native(const std::string& path, const ReadOptions& options, const Input
   }
   if (!known.has(*trace)) {
     read_threads_file(*trace);
+    if (options.as_read) {
+      options.as_read(*trace);
+    }
     set.processes.push_back(std::move(*trace));
   }
 }

@@ -100,13 +100,31 @@ bool differs(const SequenceDiff& diff) {
   return diff.kind == DiffKind::kDiffers;
 }
 
-std::string verdict(const RunDiff& diff) {
-  if (!diff.sequences.empty() && diff.sequences.front().kind != DiffKind::kSame) {
-    return headline(diff.sequences.front());
+// "; of ranks 4-7 only A has traces"; or nothing.
+std::string not_compared_text(const RunDiff& diff) {
+  std::string text;
+  for (const auto& [ranks, run] :
+       {std::pair(&diff.ranks_only_in_a, 'A'), std::pair(&diff.ranks_only_in_b, 'B')}) {
+    if (!ranks->empty()) {
+      text += fmt::format("; of {} only {} has traces", ranks_text(*ranks), run);
+    }
   }
-  return diff.only_in_a.empty() && diff.only_in_b.empty()
-             ? "no difference in the collectives of the two runs"
-             : "the runs have different communicators";
+  return text;
+}
+
+std::string verdict(const RunDiff& diff) {
+  const std::string not_compared = not_compared_text(diff);
+  if (!diff.sequences.empty() && diff.sequences.front().kind != DiffKind::kSame) {
+    return headline(diff.sequences.front()) + not_compared;
+  }
+  if (diff.only_in_a.empty() && diff.only_in_b.empty()) {
+    return (not_compared.empty() ? "no difference in the collectives of the two runs"
+            : diff.sequences.empty()
+                ? "nothing to compare: the runs have no communicator of the same ranks"
+                : "no difference in the collectives of the ranks of which both runs have traces") +
+           not_compared;
+  }
+  return "the runs have different communicators" + not_compared;
 }
 
 std::string verdict(const Difference& diff) {
@@ -163,6 +181,12 @@ std::string diff_json(const Difference& diff) {
                {"sequences", Json::array()},
                {"only_in_a", calls.only_in_a},
                {"only_in_b", calls.only_in_b}};
+  for (const auto& [ranks, name] : {std::pair(&calls.ranks_only_in_a, "ranks_only_in_a"),
+                                    std::pair(&calls.ranks_only_in_b, "ranks_only_in_b")}) {
+    for (const Rank rank : *ranks) {
+      json[name].push_back(rank.value);
+    }
+  }
   for (const SequenceDiff& one : calls.sequences) {
     json["sequences"].push_back(json_of(one));
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -52,6 +53,41 @@ bool are_of_other_tools(const std::vector<std::string>& inputs) {
          });
 }
 
+using Places = std::unordered_map<uint32_t, std::optional<std::string>>;
+
+// Where its threads are, or were last.
+Places places_of_threads(const ProcessTrace& trace) {
+  Places places;
+  for (const ThreadText& thread : trace.threads) {
+    for (const uint32_t stack : {thread.open[0].stack, thread.open[1].stack, thread.last_stack}) {
+      const auto place = user_place(trace, {}, stack);
+      places[stack] = place ? std::optional(place_text(*place)) : std::nullopt;
+    }
+  }
+  return places;
+}
+
+// What says neither whose run it is of nor which of its ranks; of a thousand processes that is
+// nearly all.
+void drop_what_is_looked_up(ProcessTrace& trace) {
+  trace.calls = {};
+  trace.modules = {};
+  trace.stacks.clear();
+  trace.code.clear();
+  trace.kernels.clear();
+  trace.ranges.clear();
+  trace.streams = {};
+  trace.host_functions = {};
+  trace.peers = {};
+  trace.allocations = {};
+  trace.tensor_blocks = {};
+  trace.out_of_memory = {};
+  for (CommunicatorText& communicator : trace.communicators) {
+    communicator.recent = {};
+    communicator.checkpoints = {};
+  }
+}
+
 ReadError nothing_to_follow(const std::vector<std::string>& inputs) {
   ReadError error;
   error.file = inputs.empty() ? "traintrace" : inputs.front();
@@ -86,7 +122,12 @@ Result<LiveJob> LiveJob::open(const std::vector<std::string>& inputs, TimeNs blo
   job.inputs_ = inputs;
   job.blocked_after_ = blocked_after;
   job.files_ = files_of(inputs.empty() ? std::vector<std::string>{"traintrace"} : inputs);
-  TraceSet set = read_traces(inputs, {.events = false});
+  std::map<std::string, Places> places;  // by trace
+  const auto take_places = [&](ProcessTrace& trace) {
+    places[trace.source] = places_of_threads(trace);
+    drop_what_is_looked_up(trace);
+  };
+  TraceSet set = read_traces(inputs, {.events = false, .lean = true, .as_read = take_places});
   if (set.processes.empty() && are_of_other_tools(inputs)) {
     return nothing_to_follow(inputs);
   }
@@ -125,12 +166,7 @@ Result<LiveJob> LiveJob::open(const std::vector<std::string>& inputs, TimeNs blo
     for (const CommunicatorText& communicator : trace.communicators) {
       identity.device = identity.device < 0 ? communicator.device : identity.device;
     }
-    for (const ThreadText& thread : trace.threads) {
-      for (const uint32_t stack : {thread.open[0].stack, thread.open[1].stack, thread.last_stack}) {
-        const auto place = user_place(trace, {}, stack);
-        followed->places[stack] = place ? std::optional(place_text(*place)) : std::nullopt;
-      }
-    }
+    followed->places = std::move(places[trace.source]);
     job.processes_.push_back(std::move(followed));
   }
   if (job.processes_.empty()) {

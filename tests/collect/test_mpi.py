@@ -14,6 +14,7 @@ GENERATOR = f"{job.BUILD}/bench/peers/parallel_job"
 RANKS = 16
 CULPRIT = 11
 HANG = ["analyze", "--format=json"]
+PATIENCE = ["--patience=8"]  # for what never answers; 30 s where it is not said
 
 
 class Mpi(job.Case):
@@ -141,9 +142,9 @@ class Mpi(job.Case):
         for number, folder in enumerate(["judge", *hosts]):
             command += ([":"] if number else []) + ["-n", "1", "--wdir", f"{self.folder}/{folder}"]
             command += ["unshare", "--uts", "sh", "-c", 'hostname far; export TT_FAIL_STAGE="$0"; exec "$@"', f"bring traces/{stuck}=wait"] if folder == hosts[1] else []
-            command += [job.TRAINTRACE, *HANG, "--mpi", "traces", f"--output={self.folder}/together"]
+            command += [job.TRAINTRACE, *HANG, *PATIENCE, "--mpi", "traces", f"--output={self.folder}/together"]
         done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=300, check=False)
-        self.assertRegex(done.stderr, r"traintrace: process 2 on far has not answered for 30 s: judged without 5 of its 8 files")
+        self.assertRegex(done.stderr, r"traintrace: process 2 on far has not answered for 8 s: judged without 5 of its 8 files")
         with open(f"{self.folder}/together", encoding="utf-8") as file:
             findings = {finding["code"]: finding for finding in json.load(file)["findings"]}
         self.assertEqual(findings["trace.elsewhere"]["values"]["host_count"], 1)
@@ -159,7 +160,7 @@ class Mpi(job.Case):
         for number, folder in enumerate(["judge", *hosts]):
             command += ([":"] if number else []) + ["-n", "1", "--wdir", f"{self.folder}/{folder}"]
             command += ["sh", "-c", '(sleep 3; kill -9 $$) & export TT_FAIL_STAGE="$0"; exec "$@"', stages] if folder == hosts[1] else []
-            command += [job.TRAINTRACE, *HANG, "--mpi", "traces", f"--output={self.folder}/together"]
+            command += [job.TRAINTRACE, *HANG, *PATIENCE, "--mpi", "traces", f"--output={self.folder}/together"]
         return subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=120, check=False)
 
     def test_a_process_that_is_killed_ends_all(self):
@@ -167,7 +168,7 @@ class Mpi(job.Case):
                       "--enable-recovery", self.kill_one().stderr)
 
     def test_a_process_that_is_killed_with_recovery(self):
-        self.assertRegex(self.kill_one("--enable-recovery").stderr, "has not answered for 30 s: judged without 8 of its 8 files")
+        self.assertRegex(self.kill_one("--enable-recovery").stderr, "has not answered for 8 s: judged without 8 of its 8 files")
         with open(f"{self.folder}/together", encoding="utf-8") as file:
             codes = {finding["code"] for finding in json.load(file)["findings"]}
         self.assertIn("trace.elsewhere", codes)

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/hang/damage.h"
 #include "analyzer/detectors/hang/divergence_text.h"
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/loop_text.h"
@@ -63,7 +64,7 @@ bool is_doubtful(const Run& run, const Divergence& divergence) {
 
 bool is_damaged(const Run& run, const Divergence& divergence) {
   return std::any_of(run.ranks.begin(), run.ranks.end(), [&](const RankState& state) {
-    return contains(divergence.deviants, state.rank) && !trace_of(run, state).errors.empty();
+    return contains(divergence.deviants, state.rank) && are_calls_damaged(trace_of(run, state));
   });
 }
 
@@ -114,7 +115,7 @@ Certainty certainty_of(const Run& run, const Divergence& divergence) {
                     (divergence.matches >= 2 && divergence.complete && run.missing.empty());
   const bool guessed = divergence.kind == DivergenceKind::kWrongPeer && divergence.tie;
   const bool whole =
-      !is_absence(divergence) || (!guessed && run.missing.empty() && run.unreadable.empty());
+      !is_absence(divergence) || (!guessed && run.missing.empty() && !may_hide_a_rank(run));
   return seen && sure && whole && !is_told_by_lines(divergence) && !divergence.by_habit &&
                  !divergence.open && divergence.twins.empty() &&
                  !is_on_other_members(run, divergence)

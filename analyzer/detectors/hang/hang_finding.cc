@@ -10,6 +10,7 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/detectors/hang/damage.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
@@ -241,7 +242,8 @@ Doubts doubts_about(const Run& run, const Hang& hang) {
     doubts.dumps = doubts.dumps || is_flight_dump(trace);
     doubts.lost_records = doubts.lost_records || lost_something(trace);
     for (const ReadError& error : trace.errors) {
-      (error.truncated ? doubts.truncated : doubts.corrupt) = true;
+      bool& doubt = error.truncated ? doubts.truncated : doubts.corrupt;
+      doubt = doubt || are_calls_damaged(trace);
     }
   };
   for (const Rank rank : hang.roots) {
@@ -257,10 +259,12 @@ Doubts doubts_about(const Run& run, const Hang& hang) {
   for (const Waiter& waiter : wait.waiters) {
     look_at(run.processes[waiter.process]);
   }
-  for (const ReadError& error : run.unreadable) {
-    (error.forbidden   ? doubts.missing_traces
-     : error.truncated ? doubts.truncated
-                       : doubts.corrupt) = true;
+  if (may_hide_a_rank(run)) {
+    for (const ReadError& error : run.unreadable) {
+      (error.forbidden   ? doubts.missing_traces
+       : error.truncated ? doubts.truncated
+                         : doubts.corrupt) = true;
+    }
   }
   return doubts;
 }

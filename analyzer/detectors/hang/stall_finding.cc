@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/hang/damage.h"
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/stall_text.h"
 #include "analyzer/model/process/activity.h"
@@ -21,9 +22,9 @@ const StalledRank* rank_in(const Stall& stall, Rank rank) {
 }
 
 bool is_whole(const Run& run) {
-  return run.missing.empty() && run.unreadable.empty() &&
+  return run.missing.empty() && !may_hide_a_rank(run) &&
          std::all_of(run.processes.begin(), run.processes.end(), [](const ProcessTrace& trace) {
-           return trace.errors.empty() &&
+           return !are_calls_damaged(trace) &&
                   std::none_of(trace.losses.begin(), trace.losses.end(), [](const LossText& loss) {
                     return loss.count > 0 && loss.severity == "warning";
                   });

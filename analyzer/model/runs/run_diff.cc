@@ -1,6 +1,7 @@
 #include "analyzer/model/runs/run_diff.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,21 +14,60 @@
 namespace traintrace {
 namespace {
 
-// Equal ranks and, of those, the n-th: ids and often names are new in every run.
-using Key = std::pair<Ranks, int>;
+Ranks ranks_of(const Run& run) {
+  Ranks ranks;
+  for (const RankState& state : run.ranks) {
+    ranks.push_back(state.rank);
+  }
+  return ranks;
+}
 
-std::map<Key, const Communicator*> by_key(const Run& run) {
-  std::map<Key, const Communicator*> found;
-  std::map<Ranks, int> uses;
+Ranks without(const Ranks& ranks, const Ranks& others) {
+  Ranks left;
+  std::set_difference(ranks.begin(), ranks.end(), others.begin(), others.end(),
+                      std::back_inserter(left));
+  return left;
+}
+
+// Of one of the runs, by those of its members that both have traces of.
+std::map<Ranks, std::vector<const Communicator*>> by_ranks(const Run& run, const Ranks& both) {
+  std::map<Ranks, std::vector<const Communicator*>> found;
   for (const Communicator& communicator : run.communicators) {
     Ranks ranks;
     for (const Member& member : communicator.members) {
-      ranks.push_back(member.rank);
+      if (contains(both, member.rank)) {
+        ranks.push_back(member.rank);
+      }
     }
-    const int use = uses[ranks]++;
-    found.emplace(Key(std::move(ranks), use), &communicator);
+    found[std::move(ranks)].push_back(&communicator);
   }
   return found;
+}
+
+// Of a split of which traces are missing the size is not known.
+bool may_be_same(const Communicator& a, const Communicator& b) {
+  return a.size < 0 || b.size < 0 || a.size == b.size;
+}
+
+using Pairs = std::map<const Communicator*, const Communicator*>;
+
+// Ids and often names are new in every run: of those with the same ranks the first is the first.
+Pairs pairs_of(const Run& a, const Run& b, const Ranks& both) {
+  Pairs pairs;
+  auto of_b = by_ranks(b, both);
+  for (const auto& [ranks, of_a] : by_ranks(a, both)) {
+    std::vector<const Communicator*>& others = of_b[ranks];
+    for (const Communicator* const communicator : ranks.empty() ? decltype(of_a)() : of_a) {
+      const auto other = std::find_if(others.begin(), others.end(), [&](const auto* one) {
+        return may_be_same(*communicator, *one);
+      });
+      if (other != others.end()) {
+        pairs[communicator] = *other;
+        others.erase(other);
+      }
+    }
+  }
+  return pairs;
 }
 
 // One rank's collectives on one communicator in one of the runs.
@@ -207,27 +247,38 @@ int order_of(DiffKind kind) {
 
 RunDiff diff_runs(const Run& a, const Run& b, const ReadEvents& read_events) {
   RunDiff diff;
-  const auto in_a = by_key(a);
-  const auto in_b = by_key(b);
-  for (const auto& [key, communicator] : in_b) {
-    if (!in_a.contains(key)) {
-      diff.only_in_b.push_back(label_of(b, *communicator));
-    }
+  diff.ranks_only_in_a = without(ranks_of(a), ranks_of(b));
+  diff.ranks_only_in_b = without(ranks_of(b), ranks_of(a));
+  const Ranks both = without(ranks_of(a), diff.ranks_only_in_a);
+  const auto any_in_both = [&](const Communicator& communicator) {
+    return std::any_of(communicator.members.begin(), communicator.members.end(),
+                       [&](const Member& member) { return contains(both, member.rank); });
+  };
+  const Pairs pairs = pairs_of(a, b, both);
+  std::set<const Communicator*> in_both;
+  for (const auto& [of_a, of_b] : pairs) {
+    in_both.insert(of_b);
   }
-  std::map<const Communicator*, decltype(in_b.end())> others;
-  for (const auto& [key, communicator] : in_a) {
-    others[communicator] = in_b.find(key);
+  for (const Communicator& communicator : b.communicators) {
+    if (!in_both.contains(&communicator) && any_in_both(communicator)) {
+      diff.only_in_b.push_back(label_of(b, communicator));
+    }
   }
   SequenceDiffs sequences;
   for (const Communicator& communicator : a.communicators) {
-    const auto other = others.at(&communicator);
-    if (other == in_b.end()) {
-      diff.only_in_a.push_back(label_of(a, communicator));
+    const auto pair = pairs.find(&communicator);
+    if (pair == pairs.end()) {
+      if (any_in_both(communicator)) {
+        diff.only_in_a.push_back(label_of(a, communicator));
+      }
       continue;
     }
     for (const Member& member : communicator.members) {
-      SequenceDiff one = compare(side_of(a, member),
-                                 side_of(b, *member_of(*other->second, member.rank)), read_events);
+      const Member* const other = member_of(*pair->second, member.rank);
+      if (other == nullptr) {
+        continue;
+      }
+      SequenceDiff one = compare(side_of(a, member), side_of(b, *other), read_events);
       one.communicator = label_of(a, communicator);
       one.ranks = {member.rank};
       sequences.add(std::move(one));

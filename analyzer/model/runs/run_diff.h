@@ -40,6 +40,7 @@ struct SequenceDiff {
 struct RunDiff {
   std::vector<SequenceDiff> sequences;  // those that differ first, then by communicator, rank
   std::vector<std::string> only_in_a, only_in_b;  // communicators
+  Ranks ranks_only_in_a, ranks_only_in_b;  // of whom the other has no trace: compared with nobody
 };
 
 // Events are only read where the tables do not say enough.

@@ -220,6 +220,15 @@ bool PackFile::is_whole() {
   return problems_.empty();
 }
 
+PackedBytes PackFile::bytes_at(PackMember member, uint64_t place) const {
+  for (const Block& block : blocks_[member]) {
+    if (block.place == place) {
+      return {block.offset, block.raw_bytes};
+    }
+  }
+  return {};
+}
+
 std::vector<ReadError> PackFile::problems() {
   const std::lock_guard lock(mutex_);
   return problems_;

@@ -9,6 +9,7 @@
 
 #include "analyzer/reader/files/byte_source.h"
 #include "analyzer/reader/files/input_file.h"
+#include "analyzer/reader/files/within.h"
 #include "format/pack.h"
 
 namespace traintrace {
@@ -29,6 +30,8 @@ class PackFile : public std::enable_shared_from_this<PackFile> {
   std::vector<ReadError> problems();
   // Reads all of it.
   bool is_whole();
+  // Which bytes of that member the block at this place of the file has; none: it has none there.
+  PackedBytes bytes_at(format::PackMember member, uint64_t place) const;
 
  private:
   struct Block {

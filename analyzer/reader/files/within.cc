@@ -162,13 +162,23 @@ bool is_whole_pack(const std::string& path) {
   return pack && (*pack)->is_whole();
 }
 
-std::optional<format::PackHead> pack_around(const std::string& path) {
+namespace {
+
+Result<std::shared_ptr<PackFile>> pack_that_holds(const std::string& path) {
   Result<InputFile> file = InputFile::open(path.substr(0, path.rfind('/')));
-  if (!file || !PackFile::is_pack(*file)) {
-    return std::nullopt;
-  }
-  const Result<std::shared_ptr<PackFile>> pack = PackFile::open(std::move(*file));
+  return file && PackFile::is_pack(*file) ? PackFile::open(std::move(*file)) : no_such_file(path);
+}
+
+}  // namespace
+
+std::optional<format::PackHead> pack_around(const std::string& path) {
+  const Result<std::shared_ptr<PackFile>> pack = pack_that_holds(path);
   return pack ? std::optional((*pack)->head()) : std::nullopt;
+}
+
+PackedBytes trace_bytes_at(const std::string& path, uint64_t place) {
+  const Result<std::shared_ptr<PackFile>> pack = pack_that_holds(path);
+  return pack ? (*pack)->bytes_at(format::kPackTrace, place) : PackedBytes();
 }
 
 std::string trace_in_pack(const std::string& path) {

@@ -23,5 +23,11 @@ std::string trace_in_pack(const std::string& path);
 bool is_whole_pack(const std::string& path);
 // The head of the pack that this path leads through.
 std::optional<format::PackHead> pack_around(const std::string& path);
+// Which bytes of a trace are in the block at that place of the pack that this path leads through;
+// none: no block of the trace is there.
+struct PackedBytes {
+  uint64_t offset = 0, bytes = 0;
+};
+PackedBytes trace_bytes_at(const std::string& path, uint64_t place);
 
 }  // namespace traintrace

@@ -109,6 +109,15 @@ void Schema::put_first(std::span<const CallSchema> rows) {
   for (uint32_t& index : index_of_id) {
     index = index == kNoCall ? kNoCall : moved[index];
   }
+  // Those that have not been asked for yet.
+  for (size_t id = 0; others != nullptr && id < others->index_of_id.size(); ++id) {
+    const uint32_t other = others->index_of_id[id];
+    const auto place = other == kNoCall ? places.end() : places.find(others->calls[other].name);
+    if (place != places.end()) {
+      index_of_id.resize(std::max(index_of_id.size(), id + 1), kNoCall);
+      index_of_id[id] = place->second;
+    }
+  }
   // What no line of the schema names is called after its id.
   for (const auto& [name, place] : places) {
     const auto id = name.starts_with(kUnnamed)
