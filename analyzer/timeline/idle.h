@@ -48,6 +48,9 @@ struct IdleCharge {
   const GpuWork* next;  // what ends the gap
   Span gap;             // all of it
   int64_t begin_ns;     // where in the gap the part stands
+  // Of kHostBound: the frame of the user's in which the launching thread was for most of it, in
+  // Timeline::names.
+  uint32_t spent_in = kNoName;
 };
 
 // Whether the host is the reason, as far as known.

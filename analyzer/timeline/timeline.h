@@ -177,6 +177,9 @@ struct Timeline {
   std::vector<HostCall> calls;           // in the order of their starts
   std::vector<uint32_t> call_stacks;     // of recorded ones: in ProcessTrace::stacks; 0: none
   std::vector<CallContext> contexts;     // of `calls`, in their order; empty: none is known
+  // The same: the innermost frame of the user's in which the thread was for most of the time since
+  // its call before, in `names`.
+  std::vector<uint32_t> spent_in;
   std::vector<CollectiveNote> collectives;  // by correlation
   std::vector<MatrixProduct> products;      // by correlation
   std::vector<DeviceModel> models;          // those known

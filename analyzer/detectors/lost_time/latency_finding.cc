@@ -55,7 +55,7 @@ std::vector<IdleSite> parts_of(const std::vector<IdleSite>& sites, const SiteFil
     if (!is_of(site)) {
       continue;
     }
-    IdleSite part{site.cause, site.call, site.site, site.op, 0, {}, site.copy};
+    IdleSite part = site.without_gaps();
     for (const IdleGap& gap : site.gaps) {
       if (keeps(gap)) {
         part.gaps.push_back(gap);
@@ -74,9 +74,10 @@ std::vector<IdleSite> parts_of(const std::vector<IdleSite>& sites, const SiteFil
 }  // namespace
 
 std::string caller_text(const IdleSite& site) {
-  return !site.site.empty() ? ", called by " + site.site
-         : !site.op.empty() ? " within " + site.op
-                            : "";
+  if (!site.site.empty()) {
+    return (site.spent_in_site ? ", while the host was in " : ", called by ") + site.site;
+  }
+  return !site.op.empty() ? " within " + site.op : !site.kernel.empty() ? " of " + site.kernel : "";
 }
 
 std::string ms_text(int64_t ns) {
@@ -277,7 +278,8 @@ CodePlace place_of(Rank rank, const IdleSite& site) {
   const size_t close = site.site.find("): ");
   const size_t open = close == site.site.npos ? close : site.site.rfind('(', close);
   if (open == site.site.npos) {
-    return {rank, "", 0, site.op.empty() ? site.call : site.op, "native"};
+    const std::string& known = !site.op.empty() ? site.op : site.kernel;
+    return {rank, "", 0, known.empty() ? site.call : known, "native"};
   }
   int line = 0;
   const char* text = site.site.data();
@@ -427,8 +429,9 @@ void add_sites(const std::vector<LossOn>& losses,
       if ((site.call.empty() && site.copy.empty()) || shown == kMostSites) {
         continue;
       }
-      // A launch with no frame above it is no place in anybody's code.
-      const bool tells = !site.site.empty() || !is_launch(site.cause) || !site.copy.empty();
+      // A launch of which nothing else is known is no place in anybody's code.
+      const bool tells = !is_launch(site.cause) || !site.copy.empty() || !site.site.empty() ||
+                         !site.op.empty() || !site.kernel.empty();
       if (++shown == 1 && tells && finding.where.size() < kManyEvidenceLines) {
         finding.where.push_back(place_of(loss.device->rank, site));
       }

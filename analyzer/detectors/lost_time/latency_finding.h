@@ -79,7 +79,8 @@ int64_t percent_of(const DeviceProfile& device, int64_t ns);  // of the window, 
 // "28.6 % of 996.5 ms"
 std::string share_text(const DeviceProfile& device, int64_t ns);
 std::string ms_text(int64_t ns);  // "12.3 ms", "4.5 us"
-// ", called by train.py(31): log_loss", else " within aten::item"; empty: neither is known.
+// ", called by train.py(31): log_loss" or ", while the host was in ..", else " within aten::item",
+// else " of gemm_kernel"; empty: nothing is known.
 std::string caller_text(const IdleSite& site);
 
 // The places that lose most of it, the first of each device as `where`, others as evidence; and all
