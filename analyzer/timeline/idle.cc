@@ -245,7 +245,9 @@ int64_t Attribution::add_late_part(const Span& part, const HostCall& launch,
   if (returned != nullptr) {
     const int64_t induced = std::min(left, most_induced_ns);
     add(IdleCause::kSyncInduced, induced, returned);
-    add(IdleCause::kHostBound, left - induced, &launch, spent_in(thread, part));
+    // Launches alone have no stacks: then the line to begin at is where the host last waited.
+    add(IdleCause::kHostBound, left - induced, timeline_.by_host ? returned : &launch,
+        spent_in(thread, part));
     return induced;
   }
   Spans explained = loading;

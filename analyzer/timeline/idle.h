@@ -42,8 +42,8 @@ struct IdleCharge {
   IdleCause cause;
   int64_t ns;
   // What the host did: the last call of that kind in the part, or the one that let the GPU run dry
-  // before it, for kHostBound, kLazyLoad, kLaunchCall and kLaunchLatency the launch; null where the
-  // cause is on the GPU's side.
+  // before it (so by_host of kHostBound), else for kHostBound, kLazyLoad, kLaunchCall and
+  // kLaunchLatency the launch; null where the cause is on the GPU's side.
   const HostCall* call;
   const GpuWork* next;  // what ends the gap
   Span gap;             // all of it
