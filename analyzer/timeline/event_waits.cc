@@ -31,34 +31,46 @@ void EventWaits::event_created(uint64_t event) {
   events_[event] = {};
 }
 
-void EventWaits::add(const Point& from, Point& to) {
-  for (const auto& [stream, work] : from.sources) {
-    uint64_t& newest = to.sources[stream];
+void EventWaits::add(const Sources& from, Sources& to) {
+  for (const auto& [stream, work] : from) {
+    uint64_t& newest = to[stream];
     newest = std::max(newest, work);  // correlations grow
   }
+}
+
+void EventWaits::add(const Point& from, Point& to) {
+  add(from.sources, to.sources);
   to.unknown = to.unknown || from.unknown;
   to.peers = to.peers || from.peers;
 }
 
 EventWaits::Point EventWaits::after(const Stream& stream, const State& state) const {
   Point point = state.pending;
+  add(point.legacy, point.sources);
+  point.legacy.clear();
   if (state.newest != 0) {
     point.sources[stream] = state.newest;
   }
   return point;
 }
 
+void EventWaits::follow(const Point& from, Point& to) {
+  add(from.sources, to.legacy);
+  to.unknown = to.unknown || from.unknown;
+  to.peers = to.peers || from.peers;
+}
+
 void EventWaits::follow_legacy(const Stream& stream, State& state) {
   if (is_legacy(stream)) {
     for (const auto& [other, its] : streams_) {
       if (its.is_blocking && its.device == stream.device) {
-        add(after(other, its), state.pending);
+        follow(after(other, its), state.pending);
       }
     }
   } else if (state.is_blocking) {
     const Stream legacy{kLegacy, state.device};
     if (const auto found = streams_.find(legacy); found != streams_.end()) {
-      add(after(legacy, found->second), state.pending);
+      follow(after(legacy, found->second), state.pending);
     }
   }
 }
@@ -76,6 +88,13 @@ void EventWaits::launched(const Stream& stream, uint64_t correlation, bool is_gr
     uint64_t& waited = state.waited[source];
     if (work > waited && work != correlation) {
       waits_.push_back({correlation, waited = work});
+    }
+  }
+  for (const auto& [source, work] : state.pending.legacy) {
+    uint64_t& waited = state.waited_by_legacy[source];
+    waited = std::max(waited, state.waited[source]);
+    if (work > waited && work != correlation) {
+      waits_.push_back({correlation, waited = work, true});
     }
   }
   if (state.pending.unknown) {

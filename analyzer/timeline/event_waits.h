@@ -56,6 +56,7 @@ class EventWaits {
   using Sources = std::map<Stream, uint64_t>;
   struct Point {  // in the order of a stream
     Sources sources;
+    Sources legacy;  // by the rules of the legacy default stream
     bool unknown = false, peers = false;
   };
   struct State {
@@ -63,6 +64,7 @@ class EventWaits {
     bool newest_is_graph = false;
     Point pending;   // what the next work waits for
     Sources waited;  // what earlier work has waited for
+    Sources waited_by_legacy;
     bool is_blocking = false;
     int device = -1;
     uint64_t capture = 0;  // its number; 0: none
@@ -72,10 +74,12 @@ class EventWaits {
     uint64_t capture = 0;
   };
 
+  static void add(const Sources& from, Sources& to);
   static void add(const Point& from, Point& to);
   static bool is_legacy(const Stream& stream) { return stream.handle == 0; }
   // That the legacy default stream waits for the others and they for it.
   void follow_legacy(const Stream& stream, State& state);
+  static void follow(const Point& from, Point& to);
   Point after(const Stream& stream, const State& state) const;
 
   std::map<Stream, State> streams_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 #include "analyzer/timeline/collectives/collective_note.h"
@@ -33,11 +34,18 @@ struct Owed {
   int64_t ns = 0;
 };
 
+// Of a thread between two of its calls.
+struct OwnTime {
+  Span span;
+  uint32_t spent_in;  // IdleCharge::spent_in
+};
+
 // What is asked of a thread again and again.
 struct Thread {
   std::vector<const HostCall*> blocking;  // by end
   std::vector<const ThreadWait*> waits;   // by end
-  Owed owed;  // by the last call of the allocator that let the GPU run dry
+  Owed owed;                 // by the last call of the allocator that let the GPU run dry
+  std::vector<OwnTime> own;  // by end; empty where no frames are known
   // In the loader, in the allocator, waiting for peers.
   std::array<Spans, kBusyKinds.size()> busy;
   std::array<std::vector<const HostCall*>, kBusyKinds.size()> calls;  // by start
@@ -66,7 +74,10 @@ class Attribution {
   void add(const Span& gap, const GpuWork& next, const GpuWork& before);
 
  private:
-  void add(IdleCause cause, int64_t ns, const HostCall* call = nullptr);
+  void add(IdleCause cause, int64_t ns, const HostCall* call = nullptr,
+           uint32_t spent_in = kNoName);
+  void note_own_times();
+  uint32_t spent_in(const Thread& thread, const Span& part) const;
   // Where the first cut after `begin_ns` shortens a span to `end_ns`.
   int64_t cut_short(int64_t begin_ns, int64_t end_ns) const {
     const auto cut = std::upper_bound(cuts_.begin(), cuts_.end(), begin_ns);
@@ -131,6 +142,7 @@ Attribution::Attribution(const Timeline& timeline,
       }
     }
   }
+  note_own_times();
   for (const ThreadWait& wait : timeline.thread_waits) {
     threads_[wait.thread].waits.push_back(&wait);
   }
@@ -233,7 +245,9 @@ int64_t Attribution::add_late_part(const Span& part, const HostCall& launch,
   if (returned != nullptr) {
     const int64_t induced = std::min(left, most_induced_ns);
     add(IdleCause::kSyncInduced, induced, returned);
-    add(IdleCause::kHostBound, left - induced, &launch);
+    // Launches alone have no stacks: then the line to begin at is where the host last waited.
+    add(IdleCause::kHostBound, left - induced, timeline_.by_host ? returned : &launch,
+        spent_in(thread, part));
     return induced;
   }
   Spans explained = loading;
@@ -249,14 +263,41 @@ int64_t Attribution::add_late_part(const Span& part, const HostCall& launch,
     thread.owed.ns -= owed;
     left -= owed;
   }
-  add(IdleCause::kHostBound, left, &launch);
+  add(IdleCause::kHostBound, left, &launch, spent_in(thread, part));
   return 0;
 }
 
-void Attribution::add(IdleCause cause, int64_t ns, const HostCall* call) {
+void Attribution::note_own_times() {
+  std::vector<int64_t> until(threads_.size(), std::numeric_limits<int64_t>::min());
+  for (size_t i = 0; i < timeline_.spent_in.size(); ++i) {
+    const HostCall& call = timeline_.calls[i];
+    int64_t& since = until[call.thread];
+    if (timeline_.spent_in[i] != kNoName && since < call.start_ns) {
+      threads_[call.thread].own.push_back({{since, call.start_ns}, timeline_.spent_in[i]});
+    }
+    since = std::max(since, call.end_ns);
+  }
+}
+
+// The frame with most of that part between the thread's calls.
+uint32_t Attribution::spent_in(const Thread& thread, const Span& part) const {
+  auto own =
+      std::upper_bound(thread.own.begin(), thread.own.end(), part.begin_ns,
+                       [](int64_t time, const OwnTime& each) { return time < each.span.end_ns; });
+  std::map<uint32_t, int64_t> times;
+  for (; own != thread.own.end() && own->span.begin_ns < part.end_ns; ++own) {
+    times[own->spent_in] +=
+        std::min(own->span.end_ns, part.end_ns) - std::max(own->span.begin_ns, part.begin_ns);
+  }
+  const auto most = std::max_element(
+      times.begin(), times.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == times.end() ? kNoName : most->first;
+}
+
+void Attribution::add(IdleCause cause, int64_t ns, const HostCall* call, uint32_t spent_in) {
   while (ns != 0) {
     const int64_t part = cut_short(charged_until_ns_, charged_until_ns_ + ns) - charged_until_ns_;
-    visit_({cause, part, call, next_, gap_, charged_until_ns_});
+    visit_({cause, part, call, next_, gap_, charged_until_ns_, spent_in});
     charged_until_ns_ += part;
     ns -= part;
   }

@@ -42,12 +42,15 @@ struct IdleCharge {
   IdleCause cause;
   int64_t ns;
   // What the host did: the last call of that kind in the part, or the one that let the GPU run dry
-  // before it, for kHostBound, kLazyLoad, kLaunchCall and kLaunchLatency the launch; null where the
-  // cause is on the GPU's side.
+  // before it (so by_host of kHostBound), else for kHostBound, kLazyLoad, kLaunchCall and
+  // kLaunchLatency the launch; null where the cause is on the GPU's side.
   const HostCall* call;
   const GpuWork* next;  // what ends the gap
   Span gap;             // all of it
   int64_t begin_ns;     // where in the gap the part stands
+  // Of kHostBound: the frame of the user's in which the launching thread was for most of it, in
+  // Timeline::names.
+  uint32_t spent_in = kNoName;
 };
 
 // Whether the host is the reason, as far as known.

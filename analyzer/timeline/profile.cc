@@ -57,7 +57,9 @@ void give_ranks(std::vector<Timeline>& timelines) {
 struct NamedCall {
   uint32_t name = kNoName;
   uint32_t site = kNoName;  // of Python code; else
-  uint32_t op = kNoName;    // the operator
+  uint32_t op = kNoName;    // the operator; else, where it launches
+  uint32_t kernel = kNoName;
+  bool spent_in_site = false;
 
   auto operator<=>(const NamedCall&) const = default;  // NOLINT(modernize-use-nullptr)
 };
@@ -70,6 +72,20 @@ NamedCall named_call(const Timeline& timeline, const HostCall* call) {
   return {call->name, call->site, call->site == kNoName ? timeline.context_of(*call).op : kNoName};
 }
 
+// Of late launches, the frame in which the host spent the time says more than the one that launched
+// in the end; and what is launched more than nothing.
+NamedCall named_call(const Timeline& timeline, const IdleCharge& charge) {
+  NamedCall named = named_call(timeline, charge.call);
+  if (charge.spent_in != kNoName) {
+    return {named.name, charge.spent_in, kNoName, kNoName, true};
+  }
+  if (is_launch(charge.cause) && named.site == kNoName && named.op == kNoName &&
+      !timeline.by_host) {
+    named.kernel = charge.next->name;
+  }
+  return named;
+}
+
 std::string text_of(const Timeline& timeline, uint32_t name) {
   return name == kNoName ? "" : timeline.names[name];
 }
@@ -78,12 +94,14 @@ void put_call(const Timeline& timeline, const NamedCall& call, IdleSite& site) {
   site.call = text_of(timeline, call.name);
   site.site = text_of(timeline, call.site);
   site.op = text_of(timeline, call.op);
+  site.kernel = text_of(timeline, call.kernel);
+  site.spent_in_site = call.spent_in_site;
 }
 
 std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork> work) {
   std::map<std::pair<IdleCause, NamedCall>, IdleSite> sites;
   visit_idle(timeline, work, [&](const IdleCharge& charge) {
-    IdleSite& site = sites[{charge.cause, named_call(timeline, charge.call)}];
+    IdleSite& site = sites[{charge.cause, named_call(timeline, charge)}];
     site.cause = charge.cause;
     site.ns += charge.ns;
     if (!site.gaps.empty() && site.gaps.back().until_ns == charge.next->start_ns) {
@@ -98,8 +116,8 @@ std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork
     result.push_back(std::move(site));
   }
   std::sort(result.begin(), result.end(), [](const IdleSite& a, const IdleSite& b) {
-    return std::tie(b.ns, a.cause, a.call, a.site, a.op) <
-           std::tie(a.ns, b.cause, b.call, b.site, b.op);
+    return std::tie(b.ns, a.cause, a.call, a.site, a.op, a.kernel) <
+           std::tie(a.ns, b.cause, b.call, b.site, b.op, b.kernel);
   });
   return result;
 }

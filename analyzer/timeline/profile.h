@@ -33,6 +33,14 @@ struct IdleSite {
   // Not idle: what the GPU did with nothing computed or communicated beside it, such as "Memset
   // (Device)".  Then `call` launched it, and `cause` means nothing.
   std::string copy = {};
+  // The host was in `site` before the call, and need not have called it from there.
+  bool spent_in_site = false;
+  std::string kernel = {};  // of launches, where neither `site` nor `op` is known: what they launch
+
+  // The same place, of no time.
+  IdleSite without_gaps() const {
+    return {cause, call, site, op, 0, {}, copy, spent_in_site, kernel};
+  }
 };
 
 // A collective with others of which it is known who came last to it, but a group's first.

@@ -79,8 +79,9 @@ struct CollectiveNote {
 // What a piece of work had to wait for beside what stands before it on its stream: an event, or by
 // the rules of the legacy default stream.
 struct WorkWait {
-  uint64_t correlation;  // of what waits
-  uint64_t before;       // of what it waits for, or one of these:
+  uint64_t correlation;    // of what waits
+  uint64_t before;         // of what it waits for, or one of these:
+  bool by_legacy = false;  // only by the rules of the legacy default stream
 
   static constexpr uint64_t kUnknown = 0;           // the host, a value in memory, another process
   static constexpr uint64_t kPeers = ~uint64_t{0};  // other ranks, with no kernel of NCCL
@@ -171,11 +172,14 @@ struct Timeline {
   std::vector<GpuWork> work;  // in the order of their starts
   // `work` is only what calls prove: while the GPU may have had some.  Gaps are lower bounds.
   bool by_host = false;
-  std::vector<GpuWork> entries;             // then: of collectives, from when the host entered them
-  std::vector<ThreadWait> thread_waits;     // then: of each thread in their order
-  std::vector<HostCall> calls;              // in the order of their starts
-  std::vector<uint32_t> call_stacks;        // of recorded ones: in ProcessTrace::stacks; 0: none
-  std::vector<CallContext> contexts;        // of `calls`, in their order; empty: none is known
+  std::vector<GpuWork> entries;          // then: of collectives, from when the host entered them
+  std::vector<ThreadWait> thread_waits;  // then: of each thread in their order
+  std::vector<HostCall> calls;           // in the order of their starts
+  std::vector<uint32_t> call_stacks;     // of recorded ones: in ProcessTrace::stacks; 0: none
+  std::vector<CallContext> contexts;     // of `calls`, in their order; empty: none is known
+  // The same: the innermost frame of the user's in which the thread was for most of the time since
+  // its call before, in `names`.
+  std::vector<uint32_t> spent_in;
   std::vector<CollectiveNote> collectives;  // by correlation
   std::vector<MatrixProduct> products;      // by correlation
   std::vector<DeviceModel> models;          // those known

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 build = sys.argv[1]
-STEPS, ATTEMPTS = 40, 6
+STEPS, ATTEMPTS = 44, 6
 DELAYED_NS = 30_000_000  # for each rank
 # case, ranks, settings, {code: culprits}, the key of what it has lost
 CASES = [
@@ -27,8 +27,17 @@ CASES = [
     ("frees-shortly", 1, {}, {}, None),
     ("frees-ahead", 1, {}, {}, None),
     ("frees-before-update", 1, {}, {}, None),
-    ("loader", 1, {}, {"latency.sync-in-loop": [0]}, None),  # what it loses beyond the time blocked is not the call's
+    ("loader", 1, {}, {"latency.sync-in-loop": [0], "latency.host-bound": [0]}, None),  # what it loses beyond the time blocked is not the call's
     ("late", 3, {"SIMGPU_NCCL_US": "2000"}, {"latency.sync-in-loop": [1], "latency.straggler": [1]}, "late_ns"),
+    # A second value is read behind a short kernel: the call that reads it hardly blocks, and what comes then is the host's. 20 ms in each step
+    # of 35, or in each second; 1 ms; 0.
+    ("two-items-loader", 1, {}, {"latency.host-bound": [0]}, "idle_ns"),
+    ("two-items-second-loader", 1, {}, {"latency.host-bound": [0]}, "idle_ns"),
+    ("two-items-quick-loader", 1, {}, {}, None),
+    ("two-items", 1, {}, {}, None),
+    # After each micro-batch of 4 ms the host does something for 3 ms, or nothing.
+    ("items-of-batches", 1, {}, {"latency.sync-in-loop": [0]}, None),
+    ("items-of-batches-quick", 1, {}, {}, None),
     ("sync-alone", 1, {}, {}, None),
     ("no-sync", 1, {}, {}, None),
     ("late-behind-work", 3, {"SIMGPU_NCCL_US": "2000"}, {}, None),

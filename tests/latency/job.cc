@@ -67,7 +67,6 @@ int64_t Moments::since(const Moments& from, size_t shift) const {
 }
 
 Job::Job(int steps) : begins(steps), backward_ends(steps), reduced(steps), ends(steps) {
-  CUmodule module = nullptr;
   CU_CHECK(cuModuleLoadData(&module, "no image of any kind, but long enough to look at its start"));
   forward = kernels_called(module, "forward", kLayers);
   backward = kernels_called(module, "backward", kLayers);
@@ -94,6 +93,12 @@ void Job::launch(const std::vector<CUfunction>& kernels, unsigned blocks) const 
 
 void Job::synchronise() const {
   CUDA_CHECK(cudaStreamSynchronize(stream));
+}
+
+CUfunction Job::kernel(const std::string& name) const {
+  CUfunction kernel = nullptr;
+  CU_CHECK(cuModuleGetFunction(&kernel, module, name.c_str()));
+  return kernel;
 }
 
 void Job::order(cudaStream_t earlier, cudaStream_t later) const {

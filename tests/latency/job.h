@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 inline constexpr size_t kCopyBytes = 1 << 20;
@@ -41,7 +42,9 @@ struct Job {
   // As many collectives one after the other, behind the backward pass.
   void step_with(int collectives, size_t elements);
   void synchronise() const;
+  CUfunction kernel(const std::string& name) const;
 
+  CUmodule module = nullptr;
   cudaStream_t stream = nullptr;
   cudaStream_t side = nullptr;
   cudaEvent_t ready = nullptr;

@@ -15,6 +15,7 @@
 #include "common/nccl_ranks.h"
 #include "common/ranks.h"
 #include "job.h"
+#include "loops.h"
 #include "pipelines.h"
 #include "products.h"
 #include "two_gpus.h"
@@ -310,7 +311,9 @@ void is_held_up(Job& job, int steps, int us) {
   for (int i = 0; i < steps; ++i) {
     job.step(false);
     CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
-    nap_on(job.stream, us);
+    if (us != 0) {
+      nap_on(job.stream, us);
+    }
   }
 }
 
@@ -368,6 +371,7 @@ std::map<std::string, Case> cases() {
       {"saves-quickly", [](Job& job, int steps) { saves(job, steps, -1, kLostUs); }},
       {"one-saves", [](Job& job, int steps) { saves(job, steps, 0, 6 * kLostUs); }},
       {"pauses", [](Job& job, int steps) { pauses(job, steps, 30 * kLostUs); }},
+      {"pauses-never", [](Job& job, int steps) { pauses(job, steps, 0); }},
       {"pauses-shortly", [](Job& job, int steps) { pauses(job, steps, 3 * kLostUs); }},
       {"communication", communicates},
       {"communication-two-ahead", communicates_two_ahead},
@@ -387,6 +391,8 @@ std::map<std::string, Case> cases() {
       {"in-turn", [](Job& job, int steps) { stops_in_turn(job, steps, 3, world_size()); }},
       {"in-turn-seldom", [](Job& job, int steps) { stops_in_turn(job, steps, 10, world_size()); }},
       {"two-in-turn", [](Job& job, int steps) { stops_in_turn(job, steps, 3, 2); }},
+      {"in-turn-never",
+       [](Job& job, int steps) { stops_in_turn(job, steps, steps, world_size()); }},
       {"slow-host", [](Job& job, int steps) { launches_slowly(job, 10 * steps, 400); }},
       {"quick-host", [](Job& job, int steps) { launches_slowly(job, 10 * steps, 10); }},
       {"queue", [](Job& job, int steps) { fills_the_queue(job, 50 * steps); }},
@@ -399,6 +405,18 @@ std::map<std::string, Case> cases() {
        [](Job& job, int steps) { reads_values(job, steps, read.data(), 0, kLostUs); }},
       {"copies-back-pinned",
        [=](Job& job, int steps) { reads_values(job, steps, pinned, 0, kLostUs); }},
+      {"two-items", [](Job& job, int steps) { reads_two_values(job, steps, read.data(), 1, 0); }},
+      {"two-items-loader",
+       [](Job& job, int steps) { reads_two_values(job, steps, read.data(), 1, 2 * kLostUs); }},
+      {"two-items-second-loader",
+       [](Job& job, int steps) { reads_two_values(job, steps, read.data(), 2, 2 * kLostUs); }},
+      {"two-items-quick-loader",
+       [](Job& job, int steps) { reads_two_values(job, steps, read.data(), 1, kLostUs / 10); }},
+      {"items-of-batches",
+       [](Job& job, int steps) { reads_after_each_batch(job, steps, read.data(), 4, 3000); }},
+      {"items-of-batches-quick",
+       [](Job& job, int steps) { reads_after_each_batch(job, steps, read.data(), 4, 0); }},
+      {"new-code", [](Job& job, int steps) { uses_new_code(job, steps, read.data()); }},
       {"allocates", [](Job& job, int steps) { allocates(job, steps, 0); }},
       {"frees", [](Job& job, int steps) { allocates(job, steps, kLostUs / 2); }},
       {"frees-shortly", [](Job& job, int steps) { allocates(job, steps, 300); }},
@@ -410,6 +428,7 @@ std::map<std::string, Case> cases() {
       {"graph-short", [](Job& job, int steps) { replays(job, steps, 100); }},
       {"graph-whole", [](Job& job, int steps) { replays(job, steps, 0); }},
       {"held-up", [](Job& job, int steps) { is_held_up(job, steps, 5000); }},
+      {"held-up-never", [](Job& job, int steps) { is_held_up(job, steps, 0); }},
       {"held-up-short", [](Job& job, int steps) { is_held_up(job, steps, 200); }},
       {"slower", [](Job& job, int steps) { becomes_slower(job, steps, steps / 2, steps); }},
       {"all-forward", [](Job& job, int steps) { pipeline(job, steps, 4, true); }},

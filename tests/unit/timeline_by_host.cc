@@ -107,7 +107,8 @@ TEST(ByHost, OneWaitBeforeTheOther) {
   EXPECT_EQ(said(calls), "latency.sync-in-loop line 7 240 ms");
 }
 
-// What it waited for before it gave the GPU more is another matter.
+// What it waited for before it gave the GPU more is another matter: then the call is not the
+// reason, but the GPU has nothing to do all the same.
 TEST(ByHost, AWaitBeforeTheLaunchDoesNotCount) {
   Calls calls;
   for (int i = 0; i < kSteps; ++i) {
@@ -118,7 +119,27 @@ TEST(ByHost, AWaitBeforeTheLaunchDoesNotCount) {
     calls.call("cudaDeviceSynchronize", 4, "");
     calls.host(4000);
   }
-  EXPECT_EQ(said(calls), "");
+  EXPECT_EQ(said(calls), "latency.host-bound line 9 239 ms");
+}
+
+// Time that blocking accounts for is not told twice; and what is less than a tenth, or comes a few
+// times, is nothing to warn of.
+TEST(ByHost, WhatTheHostDoesBeyondThat) {
+  const auto loads = [](int steps, int64_t blocked_us, int64_t host_us) {
+    Calls calls;
+    for (int i = 0; i < steps; ++i) {
+      calls.launch();
+      calls.wait(blocked_us);
+      calls.host(host_us);
+    }
+    return said(calls);
+  };
+  EXPECT_EQ(loads(kSteps, 4800, 14'000),
+            "latency.sync-in-loop line 7 288 ms"
+            "latency.host-bound line 7 552 ms");
+  EXPECT_EQ(loads(kSteps, 300, 6000), "latency.host-bound line 7 342 ms");
+  EXPECT_EQ(loads(kSteps, 4800, 500), "");
+  EXPECT_EQ(loads(15, 300, 14'000), "");
 }
 
 TEST(ByHost, NobodyIsLateBehindACopy) {
@@ -170,7 +191,8 @@ TEST(ByHost, MemoryIsGivenBackWhenTheGpuIsDone) {
   };
   EXPECT_EQ(frees("cudaMalloc", 4800, 3000), "latency.implicit-sync line 8 180 ms");
   EXPECT_EQ(frees("cudaMalloc", 4800, 20), "");
-  EXPECT_EQ(frees("cudaMalloc", 10, 3000), "");  // it found the GPU with nothing to do
+  // It found the GPU with nothing to do.
+  EXPECT_EQ(frees("cudaMalloc", 10, 3000), "latency.host-bound line 9 179 ms");
   EXPECT_EQ(frees("cudaMallocAsync", 4800, 3000), "");
 }
 

@@ -127,7 +127,24 @@ TEST(EventWaits, TheLegacyStreamWaitsForBlockingOnesAndTheyForIt) {
   waits.launched(kLegacy, 4);
   waits.launched(kSide, 5);
   waits.launched(kMain, 6);
-  EXPECT_EQ(waits.take(), (Waits{{4, 1}, {6, 4}}));
+  EXPECT_EQ(waits.take(), (Waits{{4, 1, true}, {6, 4, true}}));
+}
+
+// Then it would wait without the legacy stream as well, whichever comes first.
+TEST(EventWaits, WhatAnEventOrdersIsNotByTheLegacyStream) {
+  EventWaits waits;
+  waits.created(kMain, true, 0);
+  waits.event_created(7);
+  waits.launched(kLegacy, 1);
+  waits.recorded(7, kLegacy);
+  waits.launched(kMain, 2);
+  waits.waits_for(kMain, 7);
+  waits.launched(kMain, 3);
+  waits.launched(kLegacy, 4);
+  waits.recorded(7, kLegacy);
+  waits.waits_for(kMain, 7);
+  waits.launched(kMain, 5);
+  EXPECT_EQ(waits.take(), (Waits{{2, 1, true}, {3, 1}, {4, 3, true}, {5, 3}, {5, 4}}));
 }
 
 TEST(EventWaits, AGraphHasStreamsOfItsOwn) {

@@ -45,6 +45,19 @@ void add_leads(const Profile& profile, const DeviceProfile& device, Finding& fin
   }
 }
 
+// By calls alone it is certain that the GPU had nothing to do, and what the host did is not known.
+// What calls that wait let it lose at most is theirs (latency.sync-in-loop), this is the rest.
+void tell_by_host(const std::vector<LossOn>& losses, Finding& finding) {
+  const DeviceProfile& worst = *losses.front().device;
+  finding.certainty = Certainty::kProof;
+  add_sites(losses, late_sites, finding);
+  finding.evidence.push_back(not_recorded_text(
+      worst, "until its next launch, with nothing left for the GPU to do,", late_sites(worst)));
+  finding.advice =
+      "shorten what the host does from that line to its next launch (data loading, logging, "
+      "Python), or launch the next work before that call";
+}
+
 }  // namespace
 
 std::vector<Finding> find_host_bound(const Profile& profile) {
@@ -55,6 +68,10 @@ std::vector<Finding> find_host_bound(const Profile& profile) {
   Finding finding = loss_finding("latency.host-bound", losses);
   const DeviceProfile& worst = *losses.front().device;
   finding.title = "host-bound: " + idle_text(losses) + " because kernels are launched too late";
+  if (worst.by_host) {
+    tell_by_host(losses, finding);
+    return {finding};
+  }
   add_alike(profile, losses, HostTime::kLaunching,
             {"launches too slowly as well, while its GPU waits in collectives",
              "launch too slowly as well, while their GPUs wait in collectives"},

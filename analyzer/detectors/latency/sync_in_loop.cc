@@ -3,7 +3,6 @@
 
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/thresholds.h"
-#include "analyzer/timeline/median.h"
 
 namespace traintrace {
 namespace {
@@ -12,21 +11,6 @@ std::vector<IdleSite> idle_after_syncs(const DeviceProfile& device) {
   return repeated_sites(device, [](const IdleSite& site) {
     return site.cause == IdleCause::kSyncInduced && !is_after_pageable_copy(site);
   });
-}
-
-// By calls alone.
-std::string not_recorded_text(const DeviceProfile& device) {
-  std::vector<int64_t> gaps_ns;
-  for (const IdleSite& site : idle_after_syncs(device)) {
-    for (const IdleGap& gap : site.gaps) {
-      gaps_ns.push_back(gap.ns);
-    }
-  }
-  return fmt::format(
-      "rank {}: from the return of these calls to its next launch the host was busy for {} or more "
-      "(median of {}); which code that was is not recorded, TRAINTRACE_GPU_TIMELINE=cupti looks at "
-      "Python's",
-      device.rank.value, ms_text(upper_median(gaps_ns)), gaps_ns.size());
 }
 
 }  // namespace
@@ -54,7 +38,9 @@ std::vector<Finding> find_sync_in_loop(const Profile& profile) {
   finding.values.emplace_back("blocked_ns", losses.front().device->blocked_ns);
   add_sites(losses, idle_after_syncs, finding);
   if (losses.front().device->by_host) {
-    finding.evidence.push_back(not_recorded_text(*losses.front().device));
+    finding.evidence.push_back(not_recorded_text(
+        *losses.front().device, "from the return of these calls to its next launch",
+        idle_after_syncs(*losses.front().device)));
   }
   if (is_made_by_others(profile, finding)) {
     finding.advice =

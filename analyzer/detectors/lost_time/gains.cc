@@ -53,7 +53,6 @@ struct WholeCause {
 };
 constexpr WholeCause kWhole[] = {{"latency.lazy-load", IdleCause::kLazyLoad},
                                  {"latency.cpu-contention", IdleCause::kLaunchCall},
-                                 {"latency.default-stream", IdleCause::kDependency},
                                  {"latency.graph-gap", IdleCause::kGraphInternal},
                                  {"latency.exposed-communication", IdleCause::kCommunicationWait}};
 
@@ -97,6 +96,9 @@ void add_idle(const Profile& profile, const Finding& finding, Removal& removal) 
     }
     if (finding.code == "latency.exposed-communication") {
       removal.communication.push_back(device);
+    }
+    if (finding.code == "latency.default-stream") {
+      removal.legacy.push_back(device);
     }
   }
 }
@@ -151,7 +153,8 @@ Removal removal_of(const Profile& profile, const Finding& finding) {
 
 bool is_empty(const Removal& removal) {
   return removal.idle.empty() && removal.communication.empty() && removal.copies.empty() &&
-         removal.faster.empty() && removal.late_ranks.empty() && removal.loaded_hosts.empty();
+         removal.faster.empty() && removal.legacy.empty() && removal.late_ranks.empty() &&
+         removal.loaded_hosts.empty();
 }
 
 // `device`: the one that gains most of all.

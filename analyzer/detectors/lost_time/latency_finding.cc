@@ -14,6 +14,7 @@
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/exposed_copies.h"
+#include "analyzer/timeline/median.h"
 
 namespace traintrace {
 namespace {
@@ -55,7 +56,7 @@ std::vector<IdleSite> parts_of(const std::vector<IdleSite>& sites, const SiteFil
     if (!is_of(site)) {
       continue;
     }
-    IdleSite part{site.cause, site.call, site.site, site.op, 0, {}, site.copy};
+    IdleSite part = site.without_gaps();
     for (const IdleGap& gap : site.gaps) {
       if (keeps(gap)) {
         part.gaps.push_back(gap);
@@ -74,9 +75,10 @@ std::vector<IdleSite> parts_of(const std::vector<IdleSite>& sites, const SiteFil
 }  // namespace
 
 std::string caller_text(const IdleSite& site) {
-  return !site.site.empty() ? ", called by " + site.site
-         : !site.op.empty() ? " within " + site.op
-                            : "";
+  if (!site.site.empty()) {
+    return (site.spent_in_site ? ", while the host was in " : ", called by ") + site.site;
+  }
+  return !site.op.empty() ? " within " + site.op : !site.kernel.empty() ? " of " + site.kernel : "";
 }
 
 std::string ms_text(int64_t ns) {
@@ -224,6 +226,21 @@ void add_profiling(const DeviceProfile& device, Finding& finding) {
   }
 }
 
+std::string not_recorded_text(const DeviceProfile& device, std::string_view when,
+                              const std::vector<IdleSite>& sites) {
+  std::vector<int64_t> gaps_ns;
+  for (const IdleSite& site : sites) {
+    for (const IdleGap& gap : site.gaps) {
+      gaps_ns.push_back(gap.ns);
+    }
+  }
+  const size_t count = gaps_ns.size();
+  return fmt::format(
+      "rank {}: {} the host was busy for {} or more (median of {}); which code that was is not "
+      "recorded, TRAINTRACE_GPU_TIMELINE=cupti looks at Python's",
+      device.rank.value, when, ms_text(upper_median(std::move(gaps_ns))), count);
+}
+
 Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses, Comes comes) {
   const bool per_step = comes == Comes::kAgainAndAgain;
   Finding finding;
@@ -277,7 +294,8 @@ CodePlace place_of(Rank rank, const IdleSite& site) {
   const size_t close = site.site.find("): ");
   const size_t open = close == site.site.npos ? close : site.site.rfind('(', close);
   if (open == site.site.npos) {
-    return {rank, "", 0, site.op.empty() ? site.call : site.op, "native"};
+    const std::string& known = !site.op.empty() ? site.op : site.kernel;
+    return {rank, "", 0, known.empty() ? site.call : known, "native"};
   }
   int line = 0;
   const char* text = site.site.data();
@@ -427,8 +445,9 @@ void add_sites(const std::vector<LossOn>& losses,
       if ((site.call.empty() && site.copy.empty()) || shown == kMostSites) {
         continue;
       }
-      // A launch with no frame above it is no place in anybody's code.
-      const bool tells = !site.site.empty() || !is_launch(site.cause) || !site.copy.empty();
+      // A launch of which nothing else is known is no place in anybody's code.
+      const bool tells = !is_launch(site.cause) || !site.copy.empty() || !site.site.empty() ||
+                         !site.op.empty() || !site.kernel.empty();
       if (++shown == 1 && tells && finding.where.size() < kManyEvidenceLines) {
         finding.where.push_back(place_of(loss.device->rank, site));
       }

@@ -79,7 +79,8 @@ int64_t percent_of(const DeviceProfile& device, int64_t ns);  // of the window, 
 // "28.6 % of 996.5 ms"
 std::string share_text(const DeviceProfile& device, int64_t ns);
 std::string ms_text(int64_t ns);  // "12.3 ms", "4.5 us"
-// ", called by train.py(31): log_loss", else " within aten::item"; empty: neither is known.
+// ", called by train.py(31): log_loss" or ", while the host was in ..", else " within aten::item",
+// else " of gemm_kernel"; empty: nothing is known.
 std::string caller_text(const IdleSite& site);
 
 // The places that lose most of it, the first of each device as `where`, others as evidence; and all
@@ -115,6 +116,10 @@ std::string group_text(const Profile& profile, const Arrivals& arrivals);
 bool knows_arrivals(const Profile& profile);
 std::string why_not_text(const Profile& profile);
 void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding);
+
+// By the host's calls alone: for how long the host was busy `when`, at those of `sites`.
+std::string not_recorded_text(const DeviceProfile& device, std::string_view when,
+                              const std::vector<IdleSite>& sites);
 
 // How long the profiler worked for itself, as evidence, where that is 1 % of the window.
 void add_profiling(const DeviceProfile& device, Finding& finding);

@@ -32,8 +32,9 @@ void add_single(const DeviceProfile& device, const std::vector<IdleSite>& sites,
       Pause& pause = pauses[stretch];
       pause.stretch = stretch;
       pause.ns += part.ns;
-      pause.sites.push_back(
-          {site.cause, site.call, site.site, site.op, part.ns, std::move(part.gaps), site.copy});
+      IdleSite& own = pause.sites.emplace_back(site.without_gaps());
+      own.ns = part.ns;
+      own.gaps = std::move(part.gaps);
     }
   }
 }
@@ -115,7 +116,8 @@ std::optional<IdleSite> returning_of(const DeviceProfile& device,
   for (const auto& [stretch, pause] : pauses) {
     for (const IdleSite& site : pause.sites) {
       if (site.copy.empty()) {
-        const IdleSite empty = {site.cause, site.call, site.site, site.op};
+        IdleSite empty = site.without_gaps();
+        empty.kernel.clear();  // what comes after a pause need not be the same each time
         IdleSite& line =
             lines.try_emplace({site.cause, site.call, site.site, site.op}, empty).first->second;
         // However many gaps it has in one step, that is one pause.

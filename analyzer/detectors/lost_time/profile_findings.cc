@@ -38,6 +38,7 @@ constexpr NamedDetector<ProfileDetector> kByHost[] = {
     TT_DETECTOR(find_data_starvation), TT_DETECTOR(find_sync_in_loop),
     TT_DETECTOR(find_pageable_copies), TT_DETECTOR(find_implicit_sync),
     TT_DETECTOR(find_stragglers),      TT_DETECTOR(find_late_entries),
+    TT_DETECTOR(find_host_bound),
 };
 
 int64_t loss_of(const Finding& finding) {

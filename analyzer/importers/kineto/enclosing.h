@@ -58,4 +58,9 @@ void visit_innermost(const std::vector<Range>& ranges, size_t threads, Calls& ca
   }
 }
 
+// `ranges` sorted, `calls` by start: of each, that range in which its thread was, as the innermost,
+// for most of the time since its call before; kNoName: in none.
+std::vector<uint32_t> spent_in(const std::vector<Range>& ranges, size_t threads,
+                               const std::vector<HostCall>& calls);
+
 }  // namespace traintrace

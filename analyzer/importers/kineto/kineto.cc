@@ -289,9 +289,15 @@ void Import::find_blocking_copies() {
   }
 }
 
-// The innermost of the user's frames around each call.
+// The innermost of the user's frames around each call, and the one in which its thread was for most
+// of the time before.
 void Import::find_sites() {
+  if (frames_.empty()) {
+    return;  // no call has a site
+  }
   sort_ranges(frames_);
+  trace_.timeline.spent_in =
+      spent_in(frames_, trace_.timeline.threads.size(), trace_.timeline.calls);
   visit_innermost(frames_, trace_.timeline.threads.size(), trace_.timeline.calls,
                   [](HostCall& call, const Range* frame) {
                     call.site = frame == nullptr ? kNoName : frame->what;

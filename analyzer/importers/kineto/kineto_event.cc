@@ -267,9 +267,39 @@ int64_t bytes_of_type(std::string_view type) {
   return size == std::end(kSizes) ? 0 : size->bytes;
 }
 
+namespace {
+
+// The profiler cuts off where a module was found, so of Python's own library no folder is left.
+// Those that stand between a program and what it does; sorted.
+// clang-format off
+constexpr std::string_view kOfPython[] = {
+    "_pydecimal", "_weakrefset", "abc", "argparse", "ast", "asyncio", "base64", "bdb", "bz2",
+    "codecs", "collections", "concurrent", "contextlib", "copy", "copyreg", "csv", "ctypes",
+    "dataclasses", "datetime", "decimal", "difflib", "email", "encodings", "enum", "fnmatch",
+    "fractions", "functools", "genericpath", "glob", "gzip", "hashlib", "heapq", "http",
+    "importlib", "inspect", "json", "linecache", "locale", "logging", "lzma", "multiprocessing",
+    "numbers", "operator", "os", "pathlib", "pickle", "posixpath", "pprint", "queue", "random",
+    "re", "reprlib", "runpy", "selectors", "shutil", "signal", "socket", "socketserver",
+    "sre_compile", "sre_parse", "ssl", "statistics", "string", "struct", "subprocess", "tarfile",
+    "tempfile", "textwrap", "threading", "tokenize", "traceback", "types", "typing", "unittest",
+    "urllib", "uuid", "warnings", "weakref", "xml", "zipfile",
+};
+// clang-format on
+
+bool is_of_python(std::string_view file) {
+  const std::string_view module = file.substr(0, std::min(file.find('/'), file.size() - 3));
+  return std::binary_search(std::begin(kOfPython), std::end(kOfPython), module);
+}
+
+}  // namespace
+
 bool is_user_frame(std::string_view name) {
   const size_t end = name.find(".py(");
-  return end != name.npos && is_user_file(name.substr(0, end + 3));
+  if (end == name.npos) {
+    return false;
+  }
+  const std::string_view file = name.substr(0, end + 3);
+  return is_user_file(file) && !is_of_python(file);
 }
 
 }  // namespace traintrace::kineto

@@ -20,6 +20,11 @@ int64_t length_of(const Process& process, const Changes& changes, size_t work) {
              : static_cast<int64_t>(static_cast<double>(ns) * changes.shares[work]);
 }
 
+bool is_by_legacy(const Process& process, size_t before) {
+  return std::binary_search(process.before_by_legacy.begin(), process.before_by_legacy.end(),
+                            before);
+}
+
 // A process while it is run again.
 struct HostClock {
   Spans skipped;
@@ -295,10 +300,13 @@ void Rerun::start_work(size_t index_of_process, size_t index) {
   const int64_t gap = work.gap_ns - std::min(work.gap_ns, changes.closer_ns[index]);
   for (size_t i = work.before.begin; i < work.before.end; ++i) {
     const size_t before = process.works_before[i];
+    if (changes.ignores_legacy[index] && is_by_legacy(process, i)) {
+      continue;
+    }
     start = std::max(start, end_of(index_of_process, before) +
                                 std::min(gap, work.start_ns - process.works[before].end_ns));
   }
-  if (work.launch == kNone && work.before.begin == work.before.end) {
+  if (start == std::numeric_limits<int64_t>::min()) {
     start = clock.host_at(work.start_ns);
   }
   clock.start_ns[index] = start;

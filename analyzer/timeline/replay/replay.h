@@ -35,6 +35,8 @@ struct Removal {
     bool unblocks = false;             // and calls that launched them do not wait for them
   };
   std::vector<Copies> copies = {};
+  // On these GPUs (in Profile::devices) the legacy default stream orders nothing.
+  std::vector<size_t> legacy = {};
   // Of these (in Profile::timelines) neither host nor GPU does anything beyond the usual between
   // collectives (excess_of).
   std::vector<size_t> late_ranks = {};

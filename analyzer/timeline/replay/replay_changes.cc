@@ -25,6 +25,7 @@ class Changing {
       for (const Work& work : process.works) {
         const Removal::Copies* const copies = copies_with(work);
         changes_[i].takes_no_time.push_back(copies != nullptr || is_left_out(work));
+        changes_[i].ignores_legacy.push_back(is_one_of(work.device, removal_.legacy));
         if (copies != nullptr && copies->unblocks && work.launch != kNone) {
           changes_[i].free_calls[work.launch] = true;
         }
@@ -48,10 +49,14 @@ class Changing {
   }
 
  private:
+  static bool is_one_of(size_t device, const std::vector<size_t>& devices) {
+    return std::find(devices.begin(), devices.end(), device) != devices.end();
+  }
   bool is_left_out(const Charge& charge) const;
   bool is_left_out(const Work& work) const;
   const Removal::Copies* copies_with(const Work& work) const;
   static void leave_out(const Process& process, const Charge& charge, Changes& changes);
+  static void leave_out_awaited(const Process& process, const Charge& charge, Changes& changes);
   // How long the host takes in what is left out, at most.
   void note_longest(size_t index_of_process, const Charge& charge);
   void leave_out_slow_hosts();
@@ -80,9 +85,7 @@ bool Changing::is_left_out(const Charge& charge) const {
 }
 
 bool Changing::is_left_out(const Work& work) const {
-  return work.kind == WorkKind::kCommunication &&
-         std::find(removal_.communication.begin(), removal_.communication.end(), work.device) !=
-             removal_.communication.end();
+  return work.kind == WorkKind::kCommunication && is_one_of(work.device, removal_.communication);
 }
 
 const Removal::Copies* Changing::copies_with(const Work& work) const {
@@ -95,11 +98,36 @@ const Removal::Copies* Changing::copies_with(const Work& work) const {
   return found == removal_.copies.end() ? nullptr : &*found;
 }
 
+// The copies or the communication on other GPUs that the gap was for.
+void Changing::leave_out_awaited(const Process& process, const Charge& charge, Changes& changes) {
+  constexpr int kMostHops = 64;
+  const bool copies = charge.cause == IdleCause::kCopyWait;
+  if (!copies && charge.cause != IdleCause::kCommunicationWait) {
+    return;
+  }
+  size_t at = charge.next;
+  for (int hop = 0; hop < kMostHops; ++hop) {
+    const Part before = process.works[at].before;
+    at = kNone;
+    for (size_t i = before.begin; i < before.end; ++i) {
+      const size_t work = process.works_before[i];
+      at = at == kNone || process.works[work].end_ns > process.works[at].end_ns ? work : at;
+    }
+    if (at == kNone || process.works[at].end_ns <= charge.gap.begin_ns) {
+      return;
+    }
+    const WorkKind kind = copies ? WorkKind::kMemory : WorkKind::kCommunication;
+    if (process.works[at].device != charge.device && process.works[at].kind == kind) {
+      changes.takes_no_time[at] = true;
+    }
+  }
+}
+
 void Changing::leave_out(const Process& process, const Charge& charge, Changes& changes) {
   const Work& next = process.works[charge.next];
   if (!is_hosts(charge.cause) && charge.cause != IdleCause::kHostPeerWait) {
     changes.closer_ns[charge.next] += charge.ns;
-    return;
+    return leave_out_awaited(process, charge, changes);
   }
   if (charge.cause == IdleCause::kLaunchLatency || next.launch == kNone) {
     changes.sooner_ns[charge.next] += charge.ns;

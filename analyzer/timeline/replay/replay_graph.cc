@@ -303,6 +303,9 @@ void Builder::add_told_waits(size_t work) {
     }
     for (const size_t each : before->second) {
       if (may_be_before(each, work)) {
+        if (wait->by_legacy) {
+          process_.before_by_legacy.push_back(process_.works_before.size());
+        }
         process_.works_before.push_back(each);
       }
     }
@@ -321,6 +324,7 @@ std::optional<size_t> Builder::guessed_before(size_t work, int64_t known_ns) con
 
 void Builder::find_all_before() {
   process_.works_before.clear();
+  process_.before_by_legacy.clear();
   before_on_.clear();
   before_of_.clear();
   guessed_.clear();

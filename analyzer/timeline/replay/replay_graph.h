@@ -73,10 +73,12 @@ struct Point {
 };
 
 struct Process {
-  std::vector<Call> calls;              // by begin
-  std::vector<Work> works;              // as in the timeline
-  std::vector<size_t> works_awaited;    // by calls
-  std::vector<size_t> works_before;     // by works
+  std::vector<Call> calls;            // by begin
+  std::vector<Work> works;            // as in the timeline
+  std::vector<size_t> works_awaited;  // by calls
+  std::vector<size_t> works_before;   // by works
+  std::vector<size_t>
+      before_by_legacy;                 // places in it, in order: only by the legacy default stream
   std::vector<Attendance> attendances;  // by works
   // By thread: calls that block, by end; and while it was in the loader, in the allocator, waited
   // for other ranks.

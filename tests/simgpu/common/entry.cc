@@ -26,6 +26,7 @@ struct Failure {
 struct Cost {
   std::string function;
   int64_t ns = 0;
+  bool before = false;
 };
 
 struct Settings {
@@ -52,7 +53,7 @@ bool parse_failure(const std::string& part, Failure& out) {
   return out.nth > 0 && out.code != 0 && (*end == '\0' || out.async);
 }
 
-// "cudaMalloc=300" -> Cost
+// "cudaMalloc=300", "cuLaunchKernel=300:before" -> Cost
 bool parse_cost(const std::string& part, Cost& out) {
   const size_t equals = part.find('=');
   if (equals == std::string::npos) {
@@ -61,7 +62,8 @@ bool parse_cost(const std::string& part, Cost& out) {
   out.function = part.substr(0, equals);
   char* end = nullptr;
   out.ns = strtoll(part.c_str() + equals + 1, &end, 10) * 1000;
-  return out.ns > 0 && *end == '\0';
+  out.before = strcmp(end, ":before") == 0;
+  return out.ns > 0 && (*end == '\0' || out.before);
 }
 
 std::vector<std::string> parts_of(const char* text) {
@@ -139,6 +141,22 @@ void observe_calls(CallObserver* observer) {
   g_watched.store(true);
 }
 
+namespace {
+
+// It takes a processor meanwhile, and so does not wake up late.
+void take_time(const char* function, bool before) {
+  for (const Cost& cost : settings().costs) {
+    if (cost.before == before && same_function(cost.function, function)) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(cost.ns);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      return;
+    }
+  }
+}
+
+}  // namespace
+
 int Entry::enter_watched() {
   const uint64_t nth = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (settings().verbose) {
@@ -157,19 +175,12 @@ int Entry::enter_watched() {
     }
     fail_next_work(failure.code);
   }
+  take_time(name_, true);
   return 0;
 }
 
 void Entry::leave_watched() const {
-  for (const Cost& cost : settings().costs) {
-    if (same_function(cost.function, name_)) {
-      // It takes a processor meanwhile, and so does not wake up late.
-      const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(cost.ns);
-      while (std::chrono::steady_clock::now() < end) {
-      }
-      return;
-    }
-  }
+  take_time(name_, false);
 }
 
 void set_async_failure(int code) {

@@ -7,7 +7,7 @@
 //   SIMGPU_FAIL=cuLaunchKernel@5=700:async   the work is enqueued and fails when it runs (only for
 //                                        calls that enqueue work; see take_async_failure)
 //   SIMGPU_CALL_US=cudaMalloc=300,..     each call of cudaMalloc takes so much longer, once it has
-//                                        done what it does; names match as above
+//                                        done what it does (=300:before: before); names as above
 //
 // All are read once, when the library is loaded; a call costs two loads and branches otherwise.
 #pragma once
