@@ -193,6 +193,7 @@ std::string text_of(const Parcel& parcel) {
                       {"folder", parcel.file.folder},
                       {"is_pack", parcel.brought.is_pack},
                       {"events", parcel.brought.events},
+                      {"forbidden", parcel.brought.forbidden},
                       {"running", !parcel.brought.running_now   ? -1
                                   : *parcel.brought.running_now ? 1
                                                                 : 0},
@@ -213,6 +214,7 @@ std::optional<Parcel> parcel_of(const std::string& text) {
   parcel.brought.folder = parcel.file.folder;
   parcel.brought.is_pack = about.value("is_pack", false);
   parcel.brought.events = about.value("events", false);
+  parcel.brought.forbidden = about.value("forbidden", false);
   const int running = about.value("running", -1);
   parcel.brought.running_now = running < 0 ? std::nullopt : std::optional(running == 1);
   parcel.brought.halt = static_cast<Halt>(std::clamp(about.value("halt", 0), 0, 3));
@@ -242,6 +244,8 @@ Parcel pack(const Wanted& file, bool events, const std::string& folder) {
   if (trace) {
     parcel.brought.running_now = trace->running_now;
     parcel.brought.halt = trace->halt;
+  } else {
+    parcel.brought.forbidden = trace.error().forbidden;
   }
   if (packed) {
     parcel.bytes = bytes_of(packed->path);

@@ -51,7 +51,7 @@ class Mpi(job.Case):
         self.make()
         expected = self.alone()
         self.assertEqual(json.loads(expected[1])["findings"][0]["culprits"], [CULPRIT])
-        for processes in (1, 2, 4):
+        for processes in (1, 2, 4, 8):
             status, report, errors = self.together(["."] * processes)
             self.assertEqual((status, report), expected[:2], errors)
             if processes > 1:
@@ -129,6 +129,28 @@ class Mpi(job.Case):
         status, report, errors = self.together([*hosts, "loop"])
         self.assertEqual((status, report), self.alone()[:2])
         self.assertIn("traces: cannot be listed: Too many levels of symbolic links", errors)
+
+    def test_a_host_on_which_nothing_may_be_read(self):
+        """Its traces belong to somebody else: it is told, and the rest is judged."""
+        self.make()
+        hosts = self.spread(2)
+        for path in self.files("host1/traces/*"):
+            os.chmod(path, 0o000)
+        powers = "-dac_override,-dac_read_search"  # which root may read everything by
+        bound = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"] if os.geteuid() == 0 else []
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+        for number, folder in enumerate(hosts):
+            command += ([":"] if number else []) + ["-n", "1", "--wdir", f"{self.folder}/{folder}", *bound, job.TRAINTRACE, *HANG, "--mpi", "traces",
+                                                    f"--output={self.folder}/together"]
+        done = subprocess.run(command, env=job.environment(), capture_output=True, text=True, timeout=120, check=False)
+        with open(f"{self.folder}/together", encoding="utf-8") as file:
+            report = json.load(file)
+        findings = {finding["code"]: finding for finding in report["findings"]}
+        self.assertIn("trace.forbidden", findings, done.stderr)
+        self.assertTrue(findings["trace.forbidden"]["title"].startswith("you may not read the traces of 8 processes"), findings["trace.forbidden"])
+        self.assertEqual(report["run"]["ranks"], list(range(8)))
+        self.assertEqual(report["run"]["missing_ranks"], list(range(8, RANKS)))
+        self.assertNotIn("trace.corrupt", findings)
 
     def test_a_process_that_stops_in_the_middle(self):
         """Its host may be out of reach: the others' traces are judged, and the rest of its own are silent, not missing."""

@@ -12,10 +12,11 @@
 namespace traintrace {
 
 struct Brought {
-  std::string folder;   // as it was named in which it lies there; empty: it was named itself
-  std::string place;    // of the copy here: a pack of it, or the file as it is
-  bool is_pack = true;  // of a trace; a file that is a pack itself stays one
-  bool events = false;  // they were brought, too
+  std::string folder;      // as it was named in which it lies there; empty: it was named itself
+  std::string place;       // of the copy here: a pack of it, or the file as it is
+  bool is_pack = true;     // of a trace; a file that is a pack itself stays one
+  bool events = false;     // they were brought, too
+  bool forbidden = false;  // it may not be read there
   // What only its own host can tell (ProcessTrace).
   std::optional<bool> running_now = std::nullopt;
   Halt halt = Halt::kNot;

@@ -35,8 +35,7 @@ ReadError refusal(const std::string& path, const std::string& message) {
   return {path, 0, message, true, false};
 }
 
-ReadError cannot_be_opened(const std::string& path) {
-  const int problem = errno;
+ReadError cannot_be_opened(const std::string& path, int problem = errno) {
   ReadError error = refusal(path, std::string("cannot be opened: ") + std::strerror(problem));
   error.forbidden = problem == EACCES || problem == EPERM;
   return error;
@@ -75,6 +74,9 @@ bool leads_through_a_file(int problem) {
 // the name may stand for by now.
 Result<InputFile> InputFile::open(const std::string& path) {
   const std::string place = place_of(path);
+  if (const auto brought = brought_file(path); brought && brought->forbidden) {
+    return cannot_be_opened(path, EACCES);
+  }
   const InputFile named(path, ::open(place.c_str(), O_PATH | O_CLOEXEC));
   struct stat status = {};
   if (named.descriptor_ < 0 && leads_through_a_file(errno)) {
