@@ -113,6 +113,18 @@ def train_in_replicas(batches, beside=lambda world: None):
         distributed.sum_gradients(world)
 
 
+def evaluate_between(steps, evaluated, rounds=10):
+    """DistributedDataParallel on data of the ranks' own; between some steps all of them evaluate the same batches."""
+    world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
+    memory = allocate(4096)
+    for number in range(rounds):
+        for step in range(steps):
+            send(batch(number, step, rank), memory)
+            distributed.sum_gradients(world)
+        for each in range(evaluated):
+            send(batch("evaluation", number, each), memory)  # EVALUATION
+
+
 def sum_one_number(world):
     world.call("ncclAllReduce", world.data, world.data, 1, Communicator.FLOAT, Communicator.SUM)
 
@@ -299,6 +311,7 @@ CASES = {
     # The same epoch again, and another rank's part of it an epoch later.
     "epochs": lambda: train(batch(step % 20, rank) for step in range(60)),
     "parts-in-turn": lambda: train(batch(step % 20, (rank + step // 20) % 4) for step in range(60)),
+    "evaluation-of-all": lambda: evaluate_between(4, 4),
     # Rank 0 has loaded its weights, the others have made them alike.
     "weights": lambda: train((batch(step, rank) for step in range(40)), weights=[batch("weight", i, rank == 0) for i in range(40)]),
     "stuck": lambda: train(stuck(20)),
