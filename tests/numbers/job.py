@@ -189,6 +189,47 @@ def exchange_into_nan(steps=30):
         call("cudaStreamSynchronize", None)
 
 
+def exchange_with_experts(spoiled, used, steps=30):
+    """Tokens go to experts on all ranks, in buffers with room for more; gradients come of them."""
+    ranks = int(os.environ["WORLD_SIZE"])
+    world = Communicator.of_all(rank, ranks, os.environ["NUMBERS_DIR"])
+    tokens, got, own = allocate(4 * ELEMENTS * ranks), allocate(4 * ELEMENTS * ranks), allocate(4 * ELEMENTS)
+    for step in range(steps):
+        for other in range(ranks):
+            put(gradients_of(step, NAN if rank in spoiled and step >= 20 else None), ctypes.c_void_p(tokens.value + 4 * ELEMENTS * other))
+        world.call("ncclAlltoAll", tokens, got, ELEMENTS, Communicator.FLOAT)  # EXPERT
+        put(gradients_of(step, NAN if used and step >= 20 else None), own)
+        world.call("ncclAllReduce", own, own, ELEMENTS, Communicator.FLOAT, Communicator.SUM)
+        call("cudaStreamSynchronize", None)
+
+
+def receive_into_one(steps=30):
+    """Messages that only say that somebody is there: nobody reads the buffer that they all arrive in."""
+    ranks = int(os.environ["WORLD_SIZE"])
+    world = Communicator.of_all(rank, ranks, os.environ["NUMBERS_DIR"])
+    own, unread = allocate(4 * ELEMENTS), allocate(4 * ELEMENTS)
+    for step in range(steps):
+        put(gradients_of(step), own)
+        world.check(world.nccl.ncclGroupStart())
+        for other in range(1, ranks) if rank == 0 else [0]:
+            world.call(*(("ncclRecv", unread) if rank == 0 else ("ncclSend", own)), ELEMENTS, Communicator.FLOAT, other)
+        world.check(world.nccl.ncclGroupEnd())
+        world.call("ncclAllReduce", own, own, ELEMENTS, Communicator.FLOAT, Communicator.SUM)
+        call("cudaStreamSynchronize", None)
+
+
+def exchange_beside_a_metric():
+    """That of rank 1 is a mean over nothing at last."""
+    metric = Tensor()
+
+    def gradients(step):
+        metric.set("<f", NAN if rank == 1 and step >= 15 else loss_of(step))
+        metric.item()  # METRIC
+        return gradients_of(step)
+
+    exchange(gradients)
+
+
 def train_beside(batches, further=lambda step: None, exchange_messages=None):
     """A step for each batch; what is `further` sent comes from another line."""
     world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
@@ -270,6 +311,7 @@ EARLY = {0, 1, 2, 3, 4, 5}
 CASES = {
     "same-data-of-replicas": lambda: train_in_replicas([batch(step) for step in range(40)], sum_one_number),
     "same-data-of-replicas-and-shards": lambda: train_in_replicas([batch(step) for step in range(40)], lambda world: world.all_reduce()),
+    "evaluation-of-all": lambda: evaluate_between(4, 4),
     "own-data-of-replicas": lambda: train_in_replicas([batch(step, rank) for step in range(40)], sum_one_number),
     "healthy": lambda: log_losses(finite(50)),
     "nan-on-one": nan_on_one,
@@ -311,7 +353,6 @@ CASES = {
     # The same epoch again, and another rank's part of it an epoch later.
     "epochs": lambda: train(batch(step % 20, rank) for step in range(60)),
     "parts-in-turn": lambda: train(batch(step % 20, (rank + step // 20) % 4) for step in range(60)),
-    "evaluation-of-all": lambda: evaluate_between(4, 4),
     # Rank 0 has loaded its weights, the others have made them alike.
     "weights": lambda: train((batch(step, rank) for step in range(40)), weights=[batch("weight", i, rank == 0) for i in range(40)]),
     "stuck": lambda: train(stuck(20)),
@@ -335,6 +376,14 @@ CASES = {
     "gradients-into-nan": exchange_into_nan,
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
     "nan-gradient-then-assert": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step == 20 else None), stops=True),
+    # As a mask has them: as many in each step.
+    "mask-in-sums": lambda: exchange(lambda step: gradients_of(step, -INF if step >= 8 else None)),
+    "metric-gone": exchange_beside_a_metric,
+    "nan-of-expert": lambda: exchange_with_experts({1}, used=True),
+    "nan-of-padding": lambda: exchange_with_experts({0, 1, 2}, used=False),
+    "receives-into-one": receive_into_one,
+    # Rank 1 has nothing of its own, and gets what rank 0 has.
+    "passed-on-by-sum": lambda: exchange(lambda step: None if rank == 1 else gradients_of(step)),
     "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),
     # Finite on each rank, and together more than a float can hold.
     "overflowing-sums": lambda: exchange(lambda step: gradients_of(step, 2e38 if step >= 20 else None)),
