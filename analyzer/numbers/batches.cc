@@ -92,19 +92,23 @@ void each_overlap(std::vector<Row>& rows, See see) {
   }
 }
 
-bool changes_meanwhile(const BatchSeries& series, TimeNs since, TimeNs until, size_t times) {
+bool changes_meanwhile(const BatchSeries& series, TimeNs since, TimeNs until, size_t times,
+                       const std::unordered_set<uint64_t>& but = {}) {
   const std::vector<size_t> changing = changing_batches(series);
   return static_cast<size_t>(std::count_if(changing.begin(), changing.end(), [&](size_t index) {
-           return series.times[index] >= since && series.times[index] <= until;
+           return series.times[index] >= since && series.times[index] <= until &&
+                  !but.contains(series.hashes[index]);
          })) >= times;
 }
 
-// Its first and last batches may be some time after those of the set.
+// Its first and last batches may be some time after those of the set.  Others who send the same at
+// other times, as in an evaluation that each does by itself, have none of their own.
 bool others_have_their_own(const PlaceBatches& all, const SameBatches& same) {
+  const std::unordered_set<uint64_t> shared(same.series->hashes.begin(), same.series->hashes.end());
   return std::all_of(all.begin(), all.end(), [&](const BatchSeries* other) {
     return contains(same.ranks, other->rank) ||
            changes_meanwhile(*other, same.series->times[same.first], same.series->times[same.last],
-                             kFewestSame - 2);
+                             kFewestSame - 2, shared);
   });
 }
 
@@ -214,6 +218,28 @@ std::vector<size_t> changing_batches(const BatchSeries& series) {
     known->second = i;
   }
   return changing;
+}
+
+PlaceBatches own_batches(const Numbers& numbers, Rank rank) {
+  PlaceBatches own;
+  for (const PlaceBatches& all : batches_by_place(numbers)) {
+    std::unordered_set<uint64_t> of_others;
+    for (const BatchSeries* const series : all) {
+      if (series->rank != rank) {
+        of_others.insert(series->hashes.begin(), series->hashes.end());
+      }
+    }
+    for (const BatchSeries* const series : all) {
+      const std::vector<size_t> changing =
+          series->rank == rank ? changing_batches(*series) : std::vector<size_t>();
+      if (!of_others.empty() && changing.size() >= kFewestSame &&
+          std::none_of(changing.begin(), changing.end(),
+                       [&](size_t index) { return of_others.contains(series->hashes[index]); })) {
+        own.push_back(series);
+      }
+    }
+  }
+  return own;
 }
 
 bool sent_different_data(const Numbers& numbers, Rank a, Rank b, TimeNs until) {

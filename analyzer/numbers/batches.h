@@ -23,6 +23,10 @@ std::vector<size_t> changing_batches(const BatchSeries& series);
 // that the other one sent, too.
 bool sent_different_data(const Numbers& numbers, Rank a, Rank b, TimeNs until);
 
+// Of lines from which that rank has sent kFewestSame changing batches or more, and no other rank
+// any of these.
+PlaceBatches own_batches(const Numbers& numbers, Rank rank);
+
 // Ranks that have sent kFewestSame changing batches or more in the same order at the same time.
 struct SameBatches {
   Ranks ranks;

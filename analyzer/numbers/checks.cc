@@ -80,6 +80,7 @@ class ChecksReader {
     }
     if (!checked_.empty()) {
       compare_with_calls();
+      leave_out_overwritten();
     }
   }
 
@@ -207,22 +208,68 @@ class ChecksReader {
     sketches_[{*communicator, *sequence, *part}] = static_cast<uint32_t>(checks_.sketches.size());
   }
 
+  // What several operations of one group put into the same place cannot be told apart: it is looked
+  // at after the group.  As with messages that only say that somebody is there.
+  void leave_out_overwritten() {
+    struct OpenGroup {
+      int depth = 0;
+      std::map<uint64_t, std::vector<Issued>> by_destination;
+    };
+    std::map<uint32_t, OpenGroup> groups;  // by thread
+    each_event(trace_, [&](const CallRecord& event, std::span<const uint64_t>) {
+      const CallSchema* const schema = schema_of(trace_, event.call);
+      if (schema == nullptr || event.moment) {
+        return;
+      }
+      OpenGroup& group = groups[event.thread];
+      if (schema->kind == "group-start") {
+        ++group.depth;
+      } else if (schema->kind == "group-end") {
+        group.depth = std::max(group.depth - 1, 0);
+        for (const auto& [address, all] : group.by_destination) {
+          for (const Issued& issued : all.size() > 1 ? all : std::vector<Issued>()) {
+            mark_overwritten(issued);
+          }
+        }
+        group.by_destination.clear();
+      } else if (group.depth > 0 && is_operation(*schema)) {
+        const uint64_t address = value_of(trace_, event, "to").value_or(0);
+        const Issued issued = issued_by(event, *schema);
+        if (address != 0 && checked_.contains(issued)) {
+          group.by_destination[address].push_back(issued);
+        }
+      }
+    });
+  }
+
+  void mark_overwritten(const Issued& issued) {
+    for (const size_t i : checked_.at(issued)) {
+      checks_.all[i].overwritten = checks_.all[i].side == format::kCheckedOutput;
+    }
+  }
+
+  static bool is_operation(const CallSchema& schema) {
+    return schema.kind == "collective" || schema.kind == "send-recv";
+  }
+
+  Issued issued_by(const CallRecord& event, const CallSchema& schema) const {
+    const bool collective = schema.kind == "collective";
+    const auto peer =
+        collective ? -1 : static_cast<int>(value_of(trace_, event, "peer").value_or(0));
+    return {communicator_of(trace_, event), peer, !collective && schema.name.ends_with("Recv"),
+            value_of(trace_, event, "seq").value_or(0)};
+  }
+
   // The record of a check is made some time after the call.
   void compare_with_calls() {
     each_event(trace_, [&](const CallRecord& event, std::span<const uint64_t>) {
       const CallSchema* const schema = schema_of(trace_, event.call);
-      const bool collective = schema != nullptr && schema->kind == "collective";
-      if (schema == nullptr || (!collective && schema->kind != "send-recv")) {
+      if (schema == nullptr || !is_operation(*schema)) {
         return;
       }
-      const uint64_t communicator = communicator_of(trace_, event);
-      const Seat* const seat = seat_of(communicator);
-      const auto peer =
-          collective ? -1 : static_cast<int>(value_of(trace_, event, "peer").value_or(0));
-      const bool receive = !collective && schema->name.ends_with("Recv");
-      const Issued issued = {communicator, peer, receive,
-                             value_of(trace_, event, "seq").value_or(0)};
-      const bool brings_data = collective || receive;
+      const Seat* const seat = seat_of(communicator_of(trace_, event));
+      const Issued issued = issued_by(event, *schema);
+      const bool brings_data = schema->kind == "collective" || schema->name.ends_with("Recv");
       if (const auto found = checked_.find(issued); seat != nullptr && found != checked_.end()) {
         for (const size_t i : found->second) {
           checks_.all[i].time = event.enter;
@@ -287,7 +334,7 @@ bool agree(std::span<const Check> operation) {
   }
   return operation.front().sequence != 0 && operation.front().member >= 0 &&
          std::none_of(operation.begin(), operation.end(),
-                      [](const Check& check) { return check.aborted; });
+                      [](const Check& check) { return check.aborted || check.overwritten; });
 }
 
 void join(Checks& checks) {

@@ -44,14 +44,16 @@ struct Check {
   // The communicator was aborted, and this operation had not finished: whatever lay in the buffer
   // then is no result.
   bool aborted = false;
+  // Another operation of the same group wrote there, too: it may be the result of that one.
+  bool overwritten = false;
 };
 
 // One collective, or one message with both its ends.
 struct CheckedOperation {
   size_t first = 0, count = 0;  // in Checks::all: inputs before outputs, by member and part
   TimeNs time = 0;              // of the first call
-  // All are of one sort, type, reduction and size, each part was recorded once, and no rank aborted
-  // it.  Nothing else may be compared.
+  // All are of one sort, type, reduction and size, each part was recorded once, no rank aborted it,
+  // and no result was overwritten.  Nothing else may be compared.
   bool agrees = false;
 };
 

@@ -1,8 +1,8 @@
 """Kills one of four ranks at random moments and asks the analyzer.
 
-    killed_rank.py BUILD_FOLDER [--times=3] [--together=0.3] [--lanes=4] [--seed=1] [--wait=10]
+    killed_rank.py BUILD_FOLDER [--times=5] [--together=0.3] [--lanes=5] [--seed=1] [--wait=10]
 
-The survivors are killed `wait` seconds later, or (a share `together` of the times) at once.  Each time
+Each time with another level of TRAINTRACE_PAYLOAD.  The survivors are killed `wait` seconds later, or (a share `together` of the times) at once.  Each time
 - every trace is readable, and holds every call that the rank's own account says it made (tests/kill/counted_ranks.cc);
 - survivors killed later: collective.dead-rank, this rank and no other;
 - all killed at once: nobody but this rank is blamed, and nothing is called a proof.
@@ -23,12 +23,13 @@ import tempfile
 import time
 
 RANKS = 4
+LEVELS = ["off", "scalars", "batches", "small", "check"]
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("build")
-parser.add_argument("--times", type=int, default=3)
+parser.add_argument("--times", type=int, default=5)
 parser.add_argument("--together", type=float, default=0.3)
-parser.add_argument("--lanes", type=int, default=4)
+parser.add_argument("--lanes", type=int, default=5)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--wait", type=float, default=10)
 parser.add_argument("--longest", type=float, default=1.0, help="seconds of running before the kill, at most")
@@ -40,11 +41,11 @@ class Wrong(Exception):
     pass
 
 
-def start(rank, folder):
+def start(rank, folder, level):
     environment = dict(
         os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS),
         WORKLOAD_DIR=os.path.join(folder, "shared"), TRAINTRACE_DIR=os.path.join(folder, "trace"),
-        TRAINTRACE_RING_MB="4", SIMGPU_NODE=folder, LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
+        TRAINTRACE_RING_MB="4", TRAINTRACE_PAYLOAD=level, SIMGPU_NODE=folder, LD_LIBRARY_PATH=os.path.join(build, "simgpu"),
         LD_PRELOAD=os.path.join(build, "lib", "libtraintrace.so"))
     return subprocess.Popen([os.path.join(build, "tests", "counted_ranks"), os.path.join(folder, f"account.{rank}")],
                             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -112,11 +113,12 @@ def once(number):
     victim = choice.randrange(RANKS)
     together = choice.random() < options.together
     delay = choice.uniform(0, options.longest)
+    level = LEVELS[number % len(LEVELS)]
     folder = tempfile.mkdtemp(prefix="traintrace-kill.", dir="/dev/shm")
     os.mkdir(os.path.join(folder, "shared"))
     processes = []
     try:
-        processes = [start(rank, folder) for rank in range(RANKS)]
+        processes = [start(rank, folder, level) for rank in range(RANKS)]
         wait_until_running(processes, folder)
         time.sleep(delay)
         processes[victim].send_signal(signal.SIGKILL)
@@ -135,7 +137,7 @@ def once(number):
         for process in processes:
             process.kill()
             process.wait()
-    print(f"{'WRONG ' if verdict else ''}{number}: rank {victim} after {delay:.3f} s"
+    print(f"{'WRONG ' if verdict else ''}{number}: rank {victim} after {delay:.3f} s, {level}"
           f"{', all together' if together else ''}: {said}", flush=True)
     if verdict:
         print(f"  kept: {folder}", flush=True)

@@ -32,6 +32,19 @@ assert rows[0]["place"] == "train.py:10 in step" and rows[0]["last_norm"] == "2"
 report = json.loads(traintrace("report", scenario("first_nonfinite"), "--by=check", "--format=json"))
 assert len(report["rows"]) == 6 and report["rows"][0]["operation"] == "ncclAllReduce", report["rows"][0]
 
+# The same numbers as one series of each rank, and one by one.
+drift = f"{scenarios}/numeric_replica_drift.txt"
+rows = list(csv.DictReader(io.StringIO(traintrace("report", drift, "--by=scalar", "--format=csv"))))
+values = list(csv.DictReader(io.StringIO(traintrace("report", drift, "--by=value", "--format=csv"))))
+assert [(row["rank"], row["type"], row["place"]) for row in rows] == [(str(rank), "float32", "train.py:30 in step") for rank in range(4)], rows
+for row in rows:
+    own = [each for each in values if each["rank"] == row["rank"]]
+    numbers = [float(each["value"]) for each in own]
+    assert [int(each["number"]) for each in own] == list(range(1, int(row["count"]) + 1)), own
+    assert [float(row[key]) for key in ("first", "last", "least", "most")] == [numbers[0], numbers[-1], min(numbers), max(numbers)], row
+    assert (row["begin_ns"], row["end_ns"]) == (own[0]["time_ns"], own[-1]["time_ns"]), row
+assert sum(int(row["count"]) for row in rows) == len(values) > 100, rows
+
 runs = [scenario("result_differs_healthy_twin"), scenario("result_differs")]
 text = traintrace("diff", *runs)
 assert "what ncclAllReduce #3 on dp gave rank 2 at train.py:10 in step differs" in text, text

@@ -113,6 +113,18 @@ def train_in_replicas(batches, beside=lambda world: None):
         distributed.sum_gradients(world)
 
 
+def evaluate_between(steps, evaluated, rounds=10):
+    """DistributedDataParallel on data of the ranks' own; between some steps all of them evaluate the same batches."""
+    world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
+    memory = allocate(4096)
+    for number in range(rounds):
+        for step in range(steps):
+            send(batch(number, step, rank), memory)
+            distributed.sum_gradients(world)
+        for each in range(evaluated):
+            send(batch("evaluation", number, each), memory)  # EVALUATION
+
+
 def sum_one_number(world):
     world.call("ncclAllReduce", world.data, world.data, 1, Communicator.FLOAT, Communicator.SUM)
 
@@ -175,6 +187,47 @@ def exchange_into_nan(steps=30):
         world.call("ncclAllGather", mine, everybody, ELEMENTS, Communicator.FLOAT)
         world.call("ncclBroadcast", own if rank == 0 else fresh(own), own, ELEMENTS, Communicator.FLOAT, 0)
         call("cudaStreamSynchronize", None)
+
+
+def exchange_with_experts(spoiled, used, steps=30):
+    """Tokens go to experts on all ranks, in buffers with room for more; gradients come of them."""
+    ranks = int(os.environ["WORLD_SIZE"])
+    world = Communicator.of_all(rank, ranks, os.environ["NUMBERS_DIR"])
+    tokens, got, own = allocate(4 * ELEMENTS * ranks), allocate(4 * ELEMENTS * ranks), allocate(4 * ELEMENTS)
+    for step in range(steps):
+        for other in range(ranks):
+            put(gradients_of(step, NAN if rank in spoiled and step >= 20 else None), ctypes.c_void_p(tokens.value + 4 * ELEMENTS * other))
+        world.call("ncclAlltoAll", tokens, got, ELEMENTS, Communicator.FLOAT)  # EXPERT
+        put(gradients_of(step, NAN if used and step >= 20 else None), own)
+        world.call("ncclAllReduce", own, own, ELEMENTS, Communicator.FLOAT, Communicator.SUM)
+        call("cudaStreamSynchronize", None)
+
+
+def receive_into_one(steps=30):
+    """Messages that only say that somebody is there: nobody reads the buffer that they all arrive in."""
+    ranks = int(os.environ["WORLD_SIZE"])
+    world = Communicator.of_all(rank, ranks, os.environ["NUMBERS_DIR"])
+    own, unread = allocate(4 * ELEMENTS), allocate(4 * ELEMENTS)
+    for step in range(steps):
+        put(gradients_of(step), own)
+        world.check(world.nccl.ncclGroupStart())
+        for other in range(1, ranks) if rank == 0 else [0]:
+            world.call(*(("ncclRecv", unread) if rank == 0 else ("ncclSend", own)), ELEMENTS, Communicator.FLOAT, other)
+        world.check(world.nccl.ncclGroupEnd())
+        world.call("ncclAllReduce", own, own, ELEMENTS, Communicator.FLOAT, Communicator.SUM)
+        call("cudaStreamSynchronize", None)
+
+
+def exchange_beside_a_metric():
+    """That of rank 1 is a mean over nothing at last."""
+    metric = Tensor()
+
+    def gradients(step):
+        metric.set("<f", NAN if rank == 1 and step >= 15 else loss_of(step))
+        metric.item()  # METRIC
+        return gradients_of(step)
+
+    exchange(gradients)
 
 
 def train_beside(batches, further=lambda step: None, exchange_messages=None):
@@ -258,6 +311,7 @@ EARLY = {0, 1, 2, 3, 4, 5}
 CASES = {
     "same-data-of-replicas": lambda: train_in_replicas([batch(step) for step in range(40)], sum_one_number),
     "same-data-of-replicas-and-shards": lambda: train_in_replicas([batch(step) for step in range(40)], lambda world: world.all_reduce()),
+    "evaluation-of-all": lambda: evaluate_between(4, 4),
     "own-data-of-replicas": lambda: train_in_replicas([batch(step, rank) for step in range(40)], sum_one_number),
     "healthy": lambda: log_losses(finite(50)),
     "nan-on-one": nan_on_one,
@@ -322,6 +376,14 @@ CASES = {
     "gradients-into-nan": exchange_into_nan,
     "nan-gradient": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step >= 20 else None)),
     "nan-gradient-then-assert": lambda: exchange(lambda step: gradients_of(step, NAN if rank == 1 and step == 20 else None), stops=True),
+    # As a mask has them: as many in each step.
+    "mask-in-sums": lambda: exchange(lambda step: gradients_of(step, -INF if step >= 8 else None)),
+    "metric-gone": exchange_beside_a_metric,
+    "nan-of-expert": lambda: exchange_with_experts({1}, used=True),
+    "nan-of-padding": lambda: exchange_with_experts({0, 1, 2}, used=False),
+    "receives-into-one": receive_into_one,
+    # Rank 1 has nothing of its own, and gets what rank 0 has.
+    "passed-on-by-sum": lambda: exchange(lambda step: None if rank == 1 else gradients_of(step)),
     "inf-gradient-once": lambda: exchange(lambda step: gradients_of(step, INF if rank == 1 and step == 20 else None)),
     # Finite on each rank, and together more than a float can hold.
     "overflowing-sums": lambda: exchange(lambda step: gradients_of(step, 2e38 if step >= 20 else None)),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/numeric/finite_gradients.h"
 #include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/detectors/trace/trace_finding.h"
 #include "analyzer/model/elapsed.h"
@@ -115,6 +116,21 @@ void add_tails(const Run& run, const std::vector<Tail>& tails, Finding& finding)
   finding.evidence = cut(std::move(finding.evidence));
 }
 
+// A loss that is not finite has such gradients; a number beside finite ones is a metric.
+void judge_by_gradients(const Checks& checks, const Tail& first, Finding& finding) {
+  const size_t finite = FiniteGradients(checks).count_since(first.time());
+  if (finite >= kFewestNonfinite) {
+    finding.severity = Severity::kInfo;
+    finding.certainty = Certainty::kPossible;
+    finding.evidence.push_back(fmt::format(
+        "what ranks gave to sums of gradients since, and got of them, is finite: {} in a row",
+        finite));
+    finding.advice =
+        "the gradients are finite, so this is no number that they come from: a metric, such as a "
+        "mean over nothing; see what it is";
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers) {
@@ -167,6 +183,7 @@ std::vector<Finding> find_first_nonfinite(const Run& run, const Numbers& numbers
   finding.advice =
       "this is where it was seen first, not where it began: check the gradients of each rank "
       "before they are reduced, and the data of that step";
+  judge_by_gradients(numbers.checks, first, finding);
   return {finding};
 }
 

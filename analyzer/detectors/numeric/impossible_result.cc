@@ -10,6 +10,7 @@
 #include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/detectors/trace/trace_finding.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/numbers/element_sums.h"
 #include "analyzer/numbers/sum_limits.h"
 
 namespace traintrace {
@@ -37,6 +38,12 @@ std::string what_is_impossible(const Checks& checks, const GivenSums& given,
         "its elements add up to {:.9g}, those of the inputs to {:.9g}; rounding explains {:.3g} at "
         "most",
         tally.sum, limits.sum, limits.deviation);
+  }
+  if (const auto element = impossible_element(checks, given, result)) {
+    return fmt::format(
+        "its element {} is {:.9g}, which those of the inputs do not give in any order: between "
+        "{:.9g} and {:.9g} is possible",
+        element->index, element->value, element->least, element->most);
   }
   const auto sketched = sketch_deviation(checks, given, result);
   return sketched && sketched->over_rounding > 1

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "analyzer/detectors/numeric/check_finding.h"
+#include "analyzer/detectors/numeric/finite_gradients.h"
 #include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/detectors/trace/trace_finding.h"
 #include "analyzer/model/elapsed.h"
@@ -48,8 +50,9 @@ bool is_padding(std::span<const Check> parts) {
 bool shows_a_defect(std::span<const Check> parts) {
   const Check& first = parts.front();
   const WholeTally all = whole(parts);
-  const bool passes_on =
-      first.operation == format::kCheckedAllGather || first.operation == format::kCheckedSend;
+  const bool passes_on = first.operation == format::kCheckedAllGather ||
+                         first.operation == format::kCheckedAllToAll ||
+                         first.operation == format::kCheckedSend;
   return is_real(first.type) && all.count > kFewestElements && !is_padding(parts) &&
          (is_sum(first) ? all.nonfinite() != 0 : passes_on && all.nans != 0);
 }
@@ -72,18 +75,57 @@ struct SpoiledBucket {
   }
 };
 
-// A shard with NaN makes gradients NaN, and so does an activation with NaN those that come back. A
-// table of metrics or padding that is gathered may have NaN and harms nobody.
-bool does_harm(const SpoiledBucket& bucket, const std::vector<SpoiledBucket>& of_all_ranks) {
-  const Check& check = bucket.check();
-  return is_sum(check) || bucket.inputs->size() - bucket.first < kFewestNonfinite ||
-         std::any_of(of_all_ranks.begin(), of_all_ranks.end(), [&](const SpoiledBucket& other) {
-           const bool answers = is_message(check.operation) &&
-                                is_message(other.check().operation) &&
-                                other.check().rank != check.rank;
-           return (is_sum(other.check()) || answers) && other.time() <= bucket.deadline();
-         });
+// As many Inf in each of them, and no NaN: a mask.  Gradients with Inf make weights Inf, and those
+// the next gradients NaN, unless a loss scaler skips each of these steps.
+bool is_mask(const SpoiledBucket& bucket) {
+  const uint64_t infinities = whole((*bucket.inputs)[bucket.first]).infinities;
+  return std::all_of(bucket.inputs->begin() + static_cast<std::ptrdiff_t>(bucket.first),
+                     bucket.inputs->end(), [&](std::span<const Check> parts) {
+                       const WholeTally all = whole(parts);
+                       return all.nans == 0 && all.infinities == infinities;
+                     });
 }
+
+// What tells whether data that are not finite do harm.
+class Consequences {
+ public:
+  // Of all ranks.  `skips`: a loss scaler skipped the last steps.
+  Consequences(const Checks& checks, std::vector<SpoiledBucket> spoiled, bool skips)
+      : spoiled_(std::move(spoiled)), gradients_(checks), skips_(skips) {
+    for (const SpoiledBucket& bucket : spoiled_) {
+      if (are_gradients(bucket) && (!first_gradients_ || bucket.time() < *first_gradients_)) {
+        first_gradients_ = bucket.time();
+      }
+    }
+  }
+
+  // A shard with NaN makes gradients NaN, and so does an activation with NaN those that come back.
+  // A table of metrics, a mask or padding that is passed on may have NaN or Inf and harms nobody.
+  bool does_harm(const SpoiledBucket& bucket) const {
+    const TimeNs deadline = bucket.deadline();
+    return are_gradients(bucket) || bucket.inputs->size() - bucket.first < kFewestNonfinite ||
+           (first_gradients_ && *first_gradients_ <= deadline) ||
+           (gradients_.count_since(deadline) < kFewestNonfinite &&
+            comes_back(bucket.check(), deadline));
+  }
+
+ private:
+  bool are_gradients(const SpoiledBucket& bucket) const {
+    return is_sum(bucket.check()) && (skips_ || !is_mask(bucket));
+  }
+  bool comes_back(const Check& check, TimeNs deadline) const {
+    return is_message(check.operation) &&
+           std::any_of(spoiled_.begin(), spoiled_.end(), [&](const SpoiledBucket& other) {
+             return is_message(other.check().operation) && other.check().rank != check.rank &&
+                    other.time() <= deadline;
+           });
+  }
+
+  std::vector<SpoiledBucket> spoiled_;
+  FiniteGradients gradients_;
+  bool skips_;
+  std::optional<TimeNs> first_gradients_;
+};
 
 bool gets_data(const Check& input) {
   return input.operation == format::kCheckedAllReduce ||
@@ -96,6 +138,12 @@ bool gets_data(const Check& input) {
 struct CheckIndex {
   std::vector<uint32_t> operation_of;
   std::vector<size_t> bucket_of;  // as many as there are: none
+};
+
+// Data with NaN that a rank got, and in which bucket.
+struct Brought {
+  const Check* check;
+  size_t bucket;  // as many as there are: in none
 };
 
 // What happened to one rank, in the order of its calls.
@@ -124,17 +172,17 @@ class RankHistory {
 
   const std::vector<SpoiledBucket>& spoiled() const { return spoiled_; }
   // By its own data.
-  std::optional<Onset> onset(const std::vector<SpoiledBucket>& of_all_ranks, bool capturing) const {
+  std::optional<Onset> onset(const Consequences& consequences, bool capturing) const {
     std::optional<Onset> onset;
     for (const SpoiledBucket& bucket : spoiled_) {
-      if ((!onset || bucket.time() < onset->time()) && does_harm(bucket, of_all_ranks)) {
+      if ((!onset || bucket.time() < onset->time()) && consequences.does_harm(bucket)) {
         onset = Onset{&bucket.check(), bucket.first, *bucket.inputs};
       }
     }
     return onset ? judged(std::move(*onset), capturing) : std::nullopt;
   }
   // The first data with NaN that another rank gave it; null: there are none.
-  const Check* first_brought() const { return brought_.empty() ? nullptr : brought_.front(); }
+  const Check* first_brought() const { return brought_.empty() ? nullptr : brought_.front().check; }
 
  private:
   void see(uint32_t number, std::span<const Check> parts) {
@@ -153,7 +201,7 @@ class RankHistory {
     // What it gave itself is nothing that others brought it; what arrives as a message is.
     const auto own = member_side(side_of(operation, format::kCheckedInput), check.member);
     if (has_nonfinite(parts) && (is_message(check.operation) || !has_nonfinite(own))) {
-      brought_.push_back(&check);
+      brought_.push_back({&check, index_.bucket_of[number]});
     } else if (may_hide_nonfinite(parts)) {
       unseen_.push_back(check.time);
     }
@@ -164,7 +212,8 @@ class RankHistory {
     while (first > 0 && shows_a_defect(inputs[first - 1])) {
       --first;
     }
-    if (first > 0 && first < inputs.size() && !has_nonfinite(inputs[first - 1])) {
+    if (first > 0 && first < inputs.size() &&
+        (!has_nonfinite(inputs[first - 1]) || is_padding(inputs[first - 1]))) {
       spoiled_.push_back({&inputs, first});
     }
   }
@@ -175,8 +224,9 @@ class RankHistory {
     const size_t forgotten = onset.number - std::min(onset.number, kHarmForgotten);
     const TimeNs since = forgotten == 0 ? 0 : onset.inputs[forgotten].front().time;
     const auto counts = [&](TimeNs time) { return time >= since && time < onset.time(); };
-    if (std::any_of(brought_.begin(), brought_.end(),
-                    [&](const Check* check) { return counts(check->time); })) {
+    if (std::any_of(brought_.begin(), brought_.end(), [&](const Brought& brought) {
+          return counts(brought.check->time) && !is_brought_as_ever(brought, onset);
+        })) {
       return std::nullopt;
     }
     onset.certain = !capturing && onset.number >= kFewestNonfinite &&
@@ -184,10 +234,29 @@ class RankHistory {
     return onset;
   }
 
+  // The same is passed on since several steps before, and the rank's own data stayed finite: it is
+  // padding.
+  bool is_brought_as_ever(const Brought& brought, const Onset& onset) const {
+    if (is_sum(*brought.check) || brought.bucket >= checks_.buckets.size()) {
+      return false;
+    }
+    const auto first = std::find_if(brought_.begin(), brought_.end(), [&](const Brought& other) {
+      return other.bucket == brought.bucket;
+    });
+    size_t finite = 0;
+    for (size_t i = onset.number; i-- > 0 && onset.inputs[i].front().time > first->check->time;) {
+      if (shows_a_defect(onset.inputs[i])) {
+        return false;
+      }
+      ++finite;
+    }
+    return finite >= kFewestNonfinite;
+  }
+
   const Checks& checks_;
   const CheckIndex& index_;
   std::map<size_t, BucketInputs> inputs_;  // by bucket
-  std::vector<const Check*> brought_;
+  std::vector<Brought> brought_;           // by time
   std::vector<TimeNs> unseen_;
   std::vector<SpoiledBucket> spoiled_;
 };
@@ -214,7 +283,7 @@ struct NonfiniteRun {
   Ranks receivers;  // which first got it from others
 };
 
-NonfiniteRun histories_of(const Checks& checks) {
+NonfiniteRun histories_of(const Checks& checks, bool skips) {
   NonfiniteRun found;
   const CheckIndex index = index_of(checks);
   std::map<Rank, RankHistory> histories;
@@ -223,8 +292,9 @@ NonfiniteRun histories_of(const Checks& checks) {
     const RankHistory& history = histories.try_emplace(rank, checks, index, rank).first->second;
     spoiled.insert(spoiled.end(), history.spoiled().begin(), history.spoiled().end());
   }
+  const Consequences consequences(checks, std::move(spoiled), skips);
   for (const auto& [rank, history] : histories) {
-    if (const auto onset = history.onset(spoiled, contains(checks.capturing, rank))) {
+    if (const auto onset = history.onset(consequences, contains(checks.capturing, rank))) {
       found.origins.emplace(rank, *onset);
     } else if (history.first_brought() != nullptr) {
       insert(found.receivers, rank);
@@ -404,7 +474,7 @@ bool ended_at_nonfinite(const Numbers& numbers) {
 
 std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numbers,
                                              bool has_scaler) {
-  NonfiniteRun found = histories_of(numbers.checks);
+  NonfiniteRun found = histories_of(numbers.checks, skips_at_last(numbers));
   // A loss scaler skips single steps; without one, a job that failed at once, or ended as soon as
   // it had fetched such a number, has had no more.
   const bool single_counts = !has_scaler && (has_failed(run) || ended_at_nonfinite(numbers));

@@ -37,6 +37,8 @@ std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numb
 std::optional<Finding> overflowed_sum(const Run& run, const Checks& checks);
 // The job reads the flag of a loss scaler, which skips steps whose gradients are not finite.
 bool has_loss_scaler(const Numbers& numbers);
+// It skipped the last kFewestNonfinite steps.
+bool skips_at_last(const Numbers& numbers);
 // Ranks that communicate among themselves alone may share their data rightly: those of a tensor,
 // context or pipeline parallel group, and the replicas of a shard.  So may the stages of a pipeline
 // that send one another messages on a larger communicator, also by way of ranks that are not among

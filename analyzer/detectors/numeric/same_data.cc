@@ -114,6 +114,7 @@ Finding same_finding(const SameBatches& same) {
     finding.where.push_back(*series.place);
   }
   finding.values = {{"same_count", static_cast<int64_t>(same.count)},
+                    {"first_number", static_cast<int64_t>(same.first + 1)},
                     {"batch_bytes", clamped(series.sizes[same.first])}};
   finding.title = fmt::format("{} send the same batches to their GPUs at {}: {} changing ones",
                               ranks_text(same.ranks), place_text(series), same.count);
@@ -124,8 +125,9 @@ void add_set(const Run& run, const SameBatches& same, Finding& finding) {
   const BatchSeries& series = *same.series;
   finding.sides.push_back(same.ranks);
   finding.evidence.push_back(fmt::format(
-      "rank {}: {} of {} batches, from +{} to +{}, are those of {}", series.rank.value, same.count,
-      series.hashes.size(), duration_text(elapsed(run.start, series.times[same.first])),
+      "rank {}: {} of {} batches, number {} to {}, from +{} to +{}, are those of {}",
+      series.rank.value, same.count, series.hashes.size(), same.first + 1, same.last + 1,
+      duration_text(elapsed(run.start, series.times[same.first])),
       duration_text(elapsed(run.start, series.times[same.last])), ranks_text(same.ranks)));
 }
 
@@ -169,31 +171,48 @@ bool is_of_data_parallelism(FrameworkCall call) {
   return false;
 }
 
+// Whether the rank sent several batches of its own between the two of `shared` that lie around that
+// time: what it computed then is of those, as between two evaluations on the same data.
+bool has_own_data_at(const BatchSeries& shared, const PlaceBatches& own, TimeNs time) {
+  const auto next = std::upper_bound(shared.times.begin(), shared.times.end(), time);
+  if (next == shared.times.begin() || next == shared.times.end()) {
+    return false;
+  }
+  return std::any_of(own.begin(), own.end(), [&](const BatchSeries* series) {
+    const auto& times = series->times;
+    const auto begin = std::upper_bound(times.begin(), times.end(), *(next - 1));
+    return std::lower_bound(begin, times.end(), *next) - begin > 1;
+  });
+}
+
 // How many collectives exchanged gradients or parameters while these batches were sent.  0: there
 // were others, too, as tensor parallelism has in its forward pass; but for those of one number,
 // which are a loss, a norm or a barrier.
-size_t gradient_collectives(const ProcessTrace& trace, TimeNs since, TimeNs until) {
+size_t gradient_collectives(const ProcessTrace& trace, const SameBatches& same,
+                            const PlaceBatches& own) {
+  const BatchSeries& series = *same.series;
   size_t count = 0;
   for (const CommunicatorText& communicator : trace.communicators) {
     for (const OperationText& operation : communicator.recent) {
-      if (operation.enter < since || operation.enter > until || operation.count <= 1) {
+      if (operation.enter < series.times[same.first] || operation.enter > series.times[same.last] ||
+          operation.count <= 1) {
         continue;
       }
       if (!is_of_data_parallelism(framework_call_of(trace, operation).call)) {
         return 0;
       }
-      ++count;
+      count += has_own_data_at(series, own, operation.enter) ? 0 : 1;
     }
   }
   return count;
 }
 
-Finding of_all(const Run& run, const SameBatches& same) {
+Finding of_all(const Run& run, const SameBatches& same, const Numbers& numbers) {
   Finding finding = same_finding(same);
   add_set(run, same, finding);
   const BatchSeries& series = *same.series;
-  const size_t gradients = gradient_collectives(run.processes[series.process],
-                                                series.times[same.first], series.times[same.last]);
+  const size_t gradients =
+      gradient_collectives(run.processes[series.process], same, own_batches(numbers, series.rank));
   if (gradients >= kFewestSame) {
     finding.title += "; data parallelism needs different ones";
     finding.evidence.push_back(
@@ -205,8 +224,8 @@ Finding of_all(const Run& run, const SameBatches& same) {
   }
   finding.severity = Severity::kInfo;
   finding.advice =
-      "right with tensor parallelism over all ranks; with data parallelism, give each rank's "
-      "sampler its own number";
+      "right with tensor parallelism over all ranks, and where each rank evaluates the whole set; "
+      "with data parallelism, give each rank's sampler its own number";
   return finding;
 }
 
@@ -234,7 +253,7 @@ std::optional<Finding> same_data_of(const Run& run, const PlaceBatches& all,
       }
     } else if (wrong.empty() && same.ranks.size() == run.ranks.size() &&
                have_no_groups(run, same.ranks)) {
-      return of_all(run, same);
+      return of_all(run, same, numbers);
     }
   }
   return wrong.empty() ? std::nullopt : std::optional(of_some(run, wrong, senders));

@@ -301,6 +301,15 @@ std::vector<Finding> find_skipped_steps(const Run& run, const Numbers& numbers) 
   return with_flags(std::move(finding));
 }
 
+bool skips_at_last(const Numbers& numbers) {
+  return std::any_of(
+      numbers.scalars.begin(), numbers.scalars.end(), [](const ScalarSeries& series) {
+        const auto settled = std::find(series.values.rbegin(), series.values.rend(), 0);
+        return asks_for_overflow(series.frames) &&
+               static_cast<size_t>(settled - series.values.rbegin()) >= kFewestNonfinite;
+      });
+}
+
 bool has_loss_scaler(const Numbers& numbers) {
   return std::any_of(numbers.scalars.begin(), numbers.scalars.end(),
                      [](const ScalarSeries& series) { return asks_for_overflow(series.frames); });

@@ -134,6 +134,17 @@ bool has_no_data(const Numbers& numbers, const ZeroTails& all) {
   return ended;
 }
 
+// Of two ranks, one that has never given anything to an all-reduce that its own code calls: adding
+// up is one way to pass on what the other one has.  Autograd has no Python code of its own.
+bool may_be_broadcast(const Run& run, const Checks& checks, const ZeroTails& all) {
+  return std::all_of(all.tails.begin(), all.tails.end(), [&](const ZeroTail& tail) {
+    const Check& check = checks.all[checks.operations[tail.bucket->operations.front()].first];
+    return tail.first == 0 && check.operation == format::kCheckedAllReduce &&
+           run.communicators[check.communicator].size == 2 &&
+           !checks.sites[check.site].frames.empty();
+  });
+}
+
 Finding zero_finding(const Run& run, const Numbers& numbers, const ZeroTails& all) {
   const Checks& checks = numbers.checks;
   const ZeroTail& latest = all.latest;
@@ -144,7 +155,8 @@ Finding zero_finding(const Run& run, const Numbers& numbers, const ZeroTails& al
   finding.certainty = Certainty::kPossible;
   finding.sides = {{latest.rank}};
   finding.where = places_of(checks, operation, finding.sides.front());
-  if (all.zero < all.used || no_data) {
+  const bool broadcast = !no_data && may_be_broadcast(run, checks, all);
+  if (all.zero < all.used || no_data || broadcast) {
     finding.severity = Severity::kInfo;
   }
   finding.title = fmt::format(
@@ -155,7 +167,9 @@ Finding zero_finding(const Run& run, const Numbers& numbers, const ZeroTails& al
       : all.zero == all.used ? fmt::format("all {} sums", all.used)
                              : fmt::format("{} of {} sums", all.zero, all.used),
       run.communicators[check.communicator].name, operation_text(run, check),
-      no_data ? ": it sends no more batches to its GPU, its part of the data is used up" : "");
+      no_data     ? ": it sends no more batches to its GPU, its part of the data is used up"
+      : broadcast ? ", from the first one on: this may be how the other rank passes its data on"
+                  : "");
   for (const ZeroTail& tail : all.tails) {
     const auto& operations = tail.bucket->operations;
     finding.evidence.push_back(
