@@ -43,7 +43,8 @@ inline constexpr char kMagic[8] = {'t', 'r', 't', 'r', 'a', 'c', 'e', '\n'};
 // 3: records of type kMoment.
 // 4: sections have holes (`ready_bytes`), and a file may be the copy of a memory that is newer.
 //    An element of kCommunicators belongs to one communicator after the other.
-inline constexpr uint32_t kVersion = 4;
+// 5: a TensorBlock that was freed says when.
+inline constexpr uint32_t kVersion = 5;
 inline constexpr uint32_t kOldestVersion = 1;  // that can be read
 
 enum SectionKind : uint32_t {
@@ -639,9 +640,11 @@ struct Allocation {
 };
 static_assert(sizeof(Allocation) == 40);
 
-// Memory in use of PyTorch's caching allocator, which cuts it from what kAllocations has.
+// Memory in use of PyTorch's caching allocator, which cuts it from what kAllocations has.  An
+// element that was freed keeps all but its address until it is used again: what Python frees as the
+// process ends is told there, however long ago the events of its allocation were overwritten.
 struct TensorBlock {
-  uint64_t address;  // 0: unused, 1: freed and reusable; stored last
+  uint64_t address;  // even; 0: unused, odd: freed_at(ticks of its free), reusable; stored last
   uint64_t bytes;    // rounded by the allocator
   uint64_t ticks;
   uint32_t stack;
@@ -649,6 +652,17 @@ struct TensorBlock {
   uint8_t reserved[3];
 };
 static_assert(sizeof(TensorBlock) == 32);
+
+// TensorBlock::address once it is freed.  1: when is not known, as before version 5.
+constexpr uint64_t freed_at(uint64_t ticks) {
+  return ticks << 1 | 1;
+}
+constexpr bool is_freed(const TensorBlock& block) {
+  return (block.address & 1) != 0;
+}
+constexpr uint64_t freed_ticks(const TensorBlock& block) {
+  return block.address >> 1;
+}
 
 // The allocator's own totals of a device.  It reports under a lock of its own, so one thread writes
 // at a time; words may be one report apart.

@@ -166,16 +166,37 @@ std::vector<BlockGroup> live_groups(const ProcessTrace& trace) {
   return sorted(groups);
 }
 
+namespace {
+
 // Whoever asked PyTorch for a tensor owns it, if it was the job at all.
-std::vector<BlockGroup> tensor_groups(const ProcessTrace& trace) {
-  Groups groups;
-  for (const TensorBlockText& block : trace.tensor_blocks) {
-    add_to(groups, block, MemoryKind::kTensor);
-  }
+std::vector<BlockGroup> owned(const ProcessTrace& trace, Groups& groups) {
   for (auto& [key, group] : groups) {
     group.owner = user_place(trace, {0}, group.stack) ? Owner::kJob : Owner::kTorch;
   }
   return sorted(groups);
+}
+
+Groups live_tensors(const ProcessTrace& trace) {
+  Groups groups;
+  for (const TensorBlockText& block : trace.tensor_blocks) {
+    add_to(groups, block, MemoryKind::kTensor);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<BlockGroup> tensor_groups(const ProcessTrace& trace) {
+  Groups groups = live_tensors(trace);
+  return owned(trace, groups);
+}
+
+std::vector<BlockGroup> tensor_groups_before_end(const ProcessTrace& trace) {
+  Groups groups = live_tensors(trace);
+  for (const FreedBlockText& block : trace.freed_blocks) {
+    ++add_to(groups, block, MemoryKind::kTensor).let_go;
+  }
+  return owned(trace, groups);
 }
 
 }  // namespace traintrace

@@ -52,10 +52,13 @@ struct BlockGroup {
   Owner owner = Owner::kUnknown;
   uint64_t bytes = 0;
   std::vector<std::pair<TimeNs, uint64_t>> blocks;  // when it was allocated, bytes; by time
+  size_t let_go = 0;  // of these blocks; not 0 only where they count all the same
 };
 // By bytes, most first.  What PyTorch's allocator cut from its memory is apart: its segments are
 // among the live groups.
 std::vector<BlockGroup> live_groups(const ProcessTrace& trace);
 std::vector<BlockGroup> tensor_groups(const ProcessTrace& trace);
+// With those that were freed after the last allocation, as Python does at the end of a process.
+std::vector<BlockGroup> tensor_groups_before_end(const ProcessTrace& trace);
 
 }  // namespace traintrace

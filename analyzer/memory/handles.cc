@@ -38,7 +38,9 @@ struct Creation {
 
 }  // namespace
 
-std::vector<HandleGroup> handles_of(const ProcessTrace& trace) {
+// What is destroyed when all work is done was left by the steps: as a process ends, or an exception
+// unwinds, Python destroys what nobody had.
+std::vector<HandleGroup> handles_of(const ProcessTrace& trace, TimeNs work_end) {
   std::map<Handle, Creation> live;
   std::map<uint32_t, HandleGroup> groups;  // by stack
   for (const CallRecord& event : trace.events) {
@@ -50,8 +52,11 @@ std::vector<HandleGroup> handles_of(const ProcessTrace& trace) {
       continue;
     }
     const auto handle = handle_of(trace, event, *schema, creates);
+    const bool is_last = work_end != 0 && event.enter > work_end;
     if (handle && creates) {
       live[*handle] = {event.stack, event.call, event.enter};
+    } else if (is_last) {
+      continue;
     } else if (const auto found = handle ? live.find(*handle) : live.end(); found != live.end()) {
       ++groups[found->second.stack].destroyed;
       live.erase(found);

@@ -176,7 +176,7 @@ MemoryHistory history_of(const ProcessTrace& trace) {
       follower.see(event, values, *schema);
     }
   });
-  history.handles = handles_of(trace);
+  history.handles = handles_of(trace, history.steps.work_end);
   return history;
 }
 

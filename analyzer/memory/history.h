@@ -35,7 +35,7 @@ struct BadFree {
 struct HandleGroup {
   uint32_t stack = 0;
   uint32_t call = 0;           // that created them
-  std::vector<TimeNs> births;  // of those that were not destroyed, by time
+  std::vector<TimeNs> births;  // of those that no step destroyed, by time
   uint64_t destroyed = 0;      // of the same stack
 };
 
@@ -73,6 +73,6 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history);
 MemoryHistory history_of(const ProcessTrace& trace);
 
 Steps steps_of(const ProcessTrace& trace);
-std::vector<HandleGroup> handles_of(const ProcessTrace& trace);
+std::vector<HandleGroup> handles_of(const ProcessTrace& trace, TimeNs work_end);
 
 }  // namespace traintrace

@@ -70,6 +70,7 @@ void move_times(ProcessTrace& trace, TimeNs by) {
                  &HostFunctionText::left);
   mover.move_all(trace.allocations, &AllocationText::time);
   mover.move_all(trace.tensor_blocks, &TensorBlockText::time);
+  mover.move_all(trace.freed_blocks, &FreedBlockText::time, &FreedBlockText::freed);
   mover.move_all(trace.tensor_devices, &TensorDeviceText::time, &TensorDeviceText::peak_time);
   mover.move_all(trace.out_of_memory, &OutOfMemoryText::time, &OutOfMemoryText::asked);
   mover.move_all(trace.events, &CallRecord::enter, &CallRecord::leave);

@@ -200,6 +200,15 @@ struct TensorBlockText {
   uint8_t device = format::kNoDevice;
 };
 
+// A block of PyTorch's that was freed after the last one that is larger than the smallest was
+// allocated: what Python let go as the process ended, or as an exception unwound.
+struct FreedBlockText {
+  uint64_t bytes = 0;
+  TimeNs time = 0, freed = 0;
+  uint32_t stack = 0;
+  uint8_t device = format::kNoDevice;
+};
+
 // format::TensorDevice
 struct TensorDeviceText {
   int device = -1;
@@ -216,6 +225,7 @@ struct HeldBlockText {
   uint64_t address = 0, bytes = 0;
   uint32_t stack = 0, call = 0;  // a block of PyTorch's: its report
   uint8_t device = format::kNoDevice;
+  TimeNs time = 0;  // of its allocation; 0: not told here
 };
 
 // format::OutOfMemory
@@ -280,6 +290,7 @@ struct ProcessTrace {
   std::vector<HostFunctionText> host_functions;  // by enqueued
   std::vector<AllocationText> allocations;
   std::vector<TensorBlockText> tensor_blocks;    // by time
+  std::vector<FreedBlockText> freed_blocks;      // by time
   std::vector<TensorDeviceText> tensor_devices;  // by device
   std::vector<OutOfMemoryText> out_of_memory;    // by number
   std::vector<ModuleText> modules;

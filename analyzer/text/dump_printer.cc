@@ -238,6 +238,11 @@ class TablePrinter {
       records::tensor_block_keys(keys_, block);
       out_ += '\n';
     }
+    for (const FreedBlockText& block : trace_.freed_blocks) {
+      begin("freed-block", block.bytes);
+      records::freed_block_keys(keys_, block);
+      out_ += '\n';
+    }
   }
 
   void print_out_of_memory() {

@@ -283,6 +283,17 @@ bool read_tensor_block(DraftSet& drafts, Draft& draft, Words words) {
   return keys.finish();
 }
 
+bool read_freed_block(DraftSet& drafts, Draft& draft, Words words) {
+  FreedBlockText block;
+  if (!fits(parse_unsigned(words[1]), block.bytes)) {
+    return drafts.fail("freed-block BYTES ..");
+  }
+  KeyReader keys(words.subspan(2), &draft, drafts);
+  records::freed_block_keys(keys, block);
+  draft.trace.freed_blocks.push_back(block);
+  return keys.finish();
+}
+
 bool read_tensor_device(DraftSet& drafts, Draft& draft, Words words) {
   TensorDeviceText device;
   uint8_t number = 0;
@@ -340,6 +351,7 @@ constexpr LineKind kLines[] = {
     {"host-function", 2, "host-function 0xADDRESS ..", read_host_function},
     {"allocation", 2, "allocation 0xADDRESS ..", read_allocation},
     {"tensor-block", 2, "tensor-block 0xADDRESS ..", read_tensor_block},
+    {"freed-block", 2, "freed-block BYTES ..", read_freed_block},
     {"tensor-device", 2, "tensor-device NUMBER ..", read_tensor_device},
     {"out-of-memory", 2, "out-of-memory NUMBER ..", read_out_of_memory},
     {"held", 3, "held NUMBER 0xADDRESS ..", read_held},

@@ -200,6 +200,14 @@ void tensor_block_keys(Keys& keys, Record& r) {
 }
 
 template <class Keys, class Record>
+void freed_block_keys(Keys& keys, Record& r) {
+  keys.time("at", r.time);
+  keys.time("freed", r.freed);
+  keys.number("device", r.device, format::kNoDevice);
+  keys.stack(r.stack);
+}
+
+template <class Keys, class Record>
 void tensor_device_keys(Keys& keys, Record& r) {
   keys.time("at", r.time);
   keys.number("allocated", r.allocated, 0);

@@ -13,7 +13,7 @@ namespace {
 
 // A program that tries smaller and smaller sizes shall not pay for a copy each time.
 constexpr uint64_t kCopyEveryNs = 100'000'000;
-constexpr uint64_t kFreed = 1;  // first word of a reusable element
+constexpr uint64_t kFreed = 1;  // first word of a reusable element of kAllocations
 
 // Three words that belong together, without a lock: `ticks` is stored last, and 0 meanwhile.
 struct Told {
@@ -61,6 +61,8 @@ format::OutOfMemory* take_place(FailureSort sort) {
 
 class Copy {
  public:
+  static constexpr uint16_t kReport = format::id_of(format::Moment::reportMemoryUsageToProfiler);
+
   explicit Copy(uint32_t number) : number_(number) {}
 
   void add_allocations() {
@@ -72,12 +74,11 @@ class Copy {
     }
   }
   void add_tensors() {
-    constexpr uint16_t kCall = format::id_of(format::Moment::reportMemoryUsageToProfiler);
     const uint64_t count =
         ready_bytes(g_tables.file, format::kTensorBlocks) / sizeof(format::TensorBlock);
     for (uint64_t i = 0; i < count; ++i) {
       const format::TensorBlock& from = g_tables.tensor_blocks[i];
-      add(from.address, from.bytes, from.stack, kCall, from.device);
+      add(from.address, from.bytes, from.stack, kReport, from.device);
     }
   }
   uint32_t held() const { return held_; }
@@ -88,7 +89,8 @@ class Copy {
   void add(const uint64_t& guard, const uint64_t& bytes, const uint32_t& stack, uint16_t call,
            const uint8_t& device) {
     const uint64_t address = load(guard);
-    if (address <= kFreed) {
+    const bool is_freed = call == kReport ? (address & 1) != 0 : address == kFreed;
+    if (address == 0 || is_freed) {
       return;
     }
     const format::HeldBlock block = {address, load(bytes),  load(stack), number_,

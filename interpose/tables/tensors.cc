@@ -7,8 +7,6 @@
 namespace traintrace {
 namespace {
 
-constexpr uint64_t kFreed = 1;  // TensorBlock::address
-
 LiveIndex g_index;
 
 void block_taken(const TensorReport& report) {
@@ -24,7 +22,7 @@ void block_taken(const TensorReport& report) {
            report.stack,
            report.device,
            {}},
-          kFreed);
+          format::freed_at(0));
 }
 
 void block_given_back(const TensorReport& report) {
@@ -33,12 +31,12 @@ void block_given_back(const TensorReport& report) {
     count(format::Stat::UnknownTensorFree);
     return;
   }
-  publish(g_tables.tensor_blocks[index].address, kFreed);
+  publish(g_tables.tensor_blocks[index].address, format::freed_at(report.ticks));
   g_index.give_back(index);
 }
 
 void block_changed(const TensorReport& report) {
-  if (report.address <= kFreed) {
+  if (report.address == 0 || (report.address & 1) != 0) {
     count(format::Stat::TensorWithoutAddress);
   } else if (report.change > 0) {
     block_taken(report);

@@ -40,9 +40,10 @@ CASES = {}
 
 
 def add(kind, names, wanted=(), steps=(12,), ends=None, **rest):
-    """Leaks end in each way in turn, all others exit."""
+    """Leaks and healthy ones end in each way in turn, all others exit."""
+    in_turn = kind in (Kind.LEAK, Kind.HEALTHY)
     for i, name in enumerate(names.split()):
-        turns = [ALL_ENDS[(i + k) % len(ALL_ENDS)] if kind is Kind.LEAK else End.EXIT for k in range(len(steps))]
+        turns = [ALL_ENDS[(i + k) % len(ALL_ENDS)] if in_turn else End.EXIT for k in range(len(steps))]
         CASES[name] = Case(name, kind, wanted, steps, ends or tuple(turns), **rest)
 
 
@@ -53,10 +54,18 @@ add(Kind.LEAK, "begins_late", (LEAK,), (30, 45, 90, 160))
 add(Kind.LEAK, "evaluates_and_keeps buffer_grows_in_evaluations", (LEAK,), (21, 26, 36, 200))
 add(Kind.LEAK, "evaluates_with_graph", (LEAK,), (28, 41, 64, 180))
 add(Kind.LEAK, "keeps_every_epoch", (LEAK,), (42, 60, 90, 200))
-add(Kind.LEAK, "graphs_captured", (LEAK,), (12, 40))
+add(Kind.LEAK, "sessions_kept backward_hook_keeps producer_runs_ahead epoch_outputs_not_cleared activations_by_name", (LEAK,), (12, 24, 50, 150))
+add(Kind.LEAK, "validation_summed_with_graph optimizer_states_kept trials_kept", (LEAK,), (48, 64, 90, 200))
+add(Kind.LEAK, "images_every_tenth", (LEAK,), (80, 120, 160, 200))
+add(Kind.LEAK, "graphs_captured", (LEAK, "memory.handle-leak"), (12, 40))
 add(Kind.LEAK, "streams_kept events_kept", ("memory.handle-leak",), (12, 40))
-add(Kind.LEAK, "pinned_kept", (), (12,))
+add(Kind.LEAK, "side_stream_lags", ("memory.pending-free",), (24, 48))
+add(Kind.LEAK, "long_run_keeps", (LEAK,), (500,) * 4, environment={"TRAINTRACE_RING_MB": "1"})
+add(Kind.LEAK, "pinned_kept", (LEAK,), (12, 40))
 add(Kind.LEAK, "ddp_outputs one_keeps fsdp_keeps stage_keeps", (LEAK,), (12, 35), ranks=2)
+add(Kind.LEAK, "whole_weights_kept", (LEAK,), (24, 40), ranks=2)
+add(Kind.LEAK, "pinned_on_one", (LEAK,), (12, 40), ranks=2, culprits=(1,))
+add(Kind.LEAK, "two_of_four_keep", (LEAK,), (12, 35), ranks=4, culprits=(1, 3))
 add(Kind.LEAK, "one_of_three_keeps", (LEAK,), (14, 40), ranks=3, culprits=(1,))
 add(Kind.LEAK, "last_of_nine_events", ("memory.handle-leak",), (24,), ranks=9, culprits=(8,))
 
@@ -80,12 +89,18 @@ add(Kind.FIGURES, "random_state_whole", steps=SEEDS[:10], environment={"SIMGPU_M
 add(Kind.FIGURES, "random_state_limited", steps=SEEDS[:10], environment={"SIMGPU_MEMORY": "256M"})
 
 add(Kind.HEALTHY, "trains first_step_of_optimizer items detached plateau full_queue growing_lengths varying_lengths evaluates evaluates_and_keeps_best "
-    "evaluates_and_keeps_for_a_while evaluates_and_plots evaluates_at_the_end empties_cache_per_epoch loads_with_workers checkpointed saves "
+    "evaluates_and_keeps_for_a_while evaluates_and_plots empties_cache_per_epoch loads_with_workers checkpointed saves "
     "average_of_weights accumulates truncated scaled prefetches collected caught", steps=(12, 60))
 add(Kind.HEALTHY, "filled_cache generates generates_long average_by_copy teacher unfreezes curriculum two_phases replays adversaries second_order "
-    "window_of_metrics metrics_per_epoch loads_pretrained best_weights last_checkpoints filled_at_the_end warmed_caches", steps=(16, 80))
+    "window_of_metrics metrics_per_epoch loads_pretrained best_weights last_checkpoints warmed_caches", steps=(16, 80))
 add(Kind.HEALTHY, "profiles offloads checkpointed_again accumulates_lengths clipped scaled_with_overflows empties_after_evaluation replays_graph "
     "times_steps events_of_steps logs_in_thread moving_batches anomalies recurrent tries_settings inferences guarded", steps=(15, 64))
+add(Kind.HEALTHY, "finds_rate average_made_late accumulates_more evaluates_large graphed_layers prefetches_to_a_bound metrics_on_device pages_of_keys "
+    "dataset_cached snapshots_in_turn newest_activations lengths_to_the_end buffer_doubles distills_in_two", steps=(14, 37, 60, 120))
+add(Kind.HEALTHY, "ranks_of_two_kinds gathers_uneven", steps=(14, 45), ranks=2)
+add(Kind.HEALTHY, "long_run", steps=(500,) * 4, environment={"TRAINTRACE_RING_MB": "1"})
+# What they do behind their last step is part of them.
+add(Kind.HEALTHY, "evaluates_at_the_end filled_at_the_end", steps=(16, 80), ends=(End.EXIT,) * 2)
 add(Kind.HEALTHY, "halves_batch_after_failure", steps=(12,), environment={"SIMGPU_MEMORY": "160M"})
 add(Kind.HEALTHY, "ddp ddp_evaluates fsdp fsdp2 pipeline ddp_accumulates ddp_scaled ddp_shards_optimizer ddp_evaluates_on_first ddp_gathers fsdp_saves "
     "async_sums columns", steps=(12, 40), ranks=2)
@@ -105,6 +120,10 @@ def rows(lengths, every_end):
     """(case, steps, end) of all; the one leak at each of `lengths`, to its ends in turn or to all of them."""
     found = [(EVERY_LENGTH, steps, end) for steps in lengths for end in (ALL_ENDS if every_end else [ALL_ENDS[steps % 4]])]
     return found + [row for case in CASES.values() for row in case.rows() if case is not EVERY_LENGTH]
+
+
+def rows_of_figures(seeds):
+    return [(case, seed, End.EXIT) for case in CASES.values() if case.kind is Kind.FIGURES for seed in seeds]
 
 
 def quick_rows():

@@ -124,6 +124,7 @@ TEST(DumpText, WhatPyTorchsAllocatorSaidIsKept) {
       "tensor-device 0 at=+1.000000000 allocated=512 reserved=2097152 peak-allocated=1024 "
       "peak-reserved=2097152 peak-at=+0.500000000 before=1024 allocations=1 frees=2 change=-512\n"
       "tensor-block 0x7f00 bytes=512 at=+1.000000000 device=0 @3\n"
+      "freed-block 1024 at=+0.500000000 freed=+2.500000000 device=0 @3\n"
       "out-of-memory 2 at=+3.000000000 call=reportOutOfMemoryToProfiler bytes=4096 device=0 "
       "allocated=512 reserved=2097152 free=5 total=99 asked=+2.000000000 not-held=1 @3\n"
       "held 2 0x7f00 bytes=512 call=reportMemoryUsageToProfiler device=0 @3\n"

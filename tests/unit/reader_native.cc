@@ -226,6 +226,24 @@ TEST(ReaderNative, MomentsAreEventsThatReturnedAtOnceAndMayHaveFewerValues) {
   EXPECT_EQ(trace.values_of(trace.events[2])[3], 0u);
 }
 
+TEST(ReaderNative, BlocksThatWereFreedLastAreTold) {
+  TraceBuilder builder;
+  builder.tensor_blocks = {
+      {format::freed_at(ticks_at_ms(12)), 1024, ticks_at_ms(3), 5, 1, {}},
+      {format::freed_at(ticks_at_ms(8)), 1024, ticks_at_ms(2), 6, 1, {}},  // more was allocated
+      {format::freed_at(ticks_at_ms(11)), 512, ticks_at_ms(10), 7, 1, {}},
+      {0x9000, 2048, ticks_at_ms(9), 5, 1, {}},
+      {1, 4096, ticks_at_ms(1), 5, 1, {}},  // when is not known
+  };
+  const ProcessTrace trace = read_good(builder);
+  EXPECT_EQ(trace.tensor_blocks.size(), 1u);
+  ASSERT_EQ(trace.freed_blocks.size(), 2u);
+  EXPECT_EQ(trace.freed_blocks[0].stack, 5u);
+  EXPECT_EQ(trace.freed_blocks[0].bytes, 1024u);
+  EXPECT_LT(trace.freed_blocks[0].time, trace.freed_blocks[0].freed);
+  EXPECT_EQ(trace.freed_blocks[1].stack, 7u);
+}
+
 TEST(ReaderNative, WhatPyTorchsAllocatorHoldsComesInOrder) {
   TraceBuilder builder;
   builder.tensor_blocks.resize(4);  // one was freed, one never used
@@ -507,9 +525,9 @@ TEST(ReaderNative, FilesThatAreNoTraceAreRefusedWithTheReason) {
             "neither a trace nor the text of `traintrace dump`");
   EXPECT_EQ(read_bytes(good.substr(0, 100)).error().offset, 100u);
   EXPECT_TRUE(read_bytes(good.substr(0, 100)).error().truncated);
-  builder.header.version = 5;
+  builder.header.version = format::kVersion + 1;
   EXPECT_EQ(read_bytes(builder.build()).error().message,
-            "expected format version 1 to 4, found 5: read it with the traintrace that wrote it");
+            "expected format version 1 to 5, found 6: read it with the traintrace that wrote it");
   builder.header.version = format::kVersion;
   EXPECT_EQ(read_trace("/nowhere/x.trace", {}).error().message,
             "cannot be opened: No such file or directory");

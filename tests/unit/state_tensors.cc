@@ -2,6 +2,7 @@
 // The tables of PyTorch's allocator, and what is kept of the times that memory ran out.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <thread>
@@ -21,7 +22,7 @@ std::map<uint64_t, uint64_t> live(World& world) {
   std::map<uint64_t, uint64_t> found;
   for (uint32_t i = 0; i < world.sizes().tensor_blocks; ++i) {
     const auto& block = world.table<format::TensorBlock>(format::kTensorBlocks)[i];
-    if (block.address > 1) {
+    if (block.address != 0 && !format::is_freed(block)) {
       EXPECT_TRUE(found.emplace(block.address, block.bytes).second) << block.address;
     }
   }
@@ -56,6 +57,22 @@ TEST(Tensors, BlocksAndTotalsFollowTheReports) {
   EXPECT_EQ(first.change, 1024);
   EXPECT_EQ(device(world, 3).allocated, 512u);
   EXPECT_EQ(device(world, 1).ticks, 0u);
+}
+
+TEST(Tensors, AFreedBlockSaysWhenUntilItsPlaceIsTakenAgain) {
+  World world;
+  report(0x1000, 512, 512, 0, 5);
+  report(0x1000, -512, 0, 0, 9);
+  const auto* const blocks = world.table<format::TensorBlock>(format::kTensorBlocks);
+  const auto* const end = blocks + world.sizes().tensor_blocks;
+  const auto* const freed = std::find_if(blocks, end, format::is_freed);
+  ASSERT_NE(freed, end);
+  EXPECT_EQ(format::freed_ticks(*freed), 9u);
+  EXPECT_EQ(freed->ticks, 5u);
+  EXPECT_EQ(freed->bytes, 512u);
+  EXPECT_EQ(freed->stack, 7u);
+  report(0x1000, 1024, 1024, 0, 11);
+  EXPECT_EQ(std::find_if(blocks, end, format::is_freed), end);
 }
 
 TEST(Tensors, WhatWasThereBeforeIsToldApart) {

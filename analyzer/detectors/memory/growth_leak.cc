@@ -52,7 +52,8 @@ MemorySite site_of_growth(const Run& run, size_t process, const BlockGroup& grou
   site.text = fmt::format(
       "{} bytes of {} in {} block{}, {} bytes a step{}{}", growth.bytes, name_of(group.kind),
       growth.blocks, growth.blocks == 1 ? "" : "s", growth.bytes_per_step, since_text(run, growth),
-      group.blocks.size() < growth.blocks ? ", some of it freed before the end," : "");
+      group.blocks.size() - group.let_go < growth.blocks ? ", some of it freed before the end,"
+                                                         : "");
   return site;
 }
 

@@ -133,7 +133,7 @@ class HandleLeaks {
     site.process = process;
     site.stack = group.stack;
     site.count = group.births.size();
-    site.text = fmt::format("{} {} that are not destroyed", site.count, what);
+    site.text = fmt::format("{} {} that no step destroyed", site.count, what);
     sites.push_back(site);
     objects.insert(what);
   }

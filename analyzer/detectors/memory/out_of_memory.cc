@@ -211,7 +211,10 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
       return "let the stream that still uses freed memory finish first, or free on the stream that "
              "allocated";
     case ShortageKind::kNeighbour:
-      return std::string("see with nvidia-smi who else is on that device") +
+      return std::string(
+                 "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory "
+                 "--format=csv on that host names the processes on the device: end them, or run "
+                 "elsewhere (the trace has no names of processes that were not recorded)") +
              (would_fit_joined(shortage) ? "; besides, " + segments_advice(trace) : "");
     case ShortageKind::kLibrary:
       return "fewer communicators or channels, smaller NCCL_BUFFSIZE, smaller workspaces";
@@ -231,6 +234,14 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
       return advice_about_holder(trace, shortage)
           .value_or("a smaller batch, recomputation, or more ranks to share the state");
   }
+}
+
+// With the figure that matters most.
+std::string reason_text(const Shortage& shortage, const Name& name) {
+  return shortage.kind == ShortageKind::kNeighbour && shortage.others
+             ? fmt::format("{}: {} bytes of {} bytes", name.reason, *shortage.others,
+                           shortage.total.value_or(0))
+             : name.reason;
 }
 
 // A hang that it caused has a finding of its own.
@@ -315,7 +326,7 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
       !place             ? ""
       : place->is_before ? " after " + place_text(place->place) + ", in a thread of autograd's"
                          : " at " + place_text(place->place),
-      from_growth ? "what grows with every step had taken the room" : name.reason);
+      from_growth ? "what grows with every step had taken the room" : reason_text(shortage, name));
   finding.values = values_of(shortage);
   finding.evidence = who_held(run, state, failure).lines;
   if (is_counted(failure)) {

@@ -307,12 +307,16 @@ GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history
 // of what it has.
 int64_t GrowthJudge::last_known_step() const {
   const auto last = static_cast<int64_t>(history_.steps.starts.size());
-  const uint64_t known = trace_.tensor_blocks.size() + trace_.allocations.size();
+  const uint64_t known =
+      trace_.tensor_blocks.size() + trace_.freed_blocks.size() + trace_.allocations.size();
   if (known == 0 || !series_.empty() || blocks_left_out(trace_) < known / kMuchLeftOut) {
     return last;
   }
   TimeNs newest = 0;
   for (const TensorBlockText& block : trace_.tensor_blocks) {
+    newest = std::max(newest, block.time);
+  }
+  for (const FreedBlockText& block : trace_.freed_blocks) {
     newest = std::max(newest, block.time);
   }
   for (const AllocationText& allocation : trace_.allocations) {
@@ -512,6 +516,7 @@ void GrowthJudge::add_groups(const std::vector<BlockGroup>& from,
     }
     BlockGroup& same = groups[place->second];
     same.bytes = sum_of(same.bytes, group.bytes);
+    same.let_go += group.let_go;
     const auto middle = static_cast<std::ptrdiff_t>(same.blocks.size());
     same.blocks.insert(same.blocks.end(), group.blocks.begin(), group.blocks.end());
     std::inplace_merge(same.blocks.begin(), same.blocks.begin() + middle, same.blocks.end());
@@ -522,7 +527,7 @@ void GrowthJudge::add_groups(const std::vector<BlockGroup>& from,
 std::vector<BlockGroup> GrowthJudge::groups() const {
   std::vector<BlockGroup> groups;
   add_groups(live_groups(trace_), groups);
-  add_groups(tensor_groups(trace_), groups);
+  add_groups(series_.empty() ? tensor_groups_before_end(trace_) : tensor_groups(trace_), groups);
   std::set<uint32_t> live;
   for (const BlockGroup& group : groups) {
     live.insert(group.stack);

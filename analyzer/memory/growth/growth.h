@@ -54,7 +54,8 @@ struct GrowingGroup {
 };
 
 // What of a process's memory grew.  Where no record is missing, by what was live over the whole
-// run: as an exception unwinds, and at its exit, Python frees everything.  Else by what is live.
+// run: as an exception unwinds, and at its exit, Python frees everything.  Else by what is live, or
+// was before that.
 class GrowthJudge {
  public:
   GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history);

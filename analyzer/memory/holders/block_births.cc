@@ -23,6 +23,7 @@ class BirthsBefore {
       : trace_(trace), failure_(failure), births_(failure.held.size()) {
     for (size_t i = 0; i < failure.held.size(); ++i) {
       const HeldBlockText& block = failure.held[i];
+      births_[i].time = block.time;
       (is_report(schema_of(trace, block.call)) ? tensors_ : calls_)[block.address] = i;
     }
   }

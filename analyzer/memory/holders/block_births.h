@@ -8,7 +8,7 @@
 namespace traintrace {
 
 struct BlockBirth {
-  TimeNs time = 0;     // 0: before the records that are left
+  TimeNs time = 0;     // 0: before the records that are left, and not told elsewhere
   uint32_t after = 0;  // stack of the newest event before it that a line of the job made; 0: none
 };
 

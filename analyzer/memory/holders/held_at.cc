@@ -50,12 +50,19 @@ class HeldBlocks {
     for (const TensorBlockText& each : trace_.tensor_blocks) {
       if (report != trace_.calls.end()) {
         const auto call = static_cast<uint32_t>(report - trace_.calls.begin());
-        tensors_[each.address] = {each.address, each.bytes, each.stack, call, each.device};
+        tensors_[each.address] = {each.address, each.bytes,  each.stack,
+                                  call,         each.device, each.time};
+      }
+    }
+    for (const FreedBlockText& each : trace_.freed_blocks) {  // without an address
+      if (report != trace_.calls.end()) {
+        const auto call = static_cast<uint32_t>(report - trace_.calls.begin());
+        moment_.held.push_back({0, each.bytes, each.stack, call, each.device, each.time});
       }
     }
   }
 
-  bool has_any() const { return !calls_.empty() || !tensors_.empty(); }
+  bool has_any() const { return !calls_.empty() || !tensors_.empty() || !moment_.held.empty(); }
 
   void finish() {
     for (const Blocks& blocks : {std::cref(calls_), std::cref(tensors_)}) {
@@ -113,6 +120,9 @@ TimeNs newest_in_tables(const ProcessTrace& trace) {
   for (const TensorBlockText& each : trace.tensor_blocks) {
     newest = std::max(newest, each.time);
   }
+  for (const FreedBlockText& each : trace.freed_blocks) {
+    newest = std::max(newest, each.time);
+  }
   return newest;
 }
 
@@ -135,6 +145,9 @@ OutOfMemoryText held_at(const ProcessTrace& trace, uint8_t device, TimeNs time) 
         moment.allocated = each.allocated;
         moment.reserved = each.reserved;
       }
+    }
+    for (const HeldBlockText& let_go : moment.held) {
+      moment.allocated += let_go.device == device ? let_go.bytes : 0;
     }
   }
   blocks.finish();

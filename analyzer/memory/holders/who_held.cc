@@ -199,7 +199,7 @@ WhoHeld who_held(const Run& run, const RankState& state, const OutOfMemoryText& 
   if (shortage.others && *shortage.others != 0) {
     by_whom.push_back(
         {*shortage.others,
-         fmt::format("{} by contexts{} other processes", size_text(*shortage.others, whole),
+         fmt::format("{} by other processes{} CUDA contexts", size_text(*shortage.others, whole),
                      shortage.in_driver_pool
                          ? ", the driver's memory pool, which keeps what is freed, and"
                          : " and")});

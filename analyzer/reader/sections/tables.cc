@@ -157,27 +157,78 @@ void read_allocations(ReadContext& context) {
                    });
 }
 
+// Those of a table's freed blocks that were freed after its newest allocation.  A loss that is
+// fetched at the end allocates the smallest block, and does not count.
+class FreedLast {
+ public:
+  explicit FreedLast(const ReadContext& context) : context_(context) {}
+
+  void see(const format::TensorBlock& block) {
+    constexpr uint64_t kSmallest = 512;
+    newest_ = block.bytes > kSmallest ? std::max(newest_, block.ticks) : newest_;
+    if (format::is_freed(block) && format::freed_ticks(block) > newest_) {
+      freed_.push_back(block);
+      if (freed_.size() >= most_) {
+        drop_older();
+        most_ = 2 * std::max(freed_.size(), kMany);
+      }
+    }
+  }
+
+  std::vector<FreedBlockText> finish() {
+    drop_older();
+    std::vector<FreedBlockText> freed;
+    freed.reserve(freed_.size());
+    for (const format::TensorBlock& block : freed_) {
+      const TraceClock& clock = context_.clock;
+      freed.push_back({block.bytes, clock.ns(block.ticks), clock.ns(format::freed_ticks(block)),
+                       block.stack, block.device});
+    }
+    std::stable_sort(
+        freed.begin(), freed.end(),
+        [](const FreedBlockText& a, const FreedBlockText& b) { return a.time < b.time; });
+    return freed;
+  }
+
+ private:
+  static constexpr size_t kMany = 1 << 16;
+
+  void drop_older() {
+    std::erase_if(freed_, [&](const format::TensorBlock& block) {
+      return format::freed_ticks(block) <= newest_;
+    });
+  }
+
+  const ReadContext& context_;
+  uint64_t newest_ = 0;
+  std::vector<format::TensorBlock> freed_;
+  size_t most_ = kMany;
+};
+
 void read_tensor_blocks(ReadContext& context) {
   const format::Section* section = context.layout.section(format::kTensorBlocks);
   if (section == nullptr) {
     return;
   }
-  constexpr uint64_t kFreed = 1;
   std::vector<TensorBlockText>& into = context.trace.tensor_blocks;
+  FreedLast freed(context);
   read_elements<format::TensorBlock>(
-      context.file, *section,
-      [](const format::TensorBlock& block) { return block.address > kFreed; },
+      context.file, *section, [](const format::TensorBlock& block) { return block.address != 0; },
       [](const format::TensorBlock& a, const format::TensorBlock& b) {
         return a.address == b.address && a.ticks == b.ticks;
       },
       [&](uint64_t, const format::TensorBlock& from) {
-        into.push_back(
-            {from.address, from.bytes, context.clock.ns(from.ticks), from.stack, from.device});
+        freed.see(from);
+        if (!format::is_freed(from)) {
+          into.push_back(
+              {from.address, from.bytes, context.clock.ns(from.ticks), from.stack, from.device});
+        }
       });
   std::stable_sort(into.begin(), into.end(),
                    [](const TensorBlockText& a, const TensorBlockText& b) {
                      return a.time != b.time ? a.time < b.time : a.address < b.address;
                    });
+  context.trace.freed_blocks = freed.finish();
 }
 
 void read_tensor_devices(ReadContext& context) {

@@ -144,9 +144,11 @@ class RawReader {
       const auto element = at<Element>(where.offset + offset);
       uint64_t first = 0;
       std::memcpy(&first, &element, std::min(sizeof first, sizeof element));
-      const bool reused = kind == format::kAllocations || kind == format::kTensorBlocks;
+      // What was freed is no element; a block of PyTorch's says when it was (format::freed_at).
+      const bool is_freed = (kind == format::kAllocations && first == 1) ||
+                            (kind == format::kTensorBlocks && (first & 1) != 0);
       const bool numbered = kind == format::kThreads || kind == format::kCommunicators;
-      if (numbered ? static_cast<uint32_t>(first) != 0 : first > (reused ? 1 : 0)) {
+      if (numbered ? static_cast<uint32_t>(first) != 0 : first != 0 && !is_freed) {
         into.push_back(element);
       }
     }
