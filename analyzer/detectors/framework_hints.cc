@@ -112,8 +112,13 @@ std::string_view hint_for(const Run& run, const std::vector<FrameworkOperation>&
                           const Finding& finding) {
   if (is_about_messages(finding)) {
     const FrameworkOperation& first = operations.front();
-    return !framework_call_of(*first.trace, *first.operation).batched
-               ? ""
+    if (!framework_call_of(*first.trace, *first.operation).batched) {
+      return "";
+    }
+    return finding.code.starts_with("p2p.missing-")
+               ? "hint: PyTorch's batch_isend_irecv made these calls: each isend in the list of "
+                 "one "
+                 "rank needs an irecv in that of its peer, and the other way round"
                : "hint: PyTorch's batch_isend_irecv made these calls: its list must name the "
                  "messages between two ranks in the same order on both";
   }

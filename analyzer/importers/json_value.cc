@@ -65,8 +65,13 @@ class ValueBuilder {
 
 }  // namespace
 
+size_t json_begin(std::string_view bytes) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return bytes.find_first_not_of(" \t\r\n", bytes.starts_with(kMark) ? kMark.size() : 0);
+}
+
 bool looks_like_json(std::string_view bytes) {
-  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  const size_t first = json_begin(bytes);
   return first != bytes.npos && bytes[first] == '{';
 }
 

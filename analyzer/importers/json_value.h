@@ -9,6 +9,8 @@
 
 namespace traintrace {
 
+// Behind blanks, and the mark that some tools put before UTF-8; npos: there is no more.
+size_t json_begin(std::string_view bytes);
 bool looks_like_json(std::string_view bytes);
 
 // Texts live in `arena`.

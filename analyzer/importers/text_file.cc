@@ -17,6 +17,7 @@ constexpr uint64_t kMostRatio = 64;
 constexpr uint64_t kFreeBytes = uint64_t{16} << 20;
 constexpr uint64_t kLeastEventBytes = 8;
 constexpr uint64_t kFreeEvents = 1 << 18;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // before UTF-8
 
 }  // namespace
 
@@ -57,6 +58,9 @@ std::optional<ReadError> TextFile::read(std::string& into, size_t bytes) {
   const size_t read = got > 0 ? static_cast<size_t>(got) : 0;
   at_end_ = read < into.size() - before;
   into.resize(before + read);
+  if (offset_ == 0 && std::string_view(into).substr(before).starts_with(kByteOrderMark)) {
+    into.erase(before, kByteOrderMark.size());
+  }
   offset_ += read;
   if (!budget_.take_bytes(read)) {
     at_end_ = true;

@@ -6,6 +6,7 @@
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/threads_now.h"
+#include "analyzer/model/waiting/host_functions.h"
 #include "analyzer/model/waiting/stalls.h"
 #include "analyzer/page/page_data.h"
 
@@ -22,6 +23,10 @@ struct Bar {
   std::string text;
   const char* kind = "done";  // done, enqueued, waits, instead
 };
+
+bool is_over(const Bar& bar) {
+  return std::string_view(bar.kind) != "waits" && std::string_view(bar.kind) != "instead";
+}
 
 // Culprits first, then victims: all of a small job, else two of each and one that is neither.
 Ranks chosen(const Run& run, const Finding* leading, const Ranks& culprits) {
@@ -57,7 +62,8 @@ Ranks chosen(const Run& run, const Finding* leading, const Ranks& culprits) {
 }
 
 // Messages have numbers of their own for each peer: what waits is known by when it was entered.
-bool is_waited_in(const Run& run, Rank rank, size_t communicator, const OperationText& operation) {
+const Waiter* waiter_in(const Run& run, Rank rank, size_t communicator,
+                        const OperationText& operation) {
   const auto is_it = [&](const Wait& wait, const Waiter& waiter) {
     const bool message = wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend;
     return waiter.rank == rank && message != operation.collective &&
@@ -65,11 +71,14 @@ bool is_waited_in(const Run& run, Rank rank, size_t communicator, const Operatio
                           (wait.kind == WaitKind::kReceive) == operation.receive
                     : wait.sequence == operation.sequence);
   };
-  return std::any_of(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& wait) {
-    return wait.communicator == communicator &&
-           std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                       [&](const Waiter& waiter) { return is_it(wait, waiter); });
-  });
+  for (const Wait& wait : run.waits.waits) {
+    for (const Waiter& waiter : wait.waiters) {
+      if (wait.communicator == communicator && is_it(wait, waiter)) {
+        return &waiter;
+      }
+    }
+  }
+  return nullptr;
 }
 
 // All have entered it, and it does not finish: no rank waits for another one.
@@ -80,6 +89,18 @@ bool is_stalled(const std::vector<Stall>& stalls, Rank rank, size_t communicator
            std::any_of(stall.ranks.begin(), stall.ranks.end(),
                        [&](const StalledRank& stalled) { return stalled.rank == rank; });
   });
+}
+
+// What the GPU is kept from it by: a function of the host's.  Empty: not known.
+std::string held_up_text(const Run& run, const RankState& state, const OperationText& operation) {
+  const HostFunctionText* const function = function_before(run, state.process, operation);
+  if (function == nullptr) {
+    return "";
+  }
+  const std::string place = page_place(trace_of(run, state), state.rank, function->stack);
+  return fmt::format("host function before {} #{}{}",
+                     call_name(trace_of(run, state), operation.call), operation.sequence,
+                     place.empty() ? "" : " at " + place);
 }
 
 std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vector<Stall>& stalls) {
@@ -95,10 +116,16 @@ std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vect
               operation.sequence, call_name(trace, operation.call)};
       // Its host had handed it to the GPU by then; when it was over is not known.
       bar.kind = operation.completed == 0 ? "enqueued" : "done";
-      if (is_waited_in(run, state.rank, i, operation) ||
+      const Waiter* const waiter = waiter_in(run, state.rank, i, operation);
+      if (waiter != nullptr ||
           (operation.collective && is_stalled(stalls, state.rank, i, operation.sequence))) {
         bar.kind = "waits";
-        bar.end = std::max(state.last_seen, operation.enter);
+        // As long as the card says.
+        bar.end = std::max(waiter == nullptr ? state.last_seen : waiter->until, operation.enter);
+        if (std::string held = held_up_text(run, state, operation); !held.empty()) {
+          bar.kind = "instead";
+          bar.text = std::move(held);
+        }
       }
       if (bar.begin != 0) {
         bar.end = std::max(bar.end, bar.begin);
@@ -143,8 +170,8 @@ void add_instead(const Run& run, const RankState& state, TimeNs parted, std::vec
   }
 }
 
-// When the first of those that wait entered what they wait in; 0: nobody waits.
-TimeNs parted_at(const Run& run, const Finding* leading) {
+// When the first of those that wait entered what they wait in; 0: no rank waits.
+TimeNs parted_at(const Run& run, const Finding* leading, const std::vector<Stall>& stalls) {
   TimeNs first = 0;
   if (leading == nullptr || leading->severity == Severity::kInfo) {
     return first;
@@ -156,6 +183,13 @@ TimeNs parted_at(const Run& run, const Finding* leading) {
       }
     }
   }
+  for (size_t i = 0; first == 0 && i < stalls.size(); ++i) {  // all have entered it
+    for (const StalledRank& stalled : stalls[i].ranks) {
+      if (contains(leading->victims, stalled.rank) && !leading->culprits.empty()) {
+        first = first == 0 ? stalled.operation.enter : std::min(first, stalled.operation.enter);
+      }
+    }
+  }
   return first;
 }
 
@@ -163,11 +197,11 @@ TimeNs parted_at(const Run& run, const Finding* leading) {
 
 PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprits,
                     TextTable& texts) {
-  const TimeNs parted = parted_at(run, leading);
+  const std::vector<Stall> stalls = find_stalls(run);
+  const TimeNs parted = parted_at(run, leading, stalls);
   PageJson json = {{"parted", parted == 0 ? PageJson() : PageJson(page_us(run, parted))},
                    {"end", page_us(run, run.end)},
                    {"lanes", PageJson::array()}};
-  const std::vector<Stall> stalls = find_stalls(run);
   for (const Rank rank : chosen(run, leading, culprits)) {
     const RankState* const state = state_of(run, rank);
     if (state == nullptr) {
@@ -177,7 +211,7 @@ PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprit
     }
     const bool culprit = contains(culprits, rank) && parted != 0;
     std::vector<Bar> bars = bars_of(run, *state, stalls);
-    if (culprit && (bars.empty() || std::string_view(bars.back().kind) != "waits")) {
+    if (culprit && (bars.empty() || is_over(bars.back()))) {
       add_instead(run, *state, parted, bars);
     }
     PageJson lane = {{"rank", rank.value},

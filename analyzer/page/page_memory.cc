@@ -265,6 +265,9 @@ PageJson failure_json(const Run& run, const ProcessTrace& trace, Rank rank,
                    {"bytes", failure.bytes},
                    {"place", page_place(trace, rank, failure.stack)}};
   const Shortage shortage = shortage_of(trace, failure);
+  if (failure.reserved > failure.allocated) {
+    json["cached"] = failure.reserved - failure.allocated;
+  }
   if (failure.total != 0) {
     json["free"] = failure.free;
     json["total"] = failure.total;

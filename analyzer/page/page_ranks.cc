@@ -39,6 +39,14 @@ Ranks waiting_ranks(const Run& run, const Finding* leading) {
       insert(ranks, rank);
     }
   }
+  for (const Wait& wait : run.waits.waits) {  // as the lanes have it
+    for (const Waiter& waiter : wait.waiters) {
+      const RankState* const state = state_of(run, waiter.rank);
+      if (state != nullptr && !exited_normally(run, *state)) {
+        insert(ranks, waiter.rank);
+      }
+    }
+  }
   for (const Rank rank :
        leading == nullptr || leading->severity == Severity::kInfo ? Ranks() : leading->victims) {
     const RankState* const state = state_of(run, rank);

@@ -7,6 +7,8 @@
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/threads_now.h"
+#include "analyzer/model/waiting/host_functions.h"
+#include "analyzer/model/waiting/stalls.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {
@@ -19,17 +21,47 @@ constexpr size_t kMostEdges = 2000;
 // In which waits a rank waits, and in which it is waited for.
 using Signature = std::pair<std::set<size_t>, std::set<size_t>>;
 
-std::map<Rank, Signature> signatures(const Run& run) {
+std::map<Rank, Signature> signatures(const std::vector<Wait>& waits) {
   std::map<Rank, Signature> all;
-  for (size_t i = 0; i < run.waits.waits.size(); ++i) {
-    for (const Waiter& waiter : run.waits.waits[i].waiters) {
+  for (size_t i = 0; i < waits.size(); ++i) {
+    for (const Waiter& waiter : waits[i].waiters) {
       all[waiter.rank].first.insert(i);
     }
-    for (const Awaited& awaited : run.waits.waits[i].awaited) {
+    for (const Awaited& awaited : waits[i].awaited) {
       all[awaited.rank].second.insert(i);
     }
   }
   return all;
+}
+
+// Waits in what all have entered, for those whose GPU a host function keeps from it.
+std::vector<Wait> waits_for_functions(const Run& run, std::map<Rank, std::string>& functions) {
+  std::vector<Wait> waits;
+  for (const Stall& stall : find_stalls(run)) {
+    Wait wait;
+    wait.communicator = stall.communicator;
+    wait.sequence = stall.sequence;
+    for (const StalledRank& rank : stall.ranks) {
+      const ProcessTrace& trace = run.processes[rank.process];
+      const RankState* const state = state_of(run, rank.rank);
+      wait.operation = call_name(trace, rank.operation.call);
+      if (const HostFunctionText* const function =
+              function_before(run, rank.process, rank.operation)) {
+        functions[rank.rank] = page_place(trace, rank.rank, function->stack);
+        wait.awaited.push_back({.rank = rank.rank, .entered = true, .held_up = true});
+      } else if (state != nullptr) {
+        wait.waiters.push_back({.rank = rank.rank,
+                                .process = rank.process,
+                                .since = rank.operation.enter,
+                                .until = state->last_seen,
+                                .stack = rank.operation.stack});
+      }
+    }
+    if (!wait.awaited.empty() && !wait.waiters.empty()) {
+      waits.push_back(std::move(wait));
+    }
+  }
+  return waits;
 }
 
 const Waiter* waiter_of(const Wait& wait, Rank rank) {
@@ -107,7 +139,10 @@ PageJson edge_json(const Run& run, const Wait& wait, const Ranks& waiting, Rank 
 
 PageJson page_waits(const Run& run, const Ranks& culprits) {
   std::map<Signature, Ranks> groups;
-  for (const auto& [rank, signature] : signatures(run)) {
+  std::map<Rank, std::string> functions;  // that keep its GPU: where they were enqueued
+  std::vector<Wait> waits = waits_for_functions(run, functions);
+  waits.insert(waits.begin(), run.waits.waits.begin(), run.waits.waits.end());
+  for (const auto& [rank, signature] : signatures(waits)) {
     insert(groups[signature], rank);
   }
   PageJson json = {{"nodes", PageJson::array()}, {"edges", PageJson::array()}, {"left_out", 0}};
@@ -117,8 +152,11 @@ PageJson page_waits(const Run& run, const Ranks& culprits) {
       left_out += ranks.size();
       continue;
     }
-    const auto [call, place] =
-        signature.first.empty() ? doing(run, ranks.front()) : std::pair<std::string, std::string>();
+    const auto function = functions.find(ranks.front());
+    const auto [call, place] = !signature.first.empty() ? std::pair<std::string, std::string>()
+                               : function == functions.end()
+                                   ? doing(run, ranks.front())
+                                   : std::pair("in a host function", function->second);
     json["nodes"].push_back({{"ranks", page_json(ranks)},
                              {"culprit", contains(culprits, ranks.front())},
                              {"doing", call},
@@ -132,7 +170,7 @@ PageJson page_waits(const Run& run, const Ranks& culprits) {
       for (const size_t i : waiting.first) {
         if (awaited.second.contains(i) && from < kMostNodes && to < kMostNodes &&
             json["edges"].size() < kMostEdges) {
-          PageJson edge = edge_json(run, run.waits.waits[i], ranks, others.front());
+          PageJson edge = edge_json(run, waits[i], ranks, others.front());
           edge["from"] = from;
           edge["to"] = to;
           json["edges"].push_back(std::move(edge));

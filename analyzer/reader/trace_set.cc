@@ -177,6 +177,20 @@ bool is_native(const std::string& path) {
          head == "traintrace-pointer 1\n" || (head.find('\0') != head.npos && !is_dump_text(path));
 }
 
+// The number of the first one that is neither empty nor a remark.
+uint64_t first_line(std::string_view text) {
+  uint64_t number = 1;
+  for (size_t begin = 0; begin < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const size_t word = text.find_first_not_of(" \t\r", begin);
+    if (word < end && text[word] != '#') {
+      return number;
+    }
+    begin = end + 1;
+  }
+  return number;
+}
+
 void add_text(const std::string& path, TraceSet& set) {
   const std::optional<std::string> text = text_of_file(path, kMostSmallFileBytes);
   if (!text || text->size() == kMostSmallFileBytes) {
@@ -186,6 +200,10 @@ void add_text(const std::string& path, TraceSet& set) {
   Result<DumpText> dump = parse_dump(*text, path);
   if (!dump) {
     set.errors.push_back(dump.error());
+    if (dump.error().offset == first_line(*text)) {  // not a word of it is ours
+      set.errors.back().message =
+          "neither a trace nor the text of `traintrace dump`: " + set.errors.back().message;
+    }
     return;
   }
   if (dump->processes.empty()) {

@@ -188,14 +188,22 @@ std::string others_text(const FindingsReport& report, const Finding& leading,
                         const Screen& screen) {
   constexpr size_t kMost = 8;
   std::string out;
-  size_t told = 0;
+  std::vector<const Finding*> others;
   for (const Finding& finding : report.findings) {
-    if (&finding == &leading || ++told > kMost) {
+    if (&finding != &leading) {
+      others.push_back(&finding);
+    }
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto* a, const auto* b) { return a->severity < b->severity; });
+  size_t told = 0;
+  for (const Finding* const finding : others) {
+    if (++told > kMost) {
       continue;
     }
-    const std::string first = "  " + painted(finding.code, paint_of(finding.severity), screen) +
-                              fmt::format(" ({})  ", word_of(finding.certainty));
-    out += wrapped(first, printable(for_people(finding.title)), 6, screen);
+    const std::string first = "  " + painted(finding->code, paint_of(finding->severity), screen) +
+                              fmt::format(" ({})  ", word_of(finding->certainty));
+    out += wrapped(first, printable(for_people(finding->title)), 6, screen);
   }
   if (told > kMost) {
     out += fmt::format("  .. and {} more (--format=json has them all)\n", told - kMost);
@@ -229,8 +237,14 @@ std::string run_text(const Run& run, const FindingsReport& report) {
   if (!run.hosts.empty()) {
     text += fmt::format(", {} host{}", run.hosts.size(), run.hosts.size() == 1 ? "" : "s");
   }
-  return text + fmt::format(", {}, {} records{}. Run {}{}", duration_text(run_duration(run)),
-                            count_text(run.records), is_whole(report) ? ", none lost" : "", run.id,
+  if (run_duration(run) > 0) {
+    text += ", " + duration_text(run_duration(run));
+  }
+  if (run.records > 0) {  // none of processes that somebody only looked at
+    text += fmt::format(", {} records{}", count_text(run.records),
+                        is_whole(report) ? ", none lost" : "");
+  }
+  return text + fmt::format(". Run {}{}", run.id,
                             is_wall_clock(run.start) ? ", began " + date_text(run.start) : "");
 }
 

@@ -40,7 +40,7 @@ std::string headline(const SequenceDiff& diff) {
       return fmt::format("{}: the first difference is {}", who, number_text(diff));
     case DiffKind::kEnds: {
       const bool first = diff.a.collectives < diff.b.collectives;
-      return fmt::format("{}: the same, but {} ends after #{}, {} goes on to #{}", who,
+      return fmt::format("{}: the same calls until {} ends, after #{}; {} goes on to #{}", who,
                          first ? "A" : "B", diff.sequence - 1, first ? "B" : "A",
                          std::max(diff.a.collectives, diff.b.collectives));
     }

@@ -88,6 +88,12 @@ const Finding* leading(const std::vector<Finding>& findings) {
   if (findings.empty()) {
     return nullptr;
   }
+  if (findings.front().severity == Severity::kWarning) {
+    const auto error = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
+      return finding.root && finding.severity == Severity::kError;
+    });
+    return error == findings.end() ? &findings.front() : &*error;
+  }
   const auto summary = std::find_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.code.starts_with("run.");
   });

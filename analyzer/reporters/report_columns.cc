@@ -13,11 +13,9 @@ struct UsualOf {
 };
 
 constexpr std::string_view kGains =
-    "Of the whole recording, lost: how long the GPU was idle or waited for it; gain: how much "
-    "sooner "
-    "a replay without that cause ends, more than was lost where the host then runs ahead, less "
-    "where "
-    "the next cause takes its place. Gains do not add up.";
+    "lost: how long the GPU stood idle for this cause, over the whole recording. gain: how much "
+    "sooner the recording would end without the cause, by a replay: more than was lost where the "
+    "host could then run ahead, less where the next cause takes its place. Gains do not add up.";
 
 // clang-format off
 const UsualOf kUsual[] = {

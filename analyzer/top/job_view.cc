@@ -256,6 +256,23 @@ void LiveJob::note_lags(std::vector<RankView>& views) {
   }
 }
 
+static std::vector<size_t> furthest_behind(const std::vector<RankView>& ranks) {
+  uint64_t most = 1;
+  std::vector<size_t> found;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const uint64_t behind = ranks[i].state == LiveState::kMoving ? 0 : ranks[i].behind.value_or(0);
+    if (behind < most) {
+      continue;
+    }
+    if (behind > most) {
+      found.clear();
+      most = behind;
+    }
+    found.push_back(i);
+  }
+  return found;
+}
+
 JobView LiveJob::look(TopOrder order) {
   JobView view;
   view.run = run_;
@@ -286,6 +303,7 @@ JobView LiveJob::look(TopOrder order) {
       view.slowest = i;
     }
   }
+  view.furthest_behind = furthest_behind(view.ranks);
   fold_ranks(view, order);
   return view;
 }

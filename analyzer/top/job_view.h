@@ -70,6 +70,8 @@ struct JobView {
   int64_t median_step_ns = 0;     // 0: not known
   uint64_t step = 0;              // of the rank that is furthest
   std::optional<size_t> slowest;  // in `ranks`, if one is slow
+  // Of those that do not move, those that have issued fewest collectives, if others have more.
+  std::vector<size_t> furthest_behind;
   size_t count(LiveState state) const;
 };
 

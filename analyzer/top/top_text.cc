@@ -229,6 +229,16 @@ std::string title_line(const JobView& view, const Screen& screen) {
          clock_text(elapsed(view.started, ended ? last : view.time));
 }
 
+Ranks ranks_of(const JobView& view, const std::vector<size_t>& places) {
+  Ranks ranks;
+  for (const size_t place : places) {
+    for (const Rank rank : view.ranks[place].ranks) {
+      insert(ranks, rank);
+    }
+  }
+  return ranks;
+}
+
 std::string states_line(const JobView& view, const Screen& screen) {
   std::string text;
   const auto add = [&](LiveState state, const char* word, Paint paint) {
@@ -251,6 +261,13 @@ std::string states_line(const JobView& view, const Screen& screen) {
             painted(fmt::format("{} {}(last in {} of {} collectives)", ranks_text(slow.ranks), lag,
                                 slow.last_count, slow.of_count),
                     Paint::kYellow, screen);
+  }
+  if (!view.furthest_behind.empty()) {
+    const uint64_t behind = *view.ranks[view.furthest_behind.front()].behind;
+    text += "   furthest behind: " +
+            painted(fmt::format("{} ({})", ranks_text(ranks_of(view, view.furthest_behind)),
+                                plural(behind, "collective")),
+                    Paint::kRed, screen);
   }
   return text.substr(2);
 }
@@ -313,11 +330,17 @@ std::vector<std::string> top_lines(const JobView& view, LiveJob& job, const TopL
 
 namespace {
 
+nlohmann::ordered_json numbers_json(const Ranks& ranks) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const Rank rank : ranks) {
+    json.push_back(rank.value);
+  }
+  return json;
+}
+
 nlohmann::ordered_json rank_json(const RankView& rank, const std::string& place) {
   nlohmann::ordered_json json;
-  for (const Rank one : rank.ranks) {
-    json["ranks"].push_back(one.value);
-  }
+  json["ranks"] = numbers_json(rank.ranks);
   json["host"] = rank.host;
   json["pid"] = rank.pid;
   json["device"] = rank.device < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(rank.device);
@@ -373,14 +396,21 @@ std::string top_json(const JobView& view, LiveJob& job) {
   json["states"] = states;
   json["median_step_ns"] = view.median_step_ns == 0 ? nlohmann::ordered_json()
                                                     : nlohmann::ordered_json(view.median_step_ns);
+  if (view.slowest) {
+    const RankView& slow = view.ranks[*view.slowest];
+    json["slowest"] = {{"ranks", numbers_json(slow.ranks)},
+                       {"lag_ns", *slow.lag_ns},
+                       {"last_count", slow.last_count},
+                       {"of_count", slow.of_count}};
+  }
+  if (!view.furthest_behind.empty()) {
+    json["furthest_behind"] = {{"ranks", numbers_json(ranks_of(view, view.furthest_behind))},
+                               {"behind_count", *view.ranks[view.furthest_behind.front()].behind}};
+  }
   json["rows"] = nlohmann::ordered_json::array();
   for (const RowView& row : view.rows) {
-    nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-    for (const Rank one : row.ranks) {
-      ranks.push_back(one.value);
-    }
-    json["rows"].push_back(
-        {{"ranks", ranks}, {"state", live_state_name(view.ranks[row.members.front()].state)}});
+    json["rows"].push_back({{"ranks", numbers_json(row.ranks)},
+                            {"state", live_state_name(view.ranks[row.members.front()].state)}});
   }
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RankView& rank : view.ranks) {

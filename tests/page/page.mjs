@@ -301,6 +301,26 @@ async function accused(one) {
   await done(one, opened);
 }
 
+// Where all have entered a collective and one GPU is kept from it, the pictures show by whom.
+async function heldUp(one) {
+  const opened = await open(one);
+  const { lanes, waits } = JSON.parse(await opened.page.textContent("#data"));
+  assert.ok(lanes.parted !== null, one.name);
+  assert.deepEqual(lanes.lanes.filter((lane) => lane.role === "culprit").map((lane) => lane.rank), one.culprits, one.name);
+  assert.deepEqual(waits.nodes.filter((node) => node.culprit).map((node) => node.doing), ["in a host function"], one.name);
+  assert.equal(await opened.page.locator("#waits .box").count(), 2, one.name);
+  await done(one, opened);
+}
+
+// Who is blocked by any finding is not shown as moving.
+async function states(one) {
+  const opened = await open(one);
+  const { findings, ranks, texts } = JSON.parse(await opened.page.textContent("#data"));
+  const victims = new Set(findings.filter((finding) => finding.severity !== "info").flatMap((finding) => finding.victims));
+  assert.deepEqual(ranks.rank.filter((rank, i) => victims.has(rank) && texts[ranks.state[i]] === "moving"), [], one.name);
+  await done(one, opened);
+}
+
 // A rank that is gone bears the sign of it in all pictures, and one that ended as it should does not.
 async function deaths(one, gone) {
   const opened = await open(one);
@@ -375,6 +395,8 @@ const others = [
   check(grid, named("many")),
   check(cycle, named("p2p_cycle")),
   ...["hang", "skipped", "swapped"].map((name) => check(accused, named(name))),
+  check(heldUp, named("blocked-stream")),
+  check(states, named("generated-10")),
   check(deaths, named("dead-rank"), [0, 1, 2, 3]),
   check(deaths, named("died"), [2]),
   check(deaths, named("healthy"), []),

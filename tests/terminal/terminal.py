@@ -254,6 +254,28 @@ def check_strangers():
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no kind that traintrace reads, nor are the other 2 files" in done.stderr, done
 
 
+def check_shapes():
+    """A profile may be the bare list of its events, and begin with a byte order mark; so may text."""
+    def title(path):
+        found = json.loads(subprocess.run([TRAINTRACE, "analyze", path, "--format=json"], stdout=subprocess.PIPE, check=False).stdout)
+        return found["findings"][0]["title"]
+    whole = os.path.join("profiles", "rank1.pt.trace.json")
+    with open(whole, encoding="utf-8") as file:
+        document = json.load(file)
+    os.mkdir("shapes")
+    for name, content in (("bare", document["traceEvents"]), ("marked", document), ("both", document["traceEvents"])):
+        path = os.path.join("shapes", f"{name}_rank1.json")
+        with open(path, "w", encoding="utf-8" if name == "bare" else "utf-8-sig") as file:
+            json.dump(content, file)
+        assert title(path) == title(whole), name
+    with open("marked.txt", "w", encoding="utf-8-sig") as file:
+        file.write(HANG)
+    assert title("marked.txt") == title("hang.txt")
+    write("strange.txt", "root:x:0:0\n")
+    refused = subprocess.run([TRAINTRACE, "analyze", "strange.txt"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "neither a trace nor the text of `traintrace dump`" in refused.stderr, refused
+
+
 def check_series():
     """What leaps up, or stays what it is, is seen in the first columns: of numbers their course, of checks NaN and norms."""
     def records(step):
@@ -307,10 +329,10 @@ def check_diff():
     """Of a healthy run and a hang the first difference named is that of the rank at fault, not of those that wait for it."""
     write("calm.txt", HANG.split("+2 ")[0].replace("x39", "x60") + "end +30\n")
     text = subprocess.run([TRAINTRACE, "diff", "calm.txt", "hang.txt"], stdout=subprocess.PIPE, text=True, check=False).stdout
-    first = "rank 2 on communicator dp (4 ranks): the same, but B ends after #39, A goes on to #60"
+    first = "rank 2 on communicator dp (4 ranks): the same calls until B ends, after #39; A goes on to #60"
     narrow = on_terminal(["diff", "calm.txt", "hang.txt"], 80)
     assert all(len(line) <= 80 for line in narrow.splitlines()) and " ".join(narrow.split()) == " ".join(text.split()), narrow
-    assert text.startswith(f"verdict: {first}\nA: calm.txt\nB: hang.txt\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same, but B ends after #40" in text, text
+    assert text.startswith(f"verdict: {first}\nA: calm.txt\nB: hang.txt\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same calls until B ends, after #40" in text, text
 
 
 def check_overview():
@@ -340,6 +362,7 @@ def main():
         slow_profiles("profiles")
         compare("slow", on_terminal(["analyze", "profiles"], 100, NO_COLOR="1"))
         check_reports()
+        check_shapes()
         check_series()
         check_diff()
         check_overview()

@@ -137,6 +137,7 @@ def check_json(folder):
         found = json.loads(top(traces, "--once", "--format=json").stdout)
         compare("top_slow", found)
         slow = found["ranks"][2]
+        assert found["slowest"]["ranks"] == [2] and "furthest_behind" not in found, found
         assert 20e6 < slow["lag_ns"] < 60e6 and slow["last_count"] == slow["of_count"] == 10, slow
         assert abs(found["median_step_ns"] - 100e6) < 1e6, found["median_step_ns"]
         text = top(traces, "--once")
@@ -152,7 +153,8 @@ def check_json(folder):
         blocked = sum(rank["state"] == "blocked" for rank in found["ranks"])
         text = top(traces, "--once").stdout
         assert found["ranks"][1]["behind_count"] == 1 and all(found["ranks"][rank].get("behind_count", 0) == 0 for rank in (0, 2, 3)), found["ranks"]
-        assert "1 behind" in text, text
+        assert "1 behind" in text and "furthest behind: rank 1 (1 collective)" in text, text
+        assert found["furthest_behind"] == {"ranks": [1], "behind_count": 1} and "slowest" not in found, found
         assert blocked and f"traintrace analyze {traces} says whom they wait for" in text, text
     # The process is gone, and its traces are not written any more.
     found = json.loads(top(traces, "--once", "--format=json", "--interval=10ms").stdout)

@@ -151,7 +151,8 @@ end +30
   EXPECT_EQ(
       json["findings"][0]["evidence"],
       nlohmann::json::parse(
-          R"(["ranks 0-2 wait in ncclSend on communicator pp (3 ranks) since +5.000 s or later, for 25.0 s, called at ring.py:5 in shift"])"));
+          R"(["ranks 0-2 wait in ncclSend on communicator pp (3 ranks) since +5.000 s or later, for 25.0 s, called at ring.py:5 in shift",
+              "each of them sends first: a send that is larger than NCCL's buffers does not complete before its receive is posted"])"));
   const std::string text = report(kRing, "text");
   EXPECT_NE(
       text.find("  Ranks 0-2  host a; blocked in ncclSend on communicator pp (3 ranks) since"),
@@ -218,6 +219,21 @@ TEST(FindingsReport, VictimsThatEndedAreSaidToHave) {
   EXPECT_NE(text.find("Ranks 0, 1, 3  host a; are gone; were blocked in ncclAllReduce #12"),
             std::string::npos)
       << text;
+}
+
+TEST(FindingsReport, TheVerdictIsOfAnErrorBeforeAWarning) {
+  Finding warning;
+  warning.code = "memory.retained";
+  warning.severity = Severity::kWarning;
+  warning.root = true;
+  warning.culprits = {{1}};
+  Finding error;
+  error.code = "collective.dead-rank";
+  error.severity = Severity::kError;
+  error.root = true;
+  const std::vector<Finding> findings = {warning, error};
+  EXPECT_EQ(leading(findings)->code, "collective.dead-rank");
+  EXPECT_EQ(leading({findings.data(), findings.data() + 1})->code, "memory.retained");
 }
 
 TEST(FindingsReport, TracesThatWereNotGivenComeFirst) {

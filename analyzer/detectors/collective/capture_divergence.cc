@@ -6,6 +6,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/blame.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/tense.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/waiting/hang_cause.h"
 
@@ -21,11 +22,7 @@ std::string how_text(const ProcessTrace& trace, const Member& member, const Oper
 // Whether the others run it from a graph too.
 std::string others_text(const Run& run, const Wait& wait) {
   const bool replayed = (wait.details.flags & format::kReplayed) != 0;
-  return fmt::format("{} in {}, which {}",
-                     wait.waiters.size() == 1
-                         ? fmt::format("rank {} waits", wait.waiters.front().rank.value)
-                         : fmt::format("{} ranks wait", wait.waiters.size()),
-                     operation_text(run, wait),
+  return fmt::format("{} in {}, which {}", waiting_text(run, wait), operation_text(run, wait),
                      replayed ? "they launched with a graph" : "they called outside of any graph");
 }
 
@@ -38,9 +35,9 @@ Finding capture_finding(const Run& run, const Hang& hang) {
     const ProcessTrace& trace = run.processes[member.process];
     const OperationText& own = *unlaunched_capture(run, member);
     if (finding.title.empty()) {
-      finding.title =
-          fmt::format("{} {}, and launched nothing of it since; {}", ranks_text(hang.roots),
-                      how_text(trace, member, own), others_text(run, wait));
+      finding.title = fmt::format("{} {}, and {} not launched that graph since; {}",
+                                  ranks_text(hang.roots), how_text(trace, member, own),
+                                  hang.roots.size() == 1 ? "has" : "have", others_text(run, wait));
     }
     if (const auto place = user_place(trace, rank, own.stack)) {
       finding.where.push_back(*place);

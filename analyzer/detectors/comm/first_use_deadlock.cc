@@ -15,6 +15,9 @@ std::vector<Finding> find_first_use_deadlock(const Run& run) {
     }
     Finding finding = cycle_finding(run, hang, "comm.first-use-deadlock");
     finding.certainty = doubts_about(run, hang).any() ? Certainty::kLikely : Certainty::kProof;
+    finding.evidence.push_back(
+        "the first operation on a communicator connects its members on the host: the call returns "
+        "once all of them have made theirs");
     finding.advice =
         "use each communicator once, in one order on all ranks, before the work begins; or let "
         "NCCL connect when it is created (NCCL_RUNTIME_CONNECT=0)";

@@ -76,9 +76,16 @@ Finding finding_about(const Run& run, const Hang& cycle, const Ranks& missing) {
   finding.communicator = {communicator.id, communicator.name, communicator.size};
   finding.operation = wait->operation;
   finding.sequence.reset();
-  finding.title =
-      fmt::format("{} {} {}, where others wait; {}", ranks_text(missing),
-                  never_text(run, missing, "entered"), operation_text(run, *wait), finding.title);
+  const auto own = std::find_if(run.waits.waits.begin(), run.waits.waits.end(), [&](const Wait& w) {
+    return is_part(w, cycle.roots) &&
+           std::any_of(w.waiters.begin(), w.waiters.end(),
+                       [&](const Waiter& waiter) { return contains(missing, waiter.rank); });
+  });
+  finding.title = fmt::format("{} {} {}; {}", ranks_text(missing),
+                              never_text(run, missing, "entered"), operation_text(run, *wait),
+                              own == run.waits.waits.end()
+                                  ? finding.title
+                                  : who_waits_where(run, *own, cycle.roots) + " meanwhile");
   finding.advice =
       "let all ranks call what creates a communicator, and at the same place in their order: a "
       "split is a collective of its parent, also for those who get no part of it";

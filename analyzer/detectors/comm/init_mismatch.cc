@@ -40,6 +40,21 @@ std::string sides_text(const CreationMismatch& mismatch) {
   return text;
 }
 
+std::string title_of(const CreationMismatch& mismatch) {
+  const char* const open = mismatch.culprits.empty() ? "; no culprit" : "";
+  if (mismatch.fault != CreationFault::kRank) {
+    return fmt::format("{}: {}{}", subject_of(mismatch.fault), sides_text(mismatch), open);
+  }
+  Ranks ranks;  // all say the same
+  for (const CreationMismatch::Side& side : mismatch.sides) {
+    for (const Rank rank : side.ranks) {
+      insert(ranks, rank);
+    }
+  }
+  return fmt::format("{} claim one place in a communicator, {}{}", ranks_text(ranks),
+                     mismatch.sides.front().said, open);
+}
+
 void add_places(const Run& run, const CreationMismatch& mismatch, Finding& finding) {
   const auto add = [&](Rank rank) {
     for (const size_t index : {mismatch.communicator, mismatch.other}) {
@@ -71,8 +86,7 @@ Finding finding_about(const Run& run, const CreationMismatch& mismatch) {
   for (const CreationMismatch::Side& side : mismatch.sides) {
     finding.sides.push_back(side.ranks);
   }
-  finding.title = fmt::format("{}: {}{}", subject_of(mismatch.fault), sides_text(mismatch),
-                              mismatch.culprits.empty() ? "; no culprit" : "");
+  finding.title = title_of(mismatch);
   if (mismatch.error != 0) {
     finding.evidence.push_back("NCCL answered " + result_text("nccl", mismatch.error));
     finding.values.emplace_back("error", mismatch.error);

@@ -34,7 +34,7 @@ Finding finding_about(const Run& run, const SplitMismatch& mismatch) {
   const std::string& name = text_of(run, mismatch.called).name;
   finding.title =
       fmt::format("{} {} ncclCommSplit #{} of communicator {}{}", ranks_text(mismatch.deviants),
-                  mismatch.extra ? "made in excess" : "left out", mismatch.ordinal,
+                  mismatch.extra ? "made an extra" : "left out", mismatch.ordinal,
                   label_of(run, parent), name.empty() ? "" : ", which makes " + name);
   for (const Rank rank : mismatch.waiting) {
     if (!contains(mismatch.deviants, rank)) {

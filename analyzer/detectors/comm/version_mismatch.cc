@@ -97,6 +97,9 @@ Finding mismatch(const Communicator& communicator, const std::vector<Sides>& dif
     finding.evidence.push_back(fmt::format("{}: {}", ranks_text(ranks), text));
   }
   finding.title += told > kMostSidesInTitle ? "; .." : "";
+  finding.evidence.push_back(
+      "each rank works out algorithm, protocol and chunk sizes by itself: where these differ, a "
+      "collective hangs or fails");
   finding.values = {{"version_count", static_cast<int64_t>(all.size())}};
   finding.advice =
       "start all ranks from one environment: the same container, LD_LIBRARY_PATH, Python packages "

@@ -10,6 +10,7 @@
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
+#include "analyzer/detectors/hang/tense.h"
 #include "analyzer/match/cycle_orders.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/divergence/usual_order.h"
@@ -21,20 +22,29 @@
 namespace traintrace {
 namespace {
 
-std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& cycle) {
-  Ranks waiting;
-  Ranks awaited;
+Ranks waiting_in(const Wait& wait) {
+  Ranks ranks;
   for (const Waiter& waiter : wait.waiters) {
-    waiting.push_back(waiter.rank);
+    ranks.push_back(waiter.rank);
   }
+  return ranks;
+}
+
+}  // namespace
+
+std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& cycle) {
+  const Ranks waiting = waiting_in(wait);
+  Ranks awaited;
   for (const Awaited& other : wait.awaited) {
     if (contains(cycle, other.rank)) {
       awaited.push_back(other.rank);
     }
   }
-  return fmt::format("{} wait{} in {} for {}", ranks_text(waiting), waiting.size() == 1 ? "s" : "",
+  return fmt::format("{} {} in {} for {}", ranks_text(waiting), waits_word(run, waiting),
                      operation_text(run, wait), ranks_text(awaited));
 }
+
+namespace {
 
 void add_parts(const Run& run, const Hang& cycle, Finding& finding) {
   for (const Wait& wait : run.waits.waits) {
@@ -55,13 +65,13 @@ void add_parts(const Run& run, const Hang& cycle, Finding& finding) {
   }
 }
 
-std::string who_waits_for_whom(const Ranks& cycle, const Ranks& culprits) {
+std::string who_waits_for_whom(const Run& run, const Ranks& cycle, const Ranks& culprits) {
   Ranks others = cycle;
   std::erase_if(others, [&](Rank rank) { return contains(culprits, rank); });
   return culprits.empty() || others.empty() || others.size() == cycle.size()
-             ? fmt::format("{} wait for each other", ranks_text(cycle))
-             : fmt::format("{} and {} wait for each other", ranks_text(culprits),
-                           ranks_text(others));
+             ? fmt::format("{} {} for each other", ranks_text(cycle), waits_word(run, cycle))
+             : fmt::format("{} and {} {} for each other", ranks_text(culprits), ranks_text(others),
+                           waits_word(run, cycle));
 }
 
 std::vector<const Wait*> parts_of(const Run& run, const Hang& cycle) {
@@ -117,14 +127,16 @@ std::string ring_title(const Run& run, const Hang& cycle, const std::vector<cons
     const bool shown = ring.size() <= kMostRanks || i < 3 || i + 1 == ring.size();
     path += shown ? fmt::format("{} -> ", ring[i].value) : i == 3 ? ".. -> " : "";
   }
-  return fmt::format("{} wait in a ring, {}{}, each in {} on {}", ranks_text(cycle.roots), path,
-                     ring.front().value, parts.front()->operation, communicators_text(run, parts));
+  return fmt::format("{} {} in a ring, {}{}, each in {} on {}", ranks_text(cycle.roots),
+                     waits_word(run, cycle.roots), path, ring.front().value,
+                     parts.front()->operation, communicators_text(run, parts));
 }
 
-// Where the culprits wait comes first, then where most do for them; a line holds no more than a
-// few.
+// Where the culprits wait comes first, then where most do for them; a line is read at a glance, so
+// it holds no more than two of them.
+constexpr size_t kMostPartsOfTitle = 2;
+
 std::string cycle_title(const Run& run, const Hang& cycle, const Ranks& culprits) {
-  constexpr size_t kMostParts = 4;
   std::vector<const Wait*> parts = parts_of(run, cycle);
   if (std::string ring = ring_title(run, cycle, parts); !ring.empty() && culprits.empty()) {
     return ring;
@@ -137,14 +149,32 @@ std::string cycle_title(const Run& run, const Hang& cycle, const Ranks& culprits
     return std::tuple(of_culprits(a->waiters), of_culprits(a->awaited)) >
            std::tuple(of_culprits(b->waiters), of_culprits(b->awaited));
   });
-  std::string title = who_waits_for_whom(cycle.roots, culprits);
-  const size_t shown = parts.size() <= kMostParts ? parts.size() : kMostParts - 1;
-  for (size_t i = 0; i < shown; ++i) {
-    title += (i == 0 ? ": " : "; ") + who_waits_where(run, *parts[i], cycle.roots);
+  const std::string title = who_waits_for_whom(run, cycle.roots, culprits);
+  if (parts.size() == 2) {  // each for the other
+    return fmt::format("{}: {} in {}, {} in {}", title, ranks_text(waiting_in(*parts[0])),
+                       operation_text(run, *parts[0]), ranks_text(waiting_in(*parts[1])),
+                       operation_text(run, *parts[1]));
   }
-  return shown == parts.size()
-             ? title
-             : title + fmt::format("; and so on in {} more waits", parts.size() - shown);
+  std::string text = title;
+  const size_t shown = std::min(parts.size(), kMostPartsOfTitle);
+  for (size_t i = 0; i < shown; ++i) {
+    text += (i == 0 ? ": " : "; ") + who_waits_where(run, *parts[i], cycle.roots);
+  }
+  const size_t more = parts.size() - shown;
+  return more == 0 ? text : text + fmt::format("; {} more wait{}", more, more == 1 ? "s" : "");
+}
+
+// Who waits for whom, of a cycle of which the title does not tell it.
+void add_all_waits(const Run& run, const Hang& cycle, Finding& finding) {
+  const std::vector<const Wait*> parts = parts_of(run, cycle);
+  std::vector<std::string> lines;
+  for (const Wait* const wait : parts) {
+    lines.push_back(who_waits_where(run, *wait, cycle.roots));
+  }
+  const bool is_told = finding.culprits.empty() && !ring_title(run, cycle, parts).empty();
+  if (parts.size() > kMostPartsOfTitle && !is_told) {
+    add_lines(lines, finding.evidence);
+  }
 }
 
 void blame(const Ranks& culprits, Finding& finding) {
@@ -402,6 +432,7 @@ Finding cycle_finding(const Run& run, const Hang& cycle, std::string_view code) 
     blame_repair(cycle.culprits, finding);
   }
   finding.title = cycle_title(run, cycle, finding.culprits);
+  add_all_waits(run, cycle, finding);
   add_calls(run, cycle, finding);
   Ranks elsewhere = cycle.roots;
   std::erase_if(elsewhere, [&](Rank rank) { return is_inside_its_wait(run, cycle, rank); });
@@ -462,9 +493,13 @@ std::optional<Finding> left_out_send(const Run& run, const Hang& cycle, std::str
   });
   one.wait = static_cast<size_t>(lacking - waits.begin());
   Finding finding = cycle_finding(run, one, code);
-  finding.title = fmt::format("{} {} {}; {}", ranks_text(changed),
-                              never_text(run, changed, "sent what is awaited by"),
-                              operation_text(run, *lacking), finding.title);
+  const Ranks waiting = waiting_in(*lacking);
+  finding.title = fmt::format(
+      "{} {} in {}; {} {} for each other", ranks_text(changed),
+      never_text(
+          run, changed,
+          fmt::format("sent what {} await{}", ranks_text(waiting), waiting.size() == 1 ? "s" : "")),
+      operation_text(run, *lacking), ranks_text(cycle.roots), waits_word(run, cycle.roots));
   return finding;
 }
 

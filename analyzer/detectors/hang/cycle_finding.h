@@ -25,6 +25,9 @@ std::string order_advice(const Run& run, const Hang& cycle, const Finding& findi
 // else of the run: its send is what is missing.
 std::optional<Finding> left_out_send(const Run& run, const Hang& cycle, std::string_view code);
 
+// "rank 2 waits in ncclRecv #4 on communicator pp (3 ranks) for rank 1", of those in the cycle.
+std::string who_waits_where(const Run& run, const Wait& wait, const Ranks& cycle);
+
 // Of what nothing else explains.
 bool is_cycle(const Run& run, const Hang& hang);
 

@@ -12,6 +12,7 @@
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/damage.h"
 #include "analyzer/detectors/hang/rank_lines.h"
+#include "analyzer/detectors/hang/tense.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
@@ -33,10 +34,6 @@ Ranks direct_waiters(const Wait& wait) {
     ranks.push_back(waiter.rank);
   }
   return ranks;
-}
-
-const char* waits(size_t count, Tense tense) {
-  return tense == Tense::kPast ? "waited" : count == 1 ? "waits" : "wait";
 }
 
 const Wait& wait_of(const Run& run, const Hang& hang) {
@@ -329,21 +326,33 @@ std::string operation_text(const Run& run, const Wait& wait) {
                      label_of(run, communicator));
 }
 
-std::string waiting_text(const Run& run, const Hang& hang, Tense tense) {
-  const Ranks direct = direct_waiters(wait_of(run, hang));
-  return fmt::format(
-      "{} {}", direct.size() == 1 ? ranks_text(direct) : fmt::format("{} ranks", direct.size()),
-      waits(direct.size(), tense));
+const char* waits_word(const Run& run, const Ranks& ranks) {
+  const bool over = !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+    const RankState* const state = state_of(run, rank);
+    return state != nullptr && has_ended(*state);
+  });
+  return over ? "waited" : ranks.size() == 1 ? "waits" : "wait";
 }
 
-std::string further_text(const Run& run, const Hang& hang, Tense tense) {
+std::string waiting_text(const Run& run, const Wait& wait) {
+  const Ranks direct = direct_waiters(wait);
+  return fmt::format(
+      "{} {}", direct.size() == 1 ? ranks_text(direct) : fmt::format("{} ranks", direct.size()),
+      waits_word(run, direct));
+}
+
+std::string waiting_text(const Run& run, const Hang& hang, Tense /*tense*/) {
+  return waiting_text(run, wait_of(run, hang));
+}
+
+std::string further_text(const Run& run, const Hang& hang, Tense /*tense*/) {
   const Ranks direct = direct_waiters(wait_of(run, hang));
-  const auto more = std::count_if(hang.victims.begin(), hang.victims.end(),
-                                  [&](Rank rank) { return !contains(direct, rank); });
-  return more == 0
-             ? ""
-             : fmt::format(", and {} more {} for {}", more, waits(static_cast<size_t>(more), tense),
-                           direct.size() == 1 ? "it" : "them");
+  Ranks more;
+  std::set_difference(hang.victims.begin(), hang.victims.end(), direct.begin(), direct.end(),
+                      std::back_inserter(more));
+  return more.empty() ? ""
+                      : fmt::format(", and {} more {} for {}", more.size(), waits_word(run, more),
+                                    direct.size() == 1 ? "it" : "them");
 }
 
 std::string never_text(const Run& run, const Ranks& ranks, std::string_view done) {

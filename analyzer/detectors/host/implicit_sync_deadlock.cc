@@ -6,6 +6,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/tense.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/open_calls.h"
@@ -40,37 +41,54 @@ std::string inside_text(const Run& run, Rank rank) {
   const ProcessTrace& trace = trace_of(run, state);
   const auto open = open_cuda_call(run, state);
   const auto place = user_place(trace, rank, open->stack);
-  return fmt::format("rank {} is inside {}{} since {}", rank.value, open->call,
-                     place ? " at " + place_text(*place) : "", run_time(run, open->since));
+  return fmt::format("rank {} is inside {}{}", rank.value, open->call,
+                     place ? " at " + place_text(*place) : "");
+}
+
+// What the call waits for, of the rank's own: "ncclAllReduce #11 on communicator dp (4 ranks)";
+// empty: not known.
+std::string own_text(const Run& run, const Hang& hang, Rank rank) {
+  if (const Wait* const own = held_in(run, rank, hang.roots)) {
+    return operation_text(run, *own);
+  }
+  const auto held = held_by_others(run, hang, rank);
+  return held ? fmt::format("{} #{} on communicator {}",
+                            call_name(trace_of(run, *state_of(run, rank)), held->own->call),
+                            held->own->sequence,
+                            label_of(run, run.communicators[held->communicator]))
+              : "";
 }
 
 // Who is waited for in what: the call waits for the first, the others for the rank in the second.
 std::string chain_text(const Run& run, const Hang& hang, Rank rank) {
-  const Wait* own = held_in(run, rank, hang.roots);
-  std::string text = inside_text(run, rank) + ", which waits for all that its device has to do";
-  if (own != nullptr) {
-    text +=
-        fmt::format(", {} too, which {} not begun", operation_text(run, *own),
-                    ranks_text(awaited_in(*own)) + (own->awaited.size() == 1 ? " has" : " have"));
-  }
-  if (const auto held = own == nullptr ? held_by_others(run, hang, rank) : std::nullopt) {
-    text += fmt::format(
-        ", {} #{} on communicator {} too, which the others have put after what they "
-        "wait in",
-        call_name(trace_of(run, *state_of(run, rank)), held->own->call), held->own->sequence,
-        label_of(run, run.communicators[held->communicator]));
-  }
+  const Wait* const own = held_in(run, rank, hang.roots);
+  const std::string first = own_text(run, hang, rank);
+  std::string text = inside_text(run, rank) + ", which waits for all work of its GPU" +
+                     (first.empty() ? "" : ", " + first + " too");
   for (const Wait& wait : run.waits.waits) {
     const auto is_rank = [&](const Awaited& awaited) { return awaited.rank == rank; };
     if (&wait != own && std::any_of(wait.awaited.begin(), wait.awaited.end(), is_rank)) {
-      return text + fmt::format(", as {} in {} for this rank",
-                                wait.waiters.size() == 1
-                                    ? fmt::format("rank {} waits", wait.waiters.front().rank.value)
-                                    : fmt::format("{} ranks wait", wait.waiters.size()),
-                                operation_text(run, wait));
+      return text +
+             fmt::format("; {} for it in {}", waiting_text(run, wait), operation_text(run, wait));
     }
   }
   return text;
+}
+
+// Why that operation does not end, and since when the rank waits; empty: not known.
+std::string not_begun_text(const Run& run, const Hang& hang, Rank rank) {
+  const auto open = open_cuda_call(run, *state_of(run, rank));
+  const std::string text = fmt::format("rank {} has been inside {} since {}", rank.value,
+                                       open->call, run_time(run, open->since));
+  if (const Wait* const own = held_in(run, rank, hang.roots)) {
+    return fmt::format("{}: {} not begun {}", text,
+                       ranks_text(awaited_in(*own)) + (own->awaited.size() == 1 ? " has" : " have"),
+                       operation_text(run, *own));
+  }
+  const std::string held = own_text(run, hang, rank);
+  return held.empty()
+             ? text
+             : fmt::format("{}: the others have enqueued {} after what they wait in", text, held);
 }
 
 void put_places(const Run& run, const Ranks& ranks, Finding& finding) {
@@ -117,8 +135,11 @@ Finding implicit_sync_finding(const Run& run, const Hang& hang) {
   finding.certainty = Certainty::kLikely;  // for what a call waits is CUDA's affair
   put_places(run, ranks, finding);
   put_blame(run, hang, ranks, finding);
-  for (size_t i = 1; i < std::min<size_t>(ranks.size(), 8); ++i) {
-    finding.evidence.push_back(chain_text(run, hang, ranks[i]));
+  for (size_t i = 0; i < std::min<size_t>(ranks.size(), 8); ++i) {
+    if (i > 0) {
+      finding.evidence.push_back(chain_text(run, hang, ranks[i]));
+    }
+    finding.evidence.push_back(not_begun_text(run, hang, ranks[i]));
   }
   finding.advice =
       "allocate, free, load and synchronise the device before the first of these operations is "

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzer/detectors/lost_time/latency_finding.h"
+#include "analyzer/text/units.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -40,8 +41,8 @@ void add_leads(const Profile& profile, const DeviceProfile& device, Finding& fin
   if (device.median_lead_ns >= kNoLeadNs) {
     finding.evidence.push_back(
         fmt::format("rank {}: at other times the host is ahead: of all launches of kernels half "
-                    "returned {:.1f} us or more before their work began",
-                    device.rank.value, static_cast<double>(device.median_lead_ns) / 1e3));
+                    "returned {} or more before their work began",
+                    device.rank.value, duration_text(device.median_lead_ns)));
   }
 }
 

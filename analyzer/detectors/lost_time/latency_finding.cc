@@ -93,13 +93,22 @@ std::string idle_text(const std::vector<LossOn>& losses) {
     insert(ranks, loss.device->rank);
   }
   const LossOn& worst = losses.front();
+  std::string of_whom;
+  if (losses.size() > 1) {
+    constexpr double kStandsOutTimes = 1.5;
+    const LossOn& second = losses[1];
+    const bool stands_out =
+        worst.device->share(worst.ns) > kStandsOutTimes * second.device->share(second.ns);
+    of_whom = fmt::format(
+        " (rank {}{})", worst.device->rank.value,
+        stands_out ? "; the others up to " + share_text(*second.device, second.ns) : "");
+  }
   return fmt::format("the GPU{} of {} {} idle for {}{}{}", losses.size() == 1 ? "" : "s",
                      ranks_text(ranks), losses.size() == 1 ? "is" : "are",
                      worst.device->by_host ? "at least "
                      : losses.size() == 1  ? ""
                                            : "up to ",
-                     share_text(*worst.device, worst.ns),
-                     losses.size() == 1 ? "" : fmt::format(" (rank {})", worst.device->rank.value));
+                     share_text(*worst.device, worst.ns), of_whom);
 }
 
 std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of) {

@@ -41,12 +41,18 @@ const char* name_of_kind(size_t kind) {
       "waiting for a late rank on another GPU",
       "waiting for a copy on another GPU",
       "gaps of less than 10 us between kernels",
-      "queued work that began late for a reason that was not recorded",
+      "queued work that began late",
       "gaps inside replays of graphs",
       "launches that were not recorded",
       "exposed communication",
       "exposed copies"};
   return kNames[kind];
+}
+
+// As `report --by=cause` and the bars have it.
+std::string name_with_cause(size_t kind) {
+  return kind < kIdleCauses ? fmt::format("{} ({})", name_of_kind(kind), kIdleCauseNames[kind])
+                            : name_of_kind(kind);
 }
 
 // Which rule left it out.
@@ -188,7 +194,7 @@ std::vector<Finding> find_unattributed(const Profile& profile,
   for (const size_t kind : largest_first(rest)) {
     if (worst.share(rest[kind]) >= kUnnamedPart) {
       finding.evidence.push_back(fmt::format("rank {}: {} of {}: {}", worst.rank.value,
-                                             ms_text(rest[kind]), name_of_kind(kind),
+                                             ms_text(rest[kind]), name_with_cause(kind),
                                              rule_of(worst, kind)));
     }
   }

@@ -48,7 +48,7 @@ std::vector<Finding> find_allocation_retries(const Run& run, const RunMemory& me
   }
   Finding finding = allocator_finding(run, "memory.alloc-retry", cases);
   const AllocatorCase& worst = cases.front();
-  finding.title = fmt::format("memory of {} was refused and tried again, {} times on rank {}{}",
+  finding.title = fmt::format("memory was refused to {} and asked for again, {} times on rank {}{}",
                               ranks_text(finding.culprits), worst.site.count, worst.site.rank.value,
                               at_place(finding));
   finding.values = {{"retry_count", static_cast<int64_t>(worst.site.count)},

@@ -56,11 +56,11 @@ std::vector<Finding> find_left(const Run& run, const RunMemory& memory, std::str
   const bool leaks = !left.forgotten.empty();
   Finding finding = memory_finding(run, code, leaks ? left.forgotten : left.kept);
   const Rank first = finding.culprits.front();
-  finding.title =
-      fmt::format("{} ended and had not freed {}{} bytes of {}{}", ranks_text(finding.culprits),
-                  finding.culprits.size() == 1 ? "" : "up to ", finding.values.front().second,
-                  pinned ? "pinned memory" : "device memory",
-                  finding.where.empty() ? "" : " of " + place_text(finding.where.front()));
+  finding.title = fmt::format(
+      "{} ended without freeing {}{} bytes of {}{}", ranks_text(finding.culprits),
+      finding.culprits.size() == 1 ? "" : "up to ", finding.values.front().second,
+      pinned ? "pinned memory" : "device memory",
+      finding.where.empty() ? "" : " allocated at " + place_text(finding.where.front()));
   if (leaks) {
     finding.values.emplace_back("kept_bytes", signed_bytes(bytes_of(left.kept, first)));
     finding.advice = "free it where its last use is over";

@@ -233,9 +233,9 @@ Finding delivery_finding(const Run& run, const Checks& checks,
                     {"differing_count", static_cast<int64_t>(all.size())},
                     {"compared_count", compared_count(checks, check)}};
   finding.advice =
-      "the data were changed in transport, within NCCL, in the memory of a rank, or by another "
-      "stream that writes a buffer without waiting: first exclude the last; then repeat the step "
-      "with NCCL_PROTO=Simple, and with NCCL_P2P_DISABLE=1 or NCCL_NET_GDR_LEVEL=LOC";
+      "first rule out another stream of the job that writes a buffer without waiting; then repeat "
+      "the step with NCCL_PROTO=Simple, and with NCCL_P2P_DISABLE=1 or NCCL_NET_GDR_LEVEL=LOC, to "
+      "tell protocol and transport apart; then on other GPUs";
   return finding;
 }
 

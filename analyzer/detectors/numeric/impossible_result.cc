@@ -133,9 +133,9 @@ Finding impossible_finding(const Run& run, const Checks& checks,
                     {"differing_count", static_cast<int64_t>(all.size())},
                     {"compared_count", compared_count(checks, *first.first)}};
   finding.advice =
-      "which rank or link it was cannot be told from the result: first exclude another stream that "
-      "writes a buffer without waiting; then repeat the step with NCCL_ALGO=Ring and "
-      "NCCL_PROTO=Simple, and with other nodes";
+      "first rule out another stream of the job that writes a buffer without waiting; then repeat "
+      "the step with NCCL_ALGO=Ring and NCCL_PROTO=Simple, and on other nodes: the result does not "
+      "tell which rank or link it was";
   return finding;
 }
 

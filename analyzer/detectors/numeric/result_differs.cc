@@ -116,9 +116,10 @@ Finding differing_finding(const Run& run, const Checks& checks, const DifferingR
   }
   finding.evidence = cut(std::move(finding.evidence));
   finding.advice =
-      "the data were changed in transport, within NCCL, in the memory of that rank, or by another "
-      "stream that writes the buffer without waiting: first exclude the last; then repeat the step "
-      "with NCCL_PROTO=Simple and on another node";
+      "first rule out another stream of the job that writes the buffer without waiting; then "
+      "repeat "
+      "the step with NCCL_PROTO=Simple, which tells whether it is NCCL's protocol, and on another "
+      "node, which tells whether it is a GPU or a link";
   return finding;
 }
 

@@ -7,6 +7,22 @@
 namespace traintrace {
 namespace {
 
+// Why none of them goes on; empty: some send and some receive.
+std::string reason_of(const Run& run, const Hang& cycle) {
+  bool sends = false;
+  bool receives = false;
+  for (const Wait& wait : run.waits.waits) {
+    if (is_part(wait, cycle.roots)) {
+      sends = sends || wait.kind == WaitKind::kSend;
+      receives = receives || wait.kind == WaitKind::kReceive;
+    }
+  }
+  return sends == receives ? ""
+         : sends ? "each of them sends first: a send that is larger than NCCL's buffers does not "
+                   "complete before its receive is posted"
+                 : "each of them receives first, and sends nothing before it has received";
+}
+
 Finding message_cycle_finding(const Run& run, const Hang& cycle) {
   Finding finding = cycle_finding(run, cycle, "p2p.cycle");
   // A cycle of messages is symmetric: whoever turned its two calls round would end it.
@@ -17,6 +33,9 @@ Finding message_cycle_finding(const Run& run, const Hang& cycle) {
   finding.certainty = order == Order::kNone ? Certainty::kPossible
                       : sure                ? Certainty::kProof
                                             : Certainty::kLikely;
+  if (const std::string reason = reason_of(run, cycle); !reason.empty()) {
+    finding.evidence.push_back(reason);
+  }
   finding.advice =
       "put the send and the receive of an exchange between ncclGroupStart and ncclGroupEnd "
       "(batch_isend_irecv), or let every other rank receive first";

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analyzer/importers/json_value.h"
 #include "analyzer/importers/kineto/decimal_ns.h"
 #include "analyzer/importers/kineto/enclosing.h"
 #include "analyzer/importers/kineto/event_array.h"
@@ -385,8 +386,9 @@ void Import::finish() {
 bool may_be_json(const std::string& path) {
   constexpr size_t kLook = 64;
   const std::string text = head_of(path, kLook);
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return text.starts_with("\x1f\x8b") || first == text.npos || text[first] == '{';
+  const size_t first = json_begin(text);
+  return text.starts_with("\x1f\x8b") || first == text.npos || text[first] == '{' ||
+         text[first] == '[';
 }
 
 // Takes `separator` and the digits behind it off the end; false: there are none.
@@ -428,9 +430,14 @@ bool looks_like_kineto(const std::string& path) {
     // A wrong checksum at the end of the first piece costs all of it: that is to be told.
     return !error->truncated && path.ends_with(".json.gz");
   }
-  const size_t first = text.find_first_not_of(" \t\r\n");
+  const size_t first = json_begin(text);
+  const auto has = [&](std::string_view key) { return text.find(key) != text.npos; };
+  if (first != text.npos && text[first] == '[') {  // the events alone
+    const size_t second = text.find_first_not_of(" \t\r\n", first + 1);
+    return second != text.npos && text[second] == '{' && has("\"ph\"") && has("\"ts\"");
+  }
   return first != text.npos && text[first] == '{' &&
-         (text.find("\"traceEvents\"") != text.npos || text.find("\"schemaVersion\"") != text.npos);
+         (has("\"traceEvents\"") || has("\"schemaVersion\""));
 }
 
 std::vector<std::string> find_kineto(std::span<const std::string> arguments) {

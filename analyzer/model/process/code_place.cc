@@ -139,6 +139,9 @@ std::string place_text(const CodePlace& place) {
   if (place.file.empty()) {
     return place.function;
   }
+  if (place.language == "native" && place.function.starts_with("0x")) {  // as addr2line takes it
+    return fmt::format("{}+{}", base_name(place.file), place.function);
+  }
   const std::string in = place.function.empty() ? "" : fmt::format(" in {}", place.function);
   return fmt::format("{}{}{}", base_name(place.file), line, in);
 }

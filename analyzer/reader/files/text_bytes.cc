@@ -95,9 +95,14 @@ std::string unzstd(const InputFile& file, size_t most) {
 
 std::optional<std::string> text_of_file(const std::string& path, size_t most) {
   constexpr size_t kMagic = 4;
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // before UTF-8
   const std::string head = head_of(path, kMagic);
   if (!is_gzip(head) && !is_zstd(head)) {
-    return bytes_of_file(path, most);
+    std::optional<std::string> bytes = bytes_of_file(path, most);
+    if (bytes && bytes->starts_with(kByteOrderMark)) {
+      bytes->erase(0, kByteOrderMark.size());
+    }
+    return bytes;
   }
   const Result<InputFile> file = InputFile::open(path);
   if (!file) {

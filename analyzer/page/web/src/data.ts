@@ -33,7 +33,7 @@ export interface Stacks { now: boolean; ranks: number; tree: StackNode[] }
 export interface Memory {
   rank: number; device: number; peak: number; peak_at: number;
   own_peak?: number;  // by the allocator's own count, where that is more than is known by place
-  failed?: { t: number; last: number; bytes: number; place: string; free?: number; total?: number };
+  failed?: { t: number; last: number; bytes: number; place: string; free?: number; total?: number; cached?: number };
   curve: { t: number[]; bands: string[]; bytes: number[][] };
   flames: { b: number; n: number; f: number[] }[]; blocks: [number, number, number][];
 }

@@ -28,6 +28,16 @@ function labelsOf(bar: Bar): string[] {
   return [call, `${what} at ${place?.split(" in ")[0]}`, what!, what!.split(" ")[0]!, place?.split(" in ")[0] ?? ""];
 }
 
+// Where what is kept from before is far older than all the rest, the picture begins behind it.
+function withoutGap(before: number, starts: number[], parted: number | null, latest: number): number {
+  const lively = parted === null ? 0 : latest - parted;
+  if (parted === null || lively <= 0 || parted - before < 10 * lively) return before;
+  const edges = [...starts, parted].sort((a, b) => a - b);
+  const gaps = edges.slice(1).map((edge, i): [number, number] => [edge - edges[i]!, edge]);
+  const [widest, behind] = gaps.reduce((most, gap) => gap[0] > most[0] ? gap : most, [0, before]);
+  return widest > 0.8 * (parted - before) ? behind - 0.1 * lively : before;
+}
+
 export function lanes(): HTMLElement[] | null {
   const all = data.lanes;
   if (!all || all.lanes.every((lane) => lane.bars.length === 0)) return null;
@@ -38,7 +48,7 @@ export function lanes(): HTMLElement[] | null {
   const parted = all.parted;
   // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
   const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
-  const before = starts.length > 0 ? Math.min(...starts) : first;
+  const before = withoutGap(starts.length > 0 ? Math.min(...starts) : first, starts, parted, Math.max(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0]))));
   const lively = parted === null ? last : Math.max(parted, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0]))) + Math.max(1, (parted - before) * 0.15);
   const cut = parted !== null && last - lively > 2 * (lively - before) ? lively : null;
   let view: View = { from: before, to: last };
@@ -92,7 +102,7 @@ export function lanes(): HTMLElement[] | null {
       context.save();
       context.beginPath(); context.rect(left, 0, width - left, tall); context.clip();
       context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
-      let labelled = -Infinity;
+      let labelled = -Infinity, waiting = -Infinity;
       for (const bar of lane.bars) {
         if (bar[1] < view.from || bar[0] > view.to) continue;
         const [begin, end] = [x(Math.max(bar[0], view.from)), x(Math.min(bar[1], view.to))];
@@ -109,6 +119,8 @@ export function lanes(): HTMLElement[] | null {
         if (need + 6 < wide) {
           const edge = broken() && begin < x(cut!) && end > x(cut!) ? x(cut!) + 10 : begin + 4;
           const place = edge + need + 4 < end && begin + need + 8 > (broken() ? x(cut!) : Infinity) ? edge : begin + 4;
+          if (bar[5] === "waits" && place < waiting) continue;  // another wait lies there too: one of them is told
+          if (bar[5] === "waits") waiting = place + need + 6;
           words.push(label);
           labels.push(() => {
             if (bar[5] === "instead") { context.fillStyle = css("--culprit-fill"); context.fillRect(place, y + 7, need, row - 14); }  // over the cut

@@ -125,7 +125,8 @@ const beginning = (words: string): string => words.charAt(0).toUpperCase() + wor
 function shortage(failed: NonNullable<Memory["failed"]>): string {
   const again = failed.last - failed.t > 1e5 ? `, and again and again until ${moment(failed.last)}` : "";
   const room = failed.free === undefined ? failed.total === undefined ? "how much the GPU has was not recorded" : `the GPU has ${bytes(failed.total)} in all; how much of it was free was not recorded`
-    : `${bytes(failed.free)}${failed.total === undefined ? "" : ` of ${bytes(failed.total)}`} were free: ${bytes(Math.max(0, failed.bytes - failed.free))} missing`;
+    : `${bytes(failed.free)}${failed.total === undefined ? "" : ` of ${bytes(failed.total)}`} were free: ${bytes(Math.max(0, failed.bytes - failed.free))} missing`
+      + (failed.cached ? `; ${bytes(failed.cached)} more lay unused in PyTorch's allocator` : "");
   return `wanted ${bytes(failed.bytes)} at ${moment(failed.t)}${again}${failed.place ? ` (${failed.place})` : ""}; ${room}.`;
 }
 

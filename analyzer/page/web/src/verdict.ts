@@ -102,7 +102,8 @@ export function verdict(): HTMLElement[] {
   if (!card || !leading) return [h("div", { class: "card" }, h("h1", {}, data.verdict), h("p", { class: "quiet" }, data.run_line))];
   const slack: HTMLButtonElement = h("button", { id: "copy-verdict", click: () => void copy(asText(), slack) }, "copy as text");
   const missing = data.findings.filter((one) => one.code.startsWith("trace.") && one !== leading).map((one) => forPeople(one.title));
-  const others = data.findings.filter((one) => one !== leading);
+  const gravity = ["error", "warning", "info"];
+  const others = data.findings.filter((one) => one !== leading).sort((a, b) => gravity.indexOf(a.severity) - gravity.indexOf(b.severity));
   const roots = leading.root ? others.filter((one) => one.root && one.severity === "error") : [];
   const why = card.why.filter((line) => !row.test(line));
   return [
