@@ -13,6 +13,7 @@
 #include "analyzer/live/targets.h"
 #include "analyzer/model/runs/rank_assignment.h"
 #include "analyzer/reader/same_process.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -24,8 +25,6 @@ constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kPatienceToFind = std::chrono::seconds(2);
 constexpr auto kPatienceInAll = std::chrono::milliseconds(9'500);
 constexpr auto kLeastToRead = std::chrono::seconds(1);
-// A loop of a few functions is seen in one of them twice; five times, seldom.
-constexpr int kLooksBetween = 3;
 
 TimeNs now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -9,6 +9,7 @@
 
 #include "analyzer/live/stack_snapshot.h"
 #include "analyzer/live/waiting.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -240,10 +241,6 @@ void Watcher::explain_left_out(size_t looked_at, const Budget& budget, Look& loo
 }
 
 namespace {
-
-// Writing or reading a file goes on, slowly perhaps; who looks again and again whether a file is
-// there, and says so in a log, moves far less.
-constexpr uint64_t kMovesData = 64 << 10;
 
 const ThreadNow* thread_in(const Look& look, int tid) {
   const auto found = std::find_if(look.threads.begin(), look.threads.end(),
