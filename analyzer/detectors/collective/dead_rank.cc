@@ -184,13 +184,9 @@ std::string what_text(const Run& run, const Hang& hang) {
 
 std::string dead_rank_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
-  const bool all_ended =
-      std::all_of(wait.waiters.begin(), wait.waiters.end(),
-                  [&](const Waiter& waiter) { return has_ended(*state_of(run, waiter.rank)); });
-  const Tense tense = all_ended ? Tense::kPast : Tense::kPresent;
   return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), what_text(run, hang),
-                     waiting_text(run, hang, tense), hang.roots.size() == 1 ? "it" : "them",
-                     operation_text(run, wait), further_text(run, hang, tense));
+                     waiting_text(run, hang), hang.roots.size() == 1 ? "it" : "them",
+                     operation_text(run, wait), further_text(run, hang));
 }
 
 // "ended by signal 9 (Killed)"

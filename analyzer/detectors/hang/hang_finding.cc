@@ -341,11 +341,11 @@ std::string waiting_text(const Run& run, const Wait& wait) {
       waits_word(run, direct));
 }
 
-std::string waiting_text(const Run& run, const Hang& hang, Tense /*tense*/) {
+std::string waiting_text(const Run& run, const Hang& hang) {
   return waiting_text(run, wait_of(run, hang));
 }
 
-std::string further_text(const Run& run, const Hang& hang, Tense /*tense*/) {
+std::string further_text(const Run& run, const Hang& hang) {
   const Ranks direct = direct_waiters(wait_of(run, hang));
   Ranks more;
   std::set_difference(hang.victims.begin(), hang.victims.end(), direct.begin(), direct.end(),

@@ -41,11 +41,10 @@ std::string arguments_text(const std::string& function, const OperationText& ope
 std::optional<uint64_t> bytes_of(const OperationText& operation);
 // "ncclAllReduce #812 on communicator dp (4 ranks)"
 std::string operation_text(const Run& run, const Wait& wait);
-enum class Tense : uint8_t { kPresent, kPast };
-// "3 ranks wait", "rank 0 waits"; in the past "3 ranks waited"
-std::string waiting_text(const Run& run, const Hang& hang, Tense tense = Tense::kPresent);
+// "3 ranks wait", "rank 0 waits"; "3 ranks waited" once they have ended
+std::string waiting_text(const Run& run, const Hang& hang);
 // ", and 12 more wait for them", of those that wait for the former; or nothing
-std::string further_text(const Run& run, const Hang& hang, Tense tense = Tense::kPresent);
+std::string further_text(const Run& run, const Hang& hang);
 // "never entered"; "has not entered" or "have not entered", as long as the job goes on.
 std::string never_text(const Run& run, const Ranks& ranks, std::string_view done);
 // "ranks 0,2 wait in ncclAllReduce #5 on communicator dp (4 ranks) since +2 s, for 28 s, called at
