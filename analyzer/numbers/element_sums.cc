@@ -83,6 +83,7 @@ Between sums_of(const Arithmetic& arithmetic, const std::vector<Between>& addend
 Between sums_or_averages(const Arithmetic& arithmetic, const std::vector<double>& given,
                          bool average) {
   std::vector<Between> addends;
+  addends.reserve(given.size());
   for (const double value : given) {
     addends.push_back({value, value});
   }

@@ -59,6 +59,7 @@ TEST(ImpossibleElement, IsNoneThatSomeOrderGives) {
       Data result;
       for (size_t element = 0; element < inputs.front().size(); ++element) {
         std::vector<double> addends;
+        addends.reserve(inputs.size());
         for (const Data& input : inputs) {
           addends.push_back(input[element]);
         }

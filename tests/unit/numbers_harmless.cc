@@ -122,7 +122,7 @@ Job with_messages(bool spoils_gradients) {
       Data& data = sent[static_cast<size_t>(rank)];
       std::fill_n(data.begin() + 150, step < kSince ? 0 : 20, kNan);
       job.line_number = 30;
-      job.message(rank, (rank + 1) % 3, static_cast<uint64_t>(step + 1), data, data);
+      job.message(rank, (rank + 1) % 3, static_cast<uint64_t>(step) + 1, data, data);
     }
     std::vector<Data> gradients = random.gradients(job, kCount);
     for (Data& data : gradients) {
@@ -295,7 +295,7 @@ TEST(DeliveredDiffers, NotOfWhatIsOverwrittenInItsGroup) {
     Job job(3);
     for (int step = 0; step < 5; ++step) {
       const std::vector<Data> data = random.gradients(job, kCount);
-      const auto number = static_cast<uint64_t>(step + 1);
+      const auto number = static_cast<uint64_t>(step) + 1;
       const int64_t time = 900 + 20 * step;
       job.line(fmt::format("+{0}ms 0/1 > ncclGroupStart\n+{0}ms 0/1 < ncclGroupStart =ncclSuccess",
                            time));
