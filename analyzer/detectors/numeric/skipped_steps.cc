@@ -176,18 +176,31 @@ std::optional<Spoiler> only_spoiler(const Run& run, const Checks& checks,
                                                              : std::nullopt;
 }
 
+// From what one rank saw on: other ranks may be there long before it.
+struct Since {
+  Rank rank;
+  TimeNs time;
+};
+
+bool is_since(const Checks& checks, const CheckedOperation& operation, const Since& since) {
+  const std::span<const Check> all = checks_of(checks, operation);
+  const auto own = std::find_if(all.begin(), all.end(),
+                                [&](const Check& check) { return check.rank == since.rank; });
+  return (own == all.end() ? operation.time : own->time) >= since.time;
+}
+
 // By the flag before it is reduced; else by what ranks give to the sums of gradients.
-std::optional<Spoiler> spoiler_of(const Run& run, const Checks& checks, TimeNs since) {
+std::optional<Spoiler> spoiler_of(const Run& run, const Checks& checks, const Since& since) {
   std::vector<const CheckedOperation*> flags;
   std::vector<const CheckedOperation*> gradients;
   for (const CheckedOperation& operation : checks.operations) {
-    if (operation.agrees && operation.time >= since && is_flag(checks, operation)) {
+    if (operation.agrees && is_flag(checks, operation) && is_since(checks, operation, since)) {
       flags.push_back(&operation);
     }
   }
   for (const CheckedBucket& bucket : checks.buckets) {
     for (const size_t number : bucket.operations) {
-      if (is_of_gradients(checks, bucket) && checks.operations[number].time >= since) {
+      if (is_of_gradients(checks, bucket) && is_since(checks, checks.operations[number], since)) {
         gradients.push_back(&checks.operations[number]);
       }
     }
@@ -246,7 +259,7 @@ void name_spoiler(const Run& run, const Checks& checks, const Skips& worst, Find
   // The gradients of a step are reduced before its flag is fetched.
   const size_t first = late ? worst.first_of_row : worst.first_of_any_row;
   const TimeNs since = first == 0 ? 0 : worst.series->times[first - 1];
-  const auto spoiler = spoiler_of(run, checks, since);
+  const auto spoiler = spoiler_of(run, checks, {worst.series->rank, since});
   if (!spoiler) {
     return;
   }
