@@ -74,7 +74,7 @@ bool same_frames(const std::vector<FrameNow>& a, const std::vector<FrameNow>& b)
 // One process with a thousand threads of a hundred frames, and the symbols of a dozen large
 // libraries, stays far below.
 constexpr size_t kMostThreads = 2048;
-constexpr Budget::Limits kMostOfOne = {
+constexpr Budget::Limits kBudgetOfOne = {
     .bytes = 256 << 20, .items = 1 << 18, .time = std::chrono::seconds(2)};
 
 int yama_scope() {
@@ -195,7 +195,7 @@ void Watcher::explain_no_stacks(Look& look) const {
 
 Look Watcher::look(const LookOptions& options) {
   Look look;
-  Budget budget(kMostOfOne);
+  Budget budget(kBudgetOfOne);
   const std::vector<PythonThread> python =
       python_ ? python_->threads(budget) : std::vector<PythonThread>{};
   look.knows_gil = python_ && python_->knows_gil();
