@@ -31,8 +31,7 @@ void describe(Run& run, const RankAssignment& assignment) {
     if (!trace.host.empty()) {  // other tools' data may not say it
       hosts.insert(trace.host);
     }
-    // Text that somebody wrote does not count them.
-    run.records += trace.records != 0 ? trace.records : trace.events.size();
+    run.records += trace.records;
     run.live = run.live || life_of(trace).ending == Ending::kRunning;
     run.start = run.start == 0 ? trace.armed : std::min(run.start, trace.armed);
     run.end = std::max(run.end, last_sign_of_life(trace));

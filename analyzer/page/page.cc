@@ -102,7 +102,7 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
     card.source_lines = 2;
     return first == nullptr ? PageJson() : page_card(card_of(run, *first, card, report.findings));
   });
-  part("ranks", [&] { return page_ranks(run, first, culprits, texts); });
+  part("ranks", [&] { return page_ranks(run, report.findings, culprits, texts); });
   part("communicators", [&] { return page_communicators(run, first); });
   part("lanes", [&] { return page_lanes(run, first, culprits, texts); });
   part("waits", [&] { return page_waits(run, culprits); });

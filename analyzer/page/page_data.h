@@ -40,7 +40,7 @@ Ranks page_culprits(const Finding* leading, const std::vector<Finding>& findings
 std::optional<TimeNs> page_death(const Run& run, const RankState& state);
 
 // Times are in us since the start of the run.  `leading`: may be null.
-PageJson page_ranks(const Run& run, const Finding* leading, const Ranks& culprits,
+PageJson page_ranks(const Run& run, const std::vector<Finding>& findings, const Ranks& culprits,
                     TextTable& texts);
 PageJson page_communicators(const Run& run, const Finding* leading);
 PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprits,

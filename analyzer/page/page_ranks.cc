@@ -32,7 +32,16 @@ const char* state_of_rank(const Run& run, const RankState& state, const Ranks& c
                                          : "moving";
 }
 
-Ranks waiting_ranks(const Run& run, const Finding* leading) {
+// Its victims are blocked; those of one about time, numbers or memory go on.
+bool is_about_waiting(const Finding& finding) {
+  constexpr std::string_view kParts[] = {"collective.", "p2p.", "comm.", "host.", "device."};
+  return finding.severity != Severity::kInfo &&
+         (finding.code == "run.unexplained" ||
+          std::any_of(std::begin(kParts), std::end(kParts),
+                      [&](std::string_view part) { return finding.code.starts_with(part); }));
+}
+
+Ranks waiting_ranks(const Run& run, const std::vector<Finding>& findings) {
   Ranks ranks;
   for (const Hang& hang : run.waits.hangs) {
     for (const Rank rank : hang.victims) {
@@ -47,11 +56,12 @@ Ranks waiting_ranks(const Run& run, const Finding* leading) {
       }
     }
   }
-  for (const Rank rank :
-       leading == nullptr || leading->severity == Severity::kInfo ? Ranks() : leading->victims) {
-    const RankState* const state = state_of(run, rank);
-    if (state == nullptr || !exited_normally(run, *state)) {  // or it waits no more
-      insert(ranks, rank);
+  for (const Finding& finding : findings) {
+    for (const Rank rank : is_about_waiting(finding) ? finding.victims : Ranks()) {
+      const RankState* const state = state_of(run, rank);
+      if (state == nullptr || !exited_normally(run, *state)) {  // or it waits no more
+        insert(ranks, rank);
+      }
     }
   }
   return ranks;
@@ -132,14 +142,14 @@ std::optional<TimeNs> page_death(const Run& run, const RankState& state) {
   return noted != 0 ? noted : state.last_seen;
 }
 
-PageJson page_ranks(const Run& run, const Finding* leading, const Ranks& culprits,
+PageJson page_ranks(const Run& run, const std::vector<Finding>& findings, const Ranks& culprits,
                     TextTable& texts) {
   PageJson json = {
       {"rank", PageJson::array()},  {"host", PageJson::array()},  {"pid", PageJson::array()},
       {"gpu", PageJson::array()},   {"state", PageJson::array()}, {"last", PageJson::array()},
       {"place", PageJson::array()}, {"at", PageJson::array()},    {"ended", PageJson::array()},
       {"peak", PageJson::array()},  {"late", PageJson::array()},  {"step", PageJson::array()}};
-  const Ranks waiting = waiting_ranks(run, leading);
+  const Ranks waiting = waiting_ranks(run, findings);
   const std::map<int, int64_t> late = lateness(run);
   const std::map<int, int64_t> steps = step_times(run);
   for (const RankState& state : run.ranks) {
