@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/thresholds.h"
 
@@ -62,6 +64,49 @@ bool is_working(const Run& run, const RankState& state) {
   });
 }
 
+bool is_same_frame(const FrameNow& now, const PythonFrameText& recorded) {
+  return now.function == recorded.function && now.file == recorded.file;
+}
+
+// It is in that function, or in one that it calls, and came there by the same calls.
+bool is_within(const ThreadNow& thread, const StackText& stack, const CodePlace& place) {
+  const auto function = std::find_if(stack.python.begin(), stack.python.end(), [&](const auto& it) {
+    return it.file == place.file && it.function == place.function && it.line == place.line;
+  });
+  if (function == stack.python.end()) {
+    return false;
+  }
+  // Of deep stacks the record keeps the inner frames only.
+  const auto callers = stack.python.end() - function;
+  for (auto now = thread.python.begin(); thread.python.end() - now >= callers; ++now) {
+    if (is_same_frame(*now, *function) &&
+        std::equal(function + 1, stack.python.end(), now + 1,
+                   [](const PythonFrameText& recorded, const FrameNow& caller) {
+                     return is_same_frame(caller, recorded) && caller.line == recorded.line;
+                   })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of a loop that polls, all but the poll is seen: now the pause between two queries, now what it
+// calls to know whether it may stop.  That it goes round was recorded, and says no more than that.
+bool is_around_its_poll(const Run& run, const RankState& state, const ThreadNow& thread) {
+  const ProcessTrace& trace = trace_of(run, state);
+  const std::optional<Activity> activity = activity_of(run, state);
+  if (!activity || activity->open || activity->queries == 0 ||
+      elapsed(activity->time, known_until(run, state)) > kPollsLately) {
+    return false;
+  }
+  const bool at_rest = thread.waiting == Waiting::kSleep || thread.waiting == Waiting::kRuns ||
+                       thread.waiting == Waiting::kGil;
+  const auto stack = trace.stacks.find(activity->stack);
+  const std::optional<CodePlace> place = user_place(trace, state.rank, activity->stack);
+  return at_rest && place && stack != trace.stacks.end() &&
+         is_within(thread, stack->second, *place);
+}
+
 }  // namespace
 
 TimeNs longest_wait_before(const Run& run, const Wait& wait) {
@@ -92,7 +137,8 @@ bool is_seen_to_move(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);
   const ThreadNow* const thread = seen_outside(run, state);
   return trace.running_now == true && thread != nullptr && !thread->steady &&
-         !thread->python.empty() && thread->state != 'T' && thread->state != 't';
+         !thread->python.empty() && thread->state != 'T' && thread->state != 't' &&
+         !is_around_its_poll(run, state, *thread);
 }
 
 TimeNs patience_with(const Run& run, const RankState& awaited, const Wait& wait) {

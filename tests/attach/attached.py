@@ -28,9 +28,12 @@ PLACES = {"oom": "FAILED oom", "group": "OPENED group"}
 # They keep the others waiting, and move.
 MOVES = {"computes", "writes"}
 
+# They poll CUDA, and may be anywhere in the loop around that.
+POLLS = {"polls"}
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("build")
-parser.add_argument("kinds", nargs="*", default=[*WAITS_FOR, *MOVES, "none"])
+parser.add_argument("kinds", nargs="*", default=[*WAITS_FOR, *MOVES, *POLLS, "none"])
 parser.add_argument("--no-preload", action="store_true")
 parser.add_argument("--stop", action="store_true")
 parser.add_argument("--forms", action="store_true", help="the forms for people and flame graphs, and --watch")
@@ -153,6 +156,14 @@ def check_moves(kind, who, answer, status):
     check(not main_thread(answer, who)["steady"], f"{kind}: two looks agree", main_thread(answer, who))
 
 
+def check_polls(kind, who, answer, status):
+    finding = answer["findings"][0]
+    steady = main_thread(answer, who)["steady"]
+    print(f"{kind}: two looks {'agree' if steady else 'differ'}")
+    check(finding["code"] == "collective.missing-rank" and finding["culprits"] == [who] and status == 1, f"{kind}: verdict", finding)
+    check(steady or finding["where"][0]["line"] == line_of("STUCK " + kind), f"{kind}: where", finding)
+
+
 def run_attach(*arguments):
     done = subprocess.run([os.path.join(build, "bin", "traintrace"), "attach", "--interval=500ms", *arguments],
                           capture_output=True, text=True, timeout=100)
@@ -216,6 +227,8 @@ def try_kind(kind):
         answer, status = attach(processes, "60s" if kind == "none" else "500ms")
         if kind in MOVES:
             check_moves(kind, who, answer, status)
+        elif kind in POLLS:
+            check_polls(kind, who, answer, status)
         elif kind == "none":
             check_healthy(answer, status)
             again, _ = attach(processes, "60s")

@@ -117,6 +117,21 @@ def stuck_writes():
             file.seek(0), file.write(b"x" * 65536), file.flush(), os.fsync(file.fileno()), time.sleep(0.02)  # STUCK writes
 
 
+def look_up():
+    time.sleep(0.05)
+
+
+def look_down():
+    time.sleep(0.05)
+
+
+def stuck_polls():
+    """A loop around a poll, which two looks see at two places."""
+    while True:
+        gpu.cudaStreamQuery(None)  # STUCK polls
+        time.sleep(0.05), look_up(), look_down()
+
+
 class Experts:
     """A second communicator of all ranks, with a stream of its own."""
 
