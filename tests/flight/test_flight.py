@@ -436,7 +436,7 @@ class Flight(unittest.TestCase):
         self.assertEqual([one["kind"] for one in report["sequences"][1:]], ["same"])
         self.assertIn("no difference", run("diff", good, good).stdout)
         short = self.dumps(fault="none", records=50)
-        self.assertIn("B ends after #50, A goes on to #60", run("diff", good, short).stdout)
+        self.assertIn("B ends, after #50; A goes on to #60", run("diff", good, short).stdout)
         self.assertEqual(run("diff", good, "/nonexistent").returncode, 2)
 
 

@@ -84,7 +84,8 @@ def problem_of_quiet(case, findings):
 
 
 def problem(case, findings, codes, key, printed):
-    found = {finding["code"]: finding for finding in findings if finding["severity"] != "info"}
+    # How long the GPU works is not known, so that a host with little to give it is no more than an info.
+    found = {finding["code"]: finding for finding in findings if finding["severity"] != "info" or finding["code"] == "latency.host-bound"}
     if {code: finding["culprits"] for code, finding in found.items()} != codes:
         return f"expected {codes}, found {[(code, finding['culprits']) for code, finding in found.items()]}"
     if not codes:

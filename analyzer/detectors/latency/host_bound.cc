@@ -51,6 +51,9 @@ void add_leads(const Profile& profile, const DeviceProfile& device, Finding& fin
 void tell_by_host(const std::vector<LossOn>& losses, Finding& finding) {
   const DeviceProfile& worst = *losses.front().device;
   finding.certainty = Certainty::kProof;
+  // Of a job whose GPU has little to do, as a small model's or a test's, the same is true, and how
+  // long the GPU works is not known.
+  finding.severity = Severity::kInfo;
   add_sites(losses, late_sites, finding);
   finding.evidence.push_back(not_recorded_text(
       worst, "until its next launch, with nothing left for the GPU to do,", late_sites(worst)));
