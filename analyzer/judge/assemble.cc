@@ -31,7 +31,8 @@ void describe(Run& run, const RankAssignment& assignment) {
     if (!trace.host.empty()) {  // other tools' data may not say it
       hosts.insert(trace.host);
     }
-    run.records += trace.records;
+    // Text that somebody wrote does not count them.
+    run.records += trace.records != 0 ? trace.records : trace.events.size();
     run.live = run.live || life_of(trace).ending == Ending::kRunning;
     run.start = run.start == 0 ? trace.armed : std::min(run.start, trace.armed);
     run.end = std::max(run.end, last_sign_of_life(trace));

@@ -170,9 +170,6 @@ class DumpParser {
     std::vector<CallRecord>& events = draft.trace.events;
     std::stable_sort(events.begin(), events.end(),
                      [](const CallRecord& a, const CallRecord& b) { return a.enter < b.enter; });
-    if (draft.trace.records == 0) {  // text that somebody wrote does not count them
-      draft.trace.records = events.size();
-    }
   }
 
   const std::string& file_;

@@ -305,7 +305,7 @@ class Simulation:
         if self.death:
             for operation in operations:
                 death = self.death.get(operation.rank.number)
-                if death is not None and death < time:  # what ends as it dies it has seen end: its program went on behind it
+                if death is not None and death <= time:
                     return
         for operation in operations:
             if not operation.stalled:

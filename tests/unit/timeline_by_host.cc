@@ -66,7 +66,8 @@ class Calls {
 std::string said(const Calls& calls) {
   std::string text;
   for (const Finding& finding : calls.findings()) {
-    if (finding.severity != Severity::kInfo) {
+    // How long the GPU works is not known, so that the host's part is no more than an info.
+    if (finding.severity != Severity::kInfo || finding.code == "latency.host-bound") {
       int64_t idle_ns = 0;
       for (const auto& [key, value] : finding.values) {
         idle_ns = key == "idle_ns" ? value : idle_ns;
