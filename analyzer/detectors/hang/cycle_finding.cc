@@ -168,6 +168,7 @@ std::string cycle_title(const Run& run, const Hang& cycle, const Ranks& culprits
 void add_all_waits(const Run& run, const Hang& cycle, Finding& finding) {
   const std::vector<const Wait*> parts = parts_of(run, cycle);
   std::vector<std::string> lines;
+  lines.reserve(parts.size());
   for (const Wait* const wait : parts) {
     lines.push_back(who_waits_where(run, *wait, cycle.roots));
   }
