@@ -69,6 +69,7 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
   command
       .add_option("--patience", options->patience_seconds,
                   "seconds that --mpi waits for a process that says nothing")
+      ->check(CLI::PositiveNumber)
       ->group("");
   command.callback([options, hang_after, mpi, &invocation] {
     invocation.status =

@@ -117,8 +117,7 @@ std::string_view hint_for(const Run& run, const std::vector<FrameworkOperation>&
     }
     return finding.code.starts_with("p2p.missing-")
                ? "hint: PyTorch's batch_isend_irecv made these calls: each isend in the list of "
-                 "one "
-                 "rank needs an irecv in that of its peer, and the other way round"
+                 "one rank needs an irecv in that of its peer, and the other way round"
                : "hint: PyTorch's batch_isend_irecv made these calls: its list must name the "
                  "messages between two ranks in the same order on both";
   }

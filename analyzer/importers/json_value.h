@@ -9,7 +9,7 @@
 
 namespace traintrace {
 
-// Behind blanks, and the mark that some tools put before UTF-8; npos: there is no more.
+// Where the text begins, after blanks and the mark that some tools put before UTF-8; npos: nowhere.
 size_t json_begin(std::string_view bytes);
 bool looks_like_json(std::string_view bytes);
 

@@ -285,6 +285,7 @@ constexpr std::string_view kOfPython[] = {
     "urllib", "uuid", "warnings", "weakref", "xml", "zipfile",
 };
 // clang-format on
+static_assert(std::is_sorted(std::begin(kOfPython), std::end(kOfPython)));
 
 bool is_of_python(std::string_view file) {
   const std::string_view module = file.substr(0, std::min(file.find('/'), file.size() - 3));

@@ -28,7 +28,7 @@ bool is_of_legacy_stream(const ProcessTrace& trace, const ThreadText& thread,
   const auto field = std::find_if(schema.fields.begin(), schema.fields.end(),
                                   [](const FieldSchema& f) { return f.name == "stream"; });
   if (field == schema.fields.end()) {
-    return schema.kind != "sync" || schema.name.find("Event") == std::string::npos;
+    return !waits_for_event(schema);
   }
   const CallRecord* event = open_event(trace, thread);
   const auto index = static_cast<size_t>(field - schema.fields.begin());
@@ -51,6 +51,10 @@ bool polls(const ProcessTrace& trace, const ThreadText& thread, TimeNs until) {
 }
 
 }  // namespace
+
+bool waits_for_event(const CallSchema& schema) {
+  return schema.kind == "sync" && schema.name.find("Event") != std::string::npos;
+}
 
 std::optional<OpenCall> open_cuda_call(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);

@@ -19,6 +19,9 @@ struct OpenCall {
 // rank.
 std::optional<OpenCall> open_cuda_call(const Run& run, const RankState& state);
 
+// A synchronization with an event: work of its stream may lie after it.
+bool waits_for_event(const CallSchema& schema);
+
 // A thread polled CUDA at the end, which is `until`, and did nothing else.
 bool is_polling(const ProcessTrace& trace, TimeNs until);
 // A thread has polled CUDA and done nothing else since then; 0: none has.  Needs the events.

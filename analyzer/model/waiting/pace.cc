@@ -6,19 +6,16 @@
 
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/open_calls.h"
 #include "analyzer/model/waiting/late_hosts.h"
 #include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
 
-// Waits for a stream or the device: what was given to it is done.  An event may lie before that.
-bool waits_for_all(const CallSchema& schema) {
-  return schema.kind == "sync" && schema.name.find("Event") == std::string::npos;
-}
-
-// From the end of such a wait to the next call of the process, but for queries: its GPU had nothing
-// to do, so that this is no measure of how long it takes.
+// From the end of a wait for a stream or the device, when what was given to it is done, to the next
+// call of the process, but for queries: its GPU had nothing to do, so that this is no measure of
+// how long it takes.
 Spans without_work(const ProcessTrace& trace, TimeNs until) {
   std::vector<TimeNs> ends;
   std::vector<TimeNs> calls;
@@ -30,7 +27,8 @@ Spans without_work(const ProcessTrace& trace, TimeNs until) {
     if (schema->kind != "query" && schema->kind != "comm-query") {
       calls.push_back(event.enter_lost ? event.leave : event.enter);
     }
-    if (waits_for_all(*schema) && event.returned && event.leave <= until) {
+    if (schema->kind == "sync" && !waits_for_event(*schema) && event.returned &&
+        event.leave <= until) {
       ends.push_back(event.leave);
     }
   }

@@ -28,7 +28,7 @@ function labelsOf(bar: Bar): string[] {
   return [call, `${what} at ${place?.split(" in ")[0]}`, what!, what!.split(" ")[0]!, place?.split(" in ")[0] ?? ""];
 }
 
-// Where what is kept from before is far older than all the rest, the picture begins behind it.
+// Where what is kept from before is far older than all the rest, the picture begins after it.
 function withoutGap(before: number, starts: number[], parted: number | null, latest: number): number {
   const lively = parted === null ? 0 : latest - parted;
   if (parted === null || lively <= 0 || parted - before < 10 * lively) return before;
