@@ -287,7 +287,7 @@ std::vector<Finding> find_by_host(const Profile& profile) {
   std::vector<Finding> findings;
   find_with_each(kByHost, findings, profile);
   for (Finding& finding : findings) {
-    if (finding.severity == Severity::kInfo) {
+    if (finding.severity == Severity::kInfo && finding.certainty != Certainty::kProof) {
       continue;  // says itself what is not known
     }
     finding.evidence.push_back(

@@ -191,7 +191,7 @@ class FreedLast {
   }
 
  private:
-  static constexpr size_t kMany = 1 << 16;
+  static constexpr size_t kMany = 1 << 12;
 
   void drop_older() {
     std::erase_if(freed_, [&](const format::TensorBlock& block) {
