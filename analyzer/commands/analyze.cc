@@ -175,7 +175,7 @@ Result<JudgedRun> judge_files(const std::vector<std::string>& arguments, RunOpti
   if (!chosen) {
     return chosen.error();
   }
-  EventReader events(false);
+  EventReader events({.reports = false});
   options.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
   return judge(std::move(given->inputs[*chosen]), given->unreadable, options,
                [&](Run& run) { return findings_about(run, *given); });
@@ -212,7 +212,7 @@ Result<Analysis> analyze_native(AnalyzeOptions options) {
   if (!given) {
     return given.error();
   }
-  EventReader events(false);
+  EventReader events({.reports = false});
   options.run.read_events = [&](const ProcessTrace& tables) { return events.read(tables); };
   return analyze_given(std::move(*given), options);
 }

@@ -131,6 +131,7 @@ std::set<size_t> processes_to_read_for_memory(const Run& run) {
 void read_details(ProcessTrace& trace, bool whole) {
   Result<ProcessTrace> full = read_trace(trace.source, {.events = true,
                                                         .reports = false,
+                                                        .tensor_blocks = false,  // it has them
                                                         .booted = trace.booted,
                                                         .lean = true,
                                                         .first_calls = trace.calls});

@@ -9,8 +9,9 @@ namespace traintrace {
 
 class EventReader {
  public:
-  // Without `reports` those of PyTorch's allocator may stay in their file (ReadOptions).
-  explicit EventReader(bool reports = true) : reports_(reports) {}
+  // What is left out of what is read; the rest of the options are of the tables (see read).
+  explicit EventReader(const ReadOptions& options = {})
+      : reports_(options.reports), tensor_blocks_(options.tensor_blocks) {}
 
   // Those of the last call are gone with the next one.  Null: they cannot be had.  The calls of the
   // tables have the same numbers in it, and others follow them.
@@ -20,6 +21,7 @@ class EventReader {
     }
     Result<ProcessTrace> trace = read_trace(tables.source, {.events = true,
                                                             .reports = reports_,
+                                                            .tensor_blocks = tensor_blocks_,
                                                             .booted = tables.booted,
                                                             .first_calls = tables.calls});
     trace_ = trace ? std::make_unique<ProcessTrace>(std::move(*trace)) : nullptr;
@@ -28,6 +30,7 @@ class EventReader {
 
  private:
   const bool reports_;
+  const bool tensor_blocks_;
   std::unique_ptr<ProcessTrace> trace_;
 };
 

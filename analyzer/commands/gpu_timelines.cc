@@ -132,7 +132,7 @@ GpuTimelines gpu_timelines_of(const Run& run) {
   GpuTimelines result;
   std::set<size_t> read;  // a process that holds several ranks has one timeline
   const JobSizes sizes = job_sizes(run);
-  EventReader events;
+  EventReader events({.tensor_blocks = false});
   Symbolizer symbolizer;
   for (const RankState& state : run.ranks) {
     const ProcessTrace& tables = trace_of(run, state);
@@ -177,7 +177,7 @@ std::vector<Timeline> host_timelines_of(const Run& run) {
     }
   }
   const JobSizes sizes = job_sizes(run);
-  EventReader events(false);
+  EventReader events({.reports = false, .tensor_blocks = false});
   Symbolizer symbolizer;
   for (const RankState& state : run.ranks) {
     const ProcessTrace& tables = trace_of(run, state);

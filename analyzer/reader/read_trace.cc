@@ -198,7 +198,7 @@ Result<ProcessTrace> read_native(const TraceBytes& file, const ReadOptions& opti
   read_identity(*layout, clock, trace);
   ReadContext context{file,  *layout, clock, read_schema(file, *layout, options, trace.errors),
                       trace, {},      {},    {}};
-  read_tables(context);
+  read_tables(context, options);
   read_events(context, options);
   // Last: what the others refer to was defined before they were recorded.
   read_definitions(context);

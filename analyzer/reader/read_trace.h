@@ -17,6 +17,9 @@ struct ReadOptions {
   // Else reports of PyTorch's allocator that full recording kept stay in their file
   // (stored_reports.h).
   bool reports = true;
+  // Else without ProcessTrace::tensor_blocks and freed_blocks: of what time was spent on they tell
+  // nothing, and there may be a million.
+  bool tensor_blocks = true;
   // Of events only those of these kinds (kinds.def); empty: all.
   std::span<const std::string_view> only_kinds = {};
   // When the process's machine was started, by the clock that its times are to be told by

@@ -6,6 +6,7 @@
 
 #include "analyzer/reader/files/trace_bytes.h"
 #include "analyzer/reader/process_trace.h"
+#include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/sections/layout.h"
 #include "analyzer/reader/sections/schema.h"
 #include "analyzer/reader/trace_clock.h"
@@ -30,6 +31,6 @@ struct ReadContext {
 uint32_t mapped(const std::vector<uint32_t>& map, uint64_t reference);
 uint32_t mapped(const std::unordered_map<uint64_t, uint32_t>& map, uint64_t reference);
 
-void read_tables(ReadContext& context);
+void read_tables(ReadContext& context, const ReadOptions& options);
 
 }  // namespace traintrace
