@@ -1,5 +1,6 @@
 // traintrace top: a running job, live.
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -230,6 +231,15 @@ int look_once(LiveJob& job, const TopOptions& options, int64_t interval_ns) {
   return print(text);
 }
 
+// Each rank's trace stays open. Many shells allow 1,024 files unless a program asks for more.
+void allow_many_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 int top(TopOptions options) {
   const auto interval = parse_duration(options.interval);
   const auto blocked_after = parse_duration(options.blocked_after);
@@ -253,6 +263,7 @@ int top(TopOptions options) {
     }
     options.traces.insert(options.traces.end(), folders->begin(), folders->end());
   }
+  allow_many_files();
   Result<LiveJob> job = LiveJob::open(options.traces, *blocked_after);
   if (!job) {
     return fail(job.error());

@@ -136,6 +136,8 @@ Result<LiveJob> LiveJob::open(const std::vector<std::string>& inputs, TimeNs blo
     none.message = "no traces to look at";
     return set.errors.empty() ? none : set.errors.front();
   }
+  std::copy_if(set.errors.begin(), set.errors.end(), std::back_inserter(job.unreadable_),
+               [](const ReadError& error) { return !error.not_begun; });
   std::vector<RunInput> runs = split_runs(std::move(set.processes));
   // The latest that runs, else the latest.
   const auto running = std::find_if(runs.rbegin(), runs.rend(), [](const RunInput& run) {
@@ -151,6 +153,7 @@ Result<LiveJob> LiveJob::open(const std::vector<std::string>& inputs, TimeNs blo
     const ProcessTrace& trace = run.processes[i];
     Result<LiveProcess> process = LiveProcess::open(trace);
     if (!process) {
+      job.unreadable_.push_back(process.error());
       continue;
     }
     auto followed = std::make_unique<FollowedProcess>(std::move(*process));
@@ -278,6 +281,7 @@ JobView LiveJob::look(TopOrder order) {
   view.run = run_;
   view.started = started_;
   view.world_size = world_size_;
+  view.unreadable = unreadable_;
   std::set<std::string> hosts;
   for (const auto& followed : processes_) {
     followed->look(now_ns());

@@ -72,6 +72,7 @@ struct JobView {
   std::optional<size_t> slowest;  // in `ranks`, if one is slow
   // Of those that do not move, those that have issued fewest collectives, if others have more.
   std::vector<size_t> furthest_behind;
+  std::vector<ReadError> unreadable;  // traces whose ranks are not among these
   size_t count(LiveState state) const;
 };
 
@@ -109,6 +110,7 @@ class LiveJob {
   int world_size_ = 0;
   TimeNs blocked_after_ = 0;
   std::vector<std::unique_ptr<FollowedProcess>> processes_;
+  std::vector<ReadError> unreadable_;
 };
 
 // Of what is the same one row, most urgent first.

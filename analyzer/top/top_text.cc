@@ -272,6 +272,17 @@ std::string states_line(const JobView& view, const Screen& screen) {
   return text.substr(2);
 }
 
+// Empty: all that was given is shown.
+std::string unreadable_line(const JobView& view) {
+  if (view.unreadable.empty()) {
+    return "";
+  }
+  const ReadError& first = view.unreadable.front();
+  return fmt::format(" {} cannot be read{}: {}: {}", plural(view.unreadable.size(), "trace"),
+                     view.unreadable.size() == 1 ? "" : ", the first", printable(first.file),
+                     printable(first.message));
+}
+
 // Whoever stands still, the recorder can say why.
 std::string hint_line(const JobView& view) {
   const size_t still = view.count(LiveState::kBlocked) + view.count(LiveState::kOnHost) +
@@ -288,12 +299,16 @@ const char* order_name(TopOrder order) {
 
 std::vector<std::string> top_lines(const JobView& view, LiveJob& job, const TopLook& look,
                                    const Screen& screen) {
-  constexpr size_t kAround = 6;  // title, states, blank, head, hint, keys
+  constexpr size_t kBelow = 2;  // hint, keys
   const Widths widths = widths_of(view, screen.columns);
-  std::vector<std::string> lines = {title_line(view, screen), states_line(view, screen), "",
-                                    painted(head_line(widths), Paint::kBold, screen)};
+  std::vector<std::string> lines = {title_line(view, screen), states_line(view, screen)};
+  if (const std::string unreadable = unreadable_line(view); !unreadable.empty()) {
+    lines.push_back(painted(unreadable, Paint::kRed, screen));
+  }
+  lines.insert(lines.end(), {"", painted(head_line(widths), Paint::kBold, screen)});
+  const size_t around = lines.size() + kBelow;
   const size_t room = look.lines == 0 ? view.rows.size() + look.details.size()
-                                      : look.lines - std::min(look.lines, kAround);
+                                      : look.lines - std::min(look.lines, around);
   const size_t for_rows = room - std::min(room, look.details.size());
   const size_t selected = std::min(look.selected, view.rows.size() - 1);
   const size_t first = selected < for_rows || for_rows == 0 ? 0 : selected - for_rows + 1;
@@ -415,6 +430,10 @@ std::string top_json(const JobView& view, LiveJob& job) {
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RankView& rank : view.ranks) {
     json["ranks"].push_back(rank_json(rank, job.place(rank)));
+  }
+  json["unreadable"] = nlohmann::ordered_json::array();
+  for (const ReadError& error : view.unreadable) {
+    json["unreadable"].push_back({{"file", error.file}, {"message", error.message}});
   }
   return printable_json(
              json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) +

@@ -210,6 +210,27 @@ def check_terminal(folder):
         assert status == 0 and settings == terminal.before and terminal.output.rstrip().endswith("\x1b[?1049l"), (status, terminal.output[-80:])
 
 
+def check_few_files(folder):
+    """Each trace stays open: of a process that may open few files as many as it can ask for; what is not shown is told."""
+    def look(traces, soft, hard):
+        done = subprocess.run([TRAINTRACE, "top", "--interval=50ms", "--once", "--format=json", traces], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
+        document = json.loads(done.stdout)
+        return len(document["ranks"]), document["unreadable"]
+
+    with job(os.path.join(folder, "few"), 48) as traces:
+        assert look(traces, 40, 1000) == (48, []), look(traces, 40, 1000)
+        shown, unreadable = look(traces, 40, 40)
+        assert 0 < shown < 48 and shown + len(unreadable) == 48, (shown, unreadable)
+        assert all("Too many open files" in each["message"] and each["file"].startswith(traces) for each in unreadable), unreadable
+        with open(os.path.join(traces, os.listdir(traces)[0]), "rb") as whole:
+            head = whole.read(3000)
+        with open(os.path.join(traces, "damaged.0.1.1.trace"), "wb") as damaged:
+            damaged.write(head)
+        done = top("--once", traces)
+        assert "48 ranks" in done.stdout and " 1 trace cannot be read: " in done.stdout and "damaged.0.1.1.trace: " in done.stdout, done.stdout
+
+
 def check_many(folder):
     """What a refresh costs; prints it, and asserts nothing on time."""
     looks = 10
@@ -233,6 +254,7 @@ def main():
         check_json(folder)
         check_refused(folder)
         check_terminal(folder)
+        check_few_files(folder)
         check_many(folder)
 
 
