@@ -77,6 +77,8 @@ class Completion {
     TimeNs last = 0;  // when it entered that, or later
   };
 
+  // Issued, with something to do, and not known to be complete.
+  static bool is_pending(const ProcessTrace& trace, const OperationText& operation);
   void add_communicator(size_t index);
   void add_member(size_t index, const Member& member, uint64_t reached, uint64_t first);
   void add_part(size_t index, const Member& member, const OperationText& operation);
