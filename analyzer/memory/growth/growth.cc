@@ -337,8 +337,14 @@ void GrowthJudge::follow() {
     }
     if (schema != nullptr && !event.enter_lost && event.returned) {
       follower.see(event, values, *schema, [&](const SeriesFollower::Live& block, TimeNs time) {
-        if (block.born <= last_step && last_step < time) {
+        if (time <= last_step) {
+          return;
+        }
+        if (block.born <= last_step) {
           freed_late_[block.stack].push_back({block.born, time});
+        }
+        if (Freed& newest = newest_freed_[block.stack]; block.born >= newest.born) {
+          newest = {block.born, time};
         }
       });
     }
@@ -350,8 +356,8 @@ void GrowthJudge::follow() {
   last_request_ = follower.last_request;
 }
 
-// The job freed it and went on to ask for more memory: it has hold of such blocks.
-bool GrowthJudge::is_let_go(uint32_t path, uint64_t left) const {
+// The job freed them and went on to ask for more memory: it has hold of such blocks.
+bool GrowthJudge::are_let_go(uint32_t path, uint64_t left) const {
   const auto freed = freed_late_.find(path);
   if (freed == freed_late_.end()) {
     return false;
@@ -360,6 +366,15 @@ bool GrowthJudge::is_let_go(uint32_t path, uint64_t left) const {
       std::count_if(freed->second.begin(), freed->second.end(),
                     [&](const Freed& block) { return block.freed < last_request_; });
   return static_cast<uint64_t>(on_purpose) >= left / kLetGoOnPurpose;
+}
+
+// So with what is made anew, and larger, again and again: that the one before it is freed then says
+// nothing.
+bool GrowthJudge::is_newest_let_go(uint32_t path) const {
+  const auto newest = newest_freed_.find(path);
+  const auto series = series_.find(path);
+  return newest != newest_freed_.end() && series != series_.end() &&
+         newest->second.born >= series->second.last && newest->second.freed < last_request_;
 }
 
 // Work of another kind, and more of it, came later: what was repeated before was no step.
@@ -423,7 +438,7 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
   const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
   const bool any_time = none_freed || began_to_grow(memory, pattern);
   if (!grows(pattern, any_time ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
-      is_let_go(path, pattern.pieces)) {
+      are_let_go(path, pattern.pieces)) {
     return std::nullopt;
   }
   return pattern;
@@ -433,7 +448,6 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
 // weighed by their bytes.
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
     uint32_t path, const StackMemoryText& memory) const {
-  constexpr uint64_t kOneOfTwo = 2;  // the one that is left
   const int64_t start = start_;
   std::vector<LeftOver> added = added_to_one(memory);
   added.erase(added.begin(), added.begin() + (added.empty() ? 0 : 1));  // what it began with
@@ -441,7 +455,7 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
                                Weigh::kBytes);
   const bool is_enough = !pattern.rounds.empty() || pattern.pieces >= kFewestCopies;
   if (!is_enough || !grows(pattern, BeginsWhen::kEarly) || works_through(memory) ||
-      is_let_go(path, kOneOfTwo) || only_infers_) {
+      is_newest_let_go(path) || only_infers_) {
     return std::nullopt;
   }
   return pattern;
