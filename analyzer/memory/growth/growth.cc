@@ -8,6 +8,7 @@
 #include "analyzer/memory/allocator/workspaces.h"
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/growth/first_pass.h"
+#include "analyzer/memory/growth/full_tables.h"
 #include "analyzer/memory/growth/model_blocks.h"
 #include "analyzer/memory/growth/nameless.h"
 #include "analyzer/memory/growth/optimizer_state.h"
@@ -198,20 +199,6 @@ bool are_workspaces(const ProcessTrace& trace, uint32_t stack, const StackMemory
   return memory.last_blocks <= kMostStreams && is_cublas_workspace(trace, stack, bytes);
 }
 
-// That found no place in the table of what is live, and were not freed since, as far as is known.
-uint64_t blocks_left_out(const ProcessTrace& trace) {
-  uint64_t left_out = 0;
-  uint64_t freed = 0;
-  for (const LossText& loss : trace.losses) {
-    if (loss.stat == "tensor-blocks-full" || loss.stat == "allocations-full") {
-      left_out = sum_of(left_out, loss.count);
-    } else if (loss.stat == "unknown-tensor-free" || loss.stat == "unknown-free") {
-      freed = sum_of(freed, loss.count);
-    }
-  }
-  return left_out - std::min(left_out, freed);
-}
-
 bool counts_as_work(const CallSchema& schema) {
   return schema.kind == "launch" || schema.kind == "graph-launch" || schema.kind == "collective" ||
          schema.kind == "send-recv";
@@ -306,23 +293,14 @@ GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history
 // Where what is live counts, and the table of it was full before much of that came: the last step
 // of what it has.
 int64_t GrowthJudge::last_known_step() const {
-  const auto last = static_cast<int64_t>(history_.steps.starts.size());
-  const uint64_t known =
-      trace_.tensor_blocks.size() + trace_.freed_blocks.size() + trace_.allocations.size();
-  if (known == 0 || !series_.empty() || blocks_left_out(trace_) < known / kMuchLeftOut) {
+  auto last = static_cast<int64_t>(history_.steps.starts.size());
+  if (!series_.empty()) {
     return last;
   }
-  TimeNs newest = 0;
-  for (const TensorBlockText& block : trace_.tensor_blocks) {
-    newest = std::max(newest, block.time);
+  if (const auto full = tables_full_since(trace_)) {
+    last = std::min(last, history_.steps.number_at(*full));
   }
-  for (const FreedBlockText& block : trace_.freed_blocks) {
-    newest = std::max(newest, block.time);
-  }
-  for (const AllocationText& allocation : trace_.allocations) {
-    newest = std::max(newest, allocation.time);
-  }
-  return std::min(last, history_.steps.number_at(newest));
+  return last;
 }
 
 void GrowthJudge::follow() {
