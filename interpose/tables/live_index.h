@@ -111,18 +111,20 @@ class LiveIndex {
     uint32_t find(uint64_t key) const noexcept {
       const uint32_t most = load(longest);
       for (uint32_t way = 0; way <= most; ++way) {
-        if (load(keys[place(key, way)]) == key) {
-          return place(key, way);
+        const uint32_t at = place(key, way);
+        if (load(keys[at]) == key) {
+          return at;
         }
       }
       return kNone;
     }
     uint32_t take(uint64_t key, uint32_t& way) noexcept {
       for (way = 0; way < kLongestWay && way < count; ++way) {
-        uint64_t& slot = keys[place(key, way)];
+        const uint32_t at = place(key, way);
+        uint64_t& slot = keys[at];
         if (load(slot) == 0 && exchange_if(slot, uint64_t{0}, key)) {
           raise_to(longest, way);
-          return place(key, way);
+          return at;
         }
       }
       return kNone;

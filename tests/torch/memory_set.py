@@ -50,6 +50,11 @@ def add(kind, names, wanted=(), steps=(12,), ends=None, **rest):
 add(Kind.LEAK, "kept_graph kept_outputs hook hidden_state tracebacks optimizers seldom layers extension", (LEAK,), (10, 17, 36, 200))
 add(Kind.LEAK, "gradients_kept hooks_pile_up lengths_kept two_at_a_time uncollected_cycles unbounded_cache function_remembers penalty_kept thread_keeps "
     "accumulates_and_keeps buffer_grows", (LEAK,), (11, 23, 48, 150))
+add(Kind.LEAK, "closures_kept returned_outputs_kept gradients_by_hook state_with_graph masks_by_shape history_before_training pinned_batches_kept "
+    "loss_without_backward gradients_with_graph method_cached records_of_log cycles_over_stream buffers_by_step", (LEAK,), (13, 29, 52, 140))
+add(Kind.LEAK, "failures_kept", (LEAK,), (24, 45, 80, 160))
+add(Kind.LEAK, "optimizer_of_each_epoch", (LEAK,), (45, 60, 100, 200))
+add(Kind.LEAK, "graphs_of_each_shape", (LEAK, "memory.handle-leak", "memory.cache-flush-in-loop"), (13, 44))
 add(Kind.LEAK, "begins_late", (LEAK,), (30, 45, 90, 160))
 add(Kind.LEAK, "evaluates_and_keeps buffer_grows_in_evaluations", (LEAK,), (21, 26, 36, 200))
 add(Kind.LEAK, "evaluates_with_graph", (LEAK,), (28, 41, 64, 180))
@@ -97,6 +102,10 @@ add(Kind.HEALTHY, "profiles offloads checkpointed_again accumulates_lengths clip
     "times_steps events_of_steps logs_in_thread moving_batches anomalies recurrent tries_settings inferences guarded", steps=(15, 64))
 add(Kind.HEALTHY, "finds_rate average_made_late accumulates_more evaluates_large graphed_layers prefetches_to_a_bound metrics_on_device pages_of_keys "
     "dataset_cached snapshots_in_turn newest_activations lengths_to_the_end buffer_doubles distills_in_two", steps=(14, 37, 60, 120))
+add(Kind.HEALTHY, "closures_called returned_outputs_detached returned_outputs_of_epoch hooks_removed state_with_graph_for_a_while masks_by_bucket "
+    "conversation_of_a_window conversations one_conversation optimizer_made_anew pinned_batches failures_as_text newest_failure graphs_of_few_shapes loss_of_micro_batches "
+    "gradients_never_zeroed gradients_with_graph_dropped method_cached_with_bound records_of_log_written cycles_over_epochs buffer_by_name",
+    steps=(13, 29, 52, 140))
 add(Kind.HEALTHY, "ranks_of_two_kinds gathers_uneven", steps=(14, 45), ranks=2)
 add(Kind.HEALTHY, "long_run", steps=(500,) * 4, environment={"TRAINTRACE_RING_MB": "1"})
 # What they do behind their last step is part of them.

@@ -19,6 +19,8 @@ LARGE_BLOCK, ROUNDED_TO = 10 << 20, 2 << 20
 # Lengths vary, and not all that a step leaves in use is a leak.
 RATE_WITHIN, FEWEST_OF_RATE = 0.05, 5
 NOT_OF_PYTORCH = ("extension",)
+# What autograd's threads keep beside as many blocks of its size is taken for gradients, and not told.
+TOLD_IN_PART = ("gradients_with_graph",)
 
 
 class Outcome(enum.Enum):
@@ -107,7 +109,7 @@ def rate_problem(job, finding):
         live = [int(each) for each in re.findall(r"^live after \d+: (\d+)$", file.read(), re.M)]
     # What its first step leaves may be in use from then on, and at its end a job lets go.
     live = live[finding["values"].get("steps_before_count", 0):-1]
-    if finding["code"] != "memory.growth-leak" or job["name"] in NOT_OF_PYTORCH:
+    if finding["code"] != "memory.growth-leak" or job["name"] in NOT_OF_PYTORCH + TOLD_IN_PART:
         return None
     more = [b - a for a, b in zip(live, live[1:])]
     kept = [step for step, bytes_more in enumerate(more) if bytes_more > max(more) / 4]  # in which something was

@@ -28,6 +28,25 @@ const std::pair<const uint32_t, Place>* in_loop(const std::map<uint32_t, Place>&
              : nullptr;
 }
 
+// torch.cuda.graph() empties it before it captures.
+bool is_of_capture(const ProcessTrace& trace, uint32_t stack) {
+  const auto found = trace.stacks.find(stack);
+  return found != trace.stacks.end() &&
+         std::any_of(found->second.python.begin(), found->second.python.end(),
+                     [](const PythonFrameText& frame) {
+                       return frame.file.ends_with("torch/cuda/graphs.py");
+                     });
+}
+
+std::string advice_for(const ProcessTrace& trace, uint32_t stack) {
+  return is_of_capture(trace, stack)
+             ? "capture one graph for each shape, and replay it: torch.cuda.graph() waits for the "
+               "device and empties the cache each time, and the same memory is asked for again"
+             : "leave out torch.cuda.empty_cache(): each time the device is waited for, and "
+               "the same memory is asked for again; if it is not called, it is the limit set "
+               "by garbage_collection_threshold or set_per_process_memory_fraction";
+}
+
 }  // namespace
 
 std::vector<Finding> find_cache_flushes(const Run& run, const RunMemory& memory) {
@@ -63,10 +82,7 @@ std::vector<Finding> find_cache_flushes(const Run& run, const RunMemory& memory)
       ranks_text(finding.culprits), worst.site.count, worst.site.rank.value, at_place(finding));
   finding.values = {{"flush_count", static_cast<int64_t>(worst.site.count)},
                     {"freed_bytes", signed_bytes(worst.site.bytes)}};
-  finding.advice =
-      "leave out torch.cuda.empty_cache(): each time the device is waited for, and "
-      "the same memory is asked for again; if it is not called, it is the limit set "
-      "by garbage_collection_threshold or set_per_process_memory_fraction";
+  finding.advice = advice_for(run.processes[worst.site.process], worst.site.stack);
   return {finding};
 }
 

@@ -258,6 +258,19 @@ void add_ends(const Run& run, Finding& leak) {
   }
 }
 
+std::string advice_for(const Growth& most, const std::optional<Rounds>& rounds) {
+  if (most.blocks == 1 && most.pieces > 1) {
+    return "it is one tensor, made anew and longer each time (as torch.cat does): keep its last "
+           "part alone, or move it to the host (.cpu())";
+  }
+  return (rounds ? fmt::format("free it at the end of what is done every {} steps (an evaluation, "
+                               "a checkpoint, an update after accumulated gradients)",
+                               rounds->every)
+                 : "free it at the end of the step") +
+         "; in Python, look for what still refers to it: a list that is appended to, a loss that "
+         "keeps its graph (use .item() or .detach())";
+}
+
 }  // namespace
 
 void put_leaks_before_hangs(std::vector<Finding>& findings) {
@@ -274,7 +287,7 @@ void put_leaks_before_hangs(std::vector<Finding>& findings) {
         std::any_of(findings.begin(), findings.end(),
                     [&](const Finding& leak) { return is_of(hang, leak); })) {
       hang.root = false;
-      hang.advice = "see memory.growth-leak: without what grows it would have fitted";
+      hang.advice = "see memory.growth-leak: without what grows it would have fit";
     }
   }
 }
@@ -337,13 +350,7 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
   if (since > 0) {
     finding.values.emplace_back("steps_before_count", since - 1);
   }
-  finding.advice =
-      (rounds ? fmt::format("free it at the end of what is done every {} steps (an evaluation, a "
-                            "checkpoint, an update after accumulated gradients)",
-                            rounds->every)
-              : "free it at the end of the step") +
-      "; in Python, look for what still refers to it: a list that is "
-      "appended to, a loss that keeps its graph (use .item() or .detach())";
+  finding.advice = advice_for(largest->growth, rounds);
   if (largest->site.after != 0) {
     finding.advice += ", gradients that a hook or a list of p.grad keeps";
   }

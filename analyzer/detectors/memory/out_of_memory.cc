@@ -30,18 +30,18 @@ struct Name {
 };
 constexpr Name kNames[] = {
     {ShortageKind::kFragmentation, "memory.fragmentation-oom",
-     "enough was free in total, but not in one piece"},
+     "enough was free in total, but no piece was large enough"},
     {ShortageKind::kPendingFree, "memory.pending-free-oom",
      "a free piece was large enough, but waits for another stream, or belongs to one"},
     {ShortageKind::kNeighbour, "memory.neighbour-oom",
-     "without what others hold on the device it would have fitted"},
+     "without what other processes hold on the device it would have fit"},
     {ShortageKind::kLibrary, "memory.library-oom",
-     "without what libraries hold it would have fitted"},
+     "without what NCCL, cuBLAS and cuDNN hold it would have fit"},
     {ShortageKind::kLimit, "memory.capacity-oom",
-     "the device had room and was not asked: the job had set a limit of its own"},
+     "the device had room, but the job's own limit was reached"},
     {ShortageKind::kCache, "memory.capacity-oom",
      "PyTorch's allocator holds enough that is not in use"},
-    {ShortageKind::kCapacity, "memory.capacity-oom", "the job needs more than there is"},
+    {ShortageKind::kCapacity, "memory.capacity-oom", "the job needs more than the device has"},
     {ShortageKind::kUnknown, "memory.capacity-oom",
      "who has the memory of the device was not recorded"},
 };
@@ -203,6 +203,7 @@ std::optional<std::string> advice_about_holder(const ProcessTrace& trace,
 }
 
 std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
+  constexpr uint64_t kMostOfDevice = 2;  // one in so many
   switch (shortage.kind) {
     case ShortageKind::kFragmentation:
       return shortage.failure->reserved == 0 ? "allocate what is large and lives long first"
@@ -231,17 +232,41 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
                "an "
                "optimizer that keeps less";
       }
+      if (shortage.total && shortage.failure->bytes >= *shortage.total / kMostOfDevice) {
+        return fmt::format("ask for less at once: this request alone is {} % of the device",
+                           shortage.failure->bytes / std::max<uint64_t>(*shortage.total / 100, 1));
+      }
       return advice_about_holder(trace, shortage)
-          .value_or("a smaller batch, recomputation, or more ranks to share the state");
+          .value_or(
+              "use a smaller batch, activation checkpointing, or more ranks to share the state");
   }
 }
 
 // With the figure that matters most.
 std::string reason_text(const Shortage& shortage, const Name& name) {
-  return shortage.kind == ShortageKind::kNeighbour && shortage.others
-             ? fmt::format("{}: {} bytes of {} bytes", name.reason, *shortage.others,
-                           shortage.total.value_or(0))
-             : name.reason;
+  const uint64_t free = shortage.free.value_or(0);
+  switch (shortage.kind) {
+    case ShortageKind::kFragmentation: {
+      const std::optional<uint64_t> cached = shortage.holes ? shortage.holes : shortage.idle;
+      const uint64_t all = sum_of(shortage.failure->reserved == 0 ? 0 : cached.value_or(0), free);
+      return fmt::format("{} bytes were free in total, but no piece was large enough", all);
+    }
+    case ShortageKind::kNeighbour:
+      return !shortage.others ? name.reason
+                              : fmt::format(
+                                    "other processes hold {} bytes of the {} bytes of the device; "
+                                    "without them it would have fit",
+                                    *shortage.others, shortage.total.value_or(0));
+    case ShortageKind::kLibrary:
+      return fmt::format("NCCL, cuBLAS and cuDNN hold {} bytes; without that it would have fit",
+                         shortage.libraries);
+    case ShortageKind::kCapacity:
+      return shortage.free && *shortage.free < shortage.segment
+                 ? fmt::format("{}; {} bytes were free", name.reason, free)
+                 : name.reason;
+    default:
+      return name.reason;
+  }
 }
 
 // A hang that it caused has a finding of its own.
@@ -291,7 +316,7 @@ void make_consequence(Finding& finding) {
   finding.code = "memory.capacity-oom";
   finding.certainty = Certainty::kLikely;
   finding.root = false;
-  finding.advice = "see memory.growth-leak: without what grows it would have fitted";
+  finding.advice = "see memory.growth-leak: without what grows it would have fit";
 }
 
 Finding finding_about(const Run& run, const RankState& state, const Shortage& shortage,

@@ -30,6 +30,17 @@ class GrowingPlaces {
   std::set<std::string> places_;
 };
 
+// Most of what lies between the holes is what grows: without it they would be one.
+bool lies_between_holes(const GrowingPlaces& growing, const AllocatorHistory& history) {
+  uint64_t all = 0;
+  uint64_t grown = 0;
+  for (const auto& [stack, bytes] : history.pins) {
+    all = sum_of(all, bytes);
+    grown = growing.has(stack) ? sum_of(grown, bytes) : grown;
+  }
+  return grown > all - grown;
+}
+
 bool has_trouble(const AllocatorHistory& history) {
   return !history.misses.empty() || !history.retries.empty();
 }
@@ -43,8 +54,10 @@ void set_growth_aside(const ProcessTrace& trace, const MemoryHistory& history,
   }
   const GrowingPlaces growing(trace, history);
   for (AllocatorHistory& allocator : allocators) {
+    const bool parted = lies_between_holes(growing, allocator);
     std::erase_if(allocator.misses, [&](const CacheMiss& miss) {
-      return miss.reason == MissReason::kSizes && growing.has(miss.stack);
+      return (miss.reason == MissReason::kSizes && growing.has(miss.stack)) ||
+             (miss.reason == MissReason::kPieces && parted);
     });
     std::erase_if(allocator.retries,
                   [&](const AllocationRetry& retry) { return growing.has(retry.stack); });

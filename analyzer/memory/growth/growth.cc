@@ -8,6 +8,7 @@
 #include "analyzer/memory/allocator/workspaces.h"
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/growth/first_pass.h"
+#include "analyzer/memory/growth/full_tables.h"
 #include "analyzer/memory/growth/model_blocks.h"
 #include "analyzer/memory/growth/nameless.h"
 #include "analyzer/memory/growth/optimizer_state.h"
@@ -198,20 +199,6 @@ bool are_workspaces(const ProcessTrace& trace, uint32_t stack, const StackMemory
   return memory.last_blocks <= kMostStreams && is_cublas_workspace(trace, stack, bytes);
 }
 
-// That found no place in the table of what is live, and were not freed since, as far as is known.
-uint64_t blocks_left_out(const ProcessTrace& trace) {
-  uint64_t left_out = 0;
-  uint64_t freed = 0;
-  for (const LossText& loss : trace.losses) {
-    if (loss.stat == "tensor-blocks-full" || loss.stat == "allocations-full") {
-      left_out = sum_of(left_out, loss.count);
-    } else if (loss.stat == "unknown-tensor-free" || loss.stat == "unknown-free") {
-      freed = sum_of(freed, loss.count);
-    }
-  }
-  return left_out - std::min(left_out, freed);
-}
-
 bool counts_as_work(const CallSchema& schema) {
   return schema.kind == "launch" || schema.kind == "graph-launch" || schema.kind == "collective" ||
          schema.kind == "send-recv";
@@ -306,23 +293,14 @@ GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history
 // Where what is live counts, and the table of it was full before much of that came: the last step
 // of what it has.
 int64_t GrowthJudge::last_known_step() const {
-  const auto last = static_cast<int64_t>(history_.steps.starts.size());
-  const uint64_t known =
-      trace_.tensor_blocks.size() + trace_.freed_blocks.size() + trace_.allocations.size();
-  if (known == 0 || !series_.empty() || blocks_left_out(trace_) < known / kMuchLeftOut) {
+  auto last = static_cast<int64_t>(history_.steps.starts.size());
+  if (!series_.empty()) {
     return last;
   }
-  TimeNs newest = 0;
-  for (const TensorBlockText& block : trace_.tensor_blocks) {
-    newest = std::max(newest, block.time);
+  if (const auto full = tables_full_since(trace_)) {
+    last = std::min(last, history_.steps.number_at(*full));
   }
-  for (const FreedBlockText& block : trace_.freed_blocks) {
-    newest = std::max(newest, block.time);
-  }
-  for (const AllocationText& allocation : trace_.allocations) {
-    newest = std::max(newest, allocation.time);
-  }
-  return std::min(last, history_.steps.number_at(newest));
+  return last;
 }
 
 void GrowthJudge::follow() {
@@ -337,8 +315,14 @@ void GrowthJudge::follow() {
     }
     if (schema != nullptr && !event.enter_lost && event.returned) {
       follower.see(event, values, *schema, [&](const SeriesFollower::Live& block, TimeNs time) {
-        if (block.born <= last_step && last_step < time) {
+        if (time <= last_step) {
+          return;
+        }
+        if (block.born <= last_step) {
           freed_late_[block.stack].push_back({block.born, time});
+        }
+        if (Freed& newest = newest_freed_[block.stack]; block.born >= newest.born) {
+          newest = {block.born, time};
         }
       });
     }
@@ -350,8 +334,8 @@ void GrowthJudge::follow() {
   last_request_ = follower.last_request;
 }
 
-// The job freed it and went on to ask for more memory: it has hold of such blocks.
-bool GrowthJudge::is_let_go(uint32_t path, uint64_t left) const {
+// The job freed them and went on to ask for more memory: it has hold of such blocks.
+bool GrowthJudge::are_let_go(uint32_t path, uint64_t left) const {
   const auto freed = freed_late_.find(path);
   if (freed == freed_late_.end()) {
     return false;
@@ -360,6 +344,15 @@ bool GrowthJudge::is_let_go(uint32_t path, uint64_t left) const {
       std::count_if(freed->second.begin(), freed->second.end(),
                     [&](const Freed& block) { return block.freed < last_request_; });
   return static_cast<uint64_t>(on_purpose) >= left / kLetGoOnPurpose;
+}
+
+// So with what is made anew, and larger, again and again: that the one before it is freed then says
+// nothing.
+bool GrowthJudge::is_newest_let_go(uint32_t path) const {
+  const auto newest = newest_freed_.find(path);
+  const auto series = series_.find(path);
+  return newest != newest_freed_.end() && series != series_.end() &&
+         newest->second.born >= series->second.last && newest->second.freed < last_request_;
 }
 
 // Work of another kind, and more of it, came later: what was repeated before was no step.
@@ -423,7 +416,7 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
   const bool none_freed = memory.allocations != 0 && memory.allocations == memory.last_blocks;
   const bool any_time = none_freed || began_to_grow(memory, pattern);
   if (!grows(pattern, any_time ? BeginsWhen::kAny : BeginsWhen::kEarly) ||
-      is_let_go(path, pattern.pieces)) {
+      are_let_go(path, pattern.pieces)) {
     return std::nullopt;
   }
   return pattern;
@@ -433,7 +426,6 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_blocks(
 // weighed by their bytes.
 std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
     uint32_t path, const StackMemoryText& memory) const {
-  constexpr uint64_t kOneOfTwo = 2;  // the one that is left
   const int64_t start = start_;
   std::vector<LeftOver> added = added_to_one(memory);
   added.erase(added.begin(), added.begin() + (added.empty() ? 0 : 1));  // what it began with
@@ -441,7 +433,7 @@ std::optional<GrowthJudge::Pattern> GrowthJudge::growing_block(
                                Weigh::kBytes);
   const bool is_enough = !pattern.rounds.empty() || pattern.pieces >= kFewestCopies;
   if (!is_enough || !grows(pattern, BeginsWhen::kEarly) || works_through(memory) ||
-      is_let_go(path, kOneOfTwo) || only_infers_) {
+      is_newest_let_go(path) || only_infers_) {
     return std::nullopt;
   }
   return pattern;

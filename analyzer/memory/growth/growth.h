@@ -92,7 +92,8 @@ class GrowthJudge {
   bool works_through(const StackMemoryText& memory) const;
   bool was_preparation() const;
   int64_t last_known_step() const;
-  bool is_let_go(uint32_t path, uint64_t left) const;
+  bool are_let_go(uint32_t path, uint64_t left) const;
+  bool is_newest_let_go(uint32_t path) const;
   void add_groups(const std::vector<BlockGroup>& from, std::vector<BlockGroup>& groups) const;
   std::vector<BlockGroup> groups() const;  // by path
 
@@ -104,6 +105,7 @@ class GrowthJudge {
   bool is_preparation_ = false;  // what was repeated was no step
   bool only_infers_ = false;     // no backward pass, no optimizer, no collective
   std::map<uint32_t, std::vector<Freed>> freed_late_;  // by path: what the last step left
+  std::map<uint32_t, Freed> newest_freed_;  // by path: the youngest block, freed in the last step
   // When memory was last asked for, but for the smallest blocks, had or not.  What was freed before
   // that was freed on purpose; what was freed later may be the end of the process.
   TimeNs last_request_ = 0;

@@ -33,7 +33,7 @@ class Training:
         self.optimizer.zero_grad()
         loss = nn.functional.mse_loss(self.net(x), y)  # leak: too_large_batch
         loss.backward()  # leak: limited
-        self.optimizer.step()
+        self.optimizer.step()  # leak: optimizer_of_each_epoch
         return loss
 
 

@@ -288,7 +288,7 @@ def stage_keeps(job):
     stage, sent = nn.Linear(16, 64).cuda(), []
     for _ in job.steps():
         if dist.get_rank() == 0:
-            out = torch.relu(stage(torch.ones(2048, 16, device="cuda")))  # leak: stage_keeps
+            out = torch.relu(stage(torch.ones(2048, 16).cuda()))  # leak: stage_keeps
             dist.send(out.detach(), 1)
             sent.append(out)
         else:
