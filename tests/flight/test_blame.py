@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+"""Whom dumps accuse where a ring keeps no beginning, where several ranks did the same wrong, and where a dump is missing.   test_blame.py TRAINTRACE
+"""
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TRAINTRACE = sys.argv.pop(1)
+START = 1_758_580_000_000_000_000
+STEP = 1_000_000
+LIMIT = 180_000
+
+
+class Blame(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = temporary.name
+
+    def job(self, groups, calls_of, ranks, first=100, active_only=False, completed_of=None, timed=False):
+        """`calls_of(rank)`: (group, name, size, state), and a type where that is not Float. The first record kept is number `first`."""
+        for old in os.listdir(self.folder):
+            os.remove(os.path.join(self.folder, old))
+        for rank in ranks:
+            own = {name: members for name, members in groups.items() if rank in members}
+            config = {name: {"name": name, "desc": name, "ranks": str(members)} for name, members in own.items()}
+            counts, messages, entries = dict.fromkeys(own, 0), dict.fromkeys(own, 0), []
+            for number, (group, name, size, state, *types) in enumerate(calls_of(rank)):
+                message = name.startswith(("send", "recv"))
+                counts[group] += not message
+                messages[group] += message
+                created = START + number * STEP
+                done = state == "completed"
+                looked = START + LIMIT * STEP + STEP  # by the dump, of what is not retired
+                entries.append({"record_id": first + number, "pg_id": list(own).index(group), "process_group": (group, group),
+                                "collective_seq_id": counts[group], "p2p_seq_id": messages[group], "op_id": counts[group] + messages[group],
+                                "profiling_name": "nccl:" + name, "time_created_ns": created, "input_sizes": [[size]], "input_dtypes": types or ["Float"],
+                                "output_sizes": [[size]], "output_dtypes": types or ["Float"], "state": state,
+                                "time_discovered_started_ns": looked if state == "started" else created + STEP // 2 if done and timed else None,
+                                "time_discovered_completed_ns": created + STEP // 2 if done else None, "retired": done, "timeout_ms": LIMIT,
+                                "is_p2p": message})
+            dump = {"version": "2.9", "pg_config": config, "nccl_version": "2.27.3",
+                    "entries": [one for one in entries if not active_only or one["state"] != "completed"]}
+            if completed_of is not None:
+                dump["pg_status"] = {str(list(own).index(name)): {"last_enqueued_collective": counts[name], "last_started_collective": -1,
+                                                                  "last_completed_collective": completed_of(rank)} for name in own}
+            path = os.path.join(self.folder, f"_dump_{rank}")
+            with open(path, "wb") as file:
+                pickle.dump(dump, file, protocol=2)
+            written = START + LIMIT * STEP + STEP
+            os.utime(path, ns=(written, written))
+        done = subprocess.run([TRAINTRACE, "analyze", "--format=json", self.folder], capture_output=True, text=True, timeout=120, check=False)
+        self.said = done.stdout
+        return [(one["code"], one["certainty"], one["culprits"]) for one in json.loads(done.stdout)["findings"]
+                if one["severity"] != "info" and not one["code"].startswith("trace.")]
+
+    def test_several_left_out_the_same(self):
+        found = self.stages([0, 1])
+        self.assertEqual([culprits for _, _, culprits in found], [[0, 1]])
+        self.assertEqual(self.stages([]), [])
+
+if __name__ == "__main__":
+    unittest.main()
