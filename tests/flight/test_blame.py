@@ -63,5 +63,30 @@ class Blame(unittest.TestCase):
         self.assertEqual([culprits for _, _, culprits in found], [[0, 1]])
         self.assertEqual(self.stages([]), [])
 
+    def test_a_part_whose_number_is_complete(self):
+        """Entries that are complete are left out, and with them the one that closes parts: those stay as they were. Their group counts them as complete."""
+        def calls(rank):
+            yield "dp", "_all_gather_base", 64, "scheduled"  # the last part of several
+            for _ in range(3):
+                yield "dp", "all_reduce", 32, "completed"
+            if rank != 1:
+                yield "dp", "all_reduce", 16, "scheduled"
+        groups = {"dp": [0, 1, 2, 3]}
+        self.assertEqual(self.job(groups, calls, range(4), active_only=True, completed_of=lambda rank: 4), [("collective.missing-rank", "likely", [1])])
+
+    def test_types_of_an_all_to_all(self):
+        """How much each rank passes on is its own affair; of what type it is, is not."""
+        def calls(type_of_2, last="scheduled"):
+            def of(rank):
+                for step in range(4):
+                    late = step == 3
+                    yield "ep", "all_to_all", 100 + 7 * rank + step, last if late else "completed", type_of_2 if late and rank == 2 else "BFloat16"
+            return of
+        groups = {"ep": [0, 1, 2, 3]}
+        for first in (0, 100):
+            self.assertEqual(self.job(groups, calls("Float"), range(4), first=first), [("collective.dtype-mismatch", "proof", [2])])
+            self.assertEqual(self.job(groups, calls("BFloat16", "completed"), range(4), first=first), [])
+            self.assertEqual(self.job(groups, calls("BFloat16"), range(4), first=first), [("device.transport-stall", "possible", [])])
+
 if __name__ == "__main__":
     unittest.main()
