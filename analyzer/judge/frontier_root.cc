@@ -171,9 +171,14 @@ class Roots {
     }
   }
 
+  const Divergence& divergence_of(const Disagreement& disagreement) const {
+    const size_t known = run_.divergences.size();
+    return disagreement.index < known ? run_.divergences[disagreement.index]
+                                      : graph_.divergences[disagreement.index - known];
+  }
+
   bool is_of_messages(const Disagreement& disagreement) const {
-    return disagreement.index < run_.divergences.size() &&
-           traintrace::is_of_messages(run_.divergences[disagreement.index].kind);
+    return traintrace::is_of_messages(divergence_of(disagreement).kind);
   }
 
   void add_disagreement_root(const WaitWalk& walk, const Disagreement& disagreement) {
@@ -430,7 +435,7 @@ class Roots {
 
   // A message of which both sides were issued, and do not agree.
   void add_message_root(const WaitWalk& walk, const Disagreement& disagreement) {
-    const Divergence& divergence = run_.divergences[disagreement.index];
+    const Divergence& divergence = divergence_of(disagreement);
     const SideCall& receive = divergence.messages.front().receive;
     const Member& member = *member_of(run_.communicators[divergence.communicator], receive.rank);
     Wait& wait = graph_.waits.emplace_back();

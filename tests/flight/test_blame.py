@@ -58,6 +58,28 @@ class Blame(unittest.TestCase):
         return [(one["code"], one["certainty"], one["culprits"]) for one in json.loads(done.stdout)["findings"]
                 if one["severity"] != "info" and not one["code"].startswith("trace.")]
 
+    def test_sizes_of_messages_without_numbers(self):
+        """The ring keeps no beginning, so that nobody can count messages: those that two ranks stand in have met."""
+        def calls(size, last, before=()):
+            def of(rank):
+                for step in range(5):
+                    late = step == 4
+                    yield from before if late and rank == 1 else []
+                    if rank > 0:
+                        yield "pp", f"recv {rank}<-{rank - 1}", 64, last if late and rank > 1 else "completed"
+                    if rank < 3:
+                        yield "pp", f"send {rank}->{rank + 1}", size if late and rank == 1 else 64, last if late and rank in (1, 2) else "completed"
+            return of
+        groups = {"pp": [0, 1, 2, 3], "tp": [0, 1]}
+        self.assertEqual(self.job(groups, calls(32, "scheduled"), range(4)), [("p2p.count-mismatch", "likely", [1])])
+        self.assertIn("rank 1 -> rank 2 on communicator pp", self.said)  # without a number
+        self.assertNotIn("right before", self.said)
+        self.assertEqual(self.job(groups, calls(64, "completed"), range(4)), [])
+        self.assertEqual(self.job(groups, calls(64, "scheduled"), range(4)), [("device.transport-stall", "possible", [])])
+        # It stands before that message: rank 0 has not come.
+        held = self.job(groups, calls(32, "scheduled", [("tp", "all_reduce", 8, "scheduled")]), range(4))
+        self.assertNotIn("p2p.count-mismatch", [code for code, _, _ in held])
+
     def test_several_left_out_the_same(self):
         found = self.stages([0, 1])
         self.assertEqual([culprits for _, _, culprits in found], [[0, 1]])
