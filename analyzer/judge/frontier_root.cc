@@ -55,6 +55,12 @@ class Roots {
         add_host(walk, root, Fate::kDumpedEarly);
       } else if (node.stalled && !node.vague) {
         insert(behind[{node.unit->communicator, true, node.unit->first().sequence}], node.rank);
+      } else if (node.unreached) {
+        Ranks& all = together[match_of(*node.unit)];
+        insert(all, node.rank);
+        for (const Rank rank : reached_with(run_, blocked_, node)) {
+          insert(all, rank);
+        }
       } else if (node.vague || node.deviant) {
         unknown = unknown || node.vague;
       } else if (node.unit == nullptr || (node.answered && is_missing(node.rank))) {

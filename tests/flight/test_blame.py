@@ -80,10 +80,50 @@ class Blame(unittest.TestCase):
         held = self.job(groups, calls(32, "scheduled", [("tp", "all_reduce", 8, "scheduled")]), range(4))
         self.assertNotIn("p2p.count-mismatch", [code for code, _, _ in held])
 
+    def stages(self, without, ranks=range(8), groups_of_two=True):
+        """Two stages of two replicas of two ranks: each stage passes two micro-batches on in a step. `without` leave out the second, in the last."""
+        groups = {"world": list(range(8)), "tp0": [0, 1], "tp1": [2, 3], "tp2": [4, 5], "tp3": [6, 7], "dp0": [0, 2], "dp1": [1, 3], "dp2": [4, 6], "dp3": [5, 7],
+                  "pp0": [0, 4], "pp1": [1, 5], "pp2": [2, 6], "pp3": [3, 7]}
+
+        def of_kind(kind, rank):
+            return next(name for name, members in groups.items() if name.startswith(kind) and rank in members)
+
+        def calls(rank):
+            stuck = [rank + 4 for rank in without]  # in the message that does not come
+            behind = {4 + (rank + 2) % 4 for rank in without}
+            for step in range(5):
+                late = step == 4
+                for micro in range(2):
+                    skipped = late and micro == 1
+                    if rank < 4 and not (skipped and rank in without):
+                        yield of_kind("tp", rank), "all_reduce", 512, "completed"
+                        yield of_kind("pp", rank), "send 0->1", 64, "completed"
+                    if rank > 3:
+                        yield of_kind("pp", rank), "recv 1<-0", 64, "scheduled" if skipped and rank in stuck else "completed"
+                        yield of_kind("tp", rank), "all_reduce", 512, "scheduled" if skipped and rank in stuck else "completed"
+                open_ = bool(late and without)
+                yield of_kind("dp", rank), "all_reduce", 4096, "scheduled" if open_ and (rank in stuck or rank in behind) else "completed"
+                yield "world", "all_reduce", 1, "scheduled" if open_ else "completed"
+        return self.job(groups, calls, ranks)
+
     def test_several_left_out_the_same(self):
         found = self.stages([0, 1])
         self.assertEqual([culprits for _, _, culprits in found], [[0, 1]])
         self.assertEqual(self.stages([]), [])
+
+    def test_one_that_its_gpu_holds_up_beside_a_missing_dump(self):
+        """Starts are recorded: the stream of rank 1 has not come to what those of ranks 0 and 2 are in. Of rank 3 there is no dump."""
+        def calls(state_of_1):
+            def of(rank):
+                for step in range(5):
+                    yield "dp", "all_reduce", 64, "completed" if step < 4 else state_of_1 if rank == 1 else "started"
+            return of
+        groups = {"dp": [0, 1, 2, 3]}
+        held = self.job(groups, calls("scheduled"), range(3), first=0, timed=True)
+        self.assertEqual(held[0], ("device.blocked-stream", "likely", [1]))
+        self.assertEqual([culprits for _, certainty, culprits in held[1:] if culprits], [])
+        self.assertEqual(self.job(groups, calls("started"), range(3), first=0, timed=True), [("collective.missing-rank", "likely", [3])])
+        self.assertEqual(self.job(groups, lambda rank: list(calls("completed")(rank))[:4], range(3), first=0, timed=True), [])
 
     def test_a_part_whose_number_is_complete(self):
         """Entries that are complete are left out, and with them the one that closes parts: those stay as they were. Their group counts them as complete."""
