@@ -4,6 +4,8 @@
 
 #include "analyzer/judge/frontier_parts.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/divergence/channels.h"
+#include "analyzer/model/divergence/message_blame.h"
 #include "analyzer/model/divergence/messages.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
@@ -18,6 +20,7 @@ class DisagreementFinder {
   void find() {
     find_disagreements();
     find_differing_messages();
+    find_differing_unnumbered();
   }
 
  private:
@@ -167,6 +170,73 @@ class DisagreementFinder {
       if (!found.deviants.empty()) {
         blocked_.disagreements.push_back(std::move(found));
       }
+    }
+  }
+
+  // Of messages that a ring has no numbers for: what two ranks stand in meets, the first of one
+  // side with the first of the other.  Whoever stood there would be through with a message that its
+  // peer is through with.
+  void find_differing_unnumbered() {
+    std::vector<Divergence> faults;
+    for (const auto& [rank, node] : blocked_.nodes) {
+      if (!is_of_unnumbered(node)) {
+        continue;
+      }
+      for (const OperationText* part : node.unit->parts) {
+        if (!part->receive) {
+          add_differing(node, *part, faults);
+        }
+      }
+    }
+    blame_messages(run_, faults);
+    for (Divergence& fault : faults) {
+      Disagreement& found = blocked_.disagreements.emplace_back();
+      for (const Message& message : fault.messages) {
+        for (const Rank rank : {message.send.rank, message.receive.rank}) {
+          insert(found.deviants, rank);
+          blocked_.nodes.at(rank).deviant = true;
+        }
+      }
+      blocked_.divergences.push_back(std::move(fault));
+      found.index = run_.divergences.size() + blocked_.divergences.size() - 1;
+    }
+  }
+
+  // The first messages of a batch may be overwritten.
+  bool is_of_unnumbered(const Node& node) const {
+    return node.unit != nullptr && !node.stalled && !node.gone && !node.deviant &&
+           !node.unit->first().collective && node.unit->first().sequence == 0 &&
+           (node.unit->first().group == 0 || !blocked_.standings.has_wrapped(node.rank));
+  }
+
+  // The first of the unit that goes that way; null: there is none, or which is first is not known.
+  static const OperationText* first_with(const Unit& unit, bool receive, int peer) {
+    const auto first =
+        std::find_if(unit.parts.begin(), unit.parts.end(), [&](const OperationText* part) {
+          return part->receive == receive && (part->peer == peer || part->peer < 0);
+        });
+    const bool known = first != unit.parts.end() && (*first)->peer == peer &&
+                       ((*first)->flags & format::kUntracked) == 0 && (*first)->data_type >= 0;
+    return known ? *first : nullptr;
+  }
+
+  void add_differing(const Node& node, const OperationText& send,
+                     std::vector<Divergence>& faults) const {
+    const Unit& unit = *node.unit;
+    const Member* const other = member_at(run_.communicators[unit.communicator], send.peer);
+    const Node* const peer =
+        other == nullptr || other->rank == node.rank ? nullptr : &blocked_.nodes.at(other->rank);
+    if (peer == nullptr || !is_of_unnumbered(*peer) ||
+        peer->unit->communicator != unit.communicator ||
+        (peer->unit->first().group == 0) != (unit.first().group == 0) ||
+        first_with(unit, false, send.peer) != &send) {
+      return;
+    }
+    const OperationText* const receive = first_with(*peer->unit, true, unit.member->local_rank);
+    if (receive != nullptr && size_key(*receive) != size_key(send)) {
+      faults.push_back(difference_of(unit.communicator,
+                                     traintrace::call_of(run_, *unit.member, send),
+                                     traintrace::call_of(run_, *other, *receive)));
     }
   }
 

@@ -16,6 +16,7 @@ class EdgeFinder {
   EdgeFinder(const Run& run, BlockedFrontiers& blocked) : run_(run), blocked_(blocked) {}
 
   void find() {
+    find_unreached();
     for (auto& [rank, node] : blocked_.nodes) {
       add_edges(node);
     }
@@ -36,8 +37,26 @@ class EdgeFinder {
     return node.unit != nullptr && !node.stalled && !node.deviant && !node.gone;
   }
 
+  // Where a member has no dump, all others seem to wait for it.  One whose stream has not come to
+  // the collective that others' are in is held up by its own GPU.
+  void find_unreached() {
+    for (auto& [rank, node] : blocked_.nodes) {
+      if (!may_wait(node) || !node.unit->first().collective ||
+          blocked_.standings.may_stand_earlier(rank) || blocked_.standings.has_wrapped(rank) ||
+          run_.communicators[node.unit->communicator].absent.empty()) {
+        continue;
+      }
+      node.unreached =
+          stands_with(node, GpuState::kEnqueued) && reached_with(run_, blocked_, node).size() > 1;
+    }
+  }
+
+  bool stands_with(const Node& node, GpuState state) const {
+    return gpu_state(trace_of(run_, *node.state), node.unit->first()) == state;
+  }
+
   void add_edges(Node& node) {
-    if (!may_wait(node)) {
+    if (!may_wait(node) || node.unreached) {
       return;
     }
     node.vague = blocked_.standings.may_stand_earlier_than_kept(node.rank);
@@ -129,6 +148,7 @@ class EdgeFinder {
       const OperationText* const call = blocked_.standings.collective(other, sequence);
       const bool held_up = call == nullptr ? is_held_up_before_kept(peer, other, sequence)
                                            : peer.stalled || peer.deviant || peer.gone ||
+                                                 (peer.unreached && peer.unit->contains(*call)) ||
                                                  is_held_up_before(peer, *call);
       if (held_up) {
         add_edge(node, node.unit->first(), peer, true);
@@ -312,6 +332,21 @@ class EdgeFinder {
 };
 
 }  // namespace
+
+Ranks reached_with(const Run& run, const BlockedFrontiers& blocked, const Node& node) {
+  Ranks reached;
+  for (const Member& other : run.communicators[node.unit->communicator].members) {
+    const Node& peer = blocked.nodes.at(other.rank);
+    const bool together = peer.unit != nullptr && peer.unit->first().collective &&
+                          peer.unit->communicator == node.unit->communicator &&
+                          peer.unit->first().sequence == node.unit->first().sequence;
+    if (together &&
+        gpu_state(trace_of(run, *peer.state), peer.unit->first()) == GpuState::kReached) {
+      insert(reached, other.rank);
+    }
+  }
+  return reached;
+}
 
 void find_edges(const Run& run, BlockedFrontiers& blocked) {
   EdgeFinder(run, blocked).find();

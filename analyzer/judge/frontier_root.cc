@@ -55,6 +55,12 @@ class Roots {
         add_host(walk, root, Fate::kDumpedEarly);
       } else if (node.stalled && !node.vague) {
         insert(behind[{node.unit->communicator, true, node.unit->first().sequence}], node.rank);
+      } else if (node.unreached) {
+        Ranks& all = together[match_of(*node.unit)];
+        insert(all, node.rank);
+        for (const Rank rank : reached_with(run_, blocked_, node)) {
+          insert(all, rank);
+        }
       } else if (node.vague || node.deviant) {
         unknown = unknown || node.vague;
       } else if (node.unit == nullptr || (node.answered && is_missing(node.rank))) {
@@ -171,9 +177,14 @@ class Roots {
     }
   }
 
+  const Divergence& divergence_of(const Disagreement& disagreement) const {
+    const size_t known = run_.divergences.size();
+    return disagreement.index < known ? run_.divergences[disagreement.index]
+                                      : graph_.divergences[disagreement.index - known];
+  }
+
   bool is_of_messages(const Disagreement& disagreement) const {
-    return disagreement.index < run_.divergences.size() &&
-           traintrace::is_of_messages(run_.divergences[disagreement.index].kind);
+    return traintrace::is_of_messages(divergence_of(disagreement).kind);
   }
 
   void add_disagreement_root(const WaitWalk& walk, const Disagreement& disagreement) {
@@ -430,7 +441,7 @@ class Roots {
 
   // A message of which both sides were issued, and do not agree.
   void add_message_root(const WaitWalk& walk, const Disagreement& disagreement) {
-    const Divergence& divergence = run_.divergences[disagreement.index];
+    const Divergence& divergence = divergence_of(disagreement);
     const SideCall& receive = divergence.messages.front().receive;
     const Member& member = *member_of(run_.communicators[divergence.communicator], receive.rank);
     Wait& wait = graph_.waits.emplace_back();

@@ -35,6 +35,9 @@ bool is_out_of_order(const CommunicatorText& text, uint64_t sequence) {
 // came after such a call before may have left out the one that the other is in.  Most members do
 // not make one mistake: an evaluation or a checkpoint came before.
 bool is_asked_by_mistake(const Run& run, const Wait& wait) {
+  if (wait.kind != WaitKind::kCollective) {
+    return false;
+  }
   const Communicator& communicator = run.communicators[wait.communicator];
   return 2 * wait.waiters.size() <= static_cast<size_t>(communicator.size) &&
          std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
@@ -62,8 +65,15 @@ bool has_one_stopped_short(const Run& run, const Wait& wait) {
 
 bool may_lie_with_a_waiter(const Run& run, const WaitGraph& graph, const Hang& hang) {
   const Wait& wait = graph.waits[hang.wait];
-  return hang.fate == Fate::kUntraced && wait.kind == WaitKind::kCollective &&
-         (is_asked_by_mistake(run, wait) || has_one_stopped_short(run, wait));
+  const auto is_about_it = [&](const Wait& other) {
+    return std::any_of(other.awaited.begin(), other.awaited.end(),
+                       [&](const Awaited& awaited) { return contains(hang.roots, awaited.rank); });
+  };
+  return hang.fate == Fate::kUntraced &&
+         ((wait.kind == WaitKind::kCollective && has_one_stopped_short(run, wait)) ||
+          std::any_of(graph.waits.begin(), graph.waits.end(), [&](const Wait& other) {
+            return is_about_it(other) && is_asked_by_mistake(run, other);
+          }));
 }
 
 }  // namespace traintrace

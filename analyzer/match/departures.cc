@@ -347,9 +347,12 @@ class Departures {
     departure.edit = edit_by_habit(run_, programs_[deviant], parting.own_at, programs_[normal],
                                    parting.their_at);
     const size_t leader = find(normal);
+    const size_t own_leader = find(deviant);
     for (size_t i = 0; i < programs_.size(); ++i) {
       if (find(i) == leader) {
         insert(departure.twins, programs_[i].rank);
+      } else if (i != deviant && find(i) == own_leader) {
+        insert(departure.alike, programs_[i].rank);
       }
     }
     found.push_back(std::move(departure));

@@ -30,6 +30,7 @@ struct Departure {
   Rank twin;           // one of those that agree with each other
   size_t twin_at = 0;  // in the calls of that one
   Ranks twins;         // all of those; kBySiblings: and the ranks of the other groups
+  Ranks alike;         // of its role, which made the same calls as it
   DepartureTold told = DepartureTold::kByMajority;
   CallEdit edit;
 };

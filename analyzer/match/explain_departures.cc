@@ -1,6 +1,8 @@
 #include "analyzer/match/explain_departures.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "analyzer/judge/standing.h"
 #include "analyzer/match/departure_divergence.h"
@@ -14,11 +16,11 @@
 namespace traintrace {
 namespace {
 
-// All that have something unfinished, but for the culprit.
-Ranks waiting(const Run& run, const Standings& standings, Rank culprit) {
+// All that have something unfinished, but for the culprits.
+Ranks waiting(const Run& run, const Standings& standings, const Ranks& culprits) {
   Ranks ranks;
   for (const RankState& state : run.ranks) {
-    if (state.rank != culprit && standings.frontier(state.rank) != nullptr) {
+    if (!contains(culprits, state.rank) && standings.frontier(state.rank) != nullptr) {
       insert(ranks, state.rank);
     }
   }
@@ -120,13 +122,20 @@ bool is_held_up_there(const Hang& hang) {
   return hang.fate == Fate::kAlive && hang.blocked;
 }
 
+// As a hang counts them: those that its graph adds come after those of the run.
+const Divergence& divergence_at(const Run& run, const WaitGraph& graph, size_t index) {
+  const size_t known = run.divergences.size();
+  return index < known ? run.divergences[index] : graph.divergences[index - known];
+}
+
 // Of a collective, of which as many did the one as the other: a call that one of them never made
 // before may be the next thing that both have to do, in an evaluation or a new epoch.
 bool is_tie_of_collectives(const Run& run, const WaitGraph& graph) {
   return std::any_of(graph.hangs.begin(), graph.hangs.end(), [&](const Hang& hang) {
     return is_held_up_there(hang) ||
            std::any_of(hang.divergences.begin(), hang.divergences.end(), [&](size_t index) {
-             return run.divergences[index].tie && !is_of_messages(run.divergences[index].kind);
+             const Divergence& one = divergence_at(run, graph, index);
+             return one.tie && !is_of_messages(one.kind);
            });
   });
 }
@@ -154,6 +163,44 @@ void blame_parted(const Departure& departure, const Ranks& victims, WaitGraph& g
   }
 }
 
+// It and the ranks that made the same calls as it and departed in the same way, as those of one
+// stage do that split its work between them.
+std::vector<Departure> with_those_alike(const std::vector<Program>& programs,
+                                        const std::vector<Departure>& departures,
+                                        const Departure& departure) {
+  const auto keys_of = [&](const Departure& one) {
+    return std::pair(program_of(programs, one.rank)->calls[one.at].key,
+                     program_of(programs, one.twin)->calls[one.twin_at].key);
+  };
+  std::vector<Departure> all = {departure};
+  std::copy_if(
+      departures.begin(), departures.end(), std::back_inserter(all), [&](const Departure& other) {
+        return contains(departure.alike, other.rank) && other.told == departure.told &&
+               other.edit.kind == departure.edit.kind &&
+               other.edit.length == departure.edit.length && keys_of(other) == keys_of(departure);
+      });
+  return all;
+}
+
+Ranks ranks_of(const std::vector<Departure>& departures) {
+  Ranks ranks;
+  for (const Departure& departure : departures) {
+    insert(ranks, departure.rank);
+  }
+  return ranks;
+}
+
+// Several did it.
+Divergence divergence_of_all(Divergence one, const Departure& departure, const Ranks& ranks) {
+  one.deviants = ranks;
+  one.parts = {ranks};
+  std::erase_if(one.others, [&](Rank rank) { return contains(ranks, rank); });
+  if (one.others.empty()) {
+    one.others = departure.twins;
+  }
+  return one;
+}
+
 // Another rank that its call is with parted too, from ranks of its own and in the same way.
 bool is_with_another(const Run& run, const std::vector<Program>& programs,
                      const std::vector<Departure>& departures, const Departure& departure) {
@@ -179,12 +226,12 @@ bool parted_together(const Run& run, const std::vector<Program>& programs, const
 }
 
 // It is the only root.
-void blame(const Run& run, const Standings& standings, const Departure& departure,
+void blame(const Run& run, const Standings& standings, const Ranks& ranks,
            const Divergence& divergence, const Ranks& victims, WaitGraph& graph) {
   Hang hang;
-  hang.roots = {departure.rank};
+  hang.roots = ranks;
   hang.victims = victims;
-  hang.wait = wait_about(run, standings, departure.rank, victims, graph);
+  hang.wait = wait_about(run, standings, ranks.front(), victims, graph);
   hang.waited = hang.witnessed = longest_wait(graph.waits[hang.wait]);
   hang.entered = true;
   size_t harmless = 0;
@@ -269,11 +316,19 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
       continue;
     }
     const auto divergence = divergence_of(run, programs, departure);
-    const Ranks victims = waiting(run, standings, departure.rank);
+    const Ranks victims = waiting(run, standings, {departure.rank});
     const Freed freed = !divergence || victims.empty() ? Freed::kNobody
                         : known == DeparturesFrom::kStreams
                             ? freed_in_streams(run, graph.waits, programs, departure)
-                            : freed_by_repair(run, standings, programs, departure);
+                            : freed_by_repair(run, standings, programs, {departure});
+    const std::vector<Departure> together = with_those_alike(programs, departures, departure);
+    if (known == DeparturesFrom::kOrder && freed != Freed::kAll && together.size() > 1 &&
+        divergence && freed_by_repair(run, standings, programs, together) != Freed::kNobody) {
+      const Ranks ranks = ranks_of(together);
+      blame(run, standings, ranks, divergence_of_all(*divergence, departure, ranks),
+            waiting(run, standings, ranks), graph);
+      return true;
+    }
     if (freed == Freed::kNobody) {
       continue;
     }
@@ -286,7 +341,7 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
       }
       continue;
     }
-    blame(run, standings, departure, *divergence, victims, graph);
+    blame(run, standings, {departure.rank}, *divergence, victims, graph);
     return true;
   }
   doubt_untraced(departures, graph);
@@ -310,7 +365,7 @@ void correct_by_departures(Run& run, WaitGraph& graph) {
   const Standings standings(run);
   for (const Departure& departure : departures_of(run, programs, lone_deviants(run))) {
     const auto divergence = divergence_of(run, programs, departure);
-    const Ranks victims = waiting(run, standings, departure.rank);
+    const Ranks victims = waiting(run, standings, {departure.rank});
     if (!divergence || victims.empty() || !departure.edit.unique || departure.edit.matches == 0) {
       continue;
     }
@@ -319,7 +374,7 @@ void correct_by_departures(Run& run, WaitGraph& graph) {
                     [&](const Divergence& one) { return is_moved_call(programs, departure, one); });
     if ((told || tells_more(run, graph, departure, *divergence)) &&
         freed_in_streams(run, graph.waits, programs, departure) != Freed::kNobody) {
-      blame(run, standings, departure, *divergence, victims, graph);
+      blame(run, standings, {departure.rank}, *divergence, victims, graph);
       return;
     }
   }

@@ -49,16 +49,16 @@ class Drain {
     std::erase_if(own, [&](const Issued& issued) { return issued.operation->enter >= since; });
     own.insert(own.end(), queue.begin(), queue.end());
     mark_received(rank, own);
-    edited_ = rank;
+    std::set<Number>& numbers = edited_[rank];
     for (const Issued& issued : own) {
       if (issued.operation->collective) {
-        edited_numbers_.insert({issued.communicator, issued.sequence});
+        numbers.insert({issued.communicator, issued.sequence});
       }
     }
   }
 
-  // How many calls of ranks other than `rank` complete.
-  size_t run_out(Rank rank) {
+  // How many calls of ranks other than those complete.
+  size_t run_out(const Ranks& ranks) {
     std::vector<Rank> open;
     for (const auto& [own, queue] : queues_) {
       open.push_back(own);
@@ -75,7 +75,7 @@ class Drain {
     } while (!open.empty());
     size_t completed = 0;
     for (const auto& [own, count] : completed_) {
-      completed += own == rank ? 0 : count;
+      completed += contains(ranks, own) ? 0 : count;
     }
     return completed;
   }
@@ -181,12 +181,13 @@ class Drain {
 
   // It has done its part of that collective, or will not be asked for it.
   bool is_past(const Member& member, const Number& number) const {
-    if (member.rank == edited_ && edited_numbers_.contains(number)) {
+    const auto edited = edited_.find(member.rank);
+    if (edited != edited_.end() && edited->second.contains(number)) {
       return false;
     }
     const auto* const operation = standings_.collective(member, number.second);
     return operation != nullptr
-               ? member.rank == edited_ || is_complete(run_, member.process, *operation)
+               ? edited != edited_.end() || is_complete(run_, member.process, *operation)
                : number.second <=
                      sequence_reached(run_.processes[member.process], text_of(run_, member));
   }
@@ -363,34 +364,63 @@ class Drain {
   const Partly partly_;
   std::map<Rank, Queue> queues_;
   std::map<Number, Match> matches_;
-  std::set<Number> edited_numbers_;
   std::map<std::tuple<size_t, Rank, Rank, bool>, TimeNs> met_;
   std::map<Rank, size_t> completed_;
-  Rank edited_;
+  std::map<Rank, std::set<Number>> edited_;  // and the collectives that those have yet to do
 };
 
 }  // namespace
 
-Freed freed_by_repair(const Run& run, const Standings& standings,
-                      const std::vector<Program>& programs, const Departure& departure) {
-  constexpr Partly kWays[] = {Partly::kFirst, Partly::kWhenStuck};
-  const Program& own = *program_of(programs, departure.rank);
+namespace {
+
+// A departure put right.
+struct Mended {
+  Rank rank;
+  TimeNs since = 0;
+  Queue queue;
+};
+
+std::optional<Mended> mended(const Run& run, const std::vector<Program>& programs,
+                             const Departure& departure) {
   auto queue = repaired_calls(run, programs, departure);
   if (!queue) {
-    return Freed::kNobody;
+    return std::nullopt;
   }
   std::erase_if(*queue, [&](const Issued& issued) {
     return !issued.added && !issued.operation->collective &&
            is_complete(run, issued.process, *issued.operation);
   });
-  const TimeNs since = own.calls[departure.at].operation->enter;
+  const Program& own = *program_of(programs, departure.rank);
+  return Mended{departure.rank, own.calls[departure.at].operation->enter, std::move(*queue)};
+}
+
+}  // namespace
+
+Freed freed_by_repair(const Run& run, const Standings& standings,
+                      const std::vector<Program>& programs,
+                      const std::vector<Departure>& departures) {
+  constexpr Partly kWays[] = {Partly::kFirst, Partly::kWhenStuck};
+  std::vector<Mended> all;
+  Ranks ranks;
+  for (const Departure& departure : departures) {
+    auto one = mended(run, programs, departure);
+    if (!one) {
+      return Freed::kNobody;
+    }
+    insert(ranks, one->rank);
+    all.push_back(std::move(*one));
+  }
   Freed freed = Freed::kNobody;
   for (const Partly partly : kWays) {
     Drain before(run, standings, programs, partly);
     Drain after(run, standings, programs, partly);
-    after.replace(departure.rank, since, *queue);
-    const size_t completed = before.run_out(departure.rank);
-    if (after.run_out(departure.rank) > completed && !after.is_at_odds(departure.rank)) {
+    for (const Mended& one : all) {
+      after.replace(one.rank, one.since, one.queue);
+    }
+    const size_t completed = before.run_out(ranks);
+    const bool more = after.run_out(ranks) > completed;
+    if (more && std::none_of(ranks.begin(), ranks.end(),
+                             [&](Rank rank) { return after.is_at_odds(rank); })) {
       const size_t stuck = after.stuck();
       const bool some = stuck <= before.stuck();
       freed = std::max(freed, !some ? Freed::kNobody : stuck == 0 ? Freed::kAll : Freed::kSome);

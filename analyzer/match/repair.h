@@ -17,7 +17,9 @@ enum class Freed : uint8_t {
   kAll,   // nobody is stuck any more
 };
 
+// Of several ranks that departed together: all at once.
 Freed freed_by_repair(const Run& run, const Standings& standings,
-                      const std::vector<Program>& programs, const Departure& departure);
+                      const std::vector<Program>& programs,
+                      const std::vector<Departure>& departures);
 
 }  // namespace traintrace

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "analyzer/model/operation_size.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 #include "format/hashes.h"
@@ -54,7 +55,8 @@ struct Function {
 uint64_t key_of(const OperationText& operation, const Function& function) {
   uint64_t count = operation.count;
   int type = operation.data_type;
-  const uint64_t each = function.only_copies ? bytes_of_type(type) : 0;
+  const bool sized = function.only_copies && is_size_known(operation);
+  const uint64_t each = sized ? bytes_of_type(type) : 0;
   if (each != 0 && !__builtin_mul_overflow(operation.count, each, &count)) {
     type = -2;
   } else {

@@ -290,7 +290,9 @@ Finding finding_about(const Run& run, size_t index, const Consequences& sum,
   finding.sides = divergence.parts;
   finding.sides.push_back(divergence.others);
   finding.communicator = {communicator.id, communicator.name, communicator.size};
-  finding.sequence = divergence.sequence;
+  if (divergence.sequence != 0) {  // messages of a ring that keeps no beginning have none
+    finding.sequence = divergence.sequence;
+  }
   if (divergence.kind == DivergenceKind::kOtherCommunicator ||
       divergence.kind == DivergenceKind::kSwappedCommunicators) {
     const Communicator& used = run.communicators[divergence.used];

@@ -15,6 +15,7 @@
 #include "analyzer/detectors/hang/tense.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
+#include "analyzer/model/operation_size.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/idle_host.h"
@@ -200,24 +201,28 @@ std::string wait_text(const Run& run, const Wait& wait) {
                      place ? fmt::format(", called at {}", place_text(*place)) : "");
 }
 
-static bool sizes_are_known(const OperationText& operation) {
+static bool arguments_are_known(const OperationText& operation) {
   return operation.count != 0 || operation.data_type >= 0;
 }
 
 std::optional<uint64_t> bytes_of(const OperationText& operation) {
   uint64_t bytes = 0;
   const uint64_t each = bytes_of_type(operation.data_type);
-  return each == 0 || __builtin_mul_overflow(operation.count, each, &bytes) ? std::nullopt
-                                                                            : std::optional(bytes);
+  return each == 0 || !is_size_known(operation) ||
+                 __builtin_mul_overflow(operation.count, each, &bytes)
+             ? std::nullopt
+             : std::optional(bytes);
 }
 
 std::string arguments_text(const std::string& function, const OperationText& operation) {
-  if (!sizes_are_known(operation)) {
+  if (!arguments_are_known(operation)) {
     return function;
   }
-  std::string text =
-      fmt::format("{} of {} {}", function, operation.count,
-                  operation.data_type < 0 ? "elements" : data_type_name(operation.data_type));
+  const std::string type =
+      operation.data_type < 0 ? "elements" : data_type_name(operation.data_type);
+  std::string text = is_size_known(operation)
+                         ? fmt::format("{} of {} {}", function, operation.count, type)
+                         : fmt::format("{} of {}", function, type);
   if (const auto bytes = bytes_of(operation)) {
     text += fmt::format(" ({} bytes)", *bytes);
   }

@@ -24,10 +24,10 @@ std::string place_of_call(const Run& run, const SideCall& call) {
   return place ? fmt::format(", at {}", place_text(*place)) : "";
 }
 
-// "rank 1 -> rank 2, message #5"
+// "rank 1 -> rank 2, message #5"; rings that keep no beginning leave no number.
 std::string name_of(const Message& message, uint64_t number) {
-  return fmt::format("rank {} -> rank {}, message #{}", message.send.rank.value,
-                     message.receive.rank.value, number);
+  return fmt::format("rank {} -> rank {}{}", message.send.rank.value, message.receive.rank.value,
+                     number == 0 ? "" : fmt::format(", message #{}", number));
 }
 
 std::string disagreement(const Message& message) {

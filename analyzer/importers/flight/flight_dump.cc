@@ -368,7 +368,7 @@ class DumpBuilder {
     operation.as = function.as;
     operation.sequence = sequence;
     operation.count = count;
-    operation.data_type = known ? type_of(input ? entry.input_types : entry.output_types) : -1;
+    operation.data_type = type_of(known && !input ? entry.output_types : entry.input_types);
     text.collectives = sequence;
     text.recent.push_back(operation);
   }

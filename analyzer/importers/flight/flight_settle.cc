@@ -134,6 +134,7 @@ class Settler {
       text.created = text.ready = first_;
       text.ordinal = static_cast<uint32_t>(std::clamp<int64_t>(group.number, -1, INT32_MAX) + 1);
       keep[i] = settle_counts(group, facts, text);
+      finish_counted(text);
       numbers_.renumber(group, text);
       if (dump.active_only) {
         forget_parts(text, dump.single_messages[i]);
@@ -164,6 +165,16 @@ class Settler {
     if (timed) {
       dump.trace.facts["begun-on"] =
           places.empty() ? "none" : fmt::format("{}", fmt::join(places, ","));
+    }
+  }
+
+  // A part of what was issued together stays as it was; that it is complete is counted.
+  static void finish_counted(CommunicatorText& text) {
+    for (OperationText& operation : text.recent) {
+      if (operation.collective && operation.sequence != 0 && operation.sequence <= text.finished) {
+        operation.flags |= format::kFinished;
+        operation.gpu = GpuState::kUnknown;
+      }
     }
   }
 

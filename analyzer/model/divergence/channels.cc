@@ -233,6 +233,21 @@ std::optional<Divergence> first_difference(const Run& run, const Channel& channe
   return place ? std::optional(difference(run, channel, *place)) : std::nullopt;
 }
 
+Divergence difference_of(size_t communicator, const SideCall& send, const SideCall& receive) {
+  Divergence one;
+  one.communicator = communicator;
+  one.kind = send.item.operation.data_type != receive.item.operation.data_type
+                 ? DivergenceKind::kMessageType
+                 : DivergenceKind::kMessageCount;
+  one.tie = true;  // that they met is concluded from where both stand
+  one.deviants = {send.rank};
+  one.others = {receive.rank};
+  one.own = send;
+  one.expected = receive;
+  one.messages = {{send, receive}};
+  return one;
+}
+
 std::optional<Divergence> left_over_messages(const Run& run, const Channel& channel) {
   const uint64_t sent = channel.sends.reached;
   const uint64_t received = channel.receives.reached;

@@ -25,6 +25,9 @@ std::vector<Channel> differing_channels(const Run& run);
 // Nobody is blamed yet.
 std::optional<Divergence> first_difference(const Run& run, const Channel& channel);
 
+// Those two that met, which have no numbers.  Nobody is blamed yet.
+Divergence difference_of(size_t communicator, const SideCall& send, const SideCall& receive);
+
 // Messages of one side that never had the other one, where both ranks have ended as they should and
 // all others agree.  Nobody is blamed.
 std::optional<Divergence> left_over_messages(const Run& run, const Channel& channel);

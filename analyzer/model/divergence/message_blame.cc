@@ -102,6 +102,10 @@ SizeHabit size_habit(const std::vector<const OperationText*>& before, uint64_t s
                                              : SizeHabit::kBroken;
 }
 
+bool is_before(const OperationText& other, const OperationText& own) {
+  return own.sequence != 0 ? other.sequence < own.sequence : other.index < own.index;
+}
+
 // By what its line had sent to that peer before, or received from it; where that was too seldom for
 // a habit, by what all lines had.
 SizeHabit size_habit_of(const Run& run, const Communicator& communicator, const SideCall& call) {
@@ -111,7 +115,7 @@ SizeHabit size_habit_of(const Run& run, const Communicator& communicator, const 
   std::vector<const OperationText*> of_all;
   for (const OperationText& other : text_of(run, *member_of(communicator, call.rank)).recent) {
     if (!other.collective && other.receive == own.receive && other.peer == own.peer &&
-        other.sequence < own.sequence) {
+        is_before(other, own)) {
       of_all.push_back(&other);
       if (site_of(trace, other.stack) == site_of(trace, own.stack)) {
         of_line.push_back(&other);
