@@ -59,11 +59,11 @@ function collectives(diff: Diff): HTMLElement[] | null {
   const call = (side: Diff["sequences"][0]["a"]): string => side.operation ? `${side.operation}${side.count !== undefined ? ` of ${count(side.count)} ${side.type ?? ""}` : ""}${side.reduction ? `, ${side.reduction}` : ""}${side.where ? ` at ${side.where}` : ""}` : "nothing";
   const rows = diff.sequences.map((one) => [rankList(one.ranks), one.communicator, kinds[one.kind]!, one.kind === "same" || one.sequence === undefined ? null : `#${one.sequence}${one.sequence_last !== undefined ? `-${one.sequence_last}` : ""}`,
     one.a.collectives, one.b.collectives, one.kind === "same" ? "" : call(one.a), one.kind === "same" ? "" : call(one.b)]);
-  const only = [...diff.only_in_a.map((name) => `${name}: only in A`), ...diff.only_in_b.map((name) => `${name}: only in B`)];
+  const only = [...diff.only_in_a.map((name) => `communicator ${name}: only in A`), ...diff.only_in_b.map((name) => `communicator ${name}: only in B`)];
   if (rows.length + only.length === 0) return null;
   const most = Math.max(...diff.sequences.map((one) => Math.max(one.a.collectives, one.b.collectives)), 1);
   const first = diff.sequences.find((one) => one.kind !== "same");
-  return [...(first && most > 1 ? [h("p", {}, `Collectives of rank${first.ranks.length === 1 ? "" : "s"} ${rankList(first.ranks)} on ${first.communicator}, the first that differs:`),
+  return [...(first && most > 1 ? [h("p", {}, `Collectives of rank${first.ranks.length === 1 ? "" : "s"} ${rankList(first.ranks)} on communicator ${first.communicator}, the first that differs:`),
     pair("collectives", [["collectives", "var(--moving)", first.a.collectives]], [["collectives", "var(--moving)", first.b.collectives]], (value) => count(Math.round(value)))] : []),
     ...(rows.length > 0 ? [table("Collectives by communicator", ["ranks", "communicator", "sequences", "first difference", "calls in A", "calls in B", "A calls there", "B calls there"], rows, true)] : []),
     ...only.map((line) => h("p", {}, line))];
