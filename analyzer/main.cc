@@ -44,7 +44,12 @@ int complain(const CLI::App& app) {
 }
 
 // "--by: rnak not in {call,rank}", "--output: 1 required TEXT missing", as CLI11 says it.
-std::string in_our_words(const std::string& message) {
+std::string in_our_words(const std::string& message, const std::string& command) {
+  constexpr std::string_view kRequired = " is required";
+  if (message.ends_with(kRequired)) {
+    return command + " needs " + message.substr(0, message.size() - kRequired.size()) +
+           "; see `traintrace help " + command + "`";
+  }
   constexpr std::string_view kNotIn = " not in {";
   constexpr std::string_view kMissing = ": 1 required ";
   const size_t colon = message.find(": ");
@@ -124,6 +129,7 @@ int run_command(int argc, char** argv) {
   } else {
     forbid_debuginfod();
   }
+  const std::string command = words[0];
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     app.parse(words);
@@ -132,7 +138,7 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return fail(in_our_words(error.what()));
+    return fail(in_our_words(error.what(), command));
   }
   return invocation.status;
 }

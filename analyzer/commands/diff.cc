@@ -71,6 +71,17 @@ std::string text_of(const Difference& difference, const DiffArguments& arguments
                      fmt::format("A: {}\nB: {}\n", printable(arguments.a), printable(arguments.b)));
 }
 
+// Sizes as on a terminal: tables keep the width of their figures.
+std::string for_terminal(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    out += for_people(line) + '\n';
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return out;
+}
+
 std::string page_of(const Difference& difference, const DiffArguments& arguments) {
   const std::string traces = shell_word(arguments.a) + " " + shell_word(arguments.b);
   Sheet sheet;
@@ -86,10 +97,13 @@ std::string page_of(const Difference& difference, const DiffArguments& arguments
 
 int print_in_form(const Difference& difference, const DiffArguments& arguments) {
   const Screen screen = arguments.output == "-" ? stdout_screen() : Screen();
-  return write_output(arguments.output, arguments.form == "json" ? diff_json(difference)
-                                        : arguments.form == "html"
-                                            ? page_of(difference, arguments)
-                                            : folded(text_of(difference, arguments), screen));
+  return write_output(arguments.output,
+                      arguments.form == "json" ? diff_json(difference)
+                      : arguments.form == "html"
+                          ? page_of(difference, arguments)
+                          : folded(screen.columns > 0 ? for_terminal(text_of(difference, arguments))
+                                                      : text_of(difference, arguments),
+                                   screen));
 }
 
 // Where both have one rank only these are compared, whatever their numbers.

@@ -84,10 +84,10 @@ void say_without_timeline(const std::string& reason, const Ranks& without,
                           std::vector<Finding>& findings) {
   const std::string what =
       reason.empty() ? fmt::format(
-                           "no GPU timeline was recorded of {}, so lost GPU time cannot be "
+                           "no GPU timeline was recorded for {}, so lost GPU time cannot be "
                            "analyzed",
                            ranks_text(without))
-                     : fmt::format("a GPU timeline of {} was asked for, but there is none: {}",
+                     : fmt::format("a GPU timeline for {} was asked for, but there is none: {}",
                                    ranks_text(without), reason);
   const std::string advice = reason.empty() ? "rerun with TRAINTRACE_GPU_TIMELINE=cupti"
                                             : "see the settings under trace.settings";

@@ -267,11 +267,11 @@ int report_recorded(const ReportArguments& arguments) {
     say_what_lacks(own.timelines, arguments.by);
   }
   if (const std::string vain = asked_in_vain(*run); without != 0 && !vain.empty()) {
-    note(fmt::format("what the GPU did and when is not known of {} rank{}: {}", without,
+    note(fmt::format("no GPU timeline was recorded for {} rank{}: {}", without,
                      without == 1 ? "" : "s", vain));
   } else if (without != 0) {
     note(
-        fmt::format("what the GPU did and when is not known of {} rank{}: record with "
+        fmt::format("no GPU timeline was recorded for {} rank{}: record with "
                     "TRAINTRACE_GPU_TIMELINE=cupti",
                     without, without == 1 ? "" : "s"));
   }

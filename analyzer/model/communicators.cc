@@ -253,7 +253,8 @@ std::vector<int> declared_members(const CommunicatorText& text) {
 
 std::string label_of(const Run& run, const Communicator& communicator) {
   if (!communicator.named) {
-    return communicator.name;
+    const bool counted = std::isdigit(static_cast<unsigned char>(communicator.name.front())) != 0;
+    return (counted ? "of " : "") + communicator.name;
   }
   const auto same = std::count_if(
       run.communicators.begin(), run.communicators.end(),

@@ -12,7 +12,7 @@ void merge_communicators(Run& run, const std::vector<RankSeat>& seats);
 // The global ranks of all members by their rank in it; empty: the source does not say them.
 std::vector<int> declared_members(const CommunicatorText& text);
 
-// "dp (4 ranks)", "dp (ranks 0,2)" where several are called dp, "8 ranks 0-7" for an unnamed one.
+// "dp (4 ranks)", "dp (ranks 0,2)" where several are dp, "of 8 ranks 0-7" for an unnamed one.
 std::string label_of(const Run& run, const Communicator& communicator);
 
 }  // namespace traintrace

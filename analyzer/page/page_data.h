@@ -11,6 +11,7 @@
 
 #include "analyzer/detectors/finding.h"
 #include "analyzer/model/divergence/narrow_divergences.h"
+#include "analyzer/model/process/activity.h"
 #include "analyzer/model/run.h"
 #include "analyzer/reporters/card.h"
 
@@ -38,6 +39,11 @@ struct PageOptions {
 Ranks page_culprits(const Finding* leading, const std::vector<Finding>& findings);
 // When that rank's process was gone; none: it runs, or ended as it should.
 std::optional<TimeNs> page_death(const Run& run, const RankState& state);
+// When it exited with status 0; nothing: it did not, or that is not known.
+std::optional<TimeNs> page_exit(const Run& run, const RankState& state);
+// "cudaStreamQuery x 746" of a call that it is in or makes again and again, "after cudaMalloc" of
+// one that is over.
+std::string page_activity(const Activity& activity);
 
 // Times are in us since the start of the run.  `leading`: may be null.
 PageJson page_ranks(const Run& run, const std::vector<Finding>& findings, const Ranks& culprits,

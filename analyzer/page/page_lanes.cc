@@ -3,12 +3,14 @@
 
 #include <algorithm>
 
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/waiting/host_functions.h"
 #include "analyzer/model/waiting/stalls.h"
 #include "analyzer/page/page_data.h"
+#include "analyzer/thresholds.h"
 
 namespace traintrace {
 namespace {
@@ -23,6 +25,14 @@ struct Bar {
   std::string text;
   const char* kind = "done";  // done, enqueued, waits, instead
 };
+
+// As model/waiting/waits.cc has it of those that wait: its end, if that was noted within a moment.
+TimeNs there_until(const RankState& state) {
+  const Life& life = state.life;
+  const bool noted = life.evidence == EndEvidence::kNoted &&
+                     elapsed(life.last_seen, life.ended) <= kAliveUncertain;
+  return noted ? life.ended : state.last_seen;
+}
 
 bool is_over(const Bar& bar) {
   return std::string_view(bar.kind) != "waits" && std::string_view(bar.kind) != "instead";
@@ -121,7 +131,7 @@ std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vect
           (operation.collective && is_stalled(stalls, state.rank, i, operation.sequence))) {
         bar.kind = "waits";
         // As long as the card says.
-        bar.end = std::max(waiter == nullptr ? state.last_seen : waiter->until, operation.enter);
+        bar.end = std::max(waiter == nullptr ? there_until(state) : waiter->until, operation.enter);
         if (std::string held = held_up_text(run, state, operation); !held.empty()) {
           bar.kind = "instead";
           bar.text = std::move(held);
@@ -148,20 +158,19 @@ void add_instead(const Run& run, const RankState& state, TimeNs parted, std::vec
   for (const Bar& bar : bars) {
     begin = std::max(begin, bar.end);
   }
-  Bar bar{activity && activity->open ? std::max(activity->time, begin) : begin,
-          std::max(state.last_seen, activity ? activity->time : 0),
-          0,
-          0,
-          "",
-          "instead"};
+  Bar bar{
+      activity && activity->open ? std::max(activity->time, begin) : begin,
+      page_exit(run, state).value_or(std::max(there_until(state), activity ? activity->time : 0)),
+      0,
+      0,
+      "",
+      "instead"};
   if (const ThreadNow* const seen = seen_outside(run, state)) {
     const auto place = place_now(*seen, state.rank);
     bar.text = doing_text(*seen) + (place ? " at " + place_text(*place) : "");
   } else if (activity) {
     const std::string place = page_place(trace_of(run, state), state.rank, activity->stack);
-    bar.text = fmt::format("{}{}{}", activity->call,
-                           activity->queries > 0 ? fmt::format(" x {}", activity->queries) : "",
-                           place.empty() ? "" : " at " + place);
+    bar.text = page_activity(*activity) + (place.empty() ? "" : " at " + place);
   } else {
     bar.text = "no call is recorded";
   }
@@ -222,6 +231,10 @@ PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprit
                      {"bars", PageJson::array()}};
     if (const std::optional<TimeNs> death = page_death(run, *state)) {
       lane["died"] = page_us(run, *death);
+    }
+    // Who left in good order while others wait for it.
+    if (const std::optional<TimeNs> exit = page_exit(run, *state); exit && parted != 0) {
+      lane["exited"] = page_us(run, *exit);
     }
     for (const Bar& bar : bars) {
       const std::string name =

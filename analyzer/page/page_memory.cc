@@ -298,7 +298,12 @@ void add_device(const Run& run, const RankState& state, const ProcessTrace& trac
     failure = own.device == device ? &own : failure;
   }
   const MemoryBands bands(trace, state.rank, stacks_on(life, failure, device));
-  const Curve curve = curve_of(bands, device, life, failure == nullptr ? 0 : failure->time);
+  Curve curve = curve_of(bands, device, life, failure == nullptr ? 0 : failure->time);
+  // What is held at the last change is held until the process is seen last.
+  if (failure == nullptr && !curve.times.empty() && curve.times.back() < state.last_seen) {
+    curve.times.push_back(state.last_seen);
+    curve.held.push_back(curve.held.back());
+  }
   std::vector<LiveBlock> blocks = failure != nullptr ? held_blocks(trace, *failure) : curve.at_peak;
   if (blocks.empty()) {
     blocks = curve.at_peak;

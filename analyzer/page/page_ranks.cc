@@ -142,13 +142,25 @@ std::optional<TimeNs> page_death(const Run& run, const RankState& state) {
   return noted != 0 ? noted : state.last_seen;
 }
 
+std::optional<TimeNs> page_exit(const Run& run, const RankState& state) {
+  const TimeNs exited = trace_of(run, state).exited;
+  return exited_normally(run, state) && exited != 0 ? std::optional(exited) : std::nullopt;
+}
+
+std::string page_activity(const Activity& activity) {
+  return activity.queries > 0 ? fmt::format("{} x {}", activity.call, activity.queries)
+         : activity.open      ? activity.call
+                              : "after " + activity.call;
+}
+
 PageJson page_ranks(const Run& run, const std::vector<Finding>& findings, const Ranks& culprits,
                     TextTable& texts) {
   PageJson json = {
-      {"rank", PageJson::array()},  {"host", PageJson::array()},  {"pid", PageJson::array()},
-      {"gpu", PageJson::array()},   {"state", PageJson::array()}, {"last", PageJson::array()},
-      {"place", PageJson::array()}, {"at", PageJson::array()},    {"ended", PageJson::array()},
-      {"peak", PageJson::array()},  {"late", PageJson::array()},  {"step", PageJson::array()}};
+      {"rank", PageJson::array()},   {"host", PageJson::array()},  {"pid", PageJson::array()},
+      {"gpu", PageJson::array()},    {"state", PageJson::array()}, {"last", PageJson::array()},
+      {"place", PageJson::array()},  {"at", PageJson::array()},    {"ended", PageJson::array()},
+      {"exited", PageJson::array()}, {"peak", PageJson::array()},  {"late", PageJson::array()},
+      {"step", PageJson::array()}};
   const Ranks waiting = waiting_ranks(run, findings);
   const std::map<int, int64_t> late = lateness(run);
   const std::map<int, int64_t> steps = step_times(run);
@@ -166,6 +178,8 @@ PageJson page_ranks(const Run& run, const std::vector<Finding>& findings, const 
     json["at"].push_back(activity ? page_us(run, activity->time) : 0);
     const std::optional<TimeNs> death = page_death(run, state);
     json["ended"].push_back(death ? PageJson(page_us(run, *death)) : PageJson());
+    const std::optional<TimeNs> exit = page_exit(run, state);
+    json["exited"].push_back(exit ? PageJson(page_us(run, *exit)) : PageJson());
     json["peak"].push_back(peak_of(trace));
     json["late"].push_back(figure(late, state.rank));
     json["step"].push_back(figure(steps, state.rank));

@@ -106,10 +106,7 @@ std::pair<std::string, std::string> doing(const Run& run, Rank rank) {
   if (has_ended(*state) && ended_early(run, *state)) {
     return {state->ending == Ending::kExited ? "exited with a failure" : "died", place};
   }
-  return {!activity               ? "no call is recorded"
-          : activity->queries > 0 ? fmt::format("{}, {} times", activity->call, activity->queries)
-                                  : activity->call,
-          place};
+  return {activity ? page_activity(*activity) : "no call is recorded", place};
 }
 
 // Of a group: since when its first rank waits there.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace traintrace {
 namespace {
@@ -68,6 +69,36 @@ std::string_view value_for_people(std::string_view column, std::string_view valu
       std::begin(kValueWords), std::end(kValueWords),
       [&](const ValueWords& each) { return each.column == column && each.value == value; });
   return found == std::end(kValueWords) ? value : found->words;
+}
+
+std::string kernel_for_people(std::string_view name) {
+  constexpr std::string_view kVoid = "void ";
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  name.remove_prefix(name.starts_with(kVoid) ? kVoid.size() : 0);
+  std::string text;
+  int depth = 0;
+  while (!name.empty()) {
+    if (name.starts_with(kUnnamed)) {
+      name.remove_prefix(kUnnamed.size());
+      continue;
+    }
+    const char c = name.front();
+    if (c == '(' && depth == 0 && !text.empty()) {
+      break;  // of its parameters
+    }
+    depth += c == '<' ? 1 : c == '>' ? -1 : 0;
+    if (name.starts_with("::")) {  // what it lies in
+      while (!text.empty() &&
+             (std::isalnum(static_cast<unsigned char>(text.back())) != 0 || text.back() == '_')) {
+        text.pop_back();
+      }
+      name.remove_prefix(2);
+      continue;
+    }
+    text += c;
+    name.remove_prefix(1);
+  }
+  return text;
 }
 
 UsualColumns usual_columns(std::string_view by) {

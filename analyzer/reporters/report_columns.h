@@ -19,6 +19,9 @@ UsualColumns usual_columns(std::string_view by);
 
 // A value that programs rely on, in the words of a person.
 std::string_view value_for_people(std::string_view column, std::string_view value);
+// "void at::native::add<4, at::Array<int> >(int)" -> "add<4, Array<int> >": names that long are
+// told apart by the rest.
+std::string kernel_for_people(std::string_view name);
 // "exposed_communication_ns" -> "exposed comm, ms"; bytes say their unit themselves.
 std::string column_heading(std::string_view column, const char* unit_of_time);
 

@@ -136,7 +136,8 @@ std::string cell_for_people(std::string_view column, const ReportCell& cell,
     return parts_text(column, *parts, unit);
   }
   if (const auto* text = std::get_if<std::string>(&cell)) {
-    return printable(std::string(value_for_people(column, *text)));
+    return printable(column == "kernel" ? kernel_for_people(*text)
+                                        : std::string(value_for_people(column, *text)));
   }
   if (const auto* list = std::get_if<std::vector<std::string>>(&cell)) {
     constexpr size_t kMost = 2;

@@ -88,7 +88,16 @@ std::string lag_cell(const JobView& view, const RankView& rank) {
   return !moves && rank.behind.value_or(0) > 0 ? fmt::format("{} behind", *rank.behind) : "-";
 }
 
-std::string state_text(const RankView& rank, TimeNs now) {
+// Where both do not fit what it does gives way, and not for how long it has done so.
+std::string with_time(const std::string& doing, const std::string& time, size_t room) {
+  constexpr std::string_view kGap = ".. ";
+  const size_t kept = room - std::min(room, time.size() + kGap.size());
+  return width_of(doing + " " + time) <= room || width_of(doing) != doing.size() || kept < 8
+             ? doing + " " + time
+             : doing.substr(0, kept) + std::string(kGap) + time;
+}
+
+std::string state_text(const RankView& rank, TimeNs now, size_t room = SIZE_MAX) {
   const std::string for_how_long = duration_text(std::max<int64_t>(elapsed(rank.since, now), 0));
   switch (rank.state) {
     case LiveState::kMoving:
@@ -96,7 +105,7 @@ std::string state_text(const RankView& rank, TimeNs now) {
                           : "moving";
     case LiveState::kBlocked:
     case LiveState::kOnHost:
-      return rank.doing + " for " + for_how_long;
+      return with_time(rank.doing, "for " + for_how_long, room);
     case LiveState::kStopped:
     case LiveState::kSilent:
       return rank.doing + ", " + for_how_long + " ago";
@@ -183,8 +192,8 @@ std::string row_line(const JobView& view, const RowView& row, const std::string&
   const bool moves = rank.state == LiveState::kMoving;
   return in_columns(ranks_cell(row.ranks, widths.ranks), widths.ranks) + "  " +
          in_columns(host_cell(view, row), widths.host) + "  " +
-         painted(in_columns(printable(state_text(rank, view.time)), widths.state), paint_of(rank),
-                 screen) +
+         painted(in_columns(printable(state_text(rank, view.time, widths.state)), widths.state),
+                 paint_of(rank), screen) +
          fmt::format("  {:>{}}  {:>9} ", step_cell(rank), widths.step,
                      moves && rank.step_ns > 0 ? duration_text(rank.step_ns) : "-") +
          sparkline(rank.steps_ns, look.utf8) + "  " +

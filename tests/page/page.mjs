@@ -35,6 +35,7 @@ async function everywhere(one) {
   const { page } = opened;
   await verdict(one, opened);
   await labels(one, page);
+  await screens(one, page);
   if (one.about) assert.equal(await page.locator("main > section").nth(1).getAttribute("id"), one.about, `${one.name}: what the verdict is about comes second`);
   if (one.screen) assert.ok(await page.locator(`#${one.screen} .picture`).count() > 0, `${one.name} has ${one.screen}`);
   await graph(one, page);
@@ -202,6 +203,53 @@ async function labels(one, page) {
   assert.deepEqual(unnamed, [], `${one.name}: without a name for who cannot see`);
 }
 
+// Each screen has an address, a heading, and a table behind its picture.
+async function screens(one, page) {
+  const names = await page.evaluate(() => [...document.querySelectorAll("nav a[data-screen]")].map((a) => a.dataset.screen));
+  assert.ok(names.includes("verdict") && names.includes("environment"), one.name);
+  for (const name of names) {
+    await page.locator(`nav a[data-screen=${name}]`).click();
+    await page.waitForFunction((name) => location.hash.split("?")[0] === `#${name}`, name);
+  }
+  const bare = await page.evaluate(() => [...document.querySelectorAll("main > section")].filter((section) => section.querySelector(".picture") && !section.querySelector("details.table")).map((section) => section.id));
+  assert.deepEqual(bare, [], `${one.name}: a picture without a table`);
+  const unnamed = await page.evaluate(() => [...document.querySelectorAll("main > section")].filter((section) => !section.getAttribute("aria-label") || !section.querySelector("h1, h2")).map((section) => section.id));
+  assert.deepEqual(unnamed, [], `${one.name}: a screen without a name`);
+}
+
+// Text that is read has 4.5 times the light of its ground or the reverse (WCAG AA); large or bold text has 3 times.
+async function contrast(one, page, theme) {
+  const faint = await page.evaluate(() => {
+    const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const over = (ground, colour) => { pen.fillStyle = `rgb(${ground})`; pen.fillRect(0, 0, 1, 1); pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3); };
+    const ground = (element) => element === null ? [255, 255, 255] : over(ground(element.parentElement), getComputedStyle(element).backgroundColor);
+    const light = (colour) => colour.map((part) => part / 255).map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4).reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+    const wrong = [];
+    for (const element of document.querySelectorAll("body *")) {
+      if (element.closest("svg, canvas, script, style, [hidden], dialog:not([open]), .u-legend") || element.closest("details:not([open]) > :not(summary)")) continue;
+      if (![...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== "")) continue;
+      const style = getComputedStyle(element), behind = ground(element), [a, b] = [light(over(behind, style.color)), light(behind)];
+      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), size = parseFloat(style.fontSize);
+      const least = size >= 24 || size >= 18.6 && Number(style.fontWeight) >= 600 || element.matches(".legend i") ? 3 : 4.5;
+      if (ratio < least) wrong.push(`${element.className || element.tagName} "${element.textContent.trim().slice(0, 30)}": ${ratio.toFixed(2)}`);
+    }
+    return [...new Set(wrong)];
+  });
+  assert.deepEqual(faint, [], `${one.name}, ${theme}: low contrast`);
+}
+
+// On a telephone and in both themes.
+async function everyhow(one) {
+  for (const [colorScheme, width] of [["light", 1280], ["dark", 390]]) {
+    const opened = await open(one, { viewport: { width, height: 800 }, colorScheme });
+    const { page } = opened;
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${one.name} fits ${width}`);
+    await contrast(one, page, colorScheme);
+    await screenshot(page, `${one.name}-${colorScheme}-${width}`);
+    await done(one, opened);
+  }
+}
+
 async function numbers(one) {
   const opened = await open(one);
   const { page } = opened;
@@ -332,6 +380,58 @@ async function deaths(one, gone) {
   await done(one, opened);
 }
 
+// Who ended in good order while others wait for it has a mark there, and is not inside its last call.
+async function leaves(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  const { lanes, texts } = JSON.parse(await page.textContent("#data"));
+  assert.deepEqual(lanes.lanes.filter((lane) => lane.exited !== undefined).map((lane) => lane.rank), one.culprits, one.name);
+  await page.waitForFunction(() => document.querySelector("#moment canvas").dataset.frame);
+  assert.match(await page.evaluate(() => document.querySelector("#moment canvas").dataset.labels), /train\.py:175.*exited with status 0 at/);
+  assert.match(texts[lanes.lanes.find((lane) => lane.exited !== undefined).bars.at(-1)[4]], /^after cudaStreamSynchronize at /);
+  assert.match(await page.textContent("#moment .legend"), /exited with status 0/);
+  assert.match(await page.textContent("table.matrix"), /culprit, exited/);
+  await done(one, opened);
+}
+
+// A wait lasts until its rank is gone, also where all have entered the collective.
+async function waitsLast(one) {
+  const opened = await open(one);
+  const { lanes } = JSON.parse(await opened.page.textContent("#data"));
+  const short = lanes.lanes.filter((lane) => lane.bars.filter((bar) => ["waits", "instead"].includes(bar[5])).some((bar) => bar[1] !== lane.died)).map((lane) => lane.rank);
+  assert.deepEqual(short, [], one.name);
+  await done(one, opened);
+}
+
+// What was allocated once and never freed is held until the end.
+async function held(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  assert.equal(await page.locator("#memory .uplot").count(), 1, one.name);
+  assert.doesNotMatch(await page.textContent("#memory"), /No history/, one.name);
+  await done(one, opened);
+}
+
+async function gaps(one) {
+  const opened = await open(one);
+  assert.match(await opened.page.textContent("#memory"), /10 GiB in use, in 10 blocks.*the widest gap \S+ GiB, where a block of 4 GiB was wanted/);
+  await done(one, opened);
+}
+
+// Each of a cycle waits in a communicator of its own.
+async function waitsElsewhere(one) {
+  const opened = await open(one);
+  const cells = await opened.page.evaluate(() => [...document.querySelectorAll("table.matrix tbody tr")].map((row) => [...row.cells].slice(1, 3).map((cell) => cell.className)));
+  assert.deepEqual(cells[2], ["culprit", "waiting"], one.name);
+  await done(one, opened);
+}
+
+async function versions(one) {
+  const opened = await open(one);
+  assert.match(await opened.page.textContent("#environment dl"), /Host\s*vm.*CUDA driver\s*13\.0.*NCCL\s*2\.\d/s);
+  await done(one, opened);
+}
+
 // Bars without an axis tell nothing.
 async function axes(one) {
   const opened = await open(one);
@@ -367,6 +467,8 @@ async function sheet(one) {
     if (one.bars) assert.ok(await page.locator(`${one.bars} svg rect`).count() >= 2, `${one.name}: no bars`);
     assert.ok(await page.locator("table tbody tr").count() > 0, `${one.name}: no rows`);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${one.name} fits ${viewport.width}`);
+    await labels(one, page);
+    await contrast(one, page, "light");
     await screenshot(page, `${one.name}-${viewport.width}`);
     await done(one, opened);
   }
@@ -400,6 +502,13 @@ const others = [
   check(deaths, named("dead-rank"), [0, 1, 2, 3]),
   check(deaths, named("died"), [2]),
   check(deaths, named("healthy"), []),
+  check(leaves, named("early-stop")),
+  ...["blocked-stream", "hang"].map((name) => check(waitsLast, named(name))),
+  check(held, named("dead-rank")),
+  check(gaps, named("fragmentation")),
+  check(waitsElsewhere, named("cross-communicator")),
+  check(versions, named("hang")),
+  ...pages.filter((one) => !one.name.startsWith("generated")).map((one) => check(everyhow, one)),
   check(axes, named("slow")),
   check(narrowLanes, named("died")),
   check(hostile, named("hostile")),

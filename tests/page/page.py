@@ -25,6 +25,8 @@ TRAINTRACE = os.path.abspath(sys.argv[1])
 MODULES = os.path.abspath(sys.argv[2])
 BROWSER = next((found for found in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if found), None)
 RANKS = 1024
+# Eight ranks of a real training, where it lies.
+REAL_PROFILE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(HERE))), "shared", "data", "kineto", "dlrm_v100_8rank")
 
 STORIES = ("hang", "early-stop", "healthy", "skipped", "swapped", "cross-communicator", "dead-rank", "blocked-stream", "oom")
 
@@ -199,6 +201,7 @@ def all_pages(folder):
         *[lambda seed=seed, ranks=ranks: make(f"generated-{seed}", generated(seed, ranks, folder), folder, screen="waits") for seed, ranks in ((10, 256), (21, 64), (5, 64))],
         page("many-numbers", numbers_of_many, screen="numbers"),
         lambda: make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps", about="steps"),
+        *([lambda: make("real-profile", REAL_PROFILE, folder, screen="steps", about="steps")] if os.path.isdir(REAL_PROFILE) else []),
         *[page(story, lambda story=story: story_text(story)) for story in STORIES],
         page("died", lambda: DIED),
         page("hostile", lambda: HOSTILE),

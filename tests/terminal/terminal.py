@@ -317,6 +317,14 @@ def check_reports():
     wrong = subprocess.run([*piped, "--columns=idle"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "there is no column idle; there are rank," in wrong.stderr and wrong.stdout == "", wrong
     assert "gemm flops" in on_terminal(["report", "--by=rank", "profiles", "--columns=all"], 300)
+    rank = made.Rank(0, 1)
+    for functor in ("Add", "Mul"):
+        rank.launch(25.0, f"void at::native::(anonymous namespace)::vectorized<4, at::native::{functor}<float>, at::detail::Array<char*, 3> >(int, at::native::{functor}<float>, at::detail::Array<char*, 3>)")
+    rank.step(0, 0.0)
+    os.makedirs("templates", exist_ok=True)
+    rank.write("templates")
+    kernels = on_terminal(["report", "--by=kernel", "templates"], 110, NO_COLOR="1")
+    assert all(f"vectorized<4, {functor}<float>, Array<char*, 3> >  " in kernels for functor in ("Add", "Mul")), kernels
     notes = subprocess.run([TRAINTRACE, "report", "--by=rank", "further.txt"], capture_output=True, text=True, check=True).stderr
     assert [line for line in notes.splitlines() if "how much memory" in line] == [
         "traintrace: how much memory ranks 0-7 had at most is not known: it was not recorded by traintrace"], notes
@@ -331,7 +339,7 @@ def check_diff():
     text = subprocess.run([TRAINTRACE, "diff", "calm.txt", "hang.txt"], stdout=subprocess.PIPE, text=True, check=False).stdout
     first = "rank 2 on communicator dp (4 ranks): the same calls until B ends, after #39; A goes on to #60"
     narrow = on_terminal(["diff", "calm.txt", "hang.txt"], 80)
-    assert all(len(line) <= 80 for line in narrow.splitlines()) and " ".join(narrow.split()) == " ".join(text.split()), narrow
+    assert all(len(line) <= 80 for line in narrow.splitlines()) and " ".join(narrow.split()) == " ".join(text.replace("1024 float32 (4096 bytes)", "1,024 float32 (4 KiB)").split()), narrow
     assert text.startswith(f"verdict: {first}\nA: calm.txt\nB: hang.txt\n\n{first}\n") and "ranks 0,1,3 on communicator dp (4 ranks): the same calls until B ends, after #40" in text, text
 
 

@@ -156,6 +156,10 @@ def check_json(folder):
         assert "1 behind" in text and "furthest behind: rank 1 (1 collective)" in text, text
         assert found["furthest_behind"] == {"ranks": [1], "behind_count": 1} and "slowest" not in found, found
         assert blocked and f"traintrace analyze {traces} says whom they wait for" in text, text
+        narrow = Terminal(traces, "--once", columns=100)
+        narrow.read_until("says whom they wait for")
+        narrow.end()
+        assert re.search(r"polls \S+ for \d", narrow.output), narrow.output  # for how long is not cut off
     # The process is gone, and its traces are not written any more.
     found = json.loads(top(traces, "--once", "--format=json", "--interval=10ms").stdout)
     assert found["states"]["moving"] == 0, found["states"]

@@ -91,6 +91,7 @@ TEST_F(CommandLine, UnknownNamesAreRefusedWithTheNearestOne) {
   expect_refused("run --ring-mb=0 ls", "--ring-mb=0 is not within 1..65536");
   expect_refused("findings run.helthy",
                  "no finding has the code run.helthy; did you mean run.healthy?");
+  expect_refused("diff run.txt", "diff needs TRACE_B; see `traintrace help diff`");
   expect_refused("help dmup", "there is no command 'dmup'; did you mean dump?");
   expect_refused("analyze --only=run.helthy x",
                  "no finding has the code run.helthy; did you mean run.healthy?");

@@ -9,6 +9,7 @@
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/other_label.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/hang/tense.h"
 #include "analyzer/match/cycle_orders.h"
@@ -225,20 +226,19 @@ bool may_be_first_to_change(const Run& run, const Hang& cycle, Rank rank) {
   }));
 }
 
-// Why those are blamed: "rank 5 came to the operation on communicator a (2 ranks) before that on b
-// (4 ranks); ranks 4,6,7 the other way round".
+// Why those are blamed: "rank 5 called the operation on communicator a (2 ranks) first, ranks 4,6,7
+// that on b (4 ranks)".
 std::string order_text(const Run& run, const Hang& cycle, const Ranks& culprits, bool first_first,
                        const Ranks& others) {
-  std::vector<std::string> labels;
+  std::vector<const Communicator*> both;
   for (const Wait& wait : run.waits.waits) {
     if (is_part(wait, cycle.roots)) {
-      labels.push_back(label_of(run, run.communicators[wait.communicator]));
+      both.push_back(&run.communicators[wait.communicator]);
     }
   }
-  return fmt::format(
-      "{} came to the operation on communicator {} before that on {}; {} the other way round",
-      ranks_text(culprits), labels[first_first ? 0 : 1], labels[first_first ? 1 : 0],
-      ranks_text(others));
+  return fmt::format("{} called the operation on communicator {} first, {} that on {}",
+                     ranks_text(culprits), label_of(run, *both[first_first ? 0 : 1]),
+                     ranks_text(others), other_label_of(run, *both[first_first ? 1 : 0]));
 }
 
 // Who is missing from a creation, else who has the order that fewer ranks have, of those that have

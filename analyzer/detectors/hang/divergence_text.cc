@@ -4,6 +4,7 @@
 
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/message_text.h"
+#include "analyzer/detectors/hang/other_label.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/text/values.h"
 
@@ -138,7 +139,7 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
                            divergence.own.item.function,
                            label_of(run, run.communicators[divergence.used]),
                            place_of(run, divergence.own),
-                           label_of(run, run.communicators[divergence.communicator]));
+                           other_label_of(run, run.communicators[divergence.communicator]));
       }
       return fmt::format("{} called {} on communicator {}{}, where {} called {}", who,
                          divergence.own.item.function,

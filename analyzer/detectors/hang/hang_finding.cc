@@ -370,6 +370,9 @@ std::string never_text(const Run& run, const Ranks& ranks, std::string_view done
 
 std::string seconds(TimeNs duration) {
   const double value = static_cast<double>(duration) / 1e9;
+  if (duration > 0 && duration < 100'000) {  // "5.9e-05 s" is no figure for people
+    return fmt::format("{:.3g} us", value * 1e6);
+  }
   return value < 10 ? fmt::format("{:.3g} s", value) : fmt::format("{:.1f} s", value);
 }
 

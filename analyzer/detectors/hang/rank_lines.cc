@@ -223,7 +223,11 @@ void add_lines(const std::vector<std::string>& lines, std::vector<std::string>& 
 }
 
 std::string purpose_of(const Run& run, const Wait& wait) {
-  const std::string label = label_of(run, run.communicators[wait.communicator]);
+  const Communicator& communicator = run.communicators[wait.communicator];
+  const std::string label = label_of(run, communicator);
+  if (!communicator.named && label.starts_with("of ")) {  // "of 2 ranks 0,1"
+    return "of " + label.substr(label.find(' ', 3) + 1);
+  }
   return label.substr(0, label.find(" ("));
 }
 
@@ -240,13 +244,18 @@ std::string communicators_text(const Run& run, const std::vector<const Wait*>& w
   }
   std::string text;
   size_t told = 0;
+  const bool lists = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.find(',') != std::string::npos;
+  });
   for (const std::string& name : names) {
     if (told++ < kMostNames) {
-      text += (text.empty() ? "" : ", ") + name;
+      text += (text.empty() ? "" : lists ? "; " : ", ") + name;
     }
   }
   return fmt::format("{} communicators ({}{})", communicators.size(), text,
-                     names.size() > kMostNames ? ", .." : "");
+                     names.size() <= kMostNames ? ""
+                     : lists                    ? "; .."
+                                                : ", ..");
 }
 
 std::vector<std::string> wait_lines(const Run& run, const std::vector<const Wait*>& waits) {

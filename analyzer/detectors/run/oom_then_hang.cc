@@ -5,6 +5,7 @@
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/memory/allocator/shortage.h"
 #include "analyzer/memory/holders/who_held.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/waiting/hang_cause.h"
@@ -46,14 +47,32 @@ void put_places(const Run& run, const Hang& hang, Finding& finding) {
 }
 
 // By PyTorch's own report of it where there is one: it comes last, and knows its totals.
-WhoHeld who_held_on(const Run& run, Rank rank) {
-  const RankState& state = *state_of(run, rank);
+const OutOfMemoryText* report_of(const Run& run, const RankState& state) {
   const OutOfMemoryText* found = nullptr;
   for (const OutOfMemoryText& failure : trace_of(run, state).out_of_memory) {
     const bool here = state.device < 0 || failure.device == state.device;
     found = here && !failure.held.empty() ? &failure : found;
   }
-  return found == nullptr ? WhoHeld() : who_held(run, state, *found);
+  return found;
+}
+
+// "; to survive running out, .." follows.
+std::string what_to_do(const Run& run, const Hang& hang, const OutOfMemoryText* report,
+                       const WhoHeld& held, uint64_t wanted) {
+  const Rank first = hang.roots.front();
+  const std::optional<uint64_t> total =
+      report == nullptr ? std::nullopt
+                        : shortage_of(trace_of(run, *state_of(run, first)), *report).total;
+  if (total && wanted > *total) {
+    return fmt::format(
+        "look at how the size of that request is computed: {} bytes are more than the whole GPU "
+        "has ({} bytes)",
+        wanted, *total);
+  }
+  // What is far less than was asked for is not what is in the way.
+  const bool is_in_the_way = !held.most.empty() && held.most_bytes >= wanted;
+  return fmt::format("reduce memory use on {}{}", ranks_text(hang.roots),
+                     is_in_the_way ? fmt::format(" ({} holds most)", held.most) : "");
 }
 
 Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
@@ -71,7 +90,9 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
   if (wanted) {
     finding.values.emplace_back("requested_bytes", static_cast<int64_t>(*wanted));
   }
-  const WhoHeld held = who_held_on(run, first);
+  const RankState& state = *state_of(run, first);
+  const OutOfMemoryText* const report = report_of(run, state);
+  const WhoHeld held = report == nullptr ? WhoHeld() : who_held(run, state, *report);
   finding.evidence.insert(finding.evidence.end(), held.lines.begin(), held.lines.end());
   for (size_t i = 0; i < std::min<size_t>(hang.roots.size(), 8); ++i) {
     finding.evidence.push_back(
@@ -83,13 +104,8 @@ Finding out_of_memory_hang_finding(const Run& run, const Hang& hang) {
       finding.evidence.push_back(then);
     }
   }
-  // What is far less than was asked for is not what is in the way.
-  const bool is_in_the_way = !held.most.empty() && held.most_bytes >= wanted.value_or(0);
-  finding.advice = fmt::format(
-      "reduce memory use on {}{}; to survive running out, catch it and have all ranks skip the "
-      "step "
-      "together",
-      ranks_text(hang.roots), is_in_the_way ? fmt::format(" ({} holds most)", held.most) : "");
+  finding.advice = what_to_do(run, hang, report, held, wanted.value_or(0)) +
+                   "; to survive running out, catch it and have all ranks skip the step together";
   return finding;
 }
 

@@ -250,6 +250,11 @@ Finding finding_about_all(const Run& run, const std::vector<RankEnd>& all) {
       ranks_text(finding.sides.front()), seconds(elapsed(all.front().time, all.back().time)),
       stopped ? "stopped" : "killed", all.front().state->rank.value, how_text(all.front()),
       run_time(run, all.front().time));
+  if (run.ranks.size() == 1) {
+    finding.title = fmt::format("rank {} was {} from outside: it {} at {}; culprit undetermined",
+                                all.front().state->rank.value, stopped ? "stopped" : "killed",
+                                how_text(all.front()), run_time(run, all.front().time));
+  }
   finding.values = {{"rank_count", static_cast<int64_t>(run.ranks.size())}};
   if (all.front().signal != 0) {
     finding.values.emplace(finding.values.begin(), "signal", all.front().signal);

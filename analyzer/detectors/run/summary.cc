@@ -16,6 +16,7 @@
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/hang/stall_text.h"
 #include "analyzer/judge/patience.h"
+#include "analyzer/model/communicators.h"
 #include "analyzer/model/divergence/older_messages.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
@@ -82,7 +83,8 @@ Finding healthy(const Run& run) {
     unknown += is_whole(communicator) ? 0 : 1;
     if (finding.evidence.size() < kEvidenceLines) {
       finding.evidence.push_back(
-          fmt::format("communicator {}: {} collectives", communicator.name, count));
+          fmt::format("communicator {}: {} collectives",
+                      communicator.named ? communicator.name : label_of(run, communicator), count));
     }
   }
   const bool sure = equal && unknown == 0 && is_complete(run);

@@ -16,12 +16,12 @@ export interface Finding {
 }
 export interface Ranks {
   rank: number[]; host: number[]; pid: number[]; gpu: number[]; state: number[]; last: number[]; place: number[]; at: number[];
-  peak: (number | null)[]; ended: (number | null)[]; late: (number | null)[]; step: (number | null)[]; missing: number[];
+  peak: (number | null)[]; ended: (number | null)[]; exited: (number | null)[]; late: (number | null)[]; step: (number | null)[]; missing: number[];
 }
 export interface Communicator { name: string; size: number; leading: boolean; ranks: number[]; seq: number[] }
 // begin, end, name of the communicator, sequence, text, kind
 export type Bar = [number, number, number, number, number, "done" | "enqueued" | "waits" | "instead"];
-export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; died?: number; bars: Bar[] }[] }
+export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; died?: number; exited?: number; bars: Bar[] }[] }
 // doing, at: of what waits for nobody.  since: us; waited: ns.  part: how those that are waited for stand to it.
 export interface Waits {
   nodes: { ranks: number[]; culprit: boolean; doing: string; at: string }[];
@@ -56,7 +56,7 @@ export interface NumberChart { name: string; kind: "scalar" | "norm" | "nonfinit
 export interface Numbers { charts: NumberChart[]; more_charts: number; shortened: string }
 export interface Fact { name: string; count: number; values: { value: string; ranks: string }[] }
 export interface Data {
-  schema: string; version: string; verdict: string; run_line: string; leading: number; source_link: string;
+  schema: string; version: string; verdict: string; run_line: string; leading: number;
   card: Card | null; findings: Finding[];
   losses: { stat: string; rank: number; count: number; severity: string; advice: string; text: string }[];
   run: { id: string; ranks: number[]; missing_ranks: number[]; world_size: number; hosts: string[]; start_ns: number; end_ns: number; records: number; live: boolean };

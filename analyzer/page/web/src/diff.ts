@@ -48,7 +48,7 @@ function time(diff: Diff): HTMLElement[] | null {
   const of = (side: "a_ns" | "b_ns"): Part[] => all.buckets.map((one) => [`${one.idle ? "idle: " : ""}${one.bucket}`, hueOfBucket(one.bucket, one.idle), one[side]]);
   const kernels = [...all.new_kernels.map((one) => ["only in B", one] as const), ...all.vanished_kernels.map((one) => ["only in A", one] as const)].sort((a, b) => b[1].ns - a[1].ns);
   return [h("p", {}, `GPU time ${all.per === "step" ? "of a step" : "in all that was recorded"}, ${all.ranks.length === 1 ? "rank" : "mean of ranks"} ${rankList(all.ranks)}: A ${duration(all.window.a_ns)}, B ${duration(all.window.b_ns)}.`), pair("GPU time", of("a_ns"), of("b_ns"), duration),
-    table("Parts of the time", ["part", "A", "B", "change", ""], all.buckets.filter((one) => one.a_ns > 0 || one.b_ns > 0).map((one) => [`${one.idle ? "idle: " : ""}${one.bucket}`, { ns: one.a_ns }, { ns: one.b_ns }, change(one.a_ns, one.b_ns, duration), one.grew ? "grew" : ""]), true),
+    table("Parts of the time", ["part", "A", "B", "change", "remark"], all.buckets.filter((one) => one.a_ns > 0 || one.b_ns > 0).map((one) => [`${one.idle ? "idle: " : ""}${one.bucket}`, { ns: one.a_ns }, { ns: one.b_ns }, change(one.a_ns, one.b_ns, duration), one.grew ? "grew" : ""]), true),
     table("Kernels and copies by what they are", ["what", "A", "B", "change", "of A", "of B"], all.kernels.filter((one) => one.a_ns > 0 || one.b_ns > 0).map((one) => [one.category, { ns: one.a_ns }, { ns: one.b_ns }, change(one.a_ns, one.b_ns, duration), share(one.a_percent), share(one.b_percent)]), true),
     ...(kernels.length > 0 ? [table("Kernels that only one has", ["run", "time", "kernel"], kernels.map(([run, one]) => [run, { ns: one.ns }, one.name]))] : []),
     ...(all.synchronisations.length > 0 ? [table("Synchronisation that changed", ["change", "call", "at", "times in A", "times in B", "blocked in A", "blocked in B"],
@@ -59,11 +59,11 @@ function collectives(diff: Diff): HTMLElement[] | null {
   const call = (side: Diff["sequences"][0]["a"]): string => side.operation ? `${side.operation}${side.count !== undefined ? ` of ${count(side.count)} ${side.type ?? ""}` : ""}${side.reduction ? `, ${side.reduction}` : ""}${side.where ? ` at ${side.where}` : ""}` : "nothing";
   const rows = diff.sequences.map((one) => [rankList(one.ranks), one.communicator, kinds[one.kind]!, one.kind === "same" || one.sequence === undefined ? null : `#${one.sequence}${one.sequence_last !== undefined ? `-${one.sequence_last}` : ""}`,
     one.a.collectives, one.b.collectives, one.kind === "same" ? "" : call(one.a), one.kind === "same" ? "" : call(one.b)]);
-  const only = [...diff.only_in_a.map((name) => `${name}: only in A`), ...diff.only_in_b.map((name) => `${name}: only in B`)];
+  const only = [...diff.only_in_a.map((name) => `communicator ${name}: only in A`), ...diff.only_in_b.map((name) => `communicator ${name}: only in B`)];
   if (rows.length + only.length === 0) return null;
   const most = Math.max(...diff.sequences.map((one) => Math.max(one.a.collectives, one.b.collectives)), 1);
   const first = diff.sequences.find((one) => one.kind !== "same");
-  return [...(first && most > 1 ? [h("p", {}, `Collectives of rank${first.ranks.length === 1 ? "" : "s"} ${rankList(first.ranks)} on ${first.communicator}, the first that differs:`),
+  return [...(first && most > 1 ? [h("p", {}, `Collectives of rank${first.ranks.length === 1 ? "" : "s"} ${rankList(first.ranks)} on communicator ${first.communicator}, the first that differs:`),
     pair("collectives", [["collectives", "var(--moving)", first.a.collectives]], [["collectives", "var(--moving)", first.b.collectives]], (value) => count(Math.round(value)))] : []),
     ...(rows.length > 0 ? [table("Collectives by communicator", ["ranks", "communicator", "sequences", "first difference", "calls in A", "calls in B", "A calls there", "B calls there"], rows, true)] : []),
     ...only.map((line) => h("p", {}, line))];

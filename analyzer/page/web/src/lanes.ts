@@ -6,6 +6,12 @@ import { at, duration, moment } from "./units";
 
 const hues = ["#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#7a6fd0", "#5f7d2a", "#b0672d", "#4a6572"];
 
+// Dark letters on light colours.
+function inkOn(colour: string): string {
+  const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2) as [number, number, number];
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.22 ? "#111" : "#fff";
+}
+
 // The time of the picture: from before the ranks parted, and what follows squeezed so that the wait does not hide how it began.
 interface View { from: number; to: number }
 
@@ -13,9 +19,11 @@ interface View { from: number; to: number }
 const over = (bar: Bar): boolean => bar[5] === "done" || bar[5] === "enqueued";
 const lasted = (bar: Bar): string => bar[5] === "enqueued" ? "enqueued; its end on the GPU was not recorded" : `for ${duration((bar[1] - bar[0]) * 1e3)}`;
 
-function signOfDeath(): HTMLElement {
-  const sign = h("i", {}, "\u2020");
-  sign.style.background = "var(--dead)";
+// Of who is gone, and of who ended in good order while others wait for it.
+const signs = { died: ["\u2020", "--dead", "gone", "the process is gone"], exited: ["\u2713", "--done", "exited with status 0", "the process exited with status 0"] } as const;
+function signOf(kind: keyof typeof signs): HTMLElement {
+  const sign = h("i", {}, signs[kind][0]);
+  sign.style.background = `var(${signs[kind][1]})`;
   return sign;
 }
 // From the longest to the shortest.
@@ -25,7 +33,7 @@ function labelsOf(bar: Bar): string[] {
   const call = text(bar[4]), time = duration((bar[1] - bar[0]) * 1e3), names = [text(bar[2]), number].filter((part) => part !== "").join(" ");
   if (bar[5] === "waits") return [`waits in ${call} ${names}, ${time}`, `waits in ${call} ${number}`.trimEnd(), `waits in ${number || call}`, `waits ${time}`, number || time];
   const [what, place] = call.split(" at ");
-  return [call, `${what} at ${place?.split(" in ")[0]}`, what!, what!.split(" ")[0]!, place?.split(" in ")[0] ?? ""];
+  return [call, `${what} at ${place?.split(" in ")[0]}`, what!, what!.startsWith("after ") ? "" : what!.split(" ")[0]!, place?.split(" in ")[0] ?? ""].filter((label) => label !== "");
 }
 
 // Where what is kept from before is far older than all the rest, the picture begins after it.
@@ -44,7 +52,7 @@ export function lanes(): HTMLElement[] | null {
   const names = [...new Set(all.lanes.flatMap((lane) => lane.bars.map((bar) => text(bar[2]))))].filter((name) => name !== "");
   const hue = (bar: Bar): string => hues[Math.max(0, names.indexOf(text(bar[2]))) % hues.length]!;
   const first = Math.min(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0])));
-  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => [...lane.bars.map((bar) => bar[1]), lane.died ?? -Infinity]));
+  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => [...lane.bars.map((bar) => bar[1]), lane.died ?? -Infinity, lane.exited ?? -Infinity]));
   const parted = all.parted;
   // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
   const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
@@ -125,23 +133,26 @@ export function lanes(): HTMLElement[] | null {
           labels.push(() => {
             if (bar[5] === "instead") { context.fillStyle = css("--culprit-fill"); context.fillRect(place, y + 7, need, row - 14); }  // over the cut
             if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
-            context.fillStyle = bar[5] === "waits" ? css("--fg") : "#fff"; context.fillText(label, place, y + row / 2); });
+            context.fillStyle = bar[5] === "waits" ? css("--fg") : bar[5] === "instead" ? "#fff" : inkOn(hue(bar)); context.fillText(label, place, y + row / 2); });
         } else if (label !== "" && over(bar) && begin > labelled) {
           const place = Math.min(begin, width - need - 2);
           context.fillStyle = css("--quiet"); context.fillText(label, place, y + 2); labelled = place + need + 4;
         }
       }
       context.restore();
-      if (lane.died !== undefined && lane.died >= view.from && lane.died <= view.to) {
-        const end = Math.min(x(lane.died), width - 16);
+      const kind = lane.died !== undefined ? "died" : "exited", ended = lane[kind], [mark, colour, gone] = signs[kind];
+      if (ended !== undefined && ended >= view.from && ended <= view.to) {
+        const end = Math.min(x(ended), width - 16);
         labels.push(() => {
           context.fillStyle = css("--bg"); context.fillRect(end, y + 7, 14, row - 14);  // over what it did until then
-          context.fillStyle = css("--dead"); context.fillRect(end, y + 5, 2, row - 10);
-          context.font = "bold 14px system-ui, 'DejaVu Sans', sans-serif"; context.fillText("\u2020", end + 4, y + row / 2);
-          const when = `gone at ${at(lane.died!)}`;
+          context.fillStyle = css(colour); context.fillRect(end, y + 5, 2, row - 10);
+          context.font = "bold 14px system-ui, 'DejaVu Sans', sans-serif"; context.fillText(mark, end + 4, y + row / 2);
+          const when = `${gone} at ${at(ended)}`;
           context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
           // Where nothing is drawn behind it.
-          if (end + 18 + context.measureText(when).width < width && !lane.bars.some((bar) => bar[1] > lane.died!)) context.fillText(when, end + 14, y + row / 2);
+          if (lane.bars.some((bar) => bar[1] > ended)) return;
+          const told = [when, `${gone}`, gone.split(" ")[0]!].find((one) => end + 18 + context.measureText(one).width < width);
+          if (told) { context.fillText(told, end + 17, y + row / 2); words.push(told); canvas.dataset.labels = words.join("|"); }
         });
       }
     });
@@ -190,7 +201,8 @@ export function lanes(): HTMLElement[] | null {
     }
     const lane = all.lanes[Math.floor((event.offsetY - top) / row)];
     const bar = lane?.bars.filter((b) => event.offsetX >= x(b[0]) - 2 && event.offsetX <= Math.max(x(b[1]), x(b[0]) + 2) + 2).at(-1);
-    if (lane && lane.died !== undefined && Math.abs(event.offsetX - x(lane.died) - 5) < 8) showTip([`rank ${lane.rank} is gone`, `since ${moment(lane.died)}`], event.clientX, event.clientY);
+    const ended = lane?.died ?? lane?.exited;
+    if (lane && ended !== undefined && Math.abs(event.offsetX - x(ended) - 5) < 8) showTip(lane.died !== undefined ? [`rank ${lane.rank} is gone`, `since ${moment(ended)}`] : [`rank ${lane.rank} exited with status 0`, `at ${moment(ended)}`], event.clientX, event.clientY);
     else if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, ${lasted(bar)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
     else hideTip();
   });
@@ -223,7 +235,7 @@ export function lanes(): HTMLElement[] | null {
   whenChosen(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }),
-    all.lanes.some((lane) => lane.died !== undefined) && h("span", {}, signOfDeath(), "the process is gone"));
+    ...(["died", "exited"] as const).filter((kind) => all.lanes.some((lane) => lane[kind] !== undefined)).map((kind) => h("span", {}, signOf(kind), signs[kind][3])));
   // What has not ended first, then from the last to the first.
   const latest = all.lanes.flatMap((lane) => lane.bars.map((bar) => ({ lane, bar }))).sort((a, b) => Number(over(a.bar)) - Number(over(b.bar)) || b.bar[0] - a.bar[0]);
   return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,

@@ -116,6 +116,14 @@ function map(memory: Memory): HTMLElement {
   return h("div", { class: "picture" }, svg as unknown as HTMLElement);
 }
 
+// From the first block to the last.
+function mapKey(memory: Memory): string {
+  const last = memory.blocks.at(-1)!, end = last[0] + last[1], held = memory.blocks.reduce((sum, block) => sum + block[1], 0);
+  const gaps = memory.blocks.slice(1).map((block, i) => block[0] - memory.blocks[i]![0] - memory.blocks[i]![1]);
+  const wanted = memory.failed ? `, where a block of ${bytes(memory.failed.bytes)} was wanted` : "";
+  return `Addresses from left to right and from line to line, ${bytes(Math.round(end / 12))} each. Coloured: ${bytes(held)} in use, in ${memory.blocks.length.toLocaleString("en-US")} blocks. Empty: ${bytes(Math.max(0, end - held))} between them, the widest gap ${bytes(Math.max(0, ...gaps))}${wanted}.`;
+}
+
 // A rank may hold memory on another GPU than its own, as a stray context does.
 function nameOf(one: Memory): string {
   const own = data.ranks?.gpu[data.ranks.rank.indexOf(one.rank)] ?? -1;
@@ -150,7 +158,7 @@ export function memory(): HTMLElement[] | null {
         `, as PyTorch's allocator counts; when and where it was allocated is known of ${bytes(one.peak)}`}.`}`),
       one.curve.t.length > 1 ? overTime(one) : h("p", { class: "quiet" }, "No history: when these were allocated was not recorded."),
       h("h3", {}, failed ? "What was in use when it failed" : "What was in use at the peak"), one.flames.length > 0 ? flame(one) : h("p", { class: "quiet" }, "Nothing is known to have been in use."),
-      one.blocks.length > 1 ? h("details", data.findings[data.leading]?.code.includes("fragment") ? { open: true } : {}, h("summary", {}, "where it lay: blocks by address"), map(one)) : h("span"),
+      one.blocks.length > 1 ? h("details", data.findings[data.leading]?.code.includes("fragment") ? { open: true } : {}, h("summary", {}, "where it lay: blocks by address"), h("p", { class: "quiet" }, mapKey(one)), map(one)) : h("span"),
       table(`Memory in use, rank ${one.rank}`, ["bytes", "part", "blocks", "owner and place"], [...one.flames.map((f): [number, number | null, string] => [f.b, f.n, f.f.map(text).join(" > ")]), ...freeRows(one)]
         .map(([size, blocks, what], _i, rows) => [{ text: bytes(size), sort: size }, percent(size, rows.reduce((sum, row) => sum + row[0], 0)), blocks, what])));
   };

@@ -8,23 +8,23 @@ const states: Record<string, [string, string]> = {  // colour, sign: never colou
   culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], "was moving": ["--moving", "\u203a"], done: ["--done", "\u2713"],
   failed: ["--failed", "\u00d7"], dead: ["--dead", "\u2020"], "no trace": ["--none", "?"],
 };
-interface Cell { rank: number; host: string; gpu: number; pid: number; state: string; last: string; place: string; at: number; ended: number | null; peak: number | null; late: number | null; step: number | null }
+interface Cell { rank: number; host: string; gpu: number; pid: number; state: string; last: string; place: string; at: number; ended: number | null; exited: number | null; peak: number | null; late: number | null; step: number | null }
 
 export function cells(): Cell[] {
   const r = data.ranks;
   if (!r) return [];
   const known = r.rank.map((rank, i) => ({ rank, host: text(r.host[i]!), gpu: r.gpu[i]!, pid: r.pid[i]!, state: text(r.state[i]!) === "moving" && !data.run.live ? "was moving" : text(r.state[i]!), last: text(r.last[i]!),
-    place: text(r.place[i]!), at: r.at[i]!, ended: r.ended[i]!, peak: r.peak[i]!, late: r.late[i]!, step: r.step[i]! }));
-  const missing = r.missing.map((rank) => ({ rank, host: "", gpu: -1, pid: 0, state: "no trace", last: "", place: "", at: 0, ended: null, peak: null, late: null, step: null }));
+    place: text(r.place[i]!), at: r.at[i]!, ended: r.ended[i]!, exited: r.exited[i]!, peak: r.peak[i]!, late: r.late[i]!, step: r.step[i]! }));
+  const missing = r.missing.map((rank) => ({ rank, host: "", gpu: -1, pid: 0, state: "no trace", last: "", place: "", at: 0, ended: null, exited: null, peak: null, late: null, step: null }));
   return [...known, ...missing].sort((a, b) => a.rank - b.rank);
 }
 // A culprit that died is both.
 const signOf = (cell: Cell): string => `${states[cell.state]?.[1] ?? "?"}${died(cell) && cell.state === "culprit" ? "\u2020" : ""}`;
 const died = (cell: Cell): boolean => cell.ended !== null;
-const stateOf = (cell: Cell): string => `${cell.state}${died(cell) && !["dead", "failed"].includes(cell.state) ? ", gone" : ""}`;
+const stateOf = (cell: Cell): string => `${cell.state}${died(cell) && !["dead", "failed"].includes(cell.state) ? ", gone" : cell.exited !== null && cell.state !== "done" ? ", exited" : ""}`;
 export const about = (cell: Cell): string[] => [`rank ${cell.rank}: ${stateOf(cell)}`,
   [cell.host ? `host ${cell.host}` : "", cell.pid > 0 ? `pid ${cell.pid}` : "", cell.gpu >= 0 ? `GPU ${cell.gpu}` : ""].filter((part) => part !== "").join(", "),
-  cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.ended !== null ? `\u2020 gone at ${moment(cell.ended)}` : "", cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
+  cell.last ? `${cell.last} at ${moment(cell.at)}` : "", cell.place, cell.ended !== null ? `\u2020 gone at ${moment(cell.ended)}` : "", cell.exited !== null ? `exited with status 0 at ${moment(cell.exited)}` : "", cell.peak !== null ? `peak memory ${bytes(cell.peak)}` : "",
   cell.late !== null ? `delayed collectives by ${duration(cell.late)}` : "", cell.step !== null ? `step ${duration(cell.step)}` : "", "Enter or click pins it for all screens"];
 
 const figures: Record<string, [string, (cell: Cell) => number | null]> = {
@@ -43,7 +43,8 @@ function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
         const own = c.seq[member]!, others = Math.max(0, ...c.seq.filter((_, i) => i !== member));
         const behind = own < others;
         // Who waits is not to blame for being behind.
-        const name = c.leading && cell.state === "culprit" ? "culprit" : cell.state === "waiting" && (c.leading || behind) ? "waiting" : behind ? "less" : "same";
+        const stuck = data.waits?.edges.some((edge) => edge.communicator === c.name && data.waits!.nodes[edge.from]?.ranks.includes(cell.rank)) ?? false;
+        const name = c.leading && cell.state === "culprit" ? "culprit" : stuck || cell.state === "waiting" && (c.leading || behind) ? "waiting" : behind ? "less" : "same";
         return h("td", { class: name }, `#${own}${own !== others && (name === "culprit" || name === "less") ? ` (others #${others})` : ""}`);
       }), h("td", {}, `${signOf(cell)} ${stateOf(cell)}`))))));
 }
@@ -89,7 +90,7 @@ function grid(all: Cell[]): HTMLElement {
       context.fillRect(x, y, size - 2, size - 2);
       context.globalAlpha = 1;
       if (size > 11 && (cell.state !== "waiting" || size > 16)) {
-        context.fillStyle = cell.state === "waiting" ? css("--fg") : "#fff";
+        context.fillStyle = cell.state === "waiting" ? css("--fg") : cell.state === "culprit" ? "#fff" : cell.state === "no trace" ? "#111" : css("--ink");
         context.font = `bold ${Math.round(size * 0.62)}px sans-serif`;
         context.textAlign = "center"; context.textBaseline = "middle";
         if (size > 40) {  // room for who it is
@@ -137,10 +138,10 @@ export function ranks(): HTMLElement[] | null {
   const select = h("select", { "aria-label": "colour of the cells", change: (event: Event) => choose("colour", (event.target as HTMLSelectElement).value) },
     ...has.map(([name, [label]]) => h("option", { value: name, selected: (option("colour") ?? "state") === name }, label)));
   const legend = h("div", { class: "legend" }, ...[...counts].map(([state, count]) => {
-    const sign = h("i", {}, states[state]?.[1] ?? "?");
-    sign.style.background = `var(${states[state]?.[0] ?? "--none"})`;
+    const sign = h("i", { class: state.replace(" ", "-") }, states[state]?.[1] ?? "?");
+    sign.style.background = `var(${state === "culprit" ? "--culprit-fill" : states[state]?.[0] ?? "--none"})`;
     const few = ["culprit", "dead", "failed", "no trace"].includes(state) ? all.filter((cell) => cell.state === state).slice(0, 4) : [];
-    const who = few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}${died(cell) && cell.state === "culprit" ? ", gone \u2020" : ""}`).join("; ");
+    const who = few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}${cell.state !== "culprit" ? "" : died(cell) ? ", gone \u2020" : cell.exited !== null ? ", exited with status 0" : ""}`).join("; ");
     return h("span", {}, sign, `${state}: ${count.toLocaleString("en-US")}${who ? ` (${who}${few.length < count ? "; …" : ""})` : ""}`);
   }));
   // Those that are unlike the others come first, so that no long table hides them.
