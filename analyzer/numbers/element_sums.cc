@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <climits>
 #include <cmath>
 #include <vector>
 
@@ -34,7 +35,8 @@ class Arithmetic {
     if (value == 0 || !std::isfinite(value)) {
       return value;
     }
-    const int last = std::ilogb(value) - digits_ + 1;
+    const int least = precision_.step > 0 ? std::ilogb(precision_.step) : INT_MIN;
+    const int last = std::max(std::ilogb(value) - digits_ + 1, least);
     return std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
   }
   // Rounded, or not: some algorithms add several numbers up before they round.
@@ -43,7 +45,10 @@ class Arithmetic {
     between.add(rounded(value));
   }
   double unit() const { return precision_.unit; }
-  double tiniest() const { return precision_.tiniest; }
+  // Of as many operations, beyond what rounded() says.
+  double error_near_zero(int operations) const {
+    return precision_.step > 0 ? 0 : operations * precision_.tiniest;
+  }
 
  private:
   Precision precision_;
@@ -144,10 +149,9 @@ std::optional<ImpossibleElement> impossible_element(const Checks& checks, const 
       continue;
     }
     const Between possible = sums_or_averages(arithmetic, addends, average);
-    // Near zero some processors have fewer digits, or none.
-    const double near_zero = (given.ranks + 2) * arithmetic.tiniest() + kOwnInaccuracy * size;
-    if (value < arithmetic.rounded(possible.least) - near_zero ||
-        value > arithmetic.rounded(possible.most) + near_zero) {
+    const double inaccuracy = arithmetic.error_near_zero(given.ranks + 2) + kOwnInaccuracy * size;
+    if (value < arithmetic.rounded(possible.least) - inaccuracy ||
+        value > arithmetic.rounded(possible.most) + inaccuracy) {
       return ImpossibleElement{index, value, possible.least, possible.most};
     }
   }
