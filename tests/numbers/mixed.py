@@ -66,7 +66,8 @@ class Job:
         with tempfile.TemporaryDirectory(prefix="mixed.") as folder:
             record(build, self.shape_seed(), self.shape.ranks, folder, job="mixed_job.py", **self.settings())
             report = json.loads(traintrace(build, "analyze", f"{folder}/traces", "--format=json"))
-        return [finding for finding in report["findings"] if finding["severity"] != "info"]
+        # What a busy machine does to a job's times is no alarm about its numbers.
+        return [finding for finding in report["findings"] if finding["severity"] != "info" and not finding["code"].startswith("latency.")]
 
     def shape_seed(self):
         return f"{self.fault} {self.seed}"
