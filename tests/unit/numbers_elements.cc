@@ -25,10 +25,14 @@ class AnyOrder {
 
  private:
   bool chance() { return engine_() % 2 == 0; }
-  double either(double value) { return chance() ? rounded(job_.type, value) : value; }
+  // Some algorithms compute with floats, and round to the type at the end.
+  double either(double value) {
+    const double computed = chance() ? static_cast<float>(value) : value;
+    return chance() ? rounded(job_.type, computed) : computed;
+  }
   double share_of(double value) {
     const double share = 1.0 / ranks_;
-    return either(value * (chance() ? rounded(job_.type, share) : share));
+    return either(value * (chance() ? rounded(job_.type, share) : static_cast<float>(share)));
   }
   double added(std::vector<double> values) {
     std::shuffle(values.begin(), values.end(), engine_);

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "analyzer/detectors/framework_calls.h"
@@ -196,17 +197,23 @@ size_t gradient_collectives(const ProcessTrace& trace, const SameBatches& same,
     return 0;
   }
   const PlaceBatches own = own_batches(numbers, series.rank);
+  std::map<std::tuple<uint32_t, uint32_t, int>, bool> known;  // by call, stack and type
   size_t count = 0;
   for (const Exchange& exchange : exchanges->second) {
     if (exchange.enter < series.times[same.first] || exchange.enter > series.times[same.last]) {
       continue;
     }
-    OperationText operation;
-    operation.call = exchange.call;
-    operation.stack = exchange.stack;
-    operation.data_type = exchange.data_type;
-    operation.collective = exchange.collective;
-    if (!is_of_data_parallelism(framework_call_of(trace, operation).call)) {
+    const auto [is_data_parallel, is_new] =
+        known.try_emplace({exchange.call, exchange.stack, exchange.data_type});
+    if (is_new) {
+      OperationText operation;
+      operation.call = exchange.call;
+      operation.stack = exchange.stack;
+      operation.data_type = exchange.data_type;
+      operation.collective = exchange.collective;
+      is_data_parallel->second = is_of_data_parallelism(framework_call_of(trace, operation).call);
+    }
+    if (!is_data_parallel->second) {
       return 0;
     }
     count += has_own_data_at(series, own, exchange.enter) ? 0 : 1;
