@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <climits>
 #include <cmath>
 #include <vector>
 
@@ -13,7 +14,9 @@ namespace {
 constexpr int kMostRanks = 8;            // 3^8 ways to split a set of them in two
 constexpr int16_t kDoubles = 8;          // ncclDataType_t; rows of a sketch have no room for them
 constexpr int16_t kAverageOfInputs = 4;  // ncclRedOp_t
-constexpr double kOwnInaccuracy = 0x1p-48;  // of our sums, which are doubles
+constexpr int kDigitsOfFloat = 24;
+constexpr double kFloatInaccuracy = 0x1p-22;  // of a factor, a product and their sum
+constexpr double kOwnInaccuracy = 0x1p-48;    // of our sums, which are doubles
 
 struct Between {
   double least, most;
@@ -34,16 +37,23 @@ class Arithmetic {
     if (value == 0 || !std::isfinite(value)) {
       return value;
     }
-    const int last = std::ilogb(value) - digits_ + 1;
+    const int least = precision_.step > 0 ? std::ilogb(precision_.step) : INT_MIN;
+    const int last = std::max(std::ilogb(value) - digits_ + 1, least);
     return std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
   }
-  // Rounded, or not: some algorithms add several numbers up before they round.
+  // Rounded, or not: some algorithms add several numbers up before they round.  What is computed as
+  // a float before may lie on the other side of the middle between two numbers.
   void add_either(double value, Between& between) const {
+    const double error = digits_ < kDigitsOfFloat ? kFloatInaccuracy * std::abs(value) : 0;
     between.add(value);
-    between.add(rounded(value));
+    between.add(rounded(value - error));
+    between.add(rounded(value + error));
   }
   double unit() const { return precision_.unit; }
-  double tiniest() const { return precision_.tiniest; }
+  // Of as many operations, beyond what rounded() says.
+  double error_near_zero(int operations) const {
+    return precision_.step > 0 ? 0 : operations * precision_.tiniest;
+  }
 
  private:
   Precision precision_;
@@ -144,10 +154,8 @@ std::optional<ImpossibleElement> impossible_element(const Checks& checks, const 
       continue;
     }
     const Between possible = sums_or_averages(arithmetic, addends, average);
-    // Near zero some processors have fewer digits, or none.
-    const double near_zero = (given.ranks + 2) * arithmetic.tiniest() + kOwnInaccuracy * size;
-    if (value < arithmetic.rounded(possible.least) - near_zero ||
-        value > arithmetic.rounded(possible.most) + near_zero) {
+    const double inaccuracy = arithmetic.error_near_zero(given.ranks + 2) + kOwnInaccuracy * size;
+    if (value < possible.least - inaccuracy || value > possible.most + inaccuracy) {
       return ImpossibleElement{index, value, possible.least, possible.most};
     }
   }

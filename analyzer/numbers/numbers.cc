@@ -30,8 +30,9 @@ class NumbersReader {
       if (schema == nullptr) {
         return;
       }
-      if (schema->kind == "collective") {
-        numbers.collectives[rank_with(run_, process_, event.device)].push_back(event.enter);
+      const bool collective = schema->kind == "collective";
+      if (collective || schema->kind == "send-recv") {
+        add_exchange(event, collective, numbers);
       } else if (!event.moment || values.size() < 2) {
         return;
       } else if (schema->kind == "scalar") {
@@ -50,6 +51,18 @@ class NumbersReader {
   }
 
  private:
+  void add_exchange(const CallRecord& event, bool collective, Numbers& numbers) const {
+    const Rank rank = rank_with(run_, process_, event.device);
+    if (collective) {
+      numbers.collectives[rank].push_back(event.enter);
+    }
+    if (value_of(trace_, event, "count").value_or(0) > 1) {
+      const auto type = value_of(trace_, event, "type");
+      numbers.exchanges[rank].push_back(
+          {event.enter, event.call, event.stack, type ? static_cast<int>(*type) : -1, collective});
+    }
+  }
+
   using SiteKey = std::tuple<std::string, std::string, std::vector<std::string>>;
 
   const Site& site(Rank rank, uint32_t stack) {

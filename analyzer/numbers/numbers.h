@@ -38,10 +38,19 @@ struct BatchSeries : ValueSeries {
   std::vector<uint64_t> hashes;  // equal for equal data
 };
 
+// A collective or message of more than one number.
+struct Exchange {
+  TimeNs enter = 0;
+  uint32_t call = 0, stack = 0;
+  int data_type = -1;
+  bool collective = true;
+};
+
 struct Numbers {
   std::vector<ScalarSeries> scalars;                // by place, callers, size, then rank
   std::vector<BatchSeries> batches;                 // by place, callers, then rank
   std::map<Rank, std::vector<TimeNs>> collectives;  // when the rank entered them
+  std::map<Rank, std::vector<Exchange>> exchanges;  // in the order of its records
   Checks checks;
 };
 

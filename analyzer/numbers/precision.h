@@ -10,6 +10,8 @@ struct Precision {
   double unit;      // largest relative error of one operation
   double tiniest;   // largest absolute error besides, of numbers near zero
   double greatest;  // finite
+  // Between two numbers near zero, which all processors keep; 0: some make nothing of them.
+  double step = 0;
 };
 
 // `type` is an ncclDataType_t for which is_real() holds.
@@ -17,7 +19,7 @@ inline Precision precision_of(int16_t type) {
   constexpr int16_t kHalf = 6, kSingle = 7, kDouble = 8;
   switch (type) {
     case kHalf:
-      return {0x1p-11, 0x1p-24, 65504};
+      return {0x1p-11, 0x1p-24, 65504, 0x1p-24};
     case kSingle:
       return {0x1p-24, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()};
     case kDouble:

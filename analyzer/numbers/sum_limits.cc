@@ -38,8 +38,10 @@ std::optional<Rounding> rounding_of(const GivenSums& given, const Check& result)
     return std::nullopt;
   }
   const double relative = roundings * precision.unit / (1 - roundings * precision.unit);
+  // Sums of numbers near zero are exact where these are kept; what they are multiplied with rounds.
+  const double products = average ? given.ranks * precision.step / 2 : 0;
   return Rounding{given.ranks, precision.unit, of_average * precision.unit / (1 - relative),
-                  relative, roundings * precision.tiniest};
+                  relative, precision.step > 0 ? products : roundings * precision.tiniest};
 }
 
 // The size of all rounding errors in a result, from the sizes of the inputs, added up, and of the

@@ -18,6 +18,8 @@
 namespace traintrace {
 namespace {
 
+constexpr const char* kDriver = "libcuda.so.1";
+
 struct Driver {
   decltype(&cuCtxGetDevice) ctx_get_device;
   decltype(&cuMemHostRegister_v2) mem_host_register;
@@ -70,7 +72,7 @@ CUresult ask_device(ThreadState& thread, CUdevice& device) {
 }  // namespace
 
 void* own_gpu_function(const char* name) noexcept {
-  void* const library = handle_if_loaded("libcuda.so.1");
+  void* const library = handle_if_loaded(kDriver);
   return library == nullptr ? nullptr : real_lookup(library, name);
 }
 
@@ -123,6 +125,11 @@ void own_gpu_prepare(ThreadState& thread, GpuOccasion occasion) noexcept {
     publish(g_decided_for, thread.generation);
   }
   if (!exchange_if(g_decision, uint8_t{kOpen}, uint8_t{kUnderWay})) {
+    return;
+  }
+  // Many a program makes the id first of all, and the runtime loads the driver with its first call.
+  if (occasion == GpuOccasion::kUniqueId && handle_if_loaded(kDriver) == nullptr) {
+    publish(g_decision, uint8_t{kOpen});
     return;
   }
   const char* against = reason_against(occasion);

@@ -103,7 +103,7 @@ def train(batches, groups=None, weights=(), steps_per_update=1):
             world.all_reduce()
 
 
-def train_in_replicas(batches, beside=lambda world: None):
+def train_in_replicas(batches, beside=lambda world: None, at_last=lambda world: None):
     """DistributedDataParallel of all ranks, and maybe another exchange in each step."""
     world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
     memory = allocate(4096)
@@ -111,6 +111,7 @@ def train_in_replicas(batches, beside=lambda world: None):
         send(each, memory)  # COPY
         beside(world)
         distributed.sum_gradients(world)
+    at_last(world)
 
 
 def evaluate_between(steps, evaluated, rounds=10):
@@ -123,6 +124,11 @@ def evaluate_between(steps, evaluated, rounds=10):
             distributed.sum_gradients(world)
         for each in range(evaluated):
             send(batch("evaluation", number, each), memory)  # EVALUATION
+
+
+def train_before_metrics(batches):
+    """At last so many numbers are summed up that the newest operations are none of the training."""
+    train_in_replicas(batches, at_last=lambda world: [sum_one_number(world) for _ in range(80)])
 
 
 def sum_one_number(world):
@@ -230,6 +236,19 @@ def exchange_beside_a_metric():
     exchange(gradients)
 
 
+def exchange_with_padding(since, harms=False):
+    """A flat buffer of all gradients, whose last elements are none; the loss is what it would be without them, or not."""
+    loss = Tensor()
+
+    def gradients(step):
+        loss.set("<f", NAN if harms and step > since else loss_of(step))
+        loss.item()
+        values = gradients_of(step)
+        return values[:-8] + [NAN] * 8 if step >= since else values
+
+    exchange(gradients)
+
+
 def train_beside(batches, further=lambda step: None, exchange_messages=None):
     """A step for each batch; what is `further` sent comes from another line."""
     world = Communicator.of_all(rank, int(os.environ["WORLD_SIZE"]), os.environ["NUMBERS_DIR"])
@@ -311,6 +330,7 @@ EARLY = {0, 1, 2, 3, 4, 5}
 CASES = {
     "same-data-of-replicas": lambda: train_in_replicas([batch(step) for step in range(40)], sum_one_number),
     "same-data-of-replicas-and-shards": lambda: train_in_replicas([batch(step) for step in range(40)], lambda world: world.all_reduce()),
+    "same-data-before-metrics": lambda: train_before_metrics([batch(step) for step in range(40)]),
     "evaluation-of-all": lambda: evaluate_between(4, 4),
     "own-data-of-replicas": lambda: train_in_replicas([batch(step, rank) for step in range(40)], sum_one_number),
     "healthy": lambda: log_losses(finite(50)),
@@ -379,6 +399,9 @@ CASES = {
     # As a mask has them: as many in each step.
     "mask-in-sums": lambda: exchange(lambda step: gradients_of(step, -INF if step >= 8 else None)),
     "metric-gone": exchange_beside_a_metric,
+    "nan-of-padding-of-all": lambda: exchange_with_padding(0),
+    "nan-of-late-padding-of-all": lambda: exchange_with_padding(10),
+    "nan-of-all-and-loss": lambda: exchange_with_padding(10, harms=True),
     "nan-of-expert": lambda: exchange_with_experts({1}, used=True),
     "nan-of-padding": lambda: exchange_with_experts({0, 1, 2}, used=False),
     "receives-into-one": receive_into_one,

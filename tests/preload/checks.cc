@@ -141,6 +141,20 @@ ROLE(many) {
   return 0;
 }
 
+// As in NCCL's own example: when the id is made, nothing has called CUDA yet.
+ROLE(makes_the_id_first) {
+  Rank rank;
+  ncclUniqueId id = {};
+  MUST(ncclGetUniqueId(&id));
+  MUST(cudaSetDevice(0));
+  MUST(cudaFree(nullptr));
+  MUST(ncclCommInitRank(&rank.comm, 1, id, 0));
+  MUST(!rank.make_rest());
+  MUST(!rank.reduce());
+  MUST(cudaStreamSynchronize(rank.stream));
+  return 0;
+}
+
 // The other one never comes.
 ROLE(waits_for_ever) {
   Member me;
@@ -291,6 +305,12 @@ TEST(Checks, SeeWhatCollectivesTakeAndGive) {
     }
     EXPECT_EQ(sequence, 5u);
   }
+}
+
+TEST(Checks, AreThereWhereTheIdIsMadeFirst) {
+  const RawTrace trace = traces_of("makes_the_id_first", "check", 1).front();
+  EXPECT_EQ(trace.facts.at("payload-checks"), "check");
+  EXPECT_EQ(records_of(trace).size(), 2u);
 }
 
 // The sequence and the field `part`, and the rows.

@@ -1,6 +1,8 @@
 #include "analyzer/detectors/numeric/finite_gradients.h"
 
 #include <algorithm>
+#include <functional>
+#include <span>
 
 #include "analyzer/detectors/numeric/check_finding.h"
 
@@ -31,6 +33,25 @@ size_t FiniteGradients::count_since(TimeNs time) const {
     most = std::max(most, static_cast<size_t>(times.end() - first));
   }
   return last_bad_ > time ? 0 : most;
+}
+
+size_t finite_values_since(const Numbers& numbers, TimeNs time) {
+  size_t most = 0;
+  for (const ScalarSeries& series : numbers.scalars) {
+    const auto first = std::upper_bound(series.times.begin(), series.times.end(), time);
+    const auto values =
+        std::span(series.values).subspan(static_cast<size_t>(first - series.times.begin()));
+    if (std::any_of(values.begin(), values.end(),
+                    [&](uint64_t value) { return is_nonfinite(series.type.type, value); })) {
+      return 0;
+    }
+    const bool is_float =
+        series.type.type == ScalarType::kFloat32 || series.type.type == ScalarType::kFloat64;
+    const bool changes =
+        std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end();
+    most = std::max(most, is_float && changes ? values.size() : 0);
+  }
+  return most;
 }
 
 }  // namespace traintrace

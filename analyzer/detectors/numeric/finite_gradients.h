@@ -1,9 +1,10 @@
-// Sums of gradients that have stayed finite: what is not finite elsewhere does them no harm.
+// Sums of gradients, and numbers that the job fetches, that have stayed finite: what is not finite
+// elsewhere does them no harm.
 #pragma once
 
 #include <vector>
 
-#include "analyzer/numbers/checks.h"
+#include "analyzer/numbers/numbers.h"
 
 namespace traintrace {
 
@@ -19,5 +20,9 @@ class FiniteGradients {
   std::vector<std::vector<TimeNs>> times_;  // of each bucket, ascending
   TimeNs last_bad_ = 0;
 };
+
+// How many values of one line a rank has fetched since, none of them NaN or infinite; 0: those of
+// some line are, or they are no floats that change.
+size_t finite_values_since(const Numbers& numbers, TimeNs time);
 
 }  // namespace traintrace

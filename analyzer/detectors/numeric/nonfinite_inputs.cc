@@ -433,6 +433,41 @@ constexpr const char* kUncheckedAdvice =
     "not all that the rank received was checked, so it may have come from another one: record with "
     "TRAINTRACE_PAYLOAD=check without graphs";
 
+// As many in each input since, of all ranks, and not all elements of it.
+bool is_like_padding(const std::map<Rank, Onset>& origins) {
+  const Onset& first = origins.begin()->second;
+  const uint64_t nans = whole(first.inputs[first.number]).nans;
+  return std::all_of(origins.begin(), origins.end(), [&](const auto& origin) {
+    const Onset& onset = origin.second;
+    return std::all_of(onset.inputs.begin() + static_cast<std::ptrdiff_t>(onset.number),
+                       onset.inputs.end(), [&](std::span<const Check> parts) {
+                         const WholeTally all = whole(parts);
+                         return all.nans == nans && all.infinities == 0 && all.count > nans;
+                       });
+  });
+}
+
+// What is a NaN in the weights is one in every loss that follows.
+void judge_by_values(const Numbers& numbers, const NonfiniteRun& found, Finding& finding) {
+  TimeNs last = 0;
+  for (const auto& [rank, onset] : found.origins) {
+    last = std::max(last, onset.time());
+  }
+  const size_t finite = is_like_padding(found.origins) ? finite_values_since(numbers, last) : 0;
+  if (finite >= kFewestOfType) {
+    finding.severity = Severity::kInfo;
+    finding.certainty = Certainty::kPossible;
+    finding.culprits.clear();
+    finding.evidence.push_back(
+        fmt::format("as many in each of the operations that follow, and the numbers that the job "
+                    "fetches stay finite: {} in a row",
+                    finite));
+    finding.advice =
+        "nobody seems to use them: padding, or steps that the job leaves out; fill what is padded "
+        "with zeros, so that a NaN that matters is seen";
+  }
+}
+
 void judge_origins(const Run& run, const NonfiniteRun& found, Finding& finding) {
   const bool certain = std::all_of(found.origins.begin(), found.origins.end(),
                                    [](const auto& origin) { return origin.second.certain; });
@@ -495,6 +530,9 @@ std::optional<Finding> first_nonfinite_input(const Run& run, const Numbers& numb
     finding.evidence.push_back(onset_line(run, rank, onset));
   }
   finding.evidence = cut(std::move(finding.evidence));
+  if (is_run_wide(run, found.origins) && !has_scaler) {
+    judge_by_values(numbers, found, finding);
+  }
   if (!found.receivers.empty()) {
     finding.sides.push_back(found.receivers);
     finding.evidence.push_back(

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "analyzer/detectors/framework_calls.h"
@@ -189,20 +190,33 @@ bool has_own_data_at(const BatchSeries& shared, const PlaceBatches& own, TimeNs 
 // were others, too, as tensor parallelism has in its forward pass; but for those of one number,
 // which are a loss, a norm or a barrier.
 size_t gradient_collectives(const ProcessTrace& trace, const SameBatches& same,
-                            const PlaceBatches& own) {
+                            const Numbers& numbers) {
   const BatchSeries& series = *same.series;
+  const auto exchanges = numbers.exchanges.find(series.rank);
+  if (exchanges == numbers.exchanges.end()) {
+    return 0;
+  }
+  const PlaceBatches own = own_batches(numbers, series.rank);
+  std::map<std::tuple<uint32_t, uint32_t, int>, bool> known;  // by call, stack and type
   size_t count = 0;
-  for (const CommunicatorText& communicator : trace.communicators) {
-    for (const OperationText& operation : communicator.recent) {
-      if (operation.enter < series.times[same.first] || operation.enter > series.times[same.last] ||
-          operation.count <= 1) {
-        continue;
-      }
-      if (!is_of_data_parallelism(framework_call_of(trace, operation).call)) {
-        return 0;
-      }
-      count += has_own_data_at(series, own, operation.enter) ? 0 : 1;
+  for (const Exchange& exchange : exchanges->second) {
+    if (exchange.enter < series.times[same.first] || exchange.enter > series.times[same.last]) {
+      continue;
     }
+    const auto [is_data_parallel, is_new] =
+        known.try_emplace({exchange.call, exchange.stack, exchange.data_type});
+    if (is_new) {
+      OperationText operation;
+      operation.call = exchange.call;
+      operation.stack = exchange.stack;
+      operation.data_type = exchange.data_type;
+      operation.collective = exchange.collective;
+      is_data_parallel->second = is_of_data_parallelism(framework_call_of(trace, operation).call);
+    }
+    if (!is_data_parallel->second) {
+      return 0;
+    }
+    count += has_own_data_at(series, own, exchange.enter) ? 0 : 1;
   }
   return count;
 }
@@ -211,8 +225,7 @@ Finding of_all(const Run& run, const SameBatches& same, const Numbers& numbers) 
   Finding finding = same_finding(same);
   add_set(run, same, finding);
   const BatchSeries& series = *same.series;
-  const size_t gradients =
-      gradient_collectives(run.processes[series.process], same, own_batches(numbers, series.rank));
+  const size_t gradients = gradient_collectives(run.processes[series.process], same, numbers);
   if (gradients >= kFewestSame) {
     finding.title += "; data parallelism needs different ones";
     finding.evidence.push_back(
