@@ -32,7 +32,7 @@ STORIES = ("hang", "early-stop", "healthy", "skipped", "swapped", "cross-communi
 
 
 def hang_of_many():
-    """1,024 ranks on 128 hosts, 5,000 operations each; rank 702 does not come to the last."""
+    """1,024 ranks on 128 hosts, the last 64 operations of each, as a trace keeps them; rank 702 does not come to the next."""
     lines = []
     for host in range(RANKS // 8):
         lines.append(f"ranks {host * 8}-{host * 8 + 7} host=node{host:03}")
