@@ -369,10 +369,6 @@ class Drain {
   std::map<Rank, std::set<Number>> edited_;  // and the collectives that those have yet to do
 };
 
-}  // namespace
-
-namespace {
-
 // A departure put right.
 struct Mended {
   Rank rank;
