@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <iterator>
 #include <map>
@@ -253,8 +254,9 @@ std::vector<int> declared_members(const CommunicatorText& text) {
 
 std::string label_of(const Run& run, const Communicator& communicator) {
   if (!communicator.named) {
-    const bool counted = std::isdigit(static_cast<unsigned char>(communicator.name.front())) != 0;
-    return (counted ? "of " : "") + communicator.name;
+    const std::string& name = communicator.name;
+    const bool counted = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+    return (counted ? "of " : "") + name;
   }
   const auto same = std::count_if(
       run.communicators.begin(), run.communicators.end(),
