@@ -265,7 +265,7 @@ TEST(SameData, OfAnEvaluationIsNoAlarm) {
             Lines{"warning numeric.same-data possible side=0-2"});
 }
 
-// Rank 1 evaluates the same set a little later than the others.
+// Rank 1 trains on the same set a little later than the others.
 TEST(SameData, IsNoneOfSomeIfTheOthersSendItAtOtherTimes) {
   const auto job_of = [](bool same) {
     Job job(3);
@@ -283,7 +283,7 @@ TEST(SameData, IsNoneOfSomeIfTheOthersSendItAtOtherTimes) {
     return job;
   };
   // Both rounds together, it is the same on all ranks.
-  EXPECT_EQ(found_in(job_of(true)), Lines{"info numeric.same-data possible side=0-2"});
+  EXPECT_EQ(found_in(job_of(true)), Lines{"warning numeric.same-data possible side=0-2"});
   EXPECT_EQ(found_in(job_of(false)), Lines{"warning numeric.same-data possible side=0,2"});
 }
 

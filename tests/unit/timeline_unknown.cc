@@ -33,7 +33,7 @@ TEST(WithoutTimeline, IsSaidBesideTheVerdictThatNothingIsWrong) {
   add_latency(run, findings);
   ASSERT_EQ(findings.size(), 1U);
   ASSERT_EQ(findings[0].evidence.size(), 1U);
-  EXPECT_NE(findings[0].evidence[0].find("of ranks 0,1, so lost GPU time cannot be"),
+  EXPECT_NE(findings[0].evidence[0].find("for ranks 0,1, so lost GPU time cannot be"),
             std::string::npos);
   EXPECT_NE(findings[0].evidence[0].find("TRAINTRACE_GPU_TIMELINE=cupti"), std::string::npos);
 }

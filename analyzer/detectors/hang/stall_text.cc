@@ -196,9 +196,14 @@ std::string transport_title(const Run& run, const RootStall& root) {
                                 ranks_text(all_of(stall)), operation_text(run, stall))
                   : fmt::format("{} have all entered {} and none is known to have completed it",
                                 ranks_text(all_of(stall)), operation_text(run, stall));
+  // Messages of a ring that keeps no beginning have no number to be paired by.
+  const bool numbered =
+      std::all_of(stall.ranks.begin(), stall.ranks.end(),
+                  [](const StalledRank& rank) { return rank.operation.sequence != 0; });
   return fmt::format(
-      "{}, for {}{}; all calls match{}; no culprit", what, seconds(stall.waited),
+      "{}, for {}{}; all calls {}match{}; no culprit", what, seconds(stall.waited),
       aborted ? ", until the communicator was aborted" : "",
+      numbered ? "" : "that can be compared ",
       stall.known ? ", which points at the network or transport" : odd_stream_text(run, stall));
 }
 
