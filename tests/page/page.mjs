@@ -377,6 +377,7 @@ async function deaths(one, gone) {
   assert.equal(await page.locator("#moment .legend", { hasText: "\u2020" }).count(), gone.length > 0 ? 1 : 0, one.name);
   const { lanes } = JSON.parse(await page.textContent("#data"));
   assert.deepEqual(lanes.lanes.filter((lane) => lane.died !== undefined).map((lane) => lane.rank), gone, one.name);
+  if (one.crashed) assert.match(await page.textContent("#verdict"), /core dump/, "a fault of its own leaves more than logs");
   await done(one, opened);
 }
 

@@ -203,7 +203,7 @@ def all_pages(folder):
         lambda: make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps", about="steps"),
         *([lambda: make("real-profile", REAL_PROFILE, folder, screen="steps", about="steps")] if os.path.isdir(REAL_PROFILE) else []),
         *[page(story, lambda story=story: story_text(story)) for story in STORIES],
-        page("died", lambda: DIED),
+        page("died", lambda: DIED, crashed=True),
         page("hostile", lambda: HOSTILE),
         page("memory", out_of_memory, screen="memory"),
         page("numbers", of_numbers, screen="numbers", about="numbers"),

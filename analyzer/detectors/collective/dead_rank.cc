@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <csignal>
+#include <iterator>
 #include <map>
 
 #include "analyzer/detectors/detectors.h"
@@ -258,7 +260,23 @@ void say_how_it_died(const Run& run, const Hang& hang, Finding& finding) {
   }
 }
 
-std::string advice_for(const Hang& hang) {
+// A fault of the process's own, which leaves more than logs.
+bool has_crashed(const ProcessTrace& trace) {
+  constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP};
+  return trace.wait_status >= 0 && WIFSIGNALED(trace.wait_status) &&
+         std::find(std::begin(kFaults), std::end(kFaults), WTERMSIG(trace.wait_status)) !=
+             std::end(kFaults);
+}
+
+std::string advice_for(const Run& run, const Hang& hang) {
+  const bool crashed = std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
+    return has_crashed(trace_of(run, *state_of(run, rank)));
+  });
+  if (hang.fate == Fate::kDied && crashed) {
+    return "find out where it crashed: a core dump (coredumpctl, gdb), or run it again with "
+           "PYTHONFAULTHANDLER=1; the last recorded call is the last that was seen, not where it "
+           "crashed";
+  }
   return hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly
              ? "find out what ended it: the launcher's log, the kernel's log (out of memory), the "
                "machine"
@@ -285,7 +303,7 @@ std::vector<Finding> find_dead_rank(const Run& run) {
     if (std::string why = not_seen_text(run, hang); !why.empty()) {
       finding.evidence.push_back(std::move(why));
     }
-    finding.advice = advice_for(hang);
+    finding.advice = advice_for(run, hang);
     if (hang.fate == Fate::kDied || hang.fate == Fate::kDumpedEarly) {
       finding.culprits = hang.roots;
     }

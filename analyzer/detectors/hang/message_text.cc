@@ -53,19 +53,25 @@ std::string order_text(const Divergence& one) {
                      size_text(received.item.operation));
 }
 
+// "peer 5 (rank 169)": numbers of one communicator compare with what the others call.
+static std::string called_peer(const Run& run, const Divergence& one) {
+  const int number = one.own.item.operation.peer;
+  const Member* const peer = member_at(run.communicators[one.used], number);
+  if (peer != nullptr && one.used != one.communicator) {
+    return fmt::format("rank {} for the first time", peer->rank.value);
+  }
+  return peer == nullptr || peer->rank.value == number
+             ? fmt::format("peer {}", number)
+             : fmt::format("peer {} (rank {})", number, peer->rank.value);
+}
+
 std::string wrong_peer_text(const Run& run, const Divergence& one) {
   const bool sends = !one.own.item.operation.receive;
-  const Member* const peer =
-      one.used == one.communicator
-          ? nullptr  // numbers of one communicator compare
-          : member_at(run.communicators[one.used], one.own.item.operation.peer);
   return fmt::format("rank {} {} {}{}, which does not {}; rank {} waits for its {}{}",
                      one.own.rank.value, sends ? "sends to" : "receives from",
-                     peer == nullptr ? fmt::format("peer {}", one.own.item.operation.peer)
-                                     : fmt::format("rank {} for the first time", peer->rank.value),
-                     place_of_call(run, one.own), sends ? "receive it" : "send it",
-                     one.expected.rank.value, sends ? "send" : "receive",
-                     place_of_call(run, one.expected));
+                     called_peer(run, one), place_of_call(run, one.own),
+                     sends ? "receive it" : "send it", one.expected.rank.value,
+                     sends ? "send" : "receive", place_of_call(run, one.expected));
 }
 
 // "send to rank 6"

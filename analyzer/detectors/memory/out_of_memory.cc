@@ -106,7 +106,7 @@ std::vector<std::string> piece_lines(const Shortage& shortage) {
   }
   return {
       fmt::format("request: {} bytes; free in total: {} bytes, but in pieces: {}{} bytes on the "
-                  "device, which was asked for {} bytes",
+                  "device, where {} bytes in one piece were asked for",
                   failure.bytes, sum_of(failure.reserved == 0 ? 0 : cached.value_or(0), free),
                   where, free, shortage.segment),
       fmt::format("the job itself held {} bytes", shortage.job)};

@@ -25,7 +25,7 @@ const screens: Screen[] = data.report ? reportScreens() : data.diff ? diffScreen
   ["memory", "Memory", "Memory", memory],
   ["steps", "Steps", "Where GPU time went", steps],
   ["numbers", "Numbers", "Numbers: losses, norms and what else was recorded", numbers],
-  ["environment", "Environment", "Versions, settings, losses", environment],
+  ["environment", "Environment", "Versions, settings, lost records", environment],
 ];
 
 // The screen that the verdict is about comes second.

@@ -164,7 +164,7 @@ export function waits(): HTMLElement[] | null {
   const draw = (): void => {
     const nodes = canFold && option("fold") !== "no" ? few : every;
     const hidden = nodes === few && nodes.length > 12 ? implied(nodes) : new Set<string>();
-    const notes = [hidden.size > 0 ? `${count(hidden.size)} lines are left out that follow from the others: who waits for a rank also waits for whom that one waits.` : "",
+    const notes = [hidden.size > 0 ? `${count(hidden.size)} lines are not drawn, since they follow from the others: if A waits for B and B for C, then A waits for C.` : "",
       nodes.some((node) => node.back.length > 0) ? "Dashed lines close a cycle: who is on the left waits for who is on the right." : ""];
     place.replaceChildren(picture(nodes, hidden), ...notes.filter((note) => note !== "").map((note) => h("p", { class: "quiet" }, note)));
   };
