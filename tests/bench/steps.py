@@ -69,8 +69,9 @@ def run(options, scratch, traced, level=None):
         errors = rank.communicate()[1]
         if rank.returncode:
             sys.exit(f"the job ended with {rank.returncode}: {errors}")
-    if len(os.listdir(traces)) != options.ranks * traced:
-        sys.exit(f"{len(os.listdir(traces))} traces of {options.ranks * traced}")
+    written = [name for name in os.listdir(traces) if name.endswith(".trace")]  # a keeper may still be renaming others
+    if len(written) != options.ranks * traced:
+        sys.exit(f"{sorted(os.listdir(traces))}: {len(written)} traces of {options.ranks * traced}")
     steps = [json.load(open(result)) for result in results]
     return {kind: statistics.fmean(step[kind] for step in steps) for kind in KINDS}
 
