@@ -65,4 +65,9 @@ bool may_hang(const Run& run) {
                    longest_open(run) >= kLeastLimit;
 }
 
+const Divergence& divergence_at(const Run& run, const WaitGraph& graph, size_t index) {
+  const size_t known = run.divergences.size();
+  return index < known ? run.divergences[index] : graph.divergences[index - known];
+}
+
 }  // namespace traintrace

@@ -21,4 +21,7 @@ bool are_dumps_dated(const Run& run);
 // In such a run.  No: its operations are within their time limits.
 bool may_hang(const Run& run);
 
+// As hangs and disagreements number them: those that the graph adds come after those of the run.
+const Divergence& divergence_at(const Run& run, const WaitGraph& graph, size_t index);
+
 }  // namespace traintrace

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/judge/frontier.h"
 #include "analyzer/judge/frontier_moments.h"
 #include "analyzer/judge/untraced_root.h"
 #include "analyzer/model/elapsed.h"
@@ -178,9 +179,7 @@ class Roots {
   }
 
   const Divergence& divergence_of(const Disagreement& disagreement) const {
-    const size_t known = run_.divergences.size();
-    return disagreement.index < known ? run_.divergences[disagreement.index]
-                                      : graph_.divergences[disagreement.index - known];
+    return divergence_at(run_, graph_, disagreement.index);
   }
 
   bool is_of_messages(const Disagreement& disagreement) const {

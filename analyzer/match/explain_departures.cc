@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "analyzer/judge/frontier.h"
 #include "analyzer/judge/standing.h"
 #include "analyzer/match/departure_divergence.h"
 #include "analyzer/match/departures.h"
@@ -120,12 +121,6 @@ void doubt_untraced(const std::vector<Departure>& departures, WaitGraph& graph) 
 // One that others wait for, and that waits inside a call that does not tell for whom.
 bool is_held_up_there(const Hang& hang) {
   return hang.fate == Fate::kAlive && hang.blocked;
-}
-
-// As a hang counts them: those that its graph adds come after those of the run.
-const Divergence& divergence_at(const Run& run, const WaitGraph& graph, size_t index) {
-  const size_t known = run.divergences.size();
-  return index < known ? run.divergences[index] : graph.divergences[index - known];
 }
 
 // Of a collective, of which as many did the one as the other: a call that one of them never made
