@@ -235,21 +235,6 @@ void add_profiling(const DeviceProfile& device, Finding& finding) {
   }
 }
 
-std::string not_recorded_text(const DeviceProfile& device, std::string_view when,
-                              const std::vector<IdleSite>& sites) {
-  std::vector<int64_t> gaps_ns;
-  for (const IdleSite& site : sites) {
-    for (const IdleGap& gap : site.gaps) {
-      gaps_ns.push_back(gap.ns);
-    }
-  }
-  const size_t count = gaps_ns.size();
-  return fmt::format(
-      "rank {}: {} the host was busy for {} or more (median of {}); which code that was is not "
-      "recorded, TRAINTRACE_GPU_TIMELINE=cupti looks at Python's",
-      device.rank.value, when, ms_text(upper_median(std::move(gaps_ns))), count);
-}
-
 Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses, Comes comes) {
   const bool per_step = comes == Comes::kAgainAndAgain;
   Finding finding;
