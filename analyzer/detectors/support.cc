@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "analyzer/detectors/evidence_lines.h"
@@ -95,7 +96,8 @@ std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
   std::vector<const Witness*> own;
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
-      if (witness.pid == trace.pid && witness.host == trace.host) {
+      if (witness.pid == trace.pid && witness.host == trace.host &&
+          (!witness.rank || witness.rank == launched_rank(trace))) {
         own.push_back(&witness);
       }
     }
@@ -103,9 +105,9 @@ std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
   return own;
 }
 
-using Process = std::pair<std::string, int>;
+using Process = std::tuple<std::string, int, int>;  // host, PID, rank or -1
 Process process_of(const Witness& witness) {
-  return {witness.host, witness.pid};
+  return {witness.host, witness.pid, witness.rank.value_or(-1)};
 }
 
 // Of the communicators that are spoken of: the job's, else there is no telling.
@@ -159,23 +161,26 @@ void add_support(const Run& run, std::span<const Testimony> testimonies,
 std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
   const int world = largest_size(testimonies);
   std::map<Process, int> ranks;  // -1: it may have any
+  int largest_rank = -1;
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
-      int& rank = ranks.try_emplace(process_of(witness), -1).first->second;
+      int& rank = ranks.try_emplace(process_of(witness), witness.rank.value_or(-1)).first->second;
+      largest_rank = std::max(largest_rank, witness.rank.value_or(-1));
       rank = witness.size == world && witness.local_rank < world ? witness.local_rank : rank;
     }
   }
   std::vector<ProcessTrace> processes;
   for (const auto& [process, rank] : ranks) {
     ProcessTrace& trace = processes.emplace_back();
-    std::tie(trace.host, trace.pid) = process;
-    trace.source = fmt::format("{}.{}", trace.host, trace.pid);
+    trace.host = std::get<0>(process);
+    trace.pid = std::get<1>(process);
+    trace.source = fmt::format("{}.{}.{}", trace.host, trace.pid, std::get<2>(process));
     trace.parent_pid = -1;
     trace.start_time = processes.size();
     trace.facts["source"] = "hearsay";
     if (rank >= 0) {
       trace.facts["env.RANK"] = std::to_string(rank);
-      trace.facts["env.WORLD_SIZE"] = std::to_string(world);
+      trace.facts["env.WORLD_SIZE"] = std::to_string(std::max(world, largest_rank + 1));
     }
   }
   return processes;

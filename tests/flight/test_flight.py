@@ -410,6 +410,7 @@ class Flight(unittest.TestCase):
                            ("ras_without_comma", "rank 3 on communicator 0x5a13: does not answer, and is considered dead"),
                            ("log", "rank 2: its proxy thread failed with ncclRemoteError, after it had warned: NET/IB : Got completion from peer 10.0.0.8 with "
                                   "status=12 (2026-11-26 05:10:00 there)"),
+                           ("watchdog", "rank 2: had enqueued up to work 20584 of process group 0(default_pg), completed up to 20584"),
                            ("ras_text", "processes 483096 on 172.16.64.213, 483098 on 172.16.64.213 on communicator 0x5a13: reported Remote process exited "
                                        "or there was a network error")):
             report = judged(os.path.join(corpus, name))

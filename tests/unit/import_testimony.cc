@@ -8,6 +8,7 @@
 #include "analyzer/detectors/comm/proxy_error.h"
 #include "analyzer/detectors/support.h"
 #include "analyzer/importers/logs/testimony.h"
+#include "analyzer/importers/logs/watchdog_log.h"
 #include "analyzer/judge/judge.h"
 #include "analyzer/text/dump_parser.h"
 
@@ -331,6 +332,106 @@ TEST(NcclLog, AnAddressThatIsUsedAgainBeginsAnew) {
   ASSERT_TRUE(log);
   EXPECT_EQ(log->witnesses[1].communicator, 0x77U);
   EXPECT_EQ(log->witnesses[1].says, "no operation logged");
+}
+
+// As PyTorch 2.4 to 2.10 write it, rank 2 did not come.
+constexpr char kWatchdogs[] =
+    "Epoch 9/10: 300it [07:24,  1.48s/it, loss=2.29]\n"
+    "[rank0]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, "
+    "NumelOut=1259621, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n"
+    "[rank0]:[E709 17:05:38.162814866 ProcessGroupNCCL.cpp:2271] [PG ID 0 PG GUID 0(default_pg) "
+    "Rank 0]  failure detected by watchdog at work sequence id: 20585 PG status: last enqueued "
+    "work: 20589, last completed work: 20584\n"
+    "[1803] [rank1]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, "
+    "NumelOut=1259621, Timeout(ms)=600000) ran for 600310 milliseconds before timing out.\n"
+    "[1803] [rank1]:[E709 17:05:38.171814866 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID "
+    "0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at work: "
+    "20585, last enqueued NCCL work: 20589, last completed NCCL work: 20584.\n"
+    "[rank2]:[E709 17:05:38.182154063 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) "
+    "Rank 2] Received a dump signal due to a collective timeout from  rank 0 and we will try our "
+    "best to dump the debug info. Last enqueued NCCL work: 20584, last completed NCCL work: "
+    "20584.This is most likely caused by incorrect usages of collectives, e.g., wrong sizes used "
+    "across ranks\n";
+
+TEST(WatchdogLog, HowFarEachRankHadCome) {
+  ASSERT_TRUE(looks_like_watchdog_log(kWatchdogs));
+  const Testimony log = read_watchdog_log(kWatchdogs, "job.log");
+  ASSERT_EQ(log.witnesses.size(), 3U);
+  EXPECT_EQ(log.source, "PyTorch's log");
+  const std::string waits =
+      "for work 20585 of process group 0(default_pg): ALLREDUCE, 1259621 elements in, 1259621 "
+      "out; had enqueued up to 20589, completed up to 20584";
+  EXPECT_EQ(log.witnesses[0].rank, 0);
+  EXPECT_EQ(log.witnesses[0].says, "waited 600 s " + waits);
+  EXPECT_EQ(log.witnesses[1].rank, 1);
+  EXPECT_EQ(log.witnesses[1].says, "waited 600 s " + waits);
+  EXPECT_EQ(log.witnesses[2].rank, 2);
+  EXPECT_EQ(log.witnesses[2].says,
+            "had enqueued up to work 20584 of process group 0(default_pg), completed up to 20584");
+}
+
+TEST(WatchdogLog, GroupsAndRanksAsEachVersionNamesThem) {
+  struct Case {
+    const char* line;
+    int rank;  // -1: nobody's
+    const char* group;
+  };
+  for (
+      const Case& one : std::initializer_list<Case>{
+          {"[rank4]:[E1206 18:44:12.7 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 2] Exception (either "
+           "an "
+           "error or timeout) detected by watchdog at work: 7753, last enqueued NCCL work: 7755, "
+           "last completed NCCL work: 7752.",
+           4, "1"},
+          {"nodes.cn-d003.nolog [stderr] [rank3]:[E909 09:55:46.9 ProcessGroupNCCL.cpp:1709] [PG 0 "
+           "(default_pg) Rank 3] Timeout at NCCL work: 2070, last enqueued NCCL work: 2082, last "
+           "completed NCCL work: 2069.",
+           3, "0 (default_pg)"},
+          {"[E508 07:35:59.4 ProcessGroupNCCL.cpp:733] [PG ID 0 PG GUID 0(default_pg) Rank 6] "
+           "failure detected by watchdog at work sequence id: 5 PG status: last enqueued work: 9, "
+           "last started work: -1, last completed work: 4",
+           6, "0(default_pg)"},
+          // Rank 0 of one of several groups could be any.
+          {"[E508 07:35:59.4 ProcessGroupNCCL.cpp:733] [PG ID 5 PG GUID "
+           "22(TENSOR_MODEL_PARALLEL_GROUP) "
+           "Rank 0] last enqueued work: 9, last completed work: 4",
+           -1, ""},
+          {"[rank3]: ProcessGroupNCCL.cpp:1 [PG 0 Rank 3] last enqueued work: many, last completed "
+           "work: 4",
+           -1, ""},
+          {"[rank3]: ProcessGroupNCCL.cpp:1 [PG 0 Rank 3 last enqueued work: 1, last completed "
+           "work: 4",
+           -1, ""},
+      }) {
+    const Testimony log = read_watchdog_log(one.line, "job.log");
+    ASSERT_EQ(log.witnesses.size(), one.rank < 0 ? 0U : 1U) << one.line;
+    if (one.rank >= 0) {
+      EXPECT_EQ(log.witnesses[0].rank, one.rank);
+      EXPECT_NE(log.witnesses[0].says.find(fmt::format("of process group {},", one.group)),
+                std::string::npos)
+          << log.witnesses[0].says;
+    }
+  }
+}
+
+// An operation that timed out is of the line after it: of another rank, or of other work, it is
+// not.
+TEST(WatchdogLog, WorkOfOthersIsNotMixedUp) {
+  const std::string log =
+      "[rank0]: ProcessGroupNCCL.cpp:1 [Rank 0] Watchdog caught collective operation timeout: "
+      "WorkNCCL(SeqNum=5, OpType=SEND, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600000 "
+      "milliseconds before timing out.\n"
+      "[rank1]: ProcessGroupNCCL.cpp:1 [PG 0 Rank 1] detected by watchdog at work: 5, last "
+      "enqueued "
+      "work: 5, last completed work: 4\n"
+      "[rank0]: ProcessGroupNCCL.cpp:1 [PG 0 Rank 0] detected by watchdog at work: 6, last "
+      "enqueued "
+      "work: 6, last completed work: 5\n";
+  for (const Witness& witness : read_watchdog_log(log, "job.log").witnesses) {
+    EXPECT_EQ(witness.says.find("SEND"), std::string::npos) << witness.says;
+  }
 }
 
 // Rank 2 leaves out a call of several.
