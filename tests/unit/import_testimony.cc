@@ -370,6 +370,41 @@ TEST(WatchdogLog, HowFarEachRankHadCome) {
   EXPECT_EQ(log.witnesses[2].rank, 2);
   EXPECT_EQ(log.witnesses[2].says,
             "had enqueued up to work 20584 of process group 0(default_pg), completed up to 20584");
+  EXPECT_EQ(log.conclusions, (std::vector<std::string>{
+                                 "rank 2 had not enqueued work 20585 of process group "
+                                 "0(default_pg) (ALLREDUCE), for which ranks 0,1 waited 600 s"}));
+}
+
+std::string standing(int rank, const std::string& type, int waits_for, int enqueued) {
+  const std::string about =
+      waits_for < 0
+          ? ""
+          : fmt::format(
+                "[rank{}]: ProcessGroupNCCL.cpp:1 [Rank {}] Watchdog caught collective "
+                "operation timeout: WorkNCCL(SeqNum={}, OpType={}, NumelIn=1, NumelOut=1, "
+                "Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n",
+                rank, rank, waits_for, type);
+  return about + fmt::format(
+                     "[rank{}]: ProcessGroupNCCL.cpp:1 [PG 1 Rank {}] detected by watchdog at "
+                     "work: {}, last enqueued work: {}, last completed work: 3\n",
+                     rank, rank, waits_for, enqueued);
+}
+
+std::vector<std::string> concluded(const std::string& log) {
+  return read_watchdog_log(log, "job.log").conclusions;
+}
+
+TEST(WatchdogLog, WhoIsAbsentIsConcludedOfCollectivesOnly) {
+  const std::string waits = standing(0, "ALLREDUCE", 5, 7) + standing(1, "ALLREDUCE", 5, 5);
+  EXPECT_EQ(concluded(waits + standing(2, "", -1, 4)).size(), 1U);
+  // It had come; it speaks of messages, of which each rank has its own count; nobody speaks of it.
+  EXPECT_TRUE(concluded(waits + standing(2, "", -1, 5)).empty());
+  EXPECT_TRUE(concluded(standing(0, "SEND", 5, 5) + standing(2, "", -1, 4)).empty());
+  EXPECT_TRUE(concluded(standing(0, "COALESCED", 5, 5) + standing(2, "", -1, 4)).empty());
+  EXPECT_TRUE(concluded(waits).empty());
+  // Of two that timed out the first counts: who waits for it is not absent from the second.
+  EXPECT_EQ(concluded(standing(0, "BROADCAST", 6, 6) + standing(1, "ALLREDUCE", 5, 5)),
+            std::vector<std::string>());
 }
 
 TEST(WatchdogLog, GroupsAndRanksAsEachVersionNamesThem) {
