@@ -95,7 +95,6 @@ std::string idle_text(const std::vector<LossOn>& losses) {
   const LossOn& worst = losses.front();
   std::string of_whom;
   if (losses.size() > 1) {
-    constexpr double kStandsOutTimes = 1.5;
     const LossOn& second = losses[1];
     const bool stands_out =
         worst.device->share(worst.ns) > kStandsOutTimes * second.device->share(second.ns);

@@ -10,9 +10,6 @@
 namespace traintrace {
 namespace {
 
-// A host that gives its GPU nothing for so long has done with what it gave: Python needs less from
-// one launch of a step to the next.
-constexpr int64_t kGivenApartNs = 2'000'000;
 // More is no step of a loop.
 constexpr size_t kMostPieces = 1 << 16;
 constexpr size_t kMostKept = 1 << 10;
