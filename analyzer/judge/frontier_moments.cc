@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyzer/judge/frontier.h"
+#include "analyzer/model/exchanges.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -124,7 +125,9 @@ void leave_out_moments(const Run& run, const BlockedFrontiers& blocked, WaitGrap
     return;
   }
   leave_out(graph, [&](const Hang& hang) { return !is_lasting(graph, hang); });
-  graph.stalls.clear();
+  std::erase_if(graph.stalls, [&](const FrontierStall& stall) {
+    return !uneven_exchange(run, stall.stall);  // which no time mends
+  });
   graph.undated = true;
 }
 

@@ -141,6 +141,7 @@ class Settler {
       }
     }
     note_begun(dump, keep);
+    note_exchanges(dump, keep);
     drop(dump, keep);
   }
 
@@ -165,6 +166,23 @@ class Settler {
     if (timed) {
       dump.trace.facts["begun-on"] =
           places.empty() ? "none" : fmt::format("{}", fmt::join(places, ","));
+    }
+  }
+
+  // By the place of the communicator among those that are kept, from 1, and the operation's index.
+  static void note_exchanges(FlightDump& dump, const std::vector<bool>& keep) {
+    std::vector<std::string> all;
+    size_t place = 0;
+    for (size_t i = 0; i < dump.groups.size(); ++i) {
+      place += keep[i] ? 1 : 0;
+      for (const FlightExchange& one : dump.groups[i].exchanges) {
+        if (keep[i]) {
+          all.push_back(fmt::format("{}:{}:{}:{}", place, one.index, one.sent, one.received));
+        }
+      }
+    }
+    if (!all.empty()) {
+      dump.trace.facts["exchanged"] = fmt::format("{}", fmt::join(all, ","));
     }
   }
 
