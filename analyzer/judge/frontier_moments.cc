@@ -80,6 +80,18 @@ bool is_awaited_by_nobody(const FrontierStall& stall) {
   return stall.stall.kind == StallKind::kBehind && stall.victims.empty();
 }
 
+// Those that wait there wait for one that may be at work, whether or not the one without a dump has
+// come.
+bool is_in_moment(const WaitGraph& graph, const Hang& hang) {
+  const Wait& wait = graph.waits[hang.wait];
+  return hang.fate == Fate::kUntraced &&
+         std::any_of(graph.within_limits.begin(), graph.within_limits.end(),
+                     [&](const Wait& moment) {
+                       return moment.kind == wait.kind && moment.sequence == wait.sequence &&
+                              moment.communicator == wait.communicator;
+                     });
+}
+
 template <typename Holds>
 void leave_out(WaitGraph& graph, const Holds& holds) {
   for (const Hang& hang : graph.hangs) {
@@ -112,6 +124,7 @@ void leave_out_moments(const Run& run, const BlockedFrontiers& blocked, WaitGrap
   }
   const bool still = stands_still(run, blocked, graph);
   leave_out(graph, [&](const Hang& hang) { return may_be_at_work(run, graph, hang); });
+  std::erase_if(graph.hangs, [&](const Hang& hang) { return is_in_moment(graph, hang); });
   const auto hosts = std::count_if(graph.hangs.begin(), graph.hangs.end(),
                                    [&](const Hang& hang) { return !is_lasting(graph, hang); });
   const size_t found = static_cast<size_t>(hosts) + graph.stalls.size();
