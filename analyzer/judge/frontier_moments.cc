@@ -116,7 +116,7 @@ bool is_all_issued(const WaitGraph& graph, const Ranks& cycle) {
 
 // Where nothing says for how long anybody has waited, a host that does something else, or a GPU
 // that works, is a hang only if the whole job stands still for the sake of a few, with one root:
-// a dump is mostly written because of that.
+// a dump is mostly written because of that, if it is known after how long.
 void leave_out_moments(const Run& run, const BlockedFrontiers& blocked, WaitGraph& graph) {
   // First of all: its rank does not stand still then.
   if (!is_timed(run) && std::erase_if(graph.stalls, is_awaited_by_nobody) != 0) {
@@ -131,7 +131,7 @@ void leave_out_moments(const Run& run, const BlockedFrontiers& blocked, WaitGrap
   if (is_timed(run) || found == 0) {
     return;
   }
-  if (still && found == 1 && graph.within_limits.empty()) {
+  if (still && found == 1 && graph.within_limits.empty() && knows_limits(run)) {
     for (Hang& hang : graph.hangs) {
       hang.assumed = !is_lasting(graph, hang);
     }
