@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyzer/judge/frontier.h"
+#include "analyzer/model/elapsed.h"
 #include "analyzer/model/exchanges.h"
 #include "analyzer/thresholds.h"
 
@@ -92,6 +93,28 @@ bool is_in_moment(const WaitGraph& graph, const Hang& hang) {
                      });
 }
 
+// What was recorded later tells that all of it has lasted, without a look at when dumps were
+// written.
+bool has_lasted(const Run& run, const WaitGraph& graph) {
+  TimeNs last = 0;
+  for (const ProcessTrace& trace : run.processes) {
+    for (const CommunicatorText& text : trace.communicators) {
+      last = std::max(last, text.last);
+      for (const OperationText& operation : text.recent) {
+        last = std::max(last, operation.completed);
+      }
+    }
+  }
+  const auto is_long = [&](TimeNs since) {
+    return since != 0 && elapsed(since, last) >= run.hang_after;
+  };
+  return std::all_of(
+             graph.hangs.begin(), graph.hangs.end(),
+             [&](const Hang& hang) { return is_long(graph.waits[hang.wait].details.enter); }) &&
+         std::all_of(graph.stalls.begin(), graph.stalls.end(),
+                     [&](const FrontierStall& stall) { return is_long(stall.stall.since); });
+}
+
 template <typename Holds>
 void leave_out(WaitGraph& graph, const Holds& holds) {
   for (const Hang& hang : graph.hangs) {
@@ -131,7 +154,8 @@ void leave_out_moments(const Run& run, const BlockedFrontiers& blocked, WaitGrap
   if (is_timed(run) || found == 0) {
     return;
   }
-  if (still && found == 1 && graph.within_limits.empty() && knows_limits(run)) {
+  if (still && found == 1 && graph.within_limits.empty() &&
+      (knows_limits(run) || has_lasted(run, graph))) {
     for (Hang& hang : graph.hangs) {
       hang.assumed = !is_lasting(graph, hang);
     }
