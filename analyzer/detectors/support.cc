@@ -221,11 +221,22 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
                       about.second));
     }
   }
+  std::vector<std::string> conclusions;
+  for (const Testimony& testimony : testimonies) {
+    conclusions.insert(conclusions.end(), testimony.conclusions.begin(),
+                       testimony.conclusions.end());
+  }
   const std::string& source = testimonies.front().source;
-  finding.title = fmt::format(
-      "there is no trace of this job, only what {} says: launched is not finished, and who waits "
-      "for whom cannot be said",
-      source);
+  finding.title =
+      conclusions.empty()
+          ? fmt::format(
+                "there is no trace of this job, only what {} says: launched is not finished, and "
+                "who waits for whom cannot be said",
+                source)
+          : fmt::format("{}, says {}; there is no trace of this job, and why cannot be said",
+                        conclusions.front(), source);
+  finding.evidence.insert(finding.evidence.begin(),
+                          conclusions.begin() + (conclusions.empty() ? 0 : 1), conclusions.end());
   finding.advice = "record the next run: traintrace run -- COMMAND";
   return finding;
 }

@@ -416,6 +416,9 @@ class Flight(unittest.TestCase):
             report = judged(os.path.join(corpus, name))
             self.assertEqual([(one["code"], one["certainty"], one["culprits"]) for one in report["findings"]], [("run.in-progress", "possible", [])])
             self.assertIn(says, report["findings"][0]["evidence"])
+        report = judged(os.path.join(corpus, "watchdog"))
+        self.assertTrue(report["findings"][0]["title"].startswith("rank 2 had not enqueued work 20585 of process group 0(default_pg) (ALLREDUCE), for "
+                                                                  "which ranks 0,1 waited 600 s, says PyTorch's log; "), report["findings"][0]["title"])
         done = run("analyze", os.path.join(corpus, "ras_cut"))
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("ras_cut", done.stderr)

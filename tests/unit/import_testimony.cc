@@ -69,58 +69,69 @@ TEST(Ras, WhatIsDamagedIsAnError) {
 }
 
 // As ncclras of NCCL 2.24 to 2.29 prints it: statistics, and the ranks that are not as most.
-constexpr char kText[] =
-    "NCCL version 2.27.5 compiled with CUDA 12.9\n"
-    "CUDA runtime version 12090, driver version 12080\n"
-    "\n"
-    "Job summary\n"
-    "===========\n"
-    "\n"
-    "  Nodes  Processes         GPUs  Processes     GPUs\n"
-    "(total)   per node  per process    (total)  (total)\n"
-    "      4          8            1         32       32\n"
-    "\n"
-    "Communicators... (0.00s)\n"
-    "=============\n"
-    "\n"
-    "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
-    "    #  in group  per comm  per node  per comm  in group\n"
-    "    0         1         4         8        32        32   RUNNING  MISMATCH\n"
-    "    1         1         1         4         4         4   RUNNING  INCOMPLETE,ERROR\n"
-    "\n"
-    "Errors\n"
-    "======\n"
-    "\n"
-    "DEAD\n"
-    "  1 job process is considered dead (unreachable via the RAS network)\n"
-    "  Process 483099 on node 172.16.64.213 managing GPU 4\n"
-    "\n"
-    "#1-0 (5a13) INCOMPLETE\n"
-    "  Missing communicator data from 1 rank\n"
-    "  Rank 3 -- GPU 4 managed by process 483099 on node 172.16.64.213\n"
-    "\n"
-    "#1-0 (0000000000005a13) ERROR\n"
-    "  Asynchronous errors on 2 ranks\n"
-    "  2 ranks reported Remote process exited or there was a network error\n"
-    "  Rank 0 -- GPU 1 managed by process 483096 on node 172.16.64.213\n"
-    "  Rank 2 -- GPU 3 managed by process 483098 on node 172.16.64.213\n"
-    "\n"
-    "Warnings\n"
-    "========\n"
-    "\n"
-    "TIMEOUT\n"
-    "  Encountered 1 communication timeout while gathering communicator data\n"
-    "\n"
-    "#0-0 (27a079b828ff1a75) MISMATCH\n"
-    "  Communicator ranks have different status\n"
-    "  31 ranks have status RUNNING\n"
-    "  Rank 7 has status ABORT -- GPU 7 managed by process 483072 on node 172.16.64.210\n"
-    "  Communicator ranks have different AllReduce operation counts\n"
-    "  26 ranks have launched up to operation 6650\n"
-    "  5 ranks have launched up to operation 6649\n"
-    "  Rank 0 -- GPU 0 managed by process 483065 on node 172.16.64.210\n"
-    "  Rank 4 -- GPU 4 managed by process 483069 on node 172.16.64.210\n"
-    "  Rank 9 has not launched any operations -- [process information not found]\n";
+constexpr char kText[] = R"(NCCL version 2.27.5 compiled with CUDA 12.9
+CUDA runtime version 12090, driver version 12080
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      4          8            1         32       32
+
+Communicators... (0.00s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         4         8        32        32   RUNNING  MISMATCH
+    1         1         1         4         4         4   RUNNING  INCOMPLETE,ERROR
+
+Errors
+======
+
+DEAD
+  1 job process is considered dead (unreachable via the RAS network)
+  Process 483099 on node 172.16.64.213 managing GPU 4
+
+#1-0 (5a13) INCOMPLETE
+  Missing communicator data from 1 rank
+  Rank 3 -- GPU 4 managed by process 483099 on node 172.16.64.213
+
+#1-0 (0000000000005a13) ERROR
+  Asynchronous errors on 2 ranks
+  2 ranks reported Remote process exited or there was a network error
+  Rank 0 -- GPU 1 managed by process 483096 on node 172.16.64.213
+  Rank 2 -- GPU 3 managed by process 483098 on node 172.16.64.213
+
+Warnings
+========
+
+TIMEOUT
+  Encountered 1 communication timeout while gathering communicator data
+
+#0-0 (27a079b828ff1a75) MISMATCH
+  Communicator ranks have different status
+  31 ranks have status RUNNING
+  Rank 7 has status ABORT -- GPU 7 managed by process 483072 on node 172.16.64.210
+  Communicator ranks have different AllReduce operation counts
+  26 ranks have launched up to operation 6650
+  5 ranks have launched up to operation 6649
+  Rank 0 -- GPU 0 managed by process 483065 on node 172.16.64.210
+  Rank 4 -- GPU 4 managed by process 483069 on node 172.16.64.210
+  Rank 9 has not launched any operations -- [process information not found]
+)";
+
+// COMMUNICATOR RANK/SIZE HOST:PID SAYS, a line each.
+constexpr char kTextSays[] = R"(0 -1/-1 172.16.64.213:483099 does not answer, and is considered dead
+5a13 3/4 172.16.64.213:483099 does not answer
+5a13 0/4 172.16.64.213:483096 reported Remote process exited or there was a network error
+5a13 2/4 172.16.64.213:483098 reported Remote process exited or there was a network error
+27a079b828ff1a75 7/32 172.16.64.210:483072 has status ABORT; 31 ranks have status RUNNING
+27a079b828ff1a75 0/32 172.16.64.210:483065 have launched up to AllReduce operation 6649; 26 ranks have launched up to AllReduce operation 6650
+27a079b828ff1a75 4/32 172.16.64.210:483069 have launched up to AllReduce operation 6649; 26 ranks have launched up to AllReduce operation 6650
+27a079b828ff1a75 9/32 :0 has not launched any operations; 26 ranks have launched up to AllReduce operation 6650
+)";
 
 TEST(RasText, WhoDiffersAndFromWhat) {
   for (const std::string& text :
@@ -128,30 +139,12 @@ TEST(RasText, WhoDiffersAndFromWhat) {
     ASSERT_TRUE(looks_like_ras(text));
     const Result<Testimony> status = read_ras(text, "ras.txt");
     ASSERT_TRUE(status) << status.error().message;
-    std::vector<std::string> all;
+    std::string all;
     for (const Witness& witness : status->witnesses) {
-      all.push_back(fmt::format("{:x} {}/{} {}:{} {}", witness.communicator, witness.local_rank,
-                                witness.size, witness.host, witness.pid, witness.says));
+      all += fmt::format("{:x} {}/{} {}:{} {}\n", witness.communicator, witness.local_rank,
+                         witness.size, witness.host, witness.pid, witness.says);
     }
-    EXPECT_EQ(
-        all,
-        (std::vector<std::string>{
-            "0 -1/-1 172.16.64.213:483099 does not answer, and is considered dead",
-            "5a13 3/4 172.16.64.213:483099 does not answer",
-            "5a13 0/4 172.16.64.213:483096 reported Remote process exited or there was a network "
-            "error",
-            "5a13 2/4 172.16.64.213:483098 reported Remote process exited or there was a network "
-            "error",
-            "27a079b828ff1a75 7/32 172.16.64.210:483072 has status ABORT; 31 ranks have status "
-            "RUNNING",
-            "27a079b828ff1a75 0/32 172.16.64.210:483065 have launched up to AllReduce operation "
-            "6649; "
-            "26 ranks have launched up to AllReduce operation 6650",
-            "27a079b828ff1a75 4/32 172.16.64.210:483069 have launched up to AllReduce operation "
-            "6649; "
-            "26 ranks have launched up to AllReduce operation 6650",
-            "27a079b828ff1a75 9/32 :0 has not launched any operations; "
-            "26 ranks have launched up to AllReduce operation 6650"}));
+    EXPECT_EQ(all, kTextSays);
   }
 }
 
@@ -265,18 +258,16 @@ TEST(NcclLog, WarningsAsEachVersionWritesThem) {
   }
 }
 
-constexpr char kProxyLog[] =
-    "b:21:31 [0] NCCL INFO Bootstrap : Using eth0:10.0.35.2<0>\n"
-    "d:22:32 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB "
-    "eth0:10.0.35.4<0>\n"
-    "b:21:39 [0] misc/socket.cc:50 NCCL WARN socketProgress: something else\n"
-    "\n"
-    "b:21:38 [0] ib_plugin.c:1105 NCCL WARN NET/IB : Got completion from peer 10.0.35.4<49189> "
-    "with status=12 opcode=0 len=0 vendor err 129 (Recv)\n"
-    "b:21:38 [0] NCCL INFO transport/net.cc:1137 -> 6\n"
-    "b:21:38 [0] NCCL INFO proxy.cc:698 -> 6\n"
-    "b:21:38 [0] NCCL INFO proxy.cc:878 -> 6 [Progress Thread]\n"
-    "b:21:37 [0] NCCL INFO [Service thread] Connection closed by localRank 0\n";
+constexpr char kProxyLog[] = R"(b:21:31 [0] NCCL INFO Bootstrap : Using eth0:10.0.35.2<0>
+d:22:32 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.35.4<0>
+b:21:39 [0] misc/socket.cc:50 NCCL WARN socketProgress: something else
+
+b:21:38 [0] ib_plugin.c:1105 NCCL WARN NET/IB : Got completion from peer 10.0.35.4<49189> with status=12 opcode=0 len=0 vendor err 129 (Recv)
+b:21:38 [0] NCCL INFO transport/net.cc:1137 -> 6
+b:21:38 [0] NCCL INFO proxy.cc:698 -> 6
+b:21:38 [0] NCCL INFO proxy.cc:878 -> 6 [Progress Thread]
+b:21:37 [0] NCCL INFO [Service thread] Connection closed by localRank 0
+)";
 
 TEST(NcclLog, TheProxyThreadsFailureAndItsPeer) {
   const Result<Testimony> log = read_nccl_log(kProxyLog, "log");
@@ -335,25 +326,13 @@ TEST(NcclLog, AnAddressThatIsUsedAgainBeginsAnew) {
 }
 
 // As PyTorch 2.4 to 2.10 write it, rank 2 did not come.
-constexpr char kWatchdogs[] =
-    "Epoch 9/10: 300it [07:24,  1.48s/it, loss=2.29]\n"
-    "[rank0]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, "
-    "NumelOut=1259621, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n"
-    "[rank0]:[E709 17:05:38.162814866 ProcessGroupNCCL.cpp:2271] [PG ID 0 PG GUID 0(default_pg) "
-    "Rank 0]  failure detected by watchdog at work sequence id: 20585 PG status: last enqueued "
-    "work: 20589, last completed work: 20584\n"
-    "[1803] [rank1]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, "
-    "NumelOut=1259621, Timeout(ms)=600000) ran for 600310 milliseconds before timing out.\n"
-    "[1803] [rank1]:[E709 17:05:38.171814866 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID "
-    "0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at work: "
-    "20585, last enqueued NCCL work: 20589, last completed NCCL work: 20584.\n"
-    "[rank2]:[E709 17:05:38.182154063 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) "
-    "Rank 2] Received a dump signal due to a collective timeout from  rank 0 and we will try our "
-    "best to dump the debug info. Last enqueued NCCL work: 20584, last completed NCCL work: "
-    "20584.This is most likely caused by incorrect usages of collectives, e.g., wrong sizes used "
-    "across ranks\n";
+constexpr char kWatchdogs[] = R"(Epoch 9/10: 300it [07:24,  1.48s/it, loss=2.29]
+[rank0]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, NumelOut=1259621, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.
+[rank0]:[E709 17:05:38.162814866 ProcessGroupNCCL.cpp:2271] [PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 20585 PG status: last enqueued work: 20589, last completed work: 20584
+[1803] [rank1]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, NumelOut=1259621, Timeout(ms)=600000) ran for 600310 milliseconds before timing out.
+[1803] [rank1]:[E709 17:05:38.171814866 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at work: 20585, last enqueued NCCL work: 20589, last completed NCCL work: 20584.
+[rank2]:[E709 17:05:38.182154063 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) Rank 2] Received a dump signal due to a collective timeout from  rank 0 and we will try our best to dump the debug info. Last enqueued NCCL work: 20584, last completed NCCL work: 20584.This is most likely caused by incorrect usages of collectives, e.g., wrong sizes used across ranks
+)";
 
 TEST(WatchdogLog, HowFarEachRankHadCome) {
   ASSERT_TRUE(looks_like_watchdog_log(kWatchdogs));
@@ -370,6 +349,41 @@ TEST(WatchdogLog, HowFarEachRankHadCome) {
   EXPECT_EQ(log.witnesses[2].rank, 2);
   EXPECT_EQ(log.witnesses[2].says,
             "had enqueued up to work 20584 of process group 0(default_pg), completed up to 20584");
+  EXPECT_EQ(log.conclusions, (std::vector<std::string>{
+                                 "rank 2 had not enqueued work 20585 of process group "
+                                 "0(default_pg) (ALLREDUCE), for which ranks 0,1 waited 600 s"}));
+}
+
+std::string standing(int rank, const std::string& type, int waits_for, int enqueued) {
+  const std::string about =
+      waits_for < 0
+          ? ""
+          : fmt::format(
+                "[rank{}]: ProcessGroupNCCL.cpp:1 [Rank {}] Watchdog caught collective "
+                "operation timeout: WorkNCCL(SeqNum={}, OpType={}, NumelIn=1, NumelOut=1, "
+                "Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n",
+                rank, rank, waits_for, type);
+  return about + fmt::format(
+                     "[rank{}]: ProcessGroupNCCL.cpp:1 [PG 1 Rank {}] detected by watchdog at "
+                     "work: {}, last enqueued work: {}, last completed work: 3\n",
+                     rank, rank, waits_for, enqueued);
+}
+
+std::vector<std::string> concluded(const std::string& log) {
+  return read_watchdog_log(log, "job.log").conclusions;
+}
+
+TEST(WatchdogLog, WhoIsAbsentIsConcludedOfCollectivesOnly) {
+  const std::string waits = standing(0, "ALLREDUCE", 5, 7) + standing(1, "ALLREDUCE", 5, 5);
+  EXPECT_EQ(concluded(waits + standing(2, "", -1, 4)).size(), 1U);
+  // It had come; it speaks of messages, of which each rank has its own count; nobody speaks of it.
+  EXPECT_TRUE(concluded(waits + standing(2, "", -1, 5)).empty());
+  EXPECT_TRUE(concluded(standing(0, "SEND", 5, 5) + standing(2, "", -1, 4)).empty());
+  EXPECT_TRUE(concluded(standing(0, "COALESCED", 5, 5) + standing(2, "", -1, 4)).empty());
+  EXPECT_TRUE(concluded(waits).empty());
+  // Of two that timed out the first counts: who waits for it is not absent from the second.
+  EXPECT_EQ(concluded(standing(0, "BROADCAST", 6, 6) + standing(1, "ALLREDUCE", 5, 5)),
+            std::vector<std::string>());
 }
 
 TEST(WatchdogLog, GroupsAndRanksAsEachVersionNamesThem) {

@@ -39,6 +39,7 @@ struct Testimony {
   std::string file;
   std::string source;  // "NCCL RAS"
   std::vector<Witness> witnesses;
+  std::vector<std::string> conclusions = {};  // what they say together, as far as it is certain
 };
 
 // Of damaged files: nobody would read more.

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "analyzer/importers/logs/log_lines.h"
+#include "analyzer/model/ids.h"
 
 namespace traintrace {
 namespace {
@@ -67,9 +69,16 @@ std::optional<GroupPrefix> group_prefix(std::string_view line) {
 // What a rank's watchdog said of an operation, before it said of which group that is.
 struct TimedOut {
   int64_t work = -1;
+  bool is_collective = false;
   std::string text;  // "ALLREDUCE, 1 element in, 1 out"
   int64_t waited_ms = 0;
 };
+
+// Ranks count messages and batches of them each for itself.
+bool is_collective(std::string_view type) {
+  constexpr std::string_view kOthers[] = {"SEND", "RECV", "RECVANYSOURCE", "COALESCED", "UNKNOWN"};
+  return std::find(std::begin(kOthers), std::end(kOthers), type) == std::end(kOthers);
+}
 
 // "WorkNCCL(SeqNum=7753, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for
 // 600061 milliseconds".
@@ -82,6 +91,7 @@ std::optional<TimedOut> timed_out(std::string_view line) {
   const std::string_view name = line.substr(type + 7);
   TimedOut found;
   found.work = *work;
+  found.is_collective = is_collective(name.substr(0, name.find_first_of(",)")));
   found.text = name.substr(0, std::min(name.find_first_of(",)"), kMostText));
   const std::optional<int64_t> in = number_after(line, "NumelIn=");
   const std::optional<int64_t> out = number_after(line, "NumelOut=");
@@ -151,7 +161,46 @@ class WatchdogReader {
     return all;
   }
 
+  // Of each group in which a collective timed out: who had not even enqueued it.
+  std::vector<std::string> conclusions() const {
+    std::map<std::string, Absence> absences;
+    for (const auto& [key, standing] : standings_) {
+      if (standing.waits_for && standing.waits_for->is_collective) {
+        Absence& absence = absences[key.second];
+        if (absence.waiting.empty() || standing.waits_for->work < absence.of.work) {
+          absence = {*standing.waits_for, {}, {}};
+        }
+        if (standing.waits_for->work == absence.of.work) {
+          insert(absence.waiting, Rank{key.first});
+        }
+      }
+    }
+    for (const auto& [key, standing] : standings_) {
+      const auto absence = absences.find(key.second);
+      if (absence != absences.end() && standing.enqueued < absence->second.of.work) {
+        insert(absence->second.absent, Rank{key.first});
+      }
+    }
+    std::vector<std::string> all;
+    for (const auto& [group, absence] : absences) {
+      if (!absence.absent.empty()) {
+        all.push_back(fmt::format(
+            "{} had not enqueued work {} of process group {} ({}), for which {} waited {} s",
+            ranks_text(absence.absent), absence.of.work, group,
+            absence.of.text.substr(0, absence.of.text.find(',')), ranks_text(absence.waiting),
+            absence.of.waited_ms / 1000));
+      }
+    }
+    return all;
+  }
+
  private:
+  struct Absence {
+    TimedOut of;  // the earliest
+    Ranks waiting;
+    Ranks absent;
+  };
+
   // "last enqueued work: 5", before 2.7 "last enqueued NCCL work: 5", "watchdog at work sequence
   // id: 5".
   static std::optional<int64_t> number_of(std::string_view line, std::string_view what) {
@@ -184,7 +233,7 @@ Testimony read_watchdog_log(std::string_view bytes, const std::string& file) {
     reader.read(line);
     return true;
   });
-  return {file, "PyTorch's log", reader.witnesses()};
+  return {file, "PyTorch's log", reader.witnesses(), reader.conclusions()};
 }
 
 }  // namespace traintrace
