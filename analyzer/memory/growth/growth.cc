@@ -107,12 +107,12 @@ StackMemoryText series_of_live(const BlockGroup& group) {
   return memory;
 }
 
-// Of the steps from `lower` on in which something was left, what came from one to the next.  The
-// first left what its line has in use from then on, too, and the last may not be over: neither
-// counts where there are enough others.
-uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, int64_t lower) {
-  constexpr size_t kEnough = 4;
-  std::vector<std::pair<int64_t, uint64_t>> left;  // by step
+using LeftInStep = std::pair<int64_t, uint64_t>;
+
+// What was left in each step from `lower` on, but for those that left nothing.
+std::vector<LeftInStep> left_by_step(const Steps& steps, const std::vector<LeftOver>& all,
+                                     int64_t lower) {
+  std::vector<LeftInStep> left;
   for (const LeftOver& each : all) {
     const int64_t step = steps.number_at(each.time);
     if (step >= lower && (left.empty() || left.back().first != step)) {
@@ -121,6 +121,14 @@ uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, in
       left.back().second = sum_of(left.back().second, each.bytes);
     }
   }
+  return left;
+}
+
+// Of the steps in which something was left, what came from one to the next.  The first left what
+// its line has in use from then on, too, and the last may not be over: neither counts where there
+// are enough others.
+uint64_t bytes_per_step(const std::vector<LeftInStep>& left) {
+  constexpr size_t kEnough = 4;
   const size_t first = left.size() < kEnough ? 0 : 1;
   uint64_t bytes = 0;
   for (size_t i = first; i + 1 < left.size(); ++i) {
@@ -128,6 +136,23 @@ uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, in
   }
   const int64_t length = left.empty() ? 0 : elapsed(left[first].first, left.back().first);
   return length <= 0 ? 0 : bytes / static_cast<uint64_t>(length);
+}
+
+// Each step left as much as the one before or more, and in the end far more: then what a step
+// leaves on average is no figure that anybody sees in the job.  As above, the first and the last
+// step do not count.
+bool becomes_more(const std::vector<LeftInStep>& left) {
+  constexpr size_t kFewest = 6;
+  constexpr uint64_t kTimes = 2;
+  if (left.size() < kFewest || left.end()[-2].second / kTimes < left[1].second) {
+    return false;
+  }
+  for (size_t i = 2; i + 1 < left.size(); ++i) {
+    if (left[i].first != left[i - 1].first + 1 || left[i].second < left[i - 1].second) {
+      return false;  // or samples are so far apart that one tells of several steps
+    }
+  }
+  return true;
 }
 
 // How many steps it is from one copy to the next; 0: not always as many, or samples are so far
@@ -474,15 +499,19 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   } else if (const int64_t distance = distance_of(pattern->births); blocks && distance > 1) {
     growth.every = distance;
     growth.bytes_per_round =
-        bytes_per_step(steps, pattern->all, first) * static_cast<uint64_t>(distance);
+        bytes_per_step(left_by_step(steps, pattern->all, first)) * static_cast<uint64_t>(distance);
   }
   growth.step_count =
       static_cast<uint64_t>(elapsed(first, static_cast<int64_t>(steps.starts.size())));
   growth.since_step = history_.whole ? first : 0;
   // How many there were before those that are recorded is an estimate.
-  growth.bytes_per_step = bytes_per_step(steps, pattern->all, std::max<int64_t>(first, 1));
+  const auto left_in = left_by_step(steps, pattern->all, std::max<int64_t>(first, 1));
+  growth.bytes_per_step = bytes_per_step(left_in);
   if (growth.bytes_per_step == 0) {
-    growth.bytes_per_step = bytes_per_step(steps, pattern->all, first);
+    growth.bytes_per_step = bytes_per_step(left_by_step(steps, pattern->all, first));
+  } else if (growth.every == 1 && becomes_more(left_in)) {
+    growth.first_bytes = left_in[1].second;
+    growth.last_bytes = left_in.end()[-2].second;
   }
   // Partly freed, as where an exception unwinds: then what was there before counts.
   const uint64_t left = blocks ? pattern->pieces : 1;
