@@ -407,9 +407,10 @@ TEST_F(CommandLine, ReportsAddUpInEveryForm) {
   EXPECT_EQ(
       by_call.at("rows").at(0),
       nlohmann::json::parse(R"({"call":"cudaMalloc","library":"runtime","kind":"alloc","count":7,
-              "failed_count":1,"open_count":0,"host_ns":13000000,"mean_ns":1857142,"max_ns":2000000,"bytes":67,
+              "failed_count":1,"open_count":0,"open_ns":null,"host_ns":13000000,"mean_ns":1857142,"max_ns":2000000,"bytes":67,
               "idle_ns":null})"));
   EXPECT_EQ(by_call.at("rows").at(1).at("open_count"), 1);
+  EXPECT_EQ(by_call.at("rows").at(1).at("open_ns"), 10000) << "until the process was last heard of";
   EXPECT_TRUE(by_call.at("rows").at(1).at("bytes").is_null());
   const auto by_stack =
       nlohmann::json::parse(traintrace("report run.txt --by=stack --format=json").out);
@@ -417,9 +418,10 @@ TEST_F(CommandLine, ReportsAddUpInEveryForm) {
   EXPECT_EQ(by_stack.at("rows").at(0).at("count"), 6) << "the same stack on both ranks";
   EXPECT_EQ(by_stack.at("rows").at(0).at("stack").at(0), "f at a.py:1");
   EXPECT_EQ(traintrace("report run.txt --format=csv").out,
-            "call,library,kind,count,failed_count,open_count,host_ns,mean_ns,max_ns,bytes,idle_ns\n"
-            "cudaMalloc,runtime,alloc,7,1,0,13000000,1857142,2000000,67,\n"
-            "cudaDeviceSynchronize,runtime,sync,1,0,1,,,,,\n");
+            "call,library,kind,count,failed_count,open_count,open_ns,host_ns,mean_ns,max_ns,bytes,"
+            "idle_ns\n"
+            "cudaMalloc,runtime,alloc,7,1,0,,13000000,1857142,2000000,67,\n"
+            "cudaDeviceSynchronize,runtime,sync,1,0,1,10000,,,,,\n");
   EXPECT_NE(traintrace("report run.txt --by=stack").out.find("\n    f at a.py:1\n"),
             std::string::npos);
 }
