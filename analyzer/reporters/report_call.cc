@@ -36,6 +36,12 @@ ReportTable report_by_call(std::span<const ProcessTrace> processes,
     for (const CallRecord& event : trace.events) {
       sums[event.call].add(event, trace.calls[event.call], size_of(trace, event, sizes), until);
     }
+    for (const ThreadText& thread : trace.threads) {  // polling is counted, and not recorded
+      const bool known = thread.last_call && *thread.last_call < sums.size();
+      if (known && trace.calls[*thread.last_call].kind.ends_with("query")) {
+        sums[*thread.last_call].count += static_cast<int64_t>(thread.queries);
+      }
+    }
     for (const ThreadText::Open& open : open_without_record(trace)) {
       ++sums[open.call].count;
       sums[open.call].add_open(open.enter, until);

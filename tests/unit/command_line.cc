@@ -396,6 +396,26 @@ TEST_F(CommandLine, WhatIsNotDoneYetHasNotFailed) {
                                                 {"ncclCommAbort", 1}}));
 }
 
+// Neither has a record of its end: what a rank of a hang does must not look like next to nothing.
+TEST_F(CommandLine, ReportsCallsThatAreOpenOrPolled) {
+  write("hang.txt",
+        "ranks 0-1\n"
+        "communicator dp members=0-1\n"
+        "+1 0-1 calls ncclAllReduce on dp x2\n"
+        "+2 0 enters cudaStreamSynchronize\n"
+        "+2 1 polls cudaStreamQuery\n"
+        "end +30\n");
+  const auto report = nlohmann::json::parse(traintrace("report hang.txt --format=json").out);
+  EXPECT_EQ(report.at("rows").at(0).at("call"), "cudaStreamSynchronize");
+  EXPECT_GE(report.at("rows").at(0).at("open_ns"), 27'000'000'000)
+      << "most time, though none is over";
+  for (const auto& row : report.at("rows")) {
+    if (row.at("call") == "cudaStreamQuery") {
+      EXPECT_GT(row.at("count"), 1000) << "polling is counted";
+    }
+  }
+}
+
 TEST_F(CommandLine, ReportsAddUpInEveryForm) {
   write("run.txt",
         "ranks 0-1\n"
