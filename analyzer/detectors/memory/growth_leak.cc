@@ -50,8 +50,8 @@ MemorySite site_of_growth(const Run& run, size_t process, const BlockGroup& grou
   site.bytes = growth.bytes;
   site.count = growth.blocks;
   site.text = fmt::format(
-      "{} bytes of {}{} in {} block{}, {} bytes a step{}{}{}", growth.bytes, name_of(group.kind),
-      other_device_text(run, process, group.device), growth.blocks, growth.blocks == 1 ? "" : "s",
+      "{} bytes of {} in {} block{}{}, {} bytes a step{}{}{}", growth.bytes, name_of(group.kind),
+      growth.blocks, growth.blocks == 1 ? "" : "s", other_device_text(run, process, group.device),
       growth.bytes_per_step, growth.last_bytes != 0 ? " on average" : "", since_text(run, growth),
       group.blocks.size() - group.let_go < growth.blocks ? ", some of it freed before the end,"
                                                          : "");
