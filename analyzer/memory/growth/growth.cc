@@ -9,6 +9,7 @@
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/growth/first_pass.h"
 #include "analyzer/memory/growth/full_tables.h"
+#include "analyzer/memory/growth/left_by_step.h"
 #include "analyzer/memory/growth/model_blocks.h"
 #include "analyzer/memory/growth/nameless.h"
 #include "analyzer/memory/growth/optimizer_state.h"
@@ -105,54 +106,6 @@ StackMemoryText series_of_live(const BlockGroup& group) {
     memory.samples.push_back({memory.last, memory.last_bytes, memory.last_blocks});
   }
   return memory;
-}
-
-using LeftInStep = std::pair<int64_t, uint64_t>;
-
-// What was left in each step from `lower` on, but for those that left nothing.
-std::vector<LeftInStep> left_by_step(const Steps& steps, const std::vector<LeftOver>& all,
-                                     int64_t lower) {
-  std::vector<LeftInStep> left;
-  for (const LeftOver& each : all) {
-    const int64_t step = steps.number_at(each.time);
-    if (step >= lower && (left.empty() || left.back().first != step)) {
-      left.emplace_back(step, each.bytes);
-    } else if (step >= lower) {
-      left.back().second = sum_of(left.back().second, each.bytes);
-    }
-  }
-  return left;
-}
-
-// Of the steps in which something was left, what came from one to the next.  The first left what
-// its line has in use from then on, too, and the last may not be over: neither counts where there
-// are enough others.
-uint64_t bytes_per_step(const std::vector<LeftInStep>& left) {
-  constexpr size_t kEnough = 4;
-  const size_t first = left.size() < kEnough ? 0 : 1;
-  uint64_t bytes = 0;
-  for (size_t i = first; i + 1 < left.size(); ++i) {
-    bytes = sum_of(bytes, left[i].second);
-  }
-  const int64_t length = left.empty() ? 0 : elapsed(left[first].first, left.back().first);
-  return length <= 0 ? 0 : bytes / static_cast<uint64_t>(length);
-}
-
-// Each step left as much as the one before or more, and in the end far more: then what a step
-// leaves on average is no figure that anybody sees in the job.  As above, the first and the last
-// step do not count.
-bool becomes_more(const std::vector<LeftInStep>& left) {
-  constexpr size_t kFewest = 6;
-  constexpr uint64_t kTimes = 2;
-  if (left.size() < kFewest || left.end()[-2].second / kTimes < left[1].second) {
-    return false;
-  }
-  for (size_t i = 2; i + 1 < left.size(); ++i) {
-    if (left[i].first != left[i - 1].first + 1 || left[i].second < left[i - 1].second) {
-      return false;  // or samples are so far apart that one tells of several steps
-    }
-  }
-  return true;
 }
 
 // How many steps it is from one copy to the next; 0: not always as many, or samples are so far
