@@ -187,9 +187,9 @@ std::string placed_text(const Run& run, const PlacedCall& call) {
 }
 
 std::optional<TimeNs> silent_since(const Run& run, const RankState& state) {
-  return !has_ended(state) && state.last_seen >= run.start && ended_early(run, state)
-             ? std::optional(state.last_seen)
-             : std::nullopt;
+  const bool is_known = state.life.last_seen >= run.start;  // of profiles nothing was looked at
+  return is_known && !has_ended(state) && ended_early(run, state) ? std::optional(state.last_seen)
+                                                                  : std::nullopt;
 }
 
 std::string last_call_text(const Run& run, Rank rank) {
