@@ -100,7 +100,8 @@ std::string text_of(const Run& run, const FindingsReport& report, const JobNow& 
                             ? fmt::format("; no thread was stopped for more than {:.1f} ms",
                                           1e-6 * static_cast<double>(longest(now)))
                             : "");
-    text += threads_text(run);
+    const Finding* const first = leading(report.findings);
+    text += threads_text(run, first == nullptr ? Ranks() : first->culprits);
   }
   for (const std::string& limit : now.limits) {
     text += "note: " + printable(limit) + "\n";

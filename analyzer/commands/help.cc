@@ -15,8 +15,8 @@ namespace {
 std::string overview() {
   std::string text =
       "traintrace: why a training job hangs, runs out of memory or runs slow\n\n"
-      "Where a launcher cannot be changed to call `traintrace run`: set "
-      "LD_PRELOAD=/full/path/to/libtraintrace.so\nin its environment.\n\n"
+      "Where a launcher cannot be changed to call `traintrace run`: set\n"
+      "LD_PRELOAD=/full/path/to/libtraintrace.so in its environment.\n\n"
       "Commands\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<10} {}\n", command.name, command.summary);

@@ -77,15 +77,32 @@ std::string HelpFormat::make_option_desc(const CLI::Option* option) const {
   return lines;
 }
 
-// Examples stay as they are; sentences are cut at blanks.
+namespace {
+
+// A command is there to be copied and stays whole: what it is for gives way to the next line.
+std::string example(const std::string& line, const Screen& screen) {
+  constexpr size_t kIndent = 2;
+  const size_t gap = line.find("  ", kIndent);
+  const size_t purpose = gap == line.npos ? gap : line.find_first_not_of(' ', gap);
+  if (screen.columns == 0 || width_of(line) <= screen.columns || purpose == line.npos) {
+    return line + "\n";
+  }
+  return line.substr(0, gap) + "\n" +
+         wrapped(std::string(3 * kIndent, ' '), line.substr(purpose), 3 * kIndent, screen);
+}
+
+}  // namespace
+
+// Sentences are cut at blanks.
 std::string HelpFormat::make_footer(const CLI::App* app) const {
   std::string out;
   const std::string text = app->get_footer();
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
-    out +=
-        line.starts_with(' ') || line.empty() ? line + "\n" : wrapped("", line, 2, help_screen());
+    out += line.starts_with(' ') ? example(line, help_screen())
+           : line.empty()        ? "\n"
+                                 : wrapped("", line, 2, help_screen());
     at = end + 1;
   }
   return out;

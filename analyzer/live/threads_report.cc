@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -50,6 +51,22 @@ std::string key_of(const ThreadNow& thread) {
     }
   }
   return key;
+}
+
+Ranks among(const Ranks& ranks, const Ranks& culprits) {
+  Ranks both;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(both),
+               [&](Rank rank) { return contains(culprits, rank); });
+  return both;
+}
+
+// " (culprit)", " (culprit: rank 2)"; empty: none of them is one.
+std::string culprits_text(const Ranks& ranks, const Ranks& culprits) {
+  const Ranks both = among(ranks, culprits);
+  return both.empty() ? ""
+         : both.size() == ranks.size()
+             ? (both.size() == 1 ? " (culprit)" : " (culprits)")
+             : fmt::format(" (culprit{}: {})", both.size() == 1 ? "" : "s", ranks_text(both));
 }
 
 // The main thread, and those that run Python or are in a call of the vendors'.
@@ -137,7 +154,7 @@ OrderedJson json_of(const std::vector<FrameNow>& frames) {
 
 }  // namespace
 
-std::string threads_text(const Run& run) {
+std::string threads_text(const Run& run, const Ranks& culprits) {
   constexpr size_t kMostPython = 12;
   constexpr size_t kMostNative = 6;
   const std::vector<Group> groups = groups_of(run);
@@ -145,8 +162,9 @@ std::string threads_text(const Run& run) {
   for (const Group& group : groups) {
     const ThreadNow& thread = *group.thread;
     if (is_worth_frames(thread)) {
-      out += fmt::format("  {}: {} {}{}\n", ranks_text(group.ranks), printable(who(thread)),
-                         printable(doing_text(thread)),
+      out += fmt::format("{} {}{}: {} {}{}\n", among(group.ranks, culprits).empty() ? ' ' : '>',
+                         ranks_text(group.ranks), culprits_text(group.ranks, culprits),
+                         printable(who(thread)), printable(doing_text(thread)),
                          group.steady ? "" : " (moved between the two looks)");
       add_frames(thread.python, kMostPython, out);
       if (!thread.python.empty() && !thread.native.empty()) {

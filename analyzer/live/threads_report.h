@@ -9,8 +9,9 @@
 
 namespace traintrace {
 
-// For people: threads with the same role, waiting for the same at the same place, once.
-std::string threads_text(const Run& run);
+// For people: threads with the same role, waiting for the same at the same place, once; with a mark
+// at those of `culprits`.
+std::string threads_text(const Run& run, const Ranks& culprits);
 // One line per stack and rank: "rank 2;main;outer;inner 1", for flame graphs.
 std::string threads_collapsed(const Run& run);
 // An array, one object per thread.

@@ -269,4 +269,8 @@ std::string label_of(const Run& run, const Communicator& communicator) {
   return fmt::format("{} ({} rank{})", communicator.name, size, size == 1 ? "" : "s");
 }
 
+std::string short_label_of(const Run& run, const Communicator& communicator) {
+  return communicator.named ? communicator.name : "communicator " + label_of(run, communicator);
+}
+
 }  // namespace traintrace

@@ -14,5 +14,7 @@ std::vector<int> declared_members(const CommunicatorText& text);
 
 // "dp (4 ranks)", "dp (ranks 0,2)" where several are dp, "of 8 ranks 0-7" for an unnamed one.
 std::string label_of(const Run& run, const Communicator& communicator);
+// Where there is room for a name alone: "dp", "communicator of 8 ranks 0-7" for an unnamed one.
+std::string short_label_of(const Run& run, const Communicator& communicator);
 
 }  // namespace traintrace

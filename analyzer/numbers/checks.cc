@@ -10,6 +10,7 @@
 #include <optional>
 #include <tuple>
 
+#include "analyzer/model/communicators.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/reader/sections/stored_reports.h"
 
@@ -483,7 +484,7 @@ std::string operation_name(format::CheckedOperation operation) {
 }
 
 std::string operation_text(const Run& run, const Check& check) {
-  const std::string& name = run.communicators[check.communicator].name;
+  const std::string name = short_label_of(run, run.communicators[check.communicator]);
   if (!is_message(check.operation)) {
     return fmt::format("{} #{} on {}", operation_name(check.operation), check.sequence, name);
   }

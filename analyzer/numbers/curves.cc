@@ -9,6 +9,8 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/model/communicators.h"
+
 namespace traintrace {
 namespace {
 
@@ -88,7 +90,8 @@ void add_check_curves(const Run& run, const Checks& checks, std::vector<NamedGro
     const Site& site = checks.sites[check.site];
     const std::string what =
         fmt::format("{} of {} on {}", check.side == format::kCheckedInput ? "input" : "output",
-                    operation_name(check.operation), run.communicators[check.communicator].name);
+                    operation_name(check.operation),
+                    short_label_of(run, run.communicators[check.communicator]));
     NamedGroup norms{{CurveKind::kNorm,
                       site.place,
                       fmt::format("{}: norm of the {}", place_text(site.place), what),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
@@ -24,6 +25,9 @@ struct Bar {
   uint64_t sequence = 0;
   std::string text;
   const char* kind = "done";  // done, enqueued, waits, instead
+  uint32_t stack = 0;
+  bool collective = false;
+  bool is_headline = false;  // what the verdict is about
 };
 
 // As model/waiting/waits.cc has it of those that wait: its end, if that was noted within a moment.
@@ -113,6 +117,65 @@ std::string held_up_text(const Run& run, const RankState& state, const Operation
                      place.empty() ? "" : " at " + place);
 }
 
+// "ncclAllReduce", "ncclSend to rank 0"
+std::string call_text(const Run& run, const Communicator& communicator,
+                      const OperationText& operation, const ProcessTrace& trace) {
+  const std::string call = call_name(trace, operation.call);
+  if (operation.collective || operation.peer < 0) {
+    return call;
+  }
+  const auto peer = std::find_if(
+      communicator.members.begin(), communicator.members.end(),
+      [&](const Member& member) { return text_of(run, member).rank == operation.peer; });
+  return fmt::format("{} {} {} {}", call, operation.receive ? "from" : "to",
+                     peer == communicator.members.end() ? "peer" : "rank",
+                     peer == communicator.members.end() ? operation.peer : peer->rank.value);
+}
+
+bool is_one_of(CommunicatorId id, const std::vector<FindingCommunicator>& communicators) {
+  return std::any_of(communicators.begin(), communicators.end(),
+                     [&](const FindingCommunicator& each) { return each.id == id; });
+}
+
+// Marks what the verdict is about: the collective of its number, by each rank's own count, and of
+// messages the last one from the line that the verdict names.
+void mark_headline(const Run& run, const RankState& state, const Finding* leading,
+                   std::vector<Bar>& bars) {
+  if (leading == nullptr || leading->severity == Severity::kInfo) {
+    return;
+  }
+  if (!leading->communicators.empty()) {  // a cycle
+    for (Bar& bar : bars) {
+      bar.is_headline = std::string_view(bar.kind) == "waits" &&
+                        is_one_of(run.communicators[bar.communicator].id, leading->communicators);
+    }
+    return;
+  }
+  if (!leading->communicator) {
+    return;
+  }
+  const bool of_messages = leading->code.starts_with("p2p.");
+  const auto place = std::find_if(leading->where.begin(), leading->where.end(),
+                                  [&](const CodePlace& at) { return at.rank == state.rank; });
+  for (auto bar = bars.rbegin(); bar != bars.rend(); ++bar) {
+    if (run.communicators[bar->communicator].id != leading->communicator->id || bar->text.empty() ||
+        bar->collective == of_messages) {
+      continue;
+    }
+    const bool is_of_number = leading->sequence && bar->sequence >= *leading->sequence &&
+                              bar->sequence <= leading->sequence_last.value_or(*leading->sequence);
+    const bool is_of_line =
+        place != leading->where.end() &&
+        page_place(trace_of(run, state), state.rank, bar->stack) == place_text(*place);
+    if (of_messages ? is_of_line : is_of_number) {
+      bar->is_headline = true;
+      if (of_messages) {
+        return;
+      }
+    }
+  }
+}
+
 std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vector<Stall>& stalls) {
   const ProcessTrace& trace = trace_of(run, state);
   std::vector<Bar> bars;
@@ -123,7 +186,9 @@ std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vect
     }
     for (const OperationText& operation : text_of(run, *member).recent) {
       Bar bar{operation.enter, std::max(operation.leave, operation.completed), i,
-              operation.sequence, call_name(trace, operation.call)};
+              operation.sequence, call_text(run, run.communicators[i], operation, trace)};
+      bar.stack = operation.stack;
+      bar.collective = operation.collective;
       // Its host had handed it to the GPU by then; when it was over is not known.
       bar.kind = operation.completed == 0 ? "enqueued" : "done";
       const Waiter* const waiter = waiter_in(run, state.rank, i, operation);
@@ -220,6 +285,7 @@ PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprit
     }
     const bool culprit = contains(culprits, rank) && parted != 0;
     std::vector<Bar> bars = bars_of(run, *state, stalls);
+    mark_headline(run, *state, leading, bars);
     if (culprit && (bars.empty() || is_over(bars.back()))) {
       add_instead(run, *state, parted, bars);
     }
@@ -236,11 +302,17 @@ PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprit
     if (const std::optional<TimeNs> exit = page_exit(run, *state); exit && parted != 0) {
       lane["exited"] = page_us(run, *exit);
     }
+    if (const auto silent = silent_since(run, *state); silent && parted != 0) {
+      lane["silent"] = page_us(run, *silent);
+    }
     for (const Bar& bar : bars) {
       const std::string name =
           std::string_view(bar.kind) == "instead" ? "" : run.communicators[bar.communicator].name;
       lane["bars"].push_back({page_us(run, bar.begin), page_us(run, bar.end), texts.index(name),
                               bar.sequence, texts.index(bar.text), bar.kind});
+      if (bar.is_headline) {
+        lane["bars"].back().push_back(1);
+      }
     }
     json["lanes"].push_back(std::move(lane));
   }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "analyzer/detectors/memory/memory_finding.h"
 #include "analyzer/memory/allocator/shortage.h"
 #include "analyzer/memory/holders/owner_text.h"
 #include "analyzer/memory/memory_life.h"
@@ -317,6 +318,7 @@ void add_device(const Run& run, const RankState& state, const ProcessTrace& trac
   }
   PageJson own = {{"rank", state.rank.value},
                   {"device", device},
+                  {"owners", page_json(owners_of_device(run, state.process, device))},
                   {"peak", curve.peak},
                   {"peak_at", page_us(run, curve.peak_time)}};
   const uint64_t counted = counted_peak(trace, device);

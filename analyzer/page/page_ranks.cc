@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/memory/device_peaks.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/page/page_data.h"
+#include "analyzer/text/units.h"
 #include "analyzer/timeline/collectives/arrivals.h"
 #include "analyzer/timeline/profile.h"
 
@@ -29,6 +31,7 @@ const char* state_of_rank(const Run& run, const RankState& state, const Ranks& c
   }
   return state.ending == Ending::kExited ? "failed"
          : state.ending == Ending::kGone ? "dead"
+         : silent_since(run, state)      ? "silent"
                                          : "moving";
 }
 
@@ -148,7 +151,7 @@ std::optional<TimeNs> page_exit(const Run& run, const RankState& state) {
 }
 
 std::string page_activity(const Activity& activity) {
-  return activity.queries > 0 ? fmt::format("{} x {}", activity.call, activity.queries)
+  return activity.queries > 0 ? fmt::format("{} x {}", activity.call, count_text(activity.queries))
          : activity.open      ? activity.call
                               : "after " + activity.call;
 }

@@ -1,5 +1,6 @@
 // Stacks of all ranks, merged: what they do now if somebody looked, else at their last call.
 #include <algorithm>
+#include <iterator>
 
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/threads_now.h"
@@ -81,9 +82,13 @@ PageJson json_of(const Node& node, const Ranks& culprits, TextTable& texts) {
                     {"u", frame.user ? 1 : 0},
                     {"n", child.ranks.size()},
                     {"r", texts.index(rank_list(child.ranks))}};
-    if (std::all_of(child.ranks.begin(), child.ranks.end(),
-                    [&](Rank rank) { return contains(culprits, rank); })) {
+    Ranks blamed;
+    std::copy_if(child.ranks.begin(), child.ranks.end(), std::back_inserter(blamed),
+                 [&](Rank rank) { return contains(culprits, rank); });
+    if (blamed.size() == child.ranks.size()) {
       own["x"] = 1;
+    } else if (!blamed.empty()) {  // it is in the same frame as others
+      own["m"] = texts.index(rank_list(blamed));
     }
     if (!child.children.empty()) {
       own["c"] = json_of(child, culprits, texts);

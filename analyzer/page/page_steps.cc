@@ -1,7 +1,12 @@
 // Where the time of GPUs went.
 #include <algorithm>
+#include <set>
 
 #include "analyzer/page/page_data.h"
+#include "analyzer/thresholds.h"
+#include "analyzer/timeline/collectives/arrivals.h"
+#include "analyzer/timeline/collectives/gpu_lateness.h"
+#include "analyzer/timeline/median.h"
 #include "analyzer/timeline/profile.h"
 
 namespace traintrace {
@@ -89,6 +94,31 @@ PageJson sites_json(const Profile& profile, TextTable& texts) {
   return list;
 }
 
+// Which members made each collective late by what their own host or GPU did since the one before,
+// as latency.straggler counts it: who comes last may be held up by what was before.
+std::vector<std::set<size_t>> delayed_by(const Arrivals& arrivals) {
+  std::vector<std::set<size_t>> by(arrivals.list.size());
+  for (const OwnLateness& own : own_lateness(arrivals)) {
+    for (const size_t collective : own.charged_at) {
+      by[collective].insert(own.member);
+    }
+  }
+  const std::vector<GpuCharges> charges =
+      arrivals.by_host ? std::vector<GpuCharges>() : gpu_charges(arrivals);
+  for (size_t i = 0; i < charges.size(); ++i) {
+    const Arrival& arrival = arrivals.list[i];
+    const int64_t delay = arrival.last_start() - median_or_lesser(arrival.start_ns);
+    for (size_t member = 0; member < charges[i].charged_ns.size(); ++member) {
+      const int64_t charged = charges[i].charged_ns[member];
+      if (charged >= arrivals.noise_ns() &&
+          static_cast<double>(charged) >= kLateAsLast * static_cast<double>(delay)) {
+        by[i].insert(member);
+      }
+    }
+  }
+  return by;
+}
+
 // How much later than the first each rank came to each collective, of the group of ranks of which
 // most is known.
 PageJson arrivals_json(const Profile& profile, TextTable& texts) {
@@ -103,14 +133,17 @@ PageJson arrivals_json(const Profile& profile, TextTable& texts) {
   PageJson json = {{"why_not", arrivals.usable() ? "" : arrivals.why_not},
                    {"ranks", PageJson::array()},
                    {"operations", PageJson::array()},
-                   {"late", PageJson::array()}};
+                   {"late", PageJson::array()},
+                   {"delayed_by", PageJson::array()}};
   if (!arrivals.usable()) {
     return json;
   }
   for (const size_t member : arrivals.members) {
     json["ranks"].push_back(profile.timelines[member].rank.value_or(-1));
   }
-  for (const Arrival& arrival : arrivals.list) {
+  const std::vector<std::set<size_t>> by = delayed_by(arrivals);
+  for (size_t i = 0; i < arrivals.list.size(); ++i) {
+    const Arrival& arrival = arrivals.list[i];
     if ((json["late"].size() + 1) * arrivals.members.size() > kMostArrivals) {
       break;
     }
@@ -121,6 +154,7 @@ PageJson arrivals_json(const Profile& profile, TextTable& texts) {
     }
     json["operations"].push_back(texts.index(arrival.operation));
     json["late"].push_back(std::move(late));
+    json["delayed_by"].push_back(by[i]);
   }
   return json;
 }

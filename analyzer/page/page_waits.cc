@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/threads_now.h"
@@ -106,7 +108,12 @@ std::pair<std::string, std::string> doing(const Run& run, Rank rank) {
   if (has_ended(*state) && ended_early(run, *state)) {
     return {state->ending == Ending::kExited ? "exited with a failure" : "died", place};
   }
-  return {activity ? page_activity(*activity) : "no call is recorded", place};
+  const auto silent = silent_since(run, *state);
+  const std::string what = !activity ? "no call is recorded"
+                           : activity->open && activity->queries == 0
+                               ? "inside " + page_activity(*activity)
+                               : page_activity(*activity);
+  return {silent ? fmt::format("silent since {}; {}", run_time(run, *silent), what) : what, place};
 }
 
 // Of a group: since when its first rank waits there.
@@ -122,6 +129,7 @@ PageJson edge_json(const Run& run, const Wait& wait, const Ranks& waiting, Rank 
   }
   return {{"text", wait_name(run, wait)},
           {"operation", wait.operation},
+          {"sequence", wait.sequence},
           {"communicator", run.communicators[wait.communicator].name},
           {"message", wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend},
           {"place", waiter == nullptr

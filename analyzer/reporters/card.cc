@@ -72,6 +72,8 @@ Doing doing_of(const Run& run, Rank rank, const std::string& elsewhere, bool man
     what = fmt::format("exited with status {}; ", trace_of(run, *state).exit_status);
   } else if (state->ending == Ending::kGone) {
     what = fmt::format("{} gone; ", be(false, many));
+  } else if (const auto silent = silent_since(run, *state)) {
+    what = fmt::format("silent since {}; ", run_time(run, *silent));
   }
   const std::string at = elsewhere.empty() ? "" : " at " + elsewhere;
   if (activity->open) {
@@ -267,9 +269,12 @@ std::vector<std::string> notes_about(const Run& run, const Finding& finding,
         run.ranks.size(), run.world_size, run.ranks.size() == 1 ? "is" : "are"));
   }
   for (const Finding& other : all) {
-    if (&other != &finding && other.root && other.severity == Severity::kError &&
+    if (&other != &finding && other.severity == Severity::kError &&
         finding.severity == Severity::kError) {
-      notes.push_back(fmt::format("Another problem: {}", for_people(other.title)));
+      notes.push_back(fmt::format(
+          "{}: {}",
+          other.root ? "Another problem" : fmt::format("Consequence, {}", word_of(other.certainty)),
+          for_people(other.title)));
     }
   }
   constexpr size_t kMostNotes = 3;
@@ -361,7 +366,7 @@ const char* kind_of_numbers(std::string_view code) {
   return code == "numeric.same-data" || code == "numeric.stuck-input"      ? "REPEATED DATA"
          : code == "numeric.zero-gradient" || code == "numeric.norm-spike" ? "ODD GRADIENTS"
          : code == "numeric.scale-collapsed"                               ? "STEPS SKIPPED"
-         : code == "numeric.replica-drift"                                 ? "NUMBERS DIFFER"
+         : code == "numeric.replica-drift" || code == "numeric.rank-apart" ? "NUMBERS DIFFER"
                                                                            : "WRONG NUMBERS";
 }
 
@@ -431,18 +436,6 @@ std::string rank_title(const Ranks& ranks) {
   return text;
 }
 
-std::string shell_word(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("/._-+:,=@").find(c) != std::string_view::npos;
-  });
-  std::string quoted = "'";
-  for (const char c : word) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return plain ? word : quoted + "'";
-}
-
 Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
              const std::vector<Finding>& all) {
   Card card;
@@ -468,7 +461,7 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
     told = told_already(run, finding);
   }
   for (CardActor& actor : card.actors) {
-    actor.doing = with_wall_clock(actor.doing, run.start);
+    actor.doing = for_people(with_wall_clock(actor.doing, run.start));
     if (!actor.frames.empty()) {
       actor.source = source_lines(actor.frames.front(), run.start, options.source_lines);
     }

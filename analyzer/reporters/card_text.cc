@@ -106,7 +106,7 @@ std::vector<std::string> take_holders(std::vector<std::string>& lines, const Scr
   constexpr std::string_view kFree = "free: ";
   constexpr size_t kBar = 20;
   std::vector<std::string> rows;
-  std::string shares;  // "of the device"
+  std::string shares;  // "% of the device's 4 GiB"
   const auto rest = std::stable_partition(lines.begin(), lines.end(), [&](const std::string& line) {
     return !line.starts_with(kHeld) && !line.starts_with(kFree);
   });
@@ -127,13 +127,13 @@ std::vector<std::string> take_holders(std::vector<std::string>& lines, const Scr
               painted(std::string(filled, '#'), Paint::kYellow, screen) +
               std::string(kBar + 1 - filled, ' ');
       shares = what.substr(percent_end + 1, share_end - percent_end - 1);
-      what.remove_prefix(std::min(share_end + 2, what.size()));
+      what.remove_prefix(share_end + 1);
     }
     if (line->starts_with(kFree)) {
-      what.remove_prefix(std::min(what.find_first_not_of(", "), what.size()));
-      rows.push_back(fmt::format("{:>9}  {} free: {}", size, share, printable(what)));
+      rows.push_back(fmt::format("{:>9}  {} free{}", size, share, printable(what)));
       continue;
     }
+    what.remove_prefix(std::min(what.find_first_not_of(' '), what.size()));
     rows.push_back(fmt::format("{:>9}  {} {}", size, share, printable(what)));
   }
   if (!shares.empty()) {
@@ -249,6 +249,18 @@ std::string run_text(const Run& run, const FindingsReport& report) {
 }
 
 }  // namespace
+
+std::string shell_word(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("/._-+:,=@").find(c) != std::string_view::npos;
+  });
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return plain ? word : quoted + "'";
+}
 
 std::string card_text(const Run& run, const FindingsReport& report, const CardOptions& options,
                       const Screen& screen) {

@@ -111,7 +111,7 @@ std::string kernel_lines(const ProfileDiff& diff, const std::vector<KernelChange
 }
 
 std::string row(std::string_view name, const Pair& pair, std::string_view more) {
-  return fmt::format("    {:<28}{:>14}{:>14}{:>+12.3f}{}\n", name, ms(pair.a), ms(pair.b),
+  return fmt::format("    {:<24}{:>12}{:>12}{:>+12.3f}{}\n", name, ms(pair.a), ms(pair.b),
                      pair.change() / 1e6, more);
 }
 
@@ -159,7 +159,7 @@ std::string time_text(const ProfileDiff& diff) {
     return "";
   }
   std::string text = fmt::format("time {}, {}:\n", unit(diff), ranks_text(diff.ranks));
-  text += fmt::format("    {:<28}{:>14}{:>14}{:>12}\n", "", "A", "B", "change, ms");
+  text += fmt::format("    {:<24}{:>12}{:>12}{:>12}\n", "", "A", "B", "change, ms");
   text += row("all", diff.window_ns, "");
   for (size_t i = 0; i < kTimeBuckets; ++i) {
     if (diff.buckets[i].a != 0 || diff.buckets[i].b != 0) {
@@ -169,7 +169,7 @@ std::string time_text(const ProfileDiff& diff) {
                                                             : "");
     }
   }
-  text += fmt::format("{:<32}{:>14}{:>14}{:>12}  of A, of B\n", "time in kernels and copies:", "A",
+  text += fmt::format("{:<28}{:>12}{:>12}{:>12}  of A, of B\n", "time in kernels and copies:", "A",
                       "B", "change, ms");
   const auto [all_a, all_b] = kernel_time(diff);
   for (size_t i = 0; i < kKernelCategories; ++i) {

@@ -18,6 +18,10 @@
 namespace traintrace {
 namespace {
 
+// Without it the verdict would seem to be printed twice.
+constexpr const char* kSecond =
+    "\nThe same with all evidence, in lines that programs can read:\n\n";
+
 std::string text_of(const CodePlace& place) {
   return fmt::format("{}{}{}{}", place.file, place.line > 0 ? fmt::format(":{}", place.line) : "",
                      place.file.empty() || place.function.empty() ? "" : " in ", place.function);
@@ -83,7 +87,7 @@ std::string findings_text(const Run& run, const FindingsReport& report, const Ca
   // Where a stage failed, the lines say so, and more.
   return screen.terminal && !card.empty()
              ? card
-             : card + (card.empty() ? "" : "\n") + findings_lines(run, report);
+             : card + (card.empty() ? "" : kSecond) + findings_lines(run, report);
 }
 
 }  // namespace traintrace

@@ -113,6 +113,7 @@ PlaceRole role_of(const Run& run, const Finding& finding, const CodePlace& place
   const CallsAt calls(trace, place);
   // What leaked may be freed by the end, and stand in no table any more.
   role.words = finding.code == "memory.growth-leak"  ? "allocated at"
+               : finding.code.ends_with("-oom")      ? "asked for memory at"
                : finding.code.starts_with("memory.") ? calls.allocation()
                                                      : "";
   role.words = role.words.empty() ? calls.operation(finding) : role.words;

@@ -1,6 +1,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyzer/model/process/launch_facts.h"
 #include "analyzer/reporters/report_sums.h"
 #include "analyzer/reporters/report_table.h"
 
@@ -13,11 +14,11 @@ struct CallRow {
   ReportSums sums;
 };
 
-// Most time first; by name where that is equal.
+// Most time first, of calls that have not returned, too; by name where that is equal.
 std::vector<std::pair<std::string, CallRow>> sorted(std::map<std::string, CallRow> rows) {
   std::vector<std::pair<std::string, CallRow>> all(rows.begin(), rows.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return a.second.sums.host_ns > b.second.sums.host_ns;
+    return a.second.sums.all_ns() > b.second.sums.all_ns();
   });
   return all;
 }
@@ -31,8 +32,19 @@ ReportTable report_by_call(std::span<const ProcessTrace> processes,
   for (const ProcessTrace& trace : processes) {
     std::vector<ReportSums> sums(trace.calls.size());
     const auto sizes = size_fields(trace);
+    const TimeNs until = last_sign_of_life(trace);
     for (const CallRecord& event : trace.events) {
-      sums[event.call].add(event, trace.calls[event.call], size_of(trace, event, sizes));
+      sums[event.call].add(event, trace.calls[event.call], size_of(trace, event, sizes), until);
+    }
+    for (const ThreadText& thread : trace.threads) {  // polling is counted, and not recorded
+      const bool known = thread.last_call && *thread.last_call < sums.size();
+      if (known && trace.calls[*thread.last_call].kind.ends_with("query")) {
+        sums[*thread.last_call].count += static_cast<int64_t>(thread.queries);
+      }
+    }
+    for (const ThreadText::Open& open : open_without_record(trace)) {
+      ++sums[open.call].count;
+      sums[open.call].add_open(open.enter, until);
     }
     for (size_t i = 0; i < sums.size(); ++i) {
       if (sums[i].count != 0) {

@@ -23,13 +23,13 @@ const UsualOf kUsual[] = {
     {"rank", {{"rank", "window_ns", "compute_ns", "exposed_communication_ns", "idle_ns", "idle_by_cause_ns", "peak_allocated_bytes", "peak_reserved_bytes"}, {"idle_ns"}}},
     {"step", {{"rank", "step", "duration_ns", "compute_ns", "exposed_communication_ns", "idle_ns", "idle_by_cause_ns"}, {"duration_ns"}}},
     {"stream", {{"rank", "device", "stream", "work_count", "busy_ns", "compute_ns", "communication_ns"}, {"busy_ns"}}},
-    {"call", {{"call", "count", "failed_count", "open_count", "host_ns", "max_ns", "bytes", "idle_ns", "mean_ns"}, {"host_ns"}}},
+    {"call", {{"call", "count", "failed_count", "open_count", "open_ns", "host_ns", "max_ns", "bytes", "idle_ns", "mean_ns"}, {"host_ns"}}},
     {"range", {{"range", "rank", "count", "open_count", "host_ns", "mean_ns", "max_ns", "gpu_ns"}, {"host_ns"}}},
     {"scalar", {{"place", "rank", "curve", "nonfinite_count", "first_nonfinite_ns", "last", "least", "most", "first", "count", "type"}, {}}},
     {"batch", {{"place", "rank", "count", "changing_count", "batch_bytes", "most_batch_bytes"}, {}}},
     {"check", {{"place", "operation", "rank", "side", "nan_count", "inf_count", "last_norm", "most_norm", "first_norm", "largest", "count", "communicator"}, {}}},
     {"value", {{"place", "rank", "number", "time_ns", "value"}, {}}},
-    {"stack", {{"count", "host_ns", "live_bytes", "growth_bytes_per_step", "idle_ns", "cause", "owner", "call", "operator", "calls", "stack"}, {"host_ns", "idle_ns"}}},
+    {"stack", {{"count", "open_ns", "host_ns", "live_bytes", "growth_bytes_per_step", "idle_ns", "cause", "owner", "call", "operator", "calls", "stack"}, {"host_ns", "idle_ns"}}},
     {"kernel", {{"kernel", "work_count", "gpu_ns", "share_percent", "mean_ns", "idle_before_ns"}, {"gpu_ns"}}},
     {"operator", {{"operator", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},
     {"annotation", {{"annotation", "work_count", "gpu_ns", "share_percent", "idle_caused_ns", "mean_ns"}, {"gpu_ns"}}},
@@ -111,6 +111,7 @@ std::string column_heading(std::string_view column, const char* unit_of_time) {
   if (column.ends_with("_ns")) {
     const std::string name =
         column == "idle_by_cause_ns" ? "idle mostly for"
+        : column == "open_ns"        ? "open for"
         : column == "exposed_communication_ns"
             ? "exposed comm"
             : column_heading(column.substr(0, column.size() - 3), unit_of_time);

@@ -6,6 +6,7 @@
 
 #include "analyzer/memory/holders/held_bytes.h"
 #include "analyzer/memory/holders/owner_text.h"
+#include "analyzer/model/process/launch_facts.h"
 #include "analyzer/reporters/report_sums.h"
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
@@ -77,11 +78,20 @@ Frames frames_of(const ProcessTrace& trace, uint32_t id, Symbolizer& symbolizer)
 void add_calls(const ProcessTrace& trace, Symbolizer& symbolizer, Rows& rows) {
   std::map<uint32_t, StackRow> by_id;
   const auto sizes = size_fields(trace);
+  const TimeNs until = last_sign_of_life(trace);
   for (const CallRecord& event : trace.events) {
     if (event.stack != 0) {
       StackRow& row = by_id[event.stack];
-      row.sums.add(event, trace.calls[event.call], size_of(trace, event, sizes));
+      row.sums.add(event, trace.calls[event.call], size_of(trace, event, sizes), until);
       row.calls.insert(trace.calls[event.call].name);
+    }
+  }
+  for (const ThreadText::Open& open : open_without_record(trace)) {
+    if (open.stack != 0) {
+      StackRow& row = by_id[open.stack];
+      ++row.sums.count;
+      row.sums.add_open(open.enter, until);
+      row.calls.insert(trace.calls[open.call].name);
     }
   }
   for (auto& [id, row] : by_id) {
@@ -142,8 +152,8 @@ ReportTable report_by_stack(std::span<const ProcessTrace> processes,
   }
   std::vector<std::pair<Frames, StackRow>> all(rows.begin(), rows.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.sums.host_ns, a.second.memory.live.value_or(0)) >
-           std::pair(b.second.sums.host_ns, b.second.memory.live.value_or(0));
+    return std::pair(a.second.sums.all_ns(), a.second.memory.live.value_or(0)) >
+           std::pair(b.second.sums.all_ns(), b.second.memory.live.value_or(0));
   });
   ReportTable table{"stack", ReportSums::columns(), {}};
   table.columns.insert(table.columns.end(),

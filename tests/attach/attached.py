@@ -175,6 +175,7 @@ def check_forms(kind, who, folder, processes):
     others = ",".join(str(rank) for rank in range(options.ranks) if rank != who)
     text, _ = run_attach(*pids, "--hang-after=1s")
     check(f"ranks {others}: main thread is in cudaStreamSynchronize" in text, "text: the stacks of the others", text)
+    check(f"> rank {who} (culprit): main thread " in text, "text: the culprit's stack is marked", text)
     check(text.count("rank.py:%d" % line_of("WAIT")) >= 1, "text: their line", text)
     collapsed, _ = run_attach(*pids, "--format=collapsed", "--hang-after=1s")
     lines = [line for line in collapsed.splitlines() if f"stuck_{kind} (rank.py:{line_of('STUCK ' + kind)})" in line]

@@ -300,7 +300,7 @@ async function manyNumbers(one) {
   const [chart] = JSON.parse(await opened.page.textContent("#data")).numbers.charts;
   assert.equal(chart.lines[0].ranks, "700", "the odd one is first");
   assert.deepEqual([chart.ranks, chart.lines.length, chart.more_ranks], [1024, 32, 992]);
-  assert.match(await opened.page.textContent("#numbers"), /992 of 1024 ranks are left out/);
+  assert.match(await opened.page.textContent("#numbers"), /992 of 1,024 ranks are left out/);
   await done(one, opened);
 }
 
@@ -346,6 +346,81 @@ async function accused(one) {
   const opened = await open(one);
   const marked = await opened.page.evaluate(() => ["culprit", "less"].map((name) => [...document.querySelectorAll(`table.matrix td.${name}`)].map((cell) => Number(cell.parentElement.cells[0].textContent))));
   assert.deepEqual(marked, [one.culprits, []], one.name);
+  await done(one, opened);
+}
+
+// All pictures show the call of the headline: it is framed in the lanes, by each rank's own count, and said in words.
+async function framed(one, says) {
+  const opened = await open(one);
+  const { page } = opened;
+  const { lanes, texts } = JSON.parse(await page.textContent("#data"));
+  const calls = lanes.lanes.map((lane) => [lane.rank, ...lane.bars.filter((bar) => bar[6]).map((bar) => `${texts[bar[4]]} #${bar[3]}`)]).filter((lane) => lane.length > 1);
+  assert.deepEqual(calls, says.calls, one.name);
+  assert.match(await page.textContent("#moment"), says.words, one.name);
+  for (const label of says.labels) assert.ok((await page.evaluate(() => document.querySelector("#moment canvas").dataset.labels)).includes(label), `${one.name}: ${label}`);
+  assert.match(await page.textContent("#waits .box.culprit"), says.graph, one.name);
+  await done(one, opened);
+}
+
+// A culprit that is in the same frames as others is marked there.
+async function marked(one) {
+  const opened = await open(one);
+  assert.ok(await opened.page.locator("#stacks rect.mark").count() > 0, one.name);
+  assert.match(await opened.page.textContent("#stacks .icicle"), new RegExp(`culprit: rank ${one.culprits[0]}`), one.name);
+  await done(one, opened);
+}
+
+// Of whom nothing is heard any more does not move.
+async function silent(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  assert.match(await page.textContent("#headline"), /8-15 \(all of host node01\)/);
+  assert.match(await page.textContent("#ranks .legend"), /silent: 8 \(ranks 8-15 on node01\)/);
+  assert.doesNotMatch(await page.textContent("#ranks .legend"), /moving/);
+  assert.match(await page.textContent("#waits"), /silent since \+2\.500 s/);
+  assert.match(await page.textContent("#moment .legend"), /nothing was heard of the process any more/);
+  await done(one, opened);
+}
+
+// What came of a leak stands below it as such, and each size of a request that grows is one of the job's.
+async function consequence(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  assert.match(await page.textContent("#headline"), /by more each time, from 32 MiB to 256 MiB/);
+  assert.match(await page.textContent("#verdict .note"), /^Consequence, proven: rank 1 ran out of memory/);
+  assert.match(await page.textContent("#verdict"), /What came of it.*run\.oom-then-hang/);
+  assert.match(await page.textContent("#verdict table.held"), /shares of the device's 4 GiB.*112 MiB3 %free, 208 MiB less than the 320 MiB asked for/);
+  await done(one, opened);
+}
+
+// Who is framed red in the matrix of arrivals is who the straggler's text names; the bars tell the share of the headline.
+async function stragglers(one) {
+  const opened = await open(one);
+  const { page } = opened;
+  const { findings, steps } = JSON.parse(await page.textContent("#data"));
+  const named = findings.find((finding) => finding.code === "latency.straggler").culprits;
+  const times = new Map();
+  for (const column of steps.arrivals.delayed_by) for (const i of column) times.set(steps.arrivals.ranks[i], (times.get(steps.arrivals.ranks[i]) ?? 0) + 1);
+  const often = [...times].filter(([, count]) => count >= 3).map(([rank]) => rank).sort((a, b) => a - b);
+  assert.deepEqual(often, named, `${one.name}: ${JSON.stringify([...times])}`);
+  assert.deepEqual(steps.arrivals.delayed_by[0], [], "what was before the recording is nobody's");
+  assert.match(await page.textContent("#ranks .legend"), /was moving: 8/, "a profile does not say that a rank fell silent");
+  assert.match(await page.textContent("#steps svg"), /idle 76 %, late launches 71 %/);
+  await done(one, opened);
+}
+
+// A rank whose memory is on the GPU of another one.
+async function shared(one) {
+  const opened = await open(one);
+  assert.match(await opened.page.textContent("#memory"), /GPU 0 is that of rank 0, too: they share its memory/, one.name);
+  assert.match(await opened.page.textContent("#verdict"), /in 40 blocks on GPU 0, which is not its own \(GPU 1\) but that of rank 0/, one.name);
+  await done(one, opened);
+}
+
+// A call that has not returned has no part in the sums, and is told nevertheless.
+async function stillOpen(one) {
+  const opened = await open(one);
+  assert.match(await opened.page.textContent("#verdict"), /Not returned when the records end: \d+ calls, most of that time in \w+/);
   await done(one, opened);
 }
 
@@ -415,6 +490,7 @@ async function held(one) {
 
 async function gaps(one) {
   const opened = await open(one);
+  assert.match(await opened.page.textContent("#memory"), /1 GiB of 24 GiB were free on the device, and 10 GiB lay unused in PyTorch's allocator: enough together, but not in one piece/);
   assert.match(await opened.page.textContent("#memory"), /10 GiB in use, in 10 blocks.*the widest gap \S+ GiB, where a block of 4 GiB was wanted/);
   await done(one, opened);
 }
@@ -515,6 +591,16 @@ const others = [
   check(hostile, named("hostile")),
   check(numbers, named("numbers")),
   check(manyNumbers, named("many-numbers")),
+  check(framed, named("skipped"), { calls: [0, 1, 2, 3].map((rank) => [rank, "ncclAllReduce #38"]), words: /Framed: #38 of dp.*what rank 2 counts as #38 the others count as #39/, labels: ["#38 ncclAllReduce"], graph: /culprit: inside cudaStreamSynchronize/ }),
+  check(framed, named("swapped"), { calls: [0, 1, 2, 3].map((rank) => [rank, `${rank === 2 ? "ncclReduceScatter" : "ncclAllReduce"} #37`]), words: /Framed: #37 of dp.*what the others count as #38 is #37 of rank 2/, labels: [], graph: /called ncclReduceScatter at train\.py:15/ }),
+  check(framed, named("cross-communicator"), { calls: [0, 1, 2, 3].map((rank) => [rank, "ncclAllReduce #13"]), words: /Framed: the calls that wait for one another/, labels: ["waits in ncclAllReduce ep #13"], graph: /waits in ncclAllReduce ep #13/ }),
+  check(shared, named("leak")),
+  check(framed, named("p2p_wrong_peer"), { calls: [[2, "ncclSend to rank 0 #1"], [3, "ncclRecv from rank 2 #6"]], words: /Framed: the messages/, labels: ["#1 ncclSend to rank 0", "waits in ncclRecv from rank 2"], graph: /called ncclSend at ring\.py:5/ }),
+  ...["skipped", "swapped"].map((name) => check(marked, named(name))),
+  check(silent, named("silent-host")),
+  check(consequence, named("memory")),
+  ...pages.filter((one) => one.name === "real-profile").map((one) => check(stragglers, one)),
+  check(stillOpen, sheets.find((one) => one.name === "report-call")),
   ...sheets.map((one) => check(sheet, { ...one, says: new RegExp(one.says), plain: new RegExp(one.plain) })),
 ];
 

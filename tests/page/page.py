@@ -56,6 +56,13 @@ communicator dp members=0-3
 end +40
 """
 
+SILENT_HOST = "\n".join([f"ranks {host * 8}-{host * 8 + 7} host=node{host:02}" for host in range(4)] + ["""communicator dp members=0-31
++1 0-31 calls ncclAllReduce on dp x64 every=20ms @train.py:118:train_step,train.py:200:main
++2.5 8-15 falls-silent
++3 0-7,16-31 enqueues ncclAllReduce on dp @train.py:118:train_step,train.py:200:main
+end +60
+"""])
+
 HOSTILE = r"""ranks 0-3 host="<img src=x onerror=alert(1)>"
 communicator dp members=0-3 name="</script><script>alert(2)</script>"
 +1 0-3 calls ncclAllReduce on dp x20 "@</script><svg onload=alert(3)>.py:7:f"
@@ -199,15 +206,16 @@ def all_pages(folder):
     return [
         page("many", hang_of_many, grid=RANKS),
         *[lambda seed=seed, ranks=ranks: make(f"generated-{seed}", generated(seed, ranks, folder), folder, screen="waits") for seed, ranks in ((10, 256), (21, 64), (5, 64))],
-        page("many-numbers", numbers_of_many, screen="numbers"),
+        page("many-numbers", numbers_of_many, screen="numbers", about="numbers"),
         lambda: make("slow", profiles(os.path.join(folder, "slow")), folder, screen="steps", about="steps"),
         *([lambda: make("real-profile", REAL_PROFILE, folder, screen="steps", about="steps")] if os.path.isdir(REAL_PROFILE) else []),
         *[page(story, lambda story=story: story_text(story)) for story in STORIES],
         page("died", lambda: DIED, crashed=True),
+        page("silent-host", lambda: SILENT_HOST, screen="waits"),
         page("hostile", lambda: HOSTILE),
         page("memory", out_of_memory, screen="memory"),
         page("numbers", of_numbers, screen="numbers", about="numbers"),
-        *[lambda name=name: make(name, scenario(name, folder), folder, screen="waits") for name in ("p2p_cycle", "p2p_cycle_of_two_rings")],
+        *[lambda name=name: make(name, scenario(name, folder), folder, screen="waits") for name in ("p2p_cycle", "p2p_cycle_of_two_rings", "p2p_wrong_peer")],
         *[lambda name=name, of=of: make(name, scenario(of, folder), folder, screen="memory", about="memory")
           for name, of in (("leak", "memory_growth"), ("fragmentation", "memory_oom_fragmentation"))],
     ]

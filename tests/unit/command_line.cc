@@ -396,6 +396,26 @@ TEST_F(CommandLine, WhatIsNotDoneYetHasNotFailed) {
                                                 {"ncclCommAbort", 1}}));
 }
 
+// Neither has a record of its end: what a rank of a hang does must not look like next to nothing.
+TEST_F(CommandLine, ReportsCallsThatAreOpenOrPolled) {
+  write("hang.txt",
+        "ranks 0-1\n"
+        "communicator dp members=0-1\n"
+        "+1 0-1 calls ncclAllReduce on dp x2\n"
+        "+2 0 enters cudaStreamSynchronize\n"
+        "+2 1 polls cudaStreamQuery\n"
+        "end +30\n");
+  const auto report = nlohmann::json::parse(traintrace("report hang.txt --format=json").out);
+  EXPECT_EQ(report.at("rows").at(0).at("call"), "cudaStreamSynchronize");
+  EXPECT_GE(report.at("rows").at(0).at("open_ns"), 27'000'000'000)
+      << "most time, though none is over";
+  for (const auto& row : report.at("rows")) {
+    if (row.at("call") == "cudaStreamQuery") {
+      EXPECT_GT(row.at("count"), 1000) << "polling is counted";
+    }
+  }
+}
+
 TEST_F(CommandLine, ReportsAddUpInEveryForm) {
   write("run.txt",
         "ranks 0-1\n"
@@ -407,9 +427,10 @@ TEST_F(CommandLine, ReportsAddUpInEveryForm) {
   EXPECT_EQ(
       by_call.at("rows").at(0),
       nlohmann::json::parse(R"({"call":"cudaMalloc","library":"runtime","kind":"alloc","count":7,
-              "failed_count":1,"open_count":0,"host_ns":13000000,"mean_ns":1857142,"max_ns":2000000,"bytes":67,
+              "failed_count":1,"open_count":0,"open_ns":null,"host_ns":13000000,"mean_ns":1857142,"max_ns":2000000,"bytes":67,
               "idle_ns":null})"));
   EXPECT_EQ(by_call.at("rows").at(1).at("open_count"), 1);
+  EXPECT_EQ(by_call.at("rows").at(1).at("open_ns"), 10000) << "until the process was last heard of";
   EXPECT_TRUE(by_call.at("rows").at(1).at("bytes").is_null());
   const auto by_stack =
       nlohmann::json::parse(traintrace("report run.txt --by=stack --format=json").out);
@@ -417,9 +438,10 @@ TEST_F(CommandLine, ReportsAddUpInEveryForm) {
   EXPECT_EQ(by_stack.at("rows").at(0).at("count"), 6) << "the same stack on both ranks";
   EXPECT_EQ(by_stack.at("rows").at(0).at("stack").at(0), "f at a.py:1");
   EXPECT_EQ(traintrace("report run.txt --format=csv").out,
-            "call,library,kind,count,failed_count,open_count,host_ns,mean_ns,max_ns,bytes,idle_ns\n"
-            "cudaMalloc,runtime,alloc,7,1,0,13000000,1857142,2000000,67,\n"
-            "cudaDeviceSynchronize,runtime,sync,1,0,1,,,,,\n");
+            "call,library,kind,count,failed_count,open_count,open_ns,host_ns,mean_ns,max_ns,bytes,"
+            "idle_ns\n"
+            "cudaMalloc,runtime,alloc,7,1,0,,13000000,1857142,2000000,67,\n"
+            "cudaDeviceSynchronize,runtime,sync,1,0,1,10000,,,,,\n");
   EXPECT_NE(traintrace("report run.txt --by=stack").out.find("\n    f at a.py:1\n"),
             std::string::npos);
 }

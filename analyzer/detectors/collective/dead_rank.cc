@@ -184,11 +184,28 @@ std::string what_text(const Run& run, const Hang& hang) {
                      when_ended_text(run, hang));
 }
 
+// " (all of host b)": then it is the machine or its network, most likely.  Empty: several ranks are
+// not of one of several hosts.
+std::string host_text(const Run& run, const Ranks& ranks) {
+  const std::string& host = trace_of(run, *state_of(run, ranks.front())).host;
+  const auto is_there = [&](Rank rank) { return trace_of(run, *state_of(run, rank)).host == host; };
+  if (ranks.size() == 1 || run.hosts.size() < 2 || host.empty() ||
+      !std::all_of(ranks.begin(), ranks.end(), is_there)) {
+    return "";
+  }
+  const auto of_host =
+      std::count_if(run.ranks.begin(), run.ranks.end(),
+                    [&](const RankState& state) { return trace_of(run, state).host == host; });
+  return fmt::format(" ({} host {})",
+                     static_cast<size_t>(of_host) == ranks.size() ? "all of" : "on", host);
+}
+
 std::string dead_rank_title(const Run& run, const Hang& hang) {
   const Wait& wait = run.waits.waits[hang.wait];
-  return fmt::format("{} {}; {} for {} in {}{}", ranks_text(hang.roots), what_text(run, hang),
-                     waiting_text(run, hang), hang.roots.size() == 1 ? "it" : "them",
-                     operation_text(run, wait), further_text(run, hang));
+  return fmt::format("{}{} {}; {} for {} in {}{}", ranks_text(hang.roots),
+                     host_text(run, hang.roots), what_text(run, hang), waiting_text(run, hang),
+                     hang.roots.size() == 1 ? "it" : "them", operation_text(run, wait),
+                     further_text(run, hang));
 }
 
 // "ended by signal 9 (Killed)"
@@ -239,8 +256,8 @@ void say_how_it_died(const Run& run, const Hang& hang, Finding& finding) {
         last = std::max(last, state_of(run, rank)->last_seen);
       }
       finding.evidence.push_back(
-          fmt::format("{} ({}) on {}: last signs of life {}{}, {} before the last of those that "
-                      "wait for them; {}",
+          fmt::format("{} ({}) on {}: last signs of life {}{}; those that wait for them were "
+                      "heard of for {} more; {}",
                       ranks_text(ranks), ranks.size(), group.first,
                       first == last ? "at " : fmt::format("from {} to ", run_time(run, first)),
                       run_time(run, last), seconds(silence(run, hang)), group.second));
@@ -249,8 +266,8 @@ void say_how_it_died(const Run& run, const Hang& hang, Finding& finding) {
     for (const Rank rank : ranks) {
       const RankState& state = *state_of(run, rank);
       finding.evidence.push_back(
-          fmt::format("rank {}, process {} on {}: last sign of life at {}, {} before the last of "
-                      "those that wait for it; {}",
+          fmt::format("rank {}, process {} on {}: last sign of life at {}; those that wait for "
+                      "it were heard of for {} more; {}",
                       rank.value, trace_of(run, state).pid, group.first,
                       run_time(run, state.last_seen), seconds(silence(run, hang)), group.second));
     }
@@ -268,6 +285,21 @@ bool has_crashed(const ProcessTrace& trace) {
              std::end(kFaults);
 }
 
+std::string where_to_look(const Run& run, const Ranks& ranks) {
+  const bool one = ranks.size() == 1;
+  const std::string& host = trace_of(run, *state_of(run, ranks.front())).host;
+  const bool same = std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+    return trace_of(run, *state_of(run, rank)).host == host;
+  });
+  return fmt::format(
+      "look on {} whether the process{} there and in which state (ps -o stat), and in the "
+      "launcher's log",
+      same && !host.empty() ? host
+      : one                 ? "its machine"
+                            : "their machines",
+      one ? " is" : "es are");
+}
+
 std::string advice_for(const Run& run, const Hang& hang) {
   const bool crashed = std::all_of(hang.roots.begin(), hang.roots.end(), [&](Rank rank) {
     return has_crashed(trace_of(run, *state_of(run, rank)));
@@ -281,8 +313,7 @@ std::string advice_for(const Run& run, const Hang& hang) {
              ? "find out what ended it: the launcher's log, the kernel's log (out of memory), the "
                "machine"
          : hang.fate == Fate::kSilent
-             ? "look on its machine whether the process is there and in which state (ps -o stat), "
-               "and in the launcher's log"
+             ? where_to_look(run, hang.roots)
              : "all ended at about the same time: the launcher's log says who was first";
 }
 

@@ -186,6 +186,12 @@ std::string placed_text(const Run& run, const PlacedCall& call) {
                      run_time(run, call.time));
 }
 
+std::optional<TimeNs> silent_since(const Run& run, const RankState& state) {
+  const bool is_known = state.life.last_seen >= run.start;  // of profiles nothing was looked at
+  return is_known && !has_ended(state) && ended_early(run, state) ? std::optional(state.last_seen)
+                                                                  : std::nullopt;
+}
+
 std::string last_call_text(const Run& run, Rank rank) {
   return text_of(run, {rank}, {last_call_of(run, rank)});
 }

@@ -13,6 +13,9 @@ namespace traintrace {
 
 // "rank 2 polls cudaStreamQuery at mining.py:41 in hard_examples: 41300 times, the last at +83 s"
 std::string last_call_text(const Run& run, Rank rank);
+// Since when nothing was heard of it while others went on; none: it was, it is known to have ended,
+// or its source does not say when it was there (profiles, dumps).
+std::optional<TimeNs> silent_since(const Run& run, const RankState& state);
 // A call from a line of Python, as far as the rank's events were read.
 struct PlacedCall {
   CodePlace place;

@@ -11,26 +11,9 @@
 #include "analyzer/detectors/memory/memory_finding.h"
 #include "analyzer/memory/memory_use.h"
 #include "analyzer/model/process/activity.h"
-#include "analyzer/model/process/launch_facts.h"
 
 namespace traintrace {
 namespace {
-
-// That of its communicators; none: it has several, or none.
-std::optional<int> own_device(const ProcessTrace& trace) {
-  std::set<int> devices;
-  for (const CommunicatorText& communicator : trace.communicators) {
-    if (communicator.device >= 0) {
-      devices.insert(communicator.device);
-    }
-  }
-  return devices.size() == 1 ? std::optional(*devices.begin()) : std::nullopt;
-}
-
-// Numbers of devices mean the same where the same ones are visible.
-std::string numbering(const ProcessTrace& trace) {
-  return fmt::format("{}\n{}", trace.host, environment(trace, "CUDA_VISIBLE_DEVICES"));
-}
 
 using Devices = std::map<std::string, std::map<int, size_t>>;  // numbering, device: whose it is
 
@@ -38,7 +21,7 @@ Devices devices_of(const Run& run) {
   Devices devices;
   for (size_t i = 0; i < run.processes.size(); ++i) {
     if (const auto device = own_device(run.processes[i])) {
-      devices[numbering(run.processes[i])].try_emplace(*device, i);
+      devices[device_numbering(run.processes[i])].try_emplace(*device, i);
     }
   }
   return devices;
@@ -93,7 +76,7 @@ std::vector<Finding> find_extra_contexts(const Run& run, const RunMemory& memory
   std::vector<MemorySite> sites;
   for (size_t i = 0; i < run.processes.size(); ++i) {
     const auto own = own_device(run.processes[i]);
-    const auto others = devices.find(numbering(run.processes[i]));
+    const auto others = devices.find(device_numbering(run.processes[i]));
     if (!own || others == devices.end() || !works_on(run.processes[i], memory.processes[i], *own)) {
       continue;
     }

@@ -50,8 +50,9 @@ MemorySite site_of_growth(const Run& run, size_t process, const BlockGroup& grou
   site.bytes = growth.bytes;
   site.count = growth.blocks;
   site.text = fmt::format(
-      "{} bytes of {} in {} block{}, {} bytes a step{}{}", growth.bytes, name_of(group.kind),
-      growth.blocks, growth.blocks == 1 ? "" : "s", growth.bytes_per_step, since_text(run, growth),
+      "{} bytes of {} in {} block{}{}, {} bytes a step{}{}{}", growth.bytes, name_of(group.kind),
+      growth.blocks, growth.blocks == 1 ? "" : "s", other_device_text(run, process, group.device),
+      growth.bytes_per_step, growth.last_bytes != 0 ? " on average" : "", since_text(run, growth),
       group.blocks.size() - group.let_go < growth.blocks ? ", some of it freed before the end,"
                                                          : "");
   return site;
@@ -103,6 +104,24 @@ bool are_lists_of_scalars(const Run& run, const std::vector<GrowingSite>& growin
   });
 }
 
+// "by 4096 bytes"; where that becomes more and more "by more each time, from 4096 bytes in step 2
+// to 65536 bytes in step 17".
+std::string growth_text(const std::vector<GrowingSite>& growing, Rank rank, uint64_t per_step) {
+  uint64_t first = 0;
+  uint64_t last = 0;
+  for (const GrowingSite& entry : growing) {
+    if (entry.site.rank == rank) {
+      const bool rises = entry.growth.last_bytes != 0;
+      first = sum_of(first, rises ? entry.growth.first_bytes : entry.growth.bytes_per_step);
+      last = sum_of(last, rises ? entry.growth.last_bytes : entry.growth.bytes_per_step);
+    }
+  }
+  constexpr uint64_t kTimes = 2;
+  return last / kTimes >= first && first != 0
+             ? fmt::format("by more each time, from {} bytes to {} bytes", first, last)
+             : fmt::format("by {} bytes", per_step);
+}
+
 // What all places of that rank leave every so many steps; none: they differ, or leave it each step.
 struct Rounds {
   int64_t every = 0;
@@ -140,12 +159,13 @@ std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step)
   const ProcessTrace& trace = run.processes[most.site.process];
   const Growth& growth = most.growth;
   const int64_t now = growth.since_step + static_cast<int64_t>(growth.step_count);
+  const char* const average = growth.last_bytes != 0 ? " on average" : "";
   const std::string began =
       growth.since_step > 0 ? fmt::format("since step {}", growth.since_step) : "all along";
   if (const OutOfMemoryText* const failure = fatal_failure(trace); failure != nullptr) {
     return fmt::format(
-        "rank {}: {} bytes a step {}; out of memory at {}{}, when {} bytes were wanted",
-        most.site.rank.value, per_step, began, run_time(run, failure->time),
+        "rank {}: {} bytes a step{} {}; out of memory at {}{}, when {} bytes were wanted",
+        most.site.rank.value, per_step, average, began, run_time(run, failure->time),
         growth.since_step > 0 ? fmt::format(", in step {}", now) : "", failure->bytes);
   }
   const auto told = room_left(trace);
@@ -159,13 +179,13 @@ std::string forecast(const Run& run, const GrowingSite& most, uint64_t per_step)
   }
   if (!room) {
     return fmt::format(
-        "rank {}: {} bytes a step {}; when the device is full is not known: how much memory it has "
-        "was not recorded",
-        most.site.rank.value, per_step, began);
+        "rank {}: {} bytes a step{} {}; when the device is full is not known: how much memory it "
+        "has was not recorded",
+        most.site.rank.value, per_step, average, began);
   }
   return fmt::format(
-      "rank {}: {} bytes a step {}; at that rate the device{} is full in {} more steps",
-      most.site.rank.value, per_step, began, told ? "" : ", if nothing else uses it,",
+      "rank {}: {} bytes a step{} {}; at that rate the device{} is full in {} more steps",
+      most.site.rank.value, per_step, average, began, told ? "" : ", if nothing else uses it,",
       *room / per_step);
 }
 
@@ -327,16 +347,15 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
       growing.begin(), growing.end(), [](const GrowingSite& a, const GrowingSite& b) {
         return std::pair(a.site.bytes, b.site.rank) < std::pair(b.site.bytes, a.site.rank);
       });
-  finding.title =
-      fmt::format("memory of {} grows {}: by {} bytes{}, {} bytes in all, {}",
-                  ranks_text(finding.sides.front()),
-                  rounds ? fmt::format("every {} steps", rounds->every) : "with every step",
-                  rounds ? rounds->bytes : per_step,
-                  finding.sides.front().size() == 1 ? "" : fmt::format(" on rank {}", first.value),
-                  finding.values.front().second,
-                  finding.where.empty() ? "from an unknown place"
-                                        : fmt::format("allocated {} {}", at_or_after(largest->site),
-                                                      place_text(finding.where.front())));
+  finding.title = fmt::format(
+      "memory of {} grows {}: {}{}, {} bytes in all, {}", ranks_text(finding.sides.front()),
+      rounds ? fmt::format("every {} steps", rounds->every) : "with every step",
+      rounds ? fmt::format("by {} bytes", rounds->bytes) : growth_text(growing, first, per_step),
+      finding.sides.front().size() == 1 ? "" : fmt::format(" on rank {}", first.value),
+      finding.values.front().second,
+      finding.where.empty() ? "from an unknown place"
+                            : fmt::format("allocated {} {}", at_or_after(largest->site),
+                                          place_text(finding.where.front())));
   const auto most = std::find_if(growing.begin(), growing.end(), [&](const GrowingSite& entry) {
     return entry.site.rank == first;
   });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "analyzer/detectors/catalogue.h"
@@ -57,6 +58,43 @@ void add_places(const Run& run, const std::vector<MemorySite>& sites, Finding& f
 
 }  // namespace
 
+std::optional<int> own_device(const ProcessTrace& trace) {
+  std::set<int> devices;
+  for (const CommunicatorText& communicator : trace.communicators) {
+    if (communicator.device >= 0) {
+      devices.insert(communicator.device);
+    }
+  }
+  return devices.size() == 1 ? std::optional(*devices.begin()) : std::nullopt;
+}
+
+std::string device_numbering(const ProcessTrace& trace) {
+  return fmt::format("{}\n{}", trace.host, environment(trace, "CUDA_VISIBLE_DEVICES"));
+}
+
+Ranks owners_of_device(const Run& run, size_t process, int device) {
+  const std::string numbering = device_numbering(run.processes[process]);
+  Ranks owners;
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    if (state.process != process && own_device(trace) == device &&
+        device_numbering(trace) == numbering) {
+      insert(owners, state.rank);
+    }
+  }
+  return owners;
+}
+
+std::string other_device_text(const Run& run, size_t process, int device) {
+  const std::optional<int> own = own_device(run.processes[process]);
+  if (!own || device < 0 || *own == device) {
+    return "";
+  }
+  const Ranks owners = owners_of_device(run, process, device);
+  return fmt::format(" on GPU {}, which is not its own (GPU {}){}", device, *own,
+                     owners.empty() ? "" : " but that of " + ranks_text(owners));
+}
+
 Rank rank_on(const Run& run, size_t process, int device) {
   const RankState* found = nullptr;
   for (const RankState* const state : states_of(run, process)) {
@@ -78,6 +116,7 @@ MemorySite site_of(const Run& run, size_t process, const BlockGroup& group) {
   if (group.kind != MemoryKind::kTensor) {
     site.text += ", " + call_name(run.processes[process], group.call);
   }
+  site.text += other_device_text(run, process, group.device);
   return site;
 }
 

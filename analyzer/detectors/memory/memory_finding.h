@@ -1,6 +1,7 @@
 // What findings about memory have in common.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,16 @@ struct MemorySite {
   uint64_t count = 0;
   std::string text;  // "16 x 1048576 bytes of device memory, cudaMalloc"; its place is added
 };
+
+// The device of its communicators; none: they are of several, or there are none.
+std::optional<int> own_device(const ProcessTrace& trace);
+// Ranks of other processes whose own that device is, as it is numbered in this one.
+Ranks owners_of_device(const Run& run, size_t process, int device);
+// Numbers of devices mean the same where the same ones are visible: the host, and which.
+std::string device_numbering(const ProcessTrace& trace);
+// " on GPU 0, which is not its own (GPU 1) but that of rank 0"; empty: it is its own, or which is
+// is not known.
+std::string other_device_text(const Run& run, size_t process, int device);
 
 // The rank that holds what is on that device of the process.
 Rank rank_on(const Run& run, size_t process, int device);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/numeric/numeric.h"
+#include "analyzer/model/communicators.h"
 #include "analyzer/text/values.h"
 #include "analyzer/thresholds.h"
 
@@ -31,7 +32,7 @@ std::string nonfinite_text(uint64_t nans, uint64_t infinities) {
 std::string bucket_text(const Run& run, const Check& check) {
   return fmt::format("{} of {} {} on {}", operation_name(check.operation),
                      check.count * check.parts, data_type_name(check.type),
-                     run.communicators[check.communicator].name);
+                     short_label_of(run, run.communicators[check.communicator]));
 }
 
 std::vector<CodePlace> places_of(const Checks& checks, const CheckedOperation& operation,

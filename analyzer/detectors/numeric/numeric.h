@@ -22,6 +22,8 @@ std::vector<Finding> find_wrong_deliveries(const Run& run, const Numbers& number
 std::vector<Finding> find_impossible_results(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_zero_gradients(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_norm_spikes(const Run& run, const Numbers& numbers);
+// Of what the job itself fetched.
+std::vector<Finding> find_ranks_apart(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_same_gradients(const Run& run, const Numbers& numbers);
 // Numbers that were the same on all ranks, and shards that were the same on their replicas.
 std::vector<Finding> find_replica_drift(const Run& run, const Numbers& numbers);

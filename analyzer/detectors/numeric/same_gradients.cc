@@ -11,6 +11,7 @@
 #include "analyzer/detectors/numeric/check_finding.h"
 #include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/detectors/trace/trace_finding.h"
+#include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/thresholds.h"
 
@@ -148,7 +149,7 @@ Finding equal_finding(const Run& run, const Checks& checks, const EqualGradients
                               equal.row.length - 1, equal.row.length);
   if (equal.buckets > 1) {
     finding.evidence = {fmt::format("the same holds for all {} sorts of sums on {}", equal.buckets,
-                                    run.communicators[check.communicator].name)};
+                                    short_label_of(run, run.communicators[check.communicator]))};
   }
   finding.values = {{"since_ns", elapsed(run.start, equal.row.first->time)},
                     {"same_count", static_cast<int64_t>(equal.row.length)}};

@@ -8,6 +8,7 @@
 #include "analyzer/detectors/numeric/check_finding.h"
 #include "analyzer/detectors/numeric/numeric.h"
 #include "analyzer/detectors/trace/trace_finding.h"
+#include "analyzer/model/communicators.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/numbers/batches.h"
 #include "analyzer/thresholds.h"
@@ -166,7 +167,7 @@ Finding zero_finding(const Run& run, const Numbers& numbers, const ZeroTails& al
       all.used == 1          ? "the sums"
       : all.zero == all.used ? fmt::format("all {} sums", all.used)
                              : fmt::format("{} of {} sums", all.zero, all.used),
-      run.communicators[check.communicator].name, operation_text(run, check),
+      short_label_of(run, run.communicators[check.communicator]), operation_text(run, check),
       no_data     ? ": it sends no more batches to its GPU, its part of the data is used up"
       : broadcast ? ", from the first one on: this may be how the other rank passes its data on"
                   : "");

@@ -69,6 +69,17 @@ std::string what_to_do(const Run& run, const Hang& hang, const OutOfMemoryText* 
         "has ({} bytes)",
         wanted, *total);
   }
+  uint64_t all = 0;
+  for (const HeldBlockText& block :
+       report == nullptr ? std::vector<HeldBlockText>() : report->held) {
+    all = sum_of(all, block.bytes);
+  }
+  if (!total && all != 0 && all < wanted) {
+    return fmt::format(
+        "look at how the size of that request is computed: {} bytes, where all that rank {} held "
+        "there were {} bytes",
+        wanted, first.value, all);
+  }
   // What is far less than was asked for is not what is in the way.
   const bool is_in_the_way = !held.most.empty() && held.most_bytes >= wanted;
   return fmt::format("reduce memory use on {}{}", ranks_text(hang.roots),

@@ -359,7 +359,7 @@ void add_unknown_messages(const Run& run, Finding& finding) {
       "messages of {} pair{} of ranks differ before those that are kept, and in what cannot be "
       "said: the first from rank {} to rank {} on communicator {}, before #{}",
       unknown.size(), unknown.size() == 1 ? "" : "s", first.from.value, first.to.value,
-      run.communicators[first.communicator].name, first.before));
+      label_of(run, run.communicators[first.communicator]), first.before));
   finding.values.emplace_back("unknown_pair_count", static_cast<int64_t>(unknown.size()));
   finding.certainty = std::max(finding.certainty, Certainty::kLikely);
 }

@@ -80,13 +80,13 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   std::sort(lines.begin(), lines.end());
   finding.evidence = cut(std::move(lines));
   finding.advice = few_given
-                       ? "give the files of the other ranks, too; a process leaves a trace once it "
-                         "uses a GPU: look whether these did"
+                       ? "give the files of the other ranks, too; a process writes a trace from "
+                         "its first CUDA or NCCL call on: check that these ranks got that far"
                    : knows_order_only(run)
                        ? "a process that ended before its watchdog or another's asked for dumps "
-                         "writes none: look whether these did, and whether all folders were given"
-                       : "a process leaves a trace once it uses a GPU: look whether these did, and "
-                         "whether all folders were given";
+                         "writes none: check whether these did, and that all folders were given"
+                       : "a process writes a trace from its first CUDA or NCCL call on: check that "
+                         "these ranks got that far, and that all trace folders were given";
   return {finding};
 }
 

@@ -9,6 +9,7 @@
 #include "analyzer/memory/field_value.h"
 #include "analyzer/memory/growth/first_pass.h"
 #include "analyzer/memory/growth/full_tables.h"
+#include "analyzer/memory/growth/left_by_step.h"
 #include "analyzer/memory/growth/model_blocks.h"
 #include "analyzer/memory/growth/nameless.h"
 #include "analyzer/memory/growth/optimizer_state.h"
@@ -105,29 +106,6 @@ StackMemoryText series_of_live(const BlockGroup& group) {
     memory.samples.push_back({memory.last, memory.last_bytes, memory.last_blocks});
   }
   return memory;
-}
-
-// Of the steps from `lower` on in which something was left, what came from one to the next.  The
-// first left what its line has in use from then on, too, and the last may not be over: neither
-// counts where there are enough others.
-uint64_t bytes_per_step(const Steps& steps, const std::vector<LeftOver>& all, int64_t lower) {
-  constexpr size_t kEnough = 4;
-  std::vector<std::pair<int64_t, uint64_t>> left;  // by step
-  for (const LeftOver& each : all) {
-    const int64_t step = steps.number_at(each.time);
-    if (step >= lower && (left.empty() || left.back().first != step)) {
-      left.emplace_back(step, each.bytes);
-    } else if (step >= lower) {
-      left.back().second = sum_of(left.back().second, each.bytes);
-    }
-  }
-  const size_t first = left.size() < kEnough ? 0 : 1;
-  uint64_t bytes = 0;
-  for (size_t i = first; i + 1 < left.size(); ++i) {
-    bytes = sum_of(bytes, left[i].second);
-  }
-  const int64_t length = left.empty() ? 0 : elapsed(left[first].first, left.back().first);
-  return length <= 0 ? 0 : bytes / static_cast<uint64_t>(length);
 }
 
 // How many steps it is from one copy to the next; 0: not always as many, or samples are so far
@@ -474,15 +452,19 @@ std::optional<Growth> GrowthJudge::growth_of(const BlockGroup& group) const {
   } else if (const int64_t distance = distance_of(pattern->births); blocks && distance > 1) {
     growth.every = distance;
     growth.bytes_per_round =
-        bytes_per_step(steps, pattern->all, first) * static_cast<uint64_t>(distance);
+        bytes_per_step(left_by_step(steps, pattern->all, first)) * static_cast<uint64_t>(distance);
   }
   growth.step_count =
       static_cast<uint64_t>(elapsed(first, static_cast<int64_t>(steps.starts.size())));
   growth.since_step = history_.whole ? first : 0;
   // How many there were before those that are recorded is an estimate.
-  growth.bytes_per_step = bytes_per_step(steps, pattern->all, std::max<int64_t>(first, 1));
+  const auto left_in = left_by_step(steps, pattern->all, std::max<int64_t>(first, 1));
+  growth.bytes_per_step = bytes_per_step(left_in);
   if (growth.bytes_per_step == 0) {
-    growth.bytes_per_step = bytes_per_step(steps, pattern->all, first);
+    growth.bytes_per_step = bytes_per_step(left_by_step(steps, pattern->all, first));
+  } else if (growth.every == 1 && becomes_more(left_in)) {
+    growth.first_bytes = left_in[1].second;
+    growth.last_bytes = left_in.end()[-2].second;
   }
   // Partly freed, as where an exception unwinds: then what was there before counts.
   const uint64_t left = blocks ? pattern->pieces : 1;

@@ -14,9 +14,11 @@
 namespace traintrace {
 
 struct Growth {
-  TimeNs since = 0;              // birth of the oldest copy that was left
-  TimeNs newest = 0;             // and of the newest of all
-  uint64_t bytes_per_step = 0;   // since then; 0: cannot be said
+  TimeNs since = 0;             // birth of the oldest copy that was left
+  TimeNs newest = 0;            // and of the newest of all
+  uint64_t bytes_per_step = 0;  // since then; 0: cannot be said
+  // In the first and the last of these steps, where each left more than the one before; else 0.
+  uint64_t first_bytes = 0, last_bytes = 0;
   int64_t every = 1;             // so many steps the same is left, as an evaluation does
   uint64_t bytes_per_round = 0;  // each time, where that is more than one
   uint64_t step_count = 0;       // since then, about

@@ -95,17 +95,27 @@ std::string holder_text(const MemoryHolder& holder, const Whole& whole, bool num
   return holder.role == MemoryRole::kUnknown ? text : text + ": " + name_of(holder.role);
 }
 
+// "268435456 bytes (6 % of the device's 4294967296 bytes)"
+std::string of_device(uint64_t bytes, uint64_t total) {
+  return fmt::format("{} bytes ({:.0f} % of the device's {} bytes)", bytes,
+                     100.0 * static_cast<double>(bytes) / static_cast<double>(total), total);
+}
+
+std::string lack_text(uint64_t wanted, uint64_t room) {
+  return fmt::format(", {} bytes less than the {} bytes asked for", wanted - room, wanted);
+}
+
 // Of the segment that PyTorch asked for, as of what its own message tells.
 std::string free_text(const Shortage& shortage) {
   const uint64_t free = *shortage.free;
   const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
-  const std::string lack = shortage.kind == ShortageKind::kLimit ? ", which was not asked"
-                           : free >= wanted ? ", but in no piece as large as was asked for"
+  const std::string lack = shortage.kind == ShortageKind::kLimit
+                               ? ", but the job's own limit was reached"
+                           : free >= wanted ? ", but in no piece as large as the request"
                            : shortage.kind == ShortageKind::kFragmentation
                                ? ""  // with the allocator's pieces there was enough
-                               : fmt::format(", {} bytes less than was asked for", wanted - free);
-  return fmt::format("free: {}, of {} bytes in all{}",
-                     size_text(free, {*shortage.total, "the device"}), *shortage.total, lack);
+                               : lack_text(wanted, free);
+  return fmt::format("free: {}{}", of_device(free, *shortage.total), lack);
 }
 
 // Where nobody asked what was free, no more was than what this process did not hold.
@@ -114,10 +124,8 @@ std::string room_text(const Shortage& shortage, const Whole& whole) {
   const uint64_t wanted = std::max(shortage.segment, shortage.failure->bytes);
   return room >= wanted || shortage.in_driver_pool || shortage.kind == ShortageKind::kFragmentation
              ? ""
-             : fmt::format(
-                   "free: {}, of {} bytes in all, if no other process uses it: {} bytes less "
-                   "than was asked for",
-                   size_text(room, whole), whole.bytes, wanted - room);
+             : fmt::format("free: {}, if no other process uses the device{}",
+                           of_device(room, whole.bytes), lack_text(wanted, room));
 }
 
 // Of a line of the job alone.

@@ -13,25 +13,27 @@ export interface Finding {
   code: string; severity: "error" | "warning" | "info"; certainty: string; title: string; culprits: number[]; victims: number[];
   where: { rank: number; file: string; line?: number; function: string }[]; values: Record<string, number>; evidence: string[];
   advice?: string; owners?: Owner[]; root: boolean;
+  sequence?: number; sequence_last?: number; communicator?: { name: string }; communicators?: { name: string }[];
 }
 export interface Ranks {
   rank: number[]; host: number[]; pid: number[]; gpu: number[]; state: number[]; last: number[]; place: number[]; at: number[];
   peak: (number | null)[]; ended: (number | null)[]; exited: (number | null)[]; late: (number | null)[]; step: (number | null)[]; missing: number[];
 }
 export interface Communicator { name: string; size: number; leading: boolean; ranks: number[]; seq: number[] }
-// begin, end, name of the communicator, sequence, text, kind
-export type Bar = [number, number, number, number, number, "done" | "enqueued" | "waits" | "instead"];
-export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; died?: number; exited?: number; bars: Bar[] }[] }
+// begin, end, name of the communicator, sequence, text, kind; 1: the headline is about it
+export type Bar = [number, number, number, number, number, "done" | "enqueued" | "waits" | "instead", 1?];
+export interface Lanes { parted: number | null; end: number; lanes: { rank: number; role: string; last?: number; died?: number; exited?: number; silent?: number; bars: Bar[] }[] }
 // doing, at: of what waits for nobody.  since: us; waited: ns.  part: how those that are waited for stand to it.
 export interface Waits {
   nodes: { ranks: number[]; culprit: boolean; doing: string; at: string }[];
-  edges: { from: number; to: number; text: string; operation: string; communicator: string; message: boolean; place: string; since: number | null; waited: number | null; part: string }[];
+  edges: { from: number; to: number; text: string; operation: string; sequence: number; communicator: string; message: boolean; place: string; since: number | null; waited: number | null; part: string }[];
   left_out: number;
 }
-export interface StackNode { f: number; p: number; l: number; u: number; n: number; r: number; x?: number; c?: StackNode[] }
+export interface StackNode { f: number; p: number; l: number; u: number; n: number; r: number; x?: number; m?: number; c?: StackNode[] }
 export interface Stacks { now: boolean; ranks: number; tree: StackNode[] }
 export interface Memory {
   rank: number; device: number; peak: number; peak_at: number;
+  owners: number[];  // of other processes, whose own that device is
   own_peak?: number;  // by the allocator's own count, where that is more than is known by place
   failed?: { t: number; last: number; bytes: number; place: string; free?: number; total?: number; cached?: number };
   curve: { t: number[]; bands: string[]; bytes: number[][] };
@@ -42,7 +44,9 @@ export interface Steps {
   devices: { rank: number; device: number; steps: number; window: number; compute: number; communication: number; copies: number; idle: number[] }[];
   steps: { rank: number; ns: number[] }[];
   sites: { cause: string; call: number; place: number; ns: number; gaps: number; ranks: string }[];
-  arrivals: { why_not: string; ranks: number[]; operations: number[]; late: number[][] };
+  arrivals: { why_not: string; ranks: number[]; operations: number[]; late: number[][];
+    delayed_by: number[][];  // places in `ranks` of those that made it late themselves
+  };
 }
 // JSON has no NaN and no infinity.
 export type Recorded = number | "NaN" | "Inf" | "-Inf";

@@ -1,6 +1,6 @@
 import { h, s, withTip } from "./dom";
 
-export interface Slice { name: string; value: number; lines: string[]; red?: boolean; folded?: boolean; children: Slice[] }
+export interface Slice { name: string; value: number; lines: string[]; red?: boolean; mark?: string; folded?: boolean; children: Slice[] }
 
 // Frames under frames, as wide as what they stand for; a click or Enter on one gives it all the width.
 export function icicle(root: Slice, label: string): HTMLElement {
@@ -15,10 +15,11 @@ export function icicle(root: Slice, label: string): HTMLElement {
       if (wide < 1) return;
       const box = s("rect", { x, y: level * row + 1, width: Math.max(1, wide - 0.5), height: row - 2, rx: 2 });
       box.style.fill = slice.red ? "#e8756a" : slice.folded ? "#c9cdd3" : `hsl(${28 + (hash(slice.name) % 34)} 78% ${68 + hash(slice.name) % 10}%)`;
-      const letters = Math.floor((wide - 8) / 6.4);
+      const letters = Math.floor((wide - 8) / 6.4), note = slice.mark && letters > slice.name.length + slice.mark.length + 4 ? ` \u25cf ${slice.mark}` : "";
       const group = s("g", { tabindex: wide > 12 ? 0 : -1, role: "button", "aria-label": `${slice.name}: ${slice.lines.join(", ")}`, click: () => show(slice, above),
         keydown: (event: KeyboardEvent) => { if (event.key === "Enter") show(slice, above); } },
-        box, letters > 2 ? s("text", { x: x + 4, y: level * row + 15 }, slice.name.length > letters ? slice.name.slice(0, letters - 1) + "\u2026" : slice.name) : null);
+        box, letters > 2 ? s("text", { x: x + (slice.mark ? 9 : 4), y: level * row + 15 }, slice.name.length > letters ? slice.name.slice(0, letters - 1) + "\u2026" : slice.name + note) : null,
+        slice.mark ? s("rect", { x, y: level * row + 1, width: 5, height: row - 2, class: "mark" }) : null);
       svg.append(withTip(group, () => [slice.name, ...slice.lines]));
       let next = x;
       // One culprit of a thousand is to be seen as well.

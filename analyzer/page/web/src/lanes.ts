@@ -2,7 +2,7 @@ import { Bar, data, text } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { at, duration, moment } from "./units";
+import { at, duration, moment, rankList } from "./units";
 
 const hues = ["#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#7a6fd0", "#5f7d2a", "#b0672d", "#4a6572"];
 
@@ -20,7 +20,9 @@ const over = (bar: Bar): boolean => bar[5] === "done" || bar[5] === "enqueued";
 const lasted = (bar: Bar): string => bar[5] === "enqueued" ? "enqueued; its end on the GPU was not recorded" : `for ${duration((bar[1] - bar[0]) * 1e3)}`;
 
 // Of who is gone, and of who ended in good order while others wait for it.
-const signs = { died: ["\u2020", "--dead", "gone", "the process is gone"], exited: ["\u2713", "--done", "exited with status 0", "the process exited with status 0"] } as const;
+const kinds = ["died", "exited", "silent"] as const;
+const signs = { died: ["\u2020", "--dead", "gone", "the process is gone"], exited: ["\u2713", "--done", "exited with status 0", "the process exited with status 0"],
+  silent: ["\u25cb", "--dead", "silent", "nothing was heard of the process any more"] } as const;
 function signOf(kind: keyof typeof signs): HTMLElement {
   const sign = h("i", {}, signs[kind][0]);
   sign.style.background = `var(${signs[kind][1]})`;
@@ -46,13 +48,28 @@ function withoutGap(before: number, starts: number[], parted: number | null, lat
   return widest > 0.8 * (parted - before) ? behind - 0.1 * lively : before;
 }
 
+// What the frames mean, and why the numbers of a culprit may not be those of the others.
+function aboutHeadline(framed: boolean): string {
+  const one = data.findings[data.leading];
+  if (!framed || !one) return "";
+  const number = one.sequence ?? 0, last = one.sequence_last ?? number, [first, second] = [number, number + 1].map((n) => `#${n}`);
+  const call = (one.communicators?.length ?? 0) > 1 ? "the calls that wait for one another" : one.code.startsWith("p2p.") || number === 0 ? "the messages" : last > number ? `#${number} to #${last} of ${one.communicator?.name ?? ""}` : `#${number} of ${one.communicator?.name ?? ""}`;
+  const culprit = `rank${one.culprits.length === 1 ? "" : "s"} ${rankList(one.culprits)}`;
+  const own: Record<string, string> = {
+    "collective.skipped-call": ` Each rank counts its own calls: from there on what ${culprit} counts as ${first} the others count as ${second}.`,
+    "collective.extra-call": ` Each rank counts its own calls: after it what ${culprit} counts as ${second} the others count as ${first}.`,
+    "collective.order-swapped": ` Each rank counts its own calls: what the others count as ${second} is ${first} of ${culprit}.`,
+  };
+  return `Framed: ${call}, which the headline is about.${one.culprits.length > 0 && last === number ? own[one.code] ?? "" : ""}`;
+}
+
 export function lanes(): HTMLElement[] | null {
   const all = data.lanes;
   if (!all || all.lanes.every((lane) => lane.bars.length === 0)) return null;
   const names = [...new Set(all.lanes.flatMap((lane) => lane.bars.map((bar) => text(bar[2]))))].filter((name) => name !== "");
   const hue = (bar: Bar): string => hues[Math.max(0, names.indexOf(text(bar[2]))) % hues.length]!;
   const first = Math.min(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0])));
-  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => [...lane.bars.map((bar) => bar[1]), lane.died ?? -Infinity, lane.exited ?? -Infinity]));
+  const last = Math.max(all.lanes.some((lane) => lane.bars.some((bar) => !over(bar))) ? all.end : -Infinity, ...all.lanes.flatMap((lane) => [...lane.bars.map((bar) => bar[1]), lane.died ?? -Infinity, lane.exited ?? -Infinity, lane.silent ?? -Infinity]));
   const parted = all.parted;
   // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
   const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
@@ -111,6 +128,7 @@ export function lanes(): HTMLElement[] | null {
       context.beginPath(); context.rect(left, 0, width - left, tall); context.clip();
       context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
       let labelled = -Infinity, waiting = -Infinity;
+      const framed = lane.bars.find((bar) => bar[6] && over(bar)), keep = framed && framed[0] >= view.from && framed[0] <= view.to ? x(framed[0]) : Infinity;
       for (const bar of lane.bars) {
         if (bar[1] < view.from || bar[0] > view.to) continue;
         const [begin, end] = [x(Math.max(bar[0], view.from)), x(Math.min(bar[1], view.to))];
@@ -121,6 +139,7 @@ export function lanes(): HTMLElement[] | null {
           context.strokeStyle = bar[5] === "waits" && lane.role !== "culprit" ? css("--waiting") : css("--culprit"); context.lineWidth = lane.role === "culprit" ? 2 : 1;
           context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
         }
+        if (bar[6]) labels.push(() => { context.strokeStyle = css("--fg"); context.lineWidth = 2; context.strokeRect(begin - 1, y + 4, Math.max(wide, 4) + 2, row - 8); });
         // The longest that fits, not across the cut of the axis if there is room on one side of it.
         const label = labelsOf(bar).find((one) => context.measureText(one).width + 6 < wide) ?? (over(bar) && bar[3] > 0 ? `#${bar[3]}` : "");
         const need = context.measureText(label).width;
@@ -134,20 +153,22 @@ export function lanes(): HTMLElement[] | null {
             if (bar[5] === "instead") { context.fillStyle = css("--culprit-fill"); context.fillRect(place, y + 7, need, row - 14); }  // over the cut
             if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
             context.fillStyle = bar[5] === "waits" ? css("--fg") : bar[5] === "instead" ? "#fff" : inkOn(hue(bar)); context.fillText(label, place, y + row / 2); });
-        } else if (label !== "" && over(bar) && begin > labelled) {
-          const place = Math.min(begin, width - need - 2);
-          context.fillStyle = css("--quiet"); context.fillText(label, place, y + 2); labelled = place + need + 4;
+        } else if (label !== "" && over(bar) && (bar === framed || begin > labelled && (begin > keep || begin + need + 4 < keep))) {
+          const told = bar === framed ? `${label} ${text(bar[4])}`.trim() : label, room = context.measureText(told).width;
+          const place = Math.min(begin, width - room - 2);
+          context.fillStyle = css(bar === framed ? "--fg" : "--quiet"); context.fillText(told, place, y + 2); labelled = place + room + 4;
+          if (bar === framed) words.push(told);
         }
       }
       context.restore();
-      const kind = lane.died !== undefined ? "died" : "exited", ended = lane[kind], [mark, colour, gone] = signs[kind];
+      const kind = kinds.find((one) => lane[one] !== undefined) ?? "exited", ended = lane[kind], [mark, colour, gone] = signs[kind];
       if (ended !== undefined && ended >= view.from && ended <= view.to) {
         const end = Math.min(x(ended), width - 16);
         labels.push(() => {
           context.fillStyle = css("--bg"); context.fillRect(end, y + 7, 14, row - 14);  // over what it did until then
           context.fillStyle = css(colour); context.fillRect(end, y + 5, 2, row - 10);
           context.font = "bold 14px system-ui, 'DejaVu Sans', sans-serif"; context.fillText(mark, end + 4, y + row / 2);
-          const when = `${gone} at ${at(ended)}`;
+          const when = `${gone} ${kind === "silent" ? "since" : "at"} ${at(ended)}`;
           context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
           // Where nothing is drawn behind it.
           if (lane.bars.some((bar) => bar[1] > ended)) return;
@@ -201,8 +222,8 @@ export function lanes(): HTMLElement[] | null {
     }
     const lane = all.lanes[Math.floor((event.offsetY - top) / row)];
     const bar = lane?.bars.filter((b) => event.offsetX >= x(b[0]) - 2 && event.offsetX <= Math.max(x(b[1]), x(b[0]) + 2) + 2).at(-1);
-    const ended = lane?.died ?? lane?.exited;
-    if (lane && ended !== undefined && Math.abs(event.offsetX - x(ended) - 5) < 8) showTip(lane.died !== undefined ? [`rank ${lane.rank} is gone`, `since ${moment(ended)}`] : [`rank ${lane.rank} exited with status 0`, `at ${moment(ended)}`], event.clientX, event.clientY);
+    const kind = lane && kinds.find((one) => lane[one] !== undefined), ended = kind && lane[kind];
+    if (lane && ended !== undefined && Math.abs(event.offsetX - x(ended) - 5) < 8) showTip([`rank ${lane.rank}: ${signs[kind!][3]}`, `${kind === "silent" ? "since" : "at"} ${moment(ended)}`], event.clientX, event.clientY);
     else if (lane && bar) showTip([`rank ${lane.rank}: ${text(bar[4])}`, bar[5] === "instead" ? "while the others wait" : `${text(bar[2])} #${bar[3]}`, `${moment(bar[0])}, ${lasted(bar)}`, bar[5] === "waits" ? "not finished" : ""], event.clientX, event.clientY);
     else hideTip();
   });
@@ -235,10 +256,11 @@ export function lanes(): HTMLElement[] | null {
   whenChosen(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   const legend = h("div", { class: "legend" }, ...names.slice(0, 12).map((name) => { const i = h("i"); i.style.background = hues[names.indexOf(name) % hues.length]!; return h("span", {}, i, name); }),
-    ...(["died", "exited"] as const).filter((kind) => all.lanes.some((lane) => lane[kind] !== undefined)).map((kind) => h("span", {}, signOf(kind), signs[kind][3])));
+    ...kinds.filter((kind) => all.lanes.some((lane) => lane[kind] !== undefined)).map((kind) => h("span", {}, signOf(kind), signs[kind][3])));
   // What has not ended first, then from the last to the first.
   const latest = all.lanes.flatMap((lane) => lane.bars.map((bar) => ({ lane, bar }))).sort((a, b) => Number(over(a.bar)) - Number(over(b.bar)) || b.bar[0] - a.bar[0]);
-  return [legend, h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
+  const about = aboutHeadline(all.lanes.flatMap((lane) => lane.bars).some((bar) => bar[6]));
+  return [legend, about ? h("p", { class: "quiet" }, about) : h("span"), h("div", { class: "tools" }, h("button", { click: () => { move(before, last); settle(); } }, "all"), perfetto, h("span", { class: "quiet" }, "wheel: zoom, drag: move")), wrap,
     table("Operations in these lanes", ["rank", "operation", "communicator", "#", "begin", "duration", "state"], latest.map(({ lane, bar }) => [lane.rank, text(bar[4]), text(bar[2]), bar[3] || null,
       { us: bar[0] }, bar[5] === "enqueued" ? null : { ns: (bar[1] - bar[0]) * 1e3 }, bar[5]]))];
 }

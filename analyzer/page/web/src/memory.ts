@@ -4,7 +4,7 @@ import { css, h, s, withTip } from "./dom";
 import { Slice, icicle } from "./icicle";
 import { choose, option, pinned } from "./state";
 import { table } from "./table";
-import { at, bytes, moment, percent } from "./units";
+import { at, bytes, moment, percent, rankList } from "./units";
 
 const hues = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d3b", "#7a6fd0", "#5f7d2a", "#b24a5a", "#8b9097"];
 
@@ -132,8 +132,12 @@ function nameOf(one: Memory): string {
 const beginning = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 function shortage(failed: NonNullable<Memory["failed"]>): string {
   const again = failed.last - failed.t > 1e5 ? `, and again and again until ${moment(failed.last)}` : "";
+  const free = failed.free ?? 0, whole = failed.total === undefined ? "" : ` of ${bytes(failed.total)}`;
+  if (failed.free !== undefined && failed.cached && free + failed.cached >= failed.bytes) {
+    return `wanted ${bytes(failed.bytes)} at ${moment(failed.t)}${again}${failed.place ? ` (${failed.place})` : ""}; ${bytes(free)}${whole} were free on the device, and ${bytes(failed.cached)} lay unused in PyTorch's allocator: enough together, but not in one piece.`;
+  }
   const room = failed.free === undefined ? failed.total === undefined ? "how much the GPU has was not recorded" : `the GPU has ${bytes(failed.total)} in all; how much of it was free was not recorded`
-    : `${bytes(failed.free)}${failed.total === undefined ? "" : ` of ${bytes(failed.total)}`} were free: ${bytes(Math.max(0, failed.bytes - failed.free))} missing`
+    : `${bytes(free)}${whole} were free: ${bytes(Math.max(0, failed.bytes - free))} missing`
       + (failed.cached ? `; ${bytes(failed.cached)} more lay unused in PyTorch's allocator` : "");
   return `wanted ${bytes(failed.bytes)} at ${moment(failed.t)}${again}${failed.place ? ` (${failed.place})` : ""}; ${room}.`;
 }
@@ -156,6 +160,8 @@ export function memory(): HTMLElement[] | null {
     place.replaceChildren(
       h("p", {}, `${beginning(nameOf(one))}: ${failed ? shortage(failed) : `most in use ${bytes(one.own_peak ?? one.peak)}${one.own_peak === undefined ? `, at ${moment(one.peak_at)}` :
         `, as PyTorch's allocator counts; when and where it was allocated is known of ${bytes(one.peak)}`}.`}`),
+      one.owners.length === 0 ? h("span") : h("p", { class: "note" }, h("b", {}, `GPU ${one.device} is that of rank${one.owners.length === 1 ? "" : "s"} ${rankList(one.owners)}, too: `),
+        "they share its memory. Let each process choose its GPU before anything else (torch.cuda.set_device(local_rank))."),
       one.curve.t.length > 1 ? overTime(one) : h("p", { class: "quiet" }, "No history: when these were allocated was not recorded."),
       h("h3", {}, failed ? "What was in use when it failed" : "What was in use at the peak"), one.flames.length > 0 ? flame(one) : h("p", { class: "quiet" }, "Nothing is known to have been in use."),
       one.blocks.length > 1 ? h("details", data.findings[data.leading]?.code.includes("fragment") ? { open: true } : {}, h("summary", {}, "where it lay: blocks by address"), h("p", { class: "quiet" }, mapKey(one)), map(one)) : h("span"),

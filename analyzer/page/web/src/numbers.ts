@@ -128,7 +128,7 @@ function notes(chart: NumberChart): string {
   const drawn = Math.max(...chart.lines.map((line) => line.v.length)), most = Math.max(...chart.lines.map((line) => line.count));
   return [chart.lines.length === 1 && chart.ranks > 1 ? `the same values on all ${chart.ranks} ranks` : "",
     drawn < most ? `${count(drawn)} of ${count(most)} values are drawn: of each part its least, its largest and the first NaN or Inf` : "",
-    chart.more_ranks > 0 ? `${chart.more_ranks} of ${chart.ranks} ranks are left out, those most like the others; traintrace report has all` : ""].filter((note) => note !== "").join("; ");
+    chart.more_ranks > 0 ? `${count(chart.more_ranks)} of ${count(chart.ranks)} ranks are left out, those most like the others; traintrace report has all` : ""].filter((note) => note !== "").join("; ");
 }
 
 function show(chart: NumberChart): HTMLElement {

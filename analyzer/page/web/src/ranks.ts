@@ -2,11 +2,11 @@ import { Communicator, data, text } from "./data";
 import { css, h, hideTip, showTip } from "./dom";
 import { choose, option, pinned, whenChosen } from "./state";
 import { table } from "./table";
-import { bytes, duration, moment } from "./units";
+import { bytes, duration, moment, rankList } from "./units";
 
 const states: Record<string, [string, string]> = {  // colour, sign: never colour alone
   culprit: ["--culprit", "!"], waiting: ["--waiting", "\u2026"], moving: ["--moving", "\u203a"], "was moving": ["--moving", "\u203a"], done: ["--done", "\u2713"],
-  failed: ["--failed", "\u00d7"], dead: ["--dead", "\u2020"], "no trace": ["--none", "?"],
+  failed: ["--failed", "\u00d7"], dead: ["--dead", "\u2020"], silent: ["--dead", "\u25cb"], "no trace": ["--none", "?"],
 };
 interface Cell { rank: number; host: string; gpu: number; pid: number; state: string; last: string; place: string; at: number; ended: number | null; exited: number | null; peak: number | null; late: number | null; step: number | null }
 
@@ -43,9 +43,10 @@ function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
         const own = c.seq[member]!, others = Math.max(0, ...c.seq.filter((_, i) => i !== member));
         const behind = own < others;
         // Who waits is not to blame for being behind.
-        const stuck = data.waits?.edges.some((edge) => edge.communicator === c.name && data.waits!.nodes[edge.from]?.ranks.includes(cell.rank)) ?? false;
+        const wait = data.waits?.edges.find((edge) => edge.communicator === c.name && data.waits!.nodes[edge.from]?.ranks.includes(cell.rank)), stuck = wait !== undefined;
+        const inside = wait && !wait.message && wait.sequence > 0 && wait.sequence < own ? `waits in #${wait.sequence}, called up to ` : "";
         const name = c.leading && cell.state === "culprit" ? "culprit" : stuck || cell.state === "waiting" && (c.leading || behind) ? "waiting" : behind ? "less" : "same";
-        return h("td", { class: name }, `#${own}${own !== others && (name === "culprit" || name === "less") ? ` (others #${others})` : ""}`);
+        return h("td", { class: name }, `${inside}#${own}${own < others && (name === "culprit" || name === "less") ? ` (others #${others})` : ""}`);
       }), h("td", {}, `${signOf(cell)} ${stateOf(cell)}`))))));
 }
 
@@ -140,9 +141,10 @@ export function ranks(): HTMLElement[] | null {
   const legend = h("div", { class: "legend" }, ...[...counts].map(([state, count]) => {
     const sign = h("i", { class: state.replace(" ", "-") }, states[state]?.[1] ?? "?");
     sign.style.background = `var(${state === "culprit" ? "--culprit-fill" : states[state]?.[0] ?? "--none"})`;
-    const few = ["culprit", "dead", "failed", "no trace"].includes(state) ? all.filter((cell) => cell.state === state).slice(0, 4) : [];
-    const who = few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}${cell.state !== "culprit" ? "" : died(cell) ? ", gone \u2020" : cell.exited !== null ? ", exited with status 0" : ""}`).join("; ");
-    return h("span", {}, sign, `${state}: ${count.toLocaleString("en-US")}${who ? ` (${who}${few.length < count ? "; …" : ""})` : ""}`);
+    const named = ["culprit", "dead", "failed", "silent", "no trace"].includes(state) ? all.filter((cell) => cell.state === state) : [], few = named.slice(0, 2);
+    const hosts = [...new Set(named.map((cell) => cell.host))].filter((host) => host !== ""), list = rankList(named.map((cell) => cell.rank));
+    const who = named.length > few.length ? `ranks ${list.length > 40 ? `${list.slice(0, 40)}\u2026` : list}${hosts.length === 1 ? ` on ${hosts[0]}` : hosts.length > 1 ? ` on ${hosts.length} hosts` : ""}` : few.map((cell) => `rank ${cell.rank}${cell.host ? ` on ${cell.host}` : ""}${cell.gpu >= 0 ? `, GPU ${cell.gpu}` : ""}${cell.state !== "culprit" ? "" : died(cell) ? ", gone \u2020" : cell.exited !== null ? ", exited with status 0" : ""}`).join("; ");
+    return h("span", {}, sign, `${state}: ${count.toLocaleString("en-US")}${who ? ` (${who})` : ""}`);
   }));
   // Those that are unlike the others come first, so that no long table hides them.
   const alike = ["waiting", "moving", "was moving", "done"];
@@ -161,7 +163,7 @@ export function ranks(): HTMLElement[] | null {
   const small = all.length <= 32, counted = data.communicators.some((c) => c.seq.some((last) => last > 0));
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
   return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), scale, grid(all),
-    small && counted ? h("h3", {}, "How far every rank got: number of the last collective, by communicator (sends and receives are counted by themselves)") : h("span"),
+    small && counted ? h("h3", {}, "How far every rank got: number of the last collective that it called, by communicator (sends and receives are counted by themselves)") : h("span"),
     small && counted ? matrix(all, data.communicators) : h("span"),
     table("Ranks", ["rank", "host", "GPU", "pid", "state", "last call", "at", "time", "gone at", "peak memory", "lateness"], rows),
     ...(data.communicators.length === 0 ? [] : [table("Communicators", ["communicator", "size", "ranks with a trace", "least", "most", "behind"], data.communicators.map((c) => [c.name, c.size, c.ranks.length,

@@ -54,6 +54,13 @@ function most(column: string | undefined): HTMLElement | null {
   return h("p", {}, `Most ${names[column!] ?? words(column!)}: ${first.name}, ${shownAs(column!)(first.value)}, ${percent(first.value, sumOf(all))} of ${shownAs(column!)(sumOf(all))} in all ${count(all.length)} rows.`);
 }
 
+// Calls that had not returned have no part in the sums.
+function stillOpen(): HTMLElement | null {
+  const { columns, rows } = data.report!, open = columns.indexOf("open_count"), [first] = biggest(figuresIn("open_ns"));
+  const calls = rows.reduce((sum, row) => sum + Number(row[open] ?? 0), 0);
+  return first && calls > 0 ? h("p", {}, `Not returned when the records end: ${count(calls)} call${calls === 1 ? "" : "s"}, most of that time in ${first.name}, ${duration(first.value)} over all ranks.`) : null;
+}
+
 // The rows with most of what the report is about, as long as that is much.
 function bars(column: string): HTMLElement | null {
   const all = figuresIn(column), most = 40, show = shownAs(column);
@@ -105,7 +112,7 @@ export function reportScreens(): Screen[] {
   // Of ranks it has bars of its own.
   const byRank = data.report!.by === "rank" && data.steps;
   return [
-    ["verdict", "Report", "", () => head("REPORT", [most(column)], () => `${data.title!}\n${data.inputs!.map(([, path]) => path).join(" ")}`)],
+    ["verdict", "Report", "", () => head("REPORT", [most(column), stillOpen()], () => `${data.title!}\n${data.inputs!.map(([, path]) => path).join(" ")}`)],
     byRank ? parts : ["bars", "Bars", "The most", () => { const picture = column ? bars(column) : null; return picture ? [picture] : null; }],
     ["table", "Table", "All rows", figures],
     ...(byRank ? [] : [parts]),

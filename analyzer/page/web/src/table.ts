@@ -1,6 +1,6 @@
 // The table behind a picture: sorted by a click on its head, filtered by a word, copied to a spreadsheet.
 import { copy, h } from "./dom";
-import { moment, oneUnit } from "./units";
+import { count, moment, oneUnit } from "./units";
 
 // us: since the start of the run, beside the time of day where that is known.
 export type Cell = string | number | null | { text: string; sort: number } | { ns: number } | { us: number };
@@ -30,8 +30,8 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
     const cut = all ? found : found.slice(0, most);
     body.replaceChildren(...cut.map((row) => h("tr", {}, ...row.map((cell, i) => h("td", numbers[i] ? { class: "number" } : shown(cell, i).length > 60 ? { class: "long" } : {}, shown(cell, i))))));
     more.hidden = cut.length === found.length;
-    rest.textContent = found.length > onPaper ? `${found.length - onPaper} of ${found.length} rows are not printed: the page has them.` : "";
-    more.textContent = `show all ${found.length} rows`;
+    rest.textContent = found.length > onPaper ? `${count(found.length - onPaper)} of ${count(found.length)} rows are not printed: the page has them.` : "";
+    more.textContent = `show all ${count(found.length)} rows`;
   }
   function sort(column: number): void {
     down = sorted === column ? !down : numbers[column]!;
@@ -50,7 +50,7 @@ export function table(caption: string, allTitles: string[], allRows: Cell[][], o
     void copy(lines.join("\n"), button);
   } }, "copy");
   draw();
-  return h("details", open ? { open: true, class: "table" } : { class: "table" }, h("summary", {}, `${caption} (${rows.length} ${rows.length === 1 ? "row" : "rows"})`),
+  return h("details", open ? { open: true, class: "table" } : { class: "table" }, h("summary", {}, `${caption} (${count(rows.length)} ${rows.length === 1 ? "row" : "rows"})`),
     h("div", { class: "tools" }, filter, button),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body)), more, rest);
 }

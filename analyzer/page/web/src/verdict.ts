@@ -49,16 +49,16 @@ export function asText(): string {
   return [...lines, data.run_line].join("\n");
 }
 
-// "held: 2.19 GiB (55 % of the device) in 7 blocks, train.py:11 in activations: kept", "free: 1 MiB (1 % of the device), ..":
+// "held: 2.19 GiB (55 % of the device) in 7 blocks, train.py:11 in activations: kept", "free: 1 MiB (1 % of the device's 4 GiB), ..":
 // rows of the table of memory.
-const row = /^(held|free): (\S+ \S+)(?: \((\d+) % of ([^)]*)\))?,? (.*)$/;
+const row = /^(held|free): (\S+ \S+)(?: \((\d+) % of ([^)]*)\))?(?:,? (.*))?$/;
 function held(lines: string[], failed: boolean): HTMLElement | null {
   const rows = lines.map((line) => row.exec(line)).filter((found) => found !== null);
   if (rows.length === 0) return null;
-  const shares = rows.some((found) => found[3]);
-  return h("div", { class: "scroll" }, h("table", { class: shares ? "held" : "held bare" }, h("caption", {}, `${failed ? "Memory when it failed" : "Memory in use"}${rows[0]![4] ? `, shares of ${rows[0]![4]}` : ""}`),
+  const shares = rows.some((found) => found[3]), whole = rows.at(-1)![4] ?? rows[0]![4];
+  return h("div", { class: "scroll" }, h("table", { class: shares ? "held" : "held bare" }, h("caption", {}, `${failed ? "Memory when it failed" : "Memory in use"}${whole ? `, shares of ${whole}` : ""}`),
     h("tbody", {}, ...rows.map(([, kind, size, share, , what]) => h("tr", {}, h("td", { class: "number" }, size!), ...(shares ? [h("td", { class: "number" }, share ? `${share} %` : ""),
-      h("td", {}, share ? h("meter", { min: 0, max: 100, value: share, class: kind!, "aria-label": `${share} %` }) : null)] : []), h("td", {}, kind === "free" ? h("b", {}, `free: ${what}`) : what!))))));
+      h("td", {}, share ? h("meter", { min: 0, max: 100, value: share, class: kind!, "aria-label": `${share} %` }) : null)] : []), h("td", {}, kind === "free" ? h("b", {}, `free${what ? `, ${what}` : ""}`) : what ?? ""))))));
 }
 
 // "133120 records" -> "133,120 records"
@@ -104,7 +104,10 @@ export function verdict(): HTMLElement[] {
   const missing = data.findings.filter((one) => one.code.startsWith("trace.") && one !== leading).map((one) => forPeople(one.title));
   const gravity = ["error", "warning", "info"];
   const others = data.findings.filter((one) => one !== leading).sort((a, b) => gravity.indexOf(a.severity) - gravity.indexOf(b.severity));
-  const roots = leading.root ? others.filter((one) => one.root && one.severity === "error") : [];
+  const errors = leading.severity === "error" ? others.filter((one) => one.severity === "error") : [];
+  const roots = errors.filter((one) => one.root), consequences = errors.filter((one) => !one.root);
+  const rest = others.filter((one) => !errors.includes(one));
+  const section = (title: string, list: Finding[]): HTMLElement[] => list.length > 0 ? [h("h3", {}, title), ...list.map(finding)] : [];
   const why = card.why.filter((line) => !row.test(line));
   return [
     h("div", { class: `card ${leading.severity}` },
@@ -118,8 +121,9 @@ export function verdict(): HTMLElement[] {
       ...[...data.losses.map((loss) => loss.text), ...new Set(missing)]
         .slice(0, 6).map((line) => h("p", { class: "quiet" }, "Missing from the evidence: ", line))),
     h("div", { class: "actors" }, ...card.actors.map(actor)),
-    ...(roots.length > 0 ? [h("h3", {}, roots.length === 1 ? "One more root cause" : `${roots.length} more root causes`), ...roots.map(finding)] : []),
-    ...(others.length > roots.length ? [h("h3", {}, "Other findings"), ...others.filter((one) => !roots.includes(one)).map(finding)] : []),
+    ...section(roots.length === 1 ? "One more root cause" : `${roots.length} more root causes`, roots),
+    ...section("What came of it", consequences),
+    ...section("Other findings", rest),
     h("details", {}, h("summary", {}, "all evidence of this finding"), finding(leading)),
   ];
 }

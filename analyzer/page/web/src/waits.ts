@@ -22,10 +22,19 @@ function cut(text: string, room: number, bold = false): string {
 interface Row { text: string; quiet: boolean; port?: number }
 interface Drawn { node: Node; rows: Row[]; width: number; height: number; targets: number[] }
 
+// "called ncclReduceScatter at train.py:15": what the verdict is about, where that is another call than its last one.
+function callOf(ranks: number[]): string {
+  const actor = data.card?.actors.find((one) => one.culprit && ranks.some((rank) => one.ranks.includes(rank)));
+  const frame = actor?.frames[0];
+  return frame && actor.framesAre?.startsWith("called ") ? `${actor.framesAre} ${frame.file.split("/").at(-1)}:${frame.line}` : "";
+}
+
 function drawn(node: Node, hidden: (to: number) => boolean): Drawn {
   const rows: Row[] = [];
   if (node.culprit || node.ports.length === 0) rows.push({ text: node.culprit ? `culprit${node.note ? `: ${node.note}` : ""}` : node.note, quiet: !node.culprit });
   if (node.place && node.ports.length === 0) rows.push({ text: node.place, quiet: true });
+  const divergent = node.culprit ? callOf(node.ranks) : "";
+  if (divergent) rows.push({ text: divergent, quiet: true });
   if (node.shortened) rows.push({ text: node.note, quiet: true });
   node.ports.slice(0, 4).forEach((port, i) => {
     rows.push({ text: `waits in ${port.text}`, quiet: false, port: i });
