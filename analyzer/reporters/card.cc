@@ -21,6 +21,7 @@
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/people_lines.h"
 #include "analyzer/reporters/place_role.h"
+#include "analyzer/text/shell_word.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
 
@@ -429,18 +430,6 @@ std::string rank_title(const Ranks& ranks) {
   }
   text[0] = 'R';
   return text;
-}
-
-std::string shell_word(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("/._-+:,=@").find(c) != std::string_view::npos;
-  });
-  std::string quoted = "'";
-  for (const char c : word) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return plain ? word : quoted + "'";
 }
 
 Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
